@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Overhead of slurm.pl and queue.pl for an array of jobs, on the real Slurm and Grid Engine that the tests start.
+"""Overhead of slurm.pl and queue.pl for an array of jobs, on the real Slurm and Grid Engine that the tests
+start.
 
-Submits --num-jobs jobs twice: all succeed, then one of them fails. Prints for each scheduler the CPU seconds of the runner and its
-children, the duration of the jobs, the number of queries to the scheduler, and the report on the failure. Needs root and Debian's packages
-(tests/run.sh).
+Submits --num-jobs jobs twice: all succeed, then one of them fails. Prints for each scheduler the CPU seconds
+of the runner and its children, the duration of the jobs, the number of queries to the scheduler, and the
+report on the failure. Needs root and Debian's packages (tests/run.sh).
 
 Example:
     benchmarks/array_jobs.py --num-jobs 500
@@ -25,10 +26,15 @@ from pyasr.base.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "cluster"))
-from grid_engine_cluster import GridEngineCluster, why_not as why_no_grid_engine  # noqa: E402
-from slurm_cluster import SlurmCluster, why_not as why_no_slurm  # noqa: E402
+from grid_engine_cluster import GridEngineCluster  # noqa: E402
+from grid_engine_cluster import why_not as why_no_grid_engine
+from slurm_cluster import SlurmCluster  # noqa: E402
+from slurm_cluster import why_not as why_no_slurm
 
-SCHEDULERS = {"slurm.pl": (why_no_slurm, SlurmCluster, "scontrol"), "queue.pl": (why_no_grid_engine, GridEngineCluster, "qstat")}
+SCHEDULERS = {
+    "slurm.pl": (why_no_slurm, SlurmCluster, "scontrol"),
+    "queue.pl": (why_no_grid_engine, GridEngineCluster, "qstat"),
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Run:
-    """Result of a runner: `status` and `said` are its exit status and standard error; `cpu_s` includes its children."""
+    """Result of a runner: `status` and `said` are its exit status and standard error; `cpu_s` includes its
+    children."""
 
     status: int
     said: str
@@ -49,7 +56,8 @@ class Run:
 
 
 def run_array(cluster, runner: str, question: str, directory: Path, command: list[str], num_jobs: int) -> Run:
-    """Run `command` as an array of jobs in `directory`, and count the calls of the scheduler's program `question`."""
+    """Run `command` as an array of jobs in `directory`, and count the calls of the scheduler's program
+    `question`."""
     directory.mkdir(parents=True)
     counted, calls = directory / "bin", directory / "calls"
     counted.mkdir()
@@ -65,17 +73,29 @@ def run_array(cluster, runner: str, question: str, directory: Path, command: lis
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        return Run(process.returncode, said.read(), usage.ru_utime + usage.ru_stime, time.monotonic() - begin, len(calls.read_text()))
+        return Run(
+            process.returncode,
+            said.read(),
+            usage.ru_utime + usage.ru_stime,
+            time.monotonic() - begin,
+            len(calls.read_text()),
+        )
 
 
 def commands(num_jobs: int) -> dict[str, list[str]]:
     """Commands of the jobs: in the first array all succeed, in the second one fails."""
     which = num_jobs // 2
-    return {"well": ["true"], f"job {which} fails": ["bash", "-c", f"[ JOB != {which} ] || {{ echo the cause; exit 3; }}"]}
+    return {
+        "well": ["true"],
+        f"job {which} fails": ["bash", "-c", f"[ JOB != {which} ] || {{ echo the cause; exit 3; }}"],
+    }
 
 
 def tell(what: str, run: Run) -> None:
-    print(f"{what}: exit status {run.status}, {run.took_s:.0f} s, {run.cpu_s:.2f} CPU s of the runner, {run.num_questions} queries")
+    print(
+        f"{what}: exit status {run.status}, {run.took_s:.0f} s, {run.cpu_s:.2f} CPU s of the runner, "
+        f"{run.num_questions} queries"
+    )
 
 
 def main(options: Benchmark) -> None:
@@ -89,7 +109,9 @@ def main(options: Benchmark) -> None:
             cluster = start(Path(scratch) / "cluster")
             try:
                 for what, command in commands(options.num_jobs).items():
-                    run = run_array(cluster, runner, question, Path(scratch) / what, command, options.num_jobs)
+                    run = run_array(
+                        cluster, runner, question, Path(scratch) / what, command, options.num_jobs
+                    )
                     tell(f"{runner}, {options.num_jobs} jobs, {what}", run)
                     print(run.said.rstrip(), flush=True)
             finally:

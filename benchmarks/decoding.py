@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Real-time factor and memory of pyasr's decoder, which computes lattices, and of kaldi-decoder's FasterDecoder, which computes one path.
+"""Real-time factor and memory of pyasr's decoder, which computes lattices, and of kaldi-decoder's
+FasterDecoder, which computes one path.
 
-Both decode the same log-likelihoods on the same graph with the same beam, max-active and min-active, in separate processes. The CPU seconds
-are those of the search only (pyasr: including the lattice as arrays; peer: including the traceback). The costs of the best paths are
-compared. Then pyasr's decoder runs in 1 and 2 threads of one process. A loop of plain arithmetic is the control: it shows the speed-up that
-two threads can reach on this machine at this moment. These are wall seconds, which are reliable only on an idle machine.
+Both decode the same log-likelihoods on the same graph with the same beam, max-active and min-active, in
+separate processes. The CPU seconds are those of the search only (pyasr: including the lattice as arrays;
+peer: including the traceback). The costs of the best paths are compared. Then pyasr's decoder runs in 1 and 2
+threads of one process. A loop of plain arithmetic is the control: it shows the speed-up that two threads can
+reach on this machine at this moment. These are wall seconds, which are reliable only on an idle machine.
 
-    --graph-dir and --data   a real graph, and features of a data directory scored by --model-dir (default: the parent of the graph)
+    --graph-dir and --data   a real graph, and features of a data directory scored by --model-dir (default:
+                             the parent of the graph)
     otherwise                a synthetic graph of --num-words words, and likelihoods with noise
 
 Example:
@@ -68,7 +71,11 @@ def real_task(options: Benchmark):
     scorer, tid2pdf = load_scorer(model_dir)
     reader = open_features(data, model_dir)
     keys = reader.keys[:: max(1, len(reader.keys) // options.num_utterances)][: options.num_utterances]
-    return read_fst(graph / "HCLG.fst"), tid2pdf, [np.asarray(scorer.log_likelihoods(reader[key]), np.float32) for key in keys]
+    return (
+        read_fst(graph / "HCLG.fst"),
+        tid2pdf,
+        [np.asarray(scorer.log_likelihoods(reader[key]), np.float32) for key in keys],
+    )
 
 
 def synthetic_task(options: Benchmark):
@@ -76,7 +83,11 @@ def synthetic_task(options: Benchmark):
 
     task = make_task(options.num_words, options.num_bigrams, options.num_pdfs)
     lengths = np.random.default_rng(0).integers(100, 500, options.num_utterances)
-    return task.fst, task.tid2pdf, [make_loglikes(task, int(n), options.noise, i) for i, n in enumerate(lengths)]
+    return (
+        task.fst,
+        task.tid2pdf,
+        [make_loglikes(task, int(n), options.noise, i) for i, n in enumerate(lengths)],
+    )
 
 
 def save_task(options: Benchmark, work: Path) -> tuple[int, int]:
@@ -87,9 +98,12 @@ def save_task(options: Benchmark, work: Path) -> tuple[int, int]:
     write_fst(work / "peer.fst", fst.replaced(ilabels=labels), "const")
     np.savez(work / "loglikes.npz", *loglikes)
     np.save(work / "tid2pdf.npy", tid2pdf)
-    print(f"graph of {fst.num_states} states, {fst.num_arcs} arcs; {int(tid2pdf.max()) + 1} pdfs; {len(loglikes)} utterances, "
-          f"{sum(map(len, loglikes))} frames; beam {options.decode.beam:g}, lattice beam {options.decode.lattice_beam:g}, "
-          f"max-active {options.decode.max_active}", flush=True)
+    print(
+        f"graph of {fst.num_states} states, {fst.num_arcs} arcs; {int(tid2pdf.max()) + 1} pdfs; "
+        f"{len(loglikes)} utterances, {sum(map(len, loglikes))} frames; beam {options.decode.beam:g}, "
+        f"lattice beam {options.decode.lattice_beam:g}, max-active {options.decode.max_active}",
+        flush=True,
+    )
     return sum(map(len, loglikes)), fst.num_arcs
 
 
@@ -118,14 +132,20 @@ def our_side(options: Benchmark, work: Path) -> dict:
     for lattice in lattices:
         sweep(lattice, LM_WEIGHTS, PENALTIES)
     sweep_s = (time.process_time() - begin) / len(lattices)
-    return {"cpu_s": min(seconds), "peak_mb": peak, "costs": [path.graph_cost + scale * path.acoustic_cost for path in paths],
-            "sweep_s": sweep_s, "arcs": sum(lattice.num_arcs for lattice in lattices),
-            "tokens": sum(lattice.stats.num_tokens for lattice in lattices),
-            "threads": scaling(decoder, loglikes)}
+    return {
+        "cpu_s": min(seconds),
+        "peak_mb": peak,
+        "costs": [path.graph_cost + scale * path.acoustic_cost for path in paths],
+        "sweep_s": sweep_s,
+        "arcs": sum(lattice.num_arcs for lattice in lattices),
+        "tokens": sum(lattice.stats.num_tokens for lattice in lattices),
+        "threads": scaling(decoder, loglikes),
+    }
 
 
 def scaling(decoder: Decoder, loglikes: list[np.ndarray]) -> dict:
     """Minimum wall and CPU seconds of search and control with 1 and 2 threads, over two rounds."""
+
     def search(num_threads):
         for _ in decoder.decode_many(((str(i), x) for i, x in enumerate(loglikes)), num_threads):
             pass
@@ -141,7 +161,9 @@ def scaling(decoder: Decoder, loglikes: list[np.ndarray]) -> dict:
             for n in (1, 2):
                 wall, cpu = time.perf_counter(), time.process_time()
                 work(n)
-                found[f"{work.__name__} {n}"] = min(found[f"{work.__name__} {n}"], (time.perf_counter() - wall, time.process_time() - cpu))
+                found[f"{work.__name__} {n}"] = min(
+                    found[f"{work.__name__} {n}"], (time.perf_counter() - wall, time.process_time() - cpu)
+                )
     return found
 
 
@@ -168,7 +190,11 @@ def peer_side(options: Benchmark, work: Path) -> dict:
             paths.append(decoder.get_best_path()[1])
         seconds.append(time.process_time() - begin)
     weights = [kaldifst.get_linear_symbol_sequence(path)[3] for path in paths]
-    return {"cpu_s": min(seconds), "peak_mb": memory_mb(), "costs": [weight.value1 + weight.value2 for weight in weights]}
+    return {
+        "cpu_s": min(seconds),
+        "peak_mb": memory_mb(),
+        "costs": [weight.value1 + weight.value2 for weight in weights],
+    }
 
 
 def run_side(side: str, work: Path) -> dict:
@@ -189,20 +215,33 @@ def main(options: Benchmark) -> None:
     audio_s = frames * FRAME_SHIFT_S
     difference = np.array(ours["costs"]) - np.array(theirs["costs"])
     print(f"{'':<36}{'ours (lattices)':>16}{'FasterDecoder':>16}{'peer / ours':>13}")
-    rows = (("real-time factor (CPU, search)", "cpu_s", audio_s, 4), ("peak memory of the process, MB", "peak_mb", 1, 0))
+    rows = (
+        ("real-time factor (CPU, search)", "cpu_s", audio_s, 4),
+        ("peak memory of the process, MB", "peak_mb", 1, 0),
+    )
     for title, key, unit, digits in rows:
-        print(f"{title:<36}{ours[key] / unit:>16.{digits}f}{theirs[key] / unit:>16.{digits}f}{theirs[key] / ours[key]:>13.2f}")
-    print(f"best path's cost, ours - theirs: mean {difference.mean():+.4f}, from {difference.min():+.4f} to {difference.max():+.4f}")
-    print(f"{ours['tokens'] / frames:.0f} active tokens, {ours['arcs'] / frames:.1f} lattice arcs a frame; "
-          f"{len(LM_WEIGHTS) * len(PENALTIES)}-point sweep {1000 * ours['sweep_s']:.2f} ms an utterance")
+        print(
+            f"{title:<36}{ours[key] / unit:>16.{digits}f}{theirs[key] / unit:>16.{digits}f}"
+            f"{theirs[key] / ours[key]:>13.2f}"
+        )
+    print(
+        f"best path's cost, ours - theirs: mean {difference.mean():+.4f}, from {difference.min():+.4f} to "
+        f"{difference.max():+.4f}"
+    )
+    print(
+        f"{ours['tokens'] / frames:.0f} active tokens, {ours['arcs'] / frames:.1f} lattice arcs a frame; "
+        f"{len(LM_WEIGHTS) * len(PENALTIES)}-point sweep {1000 * ours['sweep_s']:.2f} ms an utterance"
+    )
     report_threads(ours["threads"])
 
 
 def report_threads(found: dict) -> None:
     for name in ("search", "control"):
         (wall, cpu), (wall_2, cpu_2) = found[f"{name} 1"], found[f"{name} 2"]
-        print(f"2 threads, {name}: {wall / wall_2:.2f} times as fast as 1 ({wall_2:.2f} s for {wall:.2f} s), "
-              f"{cpu_2 / cpu:.2f} times the CPU seconds")
+        print(
+            f"2 threads, {name}: {wall / wall_2:.2f} times as fast as 1 ({wall_2:.2f} s for {wall:.2f} s), "
+            f"{cpu_2 / cpu:.2f} times the CPU seconds"
+        )
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

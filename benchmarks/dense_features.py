@@ -1,4 +1,5 @@
-"""MFCC and fbank of one waveform in float64, by the formulas of docs/features.md: the reference of tests and benchmarks."""
+"""MFCC and fbank of one waveform in float64, by the formulas of docs/features.md: the reference of tests and
+benchmarks."""
 
 from __future__ import annotations
 
@@ -8,8 +9,14 @@ from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOpti
 
 
 def dense_features(options: MfccOptions | FbankOptions, wave: np.ndarray) -> np.ndarray:
-    """Features (num_frames, dim), float64, with the Povey window and `snip_edges`, without dither and energy."""
-    log_mel = np.log(np.maximum(power_spectra(options.frame, wave) @ triangles(options.mel, options.frame).T, np.finfo(np.float32).eps))
+    """Features (num_frames, dim), float64, with the Povey window and `snip_edges`, without dither and
+    energy."""
+    log_mel = np.log(
+        np.maximum(
+            power_spectra(options.frame, wave) @ triangles(options.mel, options.frame).T,
+            np.finfo(np.float32).eps,
+        )
+    )
     return log_mel @ cosines(options) if isinstance(options, MfccOptions) else log_mel
 
 

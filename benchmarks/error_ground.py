@@ -1,11 +1,13 @@
 """Run programs of the toolkit with a failing system call.
 
-A program runs in a fork of a process that has already imported its libraries, so that a run takes little more than its own work, and calls
-are counted from its own beginning. strace (Debian's package) attaches to the stopped fork and follows its threads and jobs:
+A program runs in a fork of a process that has already imported its libraries, so that a run takes little more
+than its own work, and calls are counted from its own beginning. strace (Debian's package) attaches to the
+stopped fork and follows its threads and jobs:
 
     strace -f -p PID -e inject=rename:error=EIO:when=3      the third rename of each process and thread fails
 
-The jobs of a step are also forks, instead of processes of run.pl; a job with ranks has one rank, with its own MPI and witness.
+The jobs of a step are also forks, instead of processes of run.pl; a job with ranks has one rank, with its own
+MPI and witness.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST_S = 300.0
 _LIBRARIES = ("pyasr", "numpy", "scipy", "torch", "numba", "kaldiio", "soundfile", "mpi4py")
 _LINE = re.compile(r"^(?:(\d+) +)?(\w+)\((.*)$")
-_ELSEWHERE = re.compile(r'["<]/(proc|sys|usr|lib|lib64|etc|dev/shm|run)\b|/\.venv/|\.pyc?"|anon_inode|pipe:|socket:|/dev/null|/__pycache__')
+_ELSEWHERE = re.compile(
+    r'["<]/(proc|sys|usr|lib|lib64|etc|dev/shm|run)\b|/\.venv/|\.pyc?"'
+    r"|anon_inode|pipe:|socket:|/dev/null|/__pycache__"
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,9 @@ def check_strace() -> None:
     """Raise UserError if strace is missing, or may not trace processes."""
     if not shutil.which("strace"):
         raise UserError("strace is missing; install it (apt-get install strace)")
-    if subprocess.run(["strace", "-o", os.devnull, "-e", "trace=none", "true"], capture_output=True).returncode:
+    if subprocess.run(
+        ["strace", "-o", os.devnull, "-e", "trace=none", "true"], capture_output=True
+    ).returncode:
         raise UserError("strace is not permitted to trace processes; allow ptrace")
 
 
@@ -67,10 +74,16 @@ class Ground:
     """The directory `place`, in which programs run; `scratch` contains their output and that of strace."""
 
     def __init__(self, place: Path, scratch: Path):
-        self.place, self.said, self.trace, self.modules = place, scratch / "said", scratch / "trace", scratch / "modules"
+        self.place, self.said, self.trace, self.modules = (
+            place,
+            scratch / "said",
+            scratch / "trace",
+            scratch / "modules",
+        )
 
     def run(self, words: list[str], tracing: list[str] | None = None) -> Ended:
-        """Run a program of steps/, utils/ or egs/, given by its command line, with these options of strace."""
+        """Run a program of steps/, utils/ or egs/, given by its command line, with these options of
+        strace."""
         gc.collect()
         pid = os.fork()
         if pid == 0:
@@ -85,15 +98,25 @@ class Ground:
     def warm(self) -> None:
         """Import the modules that programs have imported so far."""
         for name in self.modules.read_text("utf-8").split():
-            if name.split(".")[0] in _LIBRARIES and name != "mpi4py.MPI" and name not in sys.modules:  # MPI does not survive a fork
-                with contextlib.suppress(Exception):  # harmless: some modules of a library cannot be imported separately
+            # MPI does not survive a fork
+            if name.split(".")[0] in _LIBRARIES and name != "mpi4py.MPI" and name not in sys.modules:
+                # harmless: some modules of a library cannot be imported separately
+                with contextlib.suppress(Exception):
                     __import__(name)
 
     def _attach(self, pid: int, tracing: list[str]) -> subprocess.Popen:
         os.waitpid(pid, os.WUNTRACED)
         command = ["strace", "-f", "-q", "-y", "-s", "200", "-o", str(self.trace), "-p", str(pid), *tracing]
-        following = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text("utf-8") or following.poll() is not None, MOST_S)
+        following = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _wait_until(
+            lambda: (
+                "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text("utf-8")
+                or following.poll() is not None
+            ),
+            MOST_S,
+        )
         os.kill(pid, signal.SIGCONT)
         return following
 
@@ -115,8 +138,11 @@ class Ground:
         os._exit(status)
 
 
-def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report: Path, meanwhile=None, more=None) -> bool:
-    """Replacement of `pyasr.cluster.ranks.jobs._run`: run the jobs of a request one by one in forks of this process, without a report."""
+def run_in_forks(
+    jobs, arguments: list[str], log: Path, words: list[str], report: Path, meanwhile=None, more=None
+) -> bool:
+    """Replacement of `pyasr.cluster.ranks.jobs._run`: run the jobs of a request one by one in forks of this
+    process, without a report."""
     name, _, last = arguments[0].partition("=1:") if "=1:" in arguments[0] else ("", "", "1")
     for number in range(1, int(last) + 1):
         own_log = Path(str(log).replace(name, str(number))) if name else Path(log)
@@ -124,9 +150,15 @@ def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report
         if pid == 0:
             _print_to(own_log, os.O_TRUNC)
             os.environ.update(more or {})
-            os._exit(_ended(lambda: job.main([*words[3:5], str(number)]) if name else rank.main([*words[5:-1], "1"])))
+            os._exit(
+                _ended(
+                    lambda: job.main([*words[3:5], str(number)]) if name else rank.main([*words[5:-1], "1"])
+                )
+            )
         _, wait_status, usage = os.wait4(pid, 0)
-        write_status(own_log, from_wait(number if name else 1, wait_status, usage, begin, " ".join(words), False))
+        write_status(
+            own_log, from_wait(number if name else 1, wait_status, usage, begin, " ".join(words), False)
+        )
         if wait_status:
             return False
     return True
@@ -190,7 +222,8 @@ def _wait_until(condition: Callable[[], bool], most_s: float) -> bool:
 
 
 def own_calls(trace: str) -> list[Call]:
-    """Calls in a trace of `strace -f`, in order, without those on pipes, sockets, and files of Python and the system."""
+    """Calls in a trace of `strace -f`, in order, without those on pipes, sockets, and files of Python and the
+    system."""
     counts: dict[tuple[str, str], int] = {}
     found = []
     for line in trace.splitlines():

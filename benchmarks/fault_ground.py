@@ -1,6 +1,7 @@
 """A copy of the toy recipe for the injection of faults: snapshots, processes and outputs.
 
-With root permissions, the copy is on a small filesystem in memory, which can be filled; otherwise in an ordinary directory.
+With root permissions, the copy is on a small filesystem in memory, which can be filled; otherwise in an
+ordinary directory.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ RECIPE = ROOT / "egs/toy/s5"
 NUM_STAGES = 7
 _MARK = "PYASR_FAULT_GROUND"
 _SIZE, _BLOCK = "4g", 4096
-_HOLDS_TIMES = re.compile(r"(^|/)(log/|tensorboard/|\.)|\.jsonl$|(^|/)(RESULTS\.md|totals\.json|shard\.\d+\.json)$")
+_HOLDS_TIMES = re.compile(
+    r"(^|/)(log/|tensorboard/|\.)|\.jsonl$|(^|/)(RESULTS\.md|totals\.json|shard\.\d+\.json)$"
+)
 
 
 class Ground:
-    """`RUN_DIR/ground`, with the recipe in `s5`. A context manager, which finally kills its processes and unmounts its filesystem."""
+    """`RUN_DIR/ground`, with the recipe in `s5`. A context manager, which finally kills its processes and
+    unmounts its filesystem."""
 
     def __init__(self, run_dir: Path, num_train: int):
         self.place, self.num_train = Path(run_dir).absolute() / "ground", num_train
-        self.recipe, self.scratch, self.output = self.place / "s5", self.place / "tmp", self.place.parent / "recipe.log"
+        self.recipe, self.scratch, self.output = (
+            self.place / "s5",
+            self.place / "tmp",
+            self.place.parent / "recipe.log",
+        )
         self.is_own_filesystem = os.geteuid() == 0
 
     def __enter__(self) -> Ground:
@@ -52,7 +60,9 @@ class Ground:
         if snapshot:
             _command("cp", "-a", str(snapshot), str(self.recipe))
             return
-        shutil.copytree(RECIPE, self.recipe, symlinks=True, ignore=shutil.ignore_patterns("data", "exp", "steps", "utils"))
+        shutil.copytree(
+            RECIPE, self.recipe, symlinks=True, ignore=shutil.ignore_patterns("data", "exp", "steps", "utils")
+        )
         for name in ("steps", "utils"):
             (self.recipe / name).symlink_to(ROOT / name)
         (self.recipe / "path.sh").write_text(f". {ROOT}/path.sh\n", encoding="utf-8")
@@ -63,12 +73,23 @@ class Ground:
 
     def start(self, *words: str) -> subprocess.Popen:
         """Start `./run.sh WORDS`, with its output in the file `output`."""
-        environment = {name: value for name, value in os.environ.items() if name not in ("PYASR_SUPERVISED", "PYASR_STEP")}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYASR_SUPERVISED", "PYASR_STEP")
+        }
         environment |= {_MARK: str(self.place), "TMPDIR": str(self.scratch)}
         command = ["./run.sh", "--num-train", str(self.num_train), *words]
         with self.output.open("w", encoding="utf-8") as f:
-            return subprocess.Popen(command, cwd=self.recipe, stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT,
-                                    env=environment, preexec_fn=die_with_parent)
+            return subprocess.Popen(
+                command,
+                cwd=self.recipe,
+                stdin=subprocess.DEVNULL,
+                stdout=f,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                preexec_fn=die_with_parent,
+            )
 
     def said(self) -> str:
         """Output of the last run."""
@@ -79,7 +100,9 @@ class Ground:
         mark, found = f"{_MARK}={self.place}\0".encode(), {}
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (entry / "environ").read_bytes() + b"\0" and (words := (entry / "cmdline").read_bytes()):
+                if mark in (entry / "environ").read_bytes() + b"\0" and (
+                    words := (entry / "cmdline").read_bytes()
+                ):
                     found[int(entry.name)] = words.replace(b"\0", b" ").decode("utf-8", "replace").strip()
             except OSError:
                 pass  # harmless: the process has ended meanwhile
@@ -90,12 +113,15 @@ class Ground:
         return sum(map(_cpu_s, self.processes()))
 
     def fill_disk(self, left: int) -> None:
-        """Shrink the filesystem to `left` free blocks of 4 KiB. Repeated if the recipe fills them before the change."""
+        """Shrink the filesystem to `left` free blocks of 4 KiB. Repeated if the recipe fills them before the
+        change."""
         for tries_left in reversed(range(200)):
             found = os.statvfs(self.place)
             used = (found.f_blocks - found.f_bfree) * found.f_frsize // _BLOCK
             try:
-                return _command("mount", "-o", f"remount,size={(used + left) * _BLOCK // 1024}k", str(self.place))
+                return _command(
+                    "mount", "-o", f"remount,size={(used + left) * _BLOCK // 1024}k", str(self.place)
+                )
             except UserError:
                 if not tries_left:
                     raise
@@ -109,7 +135,8 @@ class Ground:
 
 
 def made_in(recipe: Path) -> list[Path]:
-    """Everything in data and exp of a recipe directory, sorted, except kept copies of changed files and files renamed at this moment."""
+    """Everything in data and exp of a recipe directory, sorted, except kept copies of changed files and files
+    renamed at this moment."""
     walked = (walk for top in ("data", "exp") for walk in os.walk(recipe / top))
     found = (Path(folder) / name for folder, folders, files in walked for name in folders + files)
     return sorted(path for path in found if not any(part.endswith(".changed") for part in path.parts))
@@ -124,7 +151,10 @@ def contents(recipe: Path) -> dict[str, str]:
 def word_error_rates(recipe: Path) -> dict[str, str]:
     """{system and set: line of its best WER}."""
     found = recipe.glob("exp/*/decode_*/best_wer")
-    return {str(path.parent.relative_to(recipe / "exp")): path.read_text(encoding="utf-8").strip() for path in sorted(found)}
+    return {
+        str(path.parent.relative_to(recipe / "exp")): path.read_text(encoding="utf-8").strip()
+        for path in sorted(found)
+    }
 
 
 def half_written(recipe: Path) -> list[str]:
@@ -152,7 +182,12 @@ def wait_until(condition, timeout_s: float) -> bool:
 def _cpu_s(process: int) -> float:
     """CPU seconds of a process and of the children that it has waited for."""
     try:
-        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{process}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return 0.0  # harmless: the process has ended meanwhile
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime of proc(5)

@@ -1,4 +1,5 @@
-"""Five kinds of faults. Each is applied to a random process or file that exists at that moment, and returns a description and an undo."""
+"""Five kinds of faults. Each is applied to a random process or file that exists at that moment, and returns a
+description and an undo."""
 
 from __future__ import annotations
 
@@ -34,14 +35,21 @@ def fill_the_disk(ground: Ground, run: subprocess.Popen, chance: random.Random) 
 
 
 def forbid_writing(ground: Ground, run: subprocess.Popen, chance: random.Random) -> tuple[str, Undo]:
-    """Make a directory read-only, so that nothing in it can be created, removed or renamed; with probability 0.5 one that a step writes."""
+    """Make a directory read-only, so that nothing in it can be created, removed or renamed; with probability
+    0.5 one that a step writes."""
     directories = [path for path in ground.made() if path.is_dir()]
     scratch = [path for path in directories if path.name.endswith(".tmp")]
-    path = chance.choice(scratch if scratch and chance.random() < 0.5 else [ground.recipe / "exp", ground.recipe / "data", *directories])
+    path = chance.choice(
+        scratch
+        if scratch and chance.random() < 0.5
+        else [ground.recipe / "exp", ground.recipe / "data", *directories]
+    )
     path.mkdir(exist_ok=True)
     if os.geteuid() == 0:  # root ignores the mode
         subprocess.run(["chattr", "+i", path], check=True)
-        return f"read-only {path.relative_to(ground.recipe)}", lambda: subprocess.run(["chattr", "-i", path], check=True)
+        return f"read-only {path.relative_to(ground.recipe)}", lambda: subprocess.run(
+            ["chattr", "-i", path], check=True
+        )
     mode = path.stat().st_mode
     path.chmod(mode & ~0o222)
     return f"read-only {path.relative_to(ground.recipe)}", lambda: path.chmod(mode)
@@ -53,8 +61,13 @@ def terminate(ground: Ground, run: subprocess.Popen, chance: random.Random) -> t
 
 
 def damage_a_file(ground: Ground, run: subprocess.Popen, chance: random.Random) -> tuple[str, Undo]:
-    """Truncate, empty, overwrite in part or remove a file of a complete output or a checkpoint, other than logs and done-files."""
-    files = [path for path in ground.made() if path.is_file() and not path.is_symlink() and _counts(path.relative_to(ground.recipe))]
+    """Truncate, empty, overwrite in part or remove a file of a complete output or a checkpoint, other than
+    logs and done-files."""
+    files = [
+        path
+        for path in ground.made()
+        if path.is_file() and not path.is_symlink() and _counts(path.relative_to(ground.recipe))
+    ]
     path = chance.choice(files or [ground.recipe / "data/wav.scp"])
     how = chance.choice([_cut, _empty, _overwrite, _remove])
     with contextlib.suppress(FileNotFoundError):  # a file that is renamed at this moment stays intact
@@ -64,7 +77,9 @@ def damage_a_file(ground: Ground, run: subprocess.Popen, chance: random.Random) 
 
 def _counts(path: Path) -> bool:
     """Whether a file is read by programs, and complete."""
-    is_done = not any(part.endswith(".tmp") for part in path.parts) or any("checkpoint" in part for part in path.parts)
+    is_done = not any(part.endswith(".tmp") for part in path.parts) or any(
+        "checkpoint" in part for part in path.parts
+    )
     return is_done and "log" not in path.parts and not any(part.startswith(".") for part in path.parts)
 
 
@@ -78,7 +93,8 @@ KINDS = {
 
 
 def possible_kinds() -> list[str]:
-    """Names of the kinds that are possible on this machine: a full disk needs root; a read-only directory, as root, needs chattr."""
+    """Names of the kinds that are possible on this machine: a full disk needs root; a read-only directory, as
+    root, needs chattr."""
     impossible = set() if os.geteuid() == 0 else {"disk full"}
     impossible |= {"read-only directory"} if os.geteuid() == 0 and not shutil.which("chattr") else set()
     return [name for name in KINDS if name not in impossible]

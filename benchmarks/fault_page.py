@@ -76,17 +76,29 @@ def write_page(path: Path, trials: dict[int, Trial]) -> None:
 
 
 def figures(trials: dict[int, Trial]) -> list[str]:
-    """The lines of the table, with a row per kind of fault and a total, and of the number of trials that ran to the end of the recipe."""
-    rows = ["| fault | trials | run failed with a report | run continued | correct after the same command |", "|---|---|---|---|---|"]
+    """The lines of the table, with a row per kind of fault and a total, and of the number of trials that ran
+    to the end of the recipe."""
+    rows = [
+        "| fault | trials | run failed with a report | run continued | correct after the same command |",
+        "|---|---|---|---|---|",
+    ]
     kinds = sorted({trial.kind for trial in trials.values()})
     rows += [_row(kind, [trial for trial in trials.values() if trial.kind == kind]) for kind in kinds]
-    whole = _count(trial.words.endswith(f"--stop-stage {NUM_STAGES}") and not trial.problems for trial in trials.values())
-    last_line = f"{whole} of these trials ran to the end of the recipe, with the word error rates of an undisturbed run."
+    whole = _count(
+        trial.words.endswith(f"--stop-stage {NUM_STAGES}") and not trial.problems for trial in trials.values()
+    )
+    last_line = (
+        f"{whole} of these trials ran to the end of the recipe, with the word error rates of an "
+        "undisturbed run."
+    )
     return [*rows, _row("all", list(trials.values())), "", last_line]
 
 
 def _row(name: str, trials: list[Trial]) -> str:
-    failed, well = _count(trial.status != 0 for trial in trials), _count(not trial.problems for trial in trials)
+    failed, well = (
+        _count(trial.status != 0 for trial in trials),
+        _count(not trial.problems for trial in trials),
+    )
     return f"| {name} | {len(trials)} | {failed} | {len(trials) - failed} | {well} |"
 
 

@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""Inject faults at random moments into the toy recipe, run the same command again, and check that the results are correct.
+"""Inject faults at random moments into the toy recipe, run the same command again, and check that the results
+are correct.
 
-The seed of a trial determines one of five kinds of faults (`benchmarks/fault_kinds.py`) and a moment of the recipe. The recipe is run from
-the stage of that moment (for a damaged file: from the first stage), disturbed, and run again by the same command. A trial succeeds if
+The seed of a trial determines one of five kinds of faults (`benchmarks/fault_kinds.py`) and a moment of the
+recipe. The recipe is run from the stage of that moment (for a damaged file: from the first stage), disturbed,
+and run again by the same command. A trial succeeds if
 
-* the disturbed run ended with an exit status other than 0 and one report of the failure, or did not need the disturbed process or file;
-* the second run succeeds, and all files except logs are bit-identical to those of an undisturbed run, with the same word error rates;
+* the disturbed run ended with an exit status other than 0 and one report of the failure, or did not need the
+  disturbed process or file;
+* the second run succeeds, and all files except logs are bit-identical to those of an undisturbed run, with
+  the same word error rates;
 * no incomplete files and no processes are left.
 
-A trial ends with the disturbed stage, because the same files lead to the same later results; --to-end true runs the whole recipe.
+A trial ends with the disturbed stage, because the same files lead to the same later results; --to-end true
+runs the whole recipe.
 
-RUN_DIR keeps the undisturbed run: use another directory after a change of the toolkit that changes results. TABLE (JSON) grows by one row
-per trial; the next call continues with the next seeds. The counts in PAGE are generated from TABLE.
+RUN_DIR keeps the undisturbed run: use another directory after a change of the toolkit that changes results.
+TABLE (JSON) grows by one row per trial; the next call continues with the next seeds. The counts in PAGE are
+generated from TABLE.
 
 Example:
     nice benchmarks/faults.py --num-trials 50 /tmp/faults docs/reliability.json docs/reliability.md
@@ -47,7 +53,9 @@ class Benchmark:
     page: Path = argument("page whose generated table is updated")
     num_trials: int = option(5, "number of trials to add", minimum=0)
     seeds: str = option("", "seeds of trials to repeat instead, such as 3,17")
-    to_end: bool = option(False, "run trials to the end of the recipe instead of the end of the disturbed stage")
+    to_end: bool = option(
+        False, "run trials to the end of the recipe instead of the end of the disturbed stage"
+    )
     num_train: int = option(40, "number of training utterances of the recipe", minimum=40)
 
 
@@ -58,7 +66,8 @@ def cpu_of_children_s() -> float:
 
 
 def undisturbed(ground: Ground, snapshots: Path, num_stages: int) -> list[float]:
-    """CPU seconds of each stage of a run without faults. Directory N of `snapshots` keeps the state after N stages."""
+    """CPU seconds of each stage of a run without faults. Directory N of `snapshots` keeps the state after N
+    stages."""
     kept = snapshots / "seconds.json"
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
@@ -78,7 +87,8 @@ def undisturbed(ground: Ground, snapshots: Path, num_stages: int) -> list[float]
 
 
 def moment(chance: random.Random, seconds: list[float]) -> tuple[int, float]:
-    """(stage, CPU seconds after its beginning), uniform over the whole recipe, however busy the machine is."""
+    """(stage, CPU seconds after its beginning), uniform over the whole recipe, however busy the machine
+    is."""
     left = chance.uniform(0, sum(seconds))
     for stage, length in enumerate(seconds, 1):
         if left < length:
@@ -107,7 +117,20 @@ class Trials:
         told = _last_sentence(self.ground.said())
         problems += self._problems_of_second_run(words, last)
         taken = round(time.monotonic() - begin, 1)
-        return Trial(seed, kind, stage, round(after_s, 2), " ".join(words), what, status, ended_s, told, problems, taken, commit())
+        return Trial(
+            seed,
+            kind,
+            stage,
+            round(after_s, 2),
+            " ".join(words),
+            what,
+            status,
+            ended_s,
+            told,
+            problems,
+            taken,
+            commit(),
+        )
 
     def _words(self, kind: str, stage: int) -> tuple[list[str], int]:
         """(arguments of run.sh for a fault in this stage, the last stage that it runs)."""
@@ -116,7 +139,8 @@ class Trials:
         return ["--stage", str(first), "--stop-stage", str(last)], last
 
     def _running_at(self, stage: int, after_s: float, words: list[str]) -> subprocess.Popen | None:
-        """A run, `after_s` CPU seconds after the beginning of the stage; None if it ended earlier, faster than the undisturbed run."""
+        """A run, `after_s` CPU seconds after the beginning of the stage; None if it ended earlier, faster
+        than the undisturbed run."""
         self.ground.lay_out(self.snapshots / str(stage - 1))
         run = self.ground.start(*words)
         wait_until(lambda: run.poll() is not None or f"== stage {stage}:" in self.ground.said(), _MOST_S)
@@ -145,7 +169,8 @@ class Trials:
         return [f"left running: {command}" for command in left.values()]
 
     def _problems_of_second_run(self, words: list[str], last: int) -> list[str]:
-        """Differences between the state after the same command and that of the undisturbed run after stage `last`."""
+        """Differences between the state after the same command and that of the undisturbed run after stage
+        `last`."""
         status = self.ground.start(*words).wait()
         if status:
             return [f"the second run ended with status {status}: {_last_sentence(self.ground.said())}"]
@@ -159,21 +184,32 @@ class Trials:
 
 def _last_sentence(said: str) -> str:
     """The last sentence of a run's output."""
-    told = [line for line in said.splitlines() if line.startswith("run.sh: ") and ("error" in line or "stopped" in line)]
+    told = [
+        line
+        for line in said.splitlines()
+        if line.startswith("run.sh: ") and ("error" in line or "stopped" in line)
+    ]
     return told[-1] if told else ""
 
 
 def main(options: Benchmark) -> None:
     done = read_table(options.table)
     first = max(done, default=0) + 1
-    seeds = [int(seed) for seed in options.seeds.split(",")] if options.seeds else range(first, first + options.num_trials)
+    seeds = (
+        [int(seed) for seed in options.seeds.split(",")]
+        if options.seeds
+        else range(first, first + options.num_trials)
+    )
     with Ground(options.run_dir, options.num_train) as ground:
         trials = Trials(ground, options.run_dir / "snapshots", options.to_end)
         for seed in seeds:
             done[seed] = trial = trials.run(seed)
             write_table(options.table, done)
             where = f"stage {trial.stage} + {trial.after_s} CPU s"
-            log.info(f"{seed}: {where}: {trial.what}; status {trial.status}; {'; '.join(trial.problems) or 'correct'}")
+            log.info(
+                f"{seed}: {where}: {trial.what}; status {trial.status}; "
+                f"{'; '.join(trial.problems) or 'correct'}"
+            )
     write_page(options.page, done)
 
 

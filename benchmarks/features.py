@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Speed of the features of pyasr and kaldi-native-fbank on one core, and the maximum difference of each to the formulas in float64.
+"""Speed of the features of pyasr and kaldi-native-fbank on one core, and the maximum difference of each to
+the formulas in float64.
 
-Also measures PLP and pitch. Pitch is compared with Kaldi itself if VOSK_LIBRARY names its library (see peer_vosk.py).
+Also measures PLP and pitch. Pitch is compared with Kaldi itself if VOSK_LIBRARY names its library (see
+peer_vosk.py).
 
-The audio is noise with the durations of a corpus of short utterances (median 2.3 s), or that of a data directory. For both sides it is in
-memory as float32, and only the CPU seconds of computing features count; the fastest of `--num-runs` runs is used. Fails if pyasr is less
-than 1.3 times as fast as kaldi-native-fbank, or differs by more than 0.005 from the formulas.
+The audio is noise with the durations of a corpus of short utterances (median 2.3 s), or that of a data
+directory. For both sides it is in memory as float32, and only the CPU seconds of computing features count;
+the fastest of `--num-runs` runs is used. Fails if pyasr is less than 1.3 times as fast as kaldi-native-fbank,
+or differs by more than 0.005 from the formulas.
 
 Example:
     benchmarks/features.py --data egs/amazon_queen/s5/data/test
@@ -69,12 +72,17 @@ def ours(options, waves: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def peers(options, waves: list[np.ndarray]) -> tuple[float, list[np.ndarray]]:
-    """(CPU seconds, features) of kaldi-native-fbank, without the time of copying its frames into one array."""
+    """(CPU seconds, features) of kaldi-native-fbank, without the time of copying its frames into one
+    array."""
     knf, is_mfcc = peer("kaldi_native_fbank"), isinstance(options, MfccOptions)
     theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
     theirs.frame_opts.samp_freq, theirs.frame_opts.dither = RATE, 0
     mel = options.mel
-    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = mel.num_mel_bins, mel.low_freq, mel.high_freq
+    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = (
+        mel.num_mel_bins,
+        mel.low_freq,
+        mel.high_freq,
+    )
     theirs.use_energy = False
     if is_mfcc:
         theirs.num_ceps = options.num_ceps
@@ -118,17 +126,28 @@ def compare_pitch(options: Benchmark, waves: list[np.ndarray], audio_s: float) -
         print(f"{'pitch':10} {audio_s / our_s:8.0f}   (not compared with Kaldi: VOSK_LIBRARY is not set)")
         return
     peer_s = cpu_seconds(lambda: [peer_vosk.pitch(wave, samp_freq=RATE) for wave in waves], options.num_runs)
-    (nccf, ours), (_, theirs) = (np.concatenate(found).T for found in
-                                 ([track(wave) for wave in waves], [peer_vosk.pitch(wave, samp_freq=RATE) for wave in waves]))
+    (nccf, ours), (_, theirs) = (
+        np.concatenate(found).T
+        for found in (
+            [track(wave) for wave in waves],
+            [peer_vosk.pitch(wave, samp_freq=RATE) for wave in waves],
+        )
+    )
     off = np.abs(np.log(ours / theirs))[nccf > 0.5]
-    print(f"{'pitch':10} {audio_s / our_s:8.0f} {audio_s / peer_s:20.0f} {peer_s / our_s:7.2f}   (Kaldi; of the frames with a correlation "
-          f"above 0.5, {100 * np.mean(off > 0.02):.2f} % differ by more than 2 % in pitch)")
+    print(
+        f"{'pitch':10} {audio_s / our_s:8.0f} {audio_s / peer_s:20.0f} {peer_s / our_s:7.2f}   (Kaldi; of "
+        f"the frames with a correlation above 0.5, {100 * np.mean(off > 0.02):.2f} % differ by more than 2 % "
+        "in pitch)"
+    )
 
 
 def main(options: Benchmark) -> None:
     waves = waveforms(options)
     audio_s = sum(map(len, waves)) / RATE
-    print(f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core; maximum differences to float64")
+    print(
+        f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core; maximum "
+        "differences to float64"
+    )
     head = ("", "pyasr", "kaldi-native-fbank", "ratio", "pyasr - float64", "peer - float64", "pyasr - peer")
     print("{:10} {:>8} {:>20} {:>7} {:>17} {:>16} {:>14}".format(*head))
     failed = []
@@ -146,7 +165,9 @@ def main(options: Benchmark) -> None:
     print(f"{'PLP 13':10} {audio_s / cpu_seconds(lambda: ours(plp, waves), options.num_runs):8.0f}")
     compare_pitch(options, waves, audio_s)
     if failed:
-        raise UserError(f"{', '.join(failed)}: ratio below {TARGET_RATIO}, or differences to float64 above {MAX_ERROR}")
+        raise UserError(
+            f"{', '.join(failed)}: ratio below {TARGET_RATIO}, or differences to float64 above {MAX_ERROR}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The GMM systems of egs/amazon_queen on the data split of Kaldi's results: WERs over several seeds, CPU time of the chain.
+"""The GMM systems of egs/amazon_queen on the data split of Kaldi's results: WERs over several seeds, CPU time
+of the chain.
 
-Kaldi's results come from its own scripts: all 3.80 h of training speech (no development set), a trigram of the training text, 4,632 test
-words without numbers, LM weight chosen on the test set. This program trains and decodes the recipe's systems in the same way, without its
-pronunciation probabilities, with a seed for the dither of the features and for each system. It prints every WER, the mean, and the
-difference to Kaldi. Kaldi's CPU time was measured on another corpus, of 2.7 h.
+Kaldi's results come from its own scripts: all 3.80 h of training speech (no development set), a trigram of
+the training text, 4,632 test words without numbers, LM weight chosen on the test set. This program trains and
+decodes the recipe's systems in the same way, without its pronunciation probabilities, with a seed for the
+dither of the features and for each system. It prints every WER, the mean, and the difference to Kaldi.
+Kaldi's CPU time was measured on another corpus, of 2.7 h.
 
 Works in RUN_DIR. Complete outputs are not computed again; the times are those of this run only.
 
@@ -63,7 +65,9 @@ class Runner:
         after = os.times()
         if ended.returncode:
             raise UserError(f"{' '.join(words)}: {(ended.stdout + ended.stderr).strip().splitlines()[-1]}")
-        self.cpu_s[part] += after.children_user + after.children_system - before.children_user - before.children_system
+        self.cpu_s[part] += (
+            after.children_user + after.children_system - before.children_user - before.children_system
+        )
         self.wall_s[part] += time.perf_counter() - begin
 
     def step(self, part: str, name: str, *arguments) -> None:
@@ -73,11 +77,34 @@ class Runner:
 
 def prepare(run: Runner, corpus: Path) -> None:
     """Prepare data, lang directory and language model, which all seeds share."""
-    run("data", RECIPE / "local/prepare_data.py", "--dev-actor", "none", "--numbers", "drop", "--nj", run.num_jobs, corpus, "data")
+    run(
+        "data",
+        RECIPE / "local/prepare_data.py",
+        "--dev-actor",
+        "none",
+        "--numbers",
+        "drop",
+        "--nj",
+        run.num_jobs,
+        corpus,
+        "data",
+    )
     run("data", ROOT / "utils/prepare_dict.py", "data/train/text", "data/local/dict")
     run("data", ROOT / "utils/prepare_lang.py", "data/local/dict", "<unk>", "data/lang")
-    run("data", ROOT / "utils/train_lm.py", "data/train/text", "data/local/dict/lexicon.txt", "data/local/lm/trigram")
-    run("data", ROOT / "utils/make_grammar.py", "data/lang", "data/local/lm/trigram/lm.arpa.gz", "data/lang_test")
+    run(
+        "data",
+        ROOT / "utils/train_lm.py",
+        "data/train/text",
+        "data/local/dict/lexicon.txt",
+        "data/local/lm/trigram",
+    )
+    run(
+        "data",
+        ROOT / "utils/make_grammar.py",
+        "data/lang",
+        "data/local/lm/trigram/lm.arpa.gz",
+        "data/lang_test",
+    )
 
 
 def features(run: Runner, seed: int) -> list[str]:
@@ -97,11 +124,44 @@ def train(run: Runner, train_data: str, out: str, seed: int) -> None:
     places = train_data, "data/lang"
     run.step("chain", "train_mono", *seeded, *places, f"{out}/mono")
     run.step("chain", "align_si", *own, *places, f"{out}/mono", f"{out}/mono_ali")
-    run.step("chain", "train_deltas", *seeded, "--num-leaves", 1200, "--num-gauss", 9000, *places, f"{out}/mono_ali", f"{out}/tri1")
+    run.step(
+        "chain",
+        "train_deltas",
+        *seeded,
+        "--num-leaves",
+        1200,
+        "--num-gauss",
+        9000,
+        *places,
+        f"{out}/mono_ali",
+        f"{out}/tri1",
+    )
     run.step("chain", "align_si", *own, *places, f"{out}/tri1", f"{out}/tri1_ali")
-    run.step("chain", "train_lda_mllt", *seeded, "--num-leaves", 1800, "--num-gauss", 15000, *places, f"{out}/tri1_ali", f"{out}/tri2")
+    run.step(
+        "chain",
+        "train_lda_mllt",
+        *seeded,
+        "--num-leaves",
+        1800,
+        "--num-gauss",
+        15000,
+        *places,
+        f"{out}/tri1_ali",
+        f"{out}/tri2",
+    )
     run.step("chain", "align_si", *own, *places, f"{out}/tri2", f"{out}/tri2_ali")
-    run.step("chain", "train_sat", *seeded, "--num-leaves", 2000, "--num-gauss", 20000, *places, f"{out}/tri2_ali", f"{out}/tri3")
+    run.step(
+        "chain",
+        "train_sat",
+        *seeded,
+        "--num-leaves",
+        2000,
+        "--num-gauss",
+        20000,
+        *places,
+        f"{out}/tri2_ali",
+        f"{out}/tri3",
+    )
 
 
 def decode(run: Runner, test_data: str, out: str) -> list[tuple[float, str]]:
@@ -119,29 +179,43 @@ def decode(run: Runner, test_data: str, out: str) -> list[tuple[float, str]]:
 
 def read_wer(path: Path) -> tuple[float, str]:
     """Read the first line of a `best_wer`."""
-    wer, *counts = re.search(r"%WER (\S+) \[ \d+ / \d+, (\d+) ins, (\d+) del, (\d+) sub", path.read_text(encoding="utf-8")).groups()
+    wer, *counts = re.search(
+        r"%WER (\S+) \[ \d+ / \d+, (\d+) ins, (\d+) del, (\d+) sub", path.read_text(encoding="utf-8")
+    ).groups()
     return float(wer), " / ".join(counts)
 
 
 def report(found: list[list[tuple[float, str]]]) -> None:
     """Print a row per system; `found` has one list per seed."""
     seeds = f"{'seeds':{9 * len(found) - 2}}"
-    print(f"| {'test WER %, LM weight on test':30} | {seeds} | mean  | Kaldi | difference | seed 0: ins / del / sub | Kaldi's |")
+    print(
+        f"| {'test WER %, LM weight on test':30} | {seeds} | mean  | Kaldi | difference | seed 0: ins / del "
+        "/ sub | Kaldi's |"
+    )
     for (system, (kaldi, counts)), *ours in zip(KALDI.items(), *found):
         wers = [wer for wer, _ in ours]
         mean = sum(wers) / len(wers)
         cells = "  ".join(f"{wer:7.2f}" for wer in wers)
-        print(f"| {system:30} | {cells} | {mean:.2f} | {kaldi:.2f} | {mean - kaldi:+10.2f} | {ours[0][1]:23} | {counts} |")
+        print(
+            f"| {system:30} | {cells} | {mean:.2f} | {kaldi:.2f} | {mean - kaldi:+10.2f} | {ours[0][1]:23} "
+            f"| {counts} |"
+        )
 
 
 def report_times(run: Runner, num_seeds: int) -> None:
     """Print the CPU time of the chain per hour of speech, compared with Kaldi's."""
-    hours = sum(float(line.split()[1]) for line in (run.directory / "data/train/utt2dur").open(encoding="utf-8")) / 3600
+    hours = (
+        sum(float(line.split()[1]) for line in (run.directory / "data/train/utt2dur").open(encoding="utf-8"))
+        / 3600
+    )
     chain_s = run.cpu_s["chain"] / num_seeds
     for part in run.cpu_s:
         print(f"{part}: {run.cpu_s[part]:.0f} CPU s, {run.wall_s[part]:.0f} s")
-    print(f"mono to SAT: {chain_s:.0f} CPU s for {hours:.2f} h of speech, {chain_s / hours:.0f} CPU s an hour; "
-          f"Kaldi {KALDI_CHAIN_S:.0f}; ratio {chain_s / hours / KALDI_CHAIN_S:.2f} (target: at most {TARGET_SHARE})")
+    print(
+        f"mono to SAT: {chain_s:.0f} CPU s for {hours:.2f} h of speech, {chain_s / hours:.0f} CPU s an hour; "
+        f"Kaldi {KALDI_CHAIN_S:.0f}; ratio {chain_s / hours / KALDI_CHAIN_S:.2f} (target: at most "
+        f"{TARGET_SHARE})"
+    )
 
 
 def main(options: Benchmark) -> None:
@@ -153,7 +227,9 @@ def main(options: Benchmark) -> None:
         train_data, test_data = features(run, seed)
         train(run, train_data, f"exp/seed{seed}", seed)
         found.append(decode(run, test_data, f"exp/seed{seed}"))
-        log.info(f"seed {seed}: " + "  ".join(f"{system} {wer}" for system, (wer, _) in zip(KALDI, found[-1])))
+        log.info(
+            f"seed {seed}: " + "  ".join(f"{system} {wer}" for system, (wer, _) in zip(KALDI, found[-1]))
+        )
     report(found)
     report_times(run, options.num_seeds)
 

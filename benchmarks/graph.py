@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""CPU seconds and peak memory of building a large decoding graph, compared with Kaldi's programs for the same operations.
+"""CPU seconds and peak memory of building a large decoding graph, compared with Kaldi's programs for the same
+operations.
 
-The language is synthetic: words of the CMU dictionary, a trigram model with random n-grams (most of them of frequent words, as in text), a
-random triphone tree. Kaldi's programs come from the riva-asrlib-decoder wheel; they cover ARPA to LG and Ha o CLG to HCLG, not the context
-and H.
+The language is synthetic: words of the CMU dictionary, a trigram model with random n-grams (most of them of
+frequent words, as in text), a random triphone tree. Kaldi's programs come from the riva-asrlib-decoder wheel;
+they cover ARPA to LG and Ha o CLG to HCLG, not the context and H.
 
 Example:
     benchmarks/graph.py --num-words 20000 --num-bigrams 400000 --num-trigrams 300000
@@ -59,26 +60,41 @@ def write_language(root: Path, options: Benchmark) -> None:
     lexicon.add("<unk>", ("SPN",))
     nonsilence = [(phone,) for phone in sorted(lexicon.phones() - {"SPN"})]
     (root / "lang").mkdir()
-    write_lang(DictDir(lexicon, [("SIL",), ("SPN",)], nonsilence, "SIL", []), "<unk>", LangOptions(), root / "lang")
+    write_lang(
+        DictDir(lexicon, [("SIL",), ("SPN",)], nonsilence, "SIL", []), "<unk>", LangOptions(), root / "lang"
+    )
     write_arpa(root / "lm.arpa", random_model(list(lexicon.entries), options, rng))
 
 
 def random_model(words: list[str], options: Benchmark, rng: np.random.Generator) -> Arpa:
-    """A model with words drawn by Zipf's law; trigrams continue a tenth of the bigrams, as in models of large texts with count cutoffs."""
+    """A model with words drawn by Zipf's law; trigrams continue a tenth of the bigrams, as in models of large
+    texts with count cutoffs."""
     symbols = [*words, "<s>", "</s>"]
     begin, end = len(words), len(words) + 1
     zipf = 1.0 / np.arange(2, len(words) + 2)
     spoken = np.r_[rng.permutation(len(words)), end]
     chances = np.r_[zipf, zipf.sum() / 10]
     draw = lambda num: rng.choice(spoken, num, p=chances / chances.sum())
-    bigrams = distinct(np.stack([np.where(rng.random(2 * options.num_bigrams) < 0.05, begin, draw(2 * options.num_bigrams)),
-                                 draw(2 * options.num_bigrams)], axis=1), options.num_bigrams, rng, end)
+    bigrams = distinct(
+        np.stack(
+            [
+                np.where(rng.random(2 * options.num_bigrams) < 0.05, begin, draw(2 * options.num_bigrams)),
+                draw(2 * options.num_bigrams),
+            ],
+            axis=1,
+        ),
+        options.num_bigrams,
+        rng,
+        end,
+    )
     heads = bigrams[bigrams[:, 1] != end]
     frequent = heads[rng.permutation(len(heads))[: 1 + options.num_bigrams // 10]]
     extended = frequent[rng.integers(0, len(frequent), 2 * options.num_trigrams)]
     trigrams = distinct(np.c_[extended, draw(len(extended))], options.num_trigrams, rng, end)
     unigrams = np.arange(len(symbols))[:, None]
-    table = lambda ids: NgramTable(ids.astype(np.int32), -rng.uniform(0.3, 4.0, len(ids)), -rng.uniform(0.0, 1.0, len(ids)))
+    table = lambda ids: NgramTable(
+        ids.astype(np.int32), -rng.uniform(0.3, 4.0, len(ids)), -rng.uniform(0.0, 1.0, len(ids))
+    )
     return Arpa(symbols, [table(ids) for ids in (unigrams, bigrams, trigrams)])
 
 
@@ -88,7 +104,8 @@ def distinct(ids: np.ndarray, num: int, rng: np.random.Generator, end: int) -> n
 
 
 def random_tree(lang: LangDir, topology: Topology, num_leaves: int) -> ContextTree:
-    """A tree of random questions about either neighbour, with about the same number of leaves for each set of phones."""
+    """A tree of random questions about either neighbour, with about the same number of leaves for each set of
+    phones."""
     rng, numbers = np.random.default_rng(1), iter(range(1 << 30))
     sets = [members for members in lang.sets if not set(members) & set(lang.silence_phones)]
 
@@ -128,7 +145,14 @@ class Stopwatch:
 
 def kaldi_programs() -> Path | None:
     spec = importlib.util.find_spec("riva") if importlib.util.find_spec("riva") else None
-    places = [Path(place) / "asrlib/decoder/scripts/prepare_TLG_fst/bin" for place in spec.submodule_search_locations] if spec else []
+    places = (
+        [
+            Path(place) / "asrlib/decoder/scripts/prepare_TLG_fst/bin"
+            for place in spec.submodule_search_locations
+        ]
+        if spec
+        else []
+    )
     return next((place for place in places if (place / "fstdeterminizestar").exists()), None)
 
 
@@ -154,8 +178,12 @@ def ours(root: Path, options: Benchmark) -> Stopwatch:
     h, disambig = watch.run("H", h_transducer, info, trans, tree)
     write_fst(root / "h.fst", h)
     write_fst(root / "clg.fst", clg.arcsort("ilabel"))
-    graph = watch.run("Ha o CLG, determinised", lambda: ops.determinize_star(ops.compose_natively(h, clg.arcsort("ilabel"))))
-    graph = watch.run("epsilons removed", lambda: ops.remove_epsilons_local(ops.remove_symbols(graph, disambig)))
+    graph = watch.run(
+        "Ha o CLG, determinised", lambda: ops.determinize_star(ops.compose_natively(h, clg.arcsort("ilabel")))
+    )
+    graph = watch.run(
+        "epsilons removed", lambda: ops.remove_epsilons_local(ops.remove_symbols(graph, disambig))
+    )
     graph = watch.run("minimised", ops.minimize_encoded, graph)
     graph = watch.run("self-loops added", add_self_loops, graph, trans, GraphOptions().self_loop_scale)
     watch.run("HCLG.fst written", write_fst, root / "HCLG.fst", graph, "const")
@@ -170,23 +198,38 @@ def main(options: Benchmark) -> None:
         print(f"{'ARPA to HCLG':28s} {'':34s} {sum(seconds.values()):7.2f} CPU s")
         programs = kaldi_programs()
         if programs is None:
-            raise UserError("Kaldi's programs for the comparison are not installed; run: pip install riva-asrlib-decoder")
+            raise UserError(
+                "Kaldi's programs for the comparison are not installed; run: pip install riva-asrlib-decoder"
+            )
         compare(root, programs, seconds)
 
 
 def compare(root: Path, programs: Path, seconds: dict[str, float]) -> None:
     at = lambda name: root / f"kaldi_{name}.fst"
-    to_lg = kaldi(programs,
-                  ("arpa2fst", "--disambig-symbol=#0", f"--read-symbol-table={root}/lang/words.txt", root / "lm.arpa", at("G")),
-                  ("fsttablecompose", root / "lang/L_disambig.fst", at("G"), at("LG0")),
-                  ("fstdeterminizestar", "--use-log=true", at("LG0"), at("LG1")),
-                  ("fstminimizeencoded", at("LG1"), at("LG")))
-    to_hclg = kaldi(programs,
-                    ("fsttablecompose", root / "h.fst", root / "clg.fst", at("H0")),
-                    ("fstdeterminizestar", "--use-log=true", at("H0"), at("H1")),
-                    ("fstrmepslocal", at("H1"), at("H2")),
-                    ("fstminimizeencoded", at("H2"), at("H3")))
-    mine = {"ARPA to LG": ("ARPA -> G", "L o G -> LG"), "Ha o CLG to HCLG": ("Ha o CLG, determinised", "epsilons removed", "minimised")}
+    to_lg = kaldi(
+        programs,
+        (
+            "arpa2fst",
+            "--disambig-symbol=#0",
+            f"--read-symbol-table={root}/lang/words.txt",
+            root / "lm.arpa",
+            at("G"),
+        ),
+        ("fsttablecompose", root / "lang/L_disambig.fst", at("G"), at("LG0")),
+        ("fstdeterminizestar", "--use-log=true", at("LG0"), at("LG1")),
+        ("fstminimizeencoded", at("LG1"), at("LG")),
+    )
+    to_hclg = kaldi(
+        programs,
+        ("fsttablecompose", root / "h.fst", root / "clg.fst", at("H0")),
+        ("fstdeterminizestar", "--use-log=true", at("H0"), at("H1")),
+        ("fstrmepslocal", at("H1"), at("H2")),
+        ("fstminimizeencoded", at("H2"), at("H3")),
+    )
+    mine = {
+        "ARPA to LG": ("ARPA -> G", "L o G -> LG"),
+        "Ha o CLG to HCLG": ("Ha o CLG, determinised", "epsilons removed", "minimised"),
+    }
     print(f"{'':28s}  ours CPU s  Kaldi's CPU s  ratio")
     for (name, stages), theirs in zip(mine.items(), (to_lg, to_hclg)):
         own = sum(seconds[stage] for stage in stages)

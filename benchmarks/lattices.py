@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Size of lattices, and CPU seconds per hour of speech of all operations on them after the search.
 
-Utterances of a data directory are decoded as by steps/decode.py. Then each operation is run on all lattices in this process, twice; the CPU
-time is that of the second run, without compilation, reading and writing. Depth is the mean number of arcs with frames that cross a frame,
-as in Kaldi's lattice-depth.
+Utterances of a data directory are decoded as by steps/decode.py. Then each operation is run on all lattices
+in this process, twice; the CPU time is that of the second run, without compilation, reading and writing.
+Depth is the mean number of arcs with frames that cross a frame, as in Kaldi's lattice-depth.
 
 Example (in egs/amazon_queen/s5):
     ../../../benchmarks/lattices.py --model-dir exp/dnn --data data/test_fmllr --lm data/local/lm/fourgram
@@ -74,18 +74,37 @@ def main(options: Benchmark) -> None:
     lang, beams = LangDir(Path(options.lang)), options.decode
     trans = read_transitions(Path(options.model_dir or Path(options.graph_dir).parent) / MODEL)
     lexicon, scale = align_lexicon(lang.align_lexicon), beams.acoustic_scale
-    old, new = BackoffLm.read(lang.path, lang.words, best=True), BackoffLm.read(Path(options.lm or lang.path), lang.words)
+    old, new = (
+        BackoffLm.read(lang.path, lang.words, best=True),
+        BackoffLm.read(Path(options.lm or lang.path), lang.words),
+    )
     decoder, table = Decoder(graph, tid2pdf, beams), Table(sum(map(len, loglikes)))
     raw = table.row("search: raw lattices", decoder.decode, loglikes)
-    compact = table.row("determinisation", lambda lattice: determinize(lattice, beams.lattice_beam, scale)[0], raw)
-    table.row("rescoring with another language model", lambda lattice: rescore(lattice, [(old, -1.0), (new, 1.0)]), compact)
+    compact = table.row(
+        "determinisation", lambda lattice: determinize(lattice, beams.lattice_beam, scale)[0], raw
+    )
+    table.row(
+        "rescoring with another language model",
+        lambda lattice: rescore(lattice, [(old, -1.0), (new, 1.0)]),
+        compact,
+    )
     table.row("alignment with phones", lambda lattice: align_phones(lattice, trans), compact)
     aligned = table.row("alignment with words", lambda lattice: align_words(lattice, trans, lexicon), compact)
     num_points = len(LM_WEIGHTS) * len(PENALTIES)
-    table.row(f"best paths of {num_points} points, raw", lambda lattice: sweep(lattice, LM_WEIGHTS, PENALTIES), raw)
-    table.row(f"best paths of {num_points} points", lambda lattice: sweep(lattice, LM_WEIGHTS, PENALTIES), compact)
-    table.row(f"minimum risk of {num_points} points", lambda lattice: mbr_sweep(lattice, LM_WEIGHTS, PENALTIES), compact)
-    table.row("words, times and confidences", lambda lattice: mbr_decode(WordGraph.of(lattice, scale)), aligned)
+    table.row(
+        f"best paths of {num_points} points, raw", lambda lattice: sweep(lattice, LM_WEIGHTS, PENALTIES), raw
+    )
+    table.row(
+        f"best paths of {num_points} points", lambda lattice: sweep(lattice, LM_WEIGHTS, PENALTIES), compact
+    )
+    table.row(
+        f"minimum risk of {num_points} points",
+        lambda lattice: mbr_sweep(lattice, LM_WEIGHTS, PENALTIES),
+        compact,
+    )
+    table.row(
+        "words, times and confidences", lambda lattice: mbr_decode(WordGraph.of(lattice, scale)), aligned
+    )
     table.row("50 best word sequences", lambda lattice: n_best(lattice, 50, scale), compact)
 
 

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""A long training on streamed frames with a memory limit, which is killed and resumed: its memory, and the time until it trains again.
+"""A long training on streamed frames with a memory limit, which is killed and resumed: its memory, and the
+time until it trains again.
 
-Creates synthetic features in SCRATCH, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to 8806 pdfs; an existing corpus
-of the same size is used again. Trains a network on ranks with a memory limit of --limit-gb each (RLIMIT_DATA, which the kernel enforces for
-every process of the step). Kills all processes after --train-s seconds, and runs the same command again. Prints the peak memory of the
-ranks, and the seconds from the second command to the first report of new minibatches (the goal is 60 on an idle machine), with the CPU
-seconds of all processes until then.
+Creates synthetic features in SCRATCH, 8-bit archives of 40 columns (4.3 GB for 300 hours), with alignments to
+8806 pdfs; an existing corpus of the same size is used again. Trains a network on ranks with a memory limit of
+--limit-gb each (RLIMIT_DATA, which the kernel enforces for every process of the step). Kills all processes
+after --train-s seconds, and runs the same command again. Prints the peak memory of the ranks, and the seconds
+from the second command to the first report of new minibatches (the goal is 60 on an idle machine), with the
+CPU seconds of all processes until then.
 
-Private memory is the quantity limited by RLIMIT_DATA (VmData). Resident memory also includes memory that ranks share: libraries, and
-targets mapped from disk.
+Private memory is the quantity limited by RLIMIT_DATA (VmData). Resident memory also includes memory that
+ranks share: libraries, and targets mapped from disk.
 
 Example:
     benchmarks/long_training.py --hours 30 --train-s 120 /tmp/long
@@ -66,7 +68,8 @@ class Seen:
     """Observations of a run of the step, with times in seconds since its beginning.
 
     peaks    maximum bytes of any rank, by field of /proc/PID/status
-    reports  (time at which a report of new minibatches was first seen, CPU seconds of all processes, frames processed)
+    reports  (time at which a report of new minibatches was first seen, CPU seconds of all processes, frames
+             processed)
     """
 
     peaks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MEMORY_FIELDS, 0))
@@ -78,28 +81,38 @@ def make_corpus(path: Path, hours: float) -> None:
     rng = np.random.default_rng(1)
     for name in ("data", "ali", "lang"):
         (path / name).mkdir(parents=True)
-    pdfs = [rng.integers(NUM_PDFS, size=length // STAY + 1).repeat(STAY)[:length] for length in rng.integers(200, 630, NUM_DIFFERENT)]
+    pdfs = [
+        rng.integers(NUM_PDFS, size=length // STAY + 1).repeat(STAY)[:length]
+        for length in rng.integers(200, 630, NUM_DIFFERENT)
+    ]
     (path / "lang/phones.txt").write_text("<eps> 0\n", encoding="utf-8")
     tids = write_model(path / "ali")
     entries = compressed(path / "data", pdfs, rng)
     num = int(hours * FRAMES_OF_HOUR / np.mean([len(one) for one in pdfs]))
     names = [f"s{i // OF_SPEAKER:06d}-{i:08d}" for i in range(num)]
     parts = np.array_split(np.arange(num), NUM_ARCHIVES)
-    table = dict(pair for job, part in enumerate(parts, 1) for pair in write_archive(path / f"data/raw.{job}.ark", names, part, entries))
+    table = dict(
+        pair
+        for job, part in enumerate(parts, 1)
+        for pair in write_archive(path / f"data/raw.{job}.ark", names, part, entries)
+    )
     for job, part in enumerate(parts, 1):
         write_int_vectors(path / f"ali/ali.{job}.gz", {names[i]: tids[pdfs[i % NUM_DIFFERENT]] for i in part})
     (path / "ali/num_jobs").write_text(f"{NUM_ARCHIVES}\n", encoding="utf-8")
     write_table(path / "data/feats.scp", table)
     write_table(path / "data/utt2spk", {name: name.partition("-")[0] for name in names})
-    write_table(path / "data/utt2num_frames", {name: len(pdfs[i % NUM_DIFFERENT]) for i, name in enumerate(names)})
+    write_table(
+        path / "data/utt2num_frames", {name: len(pdfs[i % NUM_DIFFERENT]) for i, name in enumerate(names)}
+    )
 
 
 def write_model(path: Path) -> np.ndarray:
-    """Write a model of one-state phones, one per pdf; returns a transition-id of each pdf that leaves the phone."""
+    """Write a model of one-state phones, one per pdf; returns a transition-id of each pdf that leaves the
+    phone."""
     phones = list(range(1, NUM_PDFS + 1))
-    tree = monophone_tree([[phone] for phone in phones], {phone: 1 for phone in phones})
+    tree = monophone_tree([[phone] for phone in phones], dict.fromkeys(phones, 1))
     entry = (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
-    transitions = TransitionModel.from_tree(Topology([entry], {phone: 0 for phone in phones}), tree)
+    transitions = TransitionModel.from_tree(Topology([entry], dict.fromkeys(phones, 0)), tree)
     with KaldiWriter(path / "final.mdl") as writer:
         transitions.write(writer)
     tree.write(path / "tree")
@@ -113,14 +126,18 @@ def compressed(path: Path, pdfs: list[np.ndarray], rng: np.random.Generator) -> 
     points = rng.standard_normal((NUM_PDFS, DIM)).astype(np.float32)
     with ArkWriter(path / "different.ark", path / "different.scp", compress=True) as writer:
         for number, one in enumerate(pdfs):
-            writer.write(f"{number:04d}", points[one] + rng.standard_normal((len(one), DIM)).astype(np.float32))
+            writer.write(
+                f"{number:04d}", points[one] + rng.standard_normal((len(one), DIM)).astype(np.float32)
+            )
     begins = [int(place.rpartition(":")[2]) for place in read_table(path / "different.scp").values()]
     content = (path / "different.ark").read_bytes()
     ends = [*(begin - len("0000 ") for begin in begins[1:]), len(content)]
     return [content[begin:end] for begin, end in zip(begins, ends)]
 
 
-def write_archive(path: Path, names: list[str], members: np.ndarray, entries: list[bytes]) -> Iterator[tuple[str, str]]:
+def write_archive(
+    path: Path, names: list[str], members: np.ndarray, entries: list[bytes]
+) -> Iterator[tuple[str, str]]:
     """Write the utterances `members`; yields (utterance, offset) of each."""
     with open(path, "wb") as file:
         for i in members.tolist():
@@ -131,11 +148,20 @@ def write_archive(path: Path, names: list[str], members: np.ndarray, entries: li
 
 
 def command(options: Benchmark, corpus: Path, out: Path) -> list[str]:
-    """Command of the step. It reports at every mixing and saves a checkpoint before it is killed. Few frames are held out, because 3 % of
-    300 hours would take minutes before the first minibatch."""
-    flags = {"num-ranks": options.num_ranks, "device": "cpu", "cmvn": "none", "hidden-layers": options.hidden_layers,
-             "hidden-dim": options.hidden_dim, "heldout-share": 0.002, "learning-rate": 0.01, "period-frames": 2048, "log-frames": 1,
-             "checkpoint-minutes": options.train_s / 60 / 6}  # fmt: skip
+    """Command of the step. It reports at every mixing and saves a checkpoint before it is killed. Few frames
+    are held out, because 3 % of 300 hours would take minutes before the first minibatch."""
+    flags = {
+        "num-ranks": options.num_ranks,
+        "device": "cpu",
+        "cmvn": "none",
+        "hidden-layers": options.hidden_layers,
+        "hidden-dim": options.hidden_dim,
+        "heldout-share": 0.002,
+        "learning-rate": 0.01,
+        "period-frames": 2048,
+        "log-frames": 1,
+        "checkpoint-minutes": options.train_s / 60 / 6,
+    }
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     inputs = [str(corpus / name) for name in ("data", "lang", "ali")]
     return [sys.executable, str(STEP), *words, *options.flags.split(), *inputs, str(out)]
@@ -149,13 +175,20 @@ def run(options: Benchmark, words: list[str], out: Path, seconds: float, reports
     most, seen, begin = int(options.limit_gb * 1e9), Seen(), time.monotonic()
     before = frames_reported(out)
     with open(options.scratch / "step.log", "ab") as log:
-        step = subprocess.Popen(words, stdout=log, stderr=log, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)))
+        step = subprocess.Popen(
+            words,
+            stdout=log,
+            stderr=log,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (most, most)),
+        )
     try:
         while time.monotonic() - begin < seconds or len(seen.reports) < reports:
             time.sleep(0.2)
             if step.poll() is not None:
-                raise UserError(f"{words[1]} ended with status {step.returncode} after {time.monotonic() - begin:.0f} s; "
-                                f"see {options.scratch}/step.log")  # fmt: skip
+                raise UserError(
+                    f"{words[1]} ended with status {step.returncode} after {time.monotonic() - begin:.0f} s; "
+                    f"see {options.scratch}/step.log"
+                )
             look(step.pid, out, before, time.monotonic() - begin, seen)
     finally:
         for pid in reversed(family(step.pid)):
@@ -168,9 +201,16 @@ def look(pid: int, out: Path, before: int, now: float, seen: Seen) -> None:
     """Add the current memory and reports to `seen`."""
     processes = family(pid)
     for one in processes:
-        if b"pyasr.parallel.ranks.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(Path(f"/proc/{one}/cmdline")):
-            lines = dict(line.split(":", 1) for line in read(Path(f"/proc/{one}/status")).decode().splitlines())
-            seen.peaks = {name: max(seen.peaks[name], 1024 * int(lines.get(name, "0").split()[0])) for name in MEMORY_FIELDS}
+        if b"pyasr.parallel.ranks.rank" in read(Path(f"/proc/{one}/cmdline")) and b"mpiexec" not in read(
+            Path(f"/proc/{one}/cmdline")
+        ):
+            lines = dict(
+                line.split(":", 1) for line in read(Path(f"/proc/{one}/status")).decode().splitlines()
+            )
+            seen.peaks = {
+                name: max(seen.peaks[name], 1024 * int(lines.get(name, "0").split()[0]))
+                for name in MEMORY_FIELDS
+            }
     frames = frames_reported(out)
     if frames > (seen.reports[-1][2] if seen.reports else resumed_at(out, before)):
         seen.reports.append((now, sum(map(cpu_seconds, processes)), frames))
@@ -226,12 +266,19 @@ def main(options: Benchmark) -> None:
     if scratch.exists():
         remove_tree(scratch)
     words = command(options, corpus, out)
-    for name, seconds, reports, limit in (("trained, then killed", options.train_s, 5, ""), ("resumed", 0, 1, "60 s")):
+    for name, seconds, reports, limit in (
+        ("trained, then killed", options.train_s, 5, ""),
+        ("resumed", 0, 1, "60 s"),
+    ):
         seen = run(options, words, scratch, seconds, reports)
         first, cpu, _ = seen.reports[0]
         peaks = "".join(f"{peak / 1e9:>8.2f} GB" for peak in seen.peaks.values())
-        print(f"{name:<22}{first:>7.1f} s ({cpu:.0f} CPU s) to the first report (goal: {limit or 'none'}), "
-              f"{seen.reports[-1][2]} frames, peaks of a rank: resident, private{peaks} of {options.limit_gb:g}", flush=True)  # fmt: skip
+        print(
+            f"{name:<22}{first:>7.1f} s ({cpu:.0f} CPU s) to the first report (goal: {limit or 'none'}), "
+            f"{seen.reports[-1][2]} frames, peaks of a rank: resident, private{peaks} of "
+            f"{options.limit_gb:g}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

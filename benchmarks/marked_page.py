@@ -9,7 +9,8 @@ from pyasr.base.outputs.output import atomic_write
 
 
 def replace_between(path: Path, begin: str, end: str, text: str) -> None:
-    """Write `text` between two marks of a page, with an empty line before and after it. Raises UserError if a mark is missing."""
+    """Write `text` between two marks of a page, with an empty line before and after it. Raises UserError if a
+    mark is missing."""
     before, found, rest = Path(path).read_text(encoding="utf-8").partition(begin)
     _, found_end, after = rest.partition(end)
     if not found or not found_end:

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Measure the cost of programs in finished recipes, for plans (run.sh --plan true): core seconds, bytes and memory by amount of work.
+"""Measure the cost of programs in finished recipes, for plans (run.sh --plan true): core seconds, bytes and
+memory by amount of work.
 
-Command, seconds and files of an output come from its done-file, the memory from the jobs' status files, and the amount of work from
-`pyasr.report.plan.works`. Core seconds are seconds times jobs or ranks. Use an otherwise idle machine, and recipes of several sizes, so
-that the fixed cost of a run can be separated from the cost that grows.
+Command, seconds and files of an output come from its done-file, the memory from the jobs' status files, and
+the amount of work from `pyasr.report.plan.works`. Core seconds are seconds times jobs or ranks. Use an
+otherwise idle machine, and recipes of several sizes, so that the fixed cost of a run can be separated from
+the cost that grows.
 
-With `--run true`, run.sh of egs/amazon_queen/s5 runs first, unless it is complete, followed by small runs of the programs that it does not
-call (benchmarks/small_runs.py). These are all measurements that plans need; they take about an hour on two cores.
+With `--run true`, run.sh of egs/amazon_queen/s5 runs first, unless it is complete, followed by small runs of
+the programs that it does not call (benchmarks/small_runs.py). These are all measurements that plans need;
+they take about an hour on two cores.
 
 Examples:
     benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5
@@ -36,8 +39,13 @@ from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import Rate, Rates, line_through, write_rates
 from pyasr.report.plan.works import WORKS, key_of, nothing
 
-GPU = {  # 1,024 frames of 440-6x2048-8806: 0.31 ms of products, 0.95 ms in all by SGD, 4.45 ms with natural gradient; 7 matrices
-    "source": "for an H100: operations, and launches fitted to measured steps (docs/gpu.md); those of LF-MMI are counted",
+# 1,024 frames of 440-6x2048-8806: 0.31 ms of products, 0.95 ms in all by SGD, 4.45 ms with natural gradient;
+# 7 matrices
+GPU = {
+    "source": (
+        "for an H100: operations, and launches fitted to measured steps (docs/gpu.md); those of "
+        "LF-MMI are counted"
+    ),
     "gflop_per_s": 790e3,
     "s_per_launch": 4e-6,
     "launches": {"SGD": 16, "natural gradient": 30, "recurrent step": 5, "train_lfmmi": 1230},
@@ -47,7 +55,9 @@ _LEAST_SHARE = 0.1  # minimum fraction of a call's core seconds that is not attr
 
 @dataclass(frozen=True)
 class MeasureRates:
-    recipes: tuple[Path, ...] = argument("directories of finished recipes; with --run, the first is egs/amazon_queen/s5", many=True)
+    recipes: tuple[Path, ...] = argument(
+        "directories of finished recipes; with --run, the first is egs/amazon_queen/s5", many=True
+    )
     out: Path = option(Path("rates.json"), "file of rates to write")
     run: bool = option(False, "first run run.sh and the small runs in the first directory, unless complete")
     memory_of: Path | None = option(None, "finished recipe of another size, used only for memory")
@@ -55,8 +65,8 @@ class MeasureRates:
 
 @dataclass(frozen=True)
 class Sample:
-    """An output: amount of work, quantity that determines its bytes, core seconds, bytes, MB of a job and the quantity that determines
-    them, core seconds of its network."""
+    """An output: amount of work, quantity that determines its bytes, core seconds, bytes, MB of a job and the
+    quantity that determines them, core seconds of its network."""
 
     amount: float
     size: float
@@ -74,13 +84,17 @@ def done_files(recipe: Path) -> list[tuple[Path, dict]]:
 
 
 def samples_of(recipe: Path, rates: Rates) -> Iterator[tuple[str, Sample]]:
-    """(kind of work, sample) of all outputs whose work is declared; the cost of their networks is taken from `rates`."""
+    """(kind of work, sample) of all outputs whose work is declared; the cost of their networks is taken from
+    `rates`."""
     corpus, used = PlannedCorpus(disk_below(recipe)), usage_of(recipe)
     for path, done in done_files(recipe):
         call = from_command(done["command"], recipe)
         corpus.note(call)
         if call.name in WORKS:
-            yield key_of(call, corpus), sample(call, path, done, used.get(f"{call.name} {call.words[-1]}"), corpus, rates)
+            yield (
+                key_of(call, corpus),
+                sample(call, path, done, used.get(f"{call.name} {call.words[-1]}"), corpus, rates),
+            )
 
 
 def by_kind(recipes: Iterable[Path], rates: Rates) -> dict[str, list[Sample]]:
@@ -92,14 +106,28 @@ def by_kind(recipes: Iterable[Path], rates: Rates) -> dict[str, list[Sample]]:
     return samples
 
 
-def sample(call: Call, path: Path, done: dict, used: Usage | None, corpus: PlannedCorpus, rates: Rates) -> Sample:
+def sample(
+    call: Call, path: Path, done: dict, used: Usage | None, corpus: PlannedCorpus, rates: Rates
+) -> Sample:
     work = WORKS[call.name]
     core_s = used.cpu_s if used else done["seconds"] * work.num_workers(call)
-    statuses = [json.loads(file.read_text(encoding="utf-8")) for file in (path.parent / "log").glob("*.status")]
-    memory = max((status.get("peak_memory_mb") or 0.0 for status in statuses), default=used.memory_mb if used else 0.0)
+    statuses = [
+        json.loads(file.read_text(encoding="utf-8")) for file in (path.parent / "log").glob("*.status")
+    ]
+    memory = max(
+        (status.get("peak_memory_mb") or 0.0 for status in statuses), default=used.memory_mb if used else 0.0
+    )
     num_bytes = sum(size for size, *_ in done["files"].values())
     of_network = network_core_s(call, work, corpus, rates)
-    return Sample(work.amount(call, corpus), work.size(call, corpus), core_s, num_bytes, memory, work.memory(call, corpus), of_network)
+    return Sample(
+        work.amount(call, corpus),
+        work.size(call, corpus),
+        core_s,
+        num_bytes,
+        memory,
+        work.memory(call, corpus),
+        of_network,
+    )
 
 
 def rates_of(recipes: Iterable[Path], memory_of: Path | None) -> dict[str, Rate]:
@@ -110,8 +138,11 @@ def rates_of(recipes: Iterable[Path], memory_of: Path | None) -> dict[str, Rate]
         samples = by_kind(recipes, known)
         of_memory = by_kind([memory_of] if memory_of else [], known)
         slopes = memory_slopes([samples, of_memory])
-        rates |= {name: rate_of(name, found, of_memory[name], slopes) for name, found in samples.items()
-                  if (name.split()[0] == "train_dnn") == is_network}  # fmt: skip
+        rates |= {
+            name: rate_of(name, found, of_memory[name], slopes)
+            for name, found in samples.items()
+            if (name.split()[0] == "train_dnn") == is_network
+        }
     return rates
 
 
@@ -128,33 +159,48 @@ def rate_of(name: str, samples: list[Sample], of_memory: list[Sample], slopes: d
 
 
 def group_of(name: str) -> str:
-    """Group of the kinds of work with the same data in memory: frames for networks, features for GMMs, graphs, language models; '' for
-    others."""
+    """Group of the kinds of work with the same data in memory: frames for networks, features for GMMs,
+    graphs, language models; '' for others."""
     program = name.split()[0]
     work = WORKS[program]
     if work.held is not nothing:
         return work.workers or "num-ranks"
-    groups = {"decode": "graphs", "decode_fmllr": "graphs", "make_graph": "building", "make_ctc_graph": "building",
-              "lm_rescore": "models", "prune_lm": "models", "mix_lms": "models"}  # fmt: skip
+    groups = {
+        "decode": "graphs",
+        "decode_fmllr": "graphs",
+        "make_graph": "building",
+        "make_ctc_graph": "building",
+        "lm_rescore": "models",
+        "prune_lm": "models",
+        "mix_lms": "models",
+    }
     return groups.get(program, "")
 
 
 def memory_slopes(samples: list[dict[str, list[Sample]]]) -> dict[str, float]:
-    """{group: MB per unit of data}: the common slope of the kinds of a group, each of which has its own offset."""
+    """{group: MB per unit of data}: the common slope of the kinds of a group, each of which has its own
+    offset."""
     squares, products = defaultdict(float), defaultdict(float)
     for name, found in chain.from_iterable(kinds.items() for kinds in samples):
         points = [(one.held, one.memory_mb) for one in found if one.memory_mb]
         middle = [sum(values) / len(values) for values in zip(*points)]
         squares[group_of(name)] += sum((held - middle[0]) ** 2 for held, _ in points)
         products[group_of(name)] += sum((held - middle[0]) * (memory - middle[1]) for held, memory in points)
-    return {group: max(products[group] / squares[group], 0.0) for group in squares if group and squares[group]}
+    return {
+        group: max(products[group] / squares[group], 0.0) for group in squares if group and squares[group]
+    }
 
 
 def memory_line(points: list[tuple[float, float]], slope: float | None) -> tuple[float, float]:
-    """(offset, slope) with the slope of the group, else fitted to the points; for jobs whose memory does not grow, the maximum and 0."""
+    """(offset, slope) with the slope of the group, else fitted to the points; for jobs whose memory does not
+    grow, the maximum and 0."""
     if slope is not None and points:
         return max(sum(memory - slope * held for held, memory in points) / len(points), 0.0), slope
-    return line_through(points) if any(held for held, _ in points) else (max((memory for _, memory in points), default=0.0), 0.0)
+    return (
+        line_through(points)
+        if any(held for held, _ in points)
+        else (max((memory for _, memory in points), default=0.0), 0.0)
+    )
 
 
 def _rounded(line: tuple[float, float]) -> tuple[float, float]:
@@ -174,13 +220,21 @@ def main(options: MeasureRates) -> None:
         run_what_is_missing(recipes[0])
     machines = {done["machine"]: done["ended"] for recipe in recipes for _, done in done_files(recipe)}
     if not machines:
-        raise UserError(f"{recipes[0]}: no output of a program whose work is declared; run the recipe first, or give --run true")
+        raise UserError(
+            f"{recipes[0]}: no output of a program whose work is declared; run the recipe first, or give "
+            "--run true"
+        )
     if len(machines) > 1:
-        raise UserError(f"the recipes were run on several machines ({'; '.join(machines)}); give those of one")
+        raise UserError(
+            f"the recipes were run on several machines ({'; '.join(machines)}); give those of one"
+        )
     machine, ended = next(iter(machines.items()))
     rates = rates_of(recipes, options.memory_of)
     write_rates(options.out, Rates(machine, ended[:10], rates, GPU))
-    log.info(f"{options.out}: {len(rates)} kinds of work, {sum(rate.num_measured for rate in rates.values())} outputs, {machine}")
+    log.info(
+        f"{options.out}: {len(rates)} kinds of work, {sum(rate.num_measured for rate in rates.values())} "
+        f"outputs, {machine}"
+    )
 
 
 if __name__ == "__main__":

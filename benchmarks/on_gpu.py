@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Measure training on the GPU of this machine in about four minutes: limits of the GPU, losses compared with the CPU, kernels and
-synchronisations of a step, and frames per second compared with a plain torch loop.
+"""Measure training on the GPU of this machine in about four minutes: limits of the GPU, losses compared with
+the CPU, kernels and synchronisations of a step, and frames per second compared with a plain torch loop.
 
     card       name, versions, whether cuDNN supports bfloat16
-    limits     a large product in each precision, copies on the device and to the host, products of the sizes of a layer, eigenvalues
+    limits     a large product in each precision, copies on the device and to the host, products of the sizes
+               of a layer, eigenvalues
     losses     200 minibatches with natural gradient, on the CPU and on the GPU, in float32 and in bfloat16
     step       kernels, time on the GPU, and synchronisations of a step; 440-6x2048-8806, minibatch 1024
-    speed      frames per second of that network, with and without natural gradient, compared with a plain torch loop
-    lstm       the same for IBM's BLSTM (6 layers of 512 cells per direction, 32,000 outputs), minibatches of 128 and 256 chunks of 21
-               frames
+    speed      frames per second of that network, with and without natural gradient, compared with a plain
+               torch loop
+    lstm       the same for IBM's BLSTM (6 layers of 512 cells per direction, 32,000 outputs), minibatches of
+               128 and 256 chunks of 21 frames
 
 Percentages of peak are relative to the large product in the same precision and run.
 
@@ -48,7 +50,10 @@ class Benchmark:
 
 def card(_: Benchmark) -> None:
     properties = torch.cuda.get_device_properties(0)
-    print(f"{properties.name}, {properties.multi_processor_count} multiprocessors, {properties.total_memory / 2**30:.0f} GiB")
+    print(
+        f"{properties.name}, {properties.multi_processor_count} multiprocessors, "
+        f"{properties.total_memory / 2**30:.0f} GiB"
+    )
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}")
     takes = cudnn_takes(torch.zeros(1, dtype=torch.bfloat16, device="cuda"))
     print(f"cuDNN computes LSTM layers in bfloat16: {'yes' if takes else 'no'}")
@@ -71,7 +76,9 @@ def limits(_: Benchmark) -> None:
     for precision, operations in gpu_peaks().items():
         print(f"product of 8192 x 8192 in {precision}: {operations / 1e12:.0f} Tflop/s")
     large = torch.randn(1 << 28, device="cuda")
-    print(f"copy on the device: {2 * large.nbytes / microseconds(large.clone) / 1e6:.2f} TB/s, read and written")
+    print(
+        f"copy on the device: {2 * large.nbytes / microseconds(large.clone) / 1e6:.2f} TB/s, read and written"
+    )
     print_copies()
     print_products()
     for rank in (80, 20):
@@ -81,20 +88,29 @@ def limits(_: Benchmark) -> None:
 def print_copies() -> None:
     """Copy 40 M parameters in float32 to the host and back."""
     on_device = torch.randn(40_000_000, device="cuda")
-    for name, host in (("pageable", torch.empty(40_000_000)), ("pinned", torch.empty(40_000_000, pin_memory=True))):
-        out, back = (microseconds(lambda: to.copy_(of), 5) / 1000 for to, of in ((host, on_device), (on_device, host)))
+    for name, host in (
+        ("pageable", torch.empty(40_000_000)),
+        ("pinned", torch.empty(40_000_000, pin_memory=True)),
+    ):
+        out, back = (
+            microseconds(lambda: to.copy_(of), 5) / 1000 for to, of in ((host, on_device), (on_device, host))
+        )
         print(f"160 MB, {name}: {out:.1f} ms to the host, {back:.1f} ms from it")
 
 
 def print_products() -> None:
     """Print the times of the three products of layers of the network, in bfloat16."""
     for inputs, outputs in ((440, 2048), (2048, 2048), (2048, 8806), (2048, 8832)):
-        x, y, w = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
-                   for shape in ((MINIBATCH, inputs), (MINIBATCH, outputs), (outputs, inputs)))  # fmt: skip
+        x, y, w = (
+            torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+            for shape in ((MINIBATCH, inputs), (MINIBATCH, outputs), (outputs, inputs))
+        )
         times = [microseconds(product) for product in (lambda: x @ w.T, lambda: y @ w, lambda: y.T @ x)]
         rates = [2e-6 * MINIBATCH * inputs * outputs / spent for spent in times]
-        print(f"layer {inputs} x {outputs}, forward, by input, by weight: "
-              + ", ".join(f"{spent:.0f} us ({rate:.0f} Tflop/s)" for spent, rate in zip(times, rates)))  # fmt: skip
+        print(
+            f"layer {inputs} x {outputs}, forward, by input, by weight: "
+            + ", ".join(f"{spent:.0f} us ({rate:.0f} Tflop/s)" for spent, rate in zip(times, rates))
+        )
 
 
 def print_eigenvalues(rank: int) -> None:
@@ -107,21 +123,28 @@ def print_eigenvalues(rank: int) -> None:
         for matrix in matrices:
             torch.linalg.eigh(matrix)
     host = (time.perf_counter() - begin) / 5
-    print(f"eigenvectors of 7 x ({rank}, {rank}) float64: host {1000 * host:.2f} ms, "
-          f"GPU {microseconds(lambda: torch.linalg.eigh(on_device), 5) / 1000:.2f} ms")  # fmt: skip
+    print(
+        f"eigenvectors of 7 x ({rank}, {rank}) float64: host {1000 * host:.2f} ms, "
+        f"GPU {microseconds(lambda: torch.linalg.eigh(on_device), 5) / 1000:.2f} ms"
+    )
 
 
 def losses(options: Benchmark) -> None:
     for precision in ("float32", "bfloat16"):
         own, other = (losses_of(options, device, precision) for device in ("cpu", "cuda"))
         difference = ((own - other).abs() / own).max()
-        print(f"losses of 200 minibatches, {precision}: last {own[-1]:.5f} (CPU), {other[-1]:.5f} (GPU), "
-              f"maximum relative difference {difference:.1e}")  # fmt: skip
+        print(
+            f"losses of 200 minibatches, {precision}: last {own[-1]:.5f} (CPU), {other[-1]:.5f} (GPU), "
+            f"maximum relative difference {difference:.1e}"
+        )
 
 
 def losses_of(options: Benchmark, device: str, precision: str) -> torch.Tensor:
     """Losses per frame of 200 minibatches."""
-    system, random = Ours(CPU_TASK, options.num_frames, device, precision, "online"), torch.Generator().manual_seed(2)
+    system, random = (
+        Ours(CPU_TASK, options.num_frames, device, precision, "online"),
+        torch.Generator().manual_seed(2),
+    )
     indices = torch.randint(options.num_frames, (200, 512), generator=random)
     return torch.stack([system.step(index.to(device)) for index in indices]).cpu() / 512
 
@@ -153,12 +176,18 @@ def num_waits(system: Ours, index: torch.Tensor) -> int:
 
 def print_profile(profiler: profile, steps: int) -> None:
     """Print the kernels that take longest."""
-    rows = [event for event in profiler.key_averages() if event.self_device_time_total > 0 and event.device_type.name == "CUDA"]
+    rows = [
+        event
+        for event in profiler.key_averages()
+        if event.self_device_time_total > 0 and event.device_type.name == "CUDA"
+    ]
     rows.sort(key=lambda event: -event.self_device_time_total)
     total, count = sum(event.self_device_time_total for event in rows), sum(event.count for event in rows)
     print(f"  {count / steps:.0f} kernels and copies, {total / steps:.0f} us on the GPU")
     for event in rows[:60]:
-        print(f"  {event.self_device_time_total / steps:8.1f} us {event.count / steps:6.1f} x {event.key[:110]}")
+        print(
+            f"  {event.self_device_time_total / steps:8.1f} us {event.count / steps:6.1f} x {event.key[:110]}"
+        )
 
 
 def speed(options: Benchmark) -> None:
@@ -171,7 +200,9 @@ def speed(options: Benchmark) -> None:
 def lstm(options: Benchmark) -> None:
     peaks = gpu_peaks()
     for chunks in (128, 256):
-        timings = train_lstm.timings_of(train_lstm.GPU_TASK, train_lstm.Benchmark(num_chunks=600), "cuda", "bfloat16", chunks)
+        timings = train_lstm.timings_of(
+            train_lstm.GPU_TASK, train_lstm.Benchmark(num_chunks=600), "cuda", "bfloat16", chunks
+        )
         fewer, operations = dataclasses.replace(options, num_minibatches=20), train_lstm.GPU_TASK.operations
         tell(timings, fewer, f"{chunks} chunks", operations / peaks["bfloat16"])
 
@@ -180,8 +211,10 @@ def tell(timings: dict[str, Timing], options: Benchmark, what: str, seconds_at_p
     """Time the systems, which alternate, and print their rates."""
     compare(timings, options)
     for name, timing in timings.items():
-        print(f"{what}, {name:24s}{timing.best / 1e6:8.3f} M frames/s{timing.best * seconds_at_peak:6.0%} of peak; 300 h in "
-              f"{EPOCH_FRAMES / timing.best:.0f} s; objective {timing.objective:.4f}")  # fmt: skip
+        print(
+            f"{what}, {name:24s}{timing.best / 1e6:8.3f} M frames/s{timing.best * seconds_at_peak:6.0%} of "
+            f"peak; 300 h in {EPOCH_FRAMES / timing.best:.0f} s; objective {timing.objective:.4f}"
+        )
 
 
 def timings_of(options: Benchmark, precision: str) -> Iterator[tuple[str, Timing]]:

@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""Time of every scheme of parallel training on slow networks, compared with torch's DistributedDataParallel. Needs root and Linux.
+"""Time of every scheme of parallel training on slow networks, compared with torch's DistributedDataParallel.
+Needs root and Linux.
 
-Four ranks, one on each of four hosts (network namespaces) with links of the given speed, mix a parameter vector over MPI, through the
-strategies of training; torch's ranks communicate by gloo over the same links. Nothing is trained: computing is *emulated by sleeping* for a
-given time per minibatch, so that ranks do not compete for the cores of this machine. 145 ms is the time of a K20 for 1024 frames with the
-40 M-parameter network of arXiv:1507.01239 (254.5 min for 300 hours). Schemes average every 10 minibatches, or every minibatch if the scheme
-prescribes that. Messages are float32, except those of schemes called SCHEME+bfloat16.
+Four ranks, one on each of four hosts (network namespaces) with links of the given speed, mix a parameter
+vector over MPI, through the strategies of training; torch's ranks communicate by gloo over the same links.
+Nothing is trained: computing is *emulated by sleeping* for a given time per minibatch, so that ranks do not
+compete for the cores of this machine. 145 ms is the time of a K20 for 1024 frames with the 40 M-parameter
+network of arXiv:1507.01239 (254.5 min for 300 hours). Schemes average every 10 minibatches, or every
+minibatch if the scheme prescribes that. Messages are float32, except those of schemes called SCHEME+bfloat16.
 
-A setting is MBIT_PER_S:PARAMETERS:MILLISECONDS, in millions of parameters. To measure a slow network faster, divide message and time by the
-same number. To get the load of a network that is too fast for this machine, whose few cores process the bytes of all four hosts, divide
-link and message by the same number. The load is the time of an all-reduce with the minimum traffic, 2 (P - 1) / P messages, divided by the
-computing time between two of them.
+A setting is MBIT_PER_S:PARAMETERS:MILLISECONDS, in millions of parameters. To measure a slow network faster,
+divide message and time by the same number. To get the load of a network that is too fast for this machine,
+whose few cores process the bytes of all four hosts, divide link and message by the same number. The load is
+the time of an all-reduce with the minimum traffic, 2 (P - 1) / P messages, divided by the computing time
+between two of them.
 
 minibatches  mean number between two mixings
-ms           time per minibatch: number of ranks / minibatches per second of all ranks; a parameter server processes none
+ms           time per minibatch: number of ranks / minibatches per second of all ranks; a parameter server
+             processes none
 hours/epoch  for 300 hours of speech, at that time per minibatch
 speed-up     relative to one learner, which only computes
-step         percentage of the time that is not computing; next, the parts of it spent waiting for other ranks and mixing; work in the
-             background counts in neither
+step         percentage of the time that is not computing; next, the parts of it spent waiting for other ranks
+             and mixing; work in the background counts in neither
 efficiency   of scaling: computing time / time, per minibatch
-of torch     time of the peer / time of pyasr: DistributedDataParallel for schemes that mix every minibatch, else PeriodicModelAverager
+of torch     time of the peer / time of pyasr: DistributedDataParallel for schemes that mix every minibatch,
+             else PeriodicModelAverager
 
 Example:
     benchmarks/parallel.py --num-rounds 2 10000:40:145 1000:4:145
@@ -35,12 +40,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from private_network import check_possible
+from slow_network import SlowNetwork
+
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from slow_network import SlowNetwork
 
 NUM_RANKS, MINIBATCH = 4, 1024
 DEFAULT_SETTINGS = ("10000:40:145", "1000:4:145", "1000:40:145", "100:4:14.5")
@@ -56,7 +61,9 @@ REFERENCE = {1: PEERS["ddp"][0], 10: PEERS["averager"][0]}
 
 @dataclass(frozen=True)
 class Benchmark:
-    settings: tuple = argument(f"MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS; 'default' for {' '.join(DEFAULT_SETTINGS)}", many=True)
+    settings: tuple = argument(
+        f"MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS; 'default' for {' '.join(DEFAULT_SETTINGS)}", many=True
+    )
     schemes: str = option("all", "schemes to measure, separated by commas; 'torch' is the peer")
     num_rounds: int = option(1, "number of rounds; the minimum time of each scheme is printed", minimum=1)
     timeout: float = option(1500.0, "time limit of one round of one setting in seconds", minimum=10.0)
@@ -76,7 +83,10 @@ class Setting:
         return 2 * (NUM_RANKS - 1) / NUM_RANKS * self.num_params * 32 / (self.mbit_per_s * 1e6)
 
     def __str__(self) -> str:
-        return f"{self.mbit_per_s:g} Mbit/s, {self.num_params / 1e6:g} M parameters, {1000 * self.compute_s:g} ms a minibatch"
+        return (
+            f"{self.mbit_per_s:g} Mbit/s, {self.num_params / 1e6:g} M parameters, "
+            f"{1000 * self.compute_s:g} ms a minibatch"
+        )
 
 
 def parse_setting(text: str) -> Setting:
@@ -87,7 +97,9 @@ def parse_setting(text: str) -> Setting:
         if min(setting.mbit_per_s, setting.num_params, setting.compute_s) <= 0:
             raise ValueError
     except (ValueError, OverflowError):
-        raise UserError(f"'{text}' is not a setting; write MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS, such as 1000:4:145") from None
+        raise UserError(
+            f"'{text}' is not a setting; write MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS, such as 1000:4:145"
+        ) from None
     return setting
 
 
@@ -101,7 +113,9 @@ def cases(wanted: str) -> list[dict]:
     if unknown:
         raise UserError(f"--schemes: no such scheme '{unknown[0]}'; choose from torch, {', '.join(names)}")
     own = [scheme_case(name) for name in chosen if name != "torch"]
-    peers = [sized({"label": label, "peer": peer, "period": period}) for peer, (label, period) in PEERS.items()]
+    peers = [
+        sized({"label": label, "peer": peer, "period": period}) for peer, (label, period) in PEERS.items()
+    ]
     return peers * ("torch" in chosen) + own
 
 
@@ -115,14 +129,24 @@ def scheme_case(label: str) -> dict:
 
 
 def sized(case: dict) -> dict:
-    return {**case, "minibatches": MINIBATCHES.get(case["label"], (MIXINGS[case["period"]] + 2) * case["period"])}
+    return {
+        **case,
+        "minibatches": MINIBATCHES.get(case["label"], (MIXINGS[case["period"]] + 2) * case["period"]),
+    }
 
 
-def measure(network: SlowNetwork, setting: Setting, wanted: list[dict], options: Benchmark) -> dict[str, np.ndarray]:
+def measure(
+    network: SlowNetwork, setting: Setting, wanted: list[dict], options: Benchmark
+) -> dict[str, np.ndarray]:
     """{label: results of `parallel_ranks`}, of the round with the minimum time."""
     network.limit(setting.mbit_per_s)
-    plan = {"num_params": setting.num_params, "compute_s": setting.compute_s, "minibatch": MINIBATCH,
-            "address": network.addresses()[0], "cases": wanted}  # fmt: skip
+    plan = {
+        "num_params": setting.num_params,
+        "compute_s": setting.compute_s,
+        "minibatch": MINIBATCH,
+        "address": network.addresses()[0],
+        "cases": wanted,
+    }
     best: dict[str, np.ndarray] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.json"
@@ -136,7 +160,17 @@ def measure(network: SlowNetwork, setting: Setting, wanted: list[dict], options:
     return best
 
 
-HEADINGS = ("minibatches", "ms", "step", "waiting", "mixing", "hours/epoch", "speed-up", "efficiency", "of torch")
+HEADINGS = (
+    "minibatches",
+    "ms",
+    "step",
+    "waiting",
+    "mixing",
+    "hours/epoch",
+    "speed-up",
+    "efficiency",
+    "of torch",
+)
 
 
 def show(setting: Setting, wanted: list[dict], told: dict[str, np.ndarray]) -> None:
@@ -156,16 +190,29 @@ def line(setting: Setting, case: dict, own: np.ndarray, peer: np.ndarray | None)
     parts = [f"{waiting:.1%}", f"{mixing:.1%}"] if "options" in case else ["", ""]
     hours = EPOCH_MINIBATCHES / NUM_RANKS * seconds / 3600
     ratio = "" if peer is None else f"{peer[0] / seconds:.2f}"
-    return [f"{minibatches:.1f}", f"{1000 * seconds:.1f}", f"{step:.1%}", *parts, f"{hours:.2f}", f"{NUM_RANKS * efficiency:.2f}",
-            f"{efficiency:.1%}", ratio]  # fmt: skip
+    return [
+        f"{minibatches:.1f}",
+        f"{1000 * seconds:.1f}",
+        f"{step:.1%}",
+        *parts,
+        f"{hours:.2f}",
+        f"{NUM_RANKS * efficiency:.2f}",
+        f"{efficiency:.1%}",
+        ratio,
+    ]
 
 
 def main(options: Benchmark) -> None:
     check_possible()
-    words = [word for given in options.settings for word in (DEFAULT_SETTINGS if given == "default" else (given,))]
+    words = [
+        word for given in options.settings for word in (DEFAULT_SETTINGS if given == "default" else (given,))
+    ]
     settings, wanted = [parse_setting(word) for word in words], cases(options.schemes)
-    print(f"{NUM_RANKS} ranks on {os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}); computing is emulated by sleeping; "
-          f"best of {options.num_rounds}; 'of torch': its time / ours, with DDP every minibatch, with its averager every 10")  # fmt: skip
+    print(
+        f"{NUM_RANKS} ranks on {os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}); computing is emulated "
+        f"by sleeping; best of {options.num_rounds}; 'of torch': its time / ours, with DDP every minibatch, "
+        "with its averager every 10"
+    )
     with SlowNetwork(NUM_RANKS) as network:
         for setting in settings:
             show(setting, wanted, measure(network, setting, wanted, options))

@@ -1,8 +1,10 @@
-"""One rank of `parallel.py`: training loops in which computing is a sleep. `python -m mpi4py parallel_ranks.py PLAN.json`.
+"""One rank of `parallel.py`: training loops in which computing is a sleep. `python -m mpi4py
+parallel_ranks.py PLAN.json`.
 
-The plan lists the cases. Rank 0 writes PLAN.told.json, {label: [seconds per minibatch, minibatches per mixing, fractions of the time in
-step, in waiting and in mixing]}, measured from the end of the first period to the beginning of the last, without the beginning and the end
-of the epoch. Seconds per minibatch are the number of ranks, trainers and servers, divided by the minibatches per second of all ranks.
+The plan lists the cases. Rank 0 writes PLAN.told.json, {label: [seconds per minibatch, minibatches per
+mixing, fractions of the time in step, in waiting and in mixing]}, measured from the end of the first period
+to the beginning of the last, without the beginning and the end of the epoch. Seconds per minibatch are the
+number of ranks, trainers and servers, divided by the minibatches per second of all ranks.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from pyasr.parallel.strategies import Strategy, make_strategy, mixing_options
 from pyasr.train.sgd.completion import Completion
 
 _PORT = 29511
-LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # layer sizes, which give the proportions of the peer's gradients
+# layer sizes, which give the proportions of the peer's gradients
+LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)
 
 
 class Clock:
@@ -35,11 +38,15 @@ class Clock:
         self._marks = [[time.perf_counter(), 0.0, 0.0, 0.0, 0]]
 
     def mark(self, in_step: float, times=(0.0, 0.0), mixed: bool = True) -> None:
-        """Record the end of a minibatch: seconds in its step; total seconds of waiting and mixing; whether it ended with a mixing."""
-        self._marks.append([time.perf_counter(), self._marks[-1][1] + in_step, *times, self._marks[-1][4] + mixed])
+        """Record the end of a minibatch: seconds in its step; total seconds of waiting and mixing; whether it
+        ended with a mixing."""
+        self._marks.append(
+            [time.perf_counter(), self._marks[-1][1] + in_step, *times, self._marks[-1][4] + mixed]
+        )
 
     def rates(self, period: int) -> np.ndarray:
-        """(minibatches, mixings, and seconds in step, waiting and mixing) per second, without the first and the last period."""
+        """(minibatches, mixings, and seconds in step, waiting and mixing) per second, without the first and
+        the last period."""
         marks = np.array(self._marks[period : len(self._marks) - period])
         if len(marks) < 2:
             return np.zeros(5)
@@ -72,7 +79,8 @@ def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
 
 
 def computing(strategy: Strategy, plan: dict) -> Callable[[], None]:
-    """A function that computes a minibatch; layer by layer if the scheme sums gradients during the backward pass."""
+    """A function that computes a minibatch; layer by layer if the scheme sums gradients during the backward
+    pass."""
     gradient_sum = strategy.sum_gradients()
     if gradient_sum is None:
         return lambda: time.sleep(plan["compute_s"])
@@ -91,7 +99,8 @@ def computing(strategy: Strategy, plan: dict) -> Callable[[], None]:
 
 
 class SleepingLayer(torch.autograd.Function):
-    """A layer that sleeps for a third of its time in the forward pass and two thirds in the backward pass; its gradient is an argument."""
+    """A layer that sleeps for a third of its time in the forward pass and two thirds in the backward pass;
+    its gradient is an argument."""
 
     @staticmethod
     def forward(ctx, x, weight, gradient, seconds):
@@ -106,7 +115,8 @@ class SleepingLayer(torch.autograd.Function):
 
 
 class SleepingNetwork(torch.nn.Module):
-    """Layers with `num_params` parameters that sleep for `compute_s` in total, each in proportion to its parameters."""
+    """Layers with `num_params` parameters that sleep for `compute_s` in total, each in proportion to its
+    parameters."""
 
     def __init__(self, num_params: int, compute_s: float):
         super().__init__()
@@ -123,7 +133,8 @@ class SleepingNetwork(torch.nn.Module):
 
 
 def peer_step(plan: dict, case: dict):
-    """A minibatch of torch: gradients by DistributedDataParallel, or parameters by PeriodicModelAverager; returns seconds of averaging."""
+    """A minibatch of torch: gradients by DistributedDataParallel, or parameters by PeriodicModelAverager;
+    returns seconds of averaging."""
     network = SleepingNetwork(plan["num_params"], plan["compute_s"])
     x = torch.zeros(1, requires_grad=True)
     if case["peer"] == "ddp":
@@ -165,7 +176,11 @@ def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
     own = clock.rates(period)
     minibatches, mixings, *parts = comm.allreduce(own, "mean")
     num_learners = comm.reduce_scalar(bool(own[0]))
-    return [1 / minibatches, minibatches / mixings if mixings else math.inf, *np.multiply(parts, comm.size / num_learners).tolist()]
+    return [
+        1 / minibatches,
+        minibatches / mixings if mixings else math.inf,
+        *np.multiply(parts, comm.size / num_learners).tolist(),
+    ]
 
 
 def main(path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Kaldi's graph compiler and aligner on the utterances of a task, for alignment.py; runs in an environment with kaldi-hmm-gmm.
+"""Kaldi's graph compiler and aligner on the utterances of a task, for alignment.py; runs in an environment
+with kaldi-hmm-gmm.
 
-    peer_kaldi_hmm_gmm.py TASK.npz LANG TREE   ->  one line of JSON: graphs_s, align_s (CPU seconds), alignments
+peer_kaldi_hmm_gmm.py TASK.npz LANG TREE   ->  one line of JSON: graphs_s, align_s (CPU seconds), alignments
 """
 
 import json
@@ -13,12 +14,16 @@ import numpy as np
 
 
 def transition_model(task, tree, lang: str):
-    """Kaldi's model with the same topology and tree, and the task's probabilities inserted into its pickled state."""
+    """Kaldi's model with the same topology and tree, and the task's probabilities inserted into its pickled
+    state."""
     topology = khg.HmmTopology()
     with open(f"{lang}/topo", encoding="utf-8") as f:
         topology.read(f.read())
     state = list(khg.TransitionModel(tree, topology).__getstate__())
-    state[6], state[7] = task["log_probs"].astype(np.float32).tolist(), task["non_self_loop_log_probs"].astype(np.float32).tolist()
+    state[6], state[7] = (
+        task["log_probs"].astype(np.float32).tolist(),
+        task["non_self_loop_log_probs"].astype(np.float32).tolist(),
+    )
     for kind in (lambda x: np.asarray(x, np.float32), list):
         model = khg.TransitionModel.__new__(khg.TransitionModel)
         try:
@@ -26,12 +31,16 @@ def transition_model(task, tree, lang: str):
             return model
         except RuntimeError:
             continue
-    raise SystemExit("this version of kaldi-hmm-gmm pickles transition models in another form; install version 1.1.4")
+    raise SystemExit(
+        "this version of kaldi-hmm-gmm pickles transition models in another form; install version 1.1.4"
+    )
 
 
 def acoustic_model(task):
     model = khg.AmDiagGmm()
-    weights, means_invvars, inv_vars, offsets = (task[name] for name in ("weights", "means_invvars", "inv_vars", "offsets"))
+    weights, means_invvars, inv_vars, offsets = (
+        task[name] for name in ("weights", "means_invvars", "inv_vars", "offsets")
+    )
     for begin, end in zip(offsets[:-1], offsets[1:]):
         gmm = khg.DiagGmm(int(end - begin), means_invvars.shape[1])
         gmm.set_weights(weights[begin:end])
@@ -63,7 +72,15 @@ def main(task_path: str, lang: str, tree_path: str) -> None:
         scores = khg.DecodableAmDiagGmmScaled(gmms, trans, x, 0.1)
         alignments.append(khg.align_utterance_wrapper(config, "utt", 0.1, graph, scores, 0, 0, 0, 0.0, 0)[5])
     align_s = time.process_time() - begin
-    print(json.dumps({"graphs_s": graphs_s, "align_s": align_s, "alignments": [list(map(int, tids)) for tids in alignments]}))
+    print(
+        json.dumps(
+            {
+                "graphs_s": graphs_s,
+                "align_s": align_s,
+                "alignments": [list(map(int, tids)) for tids in alignments],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

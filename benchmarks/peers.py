@@ -13,4 +13,6 @@ def peer(name: str, installed_by: str = "pip install -r requirements-test.txt") 
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise UserError(f"{name} is needed for the comparison and is not installed; run '{installed_by}'") from None
+        raise UserError(
+            f"{name} is needed for the comparison and is not installed; run '{installed_by}'"
+        ) from None

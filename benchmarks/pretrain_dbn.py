@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Frames per CPU second of contrastive divergence on one core, by pyasr and by a plain torch loop.
 
-Both compute the same update (minibatch, momentum and L2 of Kaldi's recipe) of a Gaussian RBM with 440 inputs and of a Bernoulli RBM, in
-float32 and in bfloat16 with float32 parameters. The plain loop uses torch's own functions: `torch.bernoulli`, one product per statistic, a
-list of parameters.
+Both compute the same update (minibatch, momentum and L2 of Kaldi's recipe) of a Gaussian RBM with 440 inputs
+and of a Bernoulli RBM, in float32 and in bfloat16 with float32 parameters. The plain loop uses torch's own
+functions: `torch.bernoulli`, one product per statistic, a list of parameters.
 
 Example:
     benchmarks/pretrain_dbn.py --hidden-dim 2048 --num-minibatches 60
@@ -31,7 +31,9 @@ _NUM_ROUNDS = 6
 @dataclass(frozen=True)
 class Benchmark:
     hidden_dim: int = option(2048, "number of hidden units of both RBMs", minimum=1)
-    num_minibatches: int = option(60, "number of minibatches per measurement, in six alternating rounds", minimum=6)
+    num_minibatches: int = option(
+        60, "number of minibatches per measurement, in six alternating rounds", minimum=6
+    )
 
 
 def ours(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
@@ -48,7 +50,11 @@ def ours(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
 def plain(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
     """A function for one minibatch with torch's own functions."""
     visible_dim, hidden_dim = dims
-    parameters = [STDDEV * torch.randn(hidden_dim, visible_dim), torch.zeros(hidden_dim), torch.zeros(visible_dim)]
+    parameters = [
+        STDDEV * torch.randn(hidden_dim, visible_dim),
+        torch.zeros(hidden_dim),
+        torch.zeros(visible_dim),
+    ]
     velocities = [torch.zeros_like(p) for p in parameters]
 
     def step(v):
@@ -57,7 +63,11 @@ def plain(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
         down = torch.bernoulli(hidden) @ W + a
         down = down if gaussian else torch.sigmoid(down)
         again = torch.sigmoid(down @ W.T + b)
-        gradients = [hidden.T @ v - again.T @ down - MINIBATCH * L2 * W, (hidden - again).sum(0), (v - down).sum(0)]
+        gradients = [
+            hidden.T @ v - again.T @ down - MINIBATCH * L2 * W,
+            (hidden - again).sum(0),
+            (v - down).sum(0),
+        ]
         for parameter, velocity, gradient in zip(parameters, velocities, gradients):
             velocity.mul_(MOMENTUM).add_(gradient, alpha=RATE)
             parameter.add_(velocity)
@@ -67,7 +77,8 @@ def plain(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
 
 
 def frames_per_cpu_second(steps: list, v: torch.Tensor, num_minibatches: int) -> list[float]:
-    """The median over rounds for each of `steps`, which alternate, so that other load on the machine affects all of them equally."""
+    """The median over rounds for each of `steps`, which alternate, so that other load on the machine affects
+    all of them equally."""
     speeds = [[] for _ in steps]
     for _ in range(_NUM_ROUNDS):
         for step, found in zip(steps, speeds):
@@ -85,10 +96,18 @@ def main(options: Benchmark) -> None:
     for gaussian, visible_dim in ((True, INPUT_DIM), (False, options.hidden_dim)):
         dims = visible_dim, options.hidden_dim
         for dtype in (torch.float32, torch.bfloat16):
-            v = (torch.randn(MINIBATCH, visible_dim) if gaussian else torch.rand(MINIBATCH, visible_dim)).to(dtype)
-            speeds = frames_per_cpu_second([make(gaussian, dims, dtype) for make in (plain, ours)], v, options.num_minibatches)
+            v = (torch.randn(MINIBATCH, visible_dim) if gaussian else torch.rand(MINIBATCH, visible_dim)).to(
+                dtype
+            )
+            speeds = frames_per_cpu_second(
+                [make(gaussian, dims, dtype) for make in (plain, ours)], v, options.num_minibatches
+            )
             name = f"{'Gaussian' if gaussian else 'Bernoulli'} {dims[0]}-{dims[1]}"
-            print(f"{name:<24} {str(dtype)[6:]:<10} {speeds[0]:8.0f} {speeds[1]:8.0f} {speeds[1] / speeds[0]:6.2f}", flush=True)
+            print(
+                f"{name:<24} {str(dtype)[6:]:<10} {speeds[0]:8.0f} {speeds[1]:8.0f} "
+                f"{speeds[1] / speeds[0]:6.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
         subprocess.run(network.on("host2", ["hostname"]))      # host2
         network.lose("host2")                                  # simulates a power failure
 
-They are called host1, host2, ..., resolve each other's names, and share this machine's filesystem. Each has one interface, eth0, with the
-address 10.99.0.1, 10.99.0.2, ... They have no connection to the outside, so networks of several processes can use the same addresses.
-Namespaces of a killed run are removed by the next one.
+They are called host1, host2, ..., resolve each other's names, and share this machine's filesystem. Each has
+one interface, eth0, with the address 10.99.0.1, 10.99.0.2, ... They have no connection to the outside, so
+networks of several processes can use the same addresses. Namespaces of a killed run are removed by the next
+one.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ _NAME = "pyasr_net"  # namespaces are called pyasr_net.PID.NETWORK.HOST, the swi
 _NUMBERS = itertools.count(1)
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux"}
 
-# An "ssh" for mpiexec: `ENTER [options] HOST_OR_ADDRESS COMMAND...`; the last number is that of the host. `ip` makes a namespace of mounts,
-# so no other process sees these names of hosts.
+# An "ssh" for mpiexec: `ENTER [options] HOST_OR_ADDRESS COMMAND...`; the last number is that of the host.
+# `ip` makes a namespace of mounts, so no other process sees these names of hosts.
 _ENTER = """#!/bin/bash
 while [[ $1 == -* ]]; do case $1 in -l|-p|-o|-i) shift;; esac; shift; done
 host=${{1##*[!0-9]}}; shift
-exec ip netns exec {prefix}.$host unshare --uts bash -c "hostname host$host && mount --bind {hosts} /etc/hosts || exit; $*"
+exec ip netns exec {prefix}.$host unshare --uts bash -c \
+    "hostname host$host && mount --bind {hosts} /etc/hosts || exit; $*"
 """
 
 
 class PrivateNetwork:
-    """`num_hosts` hosts that exist during a `with` block. Raises UserError without root or the required programs.
+    """`num_hosts` hosts that exist during a `with` block. Raises UserError without root or the required
+    programs.
 
     hosts  their names
     """
@@ -54,7 +57,9 @@ class PrivateNetwork:
         check_possible()
         remove_leftovers()
         self._folder = Path(tempfile.mkdtemp(prefix="private_network"))
-        (self._folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(map("{} {}\n".format, self.addresses(), self.hosts)))
+        (self._folder / "hosts").write_text(
+            "127.0.0.1 localhost\n" + "".join(map("{} {}\n".format, self.addresses(), self.hosts))
+        )
         self._enter = self._folder / "enter"
         self._enter.write_text(_ENTER.format(prefix=self._prefix, hosts=self._folder / "hosts"))
         self._enter.chmod(0o755)
@@ -78,7 +83,8 @@ class PrivateNetwork:
         return [str(self._enter), host, f"exec {shlex.join(map(str, words))}"]
 
     def lose(self, host: str) -> None:
-        """Simulate a power failure: stop all processes of the host and its network, without closing its connections."""
+        """Simulate a power failure: stop all processes of the host and its network, without closing its
+        connections."""
         name = self._of(host)
         call(f"ip -n {name} link set eth0 down")
         end_processes([name])
@@ -154,12 +160,17 @@ def end_processes(names: list[str]) -> None:
 
 
 def _processes(name: str) -> list[int]:
-    return list(map(int, subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()))
+    return list(
+        map(int, subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split())
+    )
 
 
 def call(command: str) -> str:
     """Run a command; its output. Raises UserError if it fails."""
     done = subprocess.run(command.split(), capture_output=True, text=True)
     if done.returncode:
-        raise UserError(f"'{command}' failed: {done.stderr.strip() or done.returncode}; check that network namespaces are permitted")
+        raise UserError(
+            f"'{command}' failed: {done.stderr.strip() or done.returncode}; check that network namespaces "
+            "are permitted"
+        )
     return done.stdout

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Seconds of pyasr's ring all-reduce, with each of its message types, and of the MPI library's all-reduce; the systems alternate.
+"""Seconds of pyasr's ring all-reduce, with each of its message types, and of the MPI library's all-reduce;
+the systems alternate.
 
 Example:
     mpiexec -n 4 .venv/bin/python -m mpi4py benchmarks/ring_allreduce.py --millions 10
@@ -42,14 +43,23 @@ def seconds_of(comm: Comm, reduce: Callable[[torch.Tensor], object], vector: tor
 
 def measure(comm: Comm, millions: float, num_rounds: int) -> None:
     """Print a line per system: minimum and median time, and the speed relative to the library."""
-    systems = {"library": comm.allreduce, **{f"ring, {wire}": RingAllreduce(comm, wire) for wire in WIRE_TYPES}}
+    systems = {
+        "library": comm.allreduce,
+        **{f"ring, {wire}": RingAllreduce(comm, wire) for wire in WIRE_TYPES},
+    }
     vector = torch.empty(round(millions * 1e6))
-    times = np.array([[seconds_of(comm, reduce, vector) for reduce in systems.values()] for _ in range(num_rounds)])
+    times = np.array(
+        [[seconds_of(comm, reduce, vector) for reduce in systems.values()] for _ in range(num_rounds)]
+    )
     if comm.rank == 0:
         best, median = times.min(axis=0), np.median(times, axis=0)
         for i, name in enumerate(systems):
-            print(f"{comm.size} ranks  {millions:6g} M  {name:15s} best {1e3 * best[i]:8.1f} ms ({best[0] / best[i]:.2f}x)  "
-                  f"median {1e3 * median[i]:8.1f} ms ({median[0] / median[i]:.2f}x)", flush=True)  # fmt: skip
+            print(
+                f"{comm.size} ranks  {millions:6g} M  {name:15s} best {1e3 * best[i]:8.1f} ms "
+                f"({best[0] / best[i]:.2f}x)  median {1e3 * median[i]:8.1f} ms "
+                f"({median[0] / median[i]:.2f}x)",
+                flush=True,
+            )
 
 
 def main(options: Benchmark) -> None:

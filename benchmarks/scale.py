@@ -48,11 +48,15 @@ _NAMES = [row.name for row in ROWS]
 @dataclass(frozen=True)
 class Benchmark:
     out: Path = option(ROOT / "benchmarks/scale.json", "file of results, to which new ones are added")
-    sizes: str = option("1 2 3 4", "indices of sizes in the ladders of benchmarks/scale_rows.py, in addition to 0")
+    sizes: str = option(
+        "1 2 3 4", "indices of sizes in the ladders of benchmarks/scale_rows.py, in addition to 0"
+    )
     rows: str = option("", "rows to measure, by their first word, separated by spaces; empty: all")
     again: bool = option(False, "measure rows again that have results")
     most_s: float = option(120.0, "skip programs that are expected to take more CPU seconds", minimum=1.0)
-    warm_up: bool = option(True, "run a program twice at its smallest size, because the first run compiles kernels")
+    warm_up: bool = option(
+        True, "run a program twice at its smallest size, because the first run compiles kernels"
+    )
     scratch: str = option("", "directory in which corpora are kept; empty: a temporary directory")
     page: Path | None = option(None, "page whose tables are updated, such as docs/scale.md")
 
@@ -135,7 +139,9 @@ def chosen(options: Benchmark) -> list[Row]:
     names = options.rows.split()
     unknown = set(names) - {row.name.split(",")[0].split()[0] for row in ROWS}
     if unknown:
-        raise UserError(f"--rows: '{min(unknown)}' is not a row; see benchmarks/scale_rows.py for their names")
+        raise UserError(
+            f"--rows: '{min(unknown)}' is not a row; see benchmarks/scale_rows.py for their names"
+        )
     return [row for row in ROWS if not names or row.name.split(",")[0].split()[0] in names]
 
 

@@ -43,8 +43,8 @@ class Kind:
     """Utterances of 1 + `words` words on average, and `silence` frames before and after; a state of a phone
     lasts 1 to `longest` frames, a word has up to `phones` phones.
 
-    free      texts are drawn for each utterance, from this number of words by Zipf's law, and do not match the
-              features; 0: texts are those of the contents
+    free      texts are drawn for each utterance, from this number of words by Zipf's law, and do not match
+              the features; 0: texts are those of the contents
     segments  utterances are segments of recordings, not recordings
     """
 
@@ -59,7 +59,8 @@ class Kind:
 KINDS = {
     "tables": Kind(10.0, 4, 8, 5, free=NUM_FREE),  # for tools on tables
     "speech": Kind(10.0, 4, 8, 5),  # for programs whose cost depends on frames
-    "short": Kind(0.0, 2, 2, 3, segments=False),  # a word in a tenth of a second: for programs whose cost depends on utterances
+    # a word in a tenth of a second: for programs whose cost depends on utterances
+    "short": Kind(0.0, 2, 2, 3, segments=False),
 }
 
 
@@ -138,8 +139,8 @@ def means_of(phone: str) -> np.ndarray:
 
 
 def statistics(root: Path) -> np.ndarray:
-    """Statistics of all contents in Kaldi's format for a speaker: sums and count, sums of squares; float64 (2,
-    DIM + 1)."""
+    """Statistics of all contents in Kaldi's format for a speaker: sums and count, sums of squares; float64
+    (2, DIM + 1)."""
     frames = np.concatenate(list(read_ark(root / "feats.ark").values())).astype(np.float64)
     return np.stack([np.r_[frames.sum(axis=0), len(frames)], np.r_[(frames**2).sum(axis=0), 0.0]])
 
@@ -161,7 +162,8 @@ def utterances(first: int, num: int) -> Iterator[tuple[str, str, int]]:
 
 
 def write_data(out: Path, contents_dir: Path, kind_name: str, first: int, num: int) -> None:
-    """Write a data directory of utterances `first` to `first` + `num`, with tables of features and statistics."""
+    """Write a data directory of utterances `first` to `first` + `num`, with tables of features and
+    statistics."""
     kind = KINDS[kind_name]
     out.mkdir(parents=True)
     names = [
@@ -224,8 +226,13 @@ def write_manifests(out: Path, data: Path) -> None:
 def recording_of(name: str, path: str) -> dict[str, object]:
     """A recording in lhotse's format."""
     num_samples = silent_samples(path)
-    return {"id": name, "sampling_rate": _RATE, "num_samples": num_samples, "duration": num_samples / _RATE,
-            "sources": [{"type": "file", "channels": [0], "source": path}]}  # fmt: skip
+    return {
+        "id": name,
+        "sampling_rate": _RATE,
+        "num_samples": num_samples,
+        "duration": num_samples / _RATE,
+        "sources": [{"type": "file", "channels": [0], "source": path}],
+    }
 
 
 @cache
@@ -237,8 +244,15 @@ def silent_samples(path: str) -> int:
 def supervision_of(segment: str, text: str, speaker: str) -> dict[str, object]:
     """An utterance in lhotse's format, from its lines in three tables."""
     name, recording, begin, end = segment.split()
-    return {"id": name, "recording_id": recording, "start": float(begin), "duration": round(float(end) - float(begin), 3),
-            "channel": 0, "speaker": speaker.split()[1], "text": text.strip().partition(" ")[2]}  # fmt: skip
+    return {
+        "id": name,
+        "recording_id": recording,
+        "start": float(begin),
+        "duration": round(float(end) - float(begin), 3),
+        "channel": 0,
+        "speaker": speaker.split()[1],
+        "text": text.strip().partition(" ")[2],
+    }
 
 
 def free_texts(num_words: int) -> Iterator[str]:

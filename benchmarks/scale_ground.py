@@ -1,8 +1,8 @@
 """Inputs of the programs of benchmarks/scale.py, by the names in their commands: corpora of a size, models,
 alignments, language models.
 
-This module does not import large libraries, because the kernel counts the memory of a process for the programs
-that it starts. Inputs that need numpy are created by `benchmarks/scale_corpus.py` and
+This module does not import large libraries, because the kernel counts the memory of a process for the
+programs that it starts. Inputs that need numpy are created by `benchmarks/scale_corpus.py` and
 `benchmarks/scale_language.py` in separate processes.
 """
 
@@ -26,7 +26,9 @@ PER_ARCHIVE, NUM_CONTENTS, NUM_FEW = 4000, 240, 24
 NUM_FREE = 30_000  # words of the corpus of tables
 _LANGUAGE = {"lang": "language/lang", "lexicon": "language/lexicon.txt"}
 SEARCH = "--beam 11"
-_TRAINED = "--nj 1 --num-iters 6 --max-iter-inc 4 --realign-iters 3 --num-leaves 200 --num-gauss 400 {speech} {lang}"
+_TRAINED = (
+    "--nj 1 --num-iters 6 --max-iter-inc 4 --realign-iters 3 --num-leaves 200 --num-gauss 400 {speech} {lang}"
+)
 _MODELS = [  # of the contents of the corpora
     "utils/train_lm.py {speech}/text {lexicon} {lm}",
     "utils/make_grammar.py {lang} {lm}/lm.arpa.gz {lang_test}",
@@ -39,10 +41,16 @@ _MODELS = [  # of the contents of the corpora
     "utils/make_graph.py {lang_test} {tri1} {graph}",
     f"steps/decode.py --nj 1 {SEARCH} --model-dir {{tri1}} {{graph}} {{speech}} {{lattices_of_contents}}",
     "utils/make_graph.py {lang_test} {tri3} {graph_tri3}",
-    "steps/train_ivector_extractor.py --nj 1 --num-gauss 16 --ubm-iters 4 --ubm-split-iters 2 --ivector-dim 20 {speech} {extractor}",
+    (
+        "steps/train_ivector_extractor.py --nj 1 --num-gauss 16 --ubm-iters 4 --ubm-split-iters 2 "
+        "--ivector-dim 20 {speech} {extractor}"
+    ),
     "steps/build_chain_tree.py --nj 1 --num-leaves 100 {speech} {lang} {ali_speech} {chain_tree}",
     "utils/train_subwords.py --num-units 100 {speech} {units}",
-    "steps/train_dnn.py --num-ranks 1 --hidden-layers 1 --hidden-dim 64 --num-epochs 1 {speech} {lang} {ali_speech} {dnn}",
+    (
+        "steps/train_dnn.py --num-ranks 1 --hidden-layers 1 --hidden-dim 64 --num-epochs 1 {speech} {lang} "
+        "{ali_speech} {dnn}"
+    ),
 ]
 
 
@@ -163,8 +171,8 @@ class Ground:
         return make("scale_language", "write_model", out, num_ngrams) / "lm.arpa.gz"
 
     def large_language(self, num_words: int) -> Path:
-        """A dictionary directory `dict` of this number of words, and `lm.arpa.gz` with as many n-grams per word
-        as LibriSpeech's pruned trigram."""
+        """A dictionary directory `dict` of this number of words, and `lm.arpa.gz` with as many n-grams per
+        word as LibriSpeech's pruned trigram."""
         return make("scale_language", "write_language", self.sized / f"words_{num_words}", num_words)
 
     def from_large(self, num_words: int, name: str, command: str) -> Path:
@@ -180,8 +188,8 @@ class Ground:
 
 
 class Names:
-    """Paths by the names in the command of a row, for `str.format_map`. Directories that a program changes are
-    copies in `work`."""
+    """Paths by the names in the command of a row, for `str.format_map`. Directories that a program changes
+    are copies in `work`."""
 
     def __init__(self, ground: Ground, kind: str, size: int, work: Path):
         self._ground, self._kind, self._size, self._work = ground, kind, size, work
@@ -228,7 +236,9 @@ class Names:
 
     def _large_lang_test_(self) -> Path:
         self._large_lang_()
-        return self._from_large("lang_test", "utils/make_grammar.py {made}/lang {made}/lm.arpa.gz {made}/lang_test")
+        return self._from_large(
+            "lang_test", "utils/make_grammar.py {made}/lang {made}/lm.arpa.gz {made}/lang_test"
+        )
 
     def _large_graph_(self) -> Path:
         self._large_lang_test_()

@@ -19,29 +19,38 @@ _OF_PRUNED = 2.25  # bigrams, and trigrams, of each word of LibriSpeech's pruned
 
 
 def words_of(num_words: int) -> dict[str, Phones]:
-    """Words with pronunciations, those of the contents first; beyond the CMU dictionary, artificial words with
-    its pronunciations."""
+    """Words with pronunciations, those of the contents first; beyond the CMU dictionary, artificial words
+    with its pronunciations."""
     known = vocabulary(num_words)
     spoken = list(known.values())
     return known | {f"word{i:06d}": spoken[i % len(spoken)] for i in range(num_words - len(known))}
 
 
 def write_model(out: Path, num_ngrams: int) -> None:
-    """Write `out`/lm.arpa.gz, of about `num_ngrams` n-grams; its vocabulary includes the words of the contents."""
+    """Write `out`/lm.arpa.gz, of about `num_ngrams` n-grams; its vocabulary includes the words of the
+    contents."""
     words = list(words_of(min(max(num_ngrams // _PER_WORD, NUM_WORDS), _MOST_WORDS)))
     longer = num_ngrams - len(words)
     _write(out, words, longer // 2, longer - longer // 2)
 
 
 def write_language(out: Path, num_words: int) -> None:
-    """Write `out`/dict and `out`/lm.arpa.gz, with as many n-grams per word as LibriSpeech's pruned trigram."""
+    """Write `out`/dict and `out`/lm.arpa.gz, with as many n-grams per word as LibriSpeech's pruned
+    trigram."""
     words = words_of(num_words)
     _write(out, list(words), int(_OF_PRUNED * num_words), int(_OF_PRUNED * num_words))
     (out / "dict").mkdir()
     phones = sorted({phone for spoken in islice(words.values(), NUM_WORDS) for phone in spoken})
-    lines = {"lexicon.txt": [f"{UNKNOWN} {NOISE}", *(f"{word} {' '.join(spoken)}" for word, spoken in words.items())],
-             "nonsilence_phones.txt": phones, "silence_phones.txt": [SILENCE, NOISE], "optional_silence.txt": [SILENCE],
-             "extra_questions.txt": []}  # fmt: skip
+    lines = {
+        "lexicon.txt": [
+            f"{UNKNOWN} {NOISE}",
+            *(f"{word} {' '.join(spoken)}" for word, spoken in words.items()),
+        ],
+        "nonsilence_phones.txt": phones,
+        "silence_phones.txt": [SILENCE, NOISE],
+        "optional_silence.txt": [SILENCE],
+        "extra_questions.txt": [],
+    }
     for name, content in lines.items():
         (out / "dict" / name).write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
 

@@ -32,7 +32,9 @@ _JOB_GB = 4  # memory of a job
 
 def growth_table(growths: list[Growth]) -> str:
     """A line per measured row."""
-    head = "program, largest measured, CPU s, MB, exponents, at, CPU s there, MB there, limits, broken".split(", ")
+    head = "program, largest measured, CPU s, MB, exponents, at, CPU s there, MB there, limits, broken".split(
+        ", "
+    )
     return markdown_table(head, [_growth_line(growth) for growth in growths if growth.usages])
 
 
@@ -78,8 +80,8 @@ def recipe_table(rates: Rates) -> str:
 
 
 def needs_table(growths: list[Growth], rates: Rates) -> str:
-    """Memory by hours of speech: of tools on data directories, of features over all jobs of a GMM training, of frames
-    over all ranks of a network."""
+    """Memory by hours of speech: of tools on data directories, of features over all jobs of a GMM training,
+    of frames over all ranks of a network."""
     head = ["speech", "utterances", "largest tool on data directories", "features of GMMs, all jobs"]
     head += [f"jobs of {_JOB_GB} GB", "frames of networks, all ranks"]
     return markdown_table(head, [_needs_line(name, *size, growths, rates) for name, size in _HOURS.items()])
@@ -89,7 +91,9 @@ def _needs_line(name: str, hours: int, utterances: int, growths: list[Growth], r
     on_tables = [growth for growth in growths if growth.row.ladder is TABLES and growth.row.memory_mb]
     tools = [growth.at("memory_mb", utterances) or 0.0 for growth in on_tables]
     gmm_gb = features_mb(growths, hours * _FRAMES_PER_HOUR) / 1000
-    networks = [rate.memory_mb[1] for key, rate in rates.of.items() if key.startswith("train_dnn feed-forward")]
+    networks = [
+        rate.memory_mb[1] for key, rate in rates.of.items() if key.startswith("train_dnn feed-forward")
+    ]
     network_gb = hours * max(networks) / 1000
     sizes = [f"{number(size)} GB" for size in (max(tools, default=0.0) / 1000, gmm_gb, network_gb)]
     return [name, number(utterances), *sizes[:2], str(math.ceil(gmm_gb / _JOB_GB)), sizes[2]]
@@ -99,7 +103,10 @@ def features_mb(growths: list[Growth], frames: float) -> float:
     """MB of a GMM training in addition to one with few frames, over all jobs: the maximum of the measured
     rows."""
     measured = [growth for growth in growths if growth.row.name in _GMMS and len(growth.usages) > 1]
-    held = [growth.at("memory_mb", frames) - min(usage.memory_mb for usage in growth.usages) for growth in measured]
+    held = [
+        growth.at("memory_mb", frames) - min(usage.memory_mb for usage in growth.usages)
+        for growth in measured
+    ]
     return max(held, default=0.0)
 
 

@@ -31,8 +31,12 @@ from recorded_calls import calls, options_of_all, recorded_recipe  # noqa: E402
 
 _FISHER = Speech(1960.0, 2_220_000)  # hours of both parts, lines of their transcripts
 _GROUPS = {  # group of programs: beginnings of their names
-    "features": tuple("make_mfcc make_plp make_fbank make_fmllr paste compute_cmvn extract_ivectors train_ivector".split()),
-    "GMMs and alignments": tuple("train_mono train_deltas train_lda train_sat align get_prons build_chain".split()),
+    "features": tuple(
+        "make_mfcc make_plp make_fbank make_fmllr paste compute_cmvn extract_ivectors train_ivector".split()
+    ),
+    "GMMs and alignments": tuple(
+        "train_mono train_deltas train_lda train_sat align get_prons build_chain".split()
+    ),
     "networks": tuple("train_dnn pretrain train_smbr train_lfmmi train_ctc".split()),
     "decoding": tuple("decode score lm_rescore get_ctm".split()),
 }
@@ -53,8 +57,11 @@ class Recipe:
 
 def librispeech_speech() -> dict[str, Speech]:
     """Speech of the parts with published hours."""
-    return {f"data/{part.replace('-', '_')}": Speech(numbers["hours"][0], numbers["utterances"][0])
-            for part, numbers in parts.PUBLISHED.items() if "hours" in numbers}  # fmt: skip
+    return {
+        f"data/{part.replace('-', '_')}": Speech(numbers["hours"][0], numbers["utterances"][0])
+        for part, numbers in parts.PUBLISHED.items()
+        if "hours" in numbers
+    }
 
 
 def _of(published: list) -> dict[str, float]:
@@ -73,9 +80,11 @@ def recipes() -> list[Recipe]:
     swbd = Speech(numbers["hours"], numbers["utterances"])
     tests = {"data/eval2000": _evaluated(EVAL2000), "data/rt03": _evaluated(RT03)}
     both = {"data/swbd/train": swbd, "data/fisher": _FISHER}
-    return [Recipe("Switchboard, 300 h", "swbd", {"data/train": swbd, **tests}, 16, 4),
-            Recipe("LibriSpeech, 960 h", "librispeech", librispeech_speech(), 32, 8),
-            Recipe("Fisher and Switchboard, 2,000 h", "fisher_swbd", {**both, **tests}, 64, 16)]  # fmt: skip
+    return [
+        Recipe("Switchboard, 300 h", "swbd", {"data/train": swbd, **tests}, 16, 4),
+        Recipe("LibriSpeech, 960 h", "librispeech", librispeech_speech(), 32, 8),
+        Recipe("Fisher and Switchboard, 2,000 h", "fisher_swbd", {**both, **tests}, 64, 16),
+    ]
 
 
 def group_of(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Usage of a program and its growth: CPU seconds with all of its jobs, and the memory of the largest process."""
+"""Usage of a program and its growth: CPU seconds with all of its jobs, and the memory of the largest
+process."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _ONE_THREAD = dict.fromkeys(_THREADS, "1")
 
 @dataclass(frozen=True)
 class Usage:
-    """Usage of a program at one size; `amount` is in the unit of the row's ladder, `commit` that of the toolkit."""
+    """Usage of a program at one size; `amount` is in the unit of the row's ladder, `commit` that of the
+    toolkit."""
 
     row: str
     size: int
@@ -54,8 +56,14 @@ def run(command: str, directory: Path, most_s: float, most_data_mb: float = 0.0)
     program, *words = shlex.split(command)
     limit = ["-c", _LIMITED, str(int(most_data_mb * 1e6))] if most_data_mb else []
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([sys.executable, *limit, str(ROOT / program), *words], cwd=directory, stdout=said,
-                                   stderr=subprocess.STDOUT, env=os.environ | _ONE_THREAD, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, *limit, str(ROOT / program), *words],
+            cwd=directory,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=os.environ | _ONE_THREAD,
+            start_new_session=True,
+        )
         timer = Timer(most_s, os.killpg, (process.pid, signal.SIGTERM))
         timer.start()
         try:
@@ -102,8 +110,8 @@ class Growth:
         return math.log((last - start) / max(before - start, little / 4)) / math.log(more / less)
 
     def at(self, quantity: str, amount: float) -> float | None:
-        """The value at an amount, interpolated or extrapolated; None beyond the only measured size, or without
-        measurements."""
+        """The value at an amount, interpolated or extrapolated; None beyond the only measured size, or
+        without measurements."""
         points = self.of(quantity)
         if not points or len(points) == 1 and amount > points[0][0]:
             return None

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""CPU seconds of decoding a minute of a telephone call compressed by shorten, with pyasr's and desphere's compiled decoder.
+"""CPU seconds of decoding a minute of a telephone call compressed by shorten, with pyasr's and desphere's
+compiled decoder.
 
-The call is synthetic: voiced sounds with pauses, mu-law of two channels at 8 kHz, compressed by the encoder of the tests. Both decoders
-convert the bytes of the file to its samples. The minimum of `--num-runs` counts, after a first run that does not. Fails if pyasr takes more
-than 0.5 times as long as the peer, or if the samples differ.
+The call is synthetic: voiced sounds with pauses, mu-law of two channels at 8 kHz, compressed by the encoder
+of the tests. Both decoders convert the bytes of the file to its samples. The minimum of `--num-runs` counts,
+after a first run that does not. Fails if pyasr takes more than 0.5 times as long as the peer, or if the
+samples differ.
 
 Example:
     benchmarks/shorten.py --minutes 5
@@ -45,7 +47,11 @@ def call(minutes: float) -> np.ndarray:
     rng, side = np.random.default_rng(0), np.arange(2)
     speaks = np.sin(2 * np.pi * time_s / 4 + np.pi * side) > 0
     pitch = 2 * np.pi * (120 + 60 * side) * time_s + np.sin(2 * np.pi * time_s)
-    voice = sum(np.sin(number * pitch) / number for number in range(1, 12)) * (1 + np.sin(2 * np.pi * 3 * time_s)) * speaks
+    voice = (
+        sum(np.sin(number * pitch) / number for number in range(1, 12))
+        * (1 + np.sin(2 * np.pi * 3 * time_s))
+        * speaks
+    )
     return (1500 * voice + rng.normal(0, 20, voice.shape)).astype(np.int16)
 
 
@@ -66,11 +72,18 @@ def theirs(content: bytes) -> np.ndarray:
 
 def main(options: Benchmark) -> None:
     content = shortened_sphere(call(options.minutes), 2, RATE)
-    our_s, samples = cpu_seconds(lambda content: decode_audio(io.BytesIO(content), "the call")[0], content, options.num_runs)
+    our_s, samples = cpu_seconds(
+        lambda content: decode_audio(io.BytesIO(content), "the call")[0], content, options.num_runs
+    )
     peer_s, expected = cpu_seconds(theirs, content, options.num_runs)
-    call_size = f"{options.minutes:g} minutes of two channels, {8 * len(content) / samples.size:.1f} bits per sample"
+    call_size = (
+        f"{options.minutes:g} minutes of two channels, {8 * len(content) / samples.size:.1f} bits per sample"
+    )
     ours, theirs_s = (f"{seconds / options.minutes:.3f}" for seconds in (our_s, peer_s))
-    print(f"{call_size}; CPU seconds per minute: ours {ours}, desphere-native {theirs_s}, ratio {our_s / peer_s:.2f}")
+    print(
+        f"{call_size}; CPU seconds per minute: ours {ours}, desphere-native {theirs_s}, ratio "
+        f"{our_s / peer_s:.2f}"
+    )
     if not np.array_equal(samples, expected):
         raise UserError("the samples differ from desphere's")
     if our_s > MOST_RATIO * peer_s:

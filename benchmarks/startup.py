@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""CPU seconds of programs for --help, or to find their output up to date, and of jobs until their work begins, compared with a plain
-`import numpy`.
+"""CPU seconds of programs for --help, or to find their output up to date, and of jobs until their work
+begins, compared with a plain `import numpy`.
 
-Runs `--help` of all programs in steps/ and utils/, and the imports of the jobs of steps. With --recipe, also runs each command in the
-done-files below the recipe's exp/ and data/; outputs must be up to date, because others would be computed again. Each is run --num-runs
-times; the minimum counts.
+Runs `--help` of all programs in steps/ and utils/, and the imports of the jobs of steps. With --recipe, also
+runs each command in the done-files below the recipe's exp/ and data/; outputs must be up to date, because
+others would be computed again. Each is run --num-runs times; the minimum counts.
 
 Example:
     benchmarks/startup.py --recipe egs/toy/s5
@@ -41,7 +41,9 @@ class Benchmark:
 
 def cpu_seconds(command: list[str], directory: Path | None, wanted: str = "") -> float:
     """CPU seconds of one run. Raises UserError if it fails, or does not print `wanted`."""
-    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -70,19 +72,36 @@ def commands_of(recipe: Path) -> list[list[str]]:
     if not found:
         raise UserError(f"{recipe}: no output of a step below {' and '.join(FOLDERS)}; run the recipe first")
     words = [shlex.split(command) for command in sorted(found)]
-    return [[sys.executable, str(program_of(name)), *arguments] for name, *arguments in words if program_of(name)]
+    return [
+        [sys.executable, str(program_of(name)), *arguments] for name, *arguments in words if program_of(name)
+    ]
 
 
 def program_of(name: str) -> Path | None:
     """The step or utility of this name; None for a program of the recipe."""
-    return next((path for folder in ("steps", "utils") if (path := ROOT / folder / Path(name).name).exists()), None)
+    return next(
+        (path for folder in ("steps", "utils") if (path := ROOT / folder / Path(name).name).exists()), None
+    )
 
 
-def tell(what: str, commands: list[list[str]], peer: float, options: Benchmark, directory: Path | None = None, wanted: str = "") -> None:
-    runs = {shlex.join(command[1:]): min(cpu_seconds(command, directory, wanted) for _ in range(options.num_runs)) for command in commands}
+def tell(
+    what: str,
+    commands: list[list[str]],
+    peer: float,
+    options: Benchmark,
+    directory: Path | None = None,
+    wanted: str = "",
+) -> None:
+    runs = {
+        shlex.join(command[1:]): min(cpu_seconds(command, directory, wanted) for _ in range(options.num_runs))
+        for command in commands
+    }
     slowest = sorted(runs.items(), key=lambda item: -item[1])
     mean = sum(runs.values()) / len(runs)
-    print(f"{what}: {len(runs)} commands, {mean:.2f} CPU s on average ({mean / peer:.1f} times numpy alone), at most {slowest[0][1]:.2f}")
+    print(
+        f"{what}: {len(runs)} commands, {mean:.2f} CPU s on average ({mean / peer:.1f} times numpy alone), "
+        f"at most {slowest[0][1]:.2f}"
+    )
     for command, seconds in slowest[: options.shown]:
         print(f"  {seconds:.2f} s  {seconds / peer:4.1f}x  {command.removeprefix(f'{ROOT}/')[:140]}")
 

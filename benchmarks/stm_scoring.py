@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""CPU seconds of scoring with an stm of the size of Hub5'00: 80 channels, about 4,500 segments and 44,000 words, 1,600 rules.
+"""CPU seconds of scoring with an stm of the size of Hub5'00: 80 channels, about 4,500 segments and 44,000
+words, 1,600 rules.
 
-Reads nothing: the stm, the glm and ctm files with random errors are generated in a temporary directory. Writes a table to standard output;
-if sctk is installed, also whether sclite's counts are the same.
+Reads nothing: the stm, the glm and ctm files with random errors are generated in a temporary directory.
+Writes a table to standard output; if sctk is installed, also whether sclite's counts are the same.
 
 Example:
     benchmarks/stm_scoring.py
@@ -30,9 +31,19 @@ from pyasr.score.word_alignment import Counts
 
 SCTK = Path("/usr/lib/sctk/bin")
 HEAD = ";; rules\n* name \"rules\"\n* max_nrules = '2500'\n* case_sensitive = 'F'\n"
-RULES = ["[IT'S] => [{IT IS / IT HAS}] / [ ] __ [ ]", "OKAY => O. K. / [ ] __ [ ]", "UH => %HESITATION / [ ] __ [ ]",
-         ';; INPUT_DEPENDENT_APPLICATION = "ctm"', "[CAN'T] => [{CAN NOT / CANNOT}] / [ ] __ [ ]"]
-CHANNELS, SEGMENTS, MEAN_WORDS, WORD_S = [(f"sw_{i:04d}", side) for i in range(40) for side in "AB"], 56, 9.6, 0.3
+RULES = [
+    "[IT'S] => [{IT IS / IT HAS}] / [ ] __ [ ]",
+    "OKAY => O. K. / [ ] __ [ ]",
+    "UH => %HESITATION / [ ] __ [ ]",
+    ';; INPUT_DEPENDENT_APPLICATION = "ctm"',
+    "[CAN'T] => [{CAN NOT / CANNOT}] / [ ] __ [ ]",
+]
+CHANNELS, SEGMENTS, MEAN_WORDS, WORD_S = (
+    [(f"sw_{i:04d}", side) for i in range(40) for side in "AB"],
+    56,
+    9.6,
+    0.3,
+)
 
 
 @dataclass(frozen=True)
@@ -59,11 +70,16 @@ def stm_line(rng: np.random.Generator, channel: str, begin_s: float, words: list
     return f"{channel} {channel.replace(' ', '_')} {begin_s:.2f} {end_s:.2f} <O,en>  {' '.join(shown)}"
 
 
-def ctm_lines(rng: np.random.Generator, channel: str, begin_s: float, words: list[str], others: list[str]) -> list[str]:
+def ctm_lines(
+    rng: np.random.Generator, channel: str, begin_s: float, words: list[str], others: list[str]
+) -> list[str]:
     """The words of a segment, 5 % deleted and 15 % replaced."""
     kinds = rng.choice(3, len(words), p=[0.8, 0.05, 0.15])
-    return [f"{channel} {begin_s + i * WORD_S:.2f} 0.28 {(rng.choice(others) if kind == 2 else word).lower()} 0.9"
-            for i, (word, kind) in enumerate(zip(words, kinds)) if kind != 1]
+    return [
+        f"{channel} {begin_s + i * WORD_S:.2f} 0.28 {(rng.choice(others) if kind == 2 else word).lower()} 0.9"
+        for i, (word, kind) in enumerate(zip(words, kinds))
+        if kind != 1
+    ]
 
 
 def sclite_counts(directory: Path) -> tuple[int, ...]:
@@ -71,10 +87,27 @@ def sclite_counts(directory: Path) -> tuple[int, ...]:
     environment = os.environ | {"PATH": f"{SCTK}:{os.environ['PATH']}", "LC_ALL": "C"}
     for kind, purpose, name in (("stm", "ref", "stm"), ("ctm", "hyp", "0.ctm")):
         command = [SCTK / "csrfilt.sh", "-i", kind, "-t", purpose, "-dh", directory / "glm"]
-        told = subprocess.run(command, input=(directory / name).read_bytes(), capture_output=True, check=True, env=environment)
+        told = subprocess.run(
+            command, input=(directory / name).read_bytes(), capture_output=True, check=True, env=environment
+        )
         (directory / f"filtered.{kind}").write_bytes(told.stdout)
-    command = [SCTK / "sclite", "-r", "filtered.stm", "stm", "-h", "filtered.ctm", "ctm", "-F", "-D", "-o", "rsum", "stdout"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=directory).stdout
+    command = [
+        SCTK / "sclite",
+        "-r",
+        "filtered.stm",
+        "stm",
+        "-h",
+        "filtered.ctm",
+        "ctm",
+        "-F",
+        "-D",
+        "-o",
+        "rsum",
+        "stdout",
+    ]
+    told = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment, cwd=directory
+    ).stdout
     row = next(line for line in told.splitlines() if line.strip().startswith("| Sum"))
     return tuple(map(int, row.replace("|", " ").split()[3:7]))
 
@@ -82,7 +115,10 @@ def sclite_counts(directory: Path) -> tuple[int, ...]:
 def make_files(directory: Path, num_ctms: int) -> None:
     """Write stm, glm and 0.ctm, 1.ctm, ..."""
     rng = np.random.default_rng(0)
-    segments, names = references(rng), map("".join, itertools.product("ABCDEFGHIJKLMNOP", "ABCDEFGHIJ", "ABCDEFGHIJ"))
+    segments, names = (
+        references(rng),
+        map("".join, itertools.product("ABCDEFGHIJKLMNOP", "ABCDEFGHIJ", "ABCDEFGHIJ")),
+    )
     rules = [*(f"{name}WORD => {name} WORD / [ ] __ [ ]" for name in names), *RULES]
     others = [word for _, _, words in segments[:100] for word in words]
     (directory / "glm").write_text(HEAD + "\n".join(rules) + "\n")
@@ -104,14 +140,19 @@ def main(options: StmScoring) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory, totals = Path(name), []
         make_files(directory, options.ctms)
-        scorer = timed("stm and glm", lambda: StmScorer(read_stm(directory / "stm"), read_glm(directory / "glm")))
+        scorer = timed(
+            "stm and glm", lambda: StmScorer(read_stm(directory / "stm"), read_glm(directory / "glm"))
+        )
         for i in range(options.ctms):
             entries = timed(f"reading ctm {i}", lambda: read_entries(directory / f"{i}.ctm"))
-            totals.append(timed(f"scoring ctm {i}{' and compiling' * (i == 0)}", lambda: scorer.score(entries).total))
+            totals.append(
+                timed(f"scoring ctm {i}{' and compiling' * (i == 0)}", lambda: scorer.score(entries).total)
+            )
         print(f"{len(scorer.segments)} segments, {totals[0].num_words} words; ctm 0: {totals[0]}")
         if (SCTK / "csrfilt.sh").exists():
             correct, sub, dele, ins = sclite_counts(directory)
-            print(f"sclite: {'the same counts' if totals[0] == Counts(correct, sub, ins, dele) else (correct, sub, dele, ins)}")
+            agrees = totals[0] == Counts(correct, sub, ins, dele)
+            print(f"sclite: {'the same counts' if agrees else (correct, sub, dele, ins)}")
 
 
 if __name__ == "__main__":

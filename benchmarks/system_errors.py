@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Make system calls of one step of each kind fail, one at a time, and check that the step ends with one sentence.
+"""Make system calls of one step of each kind fail, one at a time, and check that the step ends with one
+sentence.
 
-In a trial, strace makes the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES, EINTR, ...) in a step of the toy
-recipe, or in one of its jobs. Then the same command runs undisturbed. A trial has no problem if
+In a trial, strace makes the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES,
+EINTR, ...) in a step of the toy recipe, or in one of its jobs. Then the same command runs undisturbed. A
+trial has no problem if
 
-* the disturbed run printed no traceback, also in logs; if it failed, its exit status is 1 and it ended with one sentence;
+* the disturbed run printed no traceback, also in logs; if it failed, its exit status is 1 and it ended with
+  one sentence;
 * if it succeeded, its files are bit-identical to those of an undisturbed run;
 * the files after the second run are bit-identical, too, and no incomplete files are left.
 
-Works in RUN_DIR. Each trial adds a row to TABLE (JSON); another call runs the missing trials. --most N selects N calls of each name and
-step, evenly spaced, and cycles through the errors; 0 selects every call with every error. Calls on pipes and sockets do not fail.
+Works in RUN_DIR. Each trial adds a row to TABLE (JSON); another call runs the missing trials. --most N
+selects N calls of each name and step, evenly spaced, and cycles through the errors; 0 selects every call with
+every error. Calls on pipes and sockets do not fail.
 
 Example:
     nice benchmarks/system_errors.py --most 12 /tmp/errors docs/system_errors.json docs/reliability.md
@@ -41,14 +45,31 @@ from pyasr.base.outputs.output import atomic_write
 _PATH_ERRORS = ("EIO", "ENOSPC", "EMFILE", "ESTALE", "EACCES", "EINTR")
 _START_ERRORS = ("EAGAIN", "ENOMEM", "EMFILE")
 ERRORS = {
-    **dict.fromkeys(("openat", "rename", "mkdir", "unlink", "rmdir", "unlinkat", "newfstatat", "getdents64", "symlink"), _PATH_ERRORS),
-    **dict.fromkeys(("write", "fsync", "sendfile", "copy_file_range", "ftruncate"), ("EIO", "ENOSPC", "EINTR", "ESTALE")),
+    **dict.fromkeys(
+        ("openat", "rename", "mkdir", "unlink", "rmdir", "unlinkat", "newfstatat", "getdents64", "symlink"),
+        _PATH_ERRORS,
+    ),
+    **dict.fromkeys(
+        ("write", "fsync", "sendfile", "copy_file_range", "ftruncate"), ("EIO", "ENOSPC", "EINTR", "ESTALE")
+    ),
     **dict.fromkeys(("read", "pread64", "lseek", "fstat", "close"), ("EIO", "ESTALE", "EINTR")),
-    **dict.fromkeys(("clone", "clone3", "vfork", "fork"), _START_ERRORS), "pipe2": ("EMFILE", "ENFILE"),
-    "flock": ("EINTR", "EIO", "ENOLCK"), "utimensat": ("EIO", "EACCES"), "fchmodat": ("EIO", "EACCES"),
-}  # fmt: skip
-_BEGIN, _END = "<!-- figures, written by benchmarks/system_errors.py -->", "<!-- end of figures of system errors -->"
-_TRACES = ("Traceback (most recent call last)", "Exception ignored", "Logging error", "Fatal Python error", "Exception in thread")
+    **dict.fromkeys(("clone", "clone3", "vfork", "fork"), _START_ERRORS),
+    "pipe2": ("EMFILE", "ENFILE"),
+    "flock": ("EINTR", "EIO", "ENOLCK"),
+    "utimensat": ("EIO", "EACCES"),
+    "fchmodat": ("EIO", "EACCES"),
+}
+_BEGIN, _END = (
+    "<!-- figures, written by benchmarks/system_errors.py -->",
+    "<!-- end of figures of system errors -->",
+)
+_TRACES = (
+    "Traceback (most recent call last)",
+    "Exception ignored",
+    "Logging error",
+    "Fatal Python error",
+    "Exception in thread",
+)
 _TOY = "egs/toy/s5"
 _MFCC = f"steps/make_mfcc.py --config {ROOT / _TOY / 'conf/mfcc.conf'} --nj 1"
 STEPS = {
@@ -71,10 +92,12 @@ STEPS = {
     "make_graph": "utils/make_graph.py data/lang_test exp/mono exp/mono/graph",
     "decode": "steps/decode.py --nj 1 exp/mono/graph data/test exp/mono/decode_test",
     "score": "steps/score.py --nj 1 data/test data/lang_test exp/mono/decode_test",
-    "train_dnn": "steps/train_dnn.py --num-ranks 1 --hidden-layers 1 --hidden-dim 32 --minibatch 64 --num-epochs 1 data/train data/lang "
-                 "exp/mono_ali exp/dnn",
+    "train_dnn": (
+        "steps/train_dnn.py --num-ranks 1 --hidden-layers 1 --hidden-dim 32 --minibatch 64 --num-epochs 1 "
+        "data/train data/lang exp/mono_ali exp/dnn"
+    ),
     "collect_results": "utils/collect_results.py exp exp/RESULTS.md",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -128,10 +151,15 @@ class Sweep:
                 first = self._undisturbed(step)
                 self.lay_out(previous)
                 second = self._undisturbed(step)
-                unlike = [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
+                unlike = [
+                    name for name in first.keys() | second.keys() if first.get(name) != second.get(name)
+                ]
                 (self.kept / f"{step}.unlike").write_text("\n".join(unlike), encoding="utf-8")
                 shutil.copytree(self.place, self.kept / step, symlinks=True)
-                log.info(f"{step} has run" + (f"; these files differ between runs: {' '.join(unlike)}" if unlike else ""))
+                log.info(
+                    f"{step} has run"
+                    + (f"; these files differ between runs: {' '.join(unlike)}" if unlike else "")
+                )
             previous = step
         self.ground.warm()
 
@@ -146,7 +174,9 @@ class Sweep:
     def calls(self, step: str) -> dict[str, list[int]]:
         """{name of a call: numbers of the calls that may fail in this step}."""
         self.lay_out(self._before(step))
-        made = self.ground.run(self.steps[step].split(), ["-e", f"trace={','.join(f'?{name}' for name in ERRORS)}"])
+        made = self.ground.run(
+            self.steps[step].split(), ["-e", f"trace={','.join(f'?{name}' for name in ERRORS)}"]
+        )
         if made.status:
             raise UserError(f"{step} fails without any error: {_last_line(made.said)}")
         found: dict[str, set[int]] = {}
@@ -184,7 +214,11 @@ class Sweep:
         """Files that differ from those of an undisturbed run."""
         unlike = set((self.kept / f"{step}.unlike").read_text(encoding="utf-8").splitlines())
         wanted, found = contents(self.kept / step), contents(self.place)
-        return sorted(name for name in wanted.keys() | found.keys() if name not in unlike and wanted.get(name) != found.get(name))
+        return sorted(
+            name
+            for name in wanted.keys() | found.keys()
+            if name not in unlike and wanted.get(name) != found.get(name)
+        )
 
     def _problems_of_end(self, ended: Ended, step: str, call: str) -> list[str]:
         logs = (path.read_text(encoding="utf-8", errors="replace") for path in self.place.rglob("*.log"))
@@ -199,14 +233,17 @@ class Sweep:
 
 
 def chosen(calls: dict[str, list[int]], most: int) -> Iterator[tuple[Call, str]]:
-    """Calls and errors of a step: `most` calls of each name, evenly spaced, cycling through the errors; 0: all calls with every error."""
+    """Calls and errors of a step: `most` calls of each name, evenly spaced, cycling through the errors; 0:
+    all calls with every error."""
     for name, numbers in calls.items():
         if not most:
             yield from ((Call(name, number), error) for number in numbers for error in ERRORS[name])
             continue
         count = min(most, len(numbers))
         spread = [numbers[i * (len(numbers) - 1) // max(count - 1, 1)] for i in range(count)]
-        yield from ((Call(name, number), ERRORS[name][i % len(ERRORS[name])]) for i, number in enumerate(spread))
+        yield from (
+            (Call(name, number), ERRORS[name][i % len(ERRORS[name])]) for i, number in enumerate(spread)
+        )
 
 
 def read_table(path: Path) -> dict[str, Trial]:
@@ -224,13 +261,27 @@ def write_table(path: Path, trials: dict[str, Trial]) -> None:
 
 def figures(trials: dict[str, Trial]) -> str:
     """The results as a Markdown table."""
-    lines = ["| step | trials | failed with a sentence | succeeded | traceback | wrong output | incorrect after the same command |",
-             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        (
+            "| step | trials | failed with a sentence | succeeded | traceback | wrong output | incorrect "
+            "after the same command |"
+        ),
+        "|---|---|---|---|---|---|---|",
+    ]
     for step in [*dict.fromkeys(trial.step for trial in trials.values()), "all"]:
         of_step = [trial for trial in trials.values() if step in (trial.step, "all")]
-        problems = Counter(kind for trial in of_step for kind in {_kind(problem) for problem in trial.problems})
+        problems = Counter(
+            kind for trial in of_step for kind in {_kind(problem) for problem in trial.problems}
+        )
         told = sum(trial.status != 0 for trial in of_step)
-        ends = [len(of_step), told, len(of_step) - told, problems["traceback"], problems["output"], problems["again"]]
+        ends = [
+            len(of_step),
+            told,
+            len(of_step) - told,
+            problems["traceback"],
+            problems["output"],
+            problems["again"],
+        ]
         lines.append(f"| {step} | {' | '.join(map(str, ends))} |")
     return "\n".join(lines)
 
@@ -255,18 +306,27 @@ def main(options: Benchmark) -> None:
     if unknown := [step for step in wanted if step not in STEPS]:
         raise UserError(f"--steps {unknown[0]}: no such step; choose from {','.join(STEPS)}")
     needed = list(STEPS)[: 1 + max(map(list(STEPS).index, wanted))]
-    sweep, trials = Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed}), read_table(options.table)
+    sweep, trials = (
+        Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed}),
+        read_table(options.table),
+    )
     sweep.prepare()
     begin = time.monotonic()
     todo = [(step, call, error) for step in wanted for call, error in chosen(sweep.calls(step), options.most)]
     random.Random(0).shuffle(todo)  # so that all steps have trials when the time limit is reached
     for step, call, error in todo:
-        if f"{step} {call.name} {call.number} {error}" in trials or 0 < options.most_s < time.monotonic() - begin:
+        if (
+            f"{step} {call.name} {call.number} {error}" in trials
+            or 0 < options.most_s < time.monotonic() - begin
+        ):
             continue
         trial = sweep.run(step, call, error)
         trials[trial.name] = trial
         write_table(options.table, trials)
-        log.info(f"{trial.name}: {trial.status} {trial.told}" + (f"; PROBLEMS: {'; '.join(trial.problems)}" if trial.problems else ""))
+        log.info(
+            f"{trial.name}: {trial.status} {trial.told}"
+            + (f"; PROBLEMS: {'; '.join(trial.problems)}" if trial.problems else "")
+        )
     write_page(options.page, trials)
     print(figures(trials))
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Training speed in frames per second, with and without natural gradient, compared with a plain torch loop.
 
-CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512. The result is the maximum of frames per CPU second over
-`--num-rounds` rounds, in which the systems alternate, so that other load on the machine affects all of them. The plain loop is
-nn.Sequential, F.cross_entropy and torch.optim.SGD, in float32 or with bfloat16 autocast. All start from the same parameters and train on
-the same frames with the same learning rate; the objective is that of the last 50 minibatches. Bfloat16 is measured only if the processor
-has instructions for it.
+CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512. The result is the maximum of frames
+per CPU second over `--num-rounds` rounds, in which the systems alternate, so that other load on the machine
+affects all of them. The plain loop is nn.Sequential, F.cross_entropy and torch.optim.SGD, in float32 or with
+bfloat16 autocast. All start from the same parameters and train on the same frames with the same learning
+rate; the objective is that of the last 50 minibatches. Bfloat16 is measured only if the processor has
+instructions for it.
 
-GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory; without the plain loop.
+GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory;
+without the plain loop.
 
 "Of peak" compares with a large product in the same precision, measured in the same run.
 
@@ -48,7 +50,8 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Task:
-    """The training task: a network, and frames of random speech-like features labelled by a random network."""
+    """The training task: a network, and frames of random speech-like features labelled by a random
+    network."""
 
     dnn: DnnOptions
     feature_dim: int
@@ -61,7 +64,8 @@ class Task:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations per frame: products with each matrix, forward and for both derivatives; not for those of the input."""
+        """Floating-point operations per frame: products with each matrix, forward and for both derivatives;
+        not for those of the input."""
         widths = [self.input_dim, *[self.dnn.hidden_dim] * self.dnn.hidden_layers, self.num_pdfs]
         return 6.0 * sum(a * b for a, b in zip(widths, widths[1:])) - 2.0 * widths[0] * widths[1]
 
@@ -75,7 +79,13 @@ class Task:
         noise = rng.standard_normal((num_frames + 4, self.feature_dim)).astype(np.float32)
         features = sum(noise[i : num_frames + i] for i in range(5)) / np.sqrt(5)
         teacher = rng.standard_normal((self.feature_dim, self.num_pdfs)).astype(np.float32)
-        return FrameStore([features], [(np.tanh(features) @ teacher).argmax(1)], self.context, self.context, self.feature_dim)
+        return FrameStore(
+            [features],
+            [(np.tanh(features) @ teacher).argmax(1)],
+            self.context,
+            self.context,
+            self.feature_dim,
+        )
 
 
 CPU_TASK = Task(DnnOptions(hidden_layers=4, hidden_dim=1024, activation="tanh"), 40, 4, 208)
@@ -85,7 +95,15 @@ GPU_TASK = Task(DnnOptions(hidden_layers=6, hidden_dim=2048, activation="sigmoid
 class Ours:
     """pyasr's frame store and learner."""
 
-    def __init__(self, task: Task, num_frames: int, device: str, precision: str, natural_gradient: str, minibatch: int = 512):
+    def __init__(
+        self,
+        task: Task,
+        num_frames: int,
+        device: str,
+        precision: str,
+        natural_gradient: str,
+        minibatch: int = 512,
+    ):
         options = learner_options(device, precision, natural_gradient, minibatch)
         self.learner = Learner(task.network(), options)
         self.store = task.store(num_frames)
@@ -95,9 +113,15 @@ class Ours:
         return self.learner.step(*self.store.gather(index), RATE)[0]
 
 
-def learner_options(device: str, precision: str, natural_gradient: str, minibatch: int = 512) -> LearnerOptions:
-    return LearnerOptions(device=device, minibatch=minibatch, precision="bfloat16" if precision == "bfloat16" else "float32",
-                          natural_gradient=NaturalGradientOptions(natural_gradient=natural_gradient))  # fmt: skip
+def learner_options(
+    device: str, precision: str, natural_gradient: str, minibatch: int = 512
+) -> LearnerOptions:
+    return LearnerOptions(
+        device=device,
+        minibatch=minibatch,
+        precision="bfloat16" if precision == "bfloat16" else "float32",
+        natural_gradient=NaturalGradientOptions(natural_gradient=natural_gradient),
+    )
 
 
 class Plain:
@@ -107,7 +131,9 @@ class Plain:
         self.device, self.autocast = device, precision == "bfloat16"
         self.network = nn.Sequential(*map(torchs_own, task.network().layers)).to(device)
         self.optimiser = torch.optim.SGD(self.network.parameters(), RATE)
-        self.x, self.targets = (tensor.to(device) for tensor in task.store(num_frames).gather(torch.arange(num_frames)))
+        self.x, self.targets = (
+            tensor.to(device) for tensor in task.store(num_frames).gather(torch.arange(num_frames))
+        )
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
         with torch.autocast(self.device, torch.bfloat16, enabled=self.autocast):
@@ -137,7 +163,9 @@ class Timing:
 
     def turn(self, num_minibatches: int) -> None:
         """Train for some minibatches; measures CPU time, or wall time for a GPU."""
-        batches = torch.randint(self.num_frames, (num_minibatches, self.minibatch), generator=self.generator).to(self.device)
+        batches = torch.randint(
+            self.num_frames, (num_minibatches, self.minibatch), generator=self.generator
+        ).to(self.device)
         begin = seconds(self.device)
         losses = [self.system.step(index) for index in batches]
         taken = seconds(self.device) - begin
@@ -203,7 +231,10 @@ def on_cpu(options: Benchmark) -> None:
     show(timings, CPU_TASK.operations, peaks, "CPU s")
     for precision in precisions:
         plain, sgd, online = (timings[name].best for name in timings if name.endswith(precision))
-        print(f"{precision}: natural gradient {online / sgd:.2f} of ours without it, {online / plain:.2f} of plain torch")
+        print(
+            f"{precision}: natural gradient {online / sgd:.2f} of ours without it, {online / plain:.2f} of "
+            "plain torch"
+        )
 
 
 def on_gpu(options: Benchmark) -> None:
@@ -215,12 +246,17 @@ def on_gpu(options: Benchmark) -> None:
             timings = {}
             for kind in ("none", "online"):
                 system = Ours(GPU_TASK, options.num_frames, "cuda", precision, kind, minibatch)
-                timings[f"{kind}, minibatch {minibatch} {precision}"] = Timing(system, options.num_frames, minibatch, "cuda")
+                timings[f"{kind}, minibatch {minibatch} {precision}"] = Timing(
+                    system, options.num_frames, minibatch, "cuda"
+                )
             compare(timings, options)
             show(timings, GPU_TASK.operations, peaks, "s")
             sgd, online = (timing.best for timing in timings.values())
             memory = torch.cuda.max_memory_allocated() / 2**30
-            print(f"natural gradient costs {sgd / online - 1:.1%}; 300 h in {EPOCH_FRAMES / online:.0f} s; {memory:.1f} GiB with both")
+            print(
+                f"natural gradient costs {sgd / online - 1:.1%}; 300 h in {EPOCH_FRAMES / online:.0f} s; "
+                f"{memory:.1f} GiB with both"
+            )
 
 
 def gpu_peaks() -> dict[str, float]:

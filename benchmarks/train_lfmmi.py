@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Percentage of the LF-MMI objective in the time of a training step, and time of its denominator compared with plain torch.
+"""Percentage of the LF-MMI objective in the time of a training step, and time of its denominator compared
+with plain torch.
 
-Uses speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py). Times are CPU seconds on one core, or with a GPU
-(--device) wall seconds, including the synchronisation after each part. A step is the whole processing of a minibatch: forward and backward
-pass, natural gradient, objective, update. The objective consists of numerator and denominator, with posteriors. Numerators are computed
-when a chunk is used for the first time, and kept; the first pass is therefore printed separately. The peer computes the denominator's sums
-as products of torch's sparse matrices, for all sequences at once; on a GPU, pyasr does the same. The training options are those of
-steps/train_lfmmi.py; one rank is measured.
+Uses speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py). Times are CPU seconds on one
+core, or with a GPU (--device) wall seconds, including the synchronisation after each part. A step is the
+whole processing of a minibatch: forward and backward pass, natural gradient, objective, update. The objective
+consists of numerator and denominator, with posteriors. Numerators are computed when a chunk is used for the
+first time, and kept; the first pass is therefore printed separately. The peer computes the denominator's sums
+as products of torch's sparse matrices, for all sequences at once; on a GPU, pyasr does the same. The training
+options are those of steps/train_lfmmi.py; one rank is measured.
 
-Example, in egs/amazon_queen/s5 once run_models.sh has made the tree:
-    OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --config conf/chain.conf data/train_sp_fmllr exp/tri3_ali_sp exp/models/chain_tree
+Example, in egs/amazon_queen/s5 once run_models.sh has made the tree: OMP_NUM_THREADS=1
+    ../../../benchmarks/train_lfmmi.py --config conf/chain.conf data/train_sp_fmllr exp/tri3_ali_sp
+    exp/models/chain_tree
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ class Benchmark:
     tree_dir: Path = argument("directory of steps/build_chain_tree.py")
     input: InputOptions = group(InputOptions)
     training: steps.LfMmiTraining = group(steps.LfMmiTraining)
-    num_minibatches: int = option(20, "number of timed minibatches per pass, after three that are not timed", minimum=1)
+    num_minibatches: int = option(
+        20, "number of timed minibatches per pass, after three that are not timed", minimum=1
+    )
 
 
 class Clock:
@@ -61,13 +66,16 @@ class Clock:
             result = function(*args, **kwargs)
             self.spent[name] = self.spent.get(name, 0.0) + seconds(self.device) - begin
             return result
+
         return call
 
 
 def staged(options: Benchmark, out: Path) -> steps.LfMmiSpec:
     """The spec of a rank, with all its inputs in `out`."""
     steps.check_training(options.training)
-    step = steps.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, options.input, training=options.training)
+    step = steps.LfMmiStep(
+        options.data, options.ali_dir, options.tree_dir, out, options.input, training=options.training
+    )
     steps.check_factor(step, options.input)
     steps.prepare(step, out)
     return steps.LfMmiSpec(options.data, out, options.input, options.training)
@@ -82,10 +90,26 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
     minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
     rate = training.schedule.learning_rate / minibatch
-    corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, training.perturb,
-                         over_time=training.over_time)  # fmt: skip
+    corpus = open_corpus(
+        spec.data,
+        spec.input,
+        targets,
+        training.store,
+        training.learner,
+        comm,
+        (0, 10),
+        1,
+        training.perturb,
+        over_time=training.over_time,
+    )
     criterion = lfmmi_training.make_criterion(spec, corpus.packing.subsampling)
-    learner = Learner(lfmmi_training.make_network(training, corpus, targets.num_pdfs, comm), training.learner, comm.size, None, criterion)
+    learner = Learner(
+        lfmmi_training.make_network(training, corpus, targets.num_pdfs, comm),
+        training.learner,
+        comm.size,
+        None,
+        criterion,
+    )
     batches = [batch for batch, _ in zip(corpus.training.minibatches(minibatch, 1), range(num_batches))]
     for x, t in batches[:3]:
         learner.step(x, t, rate)
@@ -93,9 +117,19 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     for _ in range(2):
         clock = Clock(device_of(spec))
         step = clock.timed("step", learner.step)
-        with patch.object(lfmmi_criterion, "lf_mmi_with_posteriors", clock.timed("objective", lfmmi_criterion.lf_mmi_with_posteriors)), \
-             patch.object(criterion.numerators, "of", clock.timed("making numerators", criterion.numerators.of)), \
-             patch.object(leaky_hmm, "forward_backward", clock.timed("denominator", leaky_hmm.forward_backward)):
+        with (
+            patch.object(
+                lfmmi_criterion,
+                "lf_mmi_with_posteriors",
+                clock.timed("objective", lfmmi_criterion.lf_mmi_with_posteriors),
+            ),
+            patch.object(
+                criterion.numerators, "of", clock.timed("making numerators", criterion.numerators.of)
+            ),
+            patch.object(
+                leaky_hmm, "forward_backward", clock.timed("denominator", leaky_hmm.forward_backward)
+            ),
+        ):
             for x, t in batches[3:]:
                 step(x, t, rate)
         passes.append({name: spent / len(batches[3:]) for name, spent in clock.spent.items()})
@@ -107,9 +141,17 @@ def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
     graph = DenominatorGraph.load(spec.out / lfmmi_training.DENOMINATOR_FILE)
     training, leak = spec.training, spec.training.objective.leaky_hmm_coefficient
     frames = training.over_time.chunk // read_subsampling(spec.out)
-    logits = torch.randn(training.learner.minibatch // frames, frames, graph.num_pdfs, generator=torch.Generator().manual_seed(0))
+    logits = torch.randn(
+        training.learner.minibatch // frames,
+        frames,
+        graph.num_pdfs,
+        generator=torch.Generator().manual_seed(0),
+    )
     logits, clock = logits.to(device_of(spec)), Clock(device_of(spec))
-    inputs, systems = (logits, graph, leak, np.full(len(logits), frames)), {"ours": leaky_hmm.forward_backward}
+    inputs, systems = (
+        (logits, graph, leak, np.full(len(logits), frames)),
+        {"ours": leaky_hmm.forward_backward},
+    )
     if clock.device == "cpu":
         systems["plain torch"] = leaky_hmm._by_sparse_matrices
     for name, function in systems.items():
@@ -120,18 +162,30 @@ def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
 
 
 def main(options: Benchmark) -> None:
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {options.training.over_time.network}, "
-          f"minibatches of {options.training.learner.minibatch} outputs")
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads; "
+        f"{options.training.over_time.network}, minibatches of {options.training.learner.minibatch} outputs"
+    )
     with tempfile.TemporaryDirectory() as folder:
         spec = staged(options, Path(folder))
         unit = "CPU s" if device_of(spec) == "cpu" else "s"
         for name, spent in zip(("first pass", "later passes"), timed_passes(spec, options)):
             whole = spent["step"]
-            parts = ", ".join(f"{part} {1000 * spent[part]:.0f} ms ({spent[part] / whole:.0%})" for part in spent if part != "step")
-            print(f"{name}: {options.training.learner.minibatch / whole:.0f} outputs/{unit}, a step {1000 * whole:.0f} ms; of it {parts}")
+            parts = ", ".join(
+                f"{part} {1000 * spent[part]:.0f} ms ({spent[part] / whole:.0%})"
+                for part in spent
+                if part != "step"
+            )
+            print(
+                f"{name}: {options.training.learner.minibatch / whole:.0f} outputs/{unit}, a step "
+                f"{1000 * whole:.0f} ms; of it {parts}"
+            )
         times = denominator_times(spec)
     for name, spent in times.items():
-        print(f"denominator of a minibatch, {name}: {1000 * spent:.0f} ms, {spent / times['ours']:.1f} times as long as ours")
+        print(
+            f"denominator of a minibatch, {name}: {1000 * spent:.0f} ms, {spent / times['ours']:.1f} times "
+            "as long as ours"
+        )
 
 
 if __name__ == "__main__":

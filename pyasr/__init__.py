@@ -1,10 +1,12 @@
-"""Speech recognition in Python, in Kaldi's terms. What is imported from here is loaded when it is asked for."""
+"""Speech recognition in Python, in Kaldi's terms. Names imported from here are loaded on first use."""
 
 import os
 
-__path__ = [os.path.realpath(place) for place in __path__]  # not steps/pyasr: compiled kernels are kept by their sources' paths
+# not steps/pyasr: compiled kernels are kept by their sources' paths
+__path__ = [os.path.realpath(place) for place in __path__]
 
 from pyasr.base.complaints import tell_uncaught  # noqa: E402
+from pyasr.base.version import VERSION as __version__  # noqa: E402, F401
 
 tell_uncaught()
 

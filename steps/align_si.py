@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Align a data directory to its transcripts with a GMM system.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree,input.json,feature_origin.json,phones.txt},
-       optional MODEL_DIR/{final.mat,final.alimdl}
-Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,
-       splice_opts} and copies of final.mdl, tree and, if present, final.mat, final.alimdl and final.occs
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG,
+       MODEL_DIR/{final.mdl,tree,input.json,feature_origin.json,phones.txt}, optional
+       MODEL_DIR/{final.mat,final.alimdl}
+Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,
+       delta_opts,splice_opts} and copies of final.mdl, tree and, if present,
+       final.mat, final.alimdl and final.occs
 
 Example:
     steps/align_si.py --nj 4 data/train data/lang exp/mono exp/mono_ali
@@ -29,10 +31,20 @@ def main(options: AlignSi) -> None:
     num_jobs = options.jobs.nj
     inputs = input_files(options.data, options.lang, options.model_dir)
     with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
-        spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence,
-                         options.store)
+        spec = AlignSpec(
+            options.data,
+            options.lang,
+            options.model_dir,
+            out,
+            num_jobs,
+            options.align,
+            options.boost_silence,
+            options.store,
+        )
         with parts_to_align(spec):
-            run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.training.align_gmm:align_shard", spec)
+            run_jobs(
+                options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.training.align_gmm:align_shard", spec
+            )
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 

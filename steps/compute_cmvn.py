@@ -4,7 +4,8 @@
 Reads  DATA/{feats.scp,utt2spk}
 Writes DATA/cmvn (archive), DATA/cmvn.scp; a cmvn.scp from elsewhere is moved to DATA/.backup
 
-By default, one process reads all features. --nj splits the speakers over several jobs; the result is the same.
+By default, one process reads all features. --nj splits the speakers over several jobs; the result is the
+same.
 
 Example:
     steps/compute_cmvn.py data/train

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Estimate the warp factors of the speakers of a data directory from its alignments with a GMM system.
 
-Reads  DATA/{wav.scp,reco2file_and_channel,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json},
-       LANG/{phones.txt,phones/silence.int},
+Reads  DATA/{wav.scp,reco2file_and_channel,utt2spk,segments,feats/options.json},
+       DATA/{reco2speed,reco2volume,reco2distortion}, LANG/{phones.txt,phones/silence.int},
        ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json,feature_origin.json}
 Writes OUT/spk2warp, DATA/.recordings (fingerprints, to detect replaced recordings)
 
-Copy spk2warp to the data directory to make steps/make_mfcc.py and similar steps warp the features. For data without transcripts, align a
-copy of the data directory whose text is the output of a first decoding pass.
+Copy spk2warp to the data directory to make steps/make_mfcc.py and similar steps warp the features. For data
+without transcripts, align a copy of the data directory whose text is the output of a first decoding pass.
 
 Example:
     steps/compute_vtln.py data/train data/lang exp/tri1_ali exp/tri1_vtln
@@ -53,11 +53,19 @@ def main(options: ComputeVtln) -> None:
     tables = DataDir(data)
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))
-    with recording_prints(data, options.out, inputs, audio_options(data).channel) as audio, output_of(
-            options, options.out, inputs + audio, check=lambda: check_gmm_input(data, ali_dir)) as out:
+    with (
+        recording_prints(data, options.out, inputs, audio_options(data).channel) as audio,
+        output_of(options, options.out, inputs + audio, check=lambda: check_gmm_input(data, ali_dir)) as out,
+    ):
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
         with parts_to_score(spec):
-            run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.training.warp_factors:score_speakers", spec, num_jobs=num_jobs)
+            run_jobs(
+                options.jobs,
+                out / "log" / "warps.JOB.log",
+                "pyasr.hmm.training.warp_factors:score_speakers",
+                spec,
+                num_jobs=num_jobs,
+            )
         merge_scores(spec)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Copy the alignments of clean utterances to their copies with noise and reverberation, as Kaldi's copy_ali_dir.sh does.
+"""Copy the alignments of clean utterances to their copies with noise and reverberation, as Kaldi's
+copy_ali_dir.sh does.
 
 Reads   DATA/{utt2spk,utt2uniq,utt2num_frames}, ALI_DIR
 Writes  OUT/{ali.JOB.gz,num_jobs}, and the model and its options
@@ -22,7 +23,9 @@ from pyasr.io.int_vectors import job_archive_files
 
 @dataclass(frozen=True)
 class CopyAliDir:
-    data: Path = argument("data directory of the copies, with features; it may also contain the original utterances")
+    data: Path = argument(
+        "data directory of the copies, with features; it may also contain the original utterances"
+    )
     ali_dir: Path = argument("directory of the alignments of the original utterances")
     out: Path = argument("directory of the alignments of DATA")
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
@@ -30,7 +33,11 @@ class CopyAliDir:
 
 def main(options: CopyAliDir) -> None:
     data, ali_dir = DataDir(options.data), options.ali_dir
-    tables = [data.path / name for name in ("utt2spk", "utt2uniq", "utt2num_frames") if name != "utt2uniq" or data.has(name)]
+    tables = [
+        data.path / name
+        for name in ("utt2spk", "utt2uniq", "utt2num_frames")
+        if name != "utt2uniq" or data.has(name)
+    ]
     with output_of(options, options.out, [*tables, ali_dir / MODEL, *job_archive_files(ali_dir)]) as out:
         num = copy_alignments(data, ali_dir, out, options.missing)
     log.info(f"{options.out}: {num} alignments")

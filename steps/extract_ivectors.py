@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Extract i-vectors of a data directory: one per speaker, and online i-vectors at intervals within each utterance.
+"""Extract i-vectors of a data directory: one per speaker, and online i-vectors at intervals within each
+utterance.
 
-Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json,feature_origin.json}, optional EXTRACTOR_DIR/final.mat;
-       DATA/cmvn.scp if the extractor normalises by speaker
+Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json,feature_origin.json}, optional
+       EXTRACTOR_DIR/final.mat; DATA/cmvn.scp if the extractor normalises by speaker
 Writes OUT/{ivector.scp,ivector_online.scp,ivector_period} and the archives of the tables
 
 Example:
@@ -37,12 +38,31 @@ class ExtractIvectors:
 
 def main(options: ExtractIvectors) -> None:
     directory = options.extractor_dir
-    inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
+    inputs = [
+        *input_tables(options.data, InputOptions.load(directory)),
+        directory / UBM_FILE,
+        directory / EXTRACTOR_FILE,
+    ]
     inputs += input_option_files(directory)
-    with output_of(options, options.out, inputs, check=lambda: check_features(options.data, directory)) as out:
-        spec = IvectorExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
+    with output_of(
+        options, options.out, inputs, check=lambda: check_features(options.data, directory)
+    ) as out:
+        spec = IvectorExtractSpec(
+            options.data,
+            directory,
+            out,
+            as_named(options.out),
+            options.jobs.nj,
+            options.extract,
+            options.directory,
+        )
         with parts_to_extract(spec):
-            run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract_ivectors:extract_shard", spec)
+            run_jobs(
+                options.jobs,
+                out / "log" / "extract.JOB.log",
+                "pyasr.ivector.extract_ivectors:extract_shard",
+                spec,
+            )
         merge(spec)
 
 

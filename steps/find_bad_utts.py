@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Find utterances with wrong transcripts: decode each with a language model of its own and nearby transcripts, and compare.
+"""Find utterances with wrong transcripts: decode each with a language model of its own and nearby
+transcripts, and compare.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree} and its input files; TRANSFORM_DIR/trans.JOB
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree} and its input files;
+       TRANSFORM_DIR/trans.JOB
 Writes OUT/{all_info.sorted.txt,per_utt,good_utts,bad_utts,failed_utts}, sorted by descending number of errors
 
 Example:
@@ -34,10 +36,14 @@ class FindBadUtts:
     lang: Path = argument("language directory of the model")
     model_dir: Path = argument("directory of the acoustic model")
     out: Path = argument("output directory")
-    transform_dir: Path | None = option(None, "directory of the speakers' transforms, for a model of adapted features; none: no transforms")
+    transform_dir: Path | None = option(
+        None, "directory of the speakers' transforms, for a model of adapted features; none: no transforms"
+    )
     bad: BadUttOptions = group(BadUttOptions)
     bias: BiasOptions = group(BiasOptions)
-    decode: DecodeOptions = group(DecodeOptions, beam=15.0, lattice_beam=8.0, max_active=1000, acoustic_scale=0.1)
+    decode: DecodeOptions = group(
+        DecodeOptions, beam=15.0, lattice_beam=8.0, max_active=1000, acoustic_scale=0.1
+    )
     graph: GraphOptions = group(GraphOptions)
     jobs: JobOptions = group(JobOptions)
 
@@ -47,14 +53,42 @@ def main(options: FindBadUtts) -> None:
     lang, num_jobs = LangDir(options.lang), options.jobs.nj
     transforms = transform_files(options.transform_dir) if options.transform_dir else []
     network = [path for path in [options.model_dir / NETWORK] if path.exists()]
-    inputs = [*input_files(options.data, options.lang, options.model_dir), *network, lang.lexicon_disambig_fst,
-              lang.path / "phones/disambig.int", *transforms]
-    with output_of(options, options.out, inputs, check=lambda: check_model_input(options.data, options.model_dir)) as out:
-        spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
-                          options.decode, options.graph)
+    inputs = [
+        *input_files(options.data, options.lang, options.model_dir),
+        *network,
+        lang.lexicon_disambig_fst,
+        lang.path / "phones/disambig.int",
+        *transforms,
+    ]
+    with output_of(
+        options, options.out, inputs, check=lambda: check_model_input(options.data, options.model_dir)
+    ) as out:
+        spec = BiasedSpec(
+            options.data,
+            options.lang,
+            options.model_dir,
+            options.transform_dir,
+            out,
+            num_jobs,
+            options.bias,
+            options.decode,
+            options.graph,
+        )
         with parts_to_decode(spec):
-            run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decoding.biased:decode_shard", spec)
-        write_report(out, DataDir(options.data).table("text"), set(lang.words.ids), lang.oov_word, num_jobs, options.bad)
+            run_jobs(
+                options.jobs,
+                out / "log" / "decode.JOB.log",
+                "pyasr.decode.decoding.biased:decode_shard",
+                spec,
+            )
+        write_report(
+            out,
+            DataDir(options.data).table("text"),
+            set(lang.words.ids),
+            lang.oov_word,
+            num_jobs,
+            options.bad,
+        )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 """Count pronunciations, and silences between words, in alignments.
 
 Reads  DATA/text, LANG, ALI_DIR/{ali.*.gz,num_jobs,final.mdl}
-Writes OUT/{prons.N.gz,pron_counts.txt,pron_counts_nowb.txt,sil_counts_nowb.txt,pron_bigram_counts_nowb.txt}, as Kaldi's get_prons.sh does
+Writes OUT/{prons.N.gz,pron_counts.txt,pron_counts_nowb.txt,sil_counts_nowb.txt,pron_bigram_counts_nowb.txt},
+       as Kaldi's get_prons.sh does
 
 Example:
     steps/get_prons.py data/train data/lang exp/tri1_ali exp/tri1_prons
@@ -33,15 +34,28 @@ class GetProns:
 
 def main(options: GetProns) -> None:
     ali, num_files = options.ali_dir, num_archives(options.ali_dir)
-    inputs = [options.data / "text", *LangDir(options.lang).pronunciation_files, ali / "final.mdl", *job_archive_files(ali)]
+    inputs = [
+        options.data / "text",
+        *LangDir(options.lang).pronunciation_files,
+        ali / "final.mdl",
+        *job_archive_files(ali),
+    ]
     with output_of(options, options.out, inputs) as out:
         spec = PronsSpec(options.data, options.lang, ali, out, min(options.jobs.nj, num_files))
-        run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.align.prons:write_prons", spec, num_jobs=spec.num_jobs)
+        run_jobs(
+            options.jobs,
+            out / "log" / "prons.JOB.log",
+            "pyasr.hmm.align.prons:write_prons",
+            spec,
+            num_jobs=spec.num_jobs,
+        )
         counts = count_all(spec)
         counts.write(out)
         shutil.copyfile(ali / "num_jobs", out / "num_jobs")
-    log.info(f"{sum(counts.bigrams.values())} neighbours, {len(counts.prons)} pronunciations, "
-             f"{sum(found.before for found in counts.silences.values())} silences")
+    log.info(
+        f"{sum(counts.bigrams.values())} neighbours, {len(counts.prons)} pronunciations, "
+        f"{sum(found.before for found in counts.silences.values())} silences"
+    )
 
 
 if __name__ == "__main__":

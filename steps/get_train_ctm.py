@@ -38,13 +38,33 @@ class GetTrainCtm:
 
 def main(options: GetTrainCtm) -> None:
     ali, data = options.ali_dir, DataDir(options.data)
-    times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)] + frame_shift_files(data.path)
+    times = [
+        data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)
+    ] + frame_shift_files(data.path)
     tables = [data.path / "utt2spk", data.path / "text", *times]
-    inputs = [*tables, *LangDir(options.lang).pronunciation_files, ali / MODEL, *subsampling_files(ali), *job_archive_files(ali)]
+    inputs = [
+        *tables,
+        *LangDir(options.lang).pronunciation_files,
+        ali / MODEL,
+        *subsampling_files(ali),
+        *job_archive_files(ali),
+    ]
     with output_of(options, options.out, inputs) as out:
-        spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(data.path, ali), min(options.jobs.nj, num_archives(ali)))
-        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.lattice_jobs.train_ctm:write_train_ctm",
-                 spec, num_jobs=spec.num_jobs)
+        spec = TrainCtmSpec(
+            data.path,
+            options.lang,
+            ali,
+            out,
+            answer_shift_s(data.path, ali),
+            min(options.jobs.nj, num_archives(ali)),
+        )
+        run_jobs(
+            options.jobs,
+            out / "log" / "ctm.JOB.log",
+            "pyasr.decode.lattice_jobs.train_ctm:write_train_ctm",
+            spec,
+            num_jobs=spec.num_jobs,
+        )
         check_words(spec, options.missing)
         log.info(f"{join_ctm(out, spec.num_jobs)} words")
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Create a data directory with the features of a GMM system, transformed by its speakers' fMLLR transforms, as input of networks.
+"""Create a data directory with the features of a GMM system, transformed by its speakers' fMLLR transforms,
+as input of networks.
 
 Reads  DATA, MODEL_DIR/{final.mat,input.json,feature_origin.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
-Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other tables
+Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other
+       tables
 
 The features are already normalised: train on them with --cmvn none.
 
@@ -36,7 +38,9 @@ class MakeFmllrFeats:
     out: Path = argument("new data directory")
     transform_dir: Path | None = option(None, "directory of the speakers' transforms; none: MODEL_DIR")
     missing: LeftOutOptions = group(LeftOutOptions)
-    compress: bool = option(False, "store one byte per value (Kaldi's compressed matrices) instead of float32")
+    compress: bool = option(
+        False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
+    )
     jobs: JobOptions = group(JobOptions)
 
 
@@ -44,13 +48,33 @@ def main(options: MakeFmllrFeats) -> None:
     transform_dir = options.transform_dir or options.model_dir
     check_origin(options.data, options.model_dir)
     features = [options.data / name for name in ("feats.scp", "cmvn.scp") if (options.data / name).exists()]
-    inputs = [*features, *copied_files(options.data), *input_option_files(options.model_dir), *transform_files(transform_dir)]
-    with output_of(options, options.out, inputs, check=lambda: check_splicing(options.data, options.model_dir)) as out:
+    inputs = [
+        *features,
+        *copied_files(options.data),
+        *input_option_files(options.model_dir),
+        *transform_files(transform_dir),
+    ]
+    with output_of(
+        options, options.out, inputs, check=lambda: check_splicing(options.data, options.model_dir)
+    ) as out:
         (out / "feats").mkdir()
-        spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress,
-                             options.missing)
+        spec = TransformSpec(
+            options.data,
+            options.model_dir,
+            transform_dir,
+            out,
+            as_named(options.out),
+            options.jobs.nj,
+            options.compress,
+            options.missing,
+        )
         with parts_of_jobs(options.data, out, split(options.data, options.jobs.nj), INPUT_TABLES):
-            run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.extraction.transformed:transform_shard", spec)
+            run_jobs(
+                options.jobs,
+                out / "log" / "transform.JOB.log",
+                "pyasr.feats.extraction.transformed:transform_shard",
+                spec,
+            )
         write_tables(spec)
         warn_of_unadapted(options.data, transform_dir)
 

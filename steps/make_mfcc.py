@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Compute mel-frequency cepstral coefficients of a data directory, with --add-pitch true also voicing and pitch features.
+"""Compute mel-frequency cepstral coefficients of a data directory, with --add-pitch true also voicing and
+pitch features.
 
-Reads  DATA/{wav.scp,utt2spk} and the audio; optional DATA/{segments,reco2file_and_channel,utt2dur,reco2speed,reco2volume,
-       reco2distortion}, the impulse responses and noises named in reco2distortion, and warp factors in DATA/spk2warp or DATA/utt2warp
-Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames, DATA/.recordings (fingerprints, to detect replaced
-       recordings); tables of other features are moved to DATA/.backup
+Reads  DATA/{wav.scp,utt2spk} and the audio; optional
+       DATA/{segments,reco2file_and_channel,utt2dur,reco2speed,reco2volume, reco2distortion}, the impulse
+       responses and noises named in reco2distortion, and warp factors in DATA/spk2warp or DATA/utt2warp
+Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames, DATA/.recordings (fingerprints, to
+       detect replaced recordings); tables of other features are moved to DATA/.backup
 
 Example:
     steps/make_mfcc.py --nj 4 --config conf/mfcc.conf data/train

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compute the oracle word error rate, the minimum over all paths of the lattices: a lower bound for any scales or language model.
+"""Compute the oracle word error rate, the minimum over all paths of the lattices: a lower bound for any
+scales or language model.
 
 Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none
 Writes  DECODE_DIR/oracle/{oracle_wer,hyp.txt,per_utt}
@@ -36,18 +37,31 @@ class OracleWer:
 
 
 def main(options: OracleWer) -> None:
-    lattices, words, data = archives(options.decode_dir), words_file(options.decode_dir, options.lang), DataDir(options.data)
+    lattices, words, data = (
+        archives(options.decode_dir),
+        words_file(options.decode_dir, options.lang),
+        DataDir(options.data),
+    )
     inputs = [options.data / "text", options.data / "utt2spk", words, *lattices]
     with output_of(options, options.decode_dir / "oracle", inputs) as out:
         num_jobs = min(options.jobs.nj, len(lattices))
         write_references(out, SymbolTable.read(words), data.text, options.filters.words)
         spec = OracleSpec(options.decode_dir, options.data, words, out, num_jobs)
-        run_jobs(options.jobs, out / "log" / "oracle.JOB.log", "pyasr.decode.lattice_jobs.oracle_dir:oracle_shard", spec, num_jobs=num_jobs)
+        run_jobs(
+            options.jobs,
+            out / "log" / "oracle.JOB.log",
+            "pyasr.decode.lattice_jobs.oracle_dir:oracle_shard",
+            spec,
+            num_jobs=num_jobs,
+        )
         hypotheses = read_oracle(out, num_jobs)
         score = score_texts(data.text, hypotheses, options.filters, f"{data.path}/text")
         write_table(out / "hyp.txt", hypotheses)
         line = f"{wer_line(score.total)} (oracle) {score.signature}"
-        for name, content in (("oracle_wer", f"{line}\n"), ("per_utt", per_utterance(data.text, hypotheses, options.filters))):
+        for name, content in (
+            ("oracle_wer", f"{line}\n"),
+            ("per_utt", per_utterance(data.text, hypotheses, options.filters)),
+        ):
             with atomic_write(out / name) as f:
                 f.write(content)
         log.info(line)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Pretrain a deep belief net, a stack of restricted Boltzmann machines, on features without transcripts, on several MPI ranks.
+"""Pretrain a deep belief net, a stack of restricted Boltzmann machines, on features without transcripts, on
+several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}
-Writes DBN_DIR/final.dbn (RBMs, normalisation), input.json, feature_origin.json, rbm1/metrics.jsonl, rbm2/metrics.jsonl, ...,
-       log/pretrain.log
+Writes DBN_DIR/final.dbn (RBMs, normalisation), input.json, feature_origin.json, rbm1/metrics.jsonl,
+       rbm2/metrics.jsonl, ..., log/pretrain.log
 
-`steps/train_dnn.py --dbn DBN_DIR` initialises a network of sigmoid units from it. To resume an interrupted job from its last checkpoint,
-run the same command again; --num-ranks may differ. A job that loses a rank continues automatically with the remaining ranks.
+`steps/train_dnn.py --dbn DBN_DIR` initialises a network of sigmoid units from it. To resume an interrupted
+job from its last checkpoint, run the same command again; --num-ranks may differ. A job that loses a rank
+continues automatically with the remaining ranks.
 
 Example:
     steps/pretrain_dbn.py --num-ranks 2 --hidden-layers 6 --hidden-dim 2048 data/train exp/dbn

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Train an acoustic model as steps/train_dnn.py does, on learners and a network that are simulated, in virtual time.
+"""Train an acoustic model as steps/train_dnn.py does, on learners and a network that are simulated, in
+virtual time.
 
-Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --dbn, --vtlp and --teacher
-Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by activity; the verdict on the
-       network), and, unless its numbers were not finite, what steps/train_dnn.py does: final.nnet, final.mdl, tree, input.json,
-       feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.1.log, times in virtual seconds; with --save-learner also
-       DNN_DIR/learner
+Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --dbn,
+       --vtlp and --teacher
+Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by
+       activity; the verdict on the network), and, unless its numbers were not finite, what steps/train_dnn.py
+       does: final.nnet, final.mdl, tree, input.json, feature_origin.json, phones.txt, metrics.jsonl,
+       tensorboard/, log/train.1.log, times in virtual seconds; with --save-learner also DNN_DIR/learner
 
 Compares schemes at any number of learners on one core. An interrupted simulation starts from scratch.
 
 Example:
-    steps/simulate_parallel.py --num-learners 16 --parallel butterfly --straggler 10 data/train_fmllr data/lang exp/tri3_ali exp/virtual/b16
+    steps/simulate_parallel.py --num-learners 16 --parallel butterfly --straggler 10 data/train_fmllr \\
+        data/lang exp/tri3_ali exp/virtual/b16
 """
 
 from dataclasses import dataclass
@@ -24,8 +27,10 @@ from pyasr.train.steps.dnn_step import DnnStep, DnnTraining
 from pyasr.train.steps.training_step import staged
 from pyasr.train.steps.virtual_step import SimulationSpec, VirtualOptions
 
-_UNUSED = {"checkpoint_minutes": never("a simulation saves no checkpoints"),
-           "stop_at_divergence": never("a simulation goes on while its objective is a number")}  # fmt: skip
+_UNUSED = {
+    "checkpoint_minutes": never("a simulation saves no checkpoints"),
+    "stop_at_divergence": never("a simulation goes on while its objective is a number"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,13 @@ class SimulateParallel(DnnStep):
 def main(options: SimulateParallel) -> None:
     with staged(options) as spec:
         work = SimulationSpec(spec, options.virtual)
-        run_jobs(options.jobs, spec.out / "log" / "train.JOB.log", "pyasr.train.simulate.virtual_learners:simulate_job", work, num_jobs=1)
+        run_jobs(
+            options.jobs,
+            spec.out / "log" / "train.JOB.log",
+            "pyasr.train.simulate.virtual_learners:simulate_job",
+            work,
+            num_jobs=1,
+        )
 
 
 if __name__ == "__main__":

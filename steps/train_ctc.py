@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Train a network over time with connectionist temporal classification (CTC) on transcripts without alignments, on several MPI ranks.
+"""Train a network over time with connectionist temporal classification (CTC) on transcripts without
+alignments, on several MPI ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq,text}, UNITS_DIR/{units.model,units.txt,words.txt}, NETWORK
-Writes CTC_DIR/final.nnet (network, normalisation), input.json, feature_origin.json, units/ (a copy of UNITS_DIR), metrics.jsonl,
-       tensorboard/, log/train.log
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq,text},
+       UNITS_DIR/{units.model,units.txt,words.txt}, NETWORK
+Writes CTC_DIR/final.nnet (network, normalisation), input.json, feature_origin.json, units/ (a copy of
+       UNITS_DIR), metrics.jsonl, tensorboard/, log/train.log
 
-Neither alignments nor a lexicon are needed (docs/ctc.md). To resume an interrupted job from its last checkpoint, run the same command
-again; --num-ranks may differ. A job that loses a rank continues automatically with the remaining ranks.
+Neither alignments nor a lexicon are needed (docs/ctc.md). To resume an interrupted job from its last
+checkpoint, run the same command again; --num-ranks may differ. A job that loses a rank continues
+automatically with the remaining ranks.
 
 Example:
     steps/train_ctc.py --num-ranks 2 data/train_fbank data/units conf/network/ctc.net exp/ctc

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Train triphone GMMs on features with deltas, from the alignments of an earlier system, as one MPI job with --nj ranks.
+"""Train triphone GMMs on features with deltas, from the alignments of an earlier system, as one MPI job with
+--nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs}
-Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,splice_opts,
-       failed_utterances}
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json},
+       DIR/{cmvn_opts,delta_opts,splice_opts,failed_utterances}
 
 Example:
     steps/train_deltas.py --nj 4 --num-leaves 1200 --num-gauss 9000 data/train data/lang exp/mono_ali exp/tri1
@@ -29,10 +30,22 @@ class TrainDeltas(TriphoneStep):
 
 def main(options: TrainDeltas) -> None:
     options.check()
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing", "store"),
-                   check=options.check_inputs) as out:
+    with output_of(
+        options,
+        options.dir,
+        options.input_files,
+        resume=True,
+        may_change=("missing", "store"),
+        check=options.check_inputs,
+    ) as out:
         spec = options.spec(out, options.inputs)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.training.train_deltas:train_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(
+            options.jobs,
+            out / "log" / "train.log",
+            "pyasr.hmm.training.train_deltas:train_rank",
+            spec,
+            num_ranks=options.jobs.nj,
+        )
         check_failed(out, options.data, options.missing)
         report_leaves(out, options.tree)
         report_gaussians(out, options.schedule)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Train an i-vector extractor and its background model, as one MPI job with --nj ranks.
 
-Reads  DATA/{feats.scp,utt2spk}; with --cmvn speaker DATA/cmvn.scp; with --model-dir MODEL_DIR/{final.mat,input.json}
+Reads  DATA/{feats.scp,utt2spk}; with --cmvn speaker DATA/cmvn.scp; with --model-dir
+       MODEL_DIR/{final.mat,input.json}
 Writes DIR/{final.dubm,final.ie,input.json,feature_origin.json}; final.mat if MODEL_DIR has one
 
 Example:
-    steps/train_ivector_extractor.py --nj 4 --config conf/ivector.conf --model-dir exp/tri2 data/train exp/ivector
+    steps/train_ivector_extractor.py --nj 4 --config conf/ivector.conf --model-dir exp/tri2 data/train \\
+        exp/ivector
 """
 
 from dataclasses import dataclass
@@ -32,7 +34,9 @@ _OF_NO_MODEL = dict.fromkeys(("deltas", "splice_left", "splice_right"), unless_s
 class TrainIvectorExtractor:
     data: Path = argument("data directory with features")
     dir: Path = argument("output directory of the extractor")
-    model_dir: Path | None = option(None, "model directory (LDA+MLLT) whose matrix, splicing and derivatives are used; default: none")
+    model_dir: Path | None = option(
+        None, "model directory (LDA+MLLT) whose matrix, splicing and derivatives are used; default: none"
+    )
     inputs: InputOptions = group(InputOptions, only=_OF_NO_MODEL, cmvn="sliding", deltas=2)
     ubm: UbmOptions = group(UbmOptions)
     stats: StatsOptions = group(StatsOptions)
@@ -44,12 +48,21 @@ class TrainIvectorExtractor:
 def main(options: TrainIvectorExtractor) -> None:
     options.ubm.check()
     check_split(options.data, options.jobs.nj)
-    tables, of_model = input_tables(options.data, options.inputs), input_option_files(options.model_dir) if options.model_dir else []
+    tables, of_model = (
+        input_tables(options.data, options.inputs),
+        input_option_files(options.model_dir) if options.model_dir else [],
+    )
     with output_of(options, options.dir, [*tables, *of_model]) as out:
         write_inputs(out, options.inputs, options.model_dir)
         keep_origin(out, options.data)
         spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em, options.store)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.ivector.train:train_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(
+            options.jobs,
+            out / "log" / "train.log",
+            "pyasr.ivector.train:train_rank",
+            spec,
+            num_ranks=options.jobs.nj,
+        )
         report_size(out, options.ubm)
 
 

@@ -2,8 +2,8 @@
 """Train monophone GMMs from scratch, starting from equal alignments, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG
-Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,splice_opts,
-       failed_utterances}
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json},
+       DIR/{cmvn_opts,delta_opts,splice_opts,failed_utterances}
 
 Example:
     steps/train_mono.py --nj 4 --boost-silence 1.25 data/train data/lang exp/mono
@@ -47,12 +47,28 @@ class TrainMono:
 def main(options: TrainMono) -> None:
     check_split(options.data, options.jobs.nj)
     options.schedule.check()
-    inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/sets.int"]
-    with output_of(options, options.dir, inputs, resume=True, may_change=("missing", "store"),
-                   check=lambda: check_transcripts(options.data, options.lang)) as out:
+    inputs = [
+        *input_files(options.data, options.lang),
+        options.lang / "topo",
+        options.lang / "phones/sets.int",
+    ]
+    with output_of(
+        options,
+        options.dir,
+        inputs,
+        resume=True,
+        may_change=("missing", "store"),
+        check=lambda: check_transcripts(options.data, options.lang),
+    ) as out:
         train = TrainOptions(options.schedule, options.align, options.update, options.missing, options.store)
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.training.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(
+            options.jobs,
+            out / "log" / "train.log",
+            "pyasr.hmm.training.train_mono:train_rank",
+            spec,
+            num_ranks=options.jobs.nj,
+        )
         check_failed(out, options.data, options.missing)
         report_gaussians(out, options.schedule)
 

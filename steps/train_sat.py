@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Train triphone GMMs on features that fMLLR adapts to each speaker (SAT), as one MPI job with --nj ranks.
 
-The features are those of ALI_DIR, including its final.mat, if any. The first transforms are those of ALI_DIR; if it has none, they are
-estimated from its alignments and model.
+The features are those of ALI_DIR, including its final.mat, if any. The first transforms are those of ALI_DIR;
+if it has none, they are estimated from its alignments and model.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json,feature_origin.json},
-       ALI_DIR/{final.mat,trans.JOB}
-Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,
-       failed_utterances}, DIR/{cmvn_opts,delta_opts,splice_opts}
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG,
+       ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json,feature_origin.json,final.mat,trans.JOB}
+Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt},
+       DIR/{input.json,feature_origin.json,cmvn_opts,delta_opts,splice_opts,failed_utterances}
 
 Example:
     steps/train_sat.py --nj 4 --num-leaves 2000 --num-gauss 20000 data/train data/lang exp/tri2_ali exp/tri3
@@ -46,10 +46,22 @@ class TrainSat(TriphoneStep):
 def main(options: TrainSat) -> None:
     options.check()
     options.sat.check()
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing", "store"),
-                   check=options.check_inputs) as out:
+    with output_of(
+        options,
+        options.dir,
+        options.input_files,
+        resume=True,
+        may_change=("missing", "store"),
+        check=options.check_inputs,
+    ) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.training.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
+        run_ranks(
+            options.jobs,
+            out / "log" / "train.log",
+            "pyasr.hmm.training.train_sat:train_rank",
+            spec,
+            num_ranks=options.jobs.nj,
+        )
         check_failed(out, options.data, options.missing)
         report_leaves(out, options.tree)
         report_gaussians(out, options.schedule)

@@ -10,29 +10,57 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 # Groups of tests that use the same slow fixture, for which they wait most of their time.
-SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "training", "librispeech_run": "slurm", "slurm": "slurm",
-          "swbd_corpora": "swbd", "joint_corpora": "fisher_swbd", "fisher_corpora": "fisher", "own_recipe": "own", "grid": "grid"}
-# Groups to start with, the longest first. Only the first of them compiles the kernels of recipes; the others find them compiled.
+SHARED = {
+    "toy_run": "recipe",
+    "grid_of_hosts": "training",
+    "undisturbed": "training",
+    "librispeech_run": "slurm",
+    "slurm": "slurm",
+    "swbd_corpora": "swbd",
+    "joint_corpora": "fisher_swbd",
+    "fisher_corpora": "fisher",
+    "own_recipe": "own",
+    "grid": "grid",
+}
+# Groups to start with, the longest first. Only the first of them compiles the kernels of recipes; the others
+# find them compiled.
 ORDER = ("recipe", "training", "grid", "slurm", "swbd", "fisher_swbd", "fisher", "own")
 # Files with few, slow tests. They come next, so that no process is left with only one of them at the end.
-LONG = ("test_lost_ranks.py", "test_train_dnn.py", "test_environment.py", "test_faults.py", "test_batch.py", "test_any_length.py",
-        "test_published_trainings.py", "test_comm.py", "test_kernels.py", "test_kaldi_networks.py")  # fmt: skip
-HELPERS = [path for path in sorted((ROOT / "tests").rglob("*/")) if not {"__pycache__", "fixtures"} & set(path.parts)]
-for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
+LONG = (
+    "test_lost_ranks.py",
+    "test_train_dnn.py",
+    "test_environment.py",
+    "test_faults.py",
+    "test_batch.py",
+    "test_any_length.py",
+    "test_published_trainings.py",
+    "test_comm.py",
+    "test_kernels.py",
+    "test_kaldi_networks.py",
+)
+HELPERS = [
+    path for path in sorted((ROOT / "tests").rglob("*/")) if not {"__pycache__", "fixtures"} & set(path.parts)
+]
+# test files may share names in different folders, helper modules may not
+for path in (ROOT, ROOT / "tests", *HELPERS):
     if str(path) not in sys.path:
         sys.path.append(str(path))
 
-from durations import keep_quick, pytest_addoption, pytest_configure  # noqa: E402, F401  # found by the paths above
+# found by the paths above
+from durations import keep_quick, pytest_addoption, pytest_configure  # noqa: E402, F401
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["LC_ALL"] = "C"
 os.environ["PYTHONUTF8"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / "utils"), str(ROOT / "steps"), os.environ["PATH"]])
+os.environ["PATH"] = os.pathsep.join(
+    [str(Path(sys.executable).parent), str(ROOT / "utils"), str(ROOT / "steps"), os.environ["PATH"]]
+)
 for name in ("PYASR_KEEP_DURATIONS", "PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC", "PYASR_GPUS_HELD"):
     os.environ.pop(name, None)
 
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow examples are allowed
+# slow examples are allowed
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
 
@@ -43,7 +71,8 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Assign each test its group; with several processes, the groups of `ORDER` run first, then `LONG`, then groups by number of tests."""
+    """Assign each test its group; with several processes, the groups of `ORDER` run first, then `LONG`, then
+    groups by number of tests."""
     keep_quick(config, items, set(SHARED))
     sizes = Counter(map(group_of, items))
     for item in items:
@@ -81,7 +110,8 @@ def toy_run(tmp_path_factory) -> tuple[Path, dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def librispeech_run(tmp_path_factory) -> tuple[Path, str]:
-    """A finished run of the LibriSpeech recipe at toy size: (directory of corpus, models and recipe; its output)."""
+    """A finished run of the LibriSpeech recipe at toy size: (directory of corpus, models and recipe; its
+    output)."""
     import librispeech_recipe
 
     place = tmp_path_factory.mktemp("librispeech")

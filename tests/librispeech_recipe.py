@@ -1,4 +1,5 @@
-"""The LibriSpeech recipe at toy size for tests: mini_librispeech of speech-like signals, with lexicon and language models."""
+"""The LibriSpeech recipe at toy size for tests: mini_librispeech of speech-like signals, with lexicon and
+language models."""
 
 from __future__ import annotations
 
@@ -21,15 +22,25 @@ dnn_opts="--config dnn.conf"
 decoded="tri2b tri3b"
 score_opts="--min-lmwt 8 --max-lmwt 12 --word-ins-penalties 0.0"
 """,
-    "lda.conf": "--num-iters=8\n--max-iter-inc=6\n--mllt-iters=2 4\n--realign-iters=5\n--dim=30\n--num-leaves=80\n--num-gauss=200\n",
-    "sat.conf": "--num-iters=8\n--max-iter-inc=6\n--fmllr-iters=2 4\n--realign-iters=5\n--num-leaves=80\n--num-gauss=200\n",
-    "dnn.conf": "--hidden-layers=2\n--hidden-dim=64\n--minibatch=64\n--period-frames=640\n--num-epochs=4\n--cmvn=none\n",
+    "lda.conf": (
+        "--num-iters=8\n--max-iter-inc=6\n--mllt-iters=2 4\n--realign-iters=5\n--dim=30\n"
+        "--num-leaves=80\n--num-gauss=200\n"
+    ),
+    "sat.conf": (
+        "--num-iters=8\n--max-iter-inc=6\n--fmllr-iters=2 4\n--realign-iters=5\n--num-leaves=80\n"
+        "--num-gauss=200\n"
+    ),
+    "dnn.conf": (
+        "--hidden-layers=2\n--hidden-dim=64\n--minibatch=64\n--period-frames=640\n--num-epochs=4\n"
+        "--cmvn=none\n"
+    ),
 }
 WORDS = ("--sizes", "toy.sh", "--rescoring", "tgmed fglarge", "--nj", "1")
 
 
 def make(place: Path) -> None:
-    """Create a corpus, its lexicon and language models, and the recipe with matching sizes, in PLACE/{corpus,models,s5}."""
+    """Create a corpus, its lexicon and language models, and the recipe with matching sizes, in
+    PLACE/{corpus,models,s5}."""
     write_tree(place / "corpus", {"train-clean-5": 96, "dev-clean-2": 24})
     write_models(place / "models")
     recipe = place / "s5"
@@ -44,9 +55,23 @@ def make(place: Path) -> None:
 def start(place: Path, *words: str, environment: dict | None = None) -> subprocess.Popen:
     """Start the recipe in its own process group, with its output in PLACE/recipe.log."""
     with (place / "recipe.log").open("a") as log:
-        command = ["./run.sh", "--corpus", str(place / "corpus"), "--lm-dir", str(place / "models"), *WORDS, *words]
-        return subprocess.Popen(command, cwd=place / "s5", stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                env={**os.environ, "PYASR_NO_PIPES": "1", **(environment or {})})  # fmt: skip
+        command = [
+            "./run.sh",
+            "--corpus",
+            str(place / "corpus"),
+            "--lm-dir",
+            str(place / "models"),
+            *WORDS,
+            *words,
+        ]
+        return subprocess.Popen(
+            command,
+            cwd=place / "s5",
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYASR_NO_PIPES": "1", **(environment or {})},
+        )
 
 
 def run(place: Path, *words: str, timeout_s: float = 1800, status: int = 0) -> str:

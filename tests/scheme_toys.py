@@ -16,7 +16,9 @@ def mixing_of(parallel: str = "allreduce", **values) -> MixingOptions:
     """Options with those values that the scheme has an option for; each value must belong to some scheme."""
     kinds = option_kinds()
     assert values.keys() <= set().union(*map(names_of, kinds.values()))
-    return mixing_options(parallel, **{name: value for name, value in values.items() if name in names_of(kinds[parallel])})
+    return mixing_options(
+        parallel, **{name: value for name, value in values.items() if name in names_of(kinds[parallel])}
+    )
 
 
 def changed_mixing(options: MixingOptions, **values) -> MixingOptions:
@@ -27,4 +29,8 @@ def changed_mixing(options: MixingOptions, **values) -> MixingOptions:
 def changed_groups(options, **groups):
     """Options of a training with some fields of some groups changed."""
     mixing = {"mixing": changed_mixing(options.mixing, **groups.pop("mixing"))} if "mixing" in groups else {}
-    return dataclasses.replace(options, **mixing, **{name: dataclasses.replace(getattr(options, name), **fields) for name, fields in groups.items()})
+    return dataclasses.replace(
+        options,
+        **mixing,
+        **{name: dataclasses.replace(getattr(options, name), **fields) for name, fields in groups.items()},
+    )

@@ -1,10 +1,12 @@
-"""Encoder of shorten (T. Robinson, CUED/F-INFENG/TR.156) for tests: SPHERE files like those of Fisher and WSJ.
+"""Encoder of shorten (T. Robinson, CUED/F-INFENG/TR.156) for tests: SPHERE files like those of Fisher and
+WSJ.
 
-    content = shortened_sphere(codes, channels=2, rate=8000)                        # uint8 codes of mu-law, (num_samples, 2)
-    content = shortened_sphere(samples, channels=1, rate=16000, coding="pcm")       # int16
-    content = shortened_sphere(samples, channels=2, coding="ulaw")                  # int16, converted to mu-law
+    content = shortened_sphere(codes, channels=2, rate=8000)  # uint8 codes of mu-law, (num_samples, 2)
+    content = shortened_sphere(samples, channels=1, rate=16000, coding="pcm")  # int16
+    content = shortened_sphere(samples, channels=2, coding="ulaw")  # int16, converted to mu-law
 
-Written independently of the decoder in pyasr.data.audio.shorten, with numpy: all numbers of a stream are arrays of values and widths in bits.
+Written independently of the decoder in pyasr.data.audio.shorten, with numpy: all numbers of a stream are
+arrays of values and widths in bits.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ class Coding:
     """Parameters of a stream.
 
     version      version of shorten
-    blocks       sizes of the blocks: (size, number of blocks), in order; () for blocks of `block` samples, and a shorter one at the end
+    blocks       sizes of the blocks: (size, number of blocks), in order; () for blocks of `block` samples,
+                 and a shorter one at the end
     orders       orders of differences for the coding of a block: 0, 1, 2, 3
     lpc          orders of linear prediction for the coding of a block
     choice       BEST: the coding with the fewest bits; "turns": all codings in turn
-    shifts       dropped bits of the blocks, in turn (for PCM at most as its samples allow); (): for PCM the maximum, for mu-law none
+    shifts       dropped bits of the blocks, in turn (for PCM at most as its samples allow); (): for PCM the
+                 maximum, for mu-law none
     with_zeros   whether blocks of digital silence are coded as such
     num_means    number of earlier blocks whose means are averaged for the offset of orders 0 and LPC
     num_skipped  number of bytes to skip, in the header
@@ -48,8 +52,15 @@ class Coding:
     seed: int = 0
 
 
-def shortened_sphere(samples: np.ndarray, channels: int = 1, rate: int = 8000, coding: str = "ulaw", big_endian: bool = False,
-                     sample_count: int | None = None, **how) -> bytes:
+def shortened_sphere(
+    samples: np.ndarray,
+    channels: int = 1,
+    rate: int = 8000,
+    coding: str = "ulaw",
+    big_endian: bool = False,
+    sample_count: int | None = None,
+    **how,
+) -> bytes:
     """A SPHERE file of `samples` (num_samples, channels), or interleaved.
 
     coding        'ulaw': codes as uint8, or int16 samples that are converted to codes; 'pcm': int16
@@ -64,26 +75,51 @@ def shortened_sphere(samples: np.ndarray, channels: int = 1, rate: int = 8000, c
     how.setdefault("num_means", 0 if is_mu_law else 4)
     count = len(samples) if sample_count is None else sample_count
     kind = MU_LAW if is_mu_law else BIG_ENDIAN if big_endian else LITTLE_ENDIAN
-    return sphere_header(count, channels, rate, f"{coding},embedded-shorten-v2.00", big_endian) + shortened(samples, kind, Coding(**how))
+    return sphere_header(count, channels, rate, f"{coding},embedded-shorten-v2.00", big_endian) + shortened(
+        samples, kind, Coding(**how)
+    )
 
 
-def plain_sphere(samples: np.ndarray, channels: int = 1, rate: int = 8000, coding: str = "ulaw", big_endian: bool = False,
-                 sample_count: int | None = None) -> bytes:
+def plain_sphere(
+    samples: np.ndarray,
+    channels: int = 1,
+    rate: int = 8000,
+    coding: str = "ulaw",
+    big_endian: bool = False,
+    sample_count: int | None = None,
+) -> bytes:
     """The same file without compression."""
     samples = np.asarray(samples).reshape(-1, channels)
     if coding != "pcm" and samples.dtype != np.uint8:
         samples = mu_law_codes(samples)
-    content = samples.tobytes() if coding != "pcm" else samples.astype(">i2" if big_endian else "<i2").tobytes()
-    return sphere_header(len(samples) if sample_count is None else sample_count, channels, rate, coding, big_endian) + content
+    content = (
+        samples.tobytes() if coding != "pcm" else samples.astype(">i2" if big_endian else "<i2").tobytes()
+    )
+    return (
+        sphere_header(
+            len(samples) if sample_count is None else sample_count, channels, rate, coding, big_endian
+        )
+        + content
+    )
 
 
-def sphere_header(sample_count: int, channels: int, rate: int, coding: str, big_endian: bool = False) -> bytes:
+def sphere_header(
+    sample_count: int, channels: int, rate: int, coding: str, big_endian: bool = False
+) -> bytes:
     """1024 bytes."""
     is_mu_law = not coding.startswith("pcm")
     byte_format = "1" if is_mu_law else "10" if big_endian else "01"
-    lines = ["NIST_1A", "   1024", f"sample_count -i {sample_count}", f"sample_n_bytes -i {1 if is_mu_law else 2}",
-             f"channel_count -i {channels}", f"sample_byte_format -s{len(byte_format)} {byte_format}", f"sample_rate -i {rate}",
-             f"sample_coding -s{len(coding)} {coding}", "end_head"]  # fmt: skip
+    lines = [
+        "NIST_1A",
+        "   1024",
+        f"sample_count -i {sample_count}",
+        f"sample_n_bytes -i {1 if is_mu_law else 2}",
+        f"channel_count -i {channels}",
+        f"sample_byte_format -s{len(byte_format)} {byte_format}",
+        f"sample_rate -i {rate}",
+        f"sample_coding -s{len(coding)} {coding}",
+        "end_head",
+    ]
     return "".join(f"{line}\n" for line in lines).encode().ljust(1024)
 
 
@@ -98,7 +134,14 @@ def mu_law_codes(samples: np.ndarray) -> np.ndarray:
 def shortened(samples: np.ndarray, kind: int, coding: Coding) -> bytes:
     """The stream of (num_samples, channels), codes of mu-law or int16."""
     bits = _Bits()
-    for number in (kind, samples.shape[1], coding.block, max(coding.lpc, default=0), coding.num_means, coding.num_skipped):
+    for number in (
+        kind,
+        samples.shape[1],
+        coding.block,
+        max(coding.lpc, default=0),
+        coding.num_means,
+        coding.num_skipped,
+    ):
         bits.number(number)
     for _ in range(coding.num_skipped):
         bits.unsigned(0x55, 7)
@@ -142,7 +185,8 @@ class _Bits:
 
 
 def _rice(numbers: np.ndarray, num_bits) -> tuple[np.ndarray, np.ndarray]:
-    """(values, widths) of unsigned(num_bits): numbers / 2^num_bits zeros, a one, and the remainder in num_bits bits."""
+    """(values, widths) of unsigned(num_bits): numbers / 2^num_bits zeros, a one, and the remainder in
+    num_bits bits."""
     one = np.left_shift(np.int64(1), num_bits)
     return one | numbers & (one - 1), (numbers >> num_bits) + 1 + num_bits
 
@@ -154,8 +198,8 @@ def _folded(residuals: np.ndarray) -> np.ndarray:
 def mu_law_places(shift: int) -> np.ndarray:
     """int64 (256,): the value of each mu-law code if `shift` bits are dropped.
 
-    For either sign, the codes of the multiples of 2^shift steps of 8 come first, in the order of the coder, then the others by magnitude.
-    The negative zero is always -1, and its place among the others stays free.
+    For either sign, the codes of the multiples of 2^shift steps of 8 come first, in the order of the coder,
+    then the others by magnitude. The negative zero is always -1, and its place among the others stays free.
     """
     places = np.zeros(256, np.int64)
     for sign, codes in ((1, range(255, 127, -1)), (-1, range(127, -1, -1))):
@@ -168,7 +212,8 @@ def mu_law_places(shift: int) -> np.ndarray:
 
 
 class _Writer:
-    """Writes blocks in sequence; keeps the state for the next ones: previous samples and means, dropped bits, size, number."""
+    """Writes blocks in sequence; keeps the state for the next ones: previous samples and means, dropped bits,
+    size, number."""
 
     def __init__(self, samples: np.ndarray, is_mu_law: bool, coding: Coding, bits: _Bits):
         self.samples, self.is_mu_law, self.coding, self.bits = samples, is_mu_law, coding, bits
@@ -184,14 +229,22 @@ class _Writer:
             self.bits.unsigned(SIZE, 2)
             self.bits.number(size)
         num_channels = self.samples.shape[1]
-        part = self.samples[self.begin : self.begin + size * count].reshape(count, size, num_channels).transpose(0, 2, 1)
+        part = (
+            self.samples[self.begin : self.begin + size * count]
+            .reshape(count, size, num_channels)
+            .transpose(0, 2, 1)
+        )
         shifts = self._shifts(part)
         values = self._values(part, shifts)
         flat = np.concatenate([self.before, values.transpose(1, 0, 2).reshape(num_channels, -1)], 1)
         commands = self._candidates(flat, values, self._offsets(values, shifts))
         self._add(values, shifts, *self._chosen(commands, values.shape))
         self.before = flat[:, flat.shape[1] - self.before.shape[1] :]
-        self.begin, self.size, self.number = self.begin + size * count, size, self.number + count * num_channels
+        self.begin, self.size, self.number = (
+            self.begin + size * count,
+            size,
+            self.number + count * num_channels,
+        )
 
     def _turn(self, shape: tuple[int, ...], num: int) -> np.ndarray:
         """Index (below `num`) for each block, in turn."""
@@ -226,8 +279,11 @@ class _Writer:
             means[:] = [*means[1:], mean << shift if rounds else mean]
         return offsets
 
-    def _candidates(self, flat: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """(command, weights, residuals) of all codings of the blocks; weights (count, channels, order) of linear prediction."""
+    def _candidates(
+        self, flat: np.ndarray, values: np.ndarray, offsets: np.ndarray
+    ) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """(command, weights, residuals) of all codings of the blocks; weights (count, channels, order) of
+        linear prediction."""
         lags = [self._lag(flat, values.shape, j) for j in range(1, self.before.shape[1] + 1)]
         none = np.zeros((*offsets.shape, 0), np.int64)
         predicted = [offsets[:, :, None], lags[0], 2 * lags[0] - lags[1], 3 * (lags[0] - lags[1]) + lags[2]]
@@ -246,7 +302,8 @@ class _Writer:
         return flat[:, first : first + count * size].reshape(num_channels, count, size).transpose(1, 0, 2)
 
     def _weights(self, around: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """int64 (count, channels, order): weights in 32nds, by least squares; random if `choice` is "turns"."""
+        """int64 (count, channels, order): weights in 32nds, by least squares; random if `choice` is
+        "turns"."""
         shape = (*around.shape[:2], around.shape[3])
         if self.coding.choice != BEST:
             return self.rng.integers(-40, 41, shape)
@@ -255,13 +312,18 @@ class _Writer:
         return np.clip(np.rint(32 * found), -1000, 1000).astype(np.int64)
 
     def _chosen(self, candidates: list, shape: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
-        """(commands, plain bits of residuals, weights (count, channels, maximum order), orders, residuals) of all blocks."""
+        """(commands, plain bits of residuals, weights (count, channels, maximum order), orders, residuals) of
+        all blocks."""
         folded = [_folded(residuals) for _, _, residuals in candidates]
         lows, bits = zip(*map(_best_low, folded))
-        costs = np.array(bits) + np.array([8 * weights.shape[2] for _, weights, _ in candidates])[:, None, None]
+        costs = (
+            np.array(bits) + np.array([8 * weights.shape[2] for _, weights, _ in candidates])[:, None, None]
+        )
         choice = costs.argmin(0) if self.coding.choice == BEST else self._turn(shape[:2], len(candidates))
         most = max(weights.shape[2] for _, weights, _ in candidates)
-        padded = np.array([np.pad(weights, ((0, 0), (0, 0), (0, most - weights.shape[2]))) for _, weights, _ in candidates])
+        padded = np.array(
+            [np.pad(weights, ((0, 0), (0, 0), (0, most - weights.shape[2]))) for _, weights, _ in candidates]
+        )
         rows = np.ogrid[: shape[0], : shape[1]]
         orders = np.array([weights.shape[2] for _, weights, _ in candidates])[choice]
         commands = np.array([command for command, _, _ in candidates])[choice]
@@ -271,7 +333,8 @@ class _Writer:
         return commands, np.array(lows)[(choice, *rows)], padded[(choice, *rows)], orders, chosen
 
     def _add(self, values, shifts, commands, lows, weights, orders, folded) -> None:
-        """Add the fields of all blocks: dropped bits if they change, command, plain bits, order, weights, residuals."""
+        """Add the fields of all blocks: dropped bits if they change, command, plain bits, order, weights,
+        residuals."""
         before = np.concatenate([[self.shift], shifts.ravel()[:-1]]).reshape(shifts.shape)
         self.shift = int(shifts[-1, -1])
         changes, is_zero = shifts != before, (values == 0).all(2) & self.coding.with_zeros
@@ -287,8 +350,10 @@ class _Writer:
         places = np.arange(weights.shape[2]) < orders[:, :, None]
         of_weights = _present(places & is_lpc[:, :, None], _rice(_folded(weights), 6))
         of_residuals = _present(~is_zero[:, :, None], _rice(folded, lows[:, :, None] + 1))
-        self.bits.add(np.concatenate([numbers, of_weights[0], of_residuals[0]], 2),
-                      np.concatenate([widths, of_weights[1], of_residuals[1]], 2))  # fmt: skip
+        self.bits.add(
+            np.concatenate([numbers, of_weights[0], of_residuals[0]], 2),
+            np.concatenate([widths, of_weights[1], of_residuals[1]], 2),
+        )
 
 
 def _present(is_there: np.ndarray, fields: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

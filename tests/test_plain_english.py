@@ -1,4 +1,5 @@
-"""Pages, docstrings, help texts and messages avoid a few words of an earlier style that made readers read a sentence twice."""
+"""Pages, docstrings, help texts and messages avoid a few words of an earlier style that made readers read a
+sentence twice."""
 
 import ast
 import re
@@ -8,21 +9,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-AVOIDED = re.compile(r"\b(?i:anew|nobody|whoever)\b|\b[Tt]hat is none\b|(?<![.`\w])(?i:told)(?![`\w]|\.\w)")  # names in `...` are allowed
+# names in `...` are allowed
+AVOIDED = re.compile(r"\b(?i:anew|nobody|whoever)\b|\b[Tt]hat is none\b|(?<![.`\w])(?i:told)(?![`\w]|\.\w)")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = [*sorted(f"pyasr/{path.name}" for path in (ROOT / "pyasr").iterdir() if (path / "__init__.py").exists()),
-           "steps", "utils", "egs", "benchmarks"]  # fmt: skip
+FOLDERS = [
+    *sorted(f"pyasr/{path.name}" for path in (ROOT / "pyasr").iterdir() if (path / "__init__.py").exists()),
+    "steps",
+    "utils",
+    "egs",
+    "benchmarks",
+]
 OF_RUNS = {"data", "exp", "corpus"}  # directories of a recipe that are not part of the repository
 
 
 def found_in(path: Path) -> list[str]:
     """`FILE:LINE: WORD` of the avoided words in a file."""
-    lines = texts_of_python(path) if path.suffix in (".py", ".pl") else enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-    return [f"{path.relative_to(ROOT)}:{number}: {word[0]}" for number, text in lines for word in AVOIDED.finditer(text)]
+    lines = (
+        texts_of_python(path)
+        if path.suffix in (".py", ".pl")
+        else enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    )
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {word[0]}"
+        for number, text in lines
+        for word in AVOIDED.finditer(text)
+    ]
 
 
 def texts_of_python(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, text) of all strings with a space: docstrings, help texts and messages. Python joins adjacent strings to one."""
+    """(line, text) of all strings with a space: docstrings, help texts and messages. Python joins adjacent
+    strings to one."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield from enumerate(node.value.splitlines(), node.lineno)
@@ -30,8 +46,16 @@ def texts_of_python(path: Path) -> Iterator[tuple[int, str]]:
 
 def files_in(folder: str) -> list[Path]:
     """Programs, shell scripts, options and pages in a folder of the repository."""
-    paths = [path for pattern in ("*.py", "*.pl", "*.sh", "*.conf", "*.md") for path in (ROOT / folder).rglob(pattern)]
-    return sorted(path for path in paths if path.is_file() and (folder != "egs" or not OF_RUNS & set(path.relative_to(ROOT).parts[3:-1])))
+    paths = [
+        path
+        for pattern in ("*.py", "*.pl", "*.sh", "*.conf", "*.md")
+        for path in (ROOT / folder).rglob(pattern)
+    ]
+    return sorted(
+        path
+        for path in paths
+        if path.is_file() and (folder != "egs" or not OF_RUNS & set(path.relative_to(ROOT).parts[3:-1]))
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
@@ -47,9 +71,17 @@ def test_texts_in_code(folder):
     assert not found
 
 
-@pytest.mark.parametrize("text, words", [
-    ("make it anew", ["anew"]), ("Nobody is told.", ["Nobody", "told"]), ("lists that are none", []), ("a list that is none", ["that is none"]),
-    ("until that is None", []), ("the text that `told` returns; PLAN.told.json", []), ("what whoever reads", ["whoever"]),
-])
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("make it anew", ["anew"]),
+        ("Nobody is told.", ["Nobody", "told"]),
+        ("lists that are none", []),
+        ("a list that is none", ["that is none"]),
+        ("until that is None", []),
+        ("the text that `told` returns; PLAN.told.json", []),
+        ("what whoever reads", ["whoever"]),
+    ],
+)
 def test_words_that_are_found(text, words):
     assert [word[0] for word in AVOIDED.finditer(text)] == words

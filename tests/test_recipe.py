@@ -29,7 +29,9 @@ def wait_until(condition, timeout_s: float) -> None:
 def test_the_least_corpus_that_the_recipe_takes_can_be_made():
     toy = Path(__file__).parents[1] / "egs/toy/s5"
     told = re.search(r"^num_train=.*\(at least (\d+)\)", (toy / "run.sh").read_text(encoding="utf-8"), re.M)
-    needed = re.search(r"^ *num_train: .*minimum=(\d+)", (toy / "local/make_corpus.py").read_text(encoding="utf-8"), re.M)
+    needed = re.search(
+        r"^ *num_train: .*minimum=(\d+)", (toy / "local/make_corpus.py").read_text(encoding="utf-8"), re.M
+    )
     assert told[1] == needed[1]
 
 
@@ -52,18 +54,25 @@ def test_a_word_loop_of_ones_own_decodes(toy_run, tmp_path):
     directory, _ = toy_run
     data, model = directory / "data", directory / "exp/mono"
     words = [line.split()[0] for line in (data / "lang/words.txt").read_text(encoding="utf-8").splitlines()]
-    loop = "".join(f"0 0 {word} 2.5\n" for word in words if word not in ("<eps>", "<unk>", "#0", "<s>", "</s>"))
+    loop = "".join(
+        f"0 0 {word} 2.5\n" for word in words if word not in ("<eps>", "<unk>", "#0", "<s>", "</s>")
+    )
     (tmp_path / "loop.txt").write_text(f"{loop}0\n", encoding="utf-8")
     run_here("make_grammar.py", data / "lang", tmp_path / "loop.txt", tmp_path / "lang", folder="utils")
     run_here("make_graph.py", tmp_path / "lang", model, tmp_path / "graph", folder="utils")
-    run_here("decode.py", "--nj", 1, "--model-dir", model, tmp_path / "graph", data / "test", tmp_path / "decode")
+    run_here(
+        "decode.py", "--nj", 1, "--model-dir", model, tmp_path / "graph", data / "test", tmp_path / "decode"
+    )
     run_here("score.py", "--nj", 1, data / "test", tmp_path / "lang", tmp_path / "decode")
     assert float(re.search(r"WER ([\d.]+)", (tmp_path / "decode/best_wer").read_text()).group(1)) < 20
 
 
 RECORDER = """
 import atexit, os, sys
-atexit.register(lambda: open(os.environ["IMPORTED"], "a").write(" ".join([os.path.basename(sys.argv[0]), *sorted(sys.modules)]) + "\\n"))
+def record():
+    words = [os.path.basename(sys.argv[0]), *sorted(sys.modules)]
+    open(os.environ["IMPORTED"], "a").write(" ".join(words) + "\\n")
+atexit.register(record)
 """
 STEPS = Path(__file__).parents[1] / "steps"
 
@@ -74,8 +83,14 @@ def test_the_second_run_finds_everything_up_to_date(toy_run, tmp_path):
     made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
     (tmp_path / "sitecustomize.py").write_text(RECORDER)
     paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
-    output = run(directory, 90, environment={**os.environ, "PYTHONPATH": paths, "IMPORTED": str(tmp_path / "imported")})
-    lines = [line for line in output.splitlines() if re.match(r"[\d:]{8} \w+\.py: ", line) and "validate_data_dir.py" not in line]
+    output = run(
+        directory, 90, environment={**os.environ, "PYTHONPATH": paths, "IMPORTED": str(tmp_path / "imported")}
+    )
+    lines = [
+        line
+        for line in output.splitlines()
+        if re.match(r"[\d:]{8} \w+\.py: ", line) and "validate_data_dir.py" not in line
+    ]
     assert len(lines) > 30 and not [line for line in lines if not line.endswith(" is up to date")]
     imported = [line.split() for line in (tmp_path / "imported").read_text().splitlines()]
     of_steps = [words for words in imported if (STEPS / words[0]).is_file()]

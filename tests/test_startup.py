@@ -1,4 +1,5 @@
-"""Programs that end early (--help, a mistake, an output that is up to date) do not import modules that only the work needs."""
+"""Programs that end early (--help, a mistake, an output that is up to date) do not import modules that only
+the work needs."""
 
 import subprocess
 import sys
@@ -50,7 +51,10 @@ KINDS = {  # arguments of each kind of step that trains or uses a network, or wh
 @pytest.fixture(scope="module")
 def asked() -> dict[tuple[str, str], Run]:
     """Results of each program with --help, and with an unknown option."""
-    flags = {path: ["--help"] if path.name in OF_NO_OPTIONS else ["--help", "--no-such-option"] for path in PROGRAMS}
+    flags = {
+        path: ["--help"] if path.name in OF_NO_OPTIONS else ["--help", "--no-such-option"]
+        for path in PROGRAMS
+    }
     keys = [(str(path), flag) for path in PROGRAMS for flag in flags[path]]
     return dict(zip(keys, start_all([list(key) for key in keys])))
 
@@ -59,14 +63,22 @@ def asked() -> dict[tuple[str, str], Run]:
 def test_help_and_mistakes_are_quick(path, asked):
     told, refused = asked[str(path), "--help"], asked.get((str(path), "--no-such-option"))
     assert told.status == 0 and len(told.output) > 60 and not told.errors
-    assert not refused or refused.status == 1 and "--no-such-option: no such option" in refused.errors and refused.errors.count("\n") == 1
+    assert (
+        not refused
+        or refused.status == 1
+        and "--no-such-option: no such option" in refused.errors
+        and refused.errors.count("\n") == 1
+    )
     for run in filter(None, (told, refused)):
         assert not run.heavy and len(run.modules) <= MOST_MODULES
 
 
 def write_inputs(path: Path) -> None:
     """Write the inputs of the steps, with one word in each file that only the work reads."""
-    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 20 for speaker in "ab" for i in range(2)}, 3))
+    make_alignments(
+        path / "ali",
+        make_data(path / "data", {f"{speaker}-{i}": 20 for speaker in "ab" for i in range(2)}, 3),
+    )
     run_here("compute_cmvn.py", path / "data")
     write_words(path, "network lm.arpa", "affine dim=8\n")
     write_words(path, "text data/text", "a-0 one\na-1 one\nb-0 one\nb-1 one\n")
@@ -88,7 +100,8 @@ def write_words(path: Path, names: str, content: str = "one\n") -> None:
 
 @contextmanager
 def made_without_work(*arguments, check=None, **keywords):
-    """Write an output that contains only its done-file, without checking its inputs: the test asks only whether it is up to date."""
+    """Write an output that contains only its done-file, without checking its inputs: the test asks only
+    whether it is up to date."""
     with stage_output(*arguments, **keywords):
         pass
     raise UpToDate("made")

@@ -38,8 +38,13 @@ def root(tmp_path_factory):
     write_table(root / "data/text", texts)
     write_table(root / "data/utt2spk", {utt: utt.split("-")[0] for utt in texts})
     write_table(root / "data/spk2utt", {"a": "a-1 a-2", "zoë": "zoë-1"})
-    files = {"lexicon.txt": f"<unk> SPN\n{WORD} N IY\nno N OW\n", "nonsilence_phones.txt": "N\nIY\nOW\n",
-             "silence_phones.txt": "SIL\nSPN\n", "optional_silence.txt": "SIL\n", "extra_questions.txt": ""}
+    files = {
+        "lexicon.txt": f"<unk> SPN\n{WORD} N IY\nno N OW\n",
+        "nonsilence_phones.txt": "N\nIY\nOW\n",
+        "silence_phones.txt": "SIL\nSPN\n",
+        "optional_silence.txt": "SIL\n",
+        "extra_questions.txt": "",
+    }
     for name, content in files.items():
         (root / "dict" / name).write_text(content, encoding="utf-8")
     return root
@@ -48,7 +53,16 @@ def root(tmp_path_factory):
 def test_from_text_to_score(root):
     run("utils/prepare_lang.py", root / "dict", "<unk>", root / "lang")
     assert WORD in read_table(root / "lang/words.txt")
-    told = run("utils/train_lm.py", "--eval-text", root / "data/text", "--order", "2", root / "data/text", root / "dict/lexicon.txt", root / "lm")
+    told = run(
+        "utils/train_lm.py",
+        "--eval-text",
+        root / "data/text",
+        "--order",
+        "2",
+        root / "data/text",
+        root / "dict/lexicon.txt",
+        root / "lm",
+    )
     assert f"{root}/data/text" in told
     run("utils/make_grammar.py", root / "lang", root / "lm/lm.arpa.gz", root / "lang_test")
     run("utils/validate_lang.py", root / "lang_test")
@@ -60,16 +74,30 @@ def test_from_text_to_score(root):
     told = run("steps/score.py", root / "data", root / "lang_test", root / "decode")
     assert "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in told
     per_utt = read_lines(root / "decode/scoring/per_utt")
-    assert f"a-2 hyp {WORD}".split() in [line.split() for line in per_utt] and any(line.startswith("zoë-1 ") for line in per_utt)
+    assert f"a-2 hyp {WORD}".split() in [line.split() for line in per_utt] and any(
+        line.startswith("zoë-1 ") for line in per_utt
+    )
     spec = ("JOB=1:1", root / "log/ö.JOB.log", "echo", WORD, ">", root / "œuf.JOB")
     run("utils/run.pl", *spec)
-    assert (root / "œuf.1").read_text(encoding="utf-8") == f"{WORD}\n" and WORD in (root / "log/ö.1.log").read_text(encoding="utf-8")
+    assert (root / "œuf.1").read_text(encoding="utf-8") == f"{WORD}\n" and WORD in (
+        root / "log/ö.1.log"
+    ).read_text(encoding="utf-8")
 
 
 def test_what_goes_wrong_is_told_in_utf8(root):
-    assert f"{root}/café: no such file" in run("utils/train_lm.py", root / "café", root / "dict/lexicon.txt", root / "never", ok=False)
+    assert f"{root}/café: no such file" in run(
+        "utils/train_lm.py", root / "café", root / "dict/lexicon.txt", root / "never", ok=False
+    )
     (root / "latin1.conf").write_bytes("--order=3  # für\n".encode("latin-1"))
-    told = run("utils/train_lm.py", "--config", root / "latin1.conf", root / "data/text", root / "dict/lexicon.txt", root / "never", ok=False)
+    told = run(
+        "utils/train_lm.py",
+        "--config",
+        root / "latin1.conf",
+        root / "data/text",
+        root / "dict/lexicon.txt",
+        root / "never",
+        ok=False,
+    )
     assert "latin1.conf:1: not UTF-8 text; convert the file with iconv -t utf-8" in told
 
 
@@ -78,8 +106,15 @@ def text_calls(tree: ast.AST) -> list[int]:
     found = []
     for call in ast.walk(tree):
         name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
-        if name.rpartition(".")[2] in ("open", "fdopen", "read_text", "write_text") and name not in ("os.open", "tarfile.open"):
-            constants = [node.value for node in (*call.args, *(word.value for word in call.keywords)) if isinstance(node, ast.Constant)]
+        if name.rpartition(".")[2] in ("open", "fdopen", "read_text", "write_text") and name not in (
+            "os.open",
+            "tarfile.open",
+        ):
+            constants = [
+                node.value
+                for node in (*call.args, *(word.value for word in call.keywords))
+                if isinstance(node, ast.Constant)
+            ]
             binary = any(isinstance(value, str) and "b" in value and len(value) < 4 for value in constants)
             if not binary and not any(word.arg == "encoding" for word in call.keywords):
                 found.append(call.lineno)
@@ -91,4 +126,4 @@ def test_text_is_never_read_or_written_in_the_encoding_of_the_locale():
     for folder in ("pyasr", "steps", "utils", "egs/toy/s5/local", "egs/amazon_queen/s5/local"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             lines = text_calls(ast.parse(path.read_text(encoding="utf-8")))
-            assert not lines, f"{path}:{lines}: give encoding=\"utf-8\""
+            assert not lines, f'{path}:{lines}: give encoding="utf-8"'

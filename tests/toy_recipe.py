@@ -10,7 +10,9 @@ def start(directory: Path, environment: dict | None = None, *words: str) -> subp
     """Start the recipe in its own process group."""
     with (directory / "recipe.log").open("a") as log:
         command = ["./run.sh", "--dir", str(directory), "--num-train", "80", *words]
-        return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment)
+        return subprocess.Popen(
+            command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment
+        )
 
 
 def run(directory: Path, timeout_s: float = 600, *words: str, environment: dict | None = None) -> str:
@@ -23,4 +25,7 @@ def run(directory: Path, timeout_s: float = 600, *words: str, environment: dict 
 
 def wers(directory: Path) -> dict[str, str]:
     """{system: full WER line of the test set}."""
-    return {path.parent.parent.name: path.read_text().replace(str(directory), "DIR") for path in sorted(directory.glob("exp/*/decode_test/best_wer"))}
+    return {
+        path.parent.parent.name: path.read_text().replace(str(directory), "DIR")
+        for path in sorted(directory.glob("exp/*/decode_test/best_wer"))
+    }

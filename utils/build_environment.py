@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Install a requirements file into .venv and create .venv if it does not exist; path.sh and tests/run.sh call this program.
+"""Install a requirements file into .venv and create .venv if it does not exist; path.sh and tests/run.sh call
+this program.
 
 Reads   requirements.txt (also the constraints for other requirements files)
 Writes  .venv; a copy of the requirements file in .venv marks a complete installation
 
     utils/build_environment.py requirements.txt
 
-Another requirements file is installed in addition to requirements.txt. Concurrent calls are safe: the second waits for the first.
-An interrupted build is started again from scratch. Runs on plain Python, without pyasr.
+Another requirements file is installed in addition to requirements.txt. Concurrent calls are safe: the second
+waits for the first. An interrupted build is started again from scratch. Runs on plain Python, without pyasr.
 """
 
 from __future__ import annotations
@@ -23,11 +24,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 CAUSES = [
-    (r"No space left on device", "the disk is full: the environment needs about 2 GB, with GPU libraries 6 GB"),
-    (r"NewConnectionError|name resolution|Name or service not known|Network is unreachable|ConnectTimeout|ProxyError|Connection refused",
-     "the package index was not reached: check the network, or pip's settings for a proxy or mirror (pip config list)"),
-    (r"No matching distribution found for (\S+)",
-     "no binary package \\1 for this Python and system: try another Python (3.10 to 3.14) with PYASR_PYTHON=/path/to/python3"),
+    (
+        r"No space left on device",
+        "the disk is full: the environment needs about 2 GB, with GPU libraries 6 GB",
+    ),
+    (
+        (
+            r"NewConnectionError|name resolution|Name or service not known|Network is "
+            r"unreachable|ConnectTimeout|ProxyError|Connection refused"
+        ),
+        (
+            "the package index was not reached: check the network, or pip's settings for a proxy or mirror "
+            "(pip config list)"
+        ),
+    ),
+    (
+        r"No matching distribution found for (\S+)",
+        (
+            "no binary package \\1 for this Python and system: try another Python (3.10 to 3.14) with "
+            "PYASR_PYTHON=/path/to/python3"
+        ),
+    ),
     (r"Permission denied", "no permission to write a directory: check the owner of .venv"),
 ]
 
@@ -41,7 +58,8 @@ def mark(name: str) -> Path:
 
 
 def mark_content(name: str) -> str:
-    """Content of the mark of a complete installation. It includes the path of .venv, because a moved environment does not work."""
+    """Content of the mark of a complete installation. It includes the path of .venv, because a moved
+    environment does not work."""
     return f"# {VENV}\n" + (ROOT / name).read_text(encoding="utf-8")
 
 
@@ -50,7 +68,8 @@ def is_complete(name: str) -> bool:
 
 
 def exists() -> bool:
-    """Whether the environment exists. Without pyvenv.cfg, its python is the system's, with the system's packages."""
+    """Whether the environment exists. Without pyvenv.cfg, its python is the system's, with the system's
+    packages."""
     return python().exists() and (VENV / "pyvenv.cfg").exists()
 
 
@@ -61,7 +80,9 @@ def python() -> Path:
 def run(command: list, log: Path) -> None:
     """Run a command and append its output to `log`. Raises Failure with a likely cause."""
     with log.open("a", encoding="utf-8") as f:
-        status = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT).returncode
+        status = subprocess.run(
+            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT
+        ).returncode
     if status:
         raise Failure(cause(log.read_text(encoding="utf-8", errors="replace")) + f" (log: {log})")
 
@@ -83,13 +104,19 @@ def make_venv(log: Path) -> None:
         run([sys.executable, "-m", "virtualenv", "--clear", VENV], log)
     else:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise Failure(f"{sys.executable} cannot create environments: install its venv module (Debian, Ubuntu: apt-get install "
-                      f"python{version}-venv; without root: use another Python with PYASR_PYTHON=/path/to/python3)")
+        raise Failure(
+            f"{sys.executable} cannot create environments: install its venv module (Debian, Ubuntu: apt-get "
+            f"install python{version}-venv; without root: use another Python with "
+            "PYASR_PYTHON=/path/to/python3)"
+        )
 
 
 def install(name: str) -> None:
     if VENV.is_symlink():
-        raise Failure(f"{VENV} is a link to {VENV.resolve()}, which may be the environment of another copy of the toolkit; delete the link")
+        raise Failure(
+            f"{VENV} is a link to {VENV.resolve()}, which may be the environment of another copy of the "
+            "toolkit; delete the link"
+        )
     log = ROOT / ".venv.log"
     log.write_text("", encoding="utf-8")
     print(f"installing {name} into {VENV} (once; log: {log})", file=sys.stderr, flush=True)
@@ -97,8 +124,22 @@ def install(name: str) -> None:
         make_venv(log)
     mark(name).unlink(missing_ok=True)
     constraints = ["-c", ROOT / "requirements.txt"] if name != "requirements.txt" else []
-    run([python(), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:",
-         "-r", ROOT / name, *constraints], log)
+    run(
+        [
+            python(),
+            "-m",
+            "pip",
+            "install",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--only-binary",
+            ":all:",
+            "-r",
+            ROOT / name,
+            *constraints,
+        ],
+        log,
+    )
     os.sync()  # after a power loss, the mark must not exist without the files that it stands for
     scratch = mark(name).with_suffix(".tmp")
     scratch.write_text(mark_content(name), encoding="utf-8")

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Check that this machine has what recipes need: Python, libraries, an MPI that starts ranks, disk space and memory.
+"""Check that this machine has what recipes need: Python, libraries, an MPI that starts ranks, disk space and
+memory.
 
 Reads   nothing
-Writes  a line for each requirement to standard output: OK, or MISSING with how to install it; exit status 1 if a requirement is missing
+Writes  a line for each requirement to standard output: OK, or MISSING with how to install it; exit status 1
+        if a requirement is missing
 
     utils/check_install.py --disk-gb 2
 """

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Write the report of published experiments on parallel training: claims with our verdicts, tables, and figures.
+"""Write the report of published experiments on parallel training: claims with our verdicts, tables, and
+figures.
 
 Reads   RESULTS/*.jsonl of utils/keep_training.py
-Writes  PAGE and WORK_TABLE_{loss,wer,time,drift}.svg in the same directory; any other existing file PAGE is replaced only with --force
+Writes  PAGE and WORK_TABLE_{loss,wer,time,drift}.svg in the same directory; any other existing file PAGE is
+        replaced only with --force
 
     local/experiments/page.sh        # all experiments of a recipe
-    utils/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned parallel parallel/RESULTS.md
+    utils/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned \\
+        parallel parallel/RESULTS.md
 """
 
 from dataclasses import dataclass
@@ -27,19 +30,31 @@ _MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_p
 class CollectParallel:
     results: Path = argument("directory of kept trainings, files WORK.jsonl")
     page: Path = argument("Markdown file to write")
-    claims: Path | None = option(None, "file of published claims: tab-separated lines CLAIM SOURCE PUBLISHED TEST")
-    planned: Path | None = option(None, "file of planned trainings, as written by --list of the scripts in local/experiments; "
-                                         "trainings that have not been run are shown as missing")
+    claims: Path | None = option(
+        None, "file of published claims: tab-separated lines CLAIM SOURCE PUBLISHED TEST"
+    )
+    planned: Path | None = option(
+        None,
+        "file of planned trainings, as written by --list of the scripts in local/experiments; "
+        "trainings that have not been run are shown as missing",
+    )
 
 
 def main(options: CollectParallel) -> None:
     check_replaceable(options.page, _MARK, "report of parallel training written by this program")
     claims = read_claims(options.claims) if options.claims else []
-    found = Experiments(claims, kept_cells(options.results), read_planned(options.planned) if options.planned else [])
+    found = Experiments(
+        claims, kept_cells(options.results), read_planned(options.planned) if options.planned else []
+    )
     if not found.names:
-        raise UserError(f"{options.results}: no kept trainings (*.jsonl); run local/experiments/page.sh, or give --planned")
+        raise UserError(
+            f"{options.results}: no kept trainings (*.jsonl); run local/experiments/page.sh, or give "
+            "--planned"
+        )
     options.page.parent.mkdir(parents=True, exist_ok=True)
-    files = {f"{name}.svg": picture for name, picture in pictures(found).items()} | {options.page.name: page(found)}
+    files = {f"{name}.svg": picture for name, picture in pictures(found).items()} | {
+        options.page.name: page(found)
+    }
     for name, content in files.items():
         with atomic_write(options.page.with_name(name)) as f:
             f.write(content)
@@ -47,4 +62,9 @@ def main(options: CollectParallel) -> None:
 
 
 if __name__ == "__main__":
-    run_step(CollectParallel, main, __doc__, force="replace an existing file that is not a report of parallel training")
+    run_step(
+        CollectParallel,
+        main,
+        __doc__,
+        force="replace an existing file that is not a report of parallel training",
+    )

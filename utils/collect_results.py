@@ -15,8 +15,8 @@ from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.outputs.output import atomic_write
 from pyasr.report.comparison.beside_published import published_table, read_published
-from pyasr.report.seed_runs import read_seed_runs, seed_runs, together, write_seed_runs
 from pyasr.report.results import results_page, tables
+from pyasr.report.seed_runs import read_seed_runs, seed_runs, together, write_seed_runs
 from pyasr.report.systems import find_systems
 
 _MARK = r"# Results\n\nWritten by `utils/collect_results\.py`"
@@ -26,10 +26,16 @@ _MARK = r"# Results\n\nWritten by `utils/collect_results\.py`"
 class CollectResults:
     exp: Path = argument("experiment directory")
     page: Path = argument("Markdown file to write")
-    kept: Path | None = option(None, "JSON file of networks trained with several seeds in earlier runs, possibly elsewhere; the page "
-                                     "shows them, too, and those of EXP are added to the file")
-    published: Path | None = option(None, "file of published WERs, shown next to those of EXP: tab-separated lines DECODING WER SOURCE, "
-                                          "where DECODING is a decode directory below EXP")
+    kept: Path | None = option(
+        None,
+        "JSON file of networks trained with several seeds in earlier runs, possibly elsewhere; the page "
+        "shows them, too, and those of EXP are added to the file",
+    )
+    published: Path | None = option(
+        None,
+        "file of published WERs, shown next to those of EXP: tab-separated lines DECODING WER SOURCE, "
+        "where DECODING is a decode directory below EXP",
+    )
 
 
 def main(options: CollectResults) -> None:
@@ -37,7 +43,11 @@ def main(options: CollectResults) -> None:
     systems = find_systems(options.exp)
     kept = read_seed_runs(options.kept) if options.kept else []
     runs = together(kept, seed_runs(systems))
-    page = results_page(systems, runs, published_table(options.exp, read_published(options.published)) if options.published else "")
+    page = results_page(
+        systems,
+        runs,
+        published_table(options.exp, read_published(options.published)) if options.published else "",
+    )
     if options.kept:
         write_seed_runs(options.kept, runs)
     if options.page.exists() and options.page.read_bytes() == page.encode():

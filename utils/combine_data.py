@@ -25,7 +25,9 @@ class CombineData:
 
 def main(options: CombineData) -> None:
     sources = [DataDir(Path(source)) for source in options.sources]
-    with output_of(options, options.out, [path for data in sources for path in subsets.table_files(data)]) as out:
+    with output_of(
+        options, options.out, [path for data in sources for path in subsets.table_files(data)]
+    ) as out:
         subsets.combine(sources, out)
     log.info(f"{options.out}: {subsets.num_utterances(options.out)} utterances of {len(sources)} directories")
 

@@ -4,9 +4,11 @@
 Reads   TABLES, EXP/*/{metrics.jsonl,decode_*/scoring} and the done-files (.done.json) of the systems
 Writes  PAGE; any other existing file is replaced only with --force
 
-Numbers that have not been measured yet are shown as missing, so the page can be written before the first training.
+Numbers that have not been measured yet are shown as missing, so the page can be written before the first
+training.
 
-    utils/compare_published.py local/experiments/su_chen.tsv exp/experiments/su_chen exp/experiments/su_chen/RESULTS.md
+    utils/compare_published.py local/experiments/su_chen.tsv exp/experiments/su_chen \\
+        exp/experiments/su_chen/RESULTS.md
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ _MARK = r"# [^\n]*\n\nWritten by `utils/compare_published\.py`"
 
 @dataclass(frozen=True)
 class ComparePublished:
-    tables: Path = argument("file of published tables: tab-separated lines TABLE ROW COLUMN PUBLISHED MEASURE")
+    tables: Path = argument(
+        "file of published tables: tab-separated lines TABLE ROW COLUMN PUBLISHED MEASURE"
+    )
     exp: Path = argument("directory of the experiment's systems; need not exist")
     page: Path = argument("Markdown file to write")
 
@@ -39,4 +43,9 @@ def main(options: ComparePublished) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ComparePublished, main, __doc__, force="replace an existing file that is not a page of published results")
+    run_step(
+        ComparePublished,
+        main,
+        __doc__,
+        force="replace an existing file that is not a page of published results",
+    )

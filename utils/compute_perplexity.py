@@ -5,8 +5,8 @@ Reads   TEXT, Kaldi's `text` (or plain sentences with --text-ids false)
         MODELS: ARPA files, plain or compressed, or directories of utils/train_lm.py or utils/mix_lms.py
 Writes  a line for each model to standard output
 
-As in SRILM, `ppl` is per known word and sentence end, and `ppl1` is per known word. Both use the same log-probability, that of the known
-words and sentence ends.
+As in SRILM, `ppl` is per known word and sentence end, and `ppl1` is per known word. Both use the same
+log-probability, that of the known words and sentence ends.
 
     utils/compute_perplexity.py data/dev/text data/local/lm/trigram data/local/lm/fourgram
 """
@@ -27,7 +27,9 @@ class ComputePerplexity:
 
 
 def main(options: ComputePerplexity) -> None:
-    for line in tell_perplexities(options.text, [arpa_file(model) for model in options.models], options.reading):
+    for line in tell_perplexities(
+        options.text, [arpa_file(model) for model in options.models], options.reading
+    ):
         print(line, flush=True)
 
 

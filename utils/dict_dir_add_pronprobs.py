@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Add probabilities of pronunciations, and of silence around words, to a dictionary, from counts in alignments.
+"""Add probabilities of pronunciations, and of silence around words, to a dictionary, from counts in
+alignments.
 
-Reads   DICT_DIR; PRONS_DIR/{pron,sil,pron_bigram}_counts_nowb.txt of steps/get_prons.py or Kaldi's get_prons.sh
+Reads   DICT_DIR; PRONS_DIR/{pron,sil,pron_bigram}_counts_nowb.txt of steps/get_prons.py or Kaldi's
+        get_prons.sh
 Writes  OUT: the dictionary with lexiconp.txt, lexiconp_silprob.txt, silprob.txt, for utils/prepare_lang.py
 
   utils/dict_dir_add_pronprobs.py data/local/dict exp/tri1_prons data/local/dict_prons
@@ -27,7 +29,10 @@ class AddPronProbs:
 
 
 def main(options: AddPronProbs) -> None:
-    inputs = [*sorted(options.dict_dir.glob("*.txt")), *(options.prons_dir / name for name in (PRON_COUNTS, SILENCE_COUNTS, BIGRAM_COUNTS))]
+    inputs = [
+        *sorted(options.dict_dir.glob("*.txt")),
+        *(options.prons_dir / name for name in (PRON_COUNTS, SILENCE_COUNTS, BIGRAM_COUNTS)),
+    ]
     with output_of(options, options.out, inputs) as out:
         content = read_dict_dir(options.dict_dir)
         probable = add_probabilities(content, read_pron_counts(options.prons_dir), options.probs)

@@ -2,10 +2,12 @@
 """Write a network in Kaldi's nnet3 or nnet1 format, as text, to a directory for Kaldi's decoding scripts.
 
 Reads  MODEL_DIR/{final.nnet,final.mdl,tree,phones.txt,input.json}
-Writes OUT/{final.mdl,tree,phones.txt,cmvn_opts}; frame_subsampling_factor if the network has a lower output frame rate;
-       with --form nnet1 also {final.nnet,final.feature_transform,ali_train_pdf.counts}; delta_opts for features with derivatives
+Writes OUT/{final.mdl,tree,phones.txt,cmvn_opts}; frame_subsampling_factor if the network has a lower output
+       frame rate; with --form nnet1 also {final.nnet,final.feature_transform,ali_train_pdf.counts};
+       delta_opts for features with derivatives
 
-Supported: feed-forward networks of steps/train_dnn.py and, with nnet3, time-delay networks; no recurrent or convolutional layers.
+Supported: feed-forward networks of steps/train_dnn.py and, with nnet3, time-delay networks; no recurrent or
+convolutional layers.
 
 Example:
     utils/export_kaldi.py --form nnet3 exp/dnn exp/dnn_kaldi
@@ -27,7 +29,9 @@ class ExportKaldi:
 
 
 def main(options: ExportKaldi) -> None:
-    inputs = [options.model_dir / name for name in ("final.nnet", "final.mdl", "tree", "phones.txt", "input.json")]
+    inputs = [
+        options.model_dir / name for name in ("final.nnet", "final.mdl", "tree", "phones.txt", "input.json")
+    ]
     with output_of(options, options.out, inputs) as out:
         from pyasr.export.kaldi_dir import write_kaldi_dir  # imports torch
 

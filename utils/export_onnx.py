@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Write a network as an ONNX file that maps normalised features to the scores of the decoder.
 
-Reads  MODEL_DIR/{final.nnet,input.json}; with --data also DATA/{feats.scp,feats/options.json} and MODEL_DIR/feature_origin.json
+Reads  MODEL_DIR/{final.nnet,input.json}; with --data also DATA/{feats.scp,feats/options.json} and
+       MODEL_DIR/feature_origin.json
 Writes OUT; an existing file that is not a network of this program is replaced only with --force
 
-The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It does not contain cepstral mean normalisation
-and speaker transforms. The metadata of the file state context, subsampling and normalisation.
+The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It does not
+contain cepstral mean normalisation and speaker transforms. The metadata of the file state context,
+subsampling and normalisation.
 
 Example:
     utils/export_onnx.py --data data/train_hires exp/dnn dnn.onnx
@@ -30,18 +32,29 @@ _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five le
 class ExportOnnx:
     model_dir: Path = argument("directory of the model")
     out: Path = argument("ONNX file to write; its directory is created")
-    unit: str = option("utterance", "input of the graph: whole utterances, or chunks with context", choices=UNITS)
-    data: Path | None = option(None, "data directory with features like those of the training; their options go into the metadata")
+    unit: str = option(
+        "utterance", "input of the graph: whole utterances, or chunks with context", choices=UNITS
+    )
+    data: Path | None = option(
+        None, "data directory with features like those of the training; their options go into the metadata"
+    )
 
 
 def feature_options(data: Path, model_dir: Path) -> str:
-    """Feature options of a data directory. Raises UserError if they are known to differ from those of the training."""
+    """Feature options of a data directory. Raises UserError if they are known to differ from those of the
+    training."""
     path = data / "feats" / "options.json"
     if name := made_of_features(kept_origins(model_dir) or origins_of(data)):
-        found = f"{model_dir} takes {name}, which are derived from other features, so no audio options describe them"
+        found = (
+            f"{model_dir} takes {name}, which are derived from other features, so no audio options "
+            "describe them"
+        )
         raise UserError(f"--data {data}: {found}; omit --data")
     if not path.exists():
-        raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or another make_*.py has extracted")
+        raise UserError(
+            f"{path}: no such file; give a directory whose features steps/make_mfcc.py or another make_*.py "
+            "has extracted"
+        )
     check_origin(data, model_dir)
     return path.read_text(encoding="utf-8")
 
@@ -64,4 +77,6 @@ def main(options: ExportOnnx) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ExportOnnx, main, __doc__, force="replace an existing file that is not a network of this program")
+    run_step(
+        ExportOnnx, main, __doc__, force="replace an existing file that is not a network of this program"
+    )

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Repair a data directory: sort it, remove broken lines and utterances that are not in every table, rebuild spk2utt.
+"""Repair a data directory: sort it, remove broken lines and utterances that are not in every table, rebuild
+spk2utt.
 
 Reads   DATA
 Writes  DATA; the previous content is kept in DATA/.backup, as NAME, NAME.2 and so on
@@ -19,13 +20,21 @@ from pyasr.data.checks.repair import fix
 @dataclass(frozen=True)
 class FixDataDir:
     data: Path = argument("data directory")
-    audio: str = option("exists", "remove utterances whose audio is missing or differs from its header (exists), or is unreadable (read)",
-                        choices=("no", "exists", "read"))  # fmt: skip
-    prefix_speakers: bool = option(False, "prepend 'SPEAKER-' to the utterances whose name does not begin with their speaker")
+    audio: str = option(
+        "exists",
+        "remove utterances whose audio is missing or differs from its header (exists), or is unreadable "
+        "(read)",
+        choices=("no", "exists", "read"),
+    )
+    prefix_speakers: bool = option(
+        False, "prepend 'SPEAKER-' to the utterances whose name does not begin with their speaker"
+    )
 
 
 def main(options: FixDataDir) -> None:
-    for sentence in fix(options.data, audio=options.audio, prefix_speakers=options.prefix_speakers) or ["nothing to repair"]:
+    for sentence in fix(options.data, audio=options.audio, prefix_speakers=options.prefix_speakers) or [
+        "nothing to repair"
+    ]:
         log.info(sentence)
 
 

@@ -5,8 +5,8 @@ Reads   RECORDINGS and SUPERVISIONS, or CUTS (JSON lines or a JSON array, plain 
 Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}; {text,spk2gender} if the manifests contain them;
         reco2file_and_channel if recordings are channels of one file
 
-Every supervision is an utterance. If some have a text, those without one are skipped; an empty text counts as a text. If the manifests
-contain problems, each is listed with its fix, and nothing is written.
+Every supervision is an utterance. If some have a text, those without one are skipped; an empty text counts as
+a text. If the manifests contain problems, each is listed with its fix, and nothing is written.
 
     utils/import_lhotse.py recordings.jsonl.gz supervisions.jsonl.gz data/train
     utils/import_lhotse.py cuts.jsonl.gz data/train
@@ -25,15 +25,21 @@ from pyasr.intake.lhotse import read_cuts, read_manifests, save_data_dir
 
 @dataclass(frozen=True)
 class ImportLhotse:
-    manifests: tuple[Path, ...] = argument("manifests of recordings and of supervisions, or one of cuts; then the data directory to write",
-                                           many=True)  # fmt: skip
-    prefix_speakers: bool = option(True, "name utterances SPEAKER-NAME, so that they sort in the order of their speakers")
+    manifests: tuple[Path, ...] = argument(
+        "manifests of recordings and of supervisions, or one of cuts; then the data directory to write",
+        many=True,
+    )
+    prefix_speakers: bool = option(
+        True, "name utterances SPEAKER-NAME, so that they sort in the order of their speakers"
+    )
 
 
 def main(options: ImportLhotse) -> None:
     *manifests, out_dir = options.manifests
     if len(manifests) not in (1, 2):
-        raise UserError(f"{len(options.manifests)} path(s) given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT")
+        raise UserError(
+            f"{len(options.manifests)} path(s) given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT"
+        )
     with output_of(options, out_dir, manifests) as out:
         read = read_cuts if len(manifests) == 1 else read_manifests
         found = read(*manifests, options.prefix_speakers)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Store the result of a training, and of its decoding of the test set, as a line of a file.
 
-Reads   MODEL_DIR/metrics.jsonl; MODEL_DIR/simulation.json of steps/simulate_parallel.py; MODEL_DIR/decode_test/scoring, if it exists
+Reads   MODEL_DIR/metrics.jsonl; MODEL_DIR/simulation.json of steps/simulate_parallel.py;
+        MODEL_DIR/decode_test/scoring, if it exists
 Writes  RESULTS; replaces a line of the same training
 
 MODEL_DIR ends in TABLE/ROW/COLUMN/seedN, the name of the training.
@@ -22,12 +23,17 @@ from pyasr.report.comparison.kept_runs import keep
 class KeepTraining:
     model_dir: Path = argument("directory of the training")
     results: Path = argument("file of results, one line of JSON each")
-    command: str = option("", "command line to store with the result; empty: the command that the training recorded")
+    command: str = option(
+        "", "command line to store with the result; empty: the command that the training recorded"
+    )
 
 
 def main(options: KeepTraining) -> None:
     run = keep(options.model_dir, options.results, options.command)
-    log.info(f"{options.results}: {run.name}: {run.verdict}" + ("" if run.loss is None else f", loss {run.loss:.3f}"))
+    log.info(
+        f"{options.results}: {run.name}: {run.verdict}"
+        + ("" if run.loss is None else f", loss {run.loss:.3f}")
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compile a grammar, an n-gram model in ARPA format or an FST, into G.fst in a copy of the lang directory.
 
-Reads  LANG, GRAMMAR: ARPA, OpenFst text format with words or their ids, or a binary FST (vector, const); plain or compressed (gz, xz, bz2)
+Reads  LANG, GRAMMAR: ARPA, OpenFst text format with words or their ids, or a binary FST (vector, const);
+       plain or compressed (gz, xz, bz2)
 Writes LANG_TEST: the files of LANG and G.fst
 
 Words of an ARPA file that are not in LANG/words.txt are skipped and counted. In an FST they are an error.
@@ -24,7 +25,10 @@ class MakeGrammar:
     lang: Path = argument("lang directory")
     arpa: Path = argument("n-gram model in ARPA format, or an FST, text or binary")
     out: Path = argument("lang directory to write")
-    acceptor: bool | None = option(None, "lines of a text FST have one label (true) or two (false); give it only if the file is ambiguous")
+    acceptor: bool | None = option(
+        None,
+        "lines of a text FST have one label (true) or two (false); give it only if the file is ambiguous",
+    )
 
 
 def main(options: MakeGrammar) -> None:

@@ -6,7 +6,7 @@ Writes GRAPH_DIR/{HCLG.fst,words.txt,phones.txt,phones/,num_pdfs,disambig_tid.in
 
 Example:
     utils/make_graph.py data/lang_test exp/tri1 exp/tri1/graph
-    utils/make_graph.py --self-loop-scale 1.0 data/lang_test exp/chain/tree exp/chain/tree/graph       # LF-MMI
+    utils/make_graph.py --self-loop-scale 1.0 data/lang_test exp/chain/tree exp/chain/tree/graph  # LF-MMI
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,9 @@ class MakeGraph:
 
 
 def main(options: MakeGraph) -> None:
-    inputs = [options.lang / name for name in ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones")]
+    inputs = [
+        options.lang / name for name in ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones")
+    ]
     inputs += [options.model_dir / "final.mdl", options.model_dir / "tree"]
     with output_of(options, options.out, inputs) as out:
         _check_scale(options)
@@ -38,9 +40,15 @@ def main(options: MakeGraph) -> None:
 
 def _check_scale(options: MakeGraph) -> None:
     """Warn if the scale of self-loops differs from the one in LF-MMI training."""
-    topology, scale = read_transitions(options.model_dir / "final.mdl").topology, options.graph.self_loop_scale
+    topology, scale = (
+        read_transitions(options.model_dir / "final.mdl").topology,
+        options.graph.self_loop_scale,
+    )
     if scale != 1.0 and topology == chain_topology(topology.phones):
-        log.warning(f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops have scale 1: give --self-loop-scale 1.0, not {scale:g}")
+        log.warning(
+            f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops have scale 1: give "
+            f"--self-loop-scale 1.0, not {scale:g}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Interpolate n-gram models: the mixture has the n-grams of all models, each with the weighted mean of its probabilities.
+"""Interpolate n-gram models: the mixture has the n-grams of all models, each with the weighted mean of its
+probabilities.
 
 Reads   MODELS: ARPA files, plain or compressed, of any orders, or directories of utils/train_lm.py; --heldout
 Writes  OUT/{lm.arpa.gz,weights}, with --heldout also OUT/perplexity.txt
@@ -28,7 +29,9 @@ def main(options: MixLms) -> None:
     check_lm_dir(options.out)
     weights = given_weights(options.mix, len(options.models))
     sources = [arpa_file(model) for model in options.models]
-    with output_of(options, options.out, [*sources, *([options.mix.heldout] if options.mix.heldout else [])]) as out:
+    with output_of(
+        options, options.out, [*sources, *([options.mix.heldout] if options.mix.heldout else [])]
+    ) as out:
         mix_lms(sources, weights, options.mix, out)
 
 

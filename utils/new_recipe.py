@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Create a recipe directory for your own corpus, with models of a size that fits it (docs/own_corpus.md).
 
-Reads   SOURCE...: a folder of audio with a table (TSV, CSV: file, text, speaker), or the table and the folder; a folder of pairs of
-        audio and .txt, .lab or TextGrid files; Kaldi data directories; lhotse manifests
+Reads   SOURCE...: a folder of audio with a table (TSV, CSV: file, text, speaker), or the table and the
+        folder; a folder of pairs of audio and .txt, .lab or TextGrid files; Kaldi data directories; lhotse
+        manifests
 Writes  DIR/{run.sh,cmd.sh,path.sh,conf/*.conf} and links to steps and utils; nothing outside DIR
 
-The program reports what it finds and what it chooses. DIR/run.sh then runs from the audio to word error rates.
+The program reports what it finds and what it chooses. DIR/run.sh then runs from the audio to word error
+rates.
 
     utils/new_recipe.py my_recipe my_corpus
     utils/new_recipe.py --lexicon lexicon.txt my_recipe train.tsv dev.tsv clips
@@ -26,7 +28,9 @@ from pyasr.intake.own.recipe import check_folder, recipe_files, write_recipe
 
 @dataclass(frozen=True)
 class NewRecipe:
-    paths: tuple[Path, ...] = argument("recipe directory to create, then the sources of the corpus", many=True)
+    paths: tuple[Path, ...] = argument(
+        "recipe directory to create, then the sources of the corpus", many=True
+    )
     corpus: CorpusOptions = group(CorpusOptions)
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Pack everything that a scored decoding used into one directory, for utils/transcribe.py and for shipping.
 
-The packed model contains features, normalisation, network or GMMs, fMLLR and i-vectors if the features use them, graph, lexicon, beams,
-LM weight and word insertion penalty. Files that have changed since the decoding are an error. Run it in the directory of the recipe.
+The packed model contains features, normalisation, network or GMMs, fMLLR and i-vectors if the features use
+them, graph, lexicon, beams, LM weight and word insertion penalty. Files that have changed since the decoding
+are an error. Run it in the directory of the recipe.
 
-Reads  DECODE_DIR/{.done.json,scoring/summary.json}, its graph, model and data directories, and the directories that those came from
+Reads  DECODE_DIR/{.done.json,scoring/summary.json}, its graph, model and data directories, and the
+       directories that those came from
 Writes MODEL; MODEL/model.json lists every file with its size and SHA-256
 
 Example:
@@ -25,7 +27,9 @@ from pyasr.score.score_dir import PointOptions
 
 @dataclass(frozen=True)
 class PackModel:
-    decode_dir: Path = argument("scored decode directory, the one of the dev set on which the LM weight was chosen")
+    decode_dir: Path = argument(
+        "scored decode directory, the one of the dev set on which the LM weight was chosen"
+    )
     out: Path = argument("directory of the packed model to write")
     point: PointOptions = group(PointOptions)
 
@@ -36,8 +40,11 @@ def main(options: PackModel) -> None:
     with output_of(options, options.out, inputs) as out:
         pack(system, point, out)
         packed = System(out)
-        log.info(f"{packed.info.kind} at {packed.features.rate_hz:g} Hz, LM weight {point[0]}, word insertion penalty {point[1]}"
-                 f"{', adapted to each recording by fMLLR' if packed.features.adaptations else ''}")
+        log.info(
+            f"{packed.info.kind} at {packed.features.rate_hz:g} Hz, LM weight {point[0]}, word insertion "
+            "penalty "
+            f"{point[1]}{', adapted to each recording by fMLLR' if packed.features.adaptations else ''}"
+        )
 
 
 if __name__ == "__main__":

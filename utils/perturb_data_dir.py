@@ -4,7 +4,7 @@
 Reads   DATA
 Writes  OUT
 
-    utils/perturb_data_dir.py data/train data/train_sp                                                # 0.9, 1 and 1.1 times the speed
+    utils/perturb_data_dir.py data/train data/train_sp  # 0.9, 1 and 1.1 times the speed
     utils/perturb_data_dir.py --speeds "" --perturb-volume true data/train_sp data/train_sp_vol
 """
 

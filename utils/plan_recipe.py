@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Estimate the cost of a recipe by stage (CPU time, wall-clock time, disk, memory per job, GPU time), and whether it fits this machine.
+"""Estimate the cost of a recipe by stage (CPU time, wall-clock time, disk, memory per job, GPU time), and
+whether it fits this machine.
 
-Reads   RECORD, the programs that the recipe would run (utils/recipe.sh writes it for `run.sh --plan true`), their configuration files,
-        networks and data directories; benchmarks/rates.json, the measured cost of the programs
+Reads   RECORD, the programs that the recipe would run (utils/recipe.sh writes it for `run.sh --plan true`),
+        their configuration files, networks and data directories; benchmarks/rates.json, the measured cost of
+        the programs
 Writes  the estimate to standard output
 
-Data directories have to be prepared. The cost of a program grows with hours of speech, model size and options, as declared in
-`pyasr.report.plan.works`. The exit status is 1 if disk or memory is not sufficient. Usually the recipe runs this program:
+Data directories have to be prepared. The cost of a program grows with hours of speech, model size and
+options, as declared in `pyasr.report.plan.works`. The exit status is 1 if disk or memory is not sufficient.
+Usually the recipe runs this program:
 
     utils/plan_recipe.py --rates benchmarks/rates.json exp/log/plan.calls
 """
@@ -29,7 +32,9 @@ from pyasr.report.plan.told import page
 @dataclass(frozen=True)
 class PlanRecipe:
     record: Path = argument("record of the program calls of a recipe, one per line")
-    rates: Path | None = option(None, "rates file of benchmarks/measure_rates.py; none: benchmarks/rates.json of the toolkit")
+    rates: Path | None = option(
+        None, "rates file of benchmarks/measure_rates.py; none: benchmarks/rates.json of the toolkit"
+    )
 
 
 def main(options: PlanRecipe) -> None:

@@ -2,10 +2,12 @@
 """Create a language directory whose lexicon spells words in the units of a CTC network.
 
 Reads   UNITS_DIR/units.model; LEXICON, whose first column is the vocabulary
-Writes  LANG_DIR: phones.txt (the units), words.txt lexicon.txt lexiconp.txt L.fst L_disambig.fst phones/*.{txt,int}
+Writes  LANG_DIR: phones.txt (the units), words.txt lexicon.txt lexiconp.txt L.fst L_disambig.fst
+        phones/*.{txt,int}
 
-With --num-spellings N, a word has up to N segmentations, because the network may have learnt several (they come from a unigram model).
-Words with letters that no unit has are skipped and counted. Then utils/make_grammar.py adds G.fst, and utils/make_ctc_graph.py the graph.
+With --num-spellings N, a word has up to N segmentations, because the network may have learnt several (they
+come from a unigram model). Words with letters that no unit has are skipped and counted. Then
+utils/make_grammar.py adds G.fst, and utils/make_ctc_graph.py the graph.
 
 Example:
     utils/prepare_ctc_lang.py data/units data/local/dict/lexicon.txt data/lang_ctc
@@ -37,7 +39,10 @@ def main(options: PrepareCtcLang) -> None:
         write_subword_lang(lexicon, subwords.units, out)
     if unspelled:
         shown = " ".join(unspelled[:10]) + " ..." * (len(unspelled) > 10)
-        log.warning(f"{len(unspelled)} word(s) of {options.lexicon} cannot be spelled in the units and are skipped: {shown}")
+        log.warning(
+            f"{len(unspelled)} word(s) of {options.lexicon} cannot be spelled in the units and are skipped: "
+            f"{shown}"
+        )
     log.info(f"{options.lang_dir}: {len(lexicon)} words, {len(lexicon.rows())} spellings")
 
 

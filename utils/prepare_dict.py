@@ -2,8 +2,9 @@
 """Create a dictionary directory (Kaldi's local/dict) for the words of a text.
 
 Reads   TEXT (Kaldi's `text`), a pronunciation dictionary, by default the CMU dictionary
-Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt; missing_words.txt,
-        which lists the words that the dictionary lacks, with their counts and the source of their pronunciations
+Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt
+        extra_questions.txt; missing_words.txt, which lists the words that the dictionary lacks, with their
+        counts and the source of their pronunciations
 
   utils/prepare_dict.py data/train/text data/local/dict
 """
@@ -26,10 +27,16 @@ class PrepareDict:
 
 
 def main(options: PrepareDict) -> None:
-    inputs = [options.text, *filter(None, (dictionary_path(options.dictionary.dictionary), options.dictionary.words))]
+    inputs = [
+        options.text,
+        *filter(None, (dictionary_path(options.dictionary.dictionary), options.dictionary.words)),
+    ]
     with output_of(options, options.dict_dir, inputs) as out:
         vocabulary = write_dict(options.text, options.dictionary, out, options.jobs.num_threads)
-    log.info(f"{options.dict_dir}: {len(vocabulary.lexicon)} words, {len(vocabulary.lexicon.rows())} pronunciations")
+    log.info(
+        f"{options.dict_dir}: {len(vocabulary.lexicon)} words, {len(vocabulary.lexicon.rows())} "
+        "pronunciations"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Create a language directory in Kaldi's layout from a dictionary directory.
 
-Reads   DICT_DIR/{lexicon,lexiconp,lexiconp_silprob,silprob,silence_phones,nonsilence_phones,optional_silence,extra_questions}.txt
+Reads   DICT_DIR/{lexicon,lexiconp,lexiconp_silprob,silprob,silence_phones,nonsilence_phones}.txt,
+        DICT_DIR/{optional_silence,extra_questions}.txt
 Writes  LANG_DIR: phones.txt words.txt oov.{txt,int} topo L.fst L_disambig.fst phones/*.{txt,int,csl}
 
   utils/prepare_lang.py data/local/dict "<unk>" data/lang
@@ -19,20 +20,32 @@ from pyasr.lang.lexicons.dict_dir import read_dict_dir
 
 @dataclass(frozen=True)
 class PrepareLang:
-    dict_dir: Path = argument("dictionary directory, from utils/prepare_dict.py or in the form of Kaldi's local/dict")
+    dict_dir: Path = argument(
+        "dictionary directory, from utils/prepare_dict.py or in the form of Kaldi's local/dict"
+    )
     oov_word: str = argument("word of the lexicon that replaces out-of-vocabulary words, such as <unk>")
     lang_dir: Path = argument("language directory to write")
     lang: LangOptions = group(LangOptions)
 
 
 def main(options: PrepareLang) -> None:
-    names = ("lexiconp_silprob", "silprob", "lexiconp", "lexicon", "silence_phones", "nonsilence_phones", "optional_silence",
-             "extra_questions")
+    names = (
+        "lexiconp_silprob",
+        "silprob",
+        "lexiconp",
+        "lexicon",
+        "silence_phones",
+        "nonsilence_phones",
+        "optional_silence",
+        "extra_questions",
+    )
     found = [path for path in (options.dict_dir / f"{name}.txt" for name in names) if path.exists()]
     with output_of(options, options.lang_dir, found or [options.dict_dir / "lexicon.txt"]) as out:
         content = read_dict_dir(options.dict_dir)
         write_lang(content, options.oov_word, options.lang, out)
-    log.info(f"{options.lang_dir}: {len(content.lexicon)} words, {len(content.lexicon.rows())} pronunciations")
+    log.info(
+        f"{options.lang_dir}: {len(content.lexicon)} words, {len(content.lexicon.rows())} pronunciations"
+    )
 
 
 if __name__ == "__main__":

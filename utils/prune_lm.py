@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Prune an n-gram model by relative entropy, or remove n-grams that are less probable than their back-off estimates.
+"""Prune an n-gram model by relative entropy, or remove n-grams that are less probable than their back-off
+estimates.
 
-Reads   LM and --history-lm: ARPA files, plain or compressed, or directories of utils/train_lm.py or utils/mix_lms.py
+Reads   LM and --history-lm: ARPA files, plain or compressed, or directories of utils/train_lm.py or
+        utils/mix_lms.py
 Writes  OUT/lm.arpa.gz
 
     utils/prune_lm.py --threshold 1e-7 data/local/lm/fourgram data/local/lm/fourgram_pruned

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Score a ctm against an stm, as NIST's hubscr.pl does for Hub5, and print the counts of speakers, subsets and labels.
+"""Score a ctm against an stm, as NIST's hubscr.pl does for Hub5, and print the counts of speakers, subsets
+and labels.
 
 Reads   STM, CTM, GLM, SUBSETS
 Writes  the tables to standard output; with --per-utt the alignment of each segment to a file
 
-    utils/score_stm.py --glm rules.glm --subsets data/eval2000/stm_subsets hub5e00.english.000405.stm exp/tri4/ctm_eval2000/ctm
+    utils/score_stm.py --glm rules.glm --subsets data/eval2000/stm_subsets hub5e00.english.000405.stm \\
+        exp/tri4/ctm_eval2000/ctm
 """
 
 from dataclasses import dataclass
@@ -29,8 +31,14 @@ class ScoreStm:
     stm: Path = argument("reference words with times, stm format")
     ctm: Path = argument("recognised words with times, ctm format")
     glm: Path | None = option(None, "word mapping rules (glm); none: compare words without mapping")
-    subsets: Path | None = option(None, "subsets file, lines 'NAME PATTERN' with a regular expression for 'FILE CHANNEL SPEAKER <LABELS>'")
-    drop_unscored: bool = option(False, "remove noises, hesitations and fragments from the ctm and split acronyms, as steps/score.py does")
+    subsets: Path | None = option(
+        None,
+        "subsets file, lines 'NAME PATTERN' with a regular expression for 'FILE CHANNEL SPEAKER <LABELS>'",
+    )
+    drop_unscored: bool = option(
+        False,
+        "remove noises, hesitations and fragments from the ctm and split acronyms, as steps/score.py does",
+    )
     per_utt: Path | None = option(None, "file for the alignment of each segment")
 
 
@@ -44,8 +52,10 @@ def main(options: ScoreStm) -> None:
     scorer = StmScorer(read_stm(options.stm), glm, options.subsets, dropped)
     score = scorer.score(entries, str(options.ctm))
     if score.missing:
-        log.warning(f"{len(score.missing)} segment(s) are in channels without a word in {options.ctm} and count as deleted, "
-                    f"for example {score.missing[0]}")
+        log.warning(
+            f"{len(score.missing)} segment(s) are in channels without a word in {options.ctm} and count as "
+            f"deleted, for example {score.missing[0]}"
+        )
     print(per_speaker(score, scorer.utt2spk))
     if scorer.parts:
         print(counts_table("SUBSET", [(name, score.part(keys).row) for name, keys in scorer.parts.items()]))

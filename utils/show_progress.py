@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Show the state of the outputs of a recipe: finished, in progress and how far, or stopped.
 
-The line of an unfinished output says whether it is in progress, was stopped by a signal, failed, or was killed (which leaves no
-record), when it was last written, and the state of its jobs. A training adds a line from metrics.jsonl: epochs, objective and time left.
-The program also plots the objective, drift and learning rate of unfinished trainings, and of EXP if it is a training.
+The line of an unfinished output says whether it is in progress, was stopped by a signal, failed, or was
+killed (which leaves no record), when it was last written, and the state of its jobs. A training adds a line
+from metrics.jsonl: epochs, objective and time left. The program also plots the objective, drift and learning
+rate of unfinished trainings, and of EXP if it is a training.
 
 Reads   EXP/**/.done.json of finished outputs; .started.json, log/ and metrics.jsonl of unfinished ones
-Writes  a line for each output to standard output, in the order of creation; with --svg a figure (SVG) with the curves of all trainings
-        (an existing file that is not such a figure is replaced only with --force)
+Writes  a line for each output to standard output, in the order of creation; with --svg a figure (SVG) with
+        the curves of all trainings (an existing file that is not such a figure is replaced only with --force)
 
     utils/show_progress.py exp
     utils/show_progress.py --svg exp/dnn.svg exp/dnn
@@ -47,12 +48,20 @@ def done_line(out: Path) -> str:
     """Date and duration of a finished output; of a training also its last epoch."""
     done = read_done(out) or {}
     took = f", in {lasting(done['seconds'])}" if "seconds" in done else ""
-    return f"{out}: done {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(out / DONE)))}{took}{last_epoch(out / METRICS_FILE)}"
+    return (
+        f"{out}: done "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(out / DONE)))}"
+        f"{took}{last_epoch(out / METRICS_FILE)}"
+    )
 
 
 def last_epoch(metrics: Path) -> str:
     epochs = [line for line in lines_of(metrics) if "heldout_objective" in line] if metrics.exists() else []
-    return f", epoch {epochs[-1]['epoch']}: objective of held-out frames {epochs[-1]['heldout_objective']:.4f}" if epochs else ""
+    return (
+        f", epoch {epochs[-1]['epoch']}: objective of held-out frames {epochs[-1]['heldout_objective']:.4f}"
+        if epochs
+        else ""
+    )
 
 
 def lines_of(metrics: Path) -> list[dict]:
@@ -71,13 +80,20 @@ def lines_begun(scratch: Path) -> list[str]:
 def lines_under_way(scratch: Path) -> list[str]:
     """Lines on the state of OUT.tmp, of its jobs, and on the progress of a training."""
     is_in_progress, sentence = state_of(scratch, last_run(scratch))
-    head = f"{scratch.with_suffix('')}: begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(scratch / STARTED)))}"
+    head = (
+        f"{scratch.with_suffix('')}: begun "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(scratch / STARTED)))}"
+    )
     metrics = sorted(scratch.rglob(METRICS_FILE), key=changed)
     interval = last_interval(metrics[-1]) if metrics else None
     if interval and not is_in_progress:
         del interval["left_s"]
     shown = [bar(interval, shutil.get_terminal_size().columns)] if interval else []
-    return [f"{head}, {sentence}{jobs(scratch)}", *shown, *(spark_lines(lines_of(metrics[-1])) if metrics else [])]
+    return [
+        f"{head}, {sentence}{jobs(scratch)}",
+        *shown,
+        *(spark_lines(lines_of(metrics[-1])) if metrics else []),
+    ]
 
 
 def state_of(scratch: Path, run: Run | None) -> tuple[bool, str]:
@@ -104,17 +120,21 @@ def jobs(scratch: Path) -> str:
     failed = [log for log, _ in failures(logs)]
     sentence = f"; {len(statuses) - num_stopped} of {len(logs)} started jobs have ended" if logs else ""
     sentence += f", {len(failed)} of them failed, see {failed[0]}" if failed else ""
-    return sentence + (f", {num_stopped} {'was' if num_stopped == 1 else 'were'} stopped" if num_stopped else "")
+    return sentence + (
+        f", {num_stopped} {'was' if num_stopped == 1 else 'were'} stopped" if num_stopped else ""
+    )
 
 
 def is_kept(log: Path) -> bool:
-    """Whether this is the log of an earlier attempt of a job: NAME.1.log next to NAME.log, or NAME.requeued-1.log."""
+    """Whether this is the log of an earlier attempt of a job: NAME.1.log next to NAME.log, or
+    NAME.requeued-1.log."""
     name, _, number = log.name.removesuffix(".log").rpartition(".")
     return number.startswith("requeued-") or number.isdigit() and log.with_name(f"{name}.log").exists()
 
 
 def outputs_of(exp: Path) -> tuple[list[Path], list[Path]]:
-    """(finished outputs, OUT.tmp of unfinished outputs), in the order of creation; `exp` itself may be one."""
+    """(finished outputs, OUT.tmp of unfinished outputs), in the order of creation; `exp` itself may be
+    one."""
     own = Path(f"{exp}.tmp")
     if not exp.is_dir() and not own.is_dir():
         raise UserError(f"{exp}: no such directory; give the exp/ of a recipe")
@@ -139,11 +159,17 @@ def main(options: ShowProgress) -> None:
 
 def draw(path: Path, exp: Path, outputs: list[Path]) -> None:
     found = [out / METRICS_FILE for out in outputs if (out / METRICS_FILE).exists()]
-    trainings = {str(metrics.parent.relative_to(exp.parent)).removesuffix(".tmp"): lines_of(metrics) for metrics in found}
+    trainings = {
+        str(metrics.parent.relative_to(exp.parent)).removesuffix(".tmp"): lines_of(metrics)
+        for metrics in found
+    }
     if not found:
         raise UserError(f"{exp}: no training to plot; give a directory that contains one")
     if len(found) > _MOST_DRAWN:
-        raise UserError(f"{exp}: {len(found)} trainings, but a figure shows at most {_MOST_DRAWN}; give a directory with fewer trainings")
+        raise UserError(
+            f"{exp}: {len(found)} trainings, but a figure shows at most {_MOST_DRAWN}; give a directory "
+            "with fewer trainings"
+        )
     check_replaceable(path, _MARK, "figure drawn by this program")
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as f:
@@ -151,4 +177,6 @@ def draw(path: Path, exp: Path, outputs: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ShowProgress, main, __doc__, force="replace an existing file that is not a figure of this program")
+    run_step(
+        ShowProgress, main, __doc__, force="replace an existing file that is not a figure of this program"
+    )

@@ -2,7 +2,8 @@
 """Compute how fast each topology averages the parameters of the ranks, and its communication cost.
 
 Reads   nothing
-Writes  a table to standard output; with --draw a figure (SVG; an existing file that is not one is replaced only with --force)
+Writes  a table to standard output; with --draw a figure (SVG; an existing file that is not one is replaced
+        only with --force)
 
     utils/spectral_gap.py --topology all --ranks 16
     utils/spectral_gap.py --topology butterfly,ring,hopping-ring --ranks 8 --draw topologies.svg
@@ -16,14 +17,20 @@ from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.outputs.output import atomic_write
 from pyasr.parallel.topology.topology_page import choose, picture, table
 
-_MARK = r'<svg xmlns="[^"]*" viewBox="[^"]*" width="\d+" font-family="sans-serif" font-size="12" text-anchor="middle">\n<rect '
+_MARK = (
+    r'<svg xmlns="[^"]*" viewBox="[^"]*" width="\d+" font-family="sans-serif" font-size="12" '
+    r'text-anchor="middle">\n<rect '
+)
 
 
 @dataclass(frozen=True)
 class SpectralGap:
     topology: str = option("all", "comma-separated names of topologies, or all")
     ranks: int = option(16, "number of ranks", minimum=1, maximum=1024)
-    draw: Path | None = option(None, "SVG file for a figure of the first rounds, as many as a butterfly of this number of ranks needs")
+    draw: Path | None = option(
+        None,
+        "SVG file for a figure of the first rounds, as many as a butterfly of this number of ranks needs",
+    )
 
 
 def main(options: SpectralGap) -> None:
@@ -38,4 +45,6 @@ def main(options: SpectralGap) -> None:
 
 
 if __name__ == "__main__":
-    run_step(SpectralGap, main, __doc__, force="replace an existing file that is not a figure of this program")
+    run_step(
+        SpectralGap, main, __doc__, force="replace an existing file that is not a figure of this program"
+    )

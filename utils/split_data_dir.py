@@ -30,7 +30,10 @@ def main(options: SplitDataDir) -> None:
         raise UserError(f"NUM: invalid number of parts {options.num}; give at least 1")
     data, where = DataDir(options.data), options.data / f"split{options.num}"
     if options.num > len(data.utt2spk):
-        raise UserError(f"NUM: {len(data.utt2spk)} utterances of {options.data} cannot be split into {options.num} parts; give fewer")
+        raise UserError(
+            f"NUM: {len(data.utt2spk)} utterances of {options.data} cannot be split into {options.num} "
+            "parts; give fewer"
+        )
     with output_of(options, where, subsets.table_files(data)) as out:
         lists = split(data, options.num)
         subsets.check_recordings(data, lists)

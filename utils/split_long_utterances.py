@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Split long utterances at silences into pieces of limited length, with their words, by the word times of a ctm.
+"""Split long utterances at silences into pieces of limited length, with their words, by the word times of a
+ctm.
 
 Reads   DATA/{utt2spk,text,wav.scp,segments,reco2file_and_channel}, CTM
 Writes  OUT, without features; DATA/.recordings (used to detect that a recording was replaced)
@@ -35,12 +36,18 @@ def main(options: SplitLongUtterances) -> None:
     data = DataDir(options.data)
     data.check_commands()
     inputs = [*subsets.table_files(data, with_features=False), options.ctm]
-    with recording_prints(data.path, options.out, inputs) as audio, output_of(options, options.out, inputs + audio) as out:
+    with (
+        recording_prints(data.path, options.out, inputs) as audio,
+        output_of(options, options.out, inputs + audio) as out,
+    ):
         parts = split_utterances(data, read_ctm(options.ctm), options.split)
         subsets.write_all(out, subsegmented(data, parts, with_text=True))
         carry(data, out, with_features=False)
     num_split = sum(len(found) > 1 for found in parts.values())
-    log.info(f"{options.out}: {sum(map(len, parts.values()))} utterances of {len(parts)}, of which {num_split} were split")
+    log.info(
+        f"{options.out}: {sum(map(len, parts.values()))} utterances of {len(parts)}, of which {num_split} "
+        "were split"
+    )
 
 
 if __name__ == "__main__":

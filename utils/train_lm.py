@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Estimate an n-gram model (interpolated modified Kneser-Ney) from one or several texts.
 
-Reads   TEXT and --more-texts, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
+Reads   TEXT and --more-texts, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first
+        column is the vocabulary
 Writes  LM_DIR/lm.arpa.gz, with --eval-text also LM_DIR/perplexity.txt
 
   utils/train_lm.py data/train/text data/local/dict/lexicon.txt data/local/lm/trigram

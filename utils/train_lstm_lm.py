@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Train an LSTM word language model on a text.
 
-Reads   TEXT and HELDOUT_TEXT, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
+Reads   TEXT and HELDOUT_TEXT, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first
+        column is the vocabulary
 Writes  LM_DIR/lm.nnet, perplexity.txt: perplexities on HELDOUT_TEXT
 
-HELDOUT_TEXT controls the learning rate and when training stops. With --ngram, an n-gram model of the same vocabulary, the program also
-estimates the best interpolation weight of the two on HELDOUT_TEXT. An interrupted training resumes from its last complete epoch.
+HELDOUT_TEXT controls the learning rate and when training stops. With --ngram, an n-gram model of the same
+vocabulary, the program also estimates the best interpolation weight of the two on HELDOUT_TEXT. An
+interrupted training resumes from its last complete epoch.
 
-  utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text data/local/dict/lexicon.txt data/local/lm/lstm
+  utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text
+  data/local/dict/lexicon.txt data/local/lm/lstm
 """
 
 from dataclasses import dataclass
@@ -26,12 +29,20 @@ class TrainLstmLm:
     lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
     lm_dir: Path = argument("directory of the model to write")
     lstm: LstmLmOptions = group(LstmLmOptions)
-    ngram: Path | None = option(None, "n-gram model to interpolate with: a directory of utils/train_lm.py, or an ARPA file")
+    ngram: Path | None = option(
+        None, "n-gram model to interpolate with: a directory of utils/train_lm.py, or an ARPA file"
+    )
 
 
 def main(options: TrainLstmLm) -> None:
     texts, ngrams = [options.text, options.heldout_text], [options.ngram] if options.ngram else []
-    with output_of(options, options.lm_dir, [*texts, options.lexicon, *ngrams], resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
+    with output_of(
+        options,
+        options.lm_dir,
+        [*texts, options.lexicon, *ngrams],
+        resume=True,
+        precious=f"{DIRECTORY}/{INDEX}",
+    ) as out:
         from pyasr.train.objectives.lstm_lm_training import make_lstm_lm  # imports torch
 
         make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)

@@ -2,7 +2,8 @@
 """Train the subword units of a CTC network on the transcripts of a data directory.
 
 Reads   DATA/text
-Writes  UNITS_DIR/{units.model,units.txt,words.txt}: the sentencepiece model; the units with their ids (<blk> is 0); the words of the text
+Writes  UNITS_DIR/{units.model,units.txt,words.txt}: the sentencepiece model; the units with their ids (<blk>
+        is 0); the words of the text
 
 Example:
     utils/train_subwords.py --num-units 300 data/train data/units

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Transcribe recordings with a packed model: files, directories of files, or standard input.
 
-Any sampling rate and number of channels is accepted. Long recordings are cut at pauses; word times are times in the whole recording.
-Several threads decode segments of a recording in parallel. With --stream, audio is processed as it arrives, and the text of an utterance
-is written when the utterance ends. Ctrl-C ends standard input, and the text up to that point is written.
+Any sampling rate and number of channels is accepted. Long recordings are cut at pauses; word times are times
+in the whole recording. Several threads decode segments of a recording in parallel. With --stream, audio is
+processed as it arrives, and the text of an utterance is written when the utterance ends. Ctrl-C ends standard
+input, and the text up to that point is written.
 
-Reads   MODEL (from utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is standard input
-Writes  transcripts to standard output, in the order of the recordings, or with --out-dir one file per recording, in the same
-        subdirectory as the recording; OUT_DIR/.transcripts records the files that this program has written, and their recordings
+Reads   MODEL (from utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is
+        standard input
+Writes  transcripts to standard output, in the order of the recordings, or with --out-dir one file per
+        recording, in the same subdirectory as the recording; OUT_DIR/.transcripts records the files that this
+        program has written, and their recordings
 
-A transcript that was edited, or that belongs to another recording, is replaced only with --force. If a recording cannot be used, the others
-are still transcribed; the failures are listed at the end, with exit status 1.
+A transcript that was edited, or that belongs to another recording, is replaced only with --force. If a
+recording cannot be used, the others are still transcribed; the failures are listed at the end, with exit
+status 1.
 
 Examples:
     utils/transcribe.py model talk.wav
@@ -41,33 +45,62 @@ from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
 from pyasr.recognition.recording_input import (
-    CHANNELS, EACH, MIX, Recording, as_a_whole, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings,
-)  # fmt: skip
+    CHANNELS,
+    EACH,
+    MIX,
+    Recording,
+    as_a_whole,
+    file_blocks,
+    find_audio,
+    live_blocks,
+    of_bytes,
+    of_raw,
+    read_recordings,
+)
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
 _RECORD = ".transcripts"
 _WHOLE = unless_set("stream", "it takes one recording after the other, its channels averaged")
-_MANY, _NUM_NAMED = 0.5, 5  # recordings without a word: the fraction above which they are reported, and how many are named
+# recordings without a word: the fraction above which they are reported, and how many are named
+_MANY, _NUM_NAMED = 0.5, 5
 _OF_A_NAME = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
 class Transcribe:
     model: Path = argument("directory of a packed model, from utils/pack_model.py")
-    audio: tuple[Path, ...] = argument("audio files, directories with audio files, or - for standard input", many=True)
+    audio: tuple[Path, ...] = argument(
+        "audio files, directories with audio files, or - for standard input", many=True
+    )
     format: str = option("text", "format of the transcripts", choices=tuple(FORMATS))
-    out_dir: Path | None = option(None, "directory for one file per recording, created if necessary; none: standard output")
-    channels: str = option(MIX, "average the channels of a recording, or transcribe each channel", choices=CHANNELS,
-                          only=_WHOLE)  # fmt: skip
-    stream: bool = option(False, "process audio as it arrives, if the model allows it; the options below decide where utterances end")
+    out_dir: Path | None = option(
+        None, "directory for one file per recording, created if necessary; none: standard output"
+    )
+    channels: str = option(
+        MIX, "average the channels of a recording, or transcribe each channel", choices=CHANNELS, only=_WHOLE
+    )
+    stream: bool = option(
+        False,
+        "process audio as it arrives, if the model allows it; the options below decide where utterances end",
+    )
     endpoint: EndpointOptions = group(EndpointOptions, only=if_set("stream"))
-    one_speaker: bool = option(False, "normalise and adapt features to a single speaker of all recordings", only=_WHOLE)
-    raw_rate: int | None = option(None, "sampling rate of raw 16-bit samples on standard input, Hz", minimum=1)
-    num_threads: int = option(1, "number of segments of a recording decoded in parallel", minimum=1, only=unless_set("stream"))
-    beam: float | None = option(None, "decoding beam; smaller is faster; none: the beam of the model", minimum=0.1)
+    one_speaker: bool = option(
+        False, "normalise and adapt features to a single speaker of all recordings", only=_WHOLE
+    )
+    raw_rate: int | None = option(
+        None, "sampling rate of raw 16-bit samples on standard input, Hz", minimum=1
+    )
+    num_threads: int = option(
+        1, "number of segments of a recording decoded in parallel", minimum=1, only=unless_set("stream")
+    )
+    beam: float | None = option(
+        None, "decoding beam; smaller is faster; none: the beam of the model", minimum=0.1
+    )
     cut: CutOptions = group(CutOptions, only=unless_set("stream"))
-    mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": any_of(if_set("decode-mbr"), if_is("format", "ctm", "json"))})
+    mbr: MbrOptions = group(
+        MbrOptions, only={"posterior_scale": any_of(if_set("decode-mbr"), if_is("format", "ctm", "json"))}
+    )
 
 
 def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
@@ -76,12 +109,17 @@ def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
         return
     with as_a_whole("stdin"):
         content = sys.stdin.buffer.read()
-        found = [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
+        found = (
+            [of_raw(content, "stdin", options.raw_rate)]
+            if options.raw_rate
+            else of_bytes(content, "stdin", options.channels)
+        )
     yield from found
 
 
 def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[Transcript]:
-    """Transcripts of one channel: with text on standard output, one for each utterance as it ends, else one for the whole channel."""
+    """Transcripts of one channel: with text on standard output, one for each utterance as it ends, else one
+    for the whole channel."""
     if str(path) != "-":
         yield from streamed(options, recognizer, *file_blocks(path))
         return
@@ -89,8 +127,13 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[
         yield from streamed(options, recognizer, *live_blocks(file, options.raw_rate))
 
 
-def streamed(options: Transcribe, recognizer: Recognizer, name: str, rate: int, blocks: Iterator) -> Iterator[Transcript]:
-    live, at_once = recognizer.stream(rate, options.endpoint), options.format == "text" and options.out_dir is None
+def streamed(
+    options: Transcribe, recognizer: Recognizer, name: str, rate: int, blocks: Iterator
+) -> Iterator[Transcript]:
+    live, at_once = (
+        recognizer.stream(rate, options.endpoint),
+        options.format == "text" and options.out_dir is None,
+    )
     for block in blocks:
         for segment in live.accept(block):
             if at_once:
@@ -107,19 +150,31 @@ def tried(found: Iterator, path: Path, failed: dict[Path, UserError]) -> Iterato
         failed[path] = error
 
 
-def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]], failed: dict[Path, UserError]):
-    """(path of a recording, the folder in which it was found, its transcript); unusable paths are skipped and stored in
-    `failed`."""
+def transcripts(
+    options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]], failed: dict[Path, UserError]
+):
+    """(path of a recording, the folder in which it was found, its transcript); unusable paths are skipped and
+    stored in `failed`."""
     if options.one_speaker:
-        found = [(place, recording) for place in audio for recording in tried(recordings(options, place[0]), place[0], failed)]
+        found = [
+            (place, recording)
+            for place in audio
+            for recording in tried(recordings(options, place[0]), place[0], failed)
+        ]
         yield from ((*place, transcript) for place, transcript in of_one_speaker(recognizer, found, failed))
         return
     for path, folder in audio:
-        own = stream(options, recognizer, path) if options.stream else map(recognizer.transcribe_recording, recordings(options, path))
+        own = (
+            stream(options, recognizer, path)
+            if options.stream
+            else map(recognizer.transcribe_recording, recordings(options, path))
+        )
         yield from ((path, folder, transcript) for transcript in tried(own, path, failed))
 
 
-def of_one_speaker(recognizer: Recognizer, found: list[tuple], failed: dict[Path, UserError]) -> Iterator[tuple]:
+def of_one_speaker(
+    recognizer: Recognizer, found: list[tuple], failed: dict[Path, UserError]
+) -> Iterator[tuple]:
     """(place, transcript) for pairs (place, recording), with features adapted to all recordings together.
 
     If that fails, recordings that also fail by themselves are skipped and stored in `failed`.
@@ -127,14 +182,23 @@ def of_one_speaker(recognizer: Recognizer, found: list[tuple], failed: dict[Path
     try:
         spoken = recognizer.transcribe_speaker([recording for _, recording in found])
     except UserError:
-        usable = [one for one in found if [*tried(map(recognizer.transcribe_recording, one[1:]), one[0][0], failed)]]
+        usable = [
+            one for one in found if [*tried(map(recognizer.transcribe_recording, one[1:]), one[0][0], failed)]
+        ]
         if len(usable) == len(found):
             raise
         found, spoken = usable, recognizer.transcribe_speaker([recording for _, recording in usable])
     return zip((place for place, _ in found), spoken)
 
 
-def write(options: Transcribe, path: Path, folder: Path, transcript, written: WrittenFiles | None, is_one_of_several: bool) -> None:
+def write(
+    options: Transcribe,
+    path: Path,
+    folder: Path,
+    transcript,
+    written: WrittenFiles | None,
+    is_one_of_several: bool,
+) -> None:
     lines, name = FORMATS[options.format].lines(transcript), name_of(transcript)
     if options.channels == EACH:
         name += f"-{transcript.channel}"
@@ -156,7 +220,8 @@ def write_file(written: WrittenFiles, place: Path, path: Path, text: str) -> Non
 
 
 def name_error(error: Exception) -> UserError:
-    """The error as a UserError if the name of the output file caused it; any other error, such as a full disk, is raised again."""
+    """The error as a UserError if the name of the output file caused it; any other error, such as a full
+    disk, is raised again."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if getattr(cause, "errno", None) not in _OF_A_NAME:
         raise error
@@ -169,7 +234,9 @@ def complaint(failed: dict[Path, UserError], num_tried: int) -> UserError:
         return next(iter(failed.values()))
     for path, error in failed.items():
         print(printable(f"{path}: {str(error).removeprefix(f'{path}: ')}"), file=sys.stderr)
-    return UserError(f"{len(failed)} of {num_tried} recordings could not be transcribed; see the reasons above")
+    return UserError(
+        f"{len(failed)} of {num_tried} recordings could not be transcribed; see the reasons above"
+    )
 
 
 def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
@@ -194,13 +261,20 @@ def check_names(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
         fault = f"two recordings are named {twice}, so one transcript in --out-dir would replace the other"
         raise UserError(f"{fault}; transcribe them in two runs to two directories")
     if twice:
-        raise UserError(f"two recordings are named {twice}, which standard output cannot distinguish; give --out-dir, or rename one")
+        raise UserError(
+            f"two recordings are named {twice}, which standard output cannot distinguish; give --out-dir, "
+            "or rename one"
+        )
 
 
 def check_not_replaced(options: Transcribe, audio: list[tuple[Path, Path]], written: WrittenFiles) -> None:
-    """Raise UserError if a transcript would replace a file that is not an unchanged transcript of the same recording by this program."""
+    """Raise UserError if a transcript would replace a file that is not an unchanged transcript of the same
+    recording by this program."""
     suffix, each = FORMATS[options.format].suffix, options.channels == EACH
-    of_channels = {folder: places_of_channels(options.out_dir / folder, suffix) for folder in {folder for _, folder in audio if each}}
+    of_channels = {
+        folder: places_of_channels(options.out_dir / folder, suffix)
+        for folder in {folder for _, folder in audio if each}
+    }
     for path, folder in audio:
         own = options.out_dir / folder / (stem_of(path) + suffix)
         for place in of_channels[folder].get(stem_of(path), []) if each else [own] * is_file(own):
@@ -235,7 +309,9 @@ def main(options: Transcribe) -> None:
     written = WrittenFiles(options.out_dir, _RECORD) if options.out_dir else None
     if written and not is_forced():
         check_not_replaced(options, audio, written)
-    recognizer = Recognizer(options.model, num_threads=options.num_threads, cut=options.cut, mbr=options.mbr, beam=options.beam)
+    recognizer = Recognizer(
+        options.model, num_threads=options.num_threads, cut=options.cut, mbr=options.mbr, beam=options.beam
+    )
     if options.stream:
         check_streams(recognizer.system)
     failed: dict[Path, UserError] = {}
@@ -243,7 +319,14 @@ def main(options: Transcribe) -> None:
     for path, folder, transcript in transcripts(options, recognizer, audio, failed):
         num_words[path] += len(transcript.words)
         try:
-            write(options, path, folder, transcript, written, is_one_of_several=len(audio) > 1 or options.channels == EACH)
+            write(
+                options,
+                path,
+                folder,
+                transcript,
+                written,
+                is_one_of_several=len(audio) > 1 or options.channels == EACH,
+            )
         except (OSError, UserError) as error:
             failed[path] = name_error(error)
     warn_of_wordless(num_words)
@@ -257,9 +340,17 @@ def warn_of_wordless(num_words: Counter[Path]) -> None:
     if len(without) > _MANY * len(num_words):
         names = " ".join(map(str, without[:_NUM_NAMED])) + " ..." * (len(without) > _NUM_NAMED)
         causes = "no speech, a model for another language or other audio, or too narrow a --beam"
-        fault = f"no word was recognised in {len(without)} of {len(num_words)} recordings ({names}); usual causes: {causes}"
+        fault = (
+            f"no word was recognised in {len(without)} of {len(num_words)} recordings ({names}); usual "
+            f"causes: {causes}"
+        )
         print(printable(f"{Path(sys.argv[0]).name}: {fault}"), file=sys.stderr)
 
 
 if __name__ == "__main__":
-    run_step(Transcribe, main, __doc__, force="replace files in --out-dir that are not unchanged transcripts by this program")
+    run_step(
+        Transcribe,
+        main,
+        __doc__,
+        force="replace files in --out-dir that are not unchanged transcripts by this program",
+    )

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Check directories of Kaldi or pyasr. List each problem with its fix; exit status 1 if there are any.
 
-Reads   DIRS: data, lang, model, alignment, graph and decoding directories, distinguished by their files. Each is checked by itself, then
-        all together: phones of models and lang directories, frames of alignments, with --same-features also dimensions
+Reads   DIRS: data, lang, model, alignment, graph and decoding directories, distinguished by their files. Each
+        is checked by itself, then all together: phones of models and lang directories, frames of alignments,
+        with --same-features also dimensions
 Writes  the problems to standard output
 
     utils/validate_kaldi.py data/train data/lang exp/tri4_ali

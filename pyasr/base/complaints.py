@@ -1,7 +1,7 @@
 """Fatal errors of a program: one sentence on standard error, even if standard output cannot be written.
 
-Importing pyasr also installs a hook that reports uncaught system errors of pyasr's programs in this form, for example an error while
-loading their own modules. Other programs that import pyasr keep Python's traceback.
+Importing pyasr also installs a hook that reports uncaught system errors of pyasr's programs in this form, for
+example an error while loading their own modules. Other programs that import pyasr keep Python's traceback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import as_user_error
 
-_PROGRAMS = [Path(__file__).resolve().parents[2] / folder for folder in ("steps", "utils", "egs", "benchmarks")]
+_PROGRAMS = [
+    Path(__file__).resolve().parents[2] / folder for folder in ("steps", "utils", "egs", "benchmarks")
+]
 _MODULE = "-m"  # the name of a program that is started as a module, as jobs and ranks are
 
 
@@ -36,7 +38,8 @@ def drop_output(stream: int = 1) -> None:
 
 @contextlib.contextmanager
 def _dropping(stream: int) -> Iterator[None]:
-    """Suppress a failed write to standard output or error; the other stream and the exit status still report the error."""
+    """Suppress a failed write to standard output or error; the other stream and the exit status still report
+    the error."""
     try:
         yield
     except OSError:
@@ -59,8 +62,12 @@ def _report(name: str, kind, error, trace) -> None:
 
 
 def _of_import(error: BaseException) -> UserError | None:
-    """The error for a module that was not found or not loaded; Python does not keep the system's reason for it."""
+    """The error for a module that was not found or not loaded; Python does not keep the system's reason for
+    it."""
     if not isinstance(error, ImportError):
         return None
-    advice = "run the same command again; if that does not help, run utils/check_install.py to see what the environment lacks"
+    advice = (
+        "run the same command again; if that does not help, run utils/check_install.py to see what the "
+        "environment lacks"
+    )
     return UserError(f"a part of the program cannot be loaded ({error}); {advice}")

@@ -6,7 +6,8 @@ import re
 class UserError(Exception):
     """An error that the user can correct. The message is one sentence: what, where, what to do.
 
-    Unprintable characters in quoted input are escaped (\\x1b), so that they cannot break the line or control the terminal.
+    Unprintable characters in quoted input are escaped (\\x1b), so that they cannot break the line or control
+    the terminal.
     """
 
     def __init__(self, sentence: object = ""):

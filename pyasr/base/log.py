@@ -1,4 +1,5 @@
-"""Log lines of steps and jobs: time, program, message. Unprintable characters in a message are escaped (`errors.printable`)."""
+"""Log lines of steps and jobs: time, program, message. Unprintable characters in a message are escaped
+(`errors.printable`)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,13 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 
-_SAYS_SO = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_SAYS_SO = (
+    "DefaultCPUAllocator",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 ADVICE = "cut it into shorter utterances, or leave it out"
 
 Result = TypeVar("Result")
@@ -28,7 +34,8 @@ def what_it_says(error: Exception) -> str:
 
 @contextmanager
 def enough_for(name: str, what: str, advice: str) -> Iterator[None]:
-    """Convert a failed allocation in the block into a UserError that begins with `name`, an utterance or recording, and mentions `what`."""
+    """Convert a failed allocation in the block into a UserError that begins with `name`, an utterance or
+    recording, and mentions `what`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -37,7 +44,10 @@ def enough_for(name: str, what: str, advice: str) -> Iterator[None]:
         raise UserError(f"{name}: memory is not enough for {what}: {what_it_says(error)}; {advice}") from None
 
 
-def computed(name: str, function: Callable[[np.ndarray], Result], features: np.ndarray, advice: str = ADVICE) -> Result:
-    """`function` of an utterance's features (T, dim). Raises UserError, beginning with the utterance's name, if memory runs out."""
+def computed(
+    name: str, function: Callable[[np.ndarray], Result], features: np.ndarray, advice: str = ADVICE
+) -> Result:
+    """`function` of an utterance's features (T, dim). Raises UserError, beginning with the utterance's name,
+    if memory runs out."""
     with enough_for(name, f"its {len(features)} frames", advice):
         return function(features)

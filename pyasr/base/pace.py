@@ -1,4 +1,5 @@
-"""Schedule of progress reports of a long-running program: after 20 s, then at intervals of half the elapsed time, at most ten minutes."""
+"""Schedule of progress reports of a long-running program: after 20 s, then at intervals of half the elapsed
+time, at most ten minutes."""
 
 from __future__ import annotations
 

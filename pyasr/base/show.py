@@ -1,6 +1,7 @@
-"""Copy standard input to standard output with unprintable characters escaped; recipes show the end of a log with it.
+"""Copy standard input to standard output with unprintable characters escaped; recipes show the end of a log
+with it.
 
-    tail -n 15 log/x.log | python -m pyasr.base.show
+tail -n 15 log/x.log | python -m pyasr.base.show
 """
 
 import sys

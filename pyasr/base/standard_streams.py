@@ -7,9 +7,11 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null for each standard stream that the caller has closed (`<&-`). Call it at the start of a program.
+    """Open /dev/null for each standard stream that the caller has closed (`<&-`). Call it at the start of a
+    program.
 
-    Otherwise the next pipe or file would get the number of the stream, and would receive the output meant for it, also from children.
+    Otherwise the next pipe or file would get the number of the stream, and would receive the output meant for
+    it, also from children.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)

@@ -1,10 +1,10 @@
 """Conversion of operating system errors to error messages of one sentence: what, which file, what to do.
 
-    with naming(path):                      # an OSError in the block becomes a UserError; it names `path` unless it names a file itself
-        content = path.read_bytes()
+    with naming(path):                      # an OSError in the block becomes a UserError; it names `path`
+        unless it names a file itself content = path.read_bytes()
 
-Libraries also raise such errors as other exceptions: numpy for a full disk, torch and numba for memory, ImportError for a library that
-cannot be mapped. `as_user_error` finds the system's reason in their text.
+Libraries also raise such errors as other exceptions: numpy for a full disk, torch and numba for memory,
+ImportError for a library that cannot be mapped. `as_user_error` finds the system's reason in their text.
 """
 
 from __future__ import annotations
@@ -34,26 +34,54 @@ _ADVICE = {
     errno.ENOTDIR: "{reason}; check the path",
     errno.ELOOP: "{reason}; check where its links lead",
     errno.EIO: f"the disk or the filesystem failed ({{reason}}); see 'dmesg', and {AGAIN}",
-    errno.ESTALE: "removed or replaced on the file server while it was in use ({reason}); make sure that no other program changes it, "
-                  f"and {AGAIN}",
-    errno.EMFILE: f"too many files are open in this process; raise the limit with 'ulimit -n 4096', and {AGAIN}",
+    errno.ESTALE: (
+        "removed or replaced on the file server while it was in use ({reason}); make sure that no other "
+        f"program changes it, and {AGAIN}"
+    ),
+    errno.EMFILE: (
+        f"too many files are open in this process; raise the limit with 'ulimit -n 4096', and {AGAIN}"
+    ),
     errno.ENFILE: f"too many files are open on this machine; end other programs, and {AGAIN}",
-    errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs or ranks per host, and {AGAIN}",
-    errno.EAGAIN: f"the system allows no more processes or threads ({{reason}}); see 'ulimit -u', and {AGAIN}",
+    errno.ENOMEM: (
+        f"memory ran out ({{reason}}); end other programs or run fewer jobs or ranks per host, and {AGAIN}"
+    ),
+    errno.EAGAIN: (
+        f"the system allows no more processes or threads ({{reason}}); see 'ulimit -u', and {AGAIN}"
+    ),
     errno.EINTR: f"interrupted by a signal; {AGAIN}",
     errno.EBUSY: f"in use by another program ({{reason}}); wait until it has ended, and {AGAIN}",
     errno.ETXTBSY: f"in use by another program ({{reason}}); wait until it has ended, and {AGAIN}",
-    errno.ENOTEMPTY: f"another program writes to this directory ({{reason}}); wait until it has ended, and {AGAIN}",
+    errno.ENOTEMPTY: (
+        f"another program writes to this directory ({{reason}}); wait until it has ended, and {AGAIN}"
+    ),
     errno.ENOLCK: "the filesystem does not support locks ({reason}); use another one, or mount it with locks",
     errno.ENOEXEC: "not a program for this machine; install the one for its processor and operating system",
-    errno.E2BIG: "the command line or the environment is too long ({reason}); give shorter names, or run it with 'env -i'",
-}  # fmt: skip
+    errno.E2BIG: (
+        "the command line or the environment is too long ({reason}); give shorter names, or run it "
+        "with 'env -i'"
+    ),
+}
 _ELSE = f"the system refused ({{reason}}); correct the cause, and {AGAIN}"
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
-_IN_TEXT = {os.strerror(number): number for number in (
-    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)}  # fmt: skip
-_IN_TEXT |= {"can't start new thread": errno.EAGAIN, "DefaultCPUAllocator": errno.ENOMEM, "CUDA out of memory": errno.ENOMEM}
-_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which omits the system's reason
+_IN_TEXT = {
+    os.strerror(number): number
+    for number in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.ESTALE,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+    )
+}
+_IN_TEXT |= {
+    "can't start new thread": errno.EAGAIN,
+    "DefaultCPUAllocator": errno.ENOMEM,
+    "CUDA out of memory": errno.ENOMEM,
+}
+# of numpy.save, which omits the system's reason
+_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")
 _ABSENCE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
@@ -100,13 +128,16 @@ def keeping_name(path: Path | str) -> Iterator[None]:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """`error` itself if it is a UserError, a UserError for the system error in it, or None for other exceptions."""
+    """`error` itself if it is a UserError, a UserError for the system error in it, or None for other
+    exceptions."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):
         return _refusal(error, None)
     if isinstance(error, MemoryError):
-        return SystemRefusal(_sentence(_place(error), errno.ENOMEM, str(error) or "MemoryError"), errno.ENOMEM)
+        return SystemRefusal(
+            _sentence(_place(error), errno.ENOMEM, str(error) or "MemoryError"), errno.ENOMEM
+        )
     number = _number_in(str(error)) if isinstance(error, Exception) else None
     return SystemRefusal(_sentence(_place(error), number, str(error)), number) if number else None
 
@@ -126,13 +157,19 @@ def _refusal(error: OSError, path: Path | str | None) -> SystemRefusal:
     of_copy = number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG)
     where = names[-1 if of_copy else 0] if names else path or _place(error)
     if number == errno.EEXIST and not os.path.isdir(where):
-        return SystemRefusal(f"{where}: a file in the place of a directory; check the path, or move the file elsewhere", number)
+        return SystemRefusal(
+            f"{where}: a file in the place of a directory; check the path, or move the file elsewhere", number
+        )
     return SystemRefusal(_sentence(where, number, error.strerror or str(error)), number)
 
 
 def _names(error: OSError) -> list[str]:
     """The file names in the error, without descriptors."""
-    return [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes, os.PathLike))]
+    return [
+        os.fsdecode(name)
+        for name in (error.filename, error.filename2)
+        if isinstance(name, (str, bytes, os.PathLike))
+    ]
 
 
 def _sentence(where: Path | str, number: int | None, reason: str) -> str:
@@ -148,7 +185,8 @@ def _number_in(text: str) -> int | None:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost function of pyasr in which an error without a file name was raised, as `pyasr/io/text_tables.py:read_lines`."""
+    """The innermost function of pyasr in which an error without a file name was raised, as
+    `pyasr/io/text_tables.py:read_lines`."""
     place, trace = "the system", error.__traceback__
     while trace:
         code = trace.tb_frame.f_code

@@ -10,7 +10,10 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 
 _OTHER_MARKS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"),
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 
 
@@ -24,14 +27,17 @@ def without_mark(content: bytes, path: Path) -> bytes:
     for mark, encoding in _OTHER_MARKS:
         if content.startswith(mark):
             name = encoding.lower()
-            raise UserError(f"{path}: {encoding} text, not UTF-8; convert the file with iconv -f {name} -t utf-8")
+            raise UserError(
+                f"{path}: {encoding} text, not UTF-8; convert the file with iconv -f {name} -t utf-8"
+            )
     while content.startswith(codecs.BOM_UTF8):
         content = content[len(codecs.BOM_UTF8) :]
     return content
 
 
 def text_of(content: bytes, path: Path, first_line: int = 1) -> str:
-    """Decode the bytes of a file as UTF-8, without a byte order mark. Raises UserError with the line that is not UTF-8.
+    """Decode the bytes of a file as UTF-8, without a byte order mark. Raises UserError with the line that is
+    not UTF-8.
 
     first_line  number of the first line of `content`
     """
@@ -44,7 +50,8 @@ def text_of(content: bytes, path: Path, first_line: int = 1) -> str:
 
 
 def insist_on_utf8() -> None:
-    """Restart this program in Python's UTF-8 mode, unless arguments, file names and output are already UTF-8, as after path.sh."""
+    """Restart this program in Python's UTF-8 mode, unless arguments, file names and output are already UTF-8,
+    as after path.sh."""
     if sys.getfilesystemencoding().lower() == "utf-8":
         return
     os.environ["PYTHONUTF8"] = "1"

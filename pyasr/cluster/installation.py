@@ -1,4 +1,5 @@
-"""Check that everything a recipe needs is installed. Each check prints one line: OK, or MISSING with the command that installs it."""
+"""Check that everything a recipe needs is installed. Each check prints one line: OK, or MISSING with the
+command that installs it."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Callable
 
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.errors import UserError
@@ -32,7 +33,8 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report. `run` returns what was found or raises Missing; recipes run without an optional requirement."""
+    """One line of the report. `run` returns what was found or raises Missing; recipes run without an optional
+    requirement."""
 
     name: str
     run: Callable[[], str]
@@ -67,25 +69,32 @@ def report(checks: list[Check]) -> list[str]:
 def python() -> str:
     """Version and path of this Python. Raises Missing when it is too old."""
     if sys.version_info < (3, 10):
-        raise Missing(f"this is Python {sys.version.split()[0]}; install 3.10 or newer, or name one with PYASR_PYTHON=/path/to/python3")
+        raise Missing(
+            f"this is Python {sys.version.split()[0]}; install 3.10 or newer, or name one with "
+            "PYASR_PYTHON=/path/to/python3"
+        )
     return f"{sys.version.split()[0]} ({sys.executable})"
 
 
 def libraries() -> list[str]:
-    """The modules that pyasr imports: the first part of requirements.txt. Their own dependencies follow after an empty line."""
+    """The modules that pyasr imports: the first part of requirements.txt. Their own dependencies follow after
+    an empty line."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     names = dict.fromkeys(line.partition("==")[0] for line in lines if not line.startswith("#"))
     return [name for name in names if name not in _NO_MODULES]
 
 
 def library(name: str) -> str:
-    """Version of a library. Raises Missing, naming the pinned version to install, when it is not installed or cannot be imported."""
+    """Version of a library. Raises Missing, naming the pinned version to install, when it is not installed or
+    cannot be imported."""
     try:
         if name in _DATA_ONLY:
             return metadata.version(name)
         module = importlib.import_module(name)
     except (ImportError, OSError) as error:
-        raise Missing(f"{error}; install it with '{sys.executable} -m pip install {requirement(name)}'") from None
+        raise Missing(
+            f"{error}; install it with '{sys.executable} -m pip install {requirement(name)}'"
+        ) from None
     return str(getattr(module, "__version__", "present"))
 
 
@@ -99,13 +108,22 @@ def mpi() -> str:
     """Start two ranks that compute a sum. Raises Missing when that fails."""
 
     def too_long(*_):
-        raise Missing(f"two ranks did not end within {_MPI_TIMEOUT_S} s; check that nothing blocks connections of this machine to itself")
+        raise Missing(
+            f"two ranks did not end within {_MPI_TIMEOUT_S} s; check that nothing blocks connections of "
+            "this machine to itself"
+        )
 
     before = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(_MPI_TIMEOUT_S)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            run_ranks(JobOptions(), Path(scratch) / "mpi.log", "pyasr.parallel.ranks.selftest:sum_of_ranks", JobOptions(), num_ranks=2)
+            run_ranks(
+                JobOptions(),
+                Path(scratch) / "mpi.log",
+                "pyasr.parallel.ranks.selftest:sum_of_ranks",
+                JobOptions(),
+                num_ranks=2,
+            )
         return f"{flavour(find_mpiexec())} started two ranks, and their sum was right"
     except UserError as error:
         raise Missing(str(error)) from None
@@ -115,10 +133,14 @@ def mpi() -> str:
 
 
 def disk(directory: Path, needed_gb: float) -> str:
-    """Free and needed disk space in GB at `directory`, which need not exist. Raises Missing when too little is free."""
+    """Free and needed disk space in GB at `directory`, which need not exist. Raises Missing when too little
+    is free."""
     free_gb = shutil.disk_usage(existing_part(directory)).free / 1e9
     if free_gb < needed_gb:
-        raise Missing(f"{free_gb:.1f} GB are free in {directory}, the recipe writes {needed_gb:g}; free some, or run the recipe elsewhere")
+        raise Missing(
+            f"{free_gb:.1f} GB are free in {directory}, the recipe writes {needed_gb:g}; free some, or run "
+            "the recipe elsewhere"
+        )
     return f"{free_gb:.0f} GB free in {directory}; the recipe writes {needed_gb:g}"
 
 
@@ -126,7 +148,9 @@ def memory() -> str:
     """Main memory in GB. Raises Missing when there is too little."""
     total_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     if total_gb < _MIN_MEMORY_GB:
-        raise Missing(f"{total_gb:.1f} GB in total, but {_MIN_MEMORY_GB:.0f} are needed; use a larger machine")
+        raise Missing(
+            f"{total_gb:.1f} GB in total, but {_MIN_MEMORY_GB:.0f} are needed; use a larger machine"
+        )
     return f"{total_gb:.0f} GB"
 
 

@@ -1,4 +1,5 @@
-"""The common front end of run.pl, slurm.pl and queue.pl: takes a command line, returns an exit status and prints at most one report."""
+"""The common front end of run.pl, slurm.pl and queue.pl: takes a command line, returns an exit status and
+prints at most one report."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Protocol
 from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.system_errors import as_user_error
 from pyasr.base.utf8 import insist_on_utf8
+from pyasr.base.version import VERSION
 from pyasr.cluster.runner.command_line import Request, parse_request
 from pyasr.cluster.runner.failure_report import LATER, failure_report, refuse, tell
 from pyasr.cluster.runner.group_progress import telling
@@ -22,7 +24,8 @@ from pyasr.cluster.schedulers.scheduler import Scheduler
 
 
 class Runner(Protocol):
-    """Runs the jobs of one request. `ended`: the statuses so far; `outlasting`: names of cancelled jobs that have not ended."""
+    """Runs the jobs of one request. `ended`: the statuses so far; `outlasting`: names of cancelled jobs that
+    have not ended."""
 
     request: Request
     ended: list[JobStatus]
@@ -51,6 +54,9 @@ def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Req
     open_standard_streams()
     if sys.argv[1:2] in (["--help"], ["-h"]):
         print(doc.strip())
+        sys.exit(0)
+    if sys.argv[1:] == ["--version"]:
+        print(f"pyasr {VERSION}")
         sys.exit(0)
     insist_on_utf8()
     sys.exit(_run(parse, runner))
@@ -83,7 +89,8 @@ def _show(plan: str) -> int:
     try:
         print(plan, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # harmless: the reader (`head`, for instance) has closed the pipe
+        # harmless: the reader (`head`, for instance) has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 

@@ -18,7 +18,8 @@ from pyasr.io.text_tables import write_table
 
 
 def write_audio_list(data: Path, name: str, audio: Mapping[str, Path]) -> Path:
-    """DATA/local/audio_NAME.txt, `CALL FILE` lines. An output made from other files is recognized by it as out of date."""
+    """DATA/local/audio_NAME.txt, `CALL FILE` lines. An output made from other files is recognized by it as
+    out of date."""
     path = Path(data) / "local" / f"audio_{name}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_table(path, {call: as_named(file) for call, file in audio.items()})
@@ -26,7 +27,8 @@ def write_audio_list(data: Path, name: str, audio: Mapping[str, Path]) -> Path:
 
 
 def seconds_of_calls(audio: Mapping[str, Path], calls: Iterable[str]) -> dict[str, float]:
-    """{call: seconds} of the calls with usable audio. The log names the others: damaged, truncated, or without a channel for each side."""
+    """{call: seconds} of the calls with usable audio. The log names the others: damaged, truncated, or
+    without a channel for each side."""
     seconds = {}
     for call in calls:
         try:
@@ -42,12 +44,18 @@ def _seconds_of_sides(path: Path) -> float:
     """Raises UserError for audio that cannot be used."""
     seconds, head = seconds_of(path), audio_head(str(path))
     if head and head[1] != len(CHANNELS):
-        raise UserError(f"{path}: {head[1]} channel(s), but the sides of a call need {len(CHANNELS)}; give the file as published")
+        raise UserError(
+            f"{path}: {head[1]} channel(s), but the sides of a call need {len(CHANNELS)}; give the file as "
+            "published"
+        )
     return seconds
 
 
-def within_audio(utterances: list[Utterance], seconds: Mapping[str, float], left: SkippedItems) -> list[Utterance]:
-    """The utterances that can be cut from the audio of their calls (`pyasr.data.tables.fit_segments`), in their order."""
+def within_audio(
+    utterances: list[Utterance], seconds: Mapping[str, float], left: SkippedItems
+) -> list[Utterance]:
+    """The utterances that can be cut from the audio of their calls (`pyasr.data.tables.fit_segments`), in
+    their order."""
     durations, kept = {one.side: seconds[one.call] for one in utterances if one.call in seconds}, []
     for one in utterances:
         if one.side not in durations:

@@ -14,7 +14,8 @@ _LABELS = {"longest": "longest utterance, s"}  # quantities whose names do not i
 
 @dataclass(frozen=True)
 class Published:
-    """Published values of one quantity, several if releases differ; `tolerance`: maximum relative difference."""
+    """Published values of one quantity, several if releases differ; `tolerance`: maximum relative
+    difference."""
 
     quantity: str
     values: tuple[float, ...]
@@ -36,8 +37,14 @@ def measured(path: Path) -> dict[str, float]:
     seconds = data.audio_durations
     recordings = len(data.wav_scp) if data.has("wav.scp") else 0
     words = sum(len(text.split()) for text in data.text.values()) if data.has("text") else 0
-    return {"recordings": recordings, "utterances": len(data.utterances), "speakers": len(set(data.utt2spk.values())),
-            "hours": sum(seconds.values()) / 3600, "words": words, "longest": max(seconds.values(), default=0.0)}
+    return {
+        "recordings": recordings,
+        "utterances": len(data.utterances),
+        "speakers": len(set(data.utt2spk.values())),
+        "hours": sum(seconds.values()) / 3600,
+        "words": words,
+        "longest": max(seconds.values(), default=0.0),
+    }
 
 
 def compare(path: Path, published: list[Published], more: Mapping[str, float] = {}) -> list[str]:
@@ -48,8 +55,15 @@ def compare(path: Path, published: list[Published], more: Mapping[str, float] = 
     """
     found, known = {**measured(path), **more}, {row.quantity: row for row in published}
     if unknown := known.keys() - found.keys():
-        raise ValueError(f"{', '.join(sorted(unknown))}: not a quantity of a data directory, and not in `more`")
-    return _aligned([(str(path), "found", "published", ""), *(_row(name, number, known.get(name)) for name, number in found.items())])
+        raise ValueError(
+            f"{', '.join(sorted(unknown))}: not a quantity of a data directory, and not in `more`"
+        )
+    return _aligned(
+        [
+            (str(path), "found", "published", ""),
+            *(_row(name, number, known.get(name)) for name, number in found.items()),
+        ]
+    )
 
 
 def log_table(path: Path, published: list[Published], more: Mapping[str, float] = {}) -> None:
@@ -59,7 +73,10 @@ def log_table(path: Path, published: list[Published], more: Mapping[str, float] 
     found = {**measured(path), **more}
     deviating = [row.quantity for row in published if not row.fits(found[row.quantity])]
     if deviating:
-        log.warning(f"{path}: {', '.join(deviating)}: not as published; check what was left out, and whether the corpus is complete")
+        log.warning(
+            f"{path}: {', '.join(deviating)}: not as published; check what was left out, and whether the "
+            "corpus is complete"
+        )
 
 
 def _row(quantity: str, found: float, row: Published | None) -> tuple[str, str, str, str]:
@@ -74,7 +91,12 @@ def _row(quantity: str, found: float, row: Published | None) -> tuple[str, str, 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Lines with aligned columns: the first to the left, numbers to the right."""
     first, *widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], widths))]).rstrip() for row in rows]
+    return [
+        "  ".join(
+            [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], widths))]
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,5 @@
-"""The common part of programs that create the dictionary directory of a corpus: options, word counts, phone lists."""
+"""The common part of programs that create the dictionary directory of a corpus: options, word counts, phone
+lists."""
 
 from __future__ import annotations
 
@@ -32,14 +33,18 @@ class SwitchboardDictOptions(CorpusDictOptions):
     """The same, with the location of Mississippi State's dictionary."""
 
     swbd: str = option("", "directories of LDC97S62, separated by colons")
-    transcripts: str = option("", "directory or archive of Switchboard's transcripts; empty: those on the discs")
+    transcripts: str = option(
+        "", "directory or archive of Switchboard's transcripts; empty: those on the discs"
+    )
 
     def sources(self) -> list[Path]:
         """The files of the transcripts. Raises UserError if there are none."""
         return find_transcripts(places_in(self.transcripts) or places_in(self.swbd))
 
 
-def make_dict_dir(options: CorpusDictOptions, inputs: list[Path], write: Callable[[Path, Counter[str]], Lexicon]) -> None:
+def make_dict_dir(
+    options: CorpusDictOptions, inputs: list[Path], write: Callable[[Path, Counter[str]], Lexicon]
+) -> None:
     """Create DICT_DIR of `options` unless it is up to date.
 
     inputs  further input files, besides the text
@@ -51,9 +56,12 @@ def make_dict_dir(options: CorpusDictOptions, inputs: list[Path], write: Callabl
 
 
 def dict_dir_of(lexicon: Lexicon, silence: list[str], questions: list[tuple[str, ...]]) -> DictDir:
-    """The dictionary directory of a lexicon with these silence phones; the first one is optional between words."""
+    """The dictionary directory of a lexicon with these silence phones; the first one is optional between
+    words."""
     spoken = sorted(lexicon.phones() - set(silence))
-    return DictDir(lexicon, [(phone,) for phone in silence], [(phone,) for phone in spoken], silence[0], questions)
+    return DictDir(
+        lexicon, [(phone,) for phone in silence], [(phone,) for phone in spoken], silence[0], questions
+    )
 
 
 def by_count(counts: Counter[str]) -> list[tuple[str, int]]:

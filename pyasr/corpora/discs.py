@@ -1,7 +1,9 @@
-"""Find the files of a corpus on its discs by name, case-insensitively and independent of the folders to which the discs were copied.
+"""Find the files of a corpus on its discs by name, case-insensitively and independent of the folders to which
+the discs were copied.
 
-Files that operating systems and programs add are ignored: hidden files and folders (`._sw02001.sph`, `.AppleDouble`, `.Trash-1000`),
-`lost+found`, `__MACOSX` and the like. Names may end in a version, as in disc images: `SW02001.SPH;1`.
+Files that operating systems and programs add are ignored: hidden files and folders (`._sw02001.sph`,
+`.AppleDouble`, `.Trash-1000`), `lost+found`, `__MACOSX` and the like. Names may end in a version, as in disc
+images: `SW02001.SPH;1`.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ from pyasr.base.errors import UserError
 from pyasr.base.system_errors import is_absence
 
 _NUM_NAMED, _NUM_CALLS_NAMED = 5, 20
-_OF_SYSTEMS = frozenset({"lost+found", "__macosx", "@eadir", "$recycle.bin", "system volume information"})  # folders, in lower case
+# folders, in lower case
+_OF_SYSTEMS = frozenset({"lost+found", "__macosx", "@eadir", "$recycle.bin", "system volume information"})
 PACKED = r"(?:\.gz)?"  # suffix of patterns for text files that may be compressed
 _VERSION = re.compile(r"\.?;[0-9]{1,5}$")
 _IMAGE = re.compile(r".*\.(iso|img|nrg|mdf)", re.IGNORECASE)
-_ARCHIVE = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.[a-z0-9]{1,4})(?P<part>\.[0-9]{3})?", re.IGNORECASE)
+_ARCHIVE = re.compile(
+    r".*\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.[a-z0-9]{1,4})(?P<part>\.[0-9]{3})?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,13 @@ class Disc:
     option: str
 
     def missing(self, places: list[Path], paths: Iterable[Path] = ()) -> UserError:
-        """The error that nothing was found below `places`, with a hint if `paths`, the files there, include an archive or a disc image."""
+        """The error that nothing was found below `places`, with a hint if `paths`, the files there, include
+        an archive or a disc image."""
         where = f" below {', '.join(map(str, places))}" if places else ", because no directory was given"
-        return UserError(f"{self.name}: no {self.holds}{where}; give its directory with {self.option}{hint_of_packed(paths)}")
+        return UserError(
+            f"{self.name}: no {self.holds}{where}; give its directory with "
+            f"{self.option}{hint_of_packed(paths)}"
+        )
 
 
 def hint_of_packed(paths: Iterable[Path]) -> str:
@@ -50,8 +59,8 @@ def hint_of_packed(paths: Iterable[Path]) -> str:
 
 
 def paths_below(places: list[Path]) -> Iterator[Path]:
-    """All files below these directories, in sorted order. Links are followed; dangling links are logged. A place may also be a file.
-    Raises UserError for a place that does not exist."""
+    """All files below these directories, in sorted order. Links are followed; dangling links are logged. A
+    place may also be a file. Raises UserError for a place that does not exist."""
     dead: list[Path] = []
     for place in places:
         if place.is_dir():
@@ -61,11 +70,15 @@ def paths_below(places: list[Path]) -> Iterator[Path]:
         else:
             raise UserError(f"{place}: no such directory; correct the path, or mount the disc")
     if dead:
-        log.warning(f"{len(dead)} dangling links, such as {dead[0]} (to {os.readlink(dead[0])}); their files are missing")
+        log.warning(
+            f"{len(dead)} dangling links, such as {dead[0]} (to {os.readlink(dead[0])}); their files are "
+            "missing"
+        )
 
 
 def _walk(folder: Path, above: set[str], dead: list[Path]) -> Iterator[Path]:
-    """Walk a folder. `above`: real paths of its ancestors, to detect cyclic links; dangling links are appended to `dead`."""
+    """Walk a folder. `above`: real paths of its ancestors, to detect cyclic links; dangling links are
+    appended to `dead`."""
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -80,7 +93,11 @@ def _walk(folder: Path, above: set[str], dead: list[Path]) -> Iterator[Path]:
 
 def entries_of(folder: Path) -> list[os.DirEntry]:
     """The entries of a folder in sorted order, without those added by operating systems and programs."""
-    found = (entry for entry in os.scandir(folder) if entry.name[0] != "." and entry.name.lower() not in _OF_SYSTEMS)
+    found = (
+        entry
+        for entry in os.scandir(folder)
+        if entry.name[0] != "." and entry.name.lower() not in _OF_SYSTEMS
+    )
     return sorted(found, key=lambda entry: entry.name)
 
 
@@ -97,14 +114,16 @@ def _leads_nowhere(entry: os.DirEntry) -> bool:
 
 
 def places_in(text: str) -> list[Path]:
-    """The directories or files of an option, separated by colons; empty for an empty text. `~` is the home directory."""
+    """The directories or files of an option, separated by colons; empty for an empty text. `~` is the home
+    directory."""
     if text and Path(text).exists():
         return [Path(text)]
     return [Path(os.path.expanduser(name)) for name in text.split(":") if name]
 
 
 def places_of(text: str, corpus: str, option: str) -> list[Path]:
-    """`places_in` a text. Raises UserError, naming the corpus and the option of the recipe, if the text is empty."""
+    """`places_in` a text. Raises UserError, naming the corpus and the option of the recipe, if the text is
+    empty."""
     places = places_in(text)
     if not places:
         raise UserError(f"{corpus}: no directory was given; give it with {option}, several separated by ':'")
@@ -117,10 +136,11 @@ def without_version(name: str) -> str:
 
 
 def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
-    """{name: path} of the paths whose end matches the regular expression `pattern`, case-insensitively; '/' separates folders.
+    """{name: path} of the paths whose end matches the regular expression `pattern`, case-insensitively; '/'
+    separates folders.
 
-    The name is the pattern's first group in lower case. Of several files with the same name, the first in sorted order is used, which is
-    logged.
+    The name is the pattern's first group in lower case. Of several files with the same name, the first in
+    sorted order is used, which is logged.
     """
     wanted = re.compile(rf"(?:^|.*/){pattern}", re.IGNORECASE)
     found: dict[str, Path] = {}
@@ -131,15 +151,23 @@ def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
             if other != path:
                 doubles[match[1].lower()] = path
     if doubles:
-        examples = ", ".join(f"{found[name]} (not {path})" for name, path in list(doubles.items())[:_NUM_NAMED])
+        examples = ", ".join(
+            f"{found[name]} (not {path})" for name, path in list(doubles.items())[:_NUM_NAMED]
+        )
         more = " ..." * (len(doubles) > _NUM_NAMED)
-        log.warning(f"{len(doubles)} files exist in several copies, the first of each is used: {examples}{more}")
+        log.warning(
+            f"{len(doubles)} files exist in several copies, the first of each is used: {examples}{more}"
+        )
     return found
 
 
 def log_calls_that_have(cases: dict[str, set[str]], corpus: str) -> None:
-    """Log a warning for each case with calls: `CORPUS: 3 calls have a transcript, but no audio: sw02289 ...`."""
+    """Log a warning for each case with calls: `CORPUS: 3 calls have a transcript, but no audio: sw02289
+    ...`."""
     for what, calls in cases.items():
         if calls:
             more = " ..." * (len(calls) > _NUM_CALLS_NAMED)
-            log.warning(f"{corpus}: {len(calls)} calls have {what}: {' '.join(sorted(calls)[:_NUM_CALLS_NAMED])}{more}")
+            log.warning(
+                f"{corpus}: {len(calls)} calls have {what}: "
+                f"{' '.join(sorted(calls)[:_NUM_CALLS_NAMED])}{more}"
+            )

@@ -2,7 +2,8 @@
 
     sw02001 A sw02001-A 0.98 11.56  (um) yeah i (wen-) to i b m
 
-Noises are removed, hesitations and fragments are optional, acronyms are spelled as letters (`pyasr.data.transcripts.spoken`).
+Noises are removed, hesitations and fragments are optional, acronyms are spelled as letters
+(`pyasr.data.transcripts.spoken`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ def stm_text(words: str) -> str:
 def segments_of(data: DataDir) -> list[StmSegment]:
     """One stm segment per utterance. Raises UserError if `data` has no segments."""
     if not data.has("segments"):
-        raise UserError(f"{data.path}: no segments, which an stm needs for its times; give a data directory of calls")
+        raise UserError(
+            f"{data.path}: no segments, which an stm needs for its times; give a data directory of calls"
+        )
     recordings, found = Recordings(data), []
     for name, segment in data.segments.items():
         file, channel, _ = recordings.locate(name)
         times = f"{segment.begin_s:.2f}", f"{segment.end_s:.2f}"
-        found.append(StmSegment(file, channel, data.utt2spk[name], *times, (), stm_text(data.text.get(name, ""))))
+        found.append(
+            StmSegment(file, channel, data.utt2spk[name], *times, (), stm_text(data.text.get(name, "")))
+        )
     return found
 
 

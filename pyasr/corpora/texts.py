@@ -10,7 +10,8 @@ from pyasr.io.content import read_content
 
 
 def lines_of(content: bytes, name: object) -> list[str]:
-    """The lines of a text file without carriage returns. Text that is not UTF-8 is read as Latin-1; this is logged with `name`."""
+    """The lines of a text file without carriage returns. Text that is not UTF-8 is read as Latin-1; this is
+    logged with `name`."""
     content = without_mark(content, Path(str(name)))
     try:
         text = content.decode("utf-8")

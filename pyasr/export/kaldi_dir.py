@@ -17,9 +17,11 @@ from pyasr.nn.networks.acoustic import AcousticModel
 
 
 def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:
-    """Write the network, transition model, tree and feature options. Raises UserError for a network that `form` cannot represent.
+    """Write the network, transition model, tree and feature options. Raises UserError for a network that
+    `form` cannot represent.
 
-    nnet3 takes features before derivatives, which its network computes; nnet1 takes them with derivatives, according to `delta_opts`.
+    nnet3 takes features before derivatives, which its network computes; nnet1 takes them with derivatives,
+    according to `delta_opts`.
     """
     model, options = read_source(model_dir)
     transitions = read_transitions(model_dir / MODEL)
@@ -37,7 +39,9 @@ def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:
 
 
 def _write_options(model: AcousticModel, options: InputOptions, out: Path, form: str) -> None:
-    lines = kaldi_option_lines(options.cmvn, options.norm_vars, options.deltas, options.splice_left, options.splice_right)
+    lines = kaldi_option_lines(
+        options.cmvn, options.norm_vars, options.deltas, options.splice_left, options.splice_right
+    )
     names = [CMVN_FILE, DELTA_FILE] if form == "nnet1" and options.deltas else [CMVN_FILE]
     for name in names:
         with atomic_write(out / name) as f:

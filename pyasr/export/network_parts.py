@@ -1,4 +1,5 @@
-"""A feed-forward network or TDNN as a chain of parts that other toolkits also have; Kaldi's formats are written from it.
+"""A feed-forward network or TDNN as a chain of parts that other toolkits also have; Kaldi's formats are
+written from it.
 
     [FrameSplice(-5..5), Shift(-mean), Scale(1 / std), Affine, Unit("relu"), ..., Affine, Unit("log-softmax")]
 
@@ -85,13 +86,18 @@ Part = FrameSplice | Shift | Scale | Affine | Norms | Unit | Bypass
 
 
 def input_parts(model: AcousticModel, options: InputOptions) -> list[Part]:
-    """Parts from features with derivatives to the normalised input of the network, and untrained layers of the network."""
+    """Parts from features with derivatives to the normalised input of the network, and untrained layers of
+    the network."""
     parts: list[Part] = []
     if options.splice_left or options.splice_right:
         parts.append(FrameSplice(tuple(range(-options.splice_left, options.splice_right + 1))))
     parts += [Shift(-array(model.mean)), Scale(array(model.inverse_std))]
     transform = getattr(model.network, "transform", None)
-    return parts if transform is None else [*parts, Affine(array(transform)[:, :-1], array(transform)[:, -1], fixed=True)]
+    return (
+        parts
+        if transform is None
+        else [*parts, Affine(array(transform)[:, :-1], array(transform)[:, -1], fixed=True)]
+    )
 
 
 def delta_parts(order: int, dim: int) -> list[Part]:
@@ -100,22 +106,34 @@ def delta_parts(order: int, dim: int) -> list[Part]:
         return []
     reach = order * DELTA_WINDOW
     weight = np.kron(delta_matrix(order), np.eye(dim, dtype=np.float32))
-    return [FrameSplice(tuple(range(-reach, reach + 1))), Affine(weight, np.zeros(len(weight), np.float32), fixed=True)]
+    return [
+        FrameSplice(tuple(range(-reach, reach + 1))),
+        Affine(weight, np.zeros(len(weight), np.float32), fixed=True),
+    ]
 
 
 @singledispatch
 def network_parts(network: nn.Module) -> list[Part]:
-    """Parts from the normalised input to logits. Raises UserError for networks that cannot be written as parts."""
-    raise UserError(f"a network of type {type(network).__name__} cannot be written in Kaldi's format; export it to ONNX")
+    """Parts from the normalised input to logits. Raises UserError for networks that cannot be written as
+    parts."""
+    raise UserError(
+        f"a network of type {type(network).__name__} cannot be written in Kaldi's format; export it to ONNX"
+    )
 
 
 @network_parts.register
 def _(network: FeedForward) -> list[Part]:
     if network.sum_group is not None:
-        raise UserError("several outputs of the network belong to one pdf (--mix-up), and Kaldi's nnet1 and nnet3 do not support their "
-                        "sum; export it to ONNX")
+        raise UserError(
+            "several outputs of the network belong to one pdf (--mix-up), and Kaldi's nnet1 and nnet3 do not "
+            "support their sum; export it to ONNX"
+        )
     parts = _layer_parts(network.layers, 1)
-    return parts if network.output_scales is None else [*parts[:-1], _scaled(parts[-1], array(network.output_scales))]
+    return (
+        parts
+        if network.output_scales is None
+        else [*parts[:-1], _scaled(parts[-1], array(network.output_scales))]
+    )
 
 
 @network_parts.register
@@ -130,7 +148,9 @@ def _(network: LayeredNetwork) -> list[Part]:
 @singledispatch
 def _layer_parts(layer: nn.Module, stride: int) -> list[Part]:
     """The parts of a layer; one frame of its input corresponds to `stride` frames of features."""
-    raise UserError(f"layers of type {type(layer).__name__} cannot be written in Kaldi's format; export the model to ONNX")
+    raise UserError(
+        f"layers of type {type(layer).__name__} cannot be written in Kaldi's format; export the model to ONNX"
+    )
 
 
 @_layer_parts.register
@@ -206,11 +226,11 @@ def _dim_after(part: Part) -> int:
 
 
 def _regrouped(affine: Affine, size: int) -> Affine:
-    """The affine part with the rows of each group, which are not adjacent in `pyasr.nn.layers.nnet2_layers`, made adjacent."""
+    """The affine part with the rows of each group, which are not adjacent in `pyasr.nn.layers.nnet2_layers`,
+    made adjacent."""
     order = np.arange(len(affine.bias)).reshape(size, -1).T.ravel()
     return Affine(affine.weight[order], affine.bias[order])
 
 
 def _scaled(affine: Affine, factors: np.ndarray) -> Affine:
     return Affine(affine.weight * factors[:, None], affine.bias * factors)
-

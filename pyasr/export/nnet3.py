@@ -1,16 +1,20 @@
-"""Feed-forward networks and TDNNs in Kaldi's nnet3 format: `final.mdl`, a transition model and the network with its priors.
+"""Feed-forward networks and TDNNs in Kaldi's nnet3 format: `final.mdl`, a transition model and the network
+with its priors.
 
-The file is text (`nnet3-am-copy` converts it to binary): lines that connect components, then components, contexts and priors.
+The file is text (`nnet3-am-copy` converts it to binary): lines that connect components, then components,
+contexts and priors.
 
     <Nnet3>
     input-node name=input dim=40
     component-node name=affine1 component=affine1 input=Append(Offset(input, -1), input, Offset(input, 1))
     output-node name=output input=logsoftmax1 objective=linear
 
-    <NumComponents> 2 <ComponentName> affine1 <AffineComponent> ... </Nnet3> <LeftContext> 1 <RightContext> 1 <Priors> [ ... ]
+    <NumComponents> 2 <ComponentName> affine1 <AffineComponent> ... </Nnet3> <LeftContext> 1 <RightContext> 1
+    <Priors> [ ... ]
 
-Layers with subsampling need no special treatment: nnet3 computes the frames that a decoder requests by its --frame-subsampling-factor. The
-factor on scores of LF-MMI models is not exported, because Kaldi's chain models have none: they are decoded with --acoustic-scale=1.0.
+Layers with subsampling need no special treatment: nnet3 computes the frames that a decoder requests by its
+--frame-subsampling-factor. The factor on scores of LF-MMI models is not exported, because Kaldi's chain
+models have none: they are decoded with --acoustic-scale=1.0.
 """
 
 from __future__ import annotations
@@ -20,7 +24,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.export.network_parts import Affine, Bypass, FrameSplice, Norms, Part, Scale, Shift, Unit, delta_parts, input_parts, network_parts
+from pyasr.export.network_parts import (
+    Affine,
+    Bypass,
+    FrameSplice,
+    Norms,
+    Part,
+    Scale,
+    Shift,
+    Unit,
+    delta_parts,
+    input_parts,
+    network_parts,
+)
 from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.model.transitions import TransitionModel
@@ -33,7 +49,8 @@ _LEARNING_RATE = 0.001  # for further training by Kaldi
 
 @dataclass(frozen=True)
 class Node:
-    """A component, and the descriptor of its input. The component of a bypass is an identity: its descriptor does the sum."""
+    """A component, and the descriptor of its input. The component of a bypass is an identity: its descriptor
+    does the sum."""
 
     name: str
     descriptor: str
@@ -77,11 +94,18 @@ def _descriptor(name: str, offsets: list[int]) -> str:
     return frames[0] if len(frames) == 1 else f"Append({', '.join(frames)})"
 
 
-def write_nnet3(model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path) -> None:
-    """Write the file `final.mdl`. Raises UserError for a network without an equivalent in these nnet3 components."""
+def write_nnet3(
+    model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path
+) -> None:
+    """Write the file `final.mdl`. Raises UserError for a network without an equivalent in these nnet3
+    components."""
     dim = feature_dim(model, options)
-    parts = [*delta_parts(options.deltas, dim), *input_parts(model, options), *network_parts(model.network),
-             Unit("log-softmax", model.num_pdfs)]  # fmt: skip
+    parts = [
+        *delta_parts(options.deltas, dim),
+        *input_parts(model, options),
+        *network_parts(model.network),
+        Unit("log-softmax", model.num_pdfs),
+    ]
     chain = Nnet3Nodes(parts)
     with KaldiWriter(path, binary=False) as writer:
         transitions.write(writer)
@@ -102,8 +126,16 @@ def _name(part: Part) -> str:
 
 def _write_lines(writer: KaldiWriter, nodes: list[Node], dim: int) -> None:
     """Write the lines of the network, and the empty line that ends them."""
-    between = [f"component-node name={node.name} component={node.name} input={node.descriptor}" for node in nodes]
-    for line in ["", f"input-node name=input dim={dim}", *between, f"output-node name=output input={nodes[-1].name} objective=linear", ""]:
+    between = [
+        f"component-node name={node.name} component={node.name} input={node.descriptor}" for node in nodes
+    ]
+    for line in [
+        "",
+        f"input-node name=input dim={dim}",
+        *between,
+        f"output-node name=output input={nodes[-1].name} objective=linear",
+        "",
+    ]:
         for word in line.split():
             writer.token(word)
         writer.newline()
@@ -129,7 +161,11 @@ def _write_component(writer: KaldiWriter, part: Part) -> None:
             _write_fields(writer, "FixedScale", {"Scales": values})
         case Affine(weight, bias, fixed):
             rate = {} if fixed else {"LearningRate": _LEARNING_RATE}
-            _write_fields(writer, "FixedAffine" if fixed else "Affine", {**rate, "LinearParams": weight, "BiasParams": bias})
+            _write_fields(
+                writer,
+                "FixedAffine" if fixed else "Affine",
+                {**rate, "LinearParams": weight, "BiasParams": bias},
+            )
         case Bypass():
             _write_fields(writer, "NoOp", {"Dim": part.parts[-1].dim, **_no_statistics()})
         case Norms(dim, size):

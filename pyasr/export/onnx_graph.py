@@ -6,7 +6,8 @@
     graph.output(y, "scores", ("batch", "frames", 2000))
     content = model_file(graph, "an affine layer", {"left_context": "0"})
 
-Values are referred to by name. Field numbers are those of onnx.proto; operators are those of opset 18 (onnxruntime 1.14 and later).
+Values are referred to by name. Field numbers are those of onnx.proto; operators are those of opset 18
+(onnxruntime 1.14 and later).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Shape = tuple["int | str", ...]  # a number for a fixed size, a name for one tha
 class OnnxGraph:
     """Operators in the order of execution, with their constants.
 
-    outer  graph of which this one is the body of a loop: names are unique over both, and the constants are stored there
+    outer  graph of which this one is the body of a loop: names are unique over both, and the constants are
+    stored there
     """
 
     def __init__(self, name: str, outer: OnnxGraph | None = None):
@@ -63,7 +65,8 @@ class OnnxGraph:
         return self.op_with(1, kind, *inputs, **attributes)[0]
 
     def op_with(self, num_outputs: int, kind: str, /, *inputs: str, **attributes) -> list[str]:
-        """Add a node with several outputs; an attribute is an int, a float, a str, a list of ints, or the OnnxGraph of a loop body."""
+        """Add a node with several outputs; an attribute is an int, a float, a str, a list of ints, or the
+        OnnxGraph of a loop body."""
         outputs = [self._new_name(kind) for _ in range(num_outputs)]
         self._nodes.append(_node(kind, inputs, outputs, attributes))
         return outputs
@@ -75,7 +78,9 @@ class OnnxGraph:
     def serialised(self) -> bytes:
         """The message GraphProto."""
         parts = [(1, self._nodes), (5, self._constants), (11, self._inputs), (12, self._outputs)]
-        return protobuf.content(2, self.name) + b"".join(protobuf.content(number, one) for number, all_of in parts for one in all_of)
+        return protobuf.content(2, self.name) + b"".join(
+            protobuf.content(number, one) for number, all_of in parts for one in all_of
+        )
 
     def _new_name(self, hint: str) -> str:
         if self._outer is not None:
@@ -85,13 +90,20 @@ class OnnxGraph:
 
 
 def model_file(graph: OnnxGraph, doc: str, metadata: dict[str, str]) -> bytes:
-    """Content of an ONNX file of a graph, with a description and metadata. Raises UserError if it would be too large."""
+    """Content of an ONNX file of a graph, with a description and metadata. Raises UserError if it would be
+    too large."""
     opset = protobuf.content(1, "") + protobuf.integer(2, _OPSET)
-    entries = [protobuf.content(14, protobuf.content(1, name) + protobuf.content(2, value)) for name, value in metadata.items()]
+    entries = [
+        protobuf.content(14, protobuf.content(1, name) + protobuf.content(2, value))
+        for name, value in metadata.items()
+    ]
     head = [protobuf.integer(1, _IR_VERSION), protobuf.content(2, "pyasr"), protobuf.content(6, doc)]
     content = b"".join([*head, protobuf.content(7, graph.serialised()), protobuf.content(8, opset), *entries])
     if len(content) > _GREATEST_SIZE:
-        raise UserError(f"the model has {len(content) / 2**30:.1f} GB, but an ONNX file has at most 2; export a smaller one")
+        raise UserError(
+            f"the model has {len(content) / 2**30:.1f} GB, but an ONNX file has at most 2; export a smaller "
+            "one"
+        )
     return content
 
 
@@ -121,7 +133,9 @@ def _tensor(name: str, array: np.ndarray) -> bytes:
 
 
 def _value_info(name: str, shape: Shape) -> bytes:
-    sizes = [protobuf.content(2, size) if isinstance(size, str) else protobuf.integer(1, size) for size in shape]
+    sizes = [
+        protobuf.content(2, size) if isinstance(size, str) else protobuf.integer(1, size) for size in shape
+    ]
     dims = b"".join(protobuf.content(1, size) for size in sizes)
     tensor = protobuf.integer(1, _ELEMENT_TYPES["float32"]) + protobuf.content(2, dims)
     return protobuf.content(1, name) + protobuf.content(2, protobuf.content(1, tensor))

@@ -25,7 +25,9 @@ from pyasr.nn.networks.kinds.layer_parts import Stack
 @singledispatch
 def add_layer(layer: nn.Module, graph: OnnxGraph, x: str) -> str:
     """Add the nodes of a layer to `x`. Raises UserError for an unsupported kind of layer."""
-    raise UserError(f"layers of type {type(layer).__name__} cannot be exported to ONNX yet; export a network without them")
+    raise UserError(
+        f"layers of type {type(layer).__name__} cannot be exported to ONNX yet; export a network without them"
+    )
 
 
 @add_layer.register
@@ -62,7 +64,9 @@ def _(layer: Dropout, graph: OnnxGraph, x: str) -> str:
 
 @add_layer.register
 def _(layer: PNorm, graph: OnnxGraph, x: str) -> str:
-    return graph.op("ReduceL2", reshape(graph, x, 0, 0, layer.group_size, -1), graph.constant([2]), keepdims=0)
+    return graph.op(
+        "ReduceL2", reshape(graph, x, 0, 0, layer.group_size, -1), graph.constant([2]), keepdims=0
+    )
 
 
 @add_layer.register
@@ -117,13 +121,19 @@ def _(layer: FactorisedTdnn, graph: OnnxGraph, x: str) -> str:
     for part in (layer.before, layer.linear, layer.after, layer.affine, nn.ReLU(), layer.norm):
         y = add_layer(part, graph, y)
     around = slice_frames(graph, x, layer.left, -layer.right or ALL)
-    return graph.op("Add", y, graph.op("Mul", around, graph.constant(layer.bypass_scale))) if layer.bypass_scale else y
+    return (
+        graph.op("Add", y, graph.op("Mul", around, graph.constant(layer.bypass_scale)))
+        if layer.bypass_scale
+        else y
+    )
 
 
 @add_layer.register
 def _(layer: Convolution, graph: OnnxGraph, x: str) -> str:
     images = graph.op("Transpose", reshape(graph, x, 0, 0, layer.channels, -1), perm=[1, 2, 0, 3])
-    parameters = [graph.constant(array(value)) for value in (layer.convolution.weight, layer.convolution.bias)]
+    parameters = [
+        graph.constant(array(value)) for value in (layer.convolution.weight, layer.convolution.bias)
+    ]
     y = graph.op("Relu", graph.op("Conv", images, *parameters))
     if max(layer.pool, layer.step) > 1:
         y = graph.op("MaxPool", y, kernel_shape=[1, layer.pool], strides=[1, layer.step])
@@ -142,6 +152,8 @@ def _(layer: WindowRecurrent, graph: OnnxGraph, x: str) -> str:
     first = graph.constant([0])
     windows = graph.op("Concat", *(graph.op("Unsqueeze", frames, first) for frames in of_window), axis=0)
     frames = reshape(graph, windows, len(of_window), -1, layer.directions[0].input.in_features)
-    ends = [graph.op("Gather", add_lstm(lstm, graph, frames), graph.constant(0 if lstm.backward else -1), axis=0)
-            for lstm in layer.directions]
+    ends = [
+        graph.op("Gather", add_lstm(lstm, graph, frames), graph.constant(0 if lstm.backward else -1), axis=0)
+        for lstm in layer.directions
+    ]
     return reshape(graph, graph.op("Concat", *ends, axis=1), -1, size(graph, x, 1), layer.dim_out)

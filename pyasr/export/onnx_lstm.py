@@ -1,7 +1,7 @@
 """The LSTM of `pyasr.nn.layers.lstm` as ONNX operators.
 
-ONNX's own LSTM supports neither projections nor clipped cells nor delays, so the loop over time is a Scan, whose body contains the
-equations (1) to (4) of one frame.
+ONNX's own LSTM supports neither projections nor clipped cells nor delays, so the loop over time is a Scan,
+whose body contains the equations (1) to (4) of one frame.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ def add_lstm(lstm: Lstm, graph: OnnxGraph, x: str) -> str:
     x = reversed_frames(graph, x) if lstm.backward else x
     x = _filled_up(graph, x, num_frames, lstm.delay)
     a = reshape(graph, affine(graph, lstm.input, x), -1, rows, 0)
-    states = [graph.op("Expand", graph.constant(0.0), sizes_of(graph, rows, dim)) for dim in (lstm.recurrent_dim, lstm.cell_dim)]
+    states = [
+        graph.op("Expand", graph.constant(0.0), sizes_of(graph, rows, dim))
+        for dim in (lstm.recurrent_dim, lstm.cell_dim)
+    ]
     y = graph.op_with(3, "Scan", *states, a, body=_frame(lstm, graph), num_scan_inputs=1)[2]
     y = reshape(graph, y, -1, num_sequences, 0)
     if lstm.delay > 1:
@@ -35,9 +38,13 @@ def _filled_up(graph: OnnxGraph, x: str, num_frames: str, delay: int) -> str:
 
 
 def _frame(lstm: Lstm, outer: OnnxGraph) -> OnnxGraph:
-    """The body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per sequence."""
+    """The body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per
+    sequence."""
     graph, cells = outer.body("frame"), lstm.cell_dim
-    r, before = graph.input("r_before", ("rows", lstm.recurrent_dim)), graph.input("c_before", ("rows", cells))
+    r, before = (
+        graph.input("r_before", ("rows", lstm.recurrent_dim)),
+        graph.input("c_before", ("rows", cells)),
+    )
     a = graph.op("Add", graph.input("a", ("rows", 4 * cells)), affine(graph, lstm.recurrent, r))
     i, f, g, o = graph.op_with(4, "Split", a, axis=1, num_outputs=4)
     i, f = (_gate(graph, gate, before, lstm, number) for number, gate in enumerate((i, f)))

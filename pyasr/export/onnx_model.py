@@ -1,17 +1,19 @@
 r"""An acoustic model as an ONNX file: from normalised features to the scores of the decoder.
 
-    features (N, T, dim)  ->  log_likelihoods (N, T', num_pdfs),       log p(x | s) + const = (log p(s | x) - log P(s)) * factor
+    features (N, T, dim)  ->  log_likelihoods (N, T', num_pdfs)
+    log p(x | s) + const  =  (log p(s | x) - log P(s)) * factor
 
-for N sequences of T frames. The graph contains all operations of the model on features: derivatives, splicing, normalisation of the
-network's input, priors, factor. It does not contain cepstral mean normalisation and speaker transforms; the metadata of the file state
-which ones are required.
+for N sequences of T frames. The graph contains all operations of the model on features: derivatives,
+splicing, normalisation of the network's input, priors, factor. It does not contain cepstral mean
+normalisation and speaker transforms; the metadata of the file state which ones are required.
 
 A graph has one of two kinds of input:
 
-* utterance: whole utterances. The graph repeats their first and last frames for context, and divides them into the chunks of the training,
-  with the results of `AcousticModel.log_likelihoods`. T' = ceil(T / subsampling).
-* chunk: frames that include their context, for recognition of live speech: `left_context` and `right_context` frames, which the metadata
-  state. T' = ceil((T - left_context - right_context) / subsampling).
+* utterance: whole utterances. The graph repeats their first and last frames for context, and divides them
+  into the chunks of the training, with the results of `AcousticModel.log_likelihoods`. T' = ceil(T /
+  subsampling).
+* chunk: frames that include their context, for recognition of live speech: `left_context` and `right_context`
+  frames, which the metadata state. T' = ceil((T - left_context - right_context) / subsampling).
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from pyasr.nn.networks.feed_forward import FeedForward
 from pyasr.nn.networks.layered import LayeredNetwork
 
 FEATURES, SCORES = "features", "log_likelihoods"
-_DOC = "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's decoders; see pyasr's docs/export.md"
+_DOC = (
+    "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's decoders; see pyasr's "
+    "docs/export.md"
+)
 
 
 def acoustic_onnx(model: AcousticModel, options: InputOptions, unit: str, feature_options: str = "") -> bytes:
@@ -69,10 +74,24 @@ def context(model: AcousticModel, options: InputOptions) -> tuple[int, int]:
 
 def _metadata(model: AcousticModel, options: InputOptions, unit: str, feature_options: str) -> dict[str, str]:
     left, right = context(model, options)
-    numbers = {"left_context": left, "right_context": right, "subsampling": model.subsampling, "num_pdfs": model.num_pdfs}
-    values = {"unit": unit, **numbers, "chunk": getattr(model.network, "chunk", 0), "cmvn": options.cmvn, "norm_vars": options.norm_vars}
+    numbers = {
+        "left_context": left,
+        "right_context": right,
+        "subsampling": model.subsampling,
+        "num_pdfs": model.num_pdfs,
+    }
+    values = {
+        "unit": unit,
+        **numbers,
+        "chunk": getattr(model.network, "chunk", 0),
+        "cmvn": options.cmvn,
+        "norm_vars": options.norm_vars,
+    }
     sliding = dataclasses.asdict(options.sliding) if options.cmvn == "sliding" else {}
-    entries = {name: json.dumps(value) if not isinstance(value, str) else value for name, value in {**values, **sliding}.items()}
+    entries = {
+        name: json.dumps(value) if not isinstance(value, str) else value
+        for name, value in {**values, **sliding}.items()
+    }
     return {**entries, "feature_options": feature_options} if feature_options else entries
 
 
@@ -83,7 +102,11 @@ def _with_deltas(graph: OnnxGraph, x: str, order: int, whole: bool) -> str:
     reach = order * DELTA_WINDOW
     x = repeat_ends(graph, x, reach, reach) if whole else x
     axis = graph.constant([2])
-    around = graph.op("Concat", *(graph.op("Unsqueeze", part, axis) for part in shifted(graph, x, list(range(-reach, reach + 1)))), axis=2)
+    around = graph.op(
+        "Concat",
+        *(graph.op("Unsqueeze", part, axis) for part in shifted(graph, x, list(range(-reach, reach + 1)))),
+        axis=2,
+    )
     return reshape(graph, graph.op("MatMul", graph.constant(delta_matrix(order)), around), 0, 0, -1)
 
 
@@ -95,13 +118,18 @@ def _spliced(graph: OnnxGraph, x: str, options: InputOptions, whole: bool) -> st
 
 
 def _normalised(graph: OnnxGraph, x: str, model: AcousticModel) -> str:
-    return graph.op("Mul", graph.op("Sub", x, graph.constant(array(model.mean))), graph.constant(array(model.inverse_std)))
+    return graph.op(
+        "Mul", graph.op("Sub", x, graph.constant(array(model.mean))), graph.constant(array(model.inverse_std))
+    )
 
 
 @singledispatch
 def _logits(network: nn.Module, graph: OnnxGraph, x: str, whole: bool) -> str:
     """From the network's input (T, N, input_dim) to logits (T', N, num_pdfs)."""
-    raise UserError(f"a network of type {type(network).__name__} is only for training; export the model that the training has written")
+    raise UserError(
+        f"a network of type {type(network).__name__} is only for training; export the model that the "
+        "training has written"
+    )
 
 
 @_logits.register
@@ -129,7 +157,9 @@ def _num_after(network: LayeredNetwork, graph: OnnxGraph, x: str) -> int | str:
     """Number of repetitions of the last frame: for context, plus padding to a whole number of outputs."""
     if network.subsampling == 1:
         return network.right
-    return graph.op("Add", missing(graph, size(graph, x, 0), network.subsampling), graph.constant([network.right]))
+    return graph.op(
+        "Add", missing(graph, size(graph, x, 0), network.subsampling), graph.constant([network.right])
+    )
 
 
 def _layers(network: LayeredNetwork, graph: OnnxGraph, x: str) -> str:

@@ -47,11 +47,14 @@ def sizes_of(graph: OnnxGraph, *sizes: int | str) -> str:
     """Numbers and values (1,) of the graph as one value."""
     if all(isinstance(size, int) for size in sizes):
         return graph.constant(sizes)
-    return graph.op("Concat", *(graph.constant([size]) if isinstance(size, int) else size for size in sizes), axis=0)
+    return graph.op(
+        "Concat", *(graph.constant([size]) if isinstance(size, int) else size for size in sizes), axis=0
+    )
 
 
 def repeat_ends(graph: OnnxGraph, x: str, left: int, right: int | str) -> str:
-    """x with the first frame repeated `left` times and the last `right` times; `right` may be a value (1,) of the graph."""
+    """x with the first frame repeated `left` times and the last `right` times; `right` may be a value (1,) of
+    the graph."""
     return graph.op("Pad", x, sizes_of(graph, left, 0, 0, right, 0, 0), mode="edge") if left or right else x
 
 

@@ -1,4 +1,5 @@
-r"""Cepstral mean and variance normalisation: per speaker or utterance with Kaldi's statistics, or over a sliding window.
+r"""Cepstral mean and variance normalisation: per speaker or utterance with Kaldi's statistics, or over a
+sliding window.
 
 Statistics of D-dimensional features are a float64 matrix of 2 rows and D + 1 columns:
 
@@ -25,12 +26,22 @@ class SlidingOptions:
 
     heading = "input"
 
-    cmn_window: int = option(600, "frames of the window of sliding normalisation", minimum=1,
-                             only=if_is("cmvn", "sliding"))  # fmt: skip
-    min_cmn_window: int = option(100, "minimum frames of the window at the beginning of an utterance", minimum=1,
-                                 only=if_is("cmvn", "sliding") + unless_set("center"), rare=True)  # fmt: skip
-    center: bool = option(False, "centre the window on the frame; false: the window precedes the frame",
-                          only=if_is("cmvn", "sliding"), rare=True)  # fmt: skip
+    cmn_window: int = option(
+        600, "frames of the window of sliding normalisation", minimum=1, only=if_is("cmvn", "sliding")
+    )
+    min_cmn_window: int = option(
+        100,
+        "minimum frames of the window at the beginning of an utterance",
+        minimum=1,
+        only=if_is("cmvn", "sliding") + unless_set("center"),
+        rare=True,
+    )
+    center: bool = option(
+        False,
+        "centre the window on the frame; false: the window precedes the frame",
+        only=if_is("cmvn", "sliding"),
+        rare=True,
+    )
 
 
 def cmvn_stats(features: np.ndarray) -> np.ndarray:
@@ -65,8 +76,9 @@ def apply_cmvn(features: np.ndarray, mean: np.ndarray, inverse_std: np.ndarray |
 def sliding_windows(num_frames: int, options: SlidingOptions) -> tuple[np.ndarray, np.ndarray]:
     """First frame, and one past the last frame, of the window of every frame, as in Kaldi.
 
-    With `center`, the window has `cmn_window` frames from t - cmn_window / 2 on, and is shifted to fit into the utterance. Otherwise it
-    contains the `cmn_window` frames before t and t itself, and at the beginning of the utterance at least `min_cmn_window` frames.
+    With `center`, the window has `cmn_window` frames from t - cmn_window / 2 on, and is shifted to fit into
+    the utterance. Otherwise it contains the `cmn_window` frames before t and t itself, and at the beginning
+    of the utterance at least `min_cmn_window` frames.
     """
     frames = np.arange(num_frames)
     if options.center:
@@ -80,7 +92,8 @@ def sliding_windows(num_frames: int, options: SlidingOptions) -> tuple[np.ndarra
 
 
 def sliding_cmvn(features: np.ndarray, options: SlidingOptions, norm_vars: bool) -> np.ndarray:
-    """Each frame of (T, D) minus the mean of its window, with `norm_vars` divided by its standard deviation: float32 (T, D)."""
+    """Each frame of (T, D) minus the mean of its window, with `norm_vars` divided by its standard deviation:
+    float32 (T, D)."""
     begin, end = sliding_windows(len(features), options)
     count = (end - begin)[:, None]
     centre = features.mean(0, dtype=np.float64)  # keeps the sums small

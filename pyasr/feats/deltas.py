@@ -4,7 +4,8 @@ The delta of order k is the convolution of the features with f_k, where f_0 = 1 
 
     f_k = f_{k-1} * (-w, ..., 0, ..., w) / sum_{j=-w..w} j^2,        window w = 2
 
-At the ends of an utterance, the first and the last frame are repeated, as in Kaldi's `add-deltas` and `splice-feats`.
+At the ends of an utterance, the first and the last frame are repeated, as in Kaldi's `add-deltas` and
+`splice-feats`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def delta_filters(order: int, window: int = DELTA_WINDOW) -> list[np.ndarray]:
 
 
 def delta_matrix(order: int) -> np.ndarray:
-    """f_0 .. f_order as rows, float32 (order + 1, 2 reach + 1), over the `reach` = 2 order frames before and after one."""
+    """f_0 .. f_order as rows, float32 (order + 1, 2 reach + 1), over the `reach` = 2 order frames before and
+    after one."""
     reach = order * DELTA_WINDOW
     return np.stack([np.pad(taps, reach - len(taps) // 2) for taps in delta_filters(order)])
 
@@ -38,13 +40,18 @@ def add_deltas(features: np.ndarray, order: int = 2) -> np.ndarray:
     padded = _padded(features, reach, reach)
     out = np.empty((num_frames, order + 1, dim), np.float32)
     for k, taps in enumerate(delta_filters(order)):
-        out[:, k] = _filtered(padded, taps, reach - len(taps) // 2, num_frames * dim, dim).reshape(num_frames, dim)
+        out[:, k] = _filtered(padded, taps, reach - len(taps) // 2, num_frames * dim, dim).reshape(
+            num_frames, dim
+        )
     return out.reshape(num_frames, -1)
 
 
 def _padded(features: np.ndarray, left: int, right: int) -> np.ndarray:
-    """The frames (T, D) as a flat array, with the first frame repeated `left` times before them and the last `right` times after them."""
-    return np.concatenate([features[:1].repeat(left, 0), features, features[-1:].repeat(right, 0)]).reshape(-1)
+    """The frames (T, D) as a flat array, with the first frame repeated `left` times before them and the last
+    `right` times after them."""
+    return np.concatenate([features[:1].repeat(left, 0), features, features[-1:].repeat(right, 0)]).reshape(
+        -1
+    )
 
 
 def _filtered(padded: np.ndarray, taps: np.ndarray, first: int, size: int, dim: int) -> np.ndarray:

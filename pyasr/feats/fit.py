@@ -21,8 +21,8 @@ _TRAINED_ON = "give the features that the model was trained on"
 
 
 def check_features(data: Path, model_dir: Path) -> None:
-    """Raise UserError if the features of `data` are known to differ from those on which a model was trained, or if their dimension does
-    not fit its matrix."""
+    """Raise UserError if the features of `data` are known to differ from those on which a model was trained,
+    or if their dimension does not fit its matrix."""
     check_origin(data, model_dir)
     check_splicing(Path(data), Path(model_dir))
 
@@ -34,7 +34,8 @@ def check_input(data: Path, model_dir: Path) -> None:
 
 
 def check_splicing(data: Path, model_dir: Path) -> None:
-    """Raise UserError if the columns of MODEL_DIR/final.mat do not fit the model's splicing options; the message names fitting ones."""
+    """Raise UserError if the columns of MODEL_DIR/final.mat do not fit the model's splicing options; the
+    message names fitting ones."""
     path = model_dir / MATRIX_FILE
     if not path.exists() or not (data / "feats.scp").exists():
         return
@@ -51,8 +52,8 @@ def check_splicing(data: Path, model_dir: Path) -> None:
 
 
 def check_dimension(data: Path, model_dir: Path) -> None:
-    """Raise UserError if the dimension of the input does not fit the Gaussians of MODEL_DIR/final.mdl; a directory with a network is not
-    checked."""
+    """Raise UserError if the dimension of the input does not fit the Gaussians of MODEL_DIR/final.mdl; a
+    directory with a network is not checked."""
     path, scp = model_dir / _GMM, data / "feats.scp"
     if (model_dir / _NETWORK).exists() or not path.exists() or not scp.exists():
         return
@@ -63,7 +64,10 @@ def check_dimension(data: Path, model_dir: Path) -> None:
     found = len(read_matrix(matrix)) if matrix.exists() else options.dim(columns)
     if found != dim:
         by = matrix if matrix.exists() else f"the options of {model_dir}"
-        told = f"features of {columns} columns become {found} by {by}, but the Gaussians of {path} have {dim} dimensions"
+        told = (
+            f"features of {columns} columns become {found} by {by}, but the Gaussians of {path} have "
+            f"{dim} dimensions"
+        )
         raise UserError(f"{scp}: {told}; {_meant_deltas(dim, columns, model_dir) or _TRAINED_ON}")
 
 
@@ -81,7 +85,10 @@ def _meant_deltas(dim: int, columns: int, model_dir: Path) -> str:
     of_kaldi = not any((model_dir / name).exists() for name in (INPUT_FILE, MATRIX_FILE))
     if rest or order - 1 > _MOST_DELTAS or not of_kaldi:
         return ""
-    return f"{dim} = {columns} x {order} means '--delta-order={order - 1}': write that into {model_dir / DELTA_FILE}"
+    return (
+        f"{dim} = {columns} x {order} means '--delta-order={order - 1}': write that into "
+        f"{model_dir / DELTA_FILE}"
+    )
 
 
 def _num_columns(scp: Path) -> int:
@@ -92,7 +99,8 @@ def _num_columns(scp: Path) -> int:
 
 
 def meant_splicing(num_columns: int) -> tuple[int, int] | None:
-    """(columns of features, spliced frames) that a matrix with this number of columns probably means; None if nothing fits."""
+    """(columns of features, spliced frames) that a matrix with this number of columns probably means; None if
+    nothing fits."""
     found = ((dim, _frames(num_columns, dim)) for dim in _USUAL_DIMS)
     return next(((dim, frames) for dim, frames in found if frames), None)
 
@@ -103,6 +111,7 @@ def splice_line(frames: int) -> str:
 
 
 def _frames(num_columns: int, dim: int) -> int:
-    """The number of spliced frames of `dim` columns of a linear or affine matrix, with equal context on both sides; 0 if none fits."""
+    """The number of spliced frames of `dim` columns of a linear or affine matrix, with equal context on both
+    sides; 0 if none fits."""
     fitting = (num // dim for num in (num_columns, num_columns - 1) if num % dim == 0)
     return next((frames for frames in fitting if frames % 2 and frames <= _MOST_FRAMES), 0)

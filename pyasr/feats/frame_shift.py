@@ -13,10 +13,12 @@ _FILE = "frame_shift"
 
 
 def frame_shift_s(data: Path, model_dir: Path) -> float:
-    """Seconds from one frame to the next of the features of a data directory as input of the model in MODEL_DIR.
+    """Seconds from one frame to the next of the features of a data directory as input of the model in
+    MODEL_DIR.
 
-    Taken from DATA/frame_shift, which Kaldi's get_frame_shift.sh writes, else from the options of these features, else from those of the
-    features on which the model was trained; 0.01 if all are unknown. Raises UserError for an invalid frame_shift.
+    Taken from DATA/frame_shift, which Kaldi's get_frame_shift.sh writes, else from the options of these
+    features, else from those of the features on which the model was trained; 0.01 if all are unknown. Raises
+    UserError for an invalid frame_shift.
     """
     if frame_shift_files(data):
         return _read(Path(data) / _FILE)
@@ -37,5 +39,8 @@ def _read(path: Path) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 1:
-        raise UserError(f"{path}: '{text[:20]}' is not a number of seconds from 0 to 1; write 0.01 for a frame shift of 10 ms")
+        raise UserError(
+            f"{path}: '{text[:20]}' is not a number of seconds from 0 to 1; write 0.01 for a frame shift of "
+            "10 ms"
+        )
     return seconds

@@ -1,9 +1,11 @@
-"""The input of a model from a data directory: features after CMVN, deltas, splicing (`input.json` of the model) and transforms.
+"""The input of a model from a data directory: features after CMVN, deltas, splicing (`input.json` of the
+model) and transforms.
 
     reader = FeatureReader(Path("data/train"), InputOptions(deltas=2))
     for utt in reader.keys:
-        x = reader[utt]                      # float32 (T, 39)
-    adapted = open_features(Path("data/test"), Path("exp/tri3"), Path("exp/tri3/decode_test"))       # fMLLR features
+        x = reader[utt]  # float32 (T, 39)
+    # with fMLLR
+    adapted = open_features(Path("data/test"), Path("exp/tri3"), Path("exp/tri3/decode_test"))
 """
 
 from __future__ import annotations
@@ -37,40 +39,54 @@ INPUT_TABLES = ("feats.scp", "utt2spk", "cmvn.scp")
 _MAKERS = {
     "feats.scp": "run steps/make_mfcc.py {} first",
     "utt2spk": "run utils/validate_data_dir.py {} first",
-    "cmvn.scp": "run steps/compute_cmvn.py {} first, or train with --cmvn none on features that are already normalised (fMLLR, streams)",
+    "cmvn.scp": (
+        "run steps/compute_cmvn.py {} first, or train with --cmvn none on features that are already "
+        "normalised (fMLLR, streams)"
+    ),
 }
 
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Conversion of features to the input of a model. Training saves it in the model's directory; alignment and decoding read it."""
+    """Conversion of features to the input of a model. Training saves it in the model's directory; alignment
+    and decoding read it."""
 
     heading = "input"
 
-    cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none"))
+    cmvn: str = option(
+        "speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none")
+    )
     norm_vars: bool = option(False, "also normalise variances", only=unless_is("cmvn", "none"))
     sliding: SlidingOptions = group(SlidingOptions)
     deltas: int = option(0, "order of the appended time derivatives; 0: none", minimum=0, maximum=4)
-    splice_left: int = option(0, "frames of left context appended", minimum=0, maximum=1000,
-                              only=unless_set("network"))  # fmt: skip
-    splice_right: int = option(0, "frames of right context appended", minimum=0, maximum=1000,
-                               only=unless_set("network"))  # fmt: skip
+    splice_left: int = option(
+        0, "frames of left context appended", minimum=0, maximum=1000, only=unless_set("network")
+    )
+    splice_right: int = option(
+        0, "frames of right context appended", minimum=0, maximum=1000, only=unless_set("network")
+    )
 
     def dim(self, feat_dim: int) -> int:
         """Columns of the input for features of `feat_dim` columns."""
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
     def unspliced(self) -> InputOptions:
-        """These options without splicing, for a network whose layers splice, or for stores that splice on reading."""
+        """These options without splicing, for a network whose layers splice, or for stores that splice on
+        reading."""
         return replace(self, splice_left=0, splice_right=0)
 
-    def normalise(self, features: np.ndarray, of_speaker: tuple[np.ndarray, np.ndarray | None] | None = None) -> np.ndarray:
+    def normalise(
+        self, features: np.ndarray, of_speaker: tuple[np.ndarray, np.ndarray | None] | None = None
+    ) -> np.ndarray:
         """Features (T, D) after CMVN; `of_speaker`: the normaliser of the speaker if `cmvn` is speaker."""
         if self.cmvn == "none":
             return features
         if self.cmvn == "sliding":
             return sliding_cmvn(features, self.sliding, self.norm_vars)
-        return apply_cmvn(features, *(of_speaker if self.cmvn == "speaker" else normaliser(cmvn_stats(features), self.norm_vars)))
+        return apply_cmvn(
+            features,
+            *(of_speaker if self.cmvn == "speaker" else normaliser(cmvn_stats(features), self.norm_vars)),
+        )
 
     def extend(self, features: np.ndarray) -> np.ndarray:
         """Normalised features (T, D) with deltas and splicing: float32 (T, dim)."""
@@ -82,7 +98,8 @@ class InputOptions:
 
     @staticmethod
     def load(model_dir: Path) -> InputOptions:
-        """The input options of a model directory; for a directory made by Kaldi, without input.json, from its option files."""
+        """The input options of a model directory; for a directory made by Kaldi, without input.json, from its
+        option files."""
         path = Path(model_dir) / INPUT_FILE
         if path.exists():
             return options.load(path, (InputOptions,))
@@ -98,8 +115,8 @@ def input_option_files(model_dir: Path) -> list[Path]:
 
 
 def input_tables(data: Path, inputs: InputOptions) -> list[Path]:
-    """The tables of a data directory that `FeatureReader` reads, for the fingerprints of a stage output. Raises UserError for one that is
-    missing."""
+    """The tables of a data directory that `FeatureReader` reads, for the fingerprints of a stage output.
+    Raises UserError for one that is missing."""
     names = ("feats.scp", "utt2spk", *(["cmvn.scp"] if inputs.cmvn == "speaker" else []))
     return [_existing(Path(data) / name) for name in names]
 
@@ -107,7 +124,8 @@ def input_tables(data: Path, inputs: InputOptions) -> list[Path]:
 class FeatureReader:
     """The input matrices of a data directory, by utterance.
 
-    `keys`: utterances in the order of feats.scp. Reading in this order opens each archive once. Not thread-safe.
+    `keys`: utterances in the order of feats.scp. Reading in this order opens each archive once. Not
+    thread-safe.
 
     matrix      transform of all frames after splicing (LDA+MLLT), or None
     transforms  {speaker: matrix} applied after that (fMLLR), or None
@@ -115,9 +133,22 @@ class FeatureReader:
     part        part of the utterances, whose tables are read instead of the complete ones
     """
 
-    def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None, transforms: dict[str, np.ndarray] | None = None,
-                 tables: PackedTables | None = None, part: JobPart | None = None):  # fmt: skip
-        self.data, self.options, self.matrix, self.transforms, self.part = Path(data), options, matrix, transforms, part
+    def __init__(
+        self,
+        data: Path,
+        options: InputOptions,
+        matrix: np.ndarray | None = None,
+        transforms: dict[str, np.ndarray] | None = None,
+        tables: PackedTables | None = None,
+        part: JobPart | None = None,
+    ):
+        self.data, self.options, self.matrix, self.transforms, self.part = (
+            Path(data),
+            options,
+            matrix,
+            transforms,
+            part,
+        )
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
         self._num_frames: Mapping[str, int] | None = None
@@ -138,8 +169,8 @@ class FeatureReader:
         return _existing(self.part.directory().file(name) if self.part else self.data / name)
 
     def save_tables(self, path: Path, keys: list[str], num_frames: Iterable[int], cmvn: str) -> None:
-        """Write the tables of the utterances `keys`, with these lengths, for `PackedTables`. An utterance without features raises UserError
-        when it is read.
+        """Write the tables of the utterances `keys`, with these lengths, for `PackedTables`. An utterance
+        without features raises UserError when it is read.
 
         cmvn  as in the options of the later readers
         """
@@ -174,7 +205,8 @@ class FeatureReader:
         return first_keys(self._originals, str.startswith) if self._originals else {}
 
     def original(self, utt: str) -> tuple[str, str]:
-        """(utterance, speaker) of the original if `utt` is a copy at another speed, in noise or in a room, by utt2uniq; else its own.
+        """(utterance, speaker) of the original if `utt` is a copy at another speed, in noise or in a room, by
+        utt2uniq; else its own.
 
         If the original is missing, the speaker of its first copy represents all copies.
         """
@@ -201,31 +233,40 @@ class FeatureReader:
 
     @cached_property
     def _counted(self) -> np.ndarray:
-        """Frames of the features by line of feats.scp, int32, where no table tells them; -1: not counted yet."""
+        """Frames of the features by line of feats.scp, int32, where no table tells them; -1: not counted
+        yet."""
         return np.full(len(self.keys), -1, np.int32)
 
     def raw(self, utt: str) -> np.ndarray:
-        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x 0. Raises UserError if
-        there are none, or if other utterances have another D."""
+        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x
+        0. Raises UserError if there are none, or if other utterances have another D."""
         features = self._stored(utt)
         if not len(features):
             return np.zeros((0, self._columns), np.float32)
         if features.shape[1] != self._columns:
             found = f"{utt} has {features.shape[1]} columns, other utterances have {self._columns}"
-            raise UserError(f"{self.data}: {found}; compute the features of {self.data} again, or remove the utterance")
+            raise UserError(
+                f"{self.data}: {found}; compute the features of {self.data} again, or remove the utterance"
+            )
         return features
 
     def _stored(self, utt: str) -> np.ndarray:
         try:
             return self._reader.load(self._table[utt])
         except KeyError:
-            raise UserError(f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} again") from None
+            raise UserError(
+                f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} "
+                "again"
+            ) from None
 
     @cached_property
     def _columns(self) -> int:
-        """D, from the first utterance with frames, read once; for a part without such utterances, from the whole directory."""
+        """D, from the first utterance with frames, read once; for a part without such utterances, from the
+        whole directory."""
         found = next((features.shape[1] for features in map(self._stored, self.keys) if len(features)), 0)
-        return FeatureReader(self.data, InputOptions(cmvn="none"))._columns if self.part and not found else found
+        return (
+            FeatureReader(self.data, InputOptions(cmvn="none"))._columns if self.part and not found else found
+        )
 
     @cached_property
     def dim(self) -> int:
@@ -243,15 +284,19 @@ class FeatureReader:
         if self.matrix is not None:
             features = apply_transform(features, self.matrix, "the model's matrix")
         if self.transforms is not None:
-            features = apply_transform(features, self._transform(self.speaker(utt)), f"the transform of speaker {self.speaker(utt)}")
+            features = apply_transform(
+                features, self._transform(self.speaker(utt)), f"the transform of speaker {self.speaker(utt)}"
+            )
         return features
 
     def _transform(self, speaker: str) -> np.ndarray:
         try:
             return self.transforms[speaker]
         except KeyError:
-            raise UserError(f"{self.data}: no transform of speaker {speaker}; estimate the transforms on this data directory") \
-                from None
+            raise UserError(
+                f"{self.data}: no transform of speaker {speaker}; estimate the transforms on this data "
+                "directory"
+            ) from None
 
     def normalised(self, utt: str) -> np.ndarray:
         """Features after CMVN only, float32 (T, D)."""
@@ -271,16 +316,24 @@ class FeatureReader:
             if len(self._normalisers) == _MOST_NORMALISERS:
                 self._normalisers.clear()
             if speaker not in self._cmvn:
-                raise UserError(f"{self.data}/cmvn.scp: no statistics of speaker {speaker}; run steps/compute_cmvn.py {self.data}")
+                raise UserError(
+                    f"{self.data}/cmvn.scp: no statistics of speaker {speaker}; run steps/compute_cmvn.py "
+                    f"{self.data}"
+                )
             stats = ArkReader().load(self._cmvn[speaker], np.float64)
             if len(stats) != 2:
-                found = f"the statistics of speaker {speaker} have {len(stats)} rows and {stats.shape[1]} columns, not 2 rows"
+                found = (
+                    f"the statistics of speaker {speaker} have {len(stats)} rows and {stats.shape[1]} "
+                    "columns, not 2 rows"
+                )
                 raise UserError(f"{self.data}/cmvn.scp: {found}; run steps/compute_cmvn.py {self.data}")
             self._normalisers[speaker] = normaliser(stats, self.options.norm_vars)
         return self._normalisers[speaker]
 
 
-def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None, part: JobPart | None = None) -> FeatureReader:
+def open_features(
+    data: Path, model_dir: Path, transform_dir: Path | None = None, part: JobPart | None = None
+) -> FeatureReader:
     """The features of a data directory as input of a model.
 
     model_dir      directory of the model, with input.json and, for some systems, final.mat

@@ -1,4 +1,5 @@
-"""Options of feature extraction. Names and defaults (except dither's) are Kaldi's, so that its conf files can be used."""
+"""Options of feature extraction. Names and defaults (except dither's) are Kaldi's, so that its conf files can
+be used."""
 
 from __future__ import annotations
 
@@ -21,12 +22,24 @@ class FrameOptions:
     sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6)
     frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0)
     frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0)
-    dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale); 0: none", minimum=0.0, rare=True)
+    dither: float = option(
+        0.0,
+        "standard deviation of the noise added to the samples (int16 scale); 0: none",
+        minimum=0.0,
+        rare=True,
+    )
     preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0, rare=True)
     remove_dc_offset: bool = option(True, "subtract the mean of each frame", rare=True)
-    window_type: str = option("povey", "window function", choices=("povey", "hamming", "hanning", "rectangular", "blackman"), rare=True)
+    window_type: str = option(
+        "povey",
+        "window function",
+        choices=("povey", "hamming", "hanning", "rectangular", "blackman"),
+        rare=True,
+    )
     blackman_coeff: float = option(0.42, "constant of the Blackman window", rare=True)
-    round_to_power_of_two: bool = option(True, "pad frames with zeros to a power of two before the Fourier transform", rare=True)
+    round_to_power_of_two: bool = option(
+        True, "pad frames with zeros to a power of two before the Fourier transform", rare=True
+    )
     snip_edges: bool = option(True, "use only frames that are completely within the audio", rare=True)
     raw_energy: bool = option(True, "compute the energy before preemphasis and windowing", rare=True)
 
@@ -52,8 +65,8 @@ class FrameOptions:
 
     @property
     def first_sample(self) -> int:
-        """The first sample of the first frame. Without `snip_edges`, it is before the utterance: the middle of the frame is half a shift
-        after the beginning."""
+        """The first sample of the first frame. Without `snip_edges`, it is before the utterance: the middle
+        of the frame is half a shift after the beginning."""
         return 0 if self.snip_edges else self.window_shift // 2 - self.window_size // 2
 
     def num_frames(self, num_samples: int) -> int:
@@ -71,9 +84,15 @@ class MelOptions:
 
     num_mel_bins: int = option(23, "number of filters", minimum=3)
     low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
-    high_freq: float = option(0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency")
-    vtln_low: float = option(100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0, rare=True)
-    vtln_high: float = option(-500.0, "upper end of that band in Hz; zero or less: relative to half the sample frequency", rare=True)
+    high_freq: float = option(
+        0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency"
+    )
+    vtln_low: float = option(
+        100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0, rare=True
+    )
+    vtln_high: float = option(
+        -500.0, "upper end of that band in Hz; zero or less: relative to half the sample frequency", rare=True
+    )
 
 
 @dataclass(frozen=True)
@@ -84,15 +103,29 @@ class TrackOptions:
 
     min_f0: float = option(50.0, "lowest pitch of the search, in Hz", minimum=1.0, rare=True)
     max_f0: float = option(400.0, "highest pitch of the search, in Hz", minimum=1.0, rare=True)
-    soft_min_f0: float = option(10.0, "pitch in Hz at which the weight of the correlation is zero; penalises low pitch",
-                                minimum=0.0, rare=True)  # fmt: skip
+    soft_min_f0: float = option(
+        10.0,
+        "pitch in Hz at which the weight of the correlation is zero; penalises low pitch",
+        minimum=0.0,
+        rare=True,
+    )
     penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9, rare=True)
-    lowpass_cutoff: float = option(1000.0, "cutoff of the low-pass filter before the pitch search, in Hz", minimum=1.0, rare=True)
-    resample_frequency: int = option(4000, "sampling rate of the signal for the pitch search, in Hz", minimum=1, rare=True)
+    lowpass_cutoff: float = option(
+        1000.0, "cutoff of the low-pass filter before the pitch search, in Hz", minimum=1.0, rare=True
+    )
+    resample_frequency: int = option(
+        4000, "sampling rate of the signal for the pitch search, in Hz", minimum=1, rare=True
+    )
     delta_pitch: float = option(0.005, "relative step of the pitch search", minimum=1e-4, rare=True)
-    nccf_ballast: float = option(7000.0, "ballast that reduces the correlation of quiet frames", minimum=0.0, rare=True)
-    lowpass_filter_width: int = option(1, "zeros on either side of the low-pass filter's peak", minimum=1, rare=True)
-    upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter between samples", minimum=1, rare=True)
+    nccf_ballast: float = option(
+        7000.0, "ballast that reduces the correlation of quiet frames", minimum=0.0, rare=True
+    )
+    lowpass_filter_width: int = option(
+        1, "zeros on either side of the low-pass filter's peak", minimum=1, rare=True
+    )
+    upsample_filter_width: int = option(
+        5, "zeros on either side of the peak of the filter between samples", minimum=1, rare=True
+    )
 
 
 @dataclass(frozen=True)
@@ -105,21 +138,35 @@ class ProcessPitchOptions:
     pov_scale: float = option(2.0, "scale of the voicing feature", rare=True)
     pov_offset: float = option(0.0, "offset of the voicing feature", rare=True)
     delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch", rare=True)
-    delta_pitch_noise_stddev: float = option(0.005, "noise on the slope before scaling, to hide the steps of the pitch",
-                                             minimum=0.0, rare=True)  # fmt: skip
-    normalization_left_context: int = option(75, "frames of left context for the mean of the log pitch", minimum=0, rare=True)
-    normalization_right_context: int = option(75, "frames of right context for the mean of the log pitch", minimum=0, rare=True)
-    delay: int = option(0, "frames by which the features are delayed; repeats the first frame", minimum=0, rare=True)
+    delta_pitch_noise_stddev: float = option(
+        0.005, "noise on the slope before scaling, to hide the steps of the pitch", minimum=0.0, rare=True
+    )
+    normalization_left_context: int = option(
+        75, "frames of left context for the mean of the log pitch", minimum=0, rare=True
+    )
+    normalization_right_context: int = option(
+        75, "frames of right context for the mean of the log pitch", minimum=0, rare=True
+    )
+    delay: int = option(
+        0, "frames by which the features are delayed; repeats the first frame", minimum=0, rare=True
+    )
     delta_window: int = option(2, "frames on each side for the slope", minimum=1, rare=True)
     add_pov_feature: bool = option(True, "output the voicing feature", rare=True)
-    add_normalized_log_pitch: bool = option(True, "output the log pitch minus its mean around the frame", rare=True)
+    add_normalized_log_pitch: bool = option(
+        True, "output the log pitch minus its mean around the frame", rare=True
+    )
     add_delta_pitch: bool = option(True, "output the slope of the log pitch", rare=True)
     add_raw_log_pitch: bool = option(False, "output the log pitch", rare=True)
 
     @property
     def dim(self) -> int:
         """Number of columns."""
-        return self.add_pov_feature + self.add_normalized_log_pitch + self.add_delta_pitch + self.add_raw_log_pitch
+        return (
+            self.add_pov_feature
+            + self.add_normalized_log_pitch
+            + self.add_delta_pitch
+            + self.add_raw_log_pitch
+        )
 
 
 @dataclass(frozen=True)
@@ -139,7 +186,9 @@ class UtteranceOptions:
 
     heading = "features"
 
-    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, except pitch features", rare=True)
+    subtract_mean: bool = option(
+        False, "subtract the mean of each utterance's features, except pitch features", rare=True
+    )
 
 
 @dataclass(frozen=True)
@@ -154,7 +203,9 @@ class MfccOptions:
     use_energy: bool = option(True, "log energy in the place of C0")
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
-    htk_compat: bool = option(False, "energy or C0 as the last column; C0 times the square root of 2", rare=True)
+    htk_compat: bool = option(
+        False, "energy or C0 as the last column; C0 times the square root of 2", rare=True
+    )
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
@@ -188,7 +239,9 @@ class PlpOptions:
     num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
     use_energy: bool = option(True, "log energy in the place of C0")
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
-    compress_factor: float = option(0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0, rare=True)
+    compress_factor: float = option(
+        0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0, rare=True
+    )
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
     cepstral_scale: float = option(1.0, "factor of all cepstra", rare=True)
     htk_compat: bool = option(False, "energy or C0 as the last column", rare=True)
@@ -212,14 +265,17 @@ FEATURE_OPTIONS = (MfccOptions, FbankOptions, PlpOptions, SpectrogramOptions)
 
 
 def feature_options_file(data: Path, why: str) -> Path:
-    """The file with the options of the features of a data directory. Raises UserError, with the reason `why` it is needed, if it is
-    missing."""
+    """The file with the options of the features of a data directory. Raises UserError, with the reason `why`
+    it is needed, if it is missing."""
     path = data / "feats" / OPTIONS_FILE
     if not path.exists():
         raise UserError(f"{path}: no such file, which {why}; compute the features with steps/make_mfcc.py")
     return path
 
 
-def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
-    """The options of the features of a data directory. Raises UserError, with the reason `why` they are needed, if they are unknown."""
+def read_feature_options(
+    data: Path, why: str
+) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
+    """The options of the features of a data directory. Raises UserError, with the reason `why` they are
+    needed, if they are unknown."""
     return load(feature_options_file(data, why), FEATURE_OPTIONS)

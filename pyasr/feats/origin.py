@@ -1,11 +1,14 @@
-"""The origin of features: how they were made. A model directory records the origin of its training features; other features are refused.
+"""The origin of features: how they were made. A model directory records the origin of its training features;
+other features are refused.
 
-pyasr's steps write `options.json` next to features of audio. Next to features computed from other features, and in model directories, they
-write `feature_origin.json`: a list of origins, each of them
+pyasr's steps write `options.json` next to features of audio. Next to features computed from other features,
+and in model directories, they write `feature_origin.json`: a list of origins, each of them
 
     {"type": "pyasr.feats.options:MfccOptions", ...}    features of audio
-    {"fmllr_of": ORIGIN}                                input of a GMM system with speakers' transforms applied
-    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, with the normalisation and context of each
+    {"fmllr_of": ORIGIN}                                input of a GMM system with speakers' transforms
+                                                        applied
+    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, with the normalisation and
+                                                        context of each
 
 For features or models of another toolkit, the origin is unknown and nothing is refused.
 """
@@ -23,26 +26,46 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.options import (
-    FEATURE_OPTIONS, OPTIONS_FILE, FbankOptions, FrameOptions, MelOptions, MfccOptions, PitchOptions, PlpOptions, SpectrogramOptions,
-)  # fmt: skip
+    FEATURE_OPTIONS,
+    OPTIONS_FILE,
+    FbankOptions,
+    FrameOptions,
+    MelOptions,
+    MfccOptions,
+    PitchOptions,
+    PlpOptions,
+    SpectrogramOptions,
+)
 from pyasr.io.ark import archive_of, read_scp
 
 ORIGIN_FILE = "feature_origin.json"
 _KINDS = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in FEATURE_OPTIONS}
-_NAMES = {MfccOptions: "MFCC", FbankOptions: "log mel energies", PlpOptions: "PLP", SpectrogramOptions: "spectrograms"}
+_NAMES = {
+    MfccOptions: "MFCC",
+    FbankOptions: "log mel energies",
+    PlpOptions: "PLP",
+    SpectrogramOptions: "spectrograms",
+}
 _MOST_NAMED = 4
 
 
 def origins_of(data: Path) -> list[dict]:
-    """The distinct origins of the features of a data directory; empty if the origin of one of its archives is unknown."""
+    """The distinct origins of the features of a data directory; empty if the origin of one of its archives is
+    unknown."""
     table = Path(data) / "feats.scp"
     if not table.exists():
         return []
     archives = dict.fromkeys(map(archive_of, read_scp(table).values()))
-    told = [_told_in(Path(folder)) if folder is not None else []
-            for folder in dict.fromkeys(os.path.dirname(archive) if archive else None for archive in archives)]
+    told = [
+        _told_in(Path(folder)) if folder is not None else []
+        for folder in dict.fromkeys(os.path.dirname(archive) if archive else None for archive in archives)
+    ]
     origins = [origin for found in told for origin in found]
-    return [origin for number, origin in enumerate(origins) if origin not in origins[:number]] if all(told) else []
+    return (
+        [origin for number, origin in enumerate(origins) if origin not in origins[:number]]
+        if all(told)
+        else []
+    )
 
 
 def origin_of(data: Path) -> dict | None:
@@ -64,7 +87,8 @@ def keep_origin(model_dir: Path, data: Path) -> None:
 
 
 def kept_origins(folder: Path) -> list[dict]:
-    """The origins written by `save_origins`; empty if there is no file. Raises UserError for an invalid file."""
+    """The origins written by `save_origins`; empty if there is no file. Raises UserError for an invalid
+    file."""
     path = Path(folder) / ORIGIN_FILE
     try:
         origins = read_object(path)["origins"]
@@ -73,7 +97,9 @@ def kept_origins(folder: Path) -> list[dict]:
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not in the format of pyasr's steps ({error}); run the step for {folder} again") from None
+        raise UserError(
+            f"{path}: not in the format of pyasr's steps ({error}); run the step for {folder} again"
+        ) from None
     return origins
 
 
@@ -85,21 +111,29 @@ def audio_options(origin: dict):
 
 
 def made_of_features(origins: list[dict]) -> str:
-    """The name of the first of these origins that is not features of audio, such as fMLLR features; '' if there is none."""
+    """The name of the first of these origins that is not features of audio, such as fMLLR features; '' if
+    there is none."""
     return next((_name(origin) for origin in origins if "type" not in origin), "")
 
 
 def check_origin(data: Path, model_dir: Path) -> None:
-    """Raise UserError if the features of `data` are known to differ in origin from those on which a model was trained.
+    """Raise UserError if the features of `data` are known to differ in origin from those on which a model was
+    trained.
 
-    Options without effect, or with effect only on noise, may differ: dither, and options of parts that are not computed.
+    Options without effect, or with effect only on noise, may differ: dither, and options of parts that are
+    not computed.
     """
     trained = kept_origins(Path(model_dir))
     kept = [_kept(origin) for origin in trained]
     for origin in origins_of(data) if trained else ():
         if _kept(origin) not in kept:
-            found = f"its features differ from those on which {model_dir} was trained ({difference(origin, trained[0])})"
-            raise UserError(f"{data}: {found}; compute them by the same steps with the same configuration file")
+            found = (
+                f"its features differ from those on which {model_dir} was trained "
+                f"({difference(origin, trained[0])})"
+            )
+            raise UserError(
+                f"{data}: {found}; compute them by the same steps with the same configuration file"
+            )
 
 
 def same_features(one, other) -> bool:
@@ -110,10 +144,17 @@ def same_features(one, other) -> bool:
 def difference(origin: dict, other: dict) -> str:
     """The difference between two origins, as part of a sentence."""
     if origin.get("type") != other.get("type") or "type" not in origin:
-        return f"{_name(origin)}, not {_name(other)}" if _name(origin) != _name(other) else f"{_name(origin)} with other options"
+        return (
+            f"{_name(origin)}, not {_name(other)}"
+            if _name(origin) != _name(other)
+            else f"{_name(origin)} with other options"
+        )
     ours, theirs = (_flat(_effective(_options(one))) for one in (origin, other))
-    differing = [f"--{name.replace('_', '-')} {_short(value)}, not {_short(theirs[name])}"
-                 for name, value in ours.items() if value != theirs[name]]  # fmt: skip
+    differing = [
+        f"--{name.replace('_', '-')} {_short(value)}, not {_short(theirs[name])}"
+        for name, value in ours.items()
+        if value != theirs[name]
+    ]
     return "; ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
 
 
@@ -134,7 +175,9 @@ def _kept(origin: dict) -> object:
 
 def _options(origin: dict):
     """Options of features of audio; options that the writing version lacked have their defaults."""
-    return from_json(_KINDS[origin["type"]], {name: value for name, value in origin.items() if name != "type"})
+    return from_json(
+        _KINDS[origin["type"]], {name: value for name, value in origin.items() if name != "type"}
+    )
 
 
 def _effective(options):
@@ -180,4 +223,8 @@ def _short(value) -> str:
 def _name(origin: dict) -> str:
     if "fmllr_of" in origin:
         return f"fMLLR features of {_name(origin['fmllr_of'])}"
-    return " pasted to ".join(map(_name, origin["streams"])) if "streams" in origin else _NAMES[_KINDS[origin["type"]]]
+    return (
+        " pasted to ".join(map(_name, origin["streams"]))
+        if "streams" in origin
+        else _NAMES[_KINDS[origin["type"]]]
+    )

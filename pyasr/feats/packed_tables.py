@@ -1,7 +1,8 @@
-"""Locations of the features of many utterances, packed into files from which each rank of a training reads only its own utterances.
+"""Locations of the features of many utterances, packed into files from which each rank of a training reads
+only its own utterances.
 
-    FeatureReader(data, options).save_tables(path, keys, lengths, cmvn)    # once; loads all tables of the data directory
-    tables = PackedTables(path, keys, rows, row_of)                        # in each rank
+    FeatureReader(data, options).save_tables(path, keys, lengths, cmvn)  # once; loads all tables of the data
+    tables = PackedTables(path, keys, rows, row_of)                      # in each rank
     reader = FeatureReader(data, options, tables=tables)
 
 The files contain rows of `pyasr.io.packed_rows`, next to PATH, which is written last:
@@ -36,18 +37,32 @@ class _Numbered:
         return self.known.setdefault(text, len(self.known))
 
 
-def save_tables(path: Path, keys: Sequence[str], places: Mapping[str, str], speakers: Mapping[str, str],
-                num_frames: Iterable[int], cmvn: Mapping[str, str], columns: int) -> None:  # fmt: skip
+def save_tables(
+    path: Path,
+    keys: Sequence[str],
+    places: Mapping[str, str],
+    speakers: Mapping[str, str],
+    num_frames: Iterable[int],
+    cmvn: Mapping[str, str],
+    columns: int,
+) -> None:
     """Write the tables of a `FeatureReader` for the utterances `keys`.
 
-    places, cmvn  extended filenames of the features of utterances and, if needed, of the statistics of speakers
+    places, cmvn  extended filenames of the features of utterances and, if needed, of the statistics of
+                  speakers
     columns       number of columns of the stored features
     """
     names, archives = _Numbered(), _Numbered()
-    numbers = ((num, names(speakers.get(key, "")), archives(archive_of(places.get(key, "")))) for key, num in zip(keys, num_frames))
+    numbers = (
+        (num, names(speakers.get(key, "")), archives(archive_of(places.get(key, ""))))
+        for key, num in zip(keys, num_frames)
+    )
     save_numbers(_part(path, _NUMBERS), numbers, 3)
     save_rows(_part(path, _PLACES), (_rest(places.get(key, "")) for key in keys))
-    of_speakers = (f"{name} {archives(archive_of(rx))} {_rest(rx)}" if (rx := cmvn.get(name)) else name for name in names.known)
+    of_speakers = (
+        f"{name} {archives(archive_of(rx))} {_rest(rx)}" if (rx := cmvn.get(name)) else name
+        for name in names.known
+    )
     save_rows(_part(path, _SPEAKERS), of_speakers)
     save_rows(_part(path, _ARCHIVES), archives.known)
     save_arrays(path, columns=np.array(columns), directory=np.array(str(Path.cwd())))
@@ -74,11 +89,16 @@ class PackedTables:
     def __init__(self, path: Path, keys: Sequence[str], rows: np.ndarray, row_of: Callable[[str], int]):
         self.keys, self.columns = keys, int(load_arrays(path, ("columns",))["columns"])
         self._rows, self._row_of = rows, row_of
-        self._places, self._numbers = read_rows(_part(path, _PLACES), rows), read_numbers(_part(path, _NUMBERS), rows, 3)
+        self._places, self._numbers = (
+            read_rows(_part(path, _PLACES), rows),
+            read_numbers(_part(path, _NUMBERS), rows, 3),
+        )
         self._speakers = _Chosen(_part(path, _SPEAKERS), self._numbers[:, 1])
         self._statistics = dict(text.split(" ", 1) for text in self._speakers.rows if " " in text)
         of_speakers = [int(text.partition(" ")[0]) for text in self._statistics.values()]
-        self._archives = _Chosen(_part(path, _ARCHIVES), np.concatenate([self._numbers[:, 2], np.array(of_speakers, np.int64)]))
+        self._archives = _Chosen(
+            _part(path, _ARCHIVES), np.concatenate([self._numbers[:, 2], np.array(of_speakers, np.int64)])
+        )
         self.places, self.speakers = _Column(self._place, keys), _Column(self._speaker, keys)
         self.num_frames = _Column(lambda key: int(self._numbers[self._number(key), 0]), keys)
         self.cmvn = _Column(self._place_of_statistics, self._statistics)

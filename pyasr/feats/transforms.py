@@ -1,6 +1,8 @@
-"""Linear and affine transforms of features in Kaldi's files: LDA+MLLT (`final.mat`), fMLLR of speakers (`trans.JOB`).
+"""Linear and affine transforms of features in Kaldi's files: LDA+MLLT (`final.mat`), fMLLR of speakers
+(`trans.JOB`).
 
-A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where  W = [A b].
+A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where  W
+= [A b].
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _REMEDY = "transforms come from steps/train_sat.py, align_fmllr.py or decode_fml
 
 
 def apply_transform(features: np.ndarray, matrix: np.ndarray, what: str = "the transform") -> np.ndarray:
-    """Frames (T, N) to float32 (T, D). Raises UserError, naming `what`, unless `matrix` has N or N + 1 columns."""
+    """Frames (T, N) to float32 (T, D). Raises UserError, naming `what`, unless `matrix` has N or N + 1
+    columns."""
     dim = features.shape[1]
     check_columns(matrix, dim, what)
     result = np.asarray(features, np.float32) @ matrix[:, :dim].T.astype(np.float32)
@@ -34,7 +37,10 @@ def apply_transform(features: np.ndarray, matrix: np.ndarray, what: str = "the t
 def check_columns(matrix: np.ndarray, dim: int, what: str) -> None:
     """Raise UserError unless `matrix` acts on features of `dim` columns."""
     if matrix.shape[1] not in (dim, dim + 1):
-        raise UserError(f"{what} has {matrix.shape[1]} columns, but the features {dim}; use the features and splicing it was estimated on")
+        raise UserError(
+            f"{what} has {matrix.shape[1]} columns, but the features {dim}; use the features and splicing "
+            "it was estimated on"
+        )
 
 
 def affine(matrix: np.ndarray, dim: int) -> np.ndarray:
@@ -44,7 +50,8 @@ def affine(matrix: np.ndarray, dim: int) -> np.ndarray:
 
 
 def compose(outer: np.ndarray, inner: np.ndarray, dim: int) -> np.ndarray:
-    """The transform "first `inner`, then `outer`" of features with `dim` columns, float64; linear if both are (compose-transforms)."""
+    """The transform "first `inner`, then `outer`" of features with `dim` columns, float64; linear if both are
+    (compose-transforms)."""
     outer, inner = np.asarray(outer, np.float64), np.asarray(inner, np.float64)
     if outer.shape[1] == len(inner):
         return outer @ inner
@@ -78,25 +85,31 @@ def write_transforms(path: Path, transforms: dict[str, np.ndarray]) -> None:
 
 
 def read_transforms(directory: Path, speakers: Container[str] | None = None) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of `transform_files`, or only of `speakers`. A speaker whose utterances were divided among jobs is in several
-    archives."""
+    """{speaker: matrix} of `transform_files`, or only of `speakers`. A speaker whose utterances were divided
+    among jobs is in several archives."""
     found: dict[str, np.ndarray] = {}
     for path in transform_files(directory):
         for speaker, matrix in read_transform_archive(path).items():
             if speakers is not None and speaker not in speakers:
                 continue
             if speaker in found and not np.array_equal(found[speaker], matrix):
-                raise UserError(f"{path}: the transform of speaker {speaker} differs from that of an earlier job; estimate them again")
+                raise UserError(
+                    f"{path}: the transform of speaker {speaker} differs from that of an earlier job; "
+                    "estimate them again"
+                )
             found[speaker] = matrix
     return found
 
 
 def read_transform_archive(path: Path) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of one archive. Raises UserError for a damaged archive, and for one that contains a vector."""
+    """{speaker: matrix} of one archive. Raises UserError for a damaged archive, and for one that contains a
+    vector."""
     found = read_ark(path)
     for speaker, matrix in found.items():
         if matrix.ndim != 2:
-            raise UserError(f"{path}: speaker {speaker} has a vector of {len(matrix)} numbers, not a matrix; {_REMEDY}")
+            raise UserError(
+                f"{path}: speaker {speaker} has a vector of {len(matrix)} numbers, not a matrix; {_REMEDY}"
+            )
     return found
 
 

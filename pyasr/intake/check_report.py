@@ -23,7 +23,8 @@ class Report:
         self._note(f"{path}: {what}; fix: {fix}")
 
     def attempt(self, fix: str, read: Callable[..., Value], *arguments, **keywords) -> Value | None:
-        """The result of `read`; if `read` raises UserError, add its message and `fix` as a problem and return None."""
+        """The result of `read`; if `read` raises UserError, add its message and `fix` as a problem and return
+        None."""
         try:
             return read(*arguments, **keywords)
         except UserError as error:

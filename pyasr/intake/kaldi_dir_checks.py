@@ -1,8 +1,10 @@
 """Check directories made by Kaldi or pyasr, each by itself and together, and list all problems in one pass.
 
-    problems, kinds = check_directories([Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")], CheckOptions())
+    problems, kinds = check_directories([Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")],
+    CheckOptions())
 
-The files in a directory determine its kinds: data, lang, graph, model (final.mdl, possibly with alignments and transforms), lattices.
+The files in a directory determine its kinds: data, lang, graph, model (final.mdl, possibly with alignments
+and transforms), lattices.
 """
 
 from __future__ import annotations
@@ -46,9 +48,14 @@ class CheckOptions:
 
     need_text: bool = option(True, "data: require transcripts")
     need_feats: bool = option(False, "data: require features")
-    same_features: bool = option(False, "data with models: require features that fit the models, as for decoding")
-    audio: str = option("exists", "data: do not check audio; check that it exists and fits its headers; or read it completely",
-                        choices=("no", "exists", "read"))  # fmt: skip
+    same_features: bool = option(
+        False, "data with models: require features that fit the models, as for decoding"
+    )
+    audio: str = option(
+        "exists",
+        "data: do not check audio; check that it exists and fits its headers; or read it completely",
+        choices=("no", "exists", "read"),
+    )
 
 
 def kinds_of(path: Path) -> list[str]:
@@ -58,13 +65,16 @@ def kinds_of(path: Path) -> list[str]:
     names = [entry.name for entry in path.iterdir()]
     kinds = [kind for kind, sign in _SIGNS.items() if any(re.fullmatch(sign, name) for name in names)]
     if not kinds:
-        raise UserError(f"{path}: not a directory in Kaldi's format: it has none of utt2spk, L.fst, HCLG.fst, {MODEL}, tree, ali.1.gz, "
-                        "lat.1.gz; give data, lang, model, alignment, graph or decoding directories")
+        raise UserError(
+            f"{path}: not a directory in Kaldi's format: it has none of utt2spk, L.fst, HCLG.fst, {MODEL}, "
+            "tree, ali.1.gz, lat.1.gz; give data, lang, model, alignment, graph or decoding directories"
+        )
     return kinds
 
 
 def check_directories(paths: list[Path], options: CheckOptions) -> tuple[list[str], dict[Path, list[str]]]:
-    """(all problems, the kinds of each directory). Raises UserError for a path that is not a directory in Kaldi's format."""
+    """(all problems, the kinds of each directory). Raises UserError for a path that is not a directory in
+    Kaldi's format."""
     kinds = {path: kinds_of(path) for path in paths}
     of_kind = {kind: [path for path in paths if kind in kinds[path]] for kind in _SIGNS}
     report = Report()
@@ -72,7 +82,9 @@ def check_directories(paths: list[Path], options: CheckOptions) -> tuple[list[st
     for path in of_kind["lang"]:
         report.problems += find_problems(path)
     for path in of_kind["data"]:
-        report.problems += report.attempt("correct the file", _data_problems, path, options, of_kind["lang"]) or []
+        report.problems += (
+            report.attempt("correct the file", _data_problems, path, options, of_kind["lang"]) or []
+        )
     for model in models:
         model.check()
     for path in of_kind["graph"]:
@@ -85,12 +97,15 @@ def check_directories(paths: list[Path], options: CheckOptions) -> tuple[list[st
 
 def _data_problems(path: Path, options: CheckOptions, langs: list[Path]) -> list[str]:
     lang = langs[0] if langs and (langs[0] / "words.txt").exists() else None
-    found = validate(path, need_text=options.need_text, need_feats=options.need_feats, audio=options.audio, lang=lang)
+    found = validate(
+        path, need_text=options.need_text, need_feats=options.need_feats, audio=options.audio, lang=lang
+    )
     return [str(problem) for problem in found]
 
 
 def _check_graph(path: Path, report: Report) -> None:
-    """Check that HCLG.fst fits words.txt and the model, which is in the parent directory in Kaldi's experiments."""
+    """Check that HCLG.fst fits words.txt and the model, which is in the parent directory in Kaldi's
+    experiments."""
     graph = report.attempt(_REMAKE_GRAPH, read_fst, path / "HCLG.fst")
     words = report.attempt(_REMAKE_GRAPH, SymbolTable.read, path / "words.txt")
     model = path.parent / MODEL
@@ -100,7 +115,11 @@ def _check_graph(path: Path, report: Report) -> None:
     if not np.isfinite(graph.finals).any():
         report.add(path / "HCLG.fst", "no final state", _REMAKE_GRAPH)
     if words is not None and graph.olabels.max(initial=0) > max(words.ids.values(), default=0):
-        report.add(path / "words.txt", f"lacks word {graph.olabels.max()} of HCLG.fst", "copy words.txt and HCLG.fst together")
+        report.add(
+            path / "words.txt",
+            f"lacks word {graph.olabels.max()} of HCLG.fst",
+            "copy words.txt and HCLG.fst together",
+        )
     if transitions is not None and graph.ilabels.max(initial=0) > transitions.num_tids:
         told = f"transition-id {graph.ilabels.max()}, but {model} has {transitions.num_tids}"
         report.add(path / "HCLG.fst", told, _REMAKE_GRAPH)
@@ -116,7 +135,9 @@ def _read_all(archive: Path) -> None:
         pass
 
 
-def _check_together(of_kind: dict[str, list[Path]], models: list[ModelDir], same_features: bool, report: Report) -> None:
+def _check_together(
+    of_kind: dict[str, list[Path]], models: list[ModelDir], same_features: bool, report: Report
+) -> None:
     """Check models against language directories and data: phones, utterances, frames, dimensions."""
     for model in models:
         for lang in of_kind["lang"]:
@@ -149,19 +170,30 @@ def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
     reader = report.attempt(fix, open_features, data, model.path)
     dim = report.attempt(fix, lambda: reader.dim) if reader else None
     if dim is not None and dim != model.gmm.dim:
-        told = f"features have {dim} dimensions after the transforms of {model.path}, but its Gaussians have {model.gmm.dim}"
+        told = (
+            f"features have {dim} dimensions after the transforms of {model.path}, but its Gaussians "
+            f"have {model.gmm.dim}"
+        )
         report.add(data / "feats.scp", told, fix)
 
 
 def _check_frames(model: ModelDir, data: Path, is_only: bool, report: Report) -> None:
-    """Check that alignments have the frame counts of utt2num_frames. If there is only one data directory, they must share utterances."""
+    """Check that alignments have the frame counts of utt2num_frames. If there is only one data directory,
+    they must share utterances."""
     path = data / "utt2num_frames"
-    frames = report.attempt(f"remove {path}; it will be written again", read_numbers, path, int) if path.exists() else None
+    frames = (
+        report.attempt(f"remove {path}; it will be written again", read_numbers, path, int)
+        if path.exists()
+        else None
+    )
     common = (frames or {}).keys() & model.num_frames.keys()
     unequal = sorted(utt for utt in common if frames[utt] != model.num_frames[utt])
     fix = f"align {data} again (steps/align_si.py or steps/align_fmllr.py)"
     if unequal:
-        told = f"{len(unequal)} alignments have other numbers of frames than {path}, such as {unequal[0]}: {model.num_frames[unequal[0]]}"
+        told = (
+            f"{len(unequal)} alignments have other numbers of frames than {path}, such as {unequal[0]}: "
+            f"{model.num_frames[unequal[0]]}"
+        )
         report.add(model.path, f"{told} and {frames[unequal[0]]}", fix)
     if frames and not common and is_only:
         report.add(model.path, f"no alignment of any utterance of {data}", fix)

@@ -6,9 +6,10 @@ A manifest contains JSON objects, one per line or in one array, plain or compres
     supervision  id, recording_id, start, duration, channel, text, speaker, gender
     cut          id, start, duration, channel, recording, supervisions, type MonoCut | MultiCut
 
-A supervision of a cut begins `start` seconds after the cut and is clipped to the end of the cut, as in lhotse's `trim_to_supervisions`.
-A recording of several channels becomes one recording RECORDING_CHANNEL per used channel, listed in `reco2file_and_channel`. A supervision
-becomes one utterance per channel. Recordings without a supervision are skipped. Blanks in names become `_`.
+A supervision of a cut begins `start` seconds after the cut and is clipped to the end of the cut, as in
+lhotse's `trim_to_supervisions`. A recording of several channels becomes one recording RECORDING_CHANNEL per
+used channel, listed in `reco2file_and_channel`. A supervision becomes one utterance per channel. Recordings
+without a supervision are skipped. Blanks in names become `_`.
 """
 
 from __future__ import annotations
@@ -39,21 +40,34 @@ _WANTED = "give a manifest of lhotse's, .jsonl, .jsonl.gz or .json"
 _CORRECT = "correct the entry, or write the manifest again with lhotse"
 _RENAME = "rename one of them"
 _REFUSED = {  # kind of cut: (problem, fix)
-    "MixedCut": ("are mixed or padded (MixedCut)",
-                 "give the cuts from which they were mixed, or remove their lines with zgrep -v '\"MixedCut\"'; to add noise and rooms "
-                 "to the data directory, use utils/reverberate_data_dir.py"),
-    "PaddingCut": ("are padding without a recording (PaddingCut)", "remove their lines with zgrep -v '\"PaddingCut\"'"),
-    "transforms": ("have recordings that lhotse transforms when it reads them (transforms)",
-                   "remove their lines with zgrep -v '\"transforms\"', and perturb the data directory with utils/perturb_data_dir.py"),
-    "features": ("have no recording", "create the cuts from manifests of recordings and supervisions, or give these manifests"),
+    "MixedCut": (
+        "are mixed or padded (MixedCut)",
+        "give the cuts from which they were mixed, or remove their lines with zgrep -v '\"MixedCut\"'; to "
+        "add noise and rooms to the data directory, use utils/reverberate_data_dir.py",
+    ),
+    "PaddingCut": (
+        "are padding without a recording (PaddingCut)",
+        "remove their lines with zgrep -v '\"PaddingCut\"'",
+    ),
+    "transforms": (
+        "have recordings that lhotse transforms when it reads them (transforms)",
+        (
+            "remove their lines with zgrep -v '\"transforms\"', and perturb the data directory with "
+            "utils/perturb_data_dir.py"
+        ),
+    ),
+    "features": (
+        "have no recording",
+        "create the cuts from manifests of recordings and supervisions, or give these manifests",
+    ),
     "other": ("are not cuts", "give a manifest of cuts, or manifests of recordings and supervisions"),
-}  # fmt: skip
+}
 
 
 @dataclass
 class Manifests:
-    """Utterances; recordings, each with the JSON of [entry of wav.scp, its file, its channel if there are several, else 0, seconds];
-    problems, each with its fix; notes on changed or skipped entries."""
+    """Utterances; recordings, each with the JSON of [entry of wav.scp, its file, its channel if there are
+    several, else 0, seconds]; problems, each with its fix; notes on changed or skipped entries."""
 
     utterances: ManifestUtterances = field(default_factory=ManifestUtterances)
     recordings: Mapping[str, str] = field(default_factory=dict)
@@ -104,15 +118,20 @@ def _entries(path: Path) -> Iterator[dict]:
 
 
 def _parsed(text: bytes, content: bytes, where: str) -> dict:
-    """Parse the JSON object `text`. Raises UserError, beginning with `where` and quoting the start of `content`, if it is invalid."""
+    """Parse the JSON object `text`. Raises UserError, beginning with `where` and quoting the start of
+    `content`, if it is invalid."""
     try:
         return parse_text_object(text.decode("utf-8"))
     except UnicodeDecodeError:
         raise UserError(f"{where}: not UTF-8 text; {_WANTED}") from None
     except UnicodeEncodeError:
-        raise UserError(f"{where}: it contains half a character, such as \\ud83d; write the manifest again") from None
+        raise UserError(
+            f"{where}: it contains half a character, such as \\ud83d; write the manifest again"
+        ) from None
     except ValueError:
-        raise UserError(f"{where}: '{content[:20].decode(errors='replace').rstrip()}' is not a JSON object; {_WANTED}") from None
+        raise UserError(
+            f"{where}: '{content[:20].decode(errors='replace').rstrip()}' is not a JSON object; {_WANTED}"
+        ) from None
 
 
 def _object(entry: object, where: str) -> dict:
@@ -124,7 +143,8 @@ def _object(entry: object, where: str) -> dict:
 def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool = True) -> Manifests:
     """Read a manifest of recordings and one of supervisions.
 
-    prefix_speakers  name utterances SPEAKER-NAME, so that they sort in the order of speakers, as Kaldi's programs require
+    prefix_speakers  name utterances SPEAKER-NAME, so that they sort in the order of speakers, as Kaldi's
+    programs require
 
     Raises UserError for a file that is not a manifest.
     """
@@ -145,17 +165,20 @@ def read_cuts(cuts: Path, prefix_speakers: bool = True) -> Manifests:
 
 
 class _Reader:
-    """Common part of both readers. `path`: the manifest of supervisions; `recordings_path`: the manifest of recordings."""
+    """Common part of both readers. `path`: the manifest of supervisions; `recordings_path`: the manifest of
+    recordings."""
 
     fix_of_twins: str  # for two utterances of the same name
-    fix_beyond: str    # for a supervision that ends after its recording
+    fix_beyond: str  # for a supervision that ends after its recording
 
     def __init__(self, path: Path, recordings_path: Path, prefix_speakers: bool):
         self.path, self.recordings_path, self.prefix_speakers = path, recordings_path, prefix_speakers
         self.report, self.recordings = Report(), Entries()
-        self.audio, self.owners, self.of_channels = KnownNames(), GrowingRows(), TableBuilder()  # channels in use, ids of their recordings
+        # channels in use, ids of their recordings
+        self.audio, self.owners, self.of_channels = KnownNames(), GrowingRows(), TableBuilder()
         self.names = KnownNames()  # of utterances
-        self.words = {"id": KnownNames(), "speaker": set[str](), "recording": KnownNames()}  # {kind of name: names that are words}
+        # {kind of name: names that are words}
+        self.words = {"id": KnownNames(), "speaker": set[str](), "recording": KnownNames()}
         self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): original name with blanks}
         self.found = Manifests(problems=self.report.problems)
 
@@ -169,7 +192,9 @@ class _Reader:
     def result(self) -> Manifests:
         """The result, with a note on changed names."""
         if changed := sorted(self.meant.values()):
-            self.found.notes.append(f"blanks of {len(changed)} name(s), such as '{changed[0]}', were replaced by _")
+            self.found.notes.append(
+                f"blanks of {len(changed)} name(s), such as '{changed[0]}', were replaced by _"
+            )
         self.found.recordings = self.of_channels.table()
         return self.found
 
@@ -177,18 +202,27 @@ class _Reader:
         """Add a recording. Raises _Flaw if another recording has the same id."""
         name = str(entry.get("id", f"of entry {number}"))
         if not self.recordings.add(name, entry):
-            raise _Flaw(self.recordings_path, f"there are two recordings {name}", "give each recording a unique id")
+            raise _Flaw(
+                self.recordings_path, f"there are two recordings {name}", "give each recording a unique id"
+            )
 
-    def add_supervision(self, entry: dict, where: str, recording: str, channels: object, begin: float, end: float) -> None:
-        """Add the utterances of a supervision from `begin` to `end` in `recording`. Raises _Flaw if a field is missing."""
+    def add_supervision(
+        self, entry: dict, where: str, recording: str, channels: object, begin: float, end: float
+    ) -> None:
+        """Add the utterances of a supervision from `begin` to `end` in `recording`. Raises _Flaw if a field
+        is missing."""
         channels = channels if isinstance(channels, list) else [channels]
         if not channels:
             raise _Flaw(where, "it has no channel", "add the channels in which it was spoken (channel)")
         for channel in channels:
             audio, seconds = self._recording(recording, channel)
-            self._add_utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}", begin, end, seconds)
+            self._add_utterance(
+                entry, where, audio, "" if len(channels) == 1 else f"-{channel}", begin, end, seconds
+            )
 
-    def _add_utterance(self, entry: dict, where: str, recording: str, suffix: str, begin: float, end: float, most: float) -> None:
+    def _add_utterance(
+        self, entry: dict, where: str, recording: str, suffix: str, begin: float, end: float, most: float
+    ) -> None:
         """Add an utterance from `begin` to `end` in a recording of `most` seconds."""
         speaker = entry.get("speaker")
         speaker = self._word("speaker", recording if speaker in (None, "") else str(speaker), where)
@@ -203,35 +237,59 @@ class _Reader:
             raise _Flaw(where, told, self.fix_beyond if is_beyond else "correct its start and duration")
         gender = _GENDERS.get(str(entry.get("gender")).lower(), "")
         text = None if entry.get("text") is None else " ".join(_value(entry, "text", str, where).split())
-        self.found.utterances.append(ManifestUtterance(name, recording, begin, min(end, most), speaker, text, gender))
+        self.found.utterances.append(
+            ManifestUtterance(name, recording, begin, min(end, most), speaker, text, gender)
+        )
 
     def _recording(self, name: str, channel: int) -> tuple[str, float]:
         """(name of a channel of a recording, its seconds); adds its audio to the result."""
         entry, where = self.recordings[name], f"{self.recordings_path}: recording {name}"
         sources = _value(entry, "sources", list, where)
         channels = [_value(source, "channels", list, where) for source in sources]
-        if strange := [channel for of_source in channels for channel in of_source if not isinstance(channel, int)]:
-            raise _Flaw(where, f"it has a channel {str(strange[0])[:20]}, not a number", "number the channels of its sources from 0")
+        if strange := [
+            channel for of_source in channels for channel in of_source if not isinstance(channel, int)
+        ]:
+            raise _Flaw(
+                where,
+                f"it has a channel {str(strange[0])[:20]}, not a number",
+                "number the channels of its sources from 0",
+            )
         source = next((source for source, of_source in zip(sources, channels) if channel in of_source), None)
         if source is None:
-            raise _Flaw(where, f"it has no channel {str(channel)[:20]}", "correct its sources, or the channel of its supervisions")
+            raise _Flaw(
+                where,
+                f"it has no channel {str(channel)[:20]}",
+                "correct its sources, or the channel of its supervisions",
+            )
         if entry.get("transforms"):
-            raise _Flaw(where, "lhotse transforms it when it reads it (transforms)",
-                        "give the manifest of the originals, and perturb the data directory with utils/perturb_data_dir.py")
+            raise _Flaw(
+                where,
+                "lhotse transforms it when it reads it (transforms)",
+                "give the manifest of the originals, and perturb the data directory with "
+                "utils/perturb_data_dir.py",
+            )
         word = self._word("recording", name, where)
         full_name = word + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
         if is_new := self.audio.add(full_name):
             self.owners.append(name)
         elif (other := self.owners[self.audio.number(full_name)]) != name:
-            raise _Flaw(where, f"its audio would be named {full_name}, like that of recording {other}", _RENAME)
+            raise _Flaw(
+                where, f"its audio would be named {full_name}, like that of recording {other}", _RENAME
+            )
         place = 1 + sorted(source["channels"]).index(channel) if len(source["channels"]) > 1 else 0
-        known = [_audio(source, where), word if len(sources) == 1 else full_name, place, _seconds(entry, "duration", where)]
+        known = [
+            _audio(source, where),
+            word if len(sources) == 1 else full_name,
+            place,
+            _seconds(entry, "duration", where),
+        ]
         if is_new:
             self.of_channels.add(full_name, json.dumps(known, ensure_ascii=False))
         return full_name, known[-1]
 
     def _word(self, kind: str, name: str, where: str) -> str:
-        """A name as one word, with `_` for blanks. Raises _Flaw for a name of blanks only, and if two names become equal."""
+        """A name as one word, with `_` for blanks. Raises _Flaw for a name of blanks only, and if two names
+        become equal."""
         word = "_".join(name.split())
         if not word:
             raise _Flaw(where, f"its {kind} is '{name}'", "give it a name")
@@ -254,16 +312,28 @@ class _PairReader(_Reader):
         super().__init__(path, recordings_path, prefix_speakers)
         command = f"lhotse fix {shlex.quote(str(recordings_path))} {shlex.quote(str(path))} FIXED"
         self.fix_beyond = f"clip it with '{command}', and give the manifests in FIXED"
-        self.fix_missing = f"give the manifest that has it, or remove its supervisions with '{command}', and give the manifests in FIXED"
+        self.fix_missing = (
+            f"give the manifest that has it, or remove its supervisions with '{command}', "
+            "and give the manifests in FIXED"
+        )
 
     def add(self, entry: dict, number: int) -> None:
         """Add a supervision. Raises _Flaw if a field is missing."""
         where = f"{self.path}: supervision {entry.get('id', f'of entry {number}')}"
         recording = _value(entry, "recording_id", str, where)
         if recording not in self.recordings:
-            raise _Flaw(where, f"there is no recording {recording} in {self.recordings_path}", self.fix_missing)
+            raise _Flaw(
+                where, f"there is no recording {recording} in {self.recordings_path}", self.fix_missing
+            )
         begin = _seconds(entry, "start", where)
-        self.add_supervision(entry, where, recording, entry.get("channel", 0), begin, begin + _seconds(entry, "duration", where))
+        self.add_supervision(
+            entry,
+            where,
+            recording,
+            entry.get("channel", 0),
+            begin,
+            begin + _seconds(entry, "duration", where),
+        )
 
 
 class _CutReader(_Reader):
@@ -288,16 +358,23 @@ class _CutReader(_Reader):
         self.add_recording(recording, number)
         end = begin + _seconds(entry, "duration", where)
         for supervision in _value(entry, "supervisions", list, where):
-            self.attempt(self._add_of_cut, supervision, where, recording_name, entry.get("channel", 0), begin, end)
+            self.attempt(
+                self._add_of_cut, supervision, where, recording_name, entry.get("channel", 0), begin, end
+            )
 
-    def _add_of_cut(self, entry: dict, cut: str, recording: str, channel: object, cut_begin: float, cut_end: float) -> None:
+    def _add_of_cut(
+        self, entry: dict, cut: str, recording: str, channel: object, cut_begin: float, cut_end: float
+    ) -> None:
         """Add a supervision of a cut that lasts from `cut_begin` to `cut_end` in the recording."""
         name = _value(entry, "id", str, f"{cut}: supervision")
         where = f"{self.path}: supervision {name}"
         start, duration = _seconds(entry, "start", where), _seconds(entry, "duration", where)
         if start < -_SLACK_S:
-            raise _Flaw(where, f"it begins {-start:g} s before its cut, so that the cut lacks a part of its text",
-                        "give cuts that contain their supervisions completely, not windows")
+            raise _Flaw(
+                where,
+                f"it begins {-start:g} s before its cut, so that the cut lacks a part of its text",
+                "give cuts that contain their supervisions completely, not windows",
+            )
         begin, end = max(cut_begin + start, cut_begin), cut_begin + start + duration
         if end > cut_end + _SLACK_S:
             self.of_kind.setdefault("clipped", []).append(name)
@@ -306,12 +383,18 @@ class _CutReader(_Reader):
     def result(self) -> Manifests:
         """The result; one problem for each kind of unsupported cuts comes first."""
         told = {kind: f"{len(names)}, such as {names[0]}," for kind, names in self.of_kind.items()}
-        self.found.problems[:0] = [printable(f"{self.path}: of its cuts {told[kind]} {what}; fix: {fix}")
-                                   for kind, (what, fix) in _REFUSED.items() if kind in told]
+        self.found.problems[:0] = [
+            printable(f"{self.path}: of its cuts {told[kind]} {what}; fix: {fix}")
+            for kind, (what, fix) in _REFUSED.items()
+            if kind in told
+        ]
         if "silent" in told:
             self.found.notes.append(f"of the cuts {told['silent']} have no supervision and are skipped")
         if "clipped" in told:
-            self.found.notes.append(f"of the supervisions {told['clipped']} end after their cut and are clipped to it, as in lhotse")
+            self.found.notes.append(
+                f"of the supervisions {told['clipped']} end after their cut and are clipped to it, as in "
+                "lhotse"
+            )
         return super().result()
 
 
@@ -331,7 +414,11 @@ def _audio(source: dict, where: str) -> str:
     """The entry of wav.scp for a source."""
     kind, place = source.get("type"), _value(source, "source", str, where)
     if kind not in ("file", "command"):
-        raise _Flaw(where, f"its audio is of the type {kind}, not file or command", "save it in files with lhotse (save_audios)")
+        raise _Flaw(
+            where,
+            f"its audio is of the type {kind}, not file or command",
+            "save it in files with lhotse (save_audios)",
+        )
     if kind == "file" and place.rstrip().endswith("|"):
         raise _Flaw(where, f"the file name {place[-20:]} would be read as a command", "rename it")
     return place if kind == "file" else f"{place} |"
@@ -357,20 +444,29 @@ def _line_of_channel(channel: tuple[str, int]) -> str:
 
 
 def save_data_dir(found: Manifests, out: Path) -> None:
-    """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known for all speakers, and
-    reco2file_and_channel if recordings are channels of one file."""
+    """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known
+    for all speakers, and reco2file_and_channel if recordings are channels of one file."""
     has_texts = any(one.text is not None for one in found.utterances)
 
     def table(value: Callable[[ManifestUtterance], object]) -> Lazy:
-        return Lazy(lambda: ((one.name, value(one)) for one in found.utterances if one.text is not None or not has_texts))
+        return Lazy(
+            lambda: (
+                (one.name, value(one)) for one in found.utterances if one.text is not None or not has_texts
+            )
+        )
 
-    segments, utt2spk = table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}"), table(lambda one: one.speaker)
+    segments, utt2spk = (
+        table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}"),
+        table(lambda one: one.speaker),
+    )
     recordings = distinct(value.partition(" ")[0] for value in segments.values())[0].in_order()
     channels, seconds = having(found.channels, recordings), having(found.seconds, recordings)
     genders = dict(table(lambda one: (one.speaker, one.gender)).values())
     tables = {
         "wav.scp": having(found.audio, recordings),
-        FILE_AND_CHANNEL: mapped(channels, value=_line_of_channel) if any(place for _, place in channels.values()) else {},
+        FILE_AND_CHANNEL: mapped(channels, value=_line_of_channel)
+        if any(place for _, place in channels.values())
+        else {},
         "reco2dur": mapped(seconds, value="{:.10g}".format),
         "segments": segments,
         "utt2spk": utt2spk,

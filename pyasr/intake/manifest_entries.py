@@ -13,7 +13,8 @@ from pyasr.io.packed_rows import GrowingRows
 
 @dataclass(frozen=True)
 class ManifestUtterance:
-    """A supervision in one channel of its recording; times in seconds; `text` is '' where nothing is said, None where nothing is known.
+    """A supervision in one channel of its recording; times in seconds; `text` is '' where nothing is said,
+    None where nothing is known.
 
     Names are single words; texts have single spaces between their words.
     """
@@ -36,14 +37,20 @@ class ManifestUtterances(Sequence[ManifestUtterance]):
     def append(self, one: ManifestUtterance) -> None:
         """Add one at the end."""
         text = [] if one.text is None else [one.text]
-        self._rows.append("\t".join((one.name, one.recording, repr(one.begin), repr(one.end), one.speaker, one.gender, *text)))
+        self._rows.append(
+            "\t".join(
+                (one.name, one.recording, repr(one.begin), repr(one.end), one.speaker, one.gender, *text)
+            )
+        )
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, number: int) -> ManifestUtterance:
         name, recording, begin, end, speaker, gender, *text = self._rows[range(len(self))[number]].split("\t")
-        return ManifestUtterance(name, recording, float(begin), float(end), speaker, text[0] if text else None, gender)
+        return ManifestUtterance(
+            name, recording, float(begin), float(end), speaker, text[0] if text else None, gender
+        )
 
     def __iter__(self) -> Iterator[ManifestUtterance]:
         return map(self.__getitem__, range(len(self)))

@@ -1,4 +1,5 @@
-"""Check the directory of a GMM system or of alignments made by Kaldi or pyasr (`exp/tri4`, `exp/tri4_ali`)."""
+"""Check the directory of a GMM system or of alignments made by Kaldi or pyasr (`exp/tri4`,
+`exp/tri4_ali`)."""
 
 from __future__ import annotations
 
@@ -22,13 +23,15 @@ from pyasr.io.kaldi_objects import KaldiReader
 from pyasr.lang.symbols import SymbolTable
 
 _NETWORKS = ("<Nnet3>", "<Nnet>")
-_ALONE = ("frame_subsampling_factor", "final.nnet")  # with these files, the model may consist of a transition model only
+# with these files, the model may consist of a transition model only
+_ALONE = ("frame_subsampling_factor", "final.nnet")
 _USUAL_FRAMES = 9  # default of Kaldi's splice-feats
 COPY = "copy it again from its source"
 
 
 class ModelDir:
-    """A directory with `final.mdl` and its files; a file that cannot be read is None and becomes a problem of the report.
+    """A directory with `final.mdl` and its files; a file that cannot be read is None and becomes a problem of
+    the report.
 
     transitions, gmm  contents of final.mdl; gmm is also None if final.mdl contains a network
     num_frames        {utterance: number of frames of its alignment}
@@ -60,7 +63,8 @@ class ModelDir:
 
     @property
     def sees_features(self) -> bool:
-        """Whether features are the input of the Gaussians. In the directory of a network, the Gaussians are those of another system."""
+        """Whether features are the input of the Gaussians. In the directory of a network, the Gaussians are
+        those of another system."""
         return self.gmm is not None and "final.occs" in self.names and "final.nnet" not in self.names
 
     def _model(self) -> None:
@@ -73,7 +77,8 @@ class ModelDir:
             _, self.gmm = self.report.attempt(COPY, read_model, path) or (None, None)
 
     def _is_without_gaussians(self, path: Path) -> bool:
-        """Whether a model is a transition model with a network, or a transition model only, as for LF-MMI trees and networks."""
+        """Whether a model is a transition model with a network, or a transition model only, as for LF-MMI
+        trees and networks."""
         reader = KaldiReader(path)
         TransitionModel.read(reader)
         return not self.names.isdisjoint(_ALONE) if reader.at_end() else reader.peek_token() in _NETWORKS
@@ -82,7 +87,9 @@ class ModelDir:
         if "tree" not in self.names:
             self.report.add(self.path / "tree", "missing", f"copy it from the source of {MODEL}")
         else:
-            self.report.attempt(f"copy tree and {MODEL} together", read_tree, self.path / "tree", self.transitions)
+            self.report.attempt(
+                f"copy tree and {MODEL} together", read_tree, self.path / "tree", self.transitions
+            )
 
     def _alignment_model(self) -> None:
         path = self.path / ALIGNMENT_MODEL
@@ -94,7 +101,11 @@ class ModelDir:
 
     def _occupancies(self) -> None:
         path = self.path / "final.occs"
-        counts = self.report.attempt("remove it; training writes it again", _read_vector, path) if path.name in self.names else None
+        counts = (
+            self.report.attempt("remove it; training writes it again", _read_vector, path)
+            if path.name in self.names
+            else None
+        )
         if counts is not None and self.transitions and len(counts) != self.transitions.num_pdfs:
             told = f"{len(counts)} counts, but {MODEL} has {self.transitions.num_pdfs} pdfs"
             self.report.add(path, told, "remove it; it belongs to another model")
@@ -105,13 +116,19 @@ class ModelDir:
         if table is not None and self.transitions:
             unknown = sorted(set(self.transitions.topology.phones) - set(table.ids.values()))
             if unknown:
-                told = f"lacks phone {unknown[0]} of {MODEL}" + (f" and {len(unknown) - 1} more" if unknown[1:] else "")
+                told = f"lacks phone {unknown[0]} of {MODEL}" + (
+                    f" and {len(unknown) - 1} more" if unknown[1:] else ""
+                )
                 self.report.add(path, told, "copy phones.txt from the lang directory of the training")
 
     def _input(self) -> None:
         """Check the feature options and the matrix that produce the model's input."""
         options = self.report.attempt("correct the file", InputOptions.load, self.path)
-        matrix = self.report.attempt(COPY, read_matrix, self.path / MATRIX_FILE) if MATRIX_FILE in self.names else None
+        matrix = (
+            self.report.attempt(COPY, read_matrix, self.path / MATRIX_FILE)
+            if MATRIX_FILE in self.names
+            else None
+        )
         is_told = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
         if options and matrix is not None and (is_told or not self._lacks_splicing(matrix.shape[1])):
             width = options.dim(1)
@@ -123,22 +140,32 @@ class ModelDir:
             self.report.add(self.path / MATRIX_FILE, told, f"copy {MATRIX_FILE} and {MODEL} together")
 
     def _lacks_splicing(self, num_columns: int) -> bool:
-        """Whether splice_opts is missing and a matrix needs a splicing other than the default of Kaldi's scripts. That is a problem."""
+        """Whether splice_opts is missing and a matrix needs a splicing other than the default of Kaldi's
+        scripts. That is a problem."""
         dim, frames = meant_splicing(num_columns) or (0, _USUAL_FRAMES)
         if frames != _USUAL_FRAMES:
             told = f"missing, and {MATRIX_FILE} has {num_columns} columns, which are {dim} x {frames}"
-            self.report.add(self.path / SPLICE_FILE, told, f"copy it too, or echo {splice_line(frames)} > {self.path / SPLICE_FILE}")
+            self.report.add(
+                self.path / SPLICE_FILE,
+                told,
+                f"copy it too, or echo {splice_line(frames)} > {self.path / SPLICE_FILE}",
+            )
         return frames != _USUAL_FRAMES
 
     def _archives(self, stem: str, suffix: str) -> list[Path]:
-        """The archives STEM.1 ... of all jobs, gzipped or not. Missing archives become problems, and so do archives without the `suffix`
-        that steps expect."""
+        """The archives STEM.1 ... of all jobs, gzipped or not. Missing archives become problems, and so do
+        archives without the `suffix` that steps expect."""
         names = filter(None, (re.fullmatch(rf"{stem}\.(\d+)(\.gz)?", name) for name in self.names))
-        found = {int(name[1]): self.path / name[0] for name in sorted(names, key=lambda name: (name[2] or "") == suffix)}
+        found = {
+            int(name[1]): self.path / name[0]
+            for name in sorted(names, key=lambda name: (name[2] or "") == suffix)
+        }
         expected = range(1, 1 + self._num_jobs) if found else ()
         for job in sorted(set(expected) - set(found)):
             told = f"missing, but num_jobs is {len(expected)}"
-            self.report.add(self.path / f"{stem}.{job}", told, "copy it, too; without it, its utterances are lost")
+            self.report.add(
+                self.path / f"{stem}.{job}", told, "copy it, too; without it, its utterances are lost"
+            )
         for job in sorted(set(found) - set(expected)):
             told = f"exceeds num_jobs, which is {len(expected)}"
             self.report.add(found[job], told, f"remove it, or echo {max(found)} > {self.path}/num_jobs")
@@ -155,8 +182,14 @@ class ModelDir:
         text = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
         if text.isdecimal() and len(text) <= len(str(MOST_JOBS)) and is_num_jobs(int(text)):
             return int(text)
-        present = max(int(match[1]) for name in self.names if (match := re.match(r"(?:ali|trans)\.(\d+)", name)))
-        self.report.add(path, f"'{text[:20]}' is not a number of jobs" if text else "missing or empty", f"echo {present} > {path}")
+        present = max(
+            int(match[1]) for name in self.names if (match := re.match(r"(?:ali|trans)\.(\d+)", name))
+        )
+        self.report.add(
+            path,
+            f"'{text[:20]}' is not a number of jobs" if text else "missing or empty",
+            f"echo {present} > {path}",
+        )
         return present
 
     def _transforms(self, path: Path) -> None:
@@ -165,12 +198,16 @@ class ModelDir:
         for speaker, matrix in (transforms or {}).items():
             if matrix.shape not in ((self.gmm.dim, self.gmm.dim), (self.gmm.dim, self.gmm.dim + 1)):
                 rows, columns = matrix.shape
-                told = f"speaker {speaker}: a matrix of {rows} x {columns}, but the Gaussians have {self.gmm.dim} dimensions"
+                told = (
+                    f"speaker {speaker}: a matrix of {rows} x {columns}, but the Gaussians have "
+                    f"{self.gmm.dim} dimensions"
+                )
                 self.report.add(path, told, f"copy trans.* and {MODEL} together")
                 return
 
     def _alignments(self, path: Path) -> None:
-        """Check alignments: transition-ids of the model that form paths through its HMMs, and each utterance only once."""
+        """Check alignments: transition-ids of the model that form paths through its HMMs, and each utterance
+        only once."""
         alignments = self.report.attempt(COPY, read_int_vectors, path) or {}
         for utt in sorted(alignments.keys() & self.num_frames.keys())[:1]:
             self.report.add(path, f"{utt} is also in the archive of an earlier job", "align again")

@@ -1,4 +1,5 @@
-"""Common parts of Kaldi's archive formats: entries of a key, a space and an object, in a file that may be gzipped."""
+"""Common parts of Kaldi's archive formats: entries of a key, a space and an object, in a file that may be
+gzipped."""
 
 from __future__ import annotations
 
@@ -24,13 +25,14 @@ def write_content(file, path: Path, content: bytes) -> None:
 
 
 def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
-    """The UserError about a damaged archive of `kind` (such as "integer vectors"), to be raised by the caller."""
+    """The UserError about a damaged archive of `kind` (such as "integer vectors"), to be raised by the
+    caller."""
     return UserError(f"{path}: not an archive of {kind}: {what} at byte {position}; create the file again")
 
 
 def read_key(content: bytes, position: int, path: Path, kind: str, known: Container[str] = ()) -> str:
-    """The key that begins at `position`, up to a space, or a tab, which scripts write. Raises UserError if no key begins there, and for a
-    key of `known`."""
+    """The key that begins at `position`, up to a space, or a tab, which scripts write. Raises UserError if no
+    key begins there, and for a key of `known`."""
     if not position:
         refuse_keyless(path, content, kind)
     end = _END_OF_KEY.search(content, position)
@@ -50,6 +52,8 @@ def read_key(content: bytes, position: int, path: Path, kind: str, known: Contai
 
 
 def _is_word(text: str) -> bool:
-    """Whether the text has neither white space nor control characters; invisible characters such as the joiners of some scripts are
-    allowed."""
-    return text.isprintable() or not any(char.isspace() or unicodedata.category(char) == "Cc" for char in text)
+    """Whether the text has neither white space nor control characters; invisible characters such as the
+    joiners of some scripts are allowed."""
+    return text.isprintable() or not any(
+        char.isspace() or unicodedata.category(char) == "Cc" for char in text
+    )

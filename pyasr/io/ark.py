@@ -5,9 +5,10 @@
     for key, matrix in iterate("feats.scp"):
         ...
 
-An extended filename ("rx") is `FILE`, `FILE:OFFSET`, each with an optional inclusive range `[first:last]` of rows or `[rows,columns]`.
-Binary float, double and compressed (CM, CM2, CM3) matrices and text matrices are read and written. `read_ark` reads whole archives without
-a table, such as Kaldi's speaker transforms `trans.*`. This is the only module that imports kaldiio.
+An extended filename ("rx") is `FILE`, `FILE:OFFSET`, each with an optional inclusive range `[first:last]` of
+rows or `[rows,columns]`. Binary float, double and compressed (CM, CM2, CM3) matrices and text matrices are
+read and written. `read_ark` reads whole archives without a table, such as Kaldi's speaker transforms
+`trans.*`. This is the only module that imports kaldiio.
 """
 
 from __future__ import annotations
@@ -31,7 +32,16 @@ from pyasr.base.outputs.written_digests import note_digest, open_hashed
 from pyasr.base.system_errors import naming
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
-from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, kind_of, refuse_other, single
+from pyasr.io.object_kinds import (
+    COMPRESSED,
+    MATRIX,
+    PEEK_BYTES,
+    VECTOR,
+    first_key,
+    kind_of,
+    refuse_other,
+    single,
+)
 from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.io.text_tables import write_table
 
@@ -39,14 +49,17 @@ _MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
 _ENTRY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]+(?:\0B|\[)")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
-_COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # bytes of the marker, of a value, of a column header
+# bytes of the marker, of a value, of a column header
+_COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}
 _REMEDY = "give an archive of matrices"
 _HEAD_BYTES, _TEXT_BLOCK_BYTES = 22, 1 << 16
-COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
+# CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
+COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}
 
 
 def read_scp(path: Path) -> dict[str, str]:
-    """{key: extended filename}, with paths valid from the current directory (`pyasr.base.files.table_paths`), in the order of the file.
+    """{key: extended filename}, with paths valid from the current directory (`pyasr.base.files.table_paths`),
+    in the order of the file.
 
     Raises UserError as `scp_table`, which takes a fifth of the memory for millions of entries.
     """
@@ -76,7 +89,9 @@ def _refuse_archive(path: Path) -> None:
     with open_file(path) as file, readable(path):
         head = file.read(PEEK_BYTES)
     if _ENTRY.match(head):
-        raise UserError(f"{path}: an archive of matrices, not a table; give the table (.scp) that was written with it")
+        raise UserError(
+            f"{path}: an archive of matrices, not a table; give the table (.scp) that was written with it"
+        )
     kind = kind_of(head)
     if kind in (MATRIX, COMPRESSED, VECTOR):
         raise UserError(f"{path}: {single(kind)}, not a table; give a table with the line 'KEY {path}'")
@@ -96,7 +111,8 @@ def load_all(scp: Path) -> dict[str, np.ndarray]:
 
 
 def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
-    """{key: matrix or vector} of an archive, with or without a table, in its order: binary or text, plain or compressed.
+    """{key: matrix or vector} of an archive, with or without a table, in its order: binary or text, plain or
+    compressed.
 
     dtype  None: the stored type (text: float64)
 
@@ -110,13 +126,22 @@ def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
         try:
             found[key] = np.array(_read_matrix(file, len(content), begin, vectors=True), dtype=dtype)
         except (ValueError, AssertionError, struct.error) as error:
-            refuse_other(f"{path}: {key} at byte {begin}", content[begin : begin + PEEK_BYTES], MATRIX, _REMEDY, (COMPRESSED, VECTOR))
-            raise UserError(f"{path}: no complete matrix of {key} at byte {begin}; the archive is truncated or damaged") from error
+            refuse_other(
+                f"{path}: {key} at byte {begin}",
+                content[begin : begin + PEEK_BYTES],
+                MATRIX,
+                _REMEDY,
+                (COMPRESSED, VECTOR),
+            )
+            raise UserError(
+                f"{path}: no complete matrix of {key} at byte {begin}; the archive is truncated or damaged"
+            ) from error
     return found
 
 
 def write_ark(path: Path, matrices: dict[str, np.ndarray], binary: bool = True) -> None:
-    """Write {key: matrix or vector} without a table, atomically; gzipped if the name ends in `.gz`, float64 as double."""
+    """Write {key: matrix or vector} without a table, atomically; gzipped if the name ends in `.gz`, float64
+    as double."""
     content = io.BytesIO()
     for key, matrix in matrices.items():
         _write_entry(content, key, matrix, None, binary)
@@ -132,7 +157,8 @@ def iterate(scp: Path) -> Iterator[tuple[str, np.ndarray]]:
 
 
 class ArkReader:
-    """Loads matrices by extended filename; the last archive stays open, so reads in file order open each archive once."""
+    """Loads matrices by extended filename; the last archive stays open, so reads in file order open each
+    archive once."""
 
     def __init__(self):
         self._path, self._file, self._size = None, None, 0
@@ -150,11 +176,15 @@ class ArkReader:
         except (ValueError, AssertionError, struct.error) as error:
             self._refuse_known(rx, offset, (COMPRESSED, *[VECTOR] * vectors))
             note = f"the file has {size} bytes, the matrix begins at {offset}"
-            raise UserError(f"{rx}: no complete matrix there ({note}); the archive is truncated or damaged, create it again") from error
+            raise UserError(
+                f"{rx}: no complete matrix there ({note}); the archive is truncated or damaged, create it "
+                "again"
+            ) from error
         return np.array(_cut(matrix, span, rx), dtype=dtype)
 
     def _refuse_known(self, rx: str, offset: int, also: tuple[str, ...]) -> None:
-        """Raise UserError if the entry begins elsewhere, or a known object other than a matrix, or a kind of `also`, is at `offset`."""
+        """Raise UserError if the entry begins elsewhere, or a known object other than a matrix, or a kind of
+        `also`, is at `offset`."""
         with readable(self._path):
             self._file.seek(0)
             head = self._file.read(PEEK_BYTES)
@@ -162,9 +192,15 @@ class ArkReader:
             found = self._file.read(PEEK_BYTES)
         if key := first_key(found):
             begin = offset + len(key.encode()) + 1
-            raise UserError(f"{rx}: the entry of {key} begins there, and its matrix at byte {begin}; write FILE:{begin} in the table")
+            raise UserError(
+                f"{rx}: the entry of {key} begins there, and its matrix at byte {begin}; write FILE:{begin} "
+                "in the table"
+            )
         if offset and (kind := kind_of(head)) in (MATRIX, COMPRESSED):
-            raise UserError(f"{rx}: the file is {single(kind)}, which begins at byte 0; write 'KEY FILE' in the table, without offset")
+            raise UserError(
+                f"{rx}: the file is {single(kind)}, which begins at byte 0; write 'KEY FILE' in the table, "
+                "without offset"
+            )
         refuse_other(rx, found, MATRIX, _REMEDY, also)
 
     def _open(self, path: str) -> tuple[BinaryIO, int]:
@@ -198,7 +234,9 @@ def _split_rx(rx: str) -> tuple[str, int, str | None]:
     """(file, offset, range of rows and columns)"""
     path, span = rx.strip(), None
     if not path or path.endswith("|"):
-        raise UserError(f"'{rx}': not FILE, FILE:OFFSET or FILE:OFFSET[RANGE]; write the matrices to an archive first")
+        raise UserError(
+            f"'{rx}': not FILE, FILE:OFFSET or FILE:OFFSET[RANGE]; write the matrices to an archive first"
+        )
     before, _, within = path.removesuffix("]").rpartition("[")
     if path.endswith("]") and before and 0 < len(within) <= _MOST_OF_RANGE and _OF_RANGE.issuperset(within):
         path, span = before, within
@@ -208,7 +246,8 @@ def _split_rx(rx: str) -> tuple[str, int, str | None]:
 
 
 def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndarray:
-    """The matrix (or vector, if allowed) at `offset` of a file of `size` bytes; the file position is then after it."""
+    """The matrix (or vector, if allowed) at `offset` of a file of `size` bytes; the file position is then
+    after it."""
     if offset >= size:
         raise ValueError("beyond the end")
     file.seek(offset)
@@ -232,7 +271,8 @@ def _matio():
 
 
 def _num_bytes(head: bytes, vectors: bool) -> int:
-    """Bytes of a binary matrix or vector that begins with `head`; kaldiio would allocate the memory before it reads the file."""
+    """Bytes of a binary matrix or vector that begins with `head`; kaldiio would allocate the memory before it
+    reads the file."""
     kind = head[:5]
     if kind in _COMPRESSED:
         begin, value_bytes, column_bytes = _COMPRESSED[kind]
@@ -252,8 +292,8 @@ def _num_bytes(head: bytes, vectors: bool) -> int:
 
 
 def _read_text_matrix(file) -> np.ndarray:
-    """A matrix in Kaldi's text form, ` [ 1 2\\n 3 4 ]`; a vector without a line break. The reader of kaldiio infers the type from the first
-    number and fails on `1 2.5`."""
+    """A matrix in Kaldi's text form, ` [ 1 2\\n 3 4 ]`; a vector without a line break. The reader of kaldiio
+    infers the type from the first number and fails on `1 2.5`."""
     begin, content, end = file.tell(), bytearray(), -1
     while end < 0:
         block = file.read(_TEXT_BLOCK_BYTES)
@@ -275,8 +315,8 @@ def _read_text_matrix(file) -> np.ndarray:
 
 
 def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
-    """The inclusive range `first:last` of rows, or `rows,columns`. As in Kaldi, a range of rows, which may be computed from times of
-    segments, may end up to three rows after the last row."""
+    """The inclusive range `first:last` of rows, or `rows,columns`. As in Kaldi, a range of rows, which may be
+    computed from times of segments, may end up to three rows after the last row."""
     if span is None:
         return matrix
     shape = matrix.shape
@@ -299,15 +339,22 @@ class ArkWriter:
     """Writes matrices to an archive; the table is written when the block ends without an exception.
 
     ark, scp   files to write; `scp` may be None
-    compress   one or two bytes per value instead of four: a key of COMPRESSION, or True for "speech" (one byte, four ranges per column)
+    compress   one or two bytes per value instead of four: a key of COMPRESSION, or True for "speech" (one
+               byte, four ranges per column)
     named      path of the archive in the table, to which it will be moved after writing
     binary     False: Kaldi's text form
 
     float64 matrices are written as double, all others as float32.
     """
 
-    def __init__(self, ark: Path, scp: Path | None, compress: bool | str = False, named: Path | None = None,
-                 binary: bool = True):
+    def __init__(
+        self,
+        ark: Path,
+        scp: Path | None,
+        compress: bool | str = False,
+        named: Path | None = None,
+        binary: bool = True,
+    ):
         self._ark, self._scp, self._named = Path(ark), scp, Path(named or ark)
         self._method = COMPRESSION["speech" if compress is True else compress] if compress else None
         self._binary = binary
@@ -320,7 +367,9 @@ class ArkWriter:
 
     def write(self, key: str, matrix: np.ndarray) -> None:
         with naming(self._ark):
-            self._table.add(key, f"{self._named}:{_write_entry(self._file, key, matrix, self._method, self._binary)}")
+            self._table.add(
+                key, f"{self._named}:{_write_entry(self._file, key, matrix, self._method, self._binary)}"
+            )
 
     def __exit__(self, kind, error, trace) -> None:
         with naming(self._ark):

@@ -1,7 +1,9 @@
-"""Read the content of a user's file, plain or compressed, with a limit on memory that depends on the size of the file.
+"""Read the content of a user's file, plain or compressed, with a limit on memory that depends on the size of
+the file.
 
-gzip, xz (with lzma, its earlier form) and bzip2 are recognised by the first bytes, not by the name of the file. A malicious file may unpack
-to a thousand times its size; the ratio of real files is far lower: alignments and lattices are compressed to a tenth.
+gzip, xz (with lzma, its earlier form) and bzip2 are recognised by the first bytes, not by the name of the
+file. A malicious file may unpack to a thousand times its size; the ratio of real files is far lower:
+alignments and lattices are compressed to a tenth.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ except ImportError:  # Python can be built without these libraries
     bz2 = lzma = None
 
 HEAD_BYTES = 10  # enough to recognise a compression
-_MAGIC = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0|]\0\0.\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))", re.DOTALL)
+_MAGIC = re.compile(
+    rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0|]\0\0.\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))", re.DOTALL
+)
 _UNREADABLE = {  # {first bytes: (program, command that unpacks the file)}
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -d"),
@@ -121,7 +125,10 @@ class ContentReader:
 
     def read(self, size: int) -> bytes:
         """Up to `size` bytes; b"" at the end."""
-        with readable(self.path), telling_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; create it again")):
+        with (
+            readable(self.path),
+            telling_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; create it again")),
+        ):
             piece = self._content.read(size)
         is_first, self._num_bytes = not self._num_bytes, self._num_bytes + len(piece)
         if self._packing:
@@ -132,8 +139,8 @@ class ContentReader:
 
 
 def iterate_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or compressed, with their line breaks; only some lines are in memory at a time. Raises UserError as
-    `ContentReader`."""
+    """The lines of a file, plain or compressed, with their line breaks; only some lines are in memory at a
+    time. Raises UserError as `ContentReader`."""
     rest = b""
     with ContentReader(path) as content:
         while piece := content.read(_CHUNK_BYTES):
@@ -150,17 +157,23 @@ def _refuse_packed_twice(content: bytes, path: Path) -> None:
 
 
 def packing_of(head: bytes, path: Path) -> str:
-    """'gzip', 'xz' or 'bzip2' for a file that begins with `head` (at least HEAD_BYTES of it); '' if it is not compressed.
+    """'gzip', 'xz' or 'bzip2' for a file that begins with `head` (at least HEAD_BYTES of it); '' if it is not
+    compressed.
 
     Raises UserError for compressions that cannot be read.
     """
     for magic, (name, command) in _UNREADABLE.items():
         if head.startswith(magic) and not is_network(head):
-            raise UserError(f"{path}: compressed by {name}, which is not supported; unpack it with '{command}', or use gzip, xz or bzip2")
+            raise UserError(
+                f"{path}: compressed by {name}, which is not supported; unpack it with '{command}', or use "
+                "gzip, xz or bzip2"
+            )
     found = _MAGIC.match(head)
     packing = found.lastgroup if found else ""
     if packing in ("xz", "bzip2") and lzma is None:
-        raise UserError(f"{path}: compressed by {packing}, which this build of Python does not support; unpack it")
+        raise UserError(
+            f"{path}: compressed by {packing}, which this build of Python does not support; unpack it"
+        )
     return packing
 
 
@@ -168,12 +181,17 @@ def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
     """The unpacked content of an open file; the file itself if `packing` is ''."""
     if not packing:
         return file
-    return gzip.GzipFile(fileobj=file) if packing == "gzip" else (lzma.LZMAFile if packing == "xz" else bz2.BZ2File)(file)
+    return (
+        gzip.GzipFile(fileobj=file)
+        if packing == "gzip"
+        else (lzma.LZMAFile if packing == "xz" else bz2.BZ2File)(file)
+    )
 
 
 @contextlib.contextmanager
 def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
-    """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system are not changed."""
+    """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system are not
+    changed."""
     try:
         yield
     except _DAMAGE as error:
@@ -183,10 +201,14 @@ def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterat
 
 
 def check_unpacked(num_bytes: int, num_packed: int, path: Path, most_times: int = _MOST_TIMES) -> None:
-    """Raise UserError if a file of `num_packed` bytes has unpacked to `num_bytes`, more than plausible for files of speech tools."""
+    """Raise UserError if a file of `num_packed` bytes has unpacked to `num_bytes`, more than plausible for
+    files of speech tools."""
     most = _most_unpacked(num_packed, most_times)
     if num_bytes > most:
-        raise UserError(f"{path}: {num_packed} bytes that unpack to more than {most}; if this is intended, unpack it first")
+        raise UserError(
+            f"{path}: {num_packed} bytes that unpack to more than {most}; if this is intended, unpack it "
+            "first"
+        )
 
 
 def _most_unpacked(num_packed: int, most_times: int = _MOST_TIMES) -> int:

@@ -1,7 +1,9 @@
-"""Archives of transducers, one per utterance: Kaldi's `fsts.*.gz` (training graphs), binary or text, plain or compressed.
+"""Archives of transducers, one per utterance: Kaldi's `fsts.*.gz` (training graphs), binary or text, plain or
+compressed.
 
-An entry is `KEY␣`, followed in binary by an OpenFst file of type `vector`. In text, a line break, arcs `FROM TO INPUT OUTPUT [COST]`, final
-states `STATE [COST]`, and an empty line follow; the first state of the first line is the start state.
+An entry is `KEY␣`, followed in binary by an OpenFst file of type `vector`. In text, a line break, arcs `FROM
+TO INPUT OUTPUT [COST]`, final states `STATE [COST]`, and an empty line follow; the first state of the first
+line is the start state.
 """
 
 from __future__ import annotations
@@ -21,14 +23,21 @@ _LARGEST = (1 << 31) - 1
 
 
 def read_fsts(path: Path) -> dict[str, Fst]:
-    """{key: transducer} in the order of the file. Raises UserError with file and byte if it is missing, truncated or something else."""
+    """{key: transducer} in the order of the file. Raises UserError with file and byte if it is missing,
+    truncated or something else."""
     data = read_content(Path(path))
     cursor, found = FstCursor(data, Path(path)), {}
     while cursor.offset < len(data):
         key = read_key(data, cursor.offset, path, _KIND, found)
         cursor.offset += len(key.encode()) + 1
         found_there = data[cursor.offset : cursor.offset + PEEK_BYTES]
-        refuse_other(f"{path}: {key} at byte {cursor.offset}", found_there, FST, "give an archive of training graphs", (TEXT,))
+        refuse_other(
+            f"{path}: {key} at byte {cursor.offset}",
+            found_there,
+            FST,
+            "give an archive of training graphs",
+            (TEXT,),
+        )
         is_text = data[cursor.offset : cursor.offset + 1].isspace()
         found[key] = _read_text(cursor) if is_text else read_fst_at(cursor)
     return found
@@ -75,7 +84,13 @@ def _row(line: bytes, position: int, path: Path) -> tuple[int, int, int, int, fl
             row = *map(int, fields[:4]), float(fields[4]) if len(fields) == 5 else 0.0
         else:
             raise ValueError
-        if min(row[0], *row[2:4]) < 0 or max(row[:4]) > _LARGEST or len(fields) > 2 and row[1] < 0 or np.isnan(row[4]):
+        if (
+            min(row[0], *row[2:4]) < 0
+            or max(row[:4]) > _LARGEST
+            or len(fields) > 2
+            and row[1] < 0
+            or np.isnan(row[4])
+        ):
             raise ValueError
         return row
     except ValueError:
@@ -88,6 +103,10 @@ def _fst(rows: list[tuple], position: int, path: Path) -> Fst:
     sources, targets, ilabels, olabels = table[~is_final, :4].T.astype(np.int64)
     num_states = int(table[:, :2].max()) + 1
     if num_states > 2 * len(rows):
-        raise damaged(path, position, _KIND, f"invalid state {num_states - 1} in a transducer of {len(rows)} lines")
+        raise damaged(
+            path, position, _KIND, f"invalid state {num_states - 1} in a transducer of {len(rows)} lines"
+        )
     finals = {int(state): cost for state, cost in table[is_final][:, [0, 4]].tolist()}
-    return Fst.from_arcs(num_states, rows[0][0], sources, ilabels, olabels, table[~is_final, 4], targets, finals)
+    return Fst.from_arcs(
+        num_states, rows[0][0], sources, ilabels, olabels, table[~is_final, 4], targets, finals
+    )

@@ -1,7 +1,7 @@
 """Archives of integer vectors, one per utterance: Kaldi's `ali.*.gz` (binary or text, plain or compressed).
 
-An entry is `KEY␣`, followed in binary by `\\0B`, the count and the values, each number as the byte 4 and an int32; in text by the values up
-to the end of the line.
+An entry is `KEY␣`, followed in binary by `\\0B`, the count and the values, each number as the byte 4 and an
+int32; in text by the values up to the end of the line.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ MOST_JOBS = 100_000
 
 
 def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
-    """{key: int32 array} in the order of the file. Raises UserError with the file if it is missing, truncated or something else."""
+    """{key: int32 array} in the order of the file. Raises UserError with the file if it is missing, truncated
+    or something else."""
     return dict(iterate_int_vectors(path))
 
 
 def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the bytes of the file are in memory."""
+    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the bytes of the file are in
+    memory."""
     data = read_content(Path(path))
     known: set[str] = set()
     position, key, begin = 0, "", 0
@@ -42,31 +44,41 @@ def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             key = read_key(data, position, path, _KIND, known)
             known.add(key)
             begin = position + len(key.encode()) + 1
-            if data[begin:begin + 2] == _BINARY:
+            if data[begin : begin + 2] == _BINARY:
                 vector, position = _binary_vector(data, begin + 2, path, key)
             else:
                 vector, position = _text_vector(data, begin, path, key)
             yield key, vector
     except UserError:
-        found = data[begin:begin + _LOOKED_AT_BYTES] if key else b""
-        refuse_other(f"{path}: {key} at byte {begin}", found, INTEGERS, "give an archive of alignments", (SOME_INTEGERS, TEXT))
+        found = data[begin : begin + _LOOKED_AT_BYTES] if key else b""
+        refuse_other(
+            f"{path}: {key} at byte {begin}",
+            found,
+            INTEGERS,
+            "give an archive of alignments",
+            (SOME_INTEGERS, TEXT),
+        )
         raise
 
 
 def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool = True) -> None:
     """Write {key: integers} atomically; gzipped if the name ends in `.gz`."""
-    entries = (_binary_entry if binary else _text_entry)
+    entries = _binary_entry if binary else _text_entry
     with atomic_write(path, "wb") as f:
         write_content(f, path, b"".join(entries(key, vector) for key, vector in vectors.items()))
 
 
-def read_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> dict[str, np.ndarray]:
-    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, or those of `keys`; N is the number in `DIRECTORY/num_jobs`. At most one
-    archive is in memory, in addition to the result."""
+def read_job_archives(
+    directory: Path, stem: str = "ali", keys: Container[str] | None = None
+) -> dict[str, np.ndarray]:
+    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, or those of `keys`; N is the number in
+    `DIRECTORY/num_jobs`. At most one archive is in memory, in addition to the result."""
     return dict(iterate_job_archives(directory, stem, keys))
 
 
-def iterate_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> Iterator[tuple[str, np.ndarray]]:
+def iterate_job_archives(
+    directory: Path, stem: str = "ali", keys: Container[str] | None = None
+) -> Iterator[tuple[str, np.ndarray]]:
     """The (key, int32 array) pairs of `read_job_archives` one after the other."""
     earlier = KnownNames()
     for path in job_archive_files(directory, stem):
@@ -78,7 +90,8 @@ def iterate_job_archives(directory: Path, stem: str = "ali", keys: Container[str
 
 
 def check_new(path: Path, keys: Iterable[str], earlier: Container[str]) -> None:
-    """Raise UserError if one of `keys`, the utterances of the archive of a job, is among those of `earlier` jobs."""
+    """Raise UserError if one of `keys`, the utterances of the archive of a job, is among those of `earlier`
+    jobs."""
     if twice := [key for key in keys if key in earlier]:
         raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
 
@@ -94,7 +107,8 @@ def archives_of_job(directory: Path, num_jobs: int, job: int) -> range:
 
 
 def num_archives(directory: Path, remedy: str = "is this an alignment directory?") -> int:
-    """The number in `DIRECTORY/num_jobs`. Raises UserError, ending with `remedy`, for anything but 1 to MOST_JOBS."""
+    """The number in `DIRECTORY/num_jobs`. Raises UserError, ending with `remedy`, for anything but 1 to
+    MOST_JOBS."""
     try:
         with keeping_name(f"{directory}/num_jobs"):
             number = int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))

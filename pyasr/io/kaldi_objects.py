@@ -1,8 +1,9 @@
 """Kaldi's object files (`final.mdl`, `tree`, `topo`): tokens, numbers, vectors and matrices, binary or text.
 
-A binary file begins with the bytes `\\0B`; tokens end in one space, numbers are preceded by one byte with their size, vectors and
-matrices by a token (`FV` `DV` `FM` `DM`) and their dimensions. In a text file everything is separated by white space. Files whose names
-end in `.gz` are compressed. `pyasr.io.ark` reads feature archives.
+A binary file begins with the bytes `\\0B`; tokens end in one space, numbers are preceded by one byte with
+their size, vectors and matrices by a token (`FV` `DV` `FM` `DM`) and their dimensions. In a text file
+everything is separated by white space. Files whose names end in `.gz` are compressed. `pyasr.io.ark` reads
+feature archives.
 
     with KaldiWriter("x.mdl") as f:
         f.token("<Pair>"); f.int32(3); f.vector([1.0, 2.0])
@@ -41,8 +42,9 @@ _SHOWN = 20
 class KaldiReader:
     """Reads one Kaldi object file from start to end.
 
-    Every method reads the next item. An unexpected item, or the end of the file, raises a UserError with the file and the offset in
-    (uncompressed) bytes. Sizes are compared with the rest of the file before memory is allocated.
+    Every method reads the next item. An unexpected item, or the end of the file, raises a UserError with the
+    file and the offset in (uncompressed) bytes. Sizes are compared with the rest of the file before memory is
+    allocated.
     """
 
     def __init__(self, path: Path, content: bytes | None = None):
@@ -66,12 +68,17 @@ class KaldiReader:
         return len(self._data) - self.offset
 
     def refuse_other(self, wanted: str, remedy: str) -> None:
-        """Raise UserError, ending with `remedy`, if the file is known to be of another kind than `wanted` (`pyasr.io.object_kinds`)."""
+        """Raise UserError, ending with `remedy`, if the file is known to be of another kind than `wanted`
+        (`pyasr.io.object_kinds`)."""
         refuse_other(f"{self.path}", self._data[:PEEK_BYTES], wanted, remedy)
 
     def at_end(self) -> bool:
         """Whether only white space is left."""
-        return self.num_left == 0 or not self.binary and _BLANK.match(self._data, self.offset).end() == len(self._data)
+        return (
+            self.num_left == 0
+            or not self.binary
+            and _BLANK.match(self._data, self.offset).end() == len(self._data)
+        )
 
     def expect_end(self) -> None:
         """Raise UserError unless the whole file has been read."""
@@ -101,15 +108,19 @@ class KaldiReader:
         try:
             word = self.token()
         except UserError:
-            raise self.error(f"{' or '.join(tokens)} was expected, found {self._glimpse(before)}", before) from None
+            raise self.error(
+                f"{' or '.join(tokens)} was expected, found {self._glimpse(before)}", before
+            ) from None
         if word not in tokens:
             raise self.error(f"{' or '.join(tokens)} was expected, found {word[:_SHOWN]!r}", before)
         return word
 
     def int32(self) -> int:
-        """An integer of 32 bits, signed or not (in a binary file the size byte is negative for unsigned types)."""
+        """An integer of 32 bits, signed or not (in a binary file the size byte is negative for unsigned
+        types)."""
         before = self.offset
-        if self.binary and self._data[before : before + 1] == b"\4" and self.num_left >= 5:  # nearly all integers
+        # nearly all integers
+        if self.binary and self._data[before : before + 1] == b"\4" and self.num_left >= 5:
             self.offset += 5
             return _INT.unpack_from(self._data, before + 1)[0]
         value = self._number(_INT_FORMATS, int, "an integer")
@@ -172,7 +183,8 @@ class KaldiReader:
         return self._array(num_rows * num_columns, dtype, before).reshape(num_rows, num_columns)
 
     def symmetric(self) -> np.ndarray:
-        """A symmetric matrix of a binary file (its lower triangle, row by row), as stored: float32 or float64 (n, n)."""
+        """A symmetric matrix of a binary file (its lower triangle, row by row), as stored: float32 or float64
+        (n, n)."""
         before = self.offset
         dtype = _PACKED_TYPES[self.expect(*_PACKED_TYPES)]
         size = self.int32()
@@ -184,7 +196,9 @@ class KaldiReader:
 
     def _take(self, num_bytes: int) -> bytes:
         if num_bytes > self.num_left:
-            raise self.error(f"the file ends here, {num_bytes} more bytes were expected; it is truncated", len(self._data))
+            raise self.error(
+                f"the file ends here, {num_bytes} more bytes were expected; it is truncated", len(self._data)
+            )
         self.offset += num_bytes
         return self._data[self.offset - num_bytes : self.offset]
 
@@ -261,7 +275,8 @@ class KaldiReader:
 
 
 class KaldiWriter:
-    """Writes one Kaldi object file; as a context manager, it writes the file when the block ends without an exception."""
+    """Writes one Kaldi object file; as a context manager, it writes the file when the block ends without an
+    exception."""
 
     def __init__(self, path: Path, binary: bool = True):
         self.path, self.binary = Path(path), binary

@@ -1,6 +1,7 @@
 """Compact keys of tables: as sequences, grouped by a value, and with a number for each key.
 
-    utterances = Keys(utt2spk)                         # keys of a Table in C order: at most 8 bytes each in addition to the table
+    utterances = Keys(utt2spk)                         # keys of a Table in C order: at most 8 bytes each in
+                                                       addition to the table
     of_speakers = Groups(utterances, speakers)         # a Mapping {speaker: Keys}
     seconds = Numbers(utterances, np.array([...]))     # a Mapping {utterance: float}
 
@@ -25,7 +26,8 @@ _DIGEST_BYTES, _MOST_NEW = 16, 1 << 16
 class Keys(Sequence[str]):
     """A sequence of keys of a table; equal to any sequence of the same strings.
 
-    lines  line numbers of the keys in the table, from 0: a range or an integer array; None: all, in C order of the keys
+    lines  line numbers of the keys in the table, from 0: a range or an integer array; None: all, in C order
+    of the keys
     """
 
     def __init__(self, table: Table, lines: Sequence[int] | None = None):
@@ -77,7 +79,9 @@ class Keys(Sequence[str]):
     def line_numbers(self) -> np.ndarray:
         """The line numbers of the keys."""
         lines = self.lines
-        return np.arange(lines.start, lines.stop, lines.step) if isinstance(lines, range) else np.asarray(lines)
+        return (
+            np.arange(lines.start, lines.stop, lines.step) if isinstance(lines, range) else np.asarray(lines)
+        )
 
     def place(self, key: str) -> int | None:
         """The index of `key` in this sequence, which must be in C order; None if it is absent."""
@@ -93,7 +97,8 @@ class Keys(Sequence[str]):
 
 
 def distinct(values: Iterable[str]) -> tuple[Table, np.ndarray]:
-    """(table of the distinct values in the order of their first occurrence; line of each value in it, int64)"""
+    """(table of the distinct values in the order of their first occurrence; line of each value in it,
+    int64)"""
     known: dict[str, int] = {}
     lines = np.fromiter((known.setdefault(value, len(known)) for value in values), np.int64)
     return Table.of_keys(known), lines
@@ -109,9 +114,12 @@ def ranks(values: Iterable[str]) -> np.ndarray:
 
 
 def first_keys(table: Table, is_preferred: Callable[[str, str], bool]) -> Table:
-    """{value: the first key in C order that has it, if possible one for which `is_preferred(key, value)` holds}, in C order."""
+    """{value: the first key in C order that has it, if possible one for which `is_preferred(key, value)`
+    holds}, in C order."""
     of_keys, keys = ranks(value for _, value in table.sorted_pairs()), Keys(table)
-    others = np.fromiter((not is_preferred(key, value) for key, value in table.sorted_pairs()), bool, len(table))
+    others = np.fromiter(
+        (not is_preferred(key, value) for key, value in table.sorted_pairs()), bool, len(table)
+    )
     order = np.lexsort((others, of_keys))
     firsts = order[np.flatnonzero(np.diff(of_keys[order], prepend=-1))]
     return Table.of((table[key], key) for key in keys.take(firsts))
@@ -180,10 +188,12 @@ class Numbers(Paired[float]):
 
 
 class KnownNames:
-    """A set of names, stored as digests and numbers, 24 bytes per name. Names are numbered from 0 in the order of their addition."""
+    """A set of names, stored as digests and numbers, 24 bytes per name. Names are numbered from 0 in the
+    order of their addition."""
 
     def __init__(self):
-        self._digests, self._numbers = np.zeros(0, f"S{_DIGEST_BYTES}"), np.zeros(0, np.int64)  # sorted by digest
+        # sorted by digest
+        self._digests, self._numbers = np.zeros(0, f"S{_DIGEST_BYTES}"), np.zeros(0, np.int64)
         self._new: dict[bytes, int] = {}  # {digest: number} of the names added last
 
     def __len__(self) -> int:

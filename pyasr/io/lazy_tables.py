@@ -1,8 +1,8 @@
 """Tables whose lines are computed or read at each iteration, so that millions of lines are not in memory.
 
-    longer = mapped(table, lambda key: f"x-{key}")        # a Mapping, like Table
-    write_table(path, Joined([table, longer]))            # writes line after line
-    known = at_hand(longer)                               # in memory, for access by key
+longer = mapped(table, lambda key: f"x-{key}")        # a Mapping, like Table
+write_table(path, Joined([table, longer]))            # writes line after line
+known = at_hand(longer)                               # in memory, for access by key
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 
 class Lazy(Paired[str]):
-    """A table whose (key, value) pairs are computed by the function `make` at each iteration. Access by key loads the table into memory."""
+    """A table whose (key, value) pairs are computed by the function `make` at each iteration. Access by key
+    loads the table into memory."""
 
     def __init__(self, make: Callable[[], Iterable[tuple[str, object]]]):
         self.pairs = make
@@ -43,9 +44,14 @@ class Lazy(Paired[str]):
 
 
 class Stored(Lazy):
-    """A table that the function `read` reads at each iteration; `pairs` returns its lines one by one, by default from `read`."""
+    """A table that the function `read` reads at each iteration; `pairs` returns its lines one by one, by
+    default from `read`."""
 
-    def __init__(self, read: Callable[[], Mapping[str, str]], pairs: Callable[[], Iterable[tuple[str, object]]] | None = None):
+    def __init__(
+        self,
+        read: Callable[[], Mapping[str, str]],
+        pairs: Callable[[], Iterable[tuple[str, object]]] | None = None,
+    ):
         super().__init__(pairs or (lambda: read().items()))
         self.read = read
 
@@ -58,14 +64,18 @@ class Joined(Lazy):
         self._tables = tables
 
     def orders(self) -> Iterator[Iterable[tuple[str, object]]]:
-        """Candidate orders of the lines, for tables that are in C order: table after table, which is in C order if all keys of a table are
-        smaller than those of the next; then the tables merged."""
-        firsts = sorted((key, number) for number, table in enumerate(self._tables) for key in islice(table, 1))
+        """Candidate orders of the lines, for tables that are in C order: table after table, which is in C
+        order if all keys of a table are smaller than those of the next; then the tables merged."""
+        firsts = sorted(
+            (key, number) for number, table in enumerate(self._tables) for key in islice(table, 1)
+        )
         yield chain.from_iterable(self._tables[number].items() for _, number in firsts)
         yield merge(*(table.items() for table in self._tables), key=itemgetter(0))
 
 
-def mapped(table: Mapping[str, str], key: Callable[[str], str] = str, value: Callable[[str], object] | None = None) -> Lazy:
+def mapped(
+    table: Mapping[str, str], key: Callable[[str], str] = str, value: Callable[[str], object] | None = None
+) -> Lazy:
     """The table with these functions applied to its keys and values."""
     return Lazy(lambda: ((key(name), value(old) if value else old) for name, old in table.items()))
 

@@ -1,14 +1,19 @@
-"""Tables derived from a large file, in a memory-mapped file next to it: all jobs and threads of a host share one copy in memory.
+"""Tables derived from a large file, in a memory-mapped file next to it: all jobs and threads of a host share
+one copy in memory.
 
-    tables = derived(Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: MappedTables({"finals": finals}, {"start": 0}))
+    tables = derived(Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: MappedTables({"finals": finals},
+    {"start": 0}))
 
-The file is DIRECTORY/.NAME.KIND.KEY, hidden, so that it is not a part of an output. DIRECTORY is the directory of the source, or
-PYASR_MAPPED; in the latter case the name has a digest of the path of the source. The file has a JSON header, with the size, time and digest
-of the source, and the arrays, each at a multiple of 64 bytes. It is written under another name and renamed, so a process that has mapped an
-earlier file continues to read that one. If several processes need the same tables, one creates them, and the others wait for it (flock(2)).
-If no file can be written (a read-only directory, a full disk), each process has the tables in its own memory.
+The file is DIRECTORY/.NAME.KIND.KEY, hidden, so that it is not a part of an output. DIRECTORY is the
+directory of the source, or PYASR_MAPPED; in the latter case the name has a digest of the path of the source.
+The file has a JSON header, with the size, time and digest of the source, and the arrays, each at a multiple
+of 64 bytes. It is written under another name and renamed, so a process that has mapped an earlier file
+continues to read that one. If several processes need the same tables, one creates them, and the others wait
+for it (flock(2)). If no file can be written (a read-only directory, a full disk), each process has the tables
+in its own memory.
 
-A file is trusted if its modification time is the one in its header. Otherwise (a copy, or a damaged file) its checksum is verified.
+A file is trusted if its modification time is the one in its header. Otherwise (a copy, or a damaged file) its
+checksum is verified.
 """
 
 from __future__ import annotations
@@ -58,15 +63,18 @@ class MappedTables:
             array.flags.writeable = False
 
 
-def derived(source: Path, kind: str, key: str, make: Callable[[], MappedTables], more: Sequence[Path] = ()) -> MappedTables:
-    """The result of `make` for the file `source`, mapped from a file that is created if it is missing or out of date.
+def derived(
+    source: Path, kind: str, key: str, make: Callable[[], MappedTables], more: Sequence[Path] = ()
+) -> MappedTables:
+    """The result of `make` for the file `source`, mapped from a file that is created if it is missing or out
+    of date.
 
     kind  kind of the tables, a part of the file name
     key   digest of everything else on which the tables depend, including the version of their format
     more  further directories for the file, if the directory of the source is not writable
 
-    For sources smaller than LEAST_BYTES, `make` is called without a file. Raises the errors of `make`, and UserError if the source is
-    missing.
+    For sources smaller than LEAST_BYTES, `make` is called without a file. Raises the errors of `make`, and
+    UserError if the source is missing.
     """
     with naming(source):
         num_bytes = source.stat().st_size
@@ -84,8 +92,10 @@ def derived(source: Path, kind: str, key: str, make: Callable[[], MappedTables],
             if maker.has_failed:
                 raise
             maker.refusals.append(str(error))
-    log.warning(f"{source}: cannot write its tables, so each job has its own copy in memory; set {VARIABLE} to a writable directory "
-                f"({maker.refusals[0]})")
+    log.warning(
+        f"{source}: cannot write its tables, so each job has its own copy in memory; set {VARIABLE} to a "
+        f"writable directory ({maker.refusals[0]})"
+    )
     return maker.tables()
 
 
@@ -119,8 +129,9 @@ class _Maker:
         return self._made
 
     def kept_at(self, place: Path) -> MappedTables:
-        """The tables mapped from the file `place`, which is written unless another process has written it meanwhile. Raises SystemRefusal
-        if it cannot be written; if the source changed during the computation, the tables in memory."""
+        """The tables mapped from the file `place`, which is written unless another process has written it
+        meanwhile. Raises SystemRefusal if it cannot be written; if the source changed during the computation,
+        the tables in memory."""
         with _alone(place):
             if found := _mapped(place, self._source):
                 return found
@@ -146,7 +157,8 @@ def _place(directory: Path, source: Path, kind: str, key: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """In the block, no other process writes this file. Without locks in the file system, several may write it, under other names."""
+    """In the block, no other process writes this file. Without locks in the file system, several may write
+    it, under other names."""
     lock = place.with_name(f"{place.name}.lock")
     with naming(lock):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -172,12 +184,20 @@ def _wait_for(lock: int, place: Path) -> None:
 
 
 def _remove_leftovers(place: Path, source: Path) -> None:
-    """Remove incomplete files of killed processes, and tables of the same kind for previous content of the source."""
+    """Remove incomplete files of killed processes, and tables of the same kind for previous content of the
+    source."""
     of_kind, half_written = place.name.rpartition(".")[0] + ".", f".{short_name(place.name)}."
     for path in list(place.parent.iterdir()):
-        if path.name.startswith(half_written) and path.suffix == ".tmp":
-            path.unlink(missing_ok=True)
-        elif path.name.startswith(of_kind) and path.suffix != ".lock" and path != place and not _is_current(path, source):
+        if (
+            path.name.startswith(half_written)
+            and path.suffix == ".tmp"
+            or (
+                path.name.startswith(of_kind)
+                and path.suffix != ".lock"
+                and path != place
+                and not _is_current(path, source)
+            )
+        ):
             path.unlink(missing_ok=True)
 
 
@@ -187,7 +207,8 @@ def _is_current(place: Path, source: Path) -> bool:
 
 
 def _write(place: Path, tables: MappedTables, state: list) -> None:
-    """Write the file and set its modification time to a whole second, which `_mapped` compares with its header."""
+    """Write the file and set its modification time to a whole second, which `_mapped` compares with its
+    header."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tables.arrays.items()}
     checksum, listed, offset = 0, {}, 0
     for name, array in arrays.items():
@@ -195,8 +216,15 @@ def _write(place: Path, tables: MappedTables, state: list) -> None:
         padded = -array.nbytes % _ALIGNMENT
         checksum = zlib.crc32(bytes(padded), zlib.crc32(_bytes_of(array), checksum))
         offset += array.nbytes + padded
-    head = {"order": sys.byteorder, "source": state, "values": tables.values, "arrays": listed, "bytes": offset, "checksum": checksum,
-            "time": int(time.time())}  # fmt: skip
+    head = {
+        "order": sys.byteorder,
+        "source": state,
+        "values": tables.values,
+        "arrays": listed,
+        "bytes": offset,
+        "checksum": checksum,
+        "time": int(time.time()),
+    }
     with atomic_write(place, "wb") as f:
         content = json.dumps(head).encode()
         content += b" " * (-(_FIXED.size + len(content)) % _ALIGNMENT)
@@ -223,15 +251,17 @@ def _mapped(place: Path, source: Path) -> MappedTables | None:
     if changed_ns != head["time"] * 10**9 and zlib.crc32(memoryview(data)[begin:]) != head["checksum"]:
         log.warning(f"{place}: damaged; it is created again")
         return None
-    arrays = {name: np.frombuffer(data, np.dtype(kind), math.prod(shape), begin + offset).reshape(shape)
-              for name, (kind, shape, offset) in head["arrays"].items()}  # fmt: skip
+    arrays = {
+        name: np.frombuffer(data, np.dtype(kind), math.prod(shape), begin + offset).reshape(shape)
+        for name, (kind, shape, offset) in head["arrays"].items()
+    }
     return MappedTables(arrays, head["values"])
 
 
 @contextlib.contextmanager
 def _opened(place: Path) -> Iterator[tuple[BinaryIO | None, dict | None]]:
-    """(file, its header). Both are None if the file is missing or unreadable; the header is None if the file is truncated or of another
-    version."""
+    """(file, its header). Both are None if the file is missing or unreadable; the header is None if the file
+    is truncated or of another version."""
     try:
         file = place.open("rb")
     except OSError:
@@ -246,7 +276,9 @@ def _head_of(file: BinaryIO) -> dict | None:
     if len(fixed) < _FIXED.size:
         return None
     magic, version, length, checksum = _FIXED.unpack(fixed)
-    content = file.read(length) if (magic, version) == (_MAGIC, _VERSION) and length <= _MOST_HEAD_BYTES else b""
+    content = (
+        file.read(length) if (magic, version) == (_MAGIC, _VERSION) and length <= _MOST_HEAD_BYTES else b""
+    )
     if not content or zlib.crc32(content) != checksum:
         return None
     head = json.loads(content)

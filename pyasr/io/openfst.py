@@ -1,6 +1,8 @@
-"""OpenFst binary files as numpy arrays: `vector` and `const` transducers with tropical weights (arc type `standard`).
+"""OpenFst binary files as numpy arrays: `vector` and `const` transducers with tropical weights (arc type
+`standard`).
 
-An `Fst` is a struct of arrays, so numpy and numba process whole graphs without an object per arc. OpenFst is not required.
+An `Fst` is a struct of arrays, so numpy and numba process whole graphs without an object per arc. OpenFst is
+not required.
 """
 
 from __future__ import annotations
@@ -17,7 +19,15 @@ from pyasr.base.outputs.output import atomic_write
 from pyasr.io.content import read_content
 
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
-_CONST_STATE = np.dtype([("final", "<f4"), ("pos", "<u4"), ("num_arcs", "<u4"), ("num_iepsilons", "<u4"), ("num_oepsilons", "<u4")])
+_CONST_STATE = np.dtype(
+    [
+        ("final", "<f4"),
+        ("pos", "<u4"),
+        ("num_arcs", "<u4"),
+        ("num_iepsilons", "<u4"),
+        ("num_oepsilons", "<u4"),
+    ]
+)
 _MAGIC, _SYMBOLS_MAGIC = 2125659606, 2125658996
 _HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
 _EXPANDED, _MUTABLE = 1, 2
@@ -26,7 +36,8 @@ _ALIGNMENT = 16
 
 @dataclass
 class Fst:
-    """A weighted transducer over the tropical semiring; the arcs of state s are `arc_offsets[s]:arc_offsets[s + 1]`.
+    """A weighted transducer over the tropical semiring; the arcs of state s are `arc_offsets[s]:arc_offsets[s
+    + 1]`.
 
     start        state number, -1 for an empty transducer
     arc_offsets  int64 (num_states + 1)
@@ -44,8 +55,11 @@ class Fst:
     finals: np.ndarray
 
     @classmethod
-    def from_arcs(cls, num_states: int, start: int, sources, ilabels, olabels, weights, nextstates, finals=None) -> Fst:
-        """A transducer from arcs in any order; arcs of one state keep their order. `finals`: array or {state: cost}."""
+    def from_arcs(
+        cls, num_states: int, start: int, sources, ilabels, olabels, weights, nextstates, finals=None
+    ) -> Fst:
+        """A transducer from arcs in any order; arcs of one state keep their order. `finals`: array or {state:
+        cost}."""
         sources = np.asarray(sources, np.int64)
         arrays = [np.asarray(labels, np.int32) for labels in (ilabels, olabels)]
         arrays += [np.asarray(weights, np.float32), np.asarray(nextstates, np.int32)]
@@ -79,29 +93,58 @@ class Fst:
         return Fst(**{**vars(self), **arrays})
 
     def keep_arcs(self, mask: np.ndarray) -> Fst:
-        """The transducer with all states, and only the arcs for which the bool array `mask` (num_arcs) is true."""
-        return Fst.from_arcs(self.num_states, self.start, self.sources[mask], self.ilabels[mask], self.olabels[mask],
-                             self.weights[mask], self.nextstates[mask], self.finals)
+        """The transducer with all states, and only the arcs for which the bool array `mask` (num_arcs) is
+        true."""
+        return Fst.from_arcs(
+            self.num_states,
+            self.start,
+            self.sources[mask],
+            self.ilabels[mask],
+            self.olabels[mask],
+            self.weights[mask],
+            self.nextstates[mask],
+            self.finals,
+        )
 
     def add_arcs(self, sources, ilabels, olabels, weights, nextstates, finals=None) -> Fst:
-        """The transducer with these arcs after the existing ones; a longer `finals` than before adds states."""
+        """The transducer with these arcs after the existing ones; a longer `finals` than before adds
+        states."""
         finals = self.finals if finals is None else finals
-        return Fst.from_arcs(len(finals), self.start, np.r_[self.sources, sources], np.r_[self.ilabels, ilabels],
-                             np.r_[self.olabels, olabels], np.r_[self.weights, weights], np.r_[self.nextstates, nextstates], finals)
+        return Fst.from_arcs(
+            len(finals),
+            self.start,
+            np.r_[self.sources, sources],
+            np.r_[self.ilabels, ilabels],
+            np.r_[self.olabels, olabels],
+            np.r_[self.weights, weights],
+            np.r_[self.nextstates, nextstates],
+            finals,
+        )
 
     def arcsort(self, side: str = "ilabel") -> Fst:
-        """The transducer with the arcs of each state sorted by `ilabel` or `olabel`; ties keep their order."""
+        """The transducer with the arcs of each state sorted by `ilabel` or `olabel`; ties keep their
+        order."""
         order = np.lexsort((self.ilabels if side == "ilabel" else self.olabels, self.sources))
-        return self.replaced(ilabels=self.ilabels[order], olabels=self.olabels[order], weights=self.weights[order],
-                             nextstates=self.nextstates[order])
+        return self.replaced(
+            ilabels=self.ilabels[order],
+            olabels=self.olabels[order],
+            weights=self.weights[order],
+            nextstates=self.nextstates[order],
+        )
 
     def text(self, exact: bool = False) -> str:
-        """The AT&T text form, start state first, as printed by `fstprint`; `exact`: with all digits of the costs instead of six."""
+        """The AT&T text form, start state first, as printed by `fstprint`; `exact`: with all digits of the
+        costs instead of six."""
         digits = 9 if exact else 6
         lines = []
-        for state in ([self.start] if self.start >= 0 else []) + [s for s in range(self.num_states) if s != self.start]:
+        for state in ([self.start] if self.start >= 0 else []) + [
+            s for s in range(self.num_states) if s != self.start
+        ]:
             for a in range(self.arc_offsets[state], self.arc_offsets[state + 1]):
-                lines.append(f"{state}\t{self.nextstates[a]}\t{self.ilabels[a]}\t{self.olabels[a]}\t{self.weights[a]:.{digits}g}")
+                lines.append(
+                    f"{state}\t{self.nextstates[a]}\t{self.ilabels[a]}\t{self.olabels[a]}\t"
+                    f"{self.weights[a]:.{digits}g}"
+                )
             if np.isfinite(self.finals[state]):
                 lines.append(f"{state}\t{self.finals[state]:.{digits}g}")
         return "\n".join(lines) + "\n"
@@ -127,7 +170,9 @@ class FstCursor:
         return np.frombuffer(self.data, np.uint8)[self.offset :]
 
     def error(self, what: str) -> UserError:
-        return UserError(f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; create the file again")
+        return UserError(
+            f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; create the file again"
+        )
 
     def take(self, size: int, what: str) -> memoryview:
         if size < 0 or self.offset + size > len(self.data):
@@ -143,9 +188,11 @@ class FstCursor:
 
 
 def read_fst(path: Path) -> Fst:
-    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), plain or compressed; symbol tables are skipped.
+    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), plain or
+    compressed; symbol tables are skipped.
 
-    Raises UserError with file and offset for anything else: not an FST, another arc type, truncated, invalid sizes or states.
+    Raises UserError with file and offset for anything else: not an FST, another arc type, truncated, invalid
+    sizes or states.
     """
     return _read_object(FstCursor(read_content(path), Path(path)))
 
@@ -161,7 +208,8 @@ def is_binary_fst(content: bytes) -> bool:
 
 
 def parse_fst(content: bytes, path: Path) -> tuple[Fst, list[dict[int, str]]]:
-    """(transducer, [{label: symbol} of its input, of its output]) in the content of an OpenFst file; {} without a symbol table.
+    """(transducer, [{label: symbol} of its input, of its output]) in the content of an OpenFst file; {}
+    without a symbol table.
 
     Raises UserError as `read_fst` does.
     """
@@ -174,14 +222,19 @@ def _read_header(cursor: FstCursor) -> tuple[str, int, int, int, int, int, list[
     """(FST type, version, flags, start, number of states, number of arcs, symbol tables)."""
     begin, path = cursor.offset, cursor.path
     if len(cursor.data) < begin + 4 or cursor.value("i", "magic number") != _MAGIC:
-        raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte {begin}); write it with fstcompile or pyasr")
+        raise UserError(
+            f"{path}: not an OpenFst binary file (no magic number at byte {begin}); write it with "
+            "fstcompile or pyasr"
+        )
     kind, arc_type = cursor.string("FST type"), cursor.string("arc type")
     if kind not in ("vector", "const") or arc_type != "standard":
         found = f"at byte {begin} an FST of type '{kind}' with '{arc_type}' arcs"
         raise UserError(f"{path}: {found}; only vector and const with standard arcs can be read")
     version, flags = cursor.value("i", "version"), cursor.value("i", "flags")
     cursor.value("Q", "properties")
-    start, num_states, num_arcs = (cursor.value("q", what) for what in ("start state", "number of states", "number of arcs"))
+    start, num_states, num_arcs = (
+        cursor.value("q", what) for what in ("start state", "number of states", "number of arcs")
+    )
     tables = [_read_symbols(cursor) if flags & flag else {} for flag in (_HAS_ISYMBOLS, _HAS_OSYMBOLS)]
     return kind, version, flags, start, num_states, num_arcs, tables
 
@@ -194,7 +247,9 @@ def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
             raise cursor.error("an FST without its number of states, which an archive does not allow,")
         fst = _read_vector(cursor, start, num_states)
     else:
-        fst = _read_const(cursor, start, num_states, num_arcs, aligned=bool(flags & _IS_ALIGNED) or version == 1)
+        fst = _read_const(
+            cursor, start, num_states, num_arcs, aligned=bool(flags & _IS_ALIGNED) or version == 1
+        )
     _check_states(fst, path)
     return fst
 
@@ -204,12 +259,16 @@ def _read_symbols(cursor: FstCursor) -> dict[int, str]:
         raise cursor.error("damaged FST: the symbol table announced by the header is missing")
     cursor.string("symbol table")
     cursor.value("q", "symbol table")
-    symbols = [(cursor.string("symbol"), cursor.value("q", "symbol")) for _ in range(cursor.value("q", "symbol table"))]
+    symbols = [
+        (cursor.string("symbol"), cursor.value("q", "symbol"))
+        for _ in range(cursor.value("q", "symbol table"))
+    ]
     return {label: symbol for symbol, label in symbols}
 
 
 def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
-    """Read state after state: final cost, number of arcs (int64), arcs. A negative `num_states` means until the end of the file."""
+    """Read state after state: final cost, number of arcs (int64), arcs. A negative `num_states` means until
+    the end of the file."""
     rest = len(cursor.data) - cursor.offset
     if num_states > rest // 12:
         raise cursor.error(f"truncated or damaged FST: {num_states} states announced")
@@ -217,8 +276,14 @@ def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
     offsets, bad = _vector_offsets(content, num_states)
     if bad >= 0 or (num_states < 0 and rest % 4):
         cursor.offset += max(bad, 0)
-        raise cursor.error(f"truncated or damaged FST: the arcs of state {len(offsets) - 1} extend beyond the end of the file")
-    finals, columns = np.empty(len(offsets) - 1, np.float32), [np.empty(offsets[-1], np.int32) for _ in range(4)]
+        raise cursor.error(
+            f"truncated or damaged FST: the arcs of state {len(offsets) - 1} extend beyond the end of the "
+            "file"
+        )
+    finals, columns = (
+        np.empty(len(offsets) - 1, np.float32),
+        [np.empty(offsets[-1], np.int32) for _ in range(4)],
+    )
     _vector_fill(content, offsets, finals.view(np.int32), *columns)
     cursor.offset += 12 * len(finals) + 16 * len(columns[0])
     ilabels, olabels, weights, nextstates = columns
@@ -268,6 +333,7 @@ def _vector_fill(content, offsets, finals, ilabels, olabels, weights, nextstates
 
 def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, aligned: bool) -> Fst:
     """Read a table of all states, then a table of all arcs."""
+
     def table(dtype, count, what):
         if aligned:
             cursor.take(-cursor.offset % _ALIGNMENT, "padding")
@@ -277,17 +343,23 @@ def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, a
     arcs = table(ARC, num_arcs, f"{num_arcs} arcs")
     offsets = np.zeros(num_states + 1, np.int64)
     np.cumsum(states["num_arcs"], out=offsets[1:])
-    if offsets[-1] != num_arcs or (states["pos"][states["num_arcs"] > 0] != offsets[:-1][states["num_arcs"] > 0]).any():
+    if (
+        offsets[-1] != num_arcs
+        or (states["pos"][states["num_arcs"] > 0] != offsets[:-1][states["num_arcs"] > 0]).any()
+    ):
         raise cursor.error("damaged FST: the states' arc counts do not add up")
     columns = (np.ascontiguousarray(arcs[name]) for name in ARC.names)
     return Fst(start, offsets, *columns, np.ascontiguousarray(states["final"]))
 
 
 def _check_states(fst: Fst, path: Path) -> None:
-    """Raise UserError for state numbers out of range, labels below 0, which compiled loops use as indices, and weights that are NaN."""
+    """Raise UserError for state numbers out of range, labels below 0, which compiled loops use as indices,
+    and weights that are NaN."""
     wrong = fst.num_arcs and (fst.nextstates.min() < 0 or fst.nextstates.max() >= fst.num_states)
     if wrong or not -1 <= fst.start < fst.num_states:
-        raise UserError(f"{path}: damaged FST: a state number beyond its {fst.num_states} states; create the file again")
+        raise UserError(
+            f"{path}: damaged FST: a state number beyond its {fst.num_states} states; create the file again"
+        )
     if min(fst.ilabels.min(initial=0), fst.olabels.min(initial=0)) < 0:
         raise UserError(f"{path}: damaged FST: a label below 0; create the file again")
     if np.isnan(fst.weights).any() or np.isnan(fst.finals).any():
@@ -306,8 +378,20 @@ def fst_parts(fst: Fst, kind: str = "vector") -> list:
     body = _vector_body(fst) if kind == "vector" else _const_body(fst)
     properties = _EXPANDED | _MUTABLE if kind == "vector" else _EXPANDED
     name = kind.encode()
-    header = struct.pack(f"<ii{len(name)}si8siiQqqq", _MAGIC, len(name), name, 8, b"standard", 2, 0, properties, fst.start, fst.num_states,
-                         fst.num_arcs)
+    header = struct.pack(
+        f"<ii{len(name)}si8siiQqqq",
+        _MAGIC,
+        len(name),
+        name,
+        8,
+        b"standard",
+        2,
+        0,
+        properties,
+        fst.start,
+        fst.num_states,
+        fst.num_arcs,
+    )
     return [header, *(array.data for array in body)]
 
 
@@ -320,7 +404,8 @@ def _arc_table(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> list[np.ndarray]:
-    """The body: for each state 3 words (final cost, number of arcs as int64) and 4 words per arc, placed by index arithmetic."""
+    """The body: for each state 3 words (final cost, number of arcs as int64) and 4 words per arc, placed by
+    index arithmetic."""
     counts = fst.num_arcs_out
     words = np.empty(3 * fst.num_states + 4 * fst.num_arcs, np.int32)
     heads = 3 * np.arange(fst.num_states) + 4 * fst.arc_offsets[:-1]

@@ -1,10 +1,12 @@
-"""Files of many short texts, such as the names of millions of utterances, for processes that read only some of them.
+"""Files of many short texts, such as the names of millions of utterances, for processes that read only some
+of them.
 
     save_rows(path, ["a-01", "a-02", "b-01"])
     list(read_rows(path, np.array([0, 2])))       # ["a-01", "b-01"]
 
-PATH has the rows in UTF-8, one after the other; PATH.ends, int64, has the end of each row. A row takes 8 bytes in addition to its own, on
-disk and in memory; it is converted to a string at access. `save_numbers` and `read_numbers` do the same for rows of integers.
+PATH has the rows in UTF-8, one after the other; PATH.ends, int64, has the end of each row. A row takes 8
+bytes in addition to its own, on disk and in memory; it is converted to a string at access. `save_numbers` and
+`read_numbers` do the same for rows of integers.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ def num_rows(path: Path) -> int:
 
 
 def read_rows(path: Path, numbers: np.ndarray) -> PackedRows:
-    """The rows with the ascending `numbers`, int64 (n,). These rows and one block are in memory. Raises UserError for a damaged file."""
+    """The rows with the ascending `numbers`, int64 (n,). These rows and one block are in memory. Raises
+    UserError for a damaged file."""
     parts, lengths = [], [np.zeros(0, np.int64)]
     with readable(path), open(path, "rb") as text, open(_ends_of(path), "rb") as ends:
         for block in np.unique(numbers // _BLOCK).tolist():
@@ -106,8 +109,8 @@ def read_rows(path: Path, numbers: np.ndarray) -> PackedRows:
 
 
 def read_numbers(path: Path, numbers: np.ndarray, num_columns: int) -> np.ndarray:
-    """The rows with the ascending `numbers` of a file of int32 with `num_columns` columns, (n, num_columns). These rows and one block are
-    in memory."""
+    """The rows with the ascending `numbers` of a file of int32 with `num_columns` columns, (n, num_columns).
+    These rows and one block are in memory."""
     parts = [np.zeros((0, num_columns), np.int32)]
     with readable(path), open(path, "rb") as file:
         for block in np.unique(numbers // _BLOCK).tolist():

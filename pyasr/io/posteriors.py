@@ -1,7 +1,8 @@
 """Archives of posteriors, one per utterance: Kaldi's `post.*.gz` (binary or text, plain or compressed).
 
-An entry is `KEY␣`, followed in binary by `\\0B`, the number of frames, for each frame the number of its pairs, and for each pair an integer
-(transition-id, pdf or phone) and its weight; a size byte precedes every number. In text each frame is `[ ID WEIGHT ID WEIGHT ] `.
+An entry is `KEY␣`, followed in binary by `\\0B`, the number of frames, for each frame the number of its
+pairs, and for each pair an integer (transition-id, pdf or phone) and its weight; a size byte precedes every
+number. In text each frame is `[ ID WEIGHT ID WEIGHT ] `.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Posteriors:
         """Posteriors from a list of (id, weight) for each frame."""
         pairs = [pair for frame in frames for pair in frame]
         offsets = np.cumsum([0, *(len(frame) for frame in frames)]).astype(np.int64)
-        return Posteriors(offsets, np.array([i for i, _ in pairs], np.int32), np.array([w for _, w in pairs], np.float32))
+        return Posteriors(
+            offsets, np.array([i for i, _ in pairs], np.int32), np.array([w for _, w in pairs], np.float32)
+        )
 
     @staticmethod
     def of_alignment(ids: np.ndarray) -> Posteriors:
@@ -61,7 +64,8 @@ class Posteriors:
 
 
 def read_posteriors(path: Path) -> dict[str, Posteriors]:
-    """{key: posteriors} in the order of the file. Raises UserError with file and byte if it is missing, truncated or something else."""
+    """{key: posteriors} in the order of the file. Raises UserError with file and byte if it is missing,
+    truncated or something else."""
     data = read_content(Path(path))
     found: dict[str, Posteriors] = {}
     position = 0
@@ -73,7 +77,9 @@ def read_posteriors(path: Path) -> dict[str, Posteriors]:
             found[key], position = read(data, begin, path, key)
         except UserError:
             there, alike = data[begin : begin + PEEK_BYTES], (SOME_INTEGERS, VECTOR, TEXT)
-            refuse_other(f"{path}: {key} at byte {begin}", there, POSTERIORS, "give an archive of posteriors", alike)
+            refuse_other(
+                f"{path}: {key} at byte {begin}", there, POSTERIORS, "give an archive of posteriors", alike
+            )
             raise
     return found
 
@@ -82,7 +88,9 @@ def write_posteriors(path: Path, posteriors: dict[str, Posteriors], binary: bool
     """Write {key: posteriors} atomically; gzipped if the name ends in `.gz`."""
     entry = _binary_entry if binary else _text_entry
     with atomic_write(path, "wb") as f:
-        write_content(f, path, b"".join(key.encode() + b" " + entry(value) for key, value in posteriors.items()))
+        write_content(
+            f, path, b"".join(key.encode() + b" " + entry(value) for key, value in posteriors.items())
+        )
 
 
 def _read_binary(data: bytes, begin: int, path: Path, key: str) -> tuple[Posteriors, int]:
@@ -92,17 +100,22 @@ def _read_binary(data: bytes, begin: int, path: Path, key: str) -> tuple[Posteri
         raise damaged(path, position, _KIND, f"the frames of {key} are incomplete")
     num_pairs = np.diff(offsets)
     first_bytes = begin + 2 + _COUNT_BYTES * (2 + np.arange(len(num_pairs))) + _PAIR_BYTES * offsets[:-1]
-    starts = np.repeat(first_bytes - _PAIR_BYTES * offsets[:-1], num_pairs) + _PAIR_BYTES * np.arange(offsets[-1])
+    starts = np.repeat(first_bytes - _PAIR_BYTES * offsets[:-1], num_pairs) + _PAIR_BYTES * np.arange(
+        offsets[-1]
+    )
     pairs = raw[starts[:, None] + np.arange(_PAIR_BYTES)].reshape(-1).view(_PAIR)
     wrong = np.flatnonzero((pairs["id_size"] != 4) | (pairs["weight_size"] != 4))
     if len(wrong):
-        raise damaged(path, int(starts[wrong[0]]), _KIND, f"{key} has a pair that is not an int32 and a float")
+        raise damaged(
+            path, int(starts[wrong[0]]), _KIND, f"{key} has a pair that is not an int32 and a float"
+        )
     return Posteriors(offsets, pairs["id"].astype(np.int32), pairs["weight"].astype(np.float32)), position
 
 
 @njit(nogil=True, cache=True)
 def _walk(raw, position):
-    """(offsets of the pairs of the frames, the byte after the entry); if the entry is truncated, no offsets, and the byte of the error."""
+    """(offsets of the pairs of the frames, the byte after the entry); if the entry is truncated, no offsets,
+    and the byte of the error."""
     num_frames = _count(raw, position)
     if num_frames < 0 or num_frames > (len(raw) - position) // 5:
         return np.zeros(0, np.int64), position
@@ -122,7 +135,12 @@ def _count(raw, position):
     """The int32 after its size byte; -1 if there is no such number."""
     if position + 5 > len(raw) or raw[position] != 4 or raw[position + 4] > 127:
         return -1
-    return raw[position + 1] + (raw[position + 2] << 8) + (raw[position + 3] << 16) + (np.int64(raw[position + 4]) << 24)
+    return (
+        raw[position + 1]
+        + (raw[position + 2] << 8)
+        + (raw[position + 3] << 16)
+        + (np.int64(raw[position + 4]) << 24)
+    )
 
 
 def _read_text(data: bytes, begin: int, path: Path, key: str) -> tuple[Posteriors, int]:
@@ -133,7 +151,9 @@ def _read_text(data: bytes, begin: int, path: Path, key: str) -> tuple[Posterior
         if frames.pop().strip() or not all(frame.split()[:1] == [b"["] for frame in frames):
             raise ValueError
         words = [frame.split()[1:] for frame in frames]
-        return Posteriors.of([[(int(i), float(w)) for i, w in zip(row[::2], row[1::2], strict=True)] for row in words]), end + 1
+        return Posteriors.of(
+            [[(int(i), float(w)) for i, w in zip(row[::2], row[1::2], strict=True)] for row in words]
+        ), end + 1
     except (ValueError, OverflowError):
         raise damaged(path, begin, _KIND, f"{key} is not '[ ID WEIGHT ... ]' for each frame") from None
 
@@ -147,7 +167,9 @@ def _binary_entry(value: Posteriors) -> bytes:
     pairs = np.empty(len(value.ids), _PAIR)
     pairs["id_size"] = pairs["weight_size"] = 4
     pairs["id"], pairs["weight"] = value.ids, value.weights
-    starts = np.repeat(firsts + _COUNT_BYTES - _PAIR_BYTES * value.offsets[:-1], num_pairs) + _PAIR_BYTES * np.arange(len(pairs))
+    starts = np.repeat(
+        firsts + _COUNT_BYTES - _PAIR_BYTES * value.offsets[:-1], num_pairs
+    ) + _PAIR_BYTES * np.arange(len(pairs))
     raw[starts[:, None] + np.arange(_PAIR_BYTES)] = pairs.view(np.uint8).reshape(-1, _PAIR_BYTES)
     return _BINARY + _sized(np.array([value.num_frames])).tobytes() + raw.tobytes()
 

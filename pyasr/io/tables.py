@@ -1,10 +1,11 @@
 """Text tables in little more memory than the size of their files.
 
-    table = Table.read("data/train/text")           # a Mapping {key: rest of the line}, in the order of the file
+    table = Table.read("data/train/text")           # a Mapping {key: rest of the line}, in the order of the
+                                                    file
     longer = Table.of((f"x-{key}", value) for key, value in table.items())
 
-A table of millions of lines is one byte string and the offset of each line in it; a value is converted to a string at access. A key is
-found by bisection, or without a search if it follows the previously found one.
+A table of millions of lines is one byte string and the offset of each line in it; a value is converted to a
+string at access. A key is found by bisection, or without a search if it follows the previously found one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,19 @@ from pyasr.io.content import iterate_lines, read_content
 
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
 _MOST_WIDTH = 64  # maximum length in bytes of keys that are sorted as an array
-_BLANKS_TO_LOOK_AT = (b"\t", b"  ", b" \n", b"\n ", b"\r", b"\x0b", b"\x0c", b"\x1c", b"\x1d", b"\x1e", b"\x1f")
+_BLANKS_TO_LOOK_AT = (
+    b"\t",
+    b"  ",
+    b" \n",
+    b"\n ",
+    b"\r",
+    b"\x0b",
+    b"\x0c",
+    b"\x1c",
+    b"\x1d",
+    b"\x1e",
+    b"\x1f",
+)
 _OTHER_BLANKS = tuple(blank.encode() for blank in "\x85\xa0\u1680\u205f\u3000")
 _GENERAL_BLANK = re.compile(b"\xe2\x80[\x80-\x8a\xa8\xa9\xaf]")  # U+2000 to U+200A, U+2028, U+2029, U+202F
 T = TypeVar("T")
@@ -45,7 +58,8 @@ def split_line(line: str) -> tuple[str, str]:
 
 
 class Paired(Mapping[str, T]):
-    """A Mapping that is iterated by the method `pairs()`, which returns an iterator over (key, value) pairs."""
+    """A Mapping that is iterated by the method `pairs()`, which returns an iterator over (key, value)
+    pairs."""
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, _ in self.pairs())
@@ -66,8 +80,8 @@ class Paired(Mapping[str, T]):
 
 
 class Table(Paired[str]):
-    """{key: value} of a text table, in its order. `lines` are UTF-8 lines `KEY VALUE` or `KEY`, each with a line break and without other
-    blanks at its ends; of several lines with the same key the last one is valid.
+    """{key: value} of a text table, in its order. `lines` are UTF-8 lines `KEY VALUE` or `KEY`, each with a
+    line break and without other blanks at its ends; of several lines with the same key the last one is valid.
     """
 
     def __init__(self, lines: bytes):
@@ -78,7 +92,8 @@ class Table(Paired[str]):
     def read(cls, path: Path) -> Table:
         """The table in a file, plain or compressed.
 
-        Raises UserError with file and line for an empty line, a duplicate key, text that is not UTF-8, or a missing file.
+        Raises UserError with file and line for an empty line, a duplicate key, text that is not UTF-8, or a
+        missing file.
         """
         table = cls(_plain(_utf8(read_content(path), path)))
         if table._order is not None:
@@ -156,7 +171,9 @@ class Table(Paired[str]):
             yield self.content
         else:
             for begin in range(0, len(self), _BLOCK_LINES):
-                yield b"".join(self._line(number) + b"\n" for number in self._order[begin : begin + _BLOCK_LINES])
+                yield b"".join(
+                    self._line(number) + b"\n" for number in self._order[begin : begin + _BLOCK_LINES]
+                )
 
     def in_order(self) -> Table:
         """The same lines in C order."""
@@ -210,33 +227,43 @@ class Table(Paired[str]):
         return self._last[1]
 
     def _place(self, wanted: bytes) -> tuple[int, bytes | None]:
-        """As `_bisect`, without a search if the key is, or would be, directly after the previous key searched for."""
+        """As `_bisect`, without a search if the key is, or would be, directly after the previous key searched
+        for."""
         at = self._next
         at_hand = self._key(at) if at < len(self) else None
         is_here = at_hand == wanted or self._order is None and self._is_gap(wanted, at, at_hand)
         return (at, at_hand) if is_here else self._bisect(wanted)
 
     def _is_gap(self, wanted: bytes, at: int, at_hand: bytes | None) -> bool:
-        """Whether a key is between those of lines `at - 1` and `at`; the latter is `at_hand`. The table must be in C order."""
+        """Whether a key is between those of lines `at - 1` and `at`; the latter is `at_hand`. The table must
+        be in C order."""
         return (at_hand is None or wanted < at_hand) and (at == 0 or self._key(at - 1) < wanted)
 
     def _bisect(self, wanted: bytes) -> tuple[int, bytes | None]:
-        """(line, its key) of the first key in C order that is not smaller; (number of lines, None) if all keys are smaller."""
+        """(line, its key) of the first key in C order that is not smaller; (number of lines, None) if all
+        keys are smaller."""
         low, high, order = 0, len(self), self._order
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._key(middle if order is None else order[middle]) < wanted else (low, middle)
+            low, high = (
+                (middle + 1, high)
+                if self._key(middle if order is None else order[middle]) < wanted
+                else (low, middle)
+            )
         at = low if order is None or low == len(self) else order[low]
         return at, self._key(at) if at < len(self) else None
 
     def _sorted(self) -> array:
         """Numbers of the lines in C order of their keys."""
         width = max(len(key) for keys in self._key_blocks() for key in keys)
-        if width > _MOST_WIDTH or b"\0" in self.content:  # numpy would use too much padding, or not distinguish it from keys
+        # numpy would use too much padding, or not distinguish it from keys
+        if width > _MOST_WIDTH or b"\0" in self.content:
             keys = list(chain.from_iterable(self._key_blocks()))
             return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
         keys = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])
-        return array(self._begins.typecode, np.argsort(keys, kind="stable").astype(self._begins.typecode).tobytes())
+        return array(
+            self._begins.typecode, np.argsort(keys, kind="stable").astype(self._begins.typecode).tobytes()
+        )
 
     def repeated(self) -> Iterator[int]:
         """Numbers of the lines whose key an earlier line has."""
@@ -275,7 +302,8 @@ class TableBuilder:
 
 
 class Lines(Sequence[str]):
-    """The lines of a UTF-8 text, converted to strings at access; the function `part` is applied to each line."""
+    """The lines of a UTF-8 text, converted to strings at access; the function `part` is applied to each
+    line."""
 
     def __init__(self, content: bytes, part: Callable[[str], str] = str):
         self._content, self._begins, self._part = content, _begins_of(content), part
@@ -301,7 +329,8 @@ class Lines(Sequence[str]):
 
 
 def key_blocks(keys: Iterable[str]) -> list[str]:
-    """The keys in strings, separated by line breaks, with as many keys in each as `Table.line_blocks` has lines in a block."""
+    """The keys in strings, separated by line breaks, with as many keys in each as `Table.line_blocks` has
+    lines in a block."""
     keys, blocks = iter(keys), list[str]()
     while some := "\n".join(islice(keys, _BLOCK_LINES)):
         blocks.append(some)
@@ -309,16 +338,21 @@ def key_blocks(keys: Iterable[str]) -> list[str]:
 
 
 def pairs_of_file(path: Path) -> Iterator[tuple[str, str]]:
-    """The (key, value) pairs of `Table.read(path)`, with some thousand lines in memory at a time. It does not look for the faults that
-    `Table.read` refuses."""
+    """The (key, value) pairs of `Table.read(path)`, with some thousand lines in memory at a time. It does not
+    look for the faults that `Table.read` refuses."""
     lines = iterate_lines(path)
     while block := b"".join(islice(lines, _BLOCK_LINES)):
         yield from _pairs_of((_plain_block(block) if _may_have_blanks(block) else block).removesuffix(b"\n"))
 
 
 def plain_table(content: bytes) -> Table | None:
-    """The table in the bytes of a file, if its lines have the form that `write_table` writes, in any order; None otherwise."""
-    if not content.endswith(b"\n") or content.startswith(codecs.BOM_UTF8) or any(map(_may_have_blanks, _blocks_of(content))):
+    """The table in the bytes of a file, if its lines have the form that `write_table` writes, in any order;
+    None otherwise."""
+    if (
+        not content.endswith(b"\n")
+        or content.startswith(codecs.BOM_UTF8)
+        or any(map(_may_have_blanks, _blocks_of(content)))
+    ):
         return None
     try:
         for block in _blocks_of(content) if not content.isascii() else ():
@@ -375,8 +409,8 @@ class NotInOrder(Exception):
 
 
 def lines_in_order(pairs: Iterable[tuple[str, object]], at_once: int = 0) -> Iterator[bytes]:
-    """The content of a file with these (key, value) pairs, in parts of `at_once` lines, or of some thousands. Raises NotInOrder if a key is
-    not greater than its predecessor."""
+    """The content of a file with these (key, value) pairs, in parts of `at_once` lines, or of some thousands.
+    Raises NotInOrder if a key is not greater than its predecessor."""
     pairs, before = iter(pairs), ""
     while some := list(islice(pairs, at_once or _BLOCK_LINES)):
         keys = [key for key, _ in some]
@@ -431,14 +465,18 @@ def _plain(content: bytes) -> bytes:
         content += b"\n"
     if not any(map(_may_have_blanks, _blocks_of(content))):
         return content
-    return b"".join(_plain_block(block) if _may_have_blanks(block) else block for block in _blocks_of(content))
+    return b"".join(
+        _plain_block(block) if _may_have_blanks(block) else block for block in _blocks_of(content)
+    )
 
 
 def _may_have_blanks(block: bytes) -> bool:
     """Whether lines may have blanks other than single spaces after the key and between words."""
     if block.startswith(b" ") or any(blank in block for blank in _BLANKS_TO_LOOK_AT):
         return True
-    return not block.isascii() and (any(blank in block for blank in _OTHER_BLANKS) or bool(_GENERAL_BLANK.search(block)))
+    return not block.isascii() and (
+        any(blank in block for blank in _OTHER_BLANKS) or bool(_GENERAL_BLANK.search(block))
+    )
 
 
 def _plain_block(block: bytes) -> bytes:

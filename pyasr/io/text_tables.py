@@ -39,14 +39,18 @@ def read_utt2spk(path: Path) -> dict[str, str]:
 
 
 def utt2spk_table(path: Path) -> Table:
-    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns, and for an empty file."""
+    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns,
+    and for an empty file."""
     table = Table.read(path)
     if not table:
         raise UserError(f"{path}: no utterances; create the directory again")
     for number, (utterance, speaker) in enumerate(table.items(), 1):
         if not speaker or " " in speaker or len(speaker.split()) != 1:
             found = f"{1 + len(speaker.split())} column(s), expected 'UTTERANCE SPEAKER'"
-            raise UserError(f"{path}:{number}: '{utterance} {speaker}': {found}; run utils/fix_data_dir.py {Path(path).parent}")
+            raise UserError(
+                f"{path}:{number}: '{utterance} {speaker}': {found}; run utils/fix_data_dir.py "
+                f"{Path(path).parent}"
+            )
     return table
 
 
@@ -61,7 +65,10 @@ def number_table(path: Path, kind: type = float) -> Parsed[float]:
     for number, (key, value) in enumerate(table.items(), 1):
         if not _is_positive(value, kind):
             what = "a positive whole number" if kind is int else "a positive number"
-            raise UserError(f"{path}:{number}: '{key} {value}' does not end in {what}; run utils/fix_data_dir.py {Path(path).parent}")
+            raise UserError(
+                f"{path}:{number}: '{key} {value}' does not end in {what}; run utils/fix_data_dir.py "
+                f"{Path(path).parent}"
+            )
     return Parsed(table, kind)
 
 
@@ -73,8 +80,8 @@ def _is_positive(text: str, kind: type) -> bool:
 
 
 def write_table(path: Path, table: Mapping[str, object]) -> None:
-    """Write `key value` lines in C order (of Unicode code points, which is the byte order of UTF-8), atomically. If the lines of the table
-    are in this order, only some thousands are in memory at a time.
+    """Write `key value` lines in C order (of Unicode code points, which is the byte order of UTF-8),
+    atomically. If the lines of the table are in this order, only some thousands are in memory at a time.
 
     Raises UserError for entries that cannot be written: a key that is not one word, and line breaks.
     """
@@ -95,13 +102,16 @@ def _writable(path: Path, items: Iterable[tuple[str, object]]) -> Iterator[tuple
     """The same pairs. Raises UserError with the file `path` for a pair that cannot be written as a line."""
     for key, value in items:
         if [key] != key.split() or "\n" in str(value):
-            raise UserError(f"{path}: '{key} {value}' cannot be a line of a table, which is one word and the rest of the line; rename it")
+            raise UserError(
+                f"{path}: '{key} {value}' cannot be a line of a table, which is one word and the rest of "
+                "the line; rename it"
+            )
         yield key, value
 
 
 def write_inverted(path: Path, utt2spk: Path) -> None:
-    """Write spk2utt of the file utt2spk, which `write_table` has written. If speakers come in C order, as in a sound data directory, some
-    of them are in memory at a time."""
+    """Write spk2utt of the file utt2spk, which `write_table` has written. If speakers come in C order, as in
+    a sound data directory, some of them are in memory at a time."""
     with suppress(NotInOrder):
         return _write(path, lines_in_order(_neighbours(pairs_of_file(utt2spk)), _SPEAKERS_AT_ONCE))
     write_table(path, invert(Table.read(utt2spk)))
@@ -120,6 +130,7 @@ def invert(utt2spk: Mapping[str, str]) -> Lazy:
 
 
 def grouped(utt2spk: Mapping[str, str]) -> Groups:
-    """{speaker: [utterance, ...]} of a utt2spk table, utterances in C order; speakers in the order of their first utterances."""
+    """{speaker: [utterance, ...]} of a utt2spk table, utterances in C order; speakers in the order of their
+    first utterances."""
     table = utt2spk if isinstance(utt2spk, Table) else Table.of(utt2spk.items())
     return Groups(Keys(table), (speaker for _, speaker in table.sorted_pairs()))

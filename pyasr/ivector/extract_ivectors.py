@@ -1,6 +1,8 @@
-"""I-vectors of a data directory, by parallel jobs with whole speakers each: one per speaker, and online i-vectors per utterance.
+"""I-vectors of a data directory, by parallel jobs with whole speakers each: one per speaker, and online
+i-vectors per utterance.
 
-OUT/ivector.scp (vectors by speaker, of all frames), OUT/ivector_online.scp (matrices by utterance), OUT/ivector_period.
+OUT/ivector.scp (vectors by speaker, of all frames), OUT/ivector_online.scp (matrices by utterance),
+OUT/ivector_period.
 """
 
 from __future__ import annotations
@@ -30,14 +32,18 @@ KINDS = ("ivector", "ivector_online")
 class ExtractDirOptions:
     """How speakers with many utterances, and utterances without features, are treated."""
 
-    utts_per_spk_max: int = option(0, "number of utterances after which a speaker counts as a new one, for training data; 0: never",
-                                   minimum=0)  # fmt: skip
+    utts_per_spk_max: int = option(
+        0,
+        "number of utterances after which a speaker counts as a new one, for training data; 0: never",
+        minimum=0,
+    )
     missing: LeftOutOptions = group(LeftOutOptions)
 
 
 @dataclass(frozen=True)
 class IvectorExtractSpec:
-    """The work of all jobs: speakers of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+    """The work of all jobs: speakers of `data`, split over `num_jobs`, to archives in `out`, which will be
+    renamed to `named`."""
 
     data: Path
     extractor_dir: Path
@@ -49,7 +55,8 @@ class IvectorExtractSpec:
 
 
 def extract_shard(spec: IvectorExtractSpec, job: int) -> None:
-    """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and left_out.JOB."""
+    """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and
+    left_out.JOB."""
     part = part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers)
     speakers, data = _Speakers(spec, part), part.directory()
     chosen = sorted({data.utt2spk[utt] for utt in part.utterances})
@@ -72,7 +79,9 @@ def parts_to_extract(spec: IvectorExtractSpec) -> AbstractContextManager[None]:
 
 
 def _writer(spec: IvectorExtractSpec, kind: str, job: int) -> ArkWriter:
-    return ArkWriter(spec.out / f"{kind}.{job}.ark", spec.out / f"{kind}.{job}.scp", named=spec.named / f"{kind}.{job}.ark")
+    return ArkWriter(
+        spec.out / f"{kind}.{job}.ark", spec.out / f"{kind}.{job}.scp", named=spec.named / f"{kind}.{job}.ark"
+    )
 
 
 class _Speakers:
@@ -85,7 +94,8 @@ class _Speakers:
         self.left_out: dict[str, str] = {}
 
     def utterances(self, keys: list[str]):
-        """(utterance, online i-vectors, its own statistics) of the utterances of a speaker, one after the other."""
+        """(utterance, online i-vectors, its own statistics) of the utterances of a speaker, one after the
+        other."""
         in_order = self.online.in_order(map(self._views, keys), self.spec.directory.utts_per_spk_max)
         return ((utt, *found) for utt, found in zip(keys, in_order) if found)
 
@@ -101,7 +111,8 @@ class _Speakers:
 
 
 def merge(spec: IvectorExtractSpec) -> None:
-    """Merge the tables of all jobs, one of each kind, and write `ivector_period`. Raises UserError if too many utterances were skipped."""
+    """Merge the tables of all jobs, one of each kind, and write `ivector_period`. Raises UserError if too
+    many utterances were skipped."""
     tables: dict[str, dict[str, str]] = {kind: {} for kind in (*KINDS, "left_out")}
     for job in range(1, spec.num_jobs + 1):
         for kind in KINDS:
@@ -109,7 +120,13 @@ def merge(spec: IvectorExtractSpec) -> None:
             tables[kind] |= read_scp(scp) if scp.stat().st_size else {}
         tables["left_out"] |= read_table(spec.out / f"left_out.{job}")
     left_out = tables.pop("left_out")
-    check_left_out(left_out, len(DataDir(spec.data).utt2spk), spec.directory.missing, str(spec.data), "make their features")
+    check_left_out(
+        left_out,
+        len(DataDir(spec.data).utt2spk),
+        spec.directory.missing,
+        str(spec.data),
+        "make their features",
+    )
     for kind, table in tables.items():
         write_table(spec.out / f"{kind}.scp", table)
     (spec.out / PERIOD_FILE).write_text(f"{spec.extract.ivector_period}\n", encoding="utf-8")

@@ -1,6 +1,8 @@
-"""Features for i-vectors in two versions: normalised, to find the Gaussians of each frame, and plain, to keep speaker characteristics.
+"""Features for i-vectors in two versions: normalised, to find the Gaussians of each frame, and plain, to keep
+speaker characteristics.
 
-Both have the derivatives, the splicing and the matrix (LDA+MLLT) given by `input.json` and `final.mat` of the extractor's directory.
+Both have the derivatives, the splicing and the matrix (LDA+MLLT) given by `input.json` and `final.mat` of the
+extractor's directory.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class IvectorFeatures:
         return self._plain.dim
 
     def num_frames(self, utt: str) -> int:
-        """Number of frames of an utterance. Raises SkippedUtterance for an utterance without usable frames."""
+        """Number of frames of an utterance. Raises SkippedUtterance for an utterance without usable
+        frames."""
         if utt not in self._known:
             raise SkippedUtterance("no features in feats.scp")
         raw = self._plain.raw(utt)
@@ -51,13 +54,16 @@ class IvectorFeatures:
 
 
 def write_inputs(directory: Path, inputs: InputOptions, model_dir: Path | None) -> None:
-    """Write the files that `IvectorFeatures` reads: `inputs`, or the matrix, the splicing and the derivatives of a model directory.
+    """Write the files that `IvectorFeatures` reads: `inputs`, or the matrix, the splicing and the derivatives
+    of a model directory.
 
     Raises UserError for a model directory that cannot be read.
     """
     if model_dir is not None:
         found = InputOptions.load(model_dir)
-        inputs = dataclasses.replace(inputs, deltas=found.deltas, splice_left=found.splice_left, splice_right=found.splice_right)
+        inputs = dataclasses.replace(
+            inputs, deltas=found.deltas, splice_left=found.splice_left, splice_right=found.splice_right
+        )
         if (Path(model_dir) / MATRIX_FILE).exists():
             shutil.copy(Path(model_dir) / MATRIX_FILE, directory)
     inputs.save(directory)
@@ -66,4 +72,7 @@ def write_inputs(directory: Path, inputs: InputOptions, model_dir: Path | None) 
 def check_dim(found: int, expected: int, data: Path, directory: Path) -> None:
     """Raise UserError unless features have the dimension that the extractor in `directory` was trained on."""
     if found != expected:
-        raise UserError(f"{data}: features of {found} columns, but {directory} was trained on {expected}; use the same features")
+        raise UserError(
+            f"{data}: features of {found} columns, but {directory} was trained on {expected}; use the same "
+            "features"
+        )

@@ -4,10 +4,12 @@ A frame x of Gaussian g of the UBM, from the speaker with i-vector v (dimension 
 
     x ~ N(M_g v, S_g),       v ~ N(p e_1, 1),       e_1 = (1, 0, ..., 0)
 
-The mean of Gaussian g over speakers is p times the first column of M_g, so the prior offset p replaces separate means. With
-N_g = sum_t gamma_g(t) and F_g = sum_t gamma_g(t) x_t, the i-vector has the posterior N(L^-1 b, L^-1), where
+The mean of Gaussian g over speakers is p times the first column of M_g, so the prior offset p replaces
+separate means. With N_g = sum_t gamma_g(t) and F_g = sum_t gamma_g(t) x_t, the i-vector has the posterior
+N(L^-1 b, L^-1), where
 
-    L = s + sum_g N_g M_g' S_g^-1 M_g,       b = s p e_1 + sum_g M_g' S_g^-1 F_g,       s = max(1, sum_g N_g / max_count)
+    L = s + sum_g N_g M_g' S_g^-1 M_g,       b = s p e_1 + sum_g M_g' S_g^-1 F_g,       s = max(1, sum_g N_g /
+                                             max_count)
 
 All numbers are float64. Outside this module, i-vectors have p subtracted from their first element.
 """
@@ -70,10 +72,15 @@ class IvectorExtractor:
         return (self.projections.transpose(0, 2, 1) @ weighted).reshape(self.num_gauss, -1)
 
     def terms(self, counts: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(b, L) without the part of the prior, (U, R) and (U, R, R), of statistics N (U, num_gauss) and F (U, num_gauss, D)."""
-        return sums.reshape(len(sums), -1) @ self._weighted, (counts @ self._products).reshape(-1, self.dim, self.dim)
+        """(b, L) without the part of the prior, (U, R) and (U, R, R), of statistics N (U, num_gauss) and F
+        (U, num_gauss, D)."""
+        return sums.reshape(len(sums), -1) @ self._weighted, (counts @ self._products).reshape(
+            -1, self.dim, self.dim
+        )
 
-    def add_prior(self, linear: np.ndarray, quadratic: np.ndarray, scale: np.ndarray | float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    def add_prior(
+        self, linear: np.ndarray, quadratic: np.ndarray, scale: np.ndarray | float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(b, L) of `terms` plus the prior, times s = `scale` (U)."""
         scale = np.broadcast_to(scale, len(linear))
         linear = linear.copy()
@@ -84,8 +91,11 @@ class IvectorExtractor:
         """Means (U, R), including the offset, and covariances (U, R, R) of the i-vectors, with s = 1."""
         return gaussian(*self.add_prior(*self.terms(counts, sums)))
 
-    def estimate(self, linear: np.ndarray, quadratic: np.ndarray, counts: np.ndarray, max_count: float = 0.0) -> np.ndarray:
-        """I-vectors (U, R), without offset, of the `terms` of statistics with `counts` = sum_g N_g (U); `max_count` 0: s = 1."""
+    def estimate(
+        self, linear: np.ndarray, quadratic: np.ndarray, counts: np.ndarray, max_count: float = 0.0
+    ) -> np.ndarray:
+        """I-vectors (U, R), without offset, of the `terms` of statistics with `counts` = sum_g N_g (U);
+        `max_count` 0: s = 1."""
         scale = np.maximum(1.0, counts / max_count) if max_count else 1.0
         linear, quadratic = self.add_prior(linear, quadratic, scale)
         ivectors = np.linalg.solve(quadratic, linear[:, :, None])[:, :, 0]
@@ -120,18 +130,25 @@ def write_extractor(path: Path, extractor: IvectorExtractor) -> None:
 
 
 def read_extractor(path: Path) -> IvectorExtractor:
-    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for any other content."""
+    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for any other
+    content."""
     reader = KaldiReader(path)
     reader.expect("<IvectorExtractor>")
     reader.expect("<w>")
     if reader.matrix().size:
-        raise reader.error("weights that depend on the i-vector (Kaldi's --use-weights=true) are not supported")
+        raise reader.error(
+            "weights that depend on the i-vector (Kaldi's --use-weights=true) are not supported"
+        )
     reader.expect("<w_vec>")
     reader.vector()
     reader.expect("<M>")
     before, num_gauss = reader.offset, reader.int32()
     if not 0 < num_gauss <= reader.num_left:
-        raise reader.error(f"{num_gauss} Gaussians do not fit into the remaining {reader.num_left} bytes; the file is damaged", before)
+        raise reader.error(
+            f"{num_gauss} Gaussians do not fit into the remaining {reader.num_left} bytes; the file is "
+            "damaged",
+            before,
+        )
     projections = [reader.matrix() for _ in range(num_gauss)]
     reader.expect("<SigmaInv>")
     precisions = [reader.symmetric() for _ in range(num_gauss)]
@@ -139,6 +156,12 @@ def read_extractor(path: Path) -> IvectorExtractor:
     prior_offset = reader.float32()
     reader.expect("</IvectorExtractor>")
     feat_dim = len(projections[0])
-    if {one.shape for one in projections} != {projections[0].shape} or {one.shape for one in precisions} != {(feat_dim, feat_dim)}:
-        raise reader.error("matrices of different Gaussians have different shapes; the file is damaged", before)
-    return IvectorExtractor(np.array(projections, np.float64), np.array(precisions, np.float64), float(prior_offset))
+    if {one.shape for one in projections} != {projections[0].shape} or {one.shape for one in precisions} != {
+        (feat_dim, feat_dim)
+    }:
+        raise reader.error(
+            "matrices of different Gaussians have different shapes; the file is damaged", before
+        )
+    return IvectorExtractor(
+        np.array(projections, np.float64), np.array(precisions, np.float64), float(prior_offset)
+    )

@@ -1,8 +1,8 @@
 r"""I-vectors of a speaker from the speech so far, as in Kaldi's ivector-extract-online2.
 
-Row i of the matrix of an utterance is the i-vector of its frames 0 ... i P and of all earlier utterances of the speaker. It is used for the
-frames i P ... (i + 1) P - 1. The statistics are scaled: posteriors by `posterior_scale`, and those of earlier utterances to at most
-`max_remembered_frames` frames.
+Row i of the matrix of an utterance is the i-vector of its frames 0 ... i P and of all earlier utterances of
+the speaker. It is used for the frames i P ... (i + 1) P - 1. The statistics are scaled: posteriors by
+`posterior_scale`, and those of earlier utterances to at most `max_remembered_frames` frames.
 """
 
 from __future__ import annotations
@@ -27,14 +27,19 @@ class ExtractOptions:
     """Weights of the frames and period of the i-vectors; option names are Kaldi's."""
 
     ivector_period: int = option(10, "period of online i-vectors, frames", minimum=1)
-    max_count: float = option(100.0, "scaled frames above which the weight of the prior grows with the data; 0: never", minimum=0.0)
-    max_remembered_frames: int = option(1000, "maximum number of frames kept from earlier utterances of the speaker; 0: all", minimum=0)
+    max_count: float = option(
+        100.0, "scaled frames above which the weight of the prior grows with the data; 0: never", minimum=0.0
+    )
+    max_remembered_frames: int = option(
+        1000, "maximum number of frames kept from earlier utterances of the speaker; 0: all", minimum=0
+    )
     posteriors: PosteriorOptions = group(PosteriorOptions)
 
 
 @dataclass(frozen=True)
 class SpeakerStats:
-    """Statistics of a speaker: scaled number of frames, and b (R) and L (R, R) without the part of the prior."""
+    """Statistics of a speaker: scaled number of frames, and b (R) and L (R, R) without the part of the
+    prior."""
 
     count: float
     linear: np.ndarray
@@ -46,7 +51,9 @@ class SpeakerStats:
         return cls(0.0, np.zeros(dim), np.zeros((dim, dim)))
 
     def __add__(self, other: SpeakerStats) -> SpeakerStats:
-        return SpeakerStats(self.count + other.count, self.linear + other.linear, self.quadratic + other.quadratic)
+        return SpeakerStats(
+            self.count + other.count, self.linear + other.linear, self.quadratic + other.quadratic
+        )
 
     def limited(self, max_count: float) -> SpeakerStats:
         """Statistics scaled to a count of at most `max_count`."""
@@ -55,7 +62,8 @@ class SpeakerStats:
 
 
 class OnlineIvectorExtractor:
-    """I-vectors of utterances given earlier ones, by the extractor and the background model of a directory."""
+    """I-vectors of utterances given earlier ones, by the extractor and the background model of a
+    directory."""
 
     def __init__(self, extractor: IvectorExtractor, ubm: AmDiagGmm, options: ExtractOptions):
         self.extractor, self.ubm, self.options = extractor, ubm, options
@@ -65,7 +73,10 @@ class OnlineIvectorExtractor:
         """The extractor of a directory. Raises UserError if its two models do not match."""
         extractor, ubm = read_extractor(directory / EXTRACTOR_FILE), read_ubm(directory / UBM_FILE)
         if (ubm.num_gauss, ubm.dim) != (extractor.num_gauss, extractor.feat_dim):
-            sizes = f"{ubm.num_gauss} Gaussians of {ubm.dim} columns, {EXTRACTOR_FILE} {extractor.num_gauss} of {extractor.feat_dim}"
+            sizes = (
+                f"{ubm.num_gauss} Gaussians of {ubm.dim} columns, {EXTRACTOR_FILE} "
+                f"{extractor.num_gauss} of {extractor.feat_dim}"
+            )
             raise UserError(f"{directory}: {UBM_FILE} has {sizes}; take both from the same directory")
         return OnlineIvectorExtractor(extractor, ubm, options)
 
@@ -78,8 +89,11 @@ class OnlineIvectorExtractor:
         """I-vector of the statistics, float32 (R)."""
         return self._estimate(np.array([stats.count]), stats.linear[None], stats.quadratic[None])[0]
 
-    def __call__(self, plain: np.ndarray, normalised: np.ndarray, before: SpeakerStats) -> tuple[np.ndarray, SpeakerStats]:
-        """I-vectors of an utterance, float32 (ceil(T / period), R), and its own statistics, to be added to `before`, those of earlier ones.
+    def __call__(
+        self, plain: np.ndarray, normalised: np.ndarray, before: SpeakerStats
+    ) -> tuple[np.ndarray, SpeakerStats]:
+        """I-vectors of an utterance, float32 (ceil(T / period), R), and its own statistics, to be added to
+        `before`, those of earlier ones.
 
         plain, normalised  the two versions of its frames (T, D), see `pyasr.ivector.features`
         """
@@ -89,13 +103,17 @@ class OnlineIvectorExtractor:
             linear, quadratic = self.extractor.terms(counts, sums)
             counts = np.cumsum(counts.sum(1)) + own.count
             linear, quadratic = np.cumsum(linear, 0) + own.linear, np.cumsum(quadratic, 0) + own.quadratic
-            rows.append(self._estimate(counts + before.count, linear + before.linear, quadratic + before.quadratic))
+            rows.append(
+                self._estimate(counts + before.count, linear + before.linear, quadratic + before.quadratic)
+            )
             own = SpeakerStats(float(counts[-1]), linear[-1], quadratic[-1])
         return np.concatenate([*rows, np.zeros((0, self.extractor.dim), np.float32)])[:num_rows], own
 
-    def in_order(self, utterances: Iterable[tuple[np.ndarray, np.ndarray] | None],
-                 utts_per_spk_max: int = 0) -> Iterator[tuple[np.ndarray, SpeakerStats] | None]:  # fmt: skip
-        """Results of calls for each utterance (plain, normalised) of a speaker, given the earlier ones; None for None.
+    def in_order(
+        self, utterances: Iterable[tuple[np.ndarray, np.ndarray] | None], utts_per_spk_max: int = 0
+    ) -> Iterator[tuple[np.ndarray, SpeakerStats] | None]:
+        """Results of calls for each utterance (plain, normalised) of a speaker, given the earlier ones; None
+        for None.
 
         utts_per_spk_max  number of utterances after which the speaker counts as a new one; 0: never
         """
@@ -111,7 +129,8 @@ class OnlineIvectorExtractor:
             yield rows, own
 
     def _periods(self, plain: np.ndarray, normalised: np.ndarray):
-        """(N, F) of frame 0 alone, then of the next `ivector_period` frames, and so on, in batches; zeros after the last frame."""
+        """(N, F) of frame 0 alone, then of the next `ivector_period` frames, and so on, in batches; zeros
+        after the last frame."""
         period, num_frames = self.options.ivector_period, len(plain)
         num_periods = -(-(num_frames - 1) // period) + 1 if num_frames else 0
         for first in range(0, num_periods, _PERIODS_AT_ONCE):
@@ -121,7 +140,10 @@ class OnlineIvectorExtractor:
             posteriors = frame_posteriors(self.ubm, normalised[frames], self.options.posteriors)
             padding = [(frames.start - begin, end - frames.stop), (0, 0)]
             posteriors = np.pad(posteriors, padding).reshape(num, period, -1).transpose(0, 2, 1)
-            yield posteriors.sum(2), posteriors @ np.pad(plain[frames].astype(np.float64), padding).reshape(num, period, -1)
+            yield (
+                posteriors.sum(2),
+                posteriors @ np.pad(plain[frames].astype(np.float64), padding).reshape(num, period, -1),
+            )
 
     def _estimate(self, counts: np.ndarray, linear: np.ndarray, quadratic: np.ndarray) -> np.ndarray:
         return self.extractor.estimate(linear, quadratic, counts, self.options.max_count).astype(np.float32)

@@ -1,4 +1,5 @@
-"""Baum-Welch statistics of utterances: number of frames of each Gaussian of the UBM, their sum, their second moments."""
+"""Baum-Welch statistics of utterances: number of frames of each Gaussian of the UBM, their sum, their second
+moments."""
 
 from __future__ import annotations
 
@@ -24,9 +25,14 @@ class BaumWelchStats:
     squares: np.ndarray
 
 
-def collect(utterances: Iterable[tuple[np.ndarray, np.ndarray]], num_gauss: int, dim: int,
-            sums: np.ndarray | None = None) -> BaumWelchStats:  # fmt: skip
-    """Statistics of (posteriors (T, num_gauss), features (T, dim)) of each utterance; utterances without frames do not count.
+def collect(
+    utterances: Iterable[tuple[np.ndarray, np.ndarray]],
+    num_gauss: int,
+    dim: int,
+    sums: np.ndarray | None = None,
+) -> BaumWelchStats:
+    """Statistics of (posteriors (T, num_gauss), features (T, dim)) of each utterance; utterances without
+    frames do not count.
 
     sums  array for F, float64 (at least the number of utterances, num_gauss, dim); None: allocated in memory
     """

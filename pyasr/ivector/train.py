@@ -1,4 +1,5 @@
-"""Training of an i-vector extractor as one MPI job: UBM, statistics of the utterances, EM; every rank has a shard of the data."""
+"""Training of an i-vector extractor as one MPI job: UBM, statistics of the utterances, EM; every rank has a
+shard of the data."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, UbmOptions, frame_post
 class StatsOptions:
     """Selection and weight of the frames that train the extractor."""
 
-    subsample: int = option(2, "step between the frames of an utterance that train the extractor, frames; 1: all frames", minimum=1)
+    subsample: int = option(
+        2,
+        "step between the frames of an utterance that train the extractor, frames; 1: all frames",
+        minimum=1,
+    )
     posteriors: PosteriorOptions = group(PosteriorOptions, posterior_scale=1.0)
     missing: LeftOutOptions = group(LeftOutOptions)
 
@@ -67,14 +72,23 @@ def _usable(spec: IvectorSpec, features: IvectorFeatures, comm) -> dict[str, int
             left_out[utt] = str(reason)
     _report(spec, left_out, comm)
     if not lengths:
-        raise UserError(f"{spec.data}: no utterance of shard {comm.rank + 1} of {comm.size} can be used; lower --nj")
+        raise UserError(
+            f"{spec.data}: no utterance of shard {comm.rank + 1} of {comm.size} can be used; lower --nj"
+        )
     return lengths
 
 
-def _subsampled(spec: IvectorSpec, features: IvectorFeatures, lengths: dict[str, int], room: int) -> np.ndarray:
+def _subsampled(
+    spec: IvectorSpec, features: IvectorFeatures, lengths: dict[str, int], room: int
+) -> np.ndarray:
     """Frames (T, D) that train the UBM."""
     step, end = spec.ubm.ubm_subsample, 0
-    frames = zeros((sum(-(-num_frames // step) for num_frames in lengths.values()), features.dim), np.float32, room, spec.out)
+    frames = zeros(
+        (sum(-(-num_frames // step) for num_frames in lengths.values()), features.dim),
+        np.float32,
+        room,
+        spec.out,
+    )
     for utt in lengths:
         own = features[utt][1][::step]
         begin, end = end, end + len(own)
@@ -86,13 +100,21 @@ def _report(spec: IvectorSpec, left_out: dict[str, str], comm) -> None:
     """Log the skipped utterances of all ranks, on rank 0."""
     everywhere = {utt: reason for part in comm.gather(left_out) or [] for utt, reason in part.items()}
     if comm.rank == 0:
-        check_left_out(everywhere, len(DataDir(spec.data).utterances), spec.stats.missing, str(spec.data), "make their features")
+        check_left_out(
+            everywhere,
+            len(DataDir(spec.data).utterances),
+            spec.stats.missing,
+            str(spec.data),
+            "make their features",
+        )
 
 
-def _weighted(options: StatsOptions, features: IvectorFeatures, keys: list[str], ubm: AmDiagGmm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _weighted(
+    options: StatsOptions, features: IvectorFeatures, keys: list[str], ubm: AmDiagGmm
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(posteriors, plain features) of the selected frames of each utterance."""
     progress = log.Progress("statistics", len(keys), "utterances")
     for i, utt in enumerate(keys, 1):
-        plain, normalised = (view[::options.subsample] for view in features[utt])
+        plain, normalised = (view[:: options.subsample] for view in features[utt])
         yield frame_posteriors(ubm, normalised, options.posteriors), plain
         progress.update(i)

@@ -1,4 +1,5 @@
-"""Symbols in files: texts and lists of words separated by blanks, and the tables `words.txt` and `phones.txt`, one `SYMBOL ID` per line."""
+"""Symbols in files: texts and lists of words separated by blanks, and the tables `words.txt` and
+`phones.txt`, one `SYMBOL ID` per line."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ from pyasr.io.text_tables import read_lines
 
 EPSILON, BACKOFF = "<eps>", "#0"
 _ID = re.compile(r"[0-9]{1,9}")
-_OTHER_BLANK = re.compile(  # in UTF-8: white space except space, tab and line ends; a byte order mark inside a concatenated file
-    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80|\xef\xbb\xbf"
+# in UTF-8: white space except space, tab and line ends; a byte order mark inside a concatenated file
+_OTHER_BLANK = re.compile(
+    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]"
+    rb"|\xe2\x81\x9f|\xe3\x80\x80|\xef\xbb\xbf"
 )
 
 
@@ -26,17 +29,21 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_words(path: Path) -> bytes:
-    """Content of a text, plain or compressed, whose words are separated by spaces and tabs. Raises UserError with the line of any other
-    blank, because some programs treat it as part of a word, and others do not."""
+    """Content of a text, plain or compressed, whose words are separated by spaces and tabs. Raises UserError
+    with the line of any other blank, because some programs treat it as part of a word, and others do not."""
     content = read_bytes(path)
     if found := _OTHER_BLANK.search(content):
         line, blank = content.count(b"\n", 0, found.start()) + 1, ord(found[0].decode("utf-8"))
-        raise UserError(f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; replace it by a space, or remove it")
+        raise UserError(
+            f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; replace it by a space, "
+            "or remove it"
+        )
     return content
 
 
 def read_word_lines(path: Path) -> list[str]:
-    """Lines of a list of words, phones or pronunciations; they contain no other blanks than `read_words` accepts."""
+    """Lines of a list of words, phones or pronunciations; they contain no other blanks than `read_words`
+    accepts."""
     content = read_words(path).decode("utf-8")
     return content.removesuffix("\n").split("\n") if content else []
 
@@ -61,18 +68,26 @@ class SymbolTable:
 
     @classmethod
     def read(cls, path: Path) -> SymbolTable:
-        """Table of a file. Raises UserError with file and line for malformed lines, and for a symbol or an id that occurs twice."""
+        """Table of a file. Raises UserError with file and line for malformed lines, and for a symbol or an id
+        that occurs twice."""
         ids: dict[str, int] = {}
         for number, line in enumerate(read_lines(path), 1):
             fields = line.split()
             if len(fields) != 2 or not _ID.fullmatch(fields[1]):
-                raise UserError(f"{path}:{number}: expected 'SYMBOL ID', found '{line.strip()}'; correct the line")
+                raise UserError(
+                    f"{path}:{number}: expected 'SYMBOL ID', found '{line.strip()}'; correct the line"
+                )
             if fields[0] in ids:
-                raise UserError(f"{path}:{number}: the symbol {fields[0]} occurs twice; remove one of the lines")
+                raise UserError(
+                    f"{path}:{number}: the symbol {fields[0]} occurs twice; remove one of the lines"
+                )
             ids[fields[0]] = int(fields[1])
         table = cls(ids)
         if len(table._symbols) != len(ids):
-            raise UserError(f"{path}: {len(ids) - len(table._symbols)} id(s) are given to more than one symbol; renumber the symbols")
+            raise UserError(
+                f"{path}: {len(ids) - len(table._symbols)} id(s) are given to more than one symbol; "
+                "renumber the symbols"
+            )
         return table
 
     def write(self, path: Path) -> None:

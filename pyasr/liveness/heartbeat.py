@@ -1,11 +1,14 @@
 """Heartbeat of a job's ranks and their hosts: each rank has a file that is touched periodically.
 
-    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7"); heart.beat() ...; heart.stop()
-    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600); silent = ear.listen() ...
+    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7");
+                             heart.beat() ...; heart.stop()
+    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600); silent =
+                             ear.listen() ...
 
-The files are next to the job's log, on the filesystem that all hosts share. If a host freezes or its network is cut, its files are no
-longer touched. Clocks of different hosts are not compared: the listener counts its own looks without a change. A listener that was
-suspended, or that waits for the filesystem, therefore does not report a rank as lost.
+The files are next to the job's log, on the filesystem that all hosts share. If a host freezes or its network
+is cut, its files are no longer touched. Clocks of different hosts are not compared: the listener counts its
+own looks without a change. A listener that was suspended, or that waits for the filesystem, therefore does
+not report a rank as lost.
 
 If a scheduler restarts a job, the job has new ranks; its runner removes the files of the previous ones.
 """
@@ -20,7 +23,8 @@ from pathlib import Path
 
 _LOOK_S = 5.0  # maximum interval between two looks at the files
 _LEAST_TIMEOUT_S = 5.0  # a busy host may suspend a process for a second or two
-_LEAST_BEGIN_S = 60.0  # for all ranks to start after the first: Python and its libraries may be loaded over the network
+# for all ranks to start after the first: Python and its libraries may be loaded over the network
+_LEAST_BEGIN_S = 60.0
 
 
 def hearts_of(spec: Path) -> Path:
@@ -29,7 +33,8 @@ def hearts_of(spec: Path) -> Path:
 
 
 def hearts_in(directory: Path) -> list[Path]:
-    """The heartbeat files: of running ranks, and of ranks that were killed before they could remove theirs."""
+    """The heartbeat files: of running ranks, and of ranks that were killed before they could remove
+    theirs."""
     try:
         return [Path(directory) / name for name in os.listdir(directory)]
     except OSError:
@@ -51,8 +56,8 @@ def beat_for(hearts: list[Path]) -> None:
 
 
 class Heartbeat:
-    """The heartbeat file of one rank, HOST.PROCESS in `directory`, which contains the rank's name. Errors on the file are ignored, because
-    they do not affect the rank."""
+    """The heartbeat file of one rank, HOST.PROCESS in `directory`, which contains the rank's name. Errors on
+    the file are ignored, because they do not affect the rank."""
 
     def __init__(self, directory: Path, process: int):
         self.file = Path(directory) / f"{socket.gethostname()}.{process}"
@@ -81,12 +86,18 @@ class Silence:
 
 
 class HeartbeatReader:
-    """Listener for the heartbeats of a job of `num_ranks` ranks; `look_s` is the interval between two looks in seconds."""
+    """Listener for the heartbeats of a job of `num_ranks` ranks; `look_s` is the interval between two looks
+    in seconds."""
 
     def __init__(self, directory: Path, num_ranks: int, timeout_s: float):
-        self.directory, self.num_ranks, self.timeout_s = Path(directory), num_ranks, max(timeout_s, _LEAST_TIMEOUT_S)
+        self.directory, self.num_ranks, self.timeout_s = (
+            Path(directory),
+            num_ranks,
+            max(timeout_s, _LEAST_TIMEOUT_S),
+        )
         self.begin_s, self.look_s = max(timeout_s, _LEAST_BEGIN_S), min(_LOOK_S, self.timeout_s / 10)
-        self._heard: dict[str, int] = {}  # the time of the last touch, by the clock of the file server or host
+        # the time of the last touch, by the clock of the file server or host
+        self._heard: dict[str, int] = {}
         self._silent_s: dict[str, float] = {}
         self._names: set[str] = set()
         self._waited_s = 0.0
@@ -94,16 +105,20 @@ class HeartbeatReader:
     def listen(self) -> Silence | None:
         """Look at the files, once every `look_s` seconds; the ranks that are lost, or None."""
         heard = self._look()
-        self._silent_s = {file: self._silent_s.get(file, 0.0) + self.look_s if self._heard.get(file) == touched else 0.0
-                          for file, touched in heard.items()}  # fmt: skip
-        if not heard.keys() & self._heard.keys():  # none of the previous files exists: the job starts or restarts
+        self._silent_s = {
+            file: self._silent_s.get(file, 0.0) + self.look_s if self._heard.get(file) == touched else 0.0
+            for file, touched in heard.items()
+        }
+        # none of the previous files exists: the job starts or restarts
+        if not heard.keys() & self._heard.keys():
             self._names, self._waited_s = set(), 0.0
         self._heard = heard
         self._names |= heard.keys()
         return self._lost() or self._missing()
 
     def _look(self) -> dict[str, int]:
-        """Time of the last touch of each file. Files are opened for this, because network filesystems then ask the server."""
+        """Time of the last touch of each file. Files are opened for this, because network filesystems then
+        ask the server."""
         found = {}
         for file in hearts_in(self.directory):
             with contextlib.suppress(OSError), file.open("rb") as f:
@@ -111,11 +126,19 @@ class HeartbeatReader:
         return found
 
     def _lost(self) -> Silence | None:
-        """Ranks without a heartbeat for more than the timeout, together with those that exceed it within two looks."""
+        """Ranks without a heartbeat for more than the timeout, together with those that exceed it within two
+        looks."""
         if max(self._silent_s.values(), default=0.0) <= self.timeout_s:
             return None
-        names = sorted(self._name(file) for file, seconds in self._silent_s.items() if seconds > self.timeout_s - 2 * self.look_s)
-        found = f"no heartbeat for more than {self.timeout_s:g} s: the host has frozen or is cut off from the network"
+        names = sorted(
+            self._name(file)
+            for file, seconds in self._silent_s.items()
+            if seconds > self.timeout_s - 2 * self.look_s
+        )
+        found = (
+            f"no heartbeat for more than {self.timeout_s:g} s: the host has frozen or is cut off from "
+            "the network"
+        )
         return Silence(len(names), f"{', '.join(names)}: {found}, see --rank-timeout")
 
     def _missing(self) -> Silence | None:
@@ -125,8 +148,11 @@ class HeartbeatReader:
         if num_missing <= 0 or self._waited_s <= self.begin_s:
             return None
         begun = sorted({name.rpartition(".")[0] for name in self._names})
-        return Silence(num_missing, f"{num_missing} of {self.num_ranks} ranks did not start within {self.begin_s:g} s of the first; "
-                                    f"others started on {', '.join(begun)}")  # fmt: skip
+        return Silence(
+            num_missing,
+            f"{num_missing} of {self.num_ranks} ranks did not start within {self.begin_s:g} s of the first; "
+            f"others started on {', '.join(begun)}",
+        )
 
     def _name(self, file: str) -> str:
         with contextlib.suppress(OSError):

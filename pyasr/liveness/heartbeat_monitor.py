@@ -1,4 +1,5 @@
-"""End an MPI job whose ranks have become silent, when no process on their own host can do so: the host is frozen or cut off."""
+"""End an MPI job whose ranks have become silent, when no process on their own host can do so: the host is
+frozen or cut off."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from pyasr.liveness.heartbeat import HeartbeatReader, hearts_of
 class HeartbeatMonitor:
     """Listens to the ranks of one job, on the host that started it; a `timeout_s` of 0 disables it.
 
-    silence  the ranks that were silent for more than `timeout_s` seconds, so that the job was ended; None otherwise
+    silence  the ranks that were silent for more than `timeout_s` seconds, so that the job was ended; None
+    otherwise
     """
 
     def __init__(self, spec: Path, num_ranks: int, timeout_s: float):
@@ -32,7 +34,9 @@ class HeartbeatMonitor:
         """Context that terminates the job's runner when ranks become silent."""
         if self._ear:
             self._hearts.mkdir(exist_ok=True)
-            thread = threading.Thread(target=self._listen, args=(self._ear, process), name="listener", daemon=True)
+            thread = threading.Thread(
+                target=self._listen, args=(self._ear, process), name="listener", daemon=True
+            )
             thread.start()
         try:
             yield

@@ -1,4 +1,5 @@
-"""Errors of the ranks of a job: a file to which each failed rank appends one line of JSON. The first line is reported."""
+"""Errors of the ranks of a job: a file to which each failed rank appends one line of JSON. The first line is
+reported."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def leave(file: Path, words: RankFailure) -> None:
 
 
 def first(file: Path) -> RankFailure | None:
-    """The message of the first failed rank; None if there is none. Damaged lines are skipped: on network filesystems, hosts may overwrite
-    each other's lines."""
+    """The message of the first failed rank; None if there is none. Damaged lines are skipped: on network
+    filesystems, hosts may overwrite each other's lines."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
     return next((words for line in lines if (words := _parse(line))), None)
 

@@ -1,4 +1,5 @@
-"""Reports the rank that was lost first. A killed rank cannot do so, and mpiexec, which then kills all others, may name any of them."""
+"""Reports the rank that was lost first. A killed rank cannot do so, and mpiexec, which then kills all others,
+may name any of them."""
 
 from __future__ import annotations
 
@@ -20,14 +21,16 @@ _LOOK_S = 5.0  # maximum time between two checks of the rank, and between two he
 
 
 class RankWatchdog:
-    """The process that mpiexec started, which waits for the end of its child, the rank, and reports it in `file` unless dismissed before.
+    """The process that mpiexec started, which waits for the end of its child, the rank, and reports it in
+    `file` unless dismissed before.
 
-    After the report, it ends in the same way as the rank: mpiexec then notices the death and kills the other ranks with their witnesses.
-    Rank and witness end with each other.
+    After the report, it ends in the same way as the rank: mpiexec then notices the death and kills the other
+    ranks with their witnesses. Rank and witness end with each other.
 
-    The witness also kills and reports a rank that has been stopped (SIGSTOP) for more than `timeout_s` seconds (0: never), because the
-    other ranks wait for it. That needs neither messages nor a clock in common with other hosts. The witness cannot watch its own host;
-    for those who can, it writes heartbeats into the directory `hearts` (unless `timeout_s` is 0).
+    The witness also kills and reports a rank that has been stopped (SIGSTOP) for more than `timeout_s`
+    seconds (0: never), because the other ranks wait for it. That needs neither messages nor a clock in common
+    with other hosts. The witness cannot watch its own host; for those who can, it writes heartbeats into the
+    directory `hearts` (unless `timeout_s` is 0).
 
     Construct it before MPI is initialised: it forks, and the child continues as the rank.
     """
@@ -48,7 +51,8 @@ class RankWatchdog:
 
     def dismiss(self) -> None:
         """Tell the witness that this rank has finished or has reported its error itself."""
-        with contextlib.suppress(OSError):  # harmless: the rank's own message and its exit status take precedence over the witness's
+        # harmless: the rank's own message and its exit status take precedence over the witness's
+        with contextlib.suppress(OSError):
             self._tell(".")
 
     def _tell(self, word: str) -> None:
@@ -57,13 +61,16 @@ class RankWatchdog:
 
 def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heartbeat | None) -> NoReturn:
     """Main function of the witness process."""
-    die_with_parent()  # a scheduler may end the starter of a host's ranks without the ranks, which would wait for those of other hosts
+    # a scheduler may end the starter of a host's ranks without the ranks, which would wait for those of other
+    # hosts
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     said, ended = _listen(reader, rank, timeout_s, heart)
     if not ended:
         os.kill(rank, signal.SIGKILL)
     words = _last_words(said, ended, timeout_s)
-    if words and (heart is None or heart.file.exists()):  # else the job has been abandoned, and another may have started
+    # else the job has been abandoned, and another may have started
+    if words and (heart is None or heart.file.exists()):
         with contextlib.suppress(OSError):  # harmless: the starter of the rank notices its end, too
             leave(file, words)
     if heart:
@@ -86,7 +93,10 @@ def _last_words(said: list[str], ended: bool, timeout_s: float) -> RankFailure |
     """The report on a rank that sent `said` and has ended or is stopped; None if it was dismissed."""
     name = said[0] if said else f"a rank on {socket.gethostname()}"
     if not ended:
-        stopped = f"{name} did not run for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP) and then killed"
+        stopped = (
+            f"{name} did not run for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP) "
+            "and then killed"
+        )
         return RankFailure(f"{stopped}, see --rank-timeout", lost=True)
     if said[-1:] == ["."]:
         return None
@@ -97,7 +107,8 @@ def _last_words(said: list[str], ended: bool, timeout_s: float) -> RankFailure |
 def _listen(reader: int, rank: int, timeout_s: float, heart: Heartbeat | None) -> tuple[list[str], bool]:
     """(lines, ended): what the rank has sent until it ended, or until it had been stopped for too long.
 
-    Time is counted in checks: a witness that was stopped itself, possibly with its whole host, does not count.
+    Time is counted in checks: a witness that was stopped itself, possibly with its whole host, does not
+    count.
     """
     said, look_s, stopped_s = b"", min(_LOOK_S, timeout_s / 10), 0.0
     if heart:

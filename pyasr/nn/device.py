@@ -18,7 +18,9 @@ class DeviceOptions:
 
     heading = "resources"
 
-    device: str = option("auto", "device to compute on; auto: cuda if a GPU is available", choices=("auto", "cpu", "cuda"))
+    device: str = option(
+        "auto", "device to compute on; auto: cuda if a GPU is available", choices=("auto", "cpu", "cuda")
+    )
 
     def torch_device(self) -> torch.device:
         """The device to compute on. Raises UserError if `cuda` is requested but not available."""

@@ -29,10 +29,12 @@ def has_dropout(network: nn.Module) -> bool:
 
 
 class ByteDropout(Dropout):
-    """Dropout that draws one random byte per unit, at an eighth of the cost of `nn.Dropout` on a CPU; shares are multiples of 1/256."""
+    """Dropout that draws one random byte per unit, at an eighth of the cost of `nn.Dropout` on a CPU; shares
+    are multiples of 1/256."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """In training, set random elements of `x` to 0 and scale the others by the inverse proportion of survivors; else return `x`."""
+        """In training, set random elements of `x` to 0 and scale the others by the inverse proportion of
+        survivors; else return `x`."""
         threshold = round(256 * self.share)
         if not self.training or not threshold:
             return x
@@ -41,8 +43,8 @@ class ByteDropout(Dropout):
 
 
 class SequenceDropout(Dropout):
-    """Random factors instead of zeros, one per sequence and unit, constant over time: uniform in [1 - 2 p, 1 + 2 p] with p the share
-    (Kaldi's dropout-per-dim-continuous)."""
+    """Random factors instead of zeros, one per sequence and unit, constant over time: uniform in [1 - 2 p, 1
+    + 2 p] with p the share (Kaldi's dropout-per-dim-continuous)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """In training, multiply (T, N, D) by such factors; else return `x`."""

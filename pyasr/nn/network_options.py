@@ -1,4 +1,5 @@
-"""Options of networks and of their gradients. This module does not import torch, which makes `--help` and the check of options fast."""
+"""Options of networks and of their gradients. This module does not import torch, which makes `--help` and the
+check of options fast."""
 
 from __future__ import annotations
 
@@ -32,10 +33,19 @@ class DnnOptions(HiddenOptions):
     heading = "network"
 
     activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
-    pnorm_group: int = option(10, "elements of a p-norm group: a layer's matrix has this times HIDDEN_DIM rows",
-                              minimum=1, only=if_is("activation", "pnorm"), rare=True)  # fmt: skip
-    normalize: bool = option(False, "scale each frame's units of a hidden layer to root mean square 1 (pnorm networks always do)",
-                             only=unless_is("activation", "pnorm"), rare=True)  # fmt: skip
+    pnorm_group: int = option(
+        10,
+        "elements of a p-norm group: a layer's matrix has this times HIDDEN_DIM rows",
+        minimum=1,
+        only=if_is("activation", "pnorm"),
+        rare=True,
+    )
+    normalize: bool = option(
+        False,
+        "scale each frame's units of a hidden layer to root mean square 1 (pnorm networks always do)",
+        only=unless_is("activation", "pnorm"),
+        rare=True,
+    )
     dropout: float = option(0.0, "proportion of hidden units dropped in training", minimum=0.0, maximum=0.9)
 
     @property
@@ -51,34 +61,84 @@ class NaturalGradientOptions:
     heading = "optimisation"
 
     natural_gradient: str = option(
-        "none", "preconditioning of gradients; online: by earlier minibatches; simple: within the minibatch", choices=_PRECONDITIONING
+        "none",
+        "preconditioning of gradients; online: by earlier minibatches; simple: within the minibatch",
+        choices=_PRECONDITIONING,
     )
-    ng_rank_in: int = option(20, "rank for the inputs of a layer; at most half their number", minimum=1,
-                             only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
-    ng_rank_out: int = option(80, "rank for the outputs of a layer; at most half their number", minimum=1,
-                              only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
-    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0,
-                             only=if_set("natural-gradient"), rare=True)  # fmt: skip
-    ng_num_samples_history: float = option(2000.0, "time constant of the covariance estimate in frames", minimum=1.0,
-                                           only=_BY_FRAMES, rare=True)  # fmt: skip
-    ng_num_minibatches_history: float = option(0.0, "time constant in minibatches instead (nnet3's LSTMs: 4); 0: in frames",
-                                               minimum=0.0, only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
-    ng_update_period: int = option(4, "minibatches between two updates of the covariance", minimum=1,
-                                   only=if_is("natural-gradient", "online"), rare=True)  # fmt: skip
-    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none",
-                                          minimum=0.0, rare=True)  # fmt: skip
-    max_gradient_per_sample: float = option(0.0, "limit on a layer's gradient, before multiplication by the learning rate, per frame "
-                                            "(Su and Chen's code: 0.075); 0: none", minimum=0.0, rare=True)
+    ng_rank_in: int = option(
+        20,
+        "rank for the inputs of a layer; at most half their number",
+        minimum=1,
+        only=if_is("natural-gradient", "online"),
+        rare=True,
+    )
+    ng_rank_out: int = option(
+        80,
+        "rank for the outputs of a layer; at most half their number",
+        minimum=1,
+        only=if_is("natural-gradient", "online"),
+        rare=True,
+    )
+    ng_alpha: float = option(
+        4.0,
+        "smoothing of the covariance, in units of its average eigenvalue",
+        minimum=0.0,
+        only=if_set("natural-gradient"),
+        rare=True,
+    )
+    ng_num_samples_history: float = option(
+        2000.0, "time constant of the covariance estimate in frames", minimum=1.0, only=_BY_FRAMES, rare=True
+    )
+    ng_num_minibatches_history: float = option(
+        0.0,
+        "time constant in minibatches instead (nnet3's LSTMs: 4); 0: in frames",
+        minimum=0.0,
+        only=if_is("natural-gradient", "online"),
+        rare=True,
+    )
+    ng_update_period: int = option(
+        4,
+        "minibatches between two updates of the covariance",
+        minimum=1,
+        only=if_is("natural-gradient", "online"),
+        rare=True,
+    )
+    max_change_per_sample: float = option(
+        0.0,
+        "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none",
+        minimum=0.0,
+        rare=True,
+    )
+    max_gradient_per_sample: float = option(
+        0.0,
+        "limit on a layer's gradient, before multiplication by the learning rate, per frame "
+        "(Su and Chen's code: 0.075); 0: none",
+        minimum=0.0,
+        rare=True,
+    )
 
     @property
     def changes_gradients(self) -> bool:
         """Whether gradients are preconditioned or limited."""
-        return self.natural_gradient != "none" or self.max_change_per_sample > 0 or self.max_gradient_per_sample > 0
+        return (
+            self.natural_gradient != "none"
+            or self.max_change_per_sample > 0
+            or self.max_gradient_per_sample > 0
+        )
 
     def check(self) -> None:
-        """Raise UserError for a history between 0 and 1 minibatch, or a smoothing that leaves a minibatch's covariance singular."""
+        """Raise UserError for a history between 0 and 1 minibatch, or a smoothing that leaves a minibatch's
+        covariance singular."""
         if 0 < self.ng_num_minibatches_history < 1:
-            raise UserError(f"--ng-num-minibatches-history {self.ng_num_minibatches_history:g}: give 1 or more, or 0 to count frames")
+            raise UserError(
+                f"--ng-num-minibatches-history {self.ng_num_minibatches_history:g}: give 1 or more, or 0 to "
+                "count frames"
+            )
         if self.natural_gradient == "simple" and self.ng_alpha < _MIN_ALPHA:
-            found = f"--natural-gradient simple inverts the covariance of a minibatch, which needs at least {_MIN_ALPHA}"
-            raise UserError(f"--ng-alpha {self.ng_alpha:g}: {found}; give a larger value, or --natural-gradient online")
+            found = (
+                "--natural-gradient simple inverts the covariance of a minibatch, which needs at least "
+                f"{_MIN_ALPHA}"
+            )
+            raise UserError(
+                f"--ng-alpha {self.ng_alpha:g}: {found}; give a larger value, or --natural-gradient online"
+            )

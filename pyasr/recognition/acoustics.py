@@ -39,8 +39,11 @@ class Gaussians:
         """Raise UserError if the scores of a frame depend on the whole utterance."""
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
-        """A function of (next part of the input, whether it is the last) that returns the scores known by then."""
-        return lambda features, last: self.scores(features) if len(features) else np.zeros((0, self.gmm.num_pdfs), np.float32)
+        """A function of (next part of the input, whether it is the last) that returns the scores known by
+        then."""
+        return lambda features, last: (
+            self.scores(features) if len(features) else np.zeros((0, self.gmm.num_pdfs), np.float32)
+        )
 
 
 class NetworkScores:
@@ -50,7 +53,11 @@ class NetworkScores:
         from pyasr.nn.networks import acoustic  # torch is imported only if a network is used
 
         self.model, self.trans = acoustic.load_scorer(model), read_transitions(model / MODEL)
-        self.subsampling, self.tid2pdf, self.silence = self.model.subsampling, self.trans.tid2pdf, LangDir(graph).silence_phones
+        self.subsampling, self.tid2pdf, self.silence = (
+            self.model.subsampling,
+            self.trans.tid2pdf,
+            LangDir(graph).silence_phones,
+        )
         _check_outputs(model, self.model.num_pdfs, self.trans.num_pdfs)
 
     def scores(self, features: np.ndarray) -> np.ndarray:
@@ -86,4 +93,7 @@ ACOUSTICS = {GMM: Gaussians, NETWORK: NetworkScores, CTC: CtcScores}
 
 def _check_outputs(model: Path, found: int, needed: int) -> None:
     if found != needed:
-        raise UserError(f"{model}: its network has {found} outputs, but its graph needs {needed}; pack a model with its graph")
+        raise UserError(
+            f"{model}: its network has {found} outputs, but its graph needs {needed}; pack a model with its "
+            "graph"
+        )

@@ -1,4 +1,5 @@
-"""The speaker of a stream, for a system on fMLLR features: each utterance is decoded together with the earlier ones."""
+"""The speaker of a stream, for a system on fMLLR features: each utterance is decoded together with the
+earlier ones."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class AdaptedSpeaker:
         self._features, self._posteriors = [], []  # of the utterances in use
 
     def words(self, wave: np.ndarray) -> list[Word]:
-        """The words of the next utterance, in seconds from its begin; empty if it is too short for a frame."""
+        """The words of the next utterance, in seconds from its begin; empty if it is too short for a
+        frame."""
         features = self._made.plain.extract(wave)
         if not len(features):
             return []

@@ -43,7 +43,16 @@ def ctm_lines(transcript: Transcript) -> Iterator[str]:
     """FILE CHANNEL BEGIN DURATION WORD CONFIDENCE."""
     for word in transcript.words:
         begin_s, end_s = round(word.begin_s, 2), round(word.end_s, 2)
-        yield str(CtmLine(_name_in_ctm(transcript), transcript.channel, begin_s, end_s - begin_s, word.word, word.confidence))
+        yield str(
+            CtmLine(
+                _name_in_ctm(transcript),
+                transcript.channel,
+                begin_s,
+                end_s - begin_s,
+                word.word,
+                word.confidence,
+            )
+        )
 
 
 def _name_in_ctm(transcript: Transcript) -> str:
@@ -53,20 +62,39 @@ def _name_in_ctm(transcript: Transcript) -> str:
 
 
 def json_lines(transcript: Transcript) -> Iterator[str]:
-    """One object, on one line: {file, channel, duration, text, segments: [{begin, end, text, words: [{word, begin, end, confidence}]}]}."""
-    segments = [{"begin": round(segment.begin_s, 3), "end": round(segment.end_s, 3), "text": segment.text,
-                 "words": [_word_object(word) for word in segment.words]} for segment in transcript.segments]
-    whole = {"file": as_utf8(transcript.file), "channel": transcript.channel, "duration": round(transcript.duration_s, 3),
-             "text": transcript.text, "segments": segments}
+    """One object, on one line: {file, channel, duration, text, segments: [{begin, end, text, words: [{word,
+    begin, end, confidence}]}]}."""
+    segments = [
+        {
+            "begin": round(segment.begin_s, 3),
+            "end": round(segment.end_s, 3),
+            "text": segment.text,
+            "words": [_word_object(word) for word in segment.words],
+        }
+        for segment in transcript.segments
+    ]
+    whole = {
+        "file": as_utf8(transcript.file),
+        "channel": transcript.channel,
+        "duration": round(transcript.duration_s, 3),
+        "text": transcript.text,
+        "segments": segments,
+    }
     yield json.dumps(whole, ensure_ascii=False)
 
 
 def _word_object(word: Word) -> dict:
-    return {"word": word.word, "begin": round(word.begin_s, 3), "end": round(word.end_s, 3), "confidence": round(word.confidence, 4)}
+    return {
+        "word": word.word,
+        "begin": round(word.begin_s, 3),
+        "end": round(word.end_s, 3),
+        "confidence": round(word.confidence, 4),
+    }
 
 
 def srt_lines(transcript: Transcript) -> Iterator[str]:
-    """Numbered cues of at most two lines of 42 letters; a cue ends at a pause, and stays long enough to be read."""
+    """Numbered cues of at most two lines of 42 letters; a cue ends at a pause, and stays long enough to be
+    read."""
     cues = [cue for segment in transcript.segments for cue in _cues(segment.words)]
     for number, cue in enumerate(cues, 1):
         until = cues[number][0].begin_s - _GAP_S if number < len(cues) else float("inf")
@@ -123,5 +151,9 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{milliseconds // 1000:02d},{milliseconds % 1000:03d}"
 
 
-FORMATS = {"text": Format(".txt", text_lines), "ctm": Format(".ctm", ctm_lines), "json": Format(".json", json_lines),
-           "srt": Format(".srt", srt_lines)}  # fmt: skip
+FORMATS = {
+    "text": Format(".txt", text_lines),
+    "ctm": Format(".ctm", ctm_lines),
+    "json": Format(".json", json_lines),
+    "srt": Format(".srt", srt_lines),
+}

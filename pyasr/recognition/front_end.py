@@ -1,10 +1,14 @@
-"""From samples to the input of a model, with the options that a data directory would contain taken from the model's directory.
+"""From samples to the input of a model, with the options that a data directory would contain taken from the
+model's directory.
 
-A `SpeakerFeatures` computes the features of a speaker's segments, as feats.scp of a data directory would contain them:
+A `SpeakerFeatures` computes the features of a speaker's segments, as feats.scp of a data directory would
+contain them:
 
     PlainFeatures       features of one kind, from samples only
-    AdaptedFeatures     the same, after the fMLLR transforms of a GMM system          (`pyasr.recognition.adaptation`)
-    PastedFeatures      several of both side by side, optionally with i-vectors       (`pyasr.recognition.pasting`)
+    AdaptedFeatures     the same, after the fMLLR transforms of a GMM system
+                        (`pyasr.recognition.adaptation`)
+    PastedFeatures      several of both side by side, optionally with i-vectors
+                        (`pyasr.recognition.pasting`)
 
 `ModelInputs` converts features to the input of a model. One recording is one speaker.
 """
@@ -40,14 +44,19 @@ class SpeakerFeatures(Protocol):
     adaptations: list
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
-        """Features of each segment, float32 (frames, dim); a segment that is too short has no rows. Errors name the segment by `names`."""
+        """Features of each segment, float32 (frames, dim); a segment that is too short has no rows. Errors
+        name the segment by `names`."""
 
 
 class PlainFeatures:
     """Features with these options, from each segment separately; a `SpeakerFeatures`."""
 
     def __init__(self, options):
-        self.extractor, self.rate_hz, self.adaptations = Extractor(options), options.frame.sample_frequency, []
+        self.extractor, self.rate_hz, self.adaptations = (
+            Extractor(options),
+            options.frame.sample_frequency,
+            [],
+        )
         self.frame_shift_s = options.frame.shift_s
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
@@ -64,13 +73,18 @@ class ModelInputs:
     everyone  CMVN statistics of many speakers, (2, D + 1), or None
     """
 
-    def __init__(self, options: InputOptions, matrix: np.ndarray | None = None, everyone: np.ndarray | None = None):
+    def __init__(
+        self, options: InputOptions, matrix: np.ndarray | None = None, everyone: np.ndarray | None = None
+    ):
         self.options, self.matrix, self.everyone = options, matrix, everyone
 
     @classmethod
     def read(cls, model_dir: Path) -> ModelInputs:
         """Read input.json, final.mat and global_cmvn of a directory."""
-        optional = [path if path.exists() else None for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))]
+        optional = [
+            path if path.exists() else None
+            for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))
+        ]
         return cls(InputOptions.load(model_dir), *(path and read_matrix(path) for path in optional))
 
     def __call__(self, features: list[np.ndarray]) -> list[np.ndarray]:
@@ -78,7 +92,8 @@ class ModelInputs:
         return [self.finished(matrix) for matrix in self.normalised(features)]
 
     def normalised(self, features: list[np.ndarray]) -> list[np.ndarray]:
-        """Features of all utterances of a speaker after CMVN; `finished` converts each to the input, which may be many times larger."""
+        """Features of all utterances of a speaker after CMVN; `finished` converts each to the input, which
+        may be many times larger."""
         return normalised_of_speaker(features, self.options)
 
     def finished(self, normalised: np.ndarray) -> np.ndarray:
@@ -91,7 +106,9 @@ class ModelInputs:
 
     def transformed(self, extended: np.ndarray) -> np.ndarray:
         """Apply the system's matrix, if it has one."""
-        return extended if self.matrix is None else apply_transform(extended, self.matrix, "the model's matrix")
+        return (
+            extended if self.matrix is None else apply_transform(extended, self.matrix, "the model's matrix")
+        )
 
 
 def inputs_of_speaker(features: list[np.ndarray], options: InputOptions) -> list[np.ndarray]:
@@ -113,5 +130,6 @@ def with_frames(features: list[np.ndarray]) -> list[int]:
 
 
 def load_features(path: Path):
-    """Read the options of one of the kinds of features. Raises UserError for a file with other options or invalid values."""
+    """Read the options of one of the kinds of features. Raises UserError for a file with other options or
+    invalid values."""
     return load(path, tuple(KINDS))

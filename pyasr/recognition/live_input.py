@@ -17,8 +17,8 @@ class LiveInput:
         with LiveInput(sys.stdin.buffer) as file:
             ...                                      # read to the end; write the transcript
 
-    SIGINT or SIGTERM, unless ignored, takes effect after the block has ended without error; a second signal takes effect immediately. Only
-    for the main thread.
+    SIGINT or SIGTERM, unless ignored, takes effect after the block has ended without error; a second signal
+    takes effect immediately. Only for the main thread.
     """
 
     def __init__(self, pipe: BinaryIO):

@@ -2,16 +2,18 @@
 
 MODEL/model.json     kind of model, scales and beams, size and SHA-256 of every other file
 MODEL/features.json  options of the features
-MODEL/global_cmvn    if features are normalised by speaker or utterance: statistics of the decoded set, for streams
-MODEL/{final.nnet,final.mdl,final.mat,input.json}  the acoustic model and the conversion of features to its input; for a network, final.mdl
-                     contains only the transition model; a CTC network has units/units.txt instead
+MODEL/global_cmvn    if features are normalised by speaker or utterance: statistics of the decoded set, for
+                     streams
+MODEL/{final.nnet,final.mdl,final.mat,input.json}  the acoustic model and the conversion of features to its
+                     input; for a network, final.mdl contains only the transition model; a CTC network has
+                     units/units.txt instead
 MODEL/graph/         HCLG.fst or TLG.fst, words.txt, phones.txt, phones/{align_lexicon,silence}.int
-MODEL/first/         for a system on fMLLR features: the GMM system that estimates the transforms, with its own graph if it differs;
-                     global_cmvn is then here
-MODEL/streams/N/     for a system on several kinds of features side by side, the N-th kind: features.json and first/ as above, input.json;
-                     MODEL/features.json and MODEL/first/ then do not exist
-MODEL/vectors/       for i-vectors next to these features: features.json and first/ as above, and the extractor: final.ie, final.dubm,
-                     final.mat, input.json
+MODEL/first/         for a system on fMLLR features: the GMM system that estimates the transforms, with its
+                     own graph if it differs; global_cmvn is then here
+MODEL/streams/N/     for a system on several kinds of features side by side, the N-th kind: features.json and
+                     first/ as above, input.json; MODEL/features.json and MODEL/first/ then do not exist
+MODEL/vectors/       for i-vectors next to these features: features.json and first/ as above, and the
+                     extractor: final.ie, final.dubm, final.mat, input.json
 """
 
 from __future__ import annotations
@@ -55,12 +57,19 @@ class PackedFile:
         """Raise UserError unless the file exists and is unchanged."""
         parts = PurePosixPath(self.name).parts
         if not parts or parts[0] == "/" or ".." in parts:
-            raise UserError(f"{model}/{INFO}: '{self.name}' is outside the directory of the model; use a model that was packed by pyasr")
+            raise UserError(
+                f"{model}/{INFO}: '{self.name}' is outside the directory of the model; use a model that was "
+                "packed by pyasr"
+            )
         path = model / self.name
         if not path.is_file():
-            raise UserError(f"{path}: no such file, but {INFO} names it; copy the whole directory of the model again")
+            raise UserError(
+                f"{path}: no such file, but {INFO} names it; copy the whole directory of the model again"
+            )
         if path.stat().st_size != self.size or _sha256(path) != self.sha256:
-            raise UserError(f"{path}: not the packed file (its checksum differs); copy the directory of the model again")
+            raise UserError(
+                f"{path}: not the packed file (its checksum differs); copy the directory of the model again"
+            )
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,8 @@ class ModelInfo:
     """The content of model.json.
 
     kind                    one of KINDS
-    lmwt, word_ins_penalty  LM weight and word insertion penalty for the words of lattices, chosen on the scored set
+    lmwt, word_ins_penalty  LM weight and word insertion penalty for the words of lattices, chosen on the
+                            scored set
     decode, lattices        beams and scales of the search, and options for its lattices
     first                   options for estimating fMLLR transforms; None: no fMLLR
     source                  the decode directory from which the model was packed, for information
@@ -93,11 +103,14 @@ class ModelInfo:
         if self.kind not in KINDS or self.lmwt < 1 or pasting and (self.first or not pasting.streams):
             return False
         firsts = {"": self.first} | (pasting.firsts() if pasting else {})
-        return all(first is None or first.graph in (GRAPH_DIR, own_graph(folder)) for folder, first in firsts.items())
+        return all(
+            first is None or first.graph in (GRAPH_DIR, own_graph(folder)) for folder, first in firsts.items()
+        )
 
 
 def own_graph(folder: str) -> str:
-    """The own graph of the GMM system in `folder`, the folder of a stream or of the model (""), relative to the model's directory."""
+    """The own graph of the GMM system in `folder`, the folder of a stream or of the model (""), relative to
+    the model's directory."""
     return str(PurePosixPath(folder, FIRST_DIR, GRAPH_DIR))
 
 
@@ -112,17 +125,23 @@ def write_info(model: Path, info: ModelInfo) -> None:
 
 
 def read_info(model: Path) -> ModelInfo:
-    """The description of a packed model, after a check of all its files. Raises UserError if one is missing, changed, or was not packed."""
+    """The description of a packed model, after a check of all its files. Raises UserError if one is missing,
+    changed, or was not packed."""
     model = Path(model)
     path = model / INFO
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a directory written by utils/pack_model.py")
     if path.stat().st_size > _MOST_INFO_BYTES:
-        raise UserError(f"{path}: {path.stat().st_size} bytes are too large for a description of a model; pack the model again")
+        raise UserError(
+            f"{path}: {path.stat().st_size} bytes are too large for a description of a model; pack the "
+            "model again"
+        )
     _check_format(path)
     info = load(path, (ModelInfo,))
     if not info.is_possible():
-        raise UserError(f"{path}: not the description of a model; pack the model again with utils/pack_model.py")
+        raise UserError(
+            f"{path}: not the description of a model; pack the model again with utils/pack_model.py"
+        )
     for file in info.files:
         file.check(model)
     if others := sorted({*files_of(model)} - {INFO, *(file.name for file in info.files)}):
@@ -133,7 +152,11 @@ def read_info(model: Path) -> ModelInfo:
 
 def files_of(model: Path) -> list[str]:
     """Names of the files in the directory of a model that count as parts of it, sorted."""
-    names = (str(path.relative_to(model)) for path in model.rglob("*") if path.is_file() and not path.name.startswith(_BESIDE))
+    names = (
+        str(path.relative_to(model))
+        for path in model.rglob("*")
+        if path.is_file() and not path.name.startswith(_BESIDE)
+    )
     return sorted(filter(counts, names))
 
 
@@ -143,7 +166,10 @@ def _check_format(path: Path) -> None:
     except (ValueError, KeyError):
         raise UserError(f"{path}: damaged; copy the directory of the model again") from None
     if version not in _READ_FORMATS:
-        raise UserError(f"{path}: a model of format {version}, but this pyasr reads formats up to {_FORMAT}; use the pyasr that packed it")
+        raise UserError(
+            f"{path}: a model of format {version}, but this pyasr reads formats up to {_FORMAT}; use the "
+            "pyasr that packed it"
+        )
 
 
 def _sha256(path: Path) -> str:

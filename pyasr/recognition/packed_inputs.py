@@ -1,8 +1,9 @@
 """Find all inputs of a packed model by following done-files back from a decode directory.
 
-The done-file of a decode directory names graph, model, data directory and beams. The done-file of the data directory contains the options
-of its features; for features side by side, their data directories and i-vectors. The done-file of i-vectors names the extractor and the
-data directory from which they were extracted. Files that have changed since then are refused.
+The done-file of a decode directory names graph, model, data directory and beams. The done-file of the data
+directory contains the options of its features; for features side by side, their data directories and
+i-vectors. The done-file of i-vectors names the extractor and the data directory from which they were
+extracted. Files that have changed since then are refused.
 """
 
 from __future__ import annotations
@@ -50,18 +51,25 @@ class DecodedSystem:
 
     @classmethod
     def read(cls, path: Path) -> DecodedSystem:
-        """Read a decode directory. Raises UserError if its done-file does not name its inputs, or graph, model or features have changed."""
+        """Read a decode directory. Raises UserError if its done-file does not name its inputs, or graph,
+        model or features have changed."""
         done = read_done(path)
         if done is None or not {"data", "decode"} <= done["options"].keys():
-            raise UserError(f"{path}/{DONE} does not name what was decoded; give a directory made by steps/decode.py, decode_fmllr.py or "
-                            "decode_ctc.py")
+            raise UserError(
+                f"{path}/{DONE} does not name what was decoded; give a directory made by steps/decode.py, "
+                "decode_fmllr.py or decode_ctc.py"
+            )
         options = done["options"]
         if options.get("graph_dir") is None or options.get("posteriors") is not None:
-            raise UserError(f"{path}: not decoded with a network and a graph, so it cannot be packed; decode with --search {WFST} and "
-                            "without --posteriors")
+            raise UserError(
+                f"{path}: not decoded with a network and a graph, so it cannot be packed; decode with "
+                f"--search {WFST} and without --posteriors"
+            )
         if options.get("transform_dir") is not None:
-            raise UserError(f"{path}: decoded with given transforms, which do not exist for new recordings; pack a decoding by "
-                            "steps/decode_fmllr.py")
+            raise UserError(
+                f"{path}: decoded with given transforms, which do not exist for new recordings; pack a "
+                "decoding by steps/decode_fmllr.py"
+            )
         graph = Path(options["graph_dir"])
         model = Path(options.get("ctc_dir") or options.get("model_dir") or graph.parent)
         _check_unchanged(path, done["inputs"], "decode again, score, and pack the result")
@@ -86,14 +94,19 @@ class DecodedSystem:
     @property
     def search(self) -> dict:
         """Beams, scales, and options for lattices."""
-        return {"decode": DecodeOptions(**self.options["decode"]), "lattices": DeterminizeOptions(**self.options["lattices"])}
+        return {
+            "decode": DecodeOptions(**self.options["decode"]),
+            "lattices": DeterminizeOptions(**self.options["lattices"]),
+        }
 
 
 def _check_unchanged(path: Path, inputs: dict[str, str], advice: str) -> None:
     """Raise UserError unless the files from which `path` was made still have these fingerprints."""
     for name, value in inputs.items():
         if not Path(name).exists():
-            raise UserError(f"{name}: no such file, but {path} was made from it; run this in the directory of the recipe")
+            raise UserError(
+                f"{name}: no such file, but {path} was made from it; run this in the directory of the recipe"
+            )
         if fingerprint(Path(name)) != value:
             raise UserError(f"{name}: has changed since {path} was made from it; {advice}")
 
@@ -111,19 +124,24 @@ def trained_on(model: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """The origin of the features of a data directory: their `options`, and the system `first` if its fMLLR adapted them."""
+    """The origin of the features of a data directory: their `options`, and the system `first` if its fMLLR
+    adapted them."""
 
     options: object
     first: DecodedSystem | None
 
     @classmethod
     def of(cls, data: Path, model: Path, trained: Path | None) -> FeatureSource:
-        """The origin of the features of `data` as input of `model`, which was trained on those of `trained`, if known.
+        """The origin of the features of `data` as input of `model`, which was trained on those of `trained`,
+        if known.
 
-        Raises UserError if they cannot be computed from audio alone, or if the model was trained on other features.
+        Raises UserError if they cannot be computed from audio alone, or if the model was trained on other
+        features.
         """
         first = _system_of_features(data)
-        return cls(_options_as_trained(data, model, trained), None) if first is None else cls.adapted_by(first)
+        return (
+            cls(_options_as_trained(data, model, trained), None) if first is None else cls.adapted_by(first)
+        )
 
     @classmethod
     def adapted_by(cls, first: DecodedSystem) -> FeatureSource:
@@ -136,7 +154,9 @@ def _system_of_features(data: Path) -> DecodedSystem | None:
     options = _options_of(data)
     if "transform_dir" not in options:
         return None
-    _check_unchanged(data, read_done(data)["inputs"], "compute these features again, decode, score, and pack the result")
+    _check_unchanged(
+        data, read_done(data)["inputs"], "compute these features again, decode, score, and pack the result"
+    )
     first = DecodedSystem.read(Path(options["transform_dir"] or options["model_dir"]))
     if not first.adapts:
         found = "its transforms do not come from steps/decode_fmllr.py"
@@ -145,17 +165,25 @@ def _system_of_features(data: Path) -> DecodedSystem | None:
 
 
 def feature_options(data: Path):
-    """The feature options of a data directory. Raises UserError if they are unknown, or if frequencies are warped by speaker."""
+    """The feature options of a data directory. Raises UserError if they are unknown, or if frequencies are
+    warped by speaker."""
     if "streams" in _options_of(data):
-        raise UserError(f"{data}: features side by side, which a packed model neither pastes with others nor adapts; use those that it was "
-                        "pasted from")
+        raise UserError(
+            f"{data}: features side by side, which a packed model neither pastes with others nor adapts; use "
+            "those that it was pasted from"
+        )
     warps = [name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if DataDir(data).has(name)]
     if warps:
-        raise UserError(f"{data}/{warps[0]}: the frequencies of its speakers are warped, but warp factors of new recordings are unknown; "
-                        "train without VTLN, or on fMLLR features")
+        raise UserError(
+            f"{data}/{warps[0]}: the frequencies of its speakers are warped, but warp factors of new "
+            "recordings are unknown; train without VTLN, or on fMLLR features"
+        )
     if file := _options_file(data):
         return load_features(file)
-    raise UserError(f"{data}: the options of its features are unknown; compute them with steps/make_mfcc.py or another of make_*.py")
+    raise UserError(
+        f"{data}: the options of its features are unknown; compute them with steps/make_mfcc.py or another "
+        "of make_*.py"
+    )
 
 
 def _options_file(data: Path) -> Path | None:
@@ -165,17 +193,21 @@ def _options_file(data: Path) -> Path | None:
 
 
 def _options_as_trained(data: Path, model: Path, trained: Path | None):
-    """The feature options of `data`. Raises UserError if those of `trained`, on which `model` was trained, differ."""
+    """The feature options of `data`. Raises UserError if those of `trained`, on which `model` was trained,
+    differ."""
     found = feature_options(data)
     check_origin(data, model)
     if trained is not None and _options_file(trained) and not same_features(feature_options(trained), found):
-        raise UserError(f"{data}: its features have other options than those of {trained}, on which {model} was trained; compute them with "
-                        "the same configuration file")
+        raise UserError(
+            f"{data}: its features have other options than those of {trained}, on which {model} was trained; "
+            "compute them with the same configuration file"
+        )
     return found
 
 
 def _archive_folders(data: Path) -> list[Path]:
-    """The folder of the archive with the first utterance's features, which is elsewhere for a copy or subset of a data directory."""
+    """The folder of the archive with the first utterance's features, which is elsewhere for a copy or subset
+    of a data directory."""
     table = read_scp(data / "feats.scp") if (data / "feats.scp").exists() else {}
     return [Path(archive_of(rx)).parent for rx in [*table.values()][:1]]
 
@@ -200,18 +232,29 @@ class PastedData:
         if "streams" not in options:
             return None
         streams = tuple(Path(stream) for stream in options["streams"])
-        return cls(data, streams, from_json(StreamOptions, options["each"]).inputs(len(streams)), from_json(PasteOptions, options["paste"]))
+        return cls(
+            data,
+            streams,
+            from_json(StreamOptions, options["each"]).inputs(len(streams)),
+            from_json(PasteOptions, options["paste"]),
+        )
 
     def sources(self, model: Path) -> list[FeatureSource]:
-        """The origin of each stream; `model`: the model with this input. Raises UserError as `FeatureSource.of`, and if one has changed."""
-        _check_unchanged(self.path, read_done(self.path)["inputs"], "paste again, decode, score, and pack the result")
+        """The origin of each stream; `model`: the model with this input. Raises UserError as
+        `FeatureSource.of`, and if one has changed."""
+        _check_unchanged(
+            self.path, read_done(self.path)["inputs"], "paste again, decode, score, and pack the result"
+        )
         data = trained_on(model)
         found = data and PastedData.of(data)
-        trained = found.streams if found and len(found.streams) == len(self.streams) else [None] * len(self.streams)
+        trained = (
+            found.streams if found and len(found.streams) == len(self.streams) else [None] * len(self.streams)
+        )
         return [FeatureSource.of(stream, model, other) for stream, other in zip(self.streams, trained)]
 
     def vectors(self) -> ExtractedVectors | None:
-        """The vectors next to the streams. Raises UserError for vectors that do not exist for new recordings."""
+        """The vectors next to the streams. Raises UserError for vectors that do not exist for new
+        recordings."""
         return self.paste.vectors and ExtractedVectors.read(self.paste.vectors)
 
 
@@ -232,14 +275,24 @@ class ExtractedVectors:
 
     @classmethod
     def read(cls, table: Path) -> ExtractedVectors:
-        """Read a table of vectors. Raises UserError if another program made it, or if its inputs have changed."""
+        """Read a table of vectors. Raises UserError if another program made it, or if its inputs have
+        changed."""
         done = read_done(table.parent)
         if done is None or "extractor_dir" not in done["options"] or table.name not in (_WHOLE, _ONLINE):
-            raise UserError(f"{table}: vectors not made by steps/extract_ivectors.py, which do not exist for new recordings; train "
-                            "with its i-vectors, or without vectors")
+            raise UserError(
+                f"{table}: vectors not made by steps/extract_ivectors.py, which do not exist for new "
+                "recordings; train with its i-vectors, or without vectors"
+            )
         options = done["options"]
         extractor = Path(options["extractor_dir"])
-        _check_unchanged(table.parent, done["inputs"], "extract again, paste, decode, score, and pack the result")
+        _check_unchanged(
+            table.parent, done["inputs"], "extract again, paste, decode, score, and pack the result"
+        )
         source = FeatureSource.of(Path(options["data"]), extractor, trained_on(extractor))
-        return cls(table.name == _ONLINE, extractor, source,
-                   from_json(ExtractOptions, options["extract"]), from_json(ExtractDirOptions, options["directory"]))
+        return cls(
+            table.name == _ONLINE,
+            extractor,
+            source,
+            from_json(ExtractOptions, options["extract"]),
+            from_json(ExtractDirOptions, options["directory"]),
+        )

@@ -1,4 +1,5 @@
-"""Pack the model with which a decode directory was made. Its parts are known to fit together, because they were decoded and scored."""
+"""Pack the model with which a decode directory was made. Its parts are known to fit together, because they
+were decoded and scored."""
 
 from __future__ import annotations
 
@@ -23,8 +24,25 @@ from pyasr.ivector.ubm import UBM_FILE
 from pyasr.lang.lang_dirs.subwords import UNITS, UNITS_DIR
 from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 from pyasr.recognition.front_end import EVERYONE, FEATURES
-from pyasr.recognition.packed import GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, files_of, graph_file, own_graph, write_info
-from pyasr.recognition.packed_inputs import DecodedSystem, ExtractedVectors, FeatureSource, PastedData, trained_on
+from pyasr.recognition.packed import (
+    GMM,
+    GRAPH_DIR,
+    HCLG,
+    NETWORK,
+    ModelInfo,
+    PackedFile,
+    files_of,
+    graph_file,
+    own_graph,
+    write_info,
+)
+from pyasr.recognition.packed_inputs import (
+    DecodedSystem,
+    ExtractedVectors,
+    FeatureSource,
+    PastedData,
+    trained_on,
+)
 from pyasr.recognition.pasting import VECTORS_DIR, PastedStream, PastedVectors, Pasting, stream_dir
 
 _GRAPH_FILES = ("words.txt", "phones.txt", "phones/align_lexicon.int")
@@ -32,12 +50,22 @@ _SILENCE = "phones/silence.int"
 
 
 def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
-    """Fill the directory `out` with the files of `system`, for decoding at `point` (LM weight, word insertion penalty)."""
+    """Fill the directory `out` with the files of `system`, for decoding at `point` (LM weight, word insertion
+    penalty)."""
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
     made = _pack_pasted(pasted, system, out) if pasted else _pack_alone(system, out)
-    write_info(out, ModelInfo(system.kind, *point, **system.search, **made, source=str(system.path),
-                              files=tuple(PackedFile.of(out, name) for name in files_of(out))))
+    write_info(
+        out,
+        ModelInfo(
+            system.kind,
+            *point,
+            **system.search,
+            **made,
+            source=str(system.path),
+            files=tuple(PackedFile.of(out, name) for name in files_of(out)),
+        ),
+    )
 
 
 def _pack_alone(system: DecodedSystem, out: Path) -> dict:
@@ -72,15 +100,20 @@ def _pack_vectors(vectors: ExtractedVectors, system: DecodedSystem, out: Path) -
 
 
 def _pack_source(source: FeatureSource, folder: str, system: DecodedSystem, out: Path) -> FirstPasses | None:
-    """Fill a folder of `out` with the options of features and, if they are adapted, with first/, the adapting system."""
+    """Fill a folder of `out` with the options of features and, if they are adapted, with first/, the adapting
+    system."""
     (out / folder).mkdir(parents=True, exist_ok=True)
     save(out / folder / FEATURES, source.options)
     return source.first and _pack_first(source.first, folder, system, out)
 
 
 def _pack_first(first: DecodedSystem, parent: str, system: DecodedSystem, out: Path) -> FirstPasses:
-    """Fill first/ in a folder of `out` with the adapting system; its graph is included only if it differs from the model's."""
-    folder, shared = out / parent / FIRST_DIR, fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG)
+    """Fill first/ in a folder of `out` with the adapting system; its graph is included only if it differs
+    from the model's."""
+    folder, shared = (
+        out / parent / FIRST_DIR,
+        fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG),
+    )
     folder.mkdir()
     for name in (MODEL, ALIGNMENT_MODEL, MATRIX_FILE):
         if (first.model / name).exists():
@@ -97,24 +130,31 @@ def _copy_graph(graph: Path, out: Path, fst: str) -> None:
     (out / "phones").mkdir(parents=True)
     for name in (fst, *_GRAPH_FILES, *([_SILENCE] if fst == HCLG else [])):
         if not (graph / name).exists():
-            raise UserError(f"{graph / name}: no such file; build the graph again with utils/make_graph.py or make_ctc_graph.py")
+            raise UserError(
+                f"{graph / name}: no such file; build the graph again with utils/make_graph.py or "
+                "make_ctc_graph.py"
+            )
         shutil.copyfile(graph / name, out / name)
 
 
 def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
-    """Save the conversion of features to the input of a model. If they are normalised by speaker or utterance, also save the statistics of
-    all speakers, with which a stream begins.
+    """Save the conversion of features to the input of a model. If they are normalised by speaker or
+    utterance, also save the statistics of all speakers, with which a stream begins.
 
-    of_features  whether its input is the model's features themselves, not transformed by another system and not side by side
+    of_features  whether its input is the model's features themselves, not transformed by another system and
+    not side by side
     """
     inputs = InputOptions.load(system.model)
     inputs.save(out)
     if of_features and inputs.cmvn in ("speaker", "utterance"):
-        write_matrix(out / EVERYONE, sum(cmvn_stats(matrix) for _, matrix in iterate(system.data / "feats.scp")))
+        write_matrix(
+            out / EVERYONE, sum(cmvn_stats(matrix) for _, matrix in iterate(system.data / "feats.scp"))
+        )
 
 
 def _copy_model(system: DecodedSystem, out: Path, of_features: bool) -> None:
-    """Copy the acoustic model and the conversion of features to its input; `of_features` as in `_save_inputs`."""
+    """Copy the acoustic model and the conversion of features to its input; `of_features` as in
+    `_save_inputs`."""
     _save_inputs(system, out, of_features)
     if (system.model / MATRIX_FILE).exists():
         shutil.copyfile(system.model / MATRIX_FILE, out / MATRIX_FILE)
@@ -127,4 +167,6 @@ def _copy_model(system: DecodedSystem, out: Path, of_features: bool) -> None:
             read_transitions(system.model / MODEL).write(writer)
         return
     (out / UNITS_DIR).mkdir()
-    shutil.copyfile(Path(system.options.get("units_dir") or system.model / UNITS_DIR) / UNITS, out / UNITS_DIR / UNITS)
+    shutil.copyfile(
+        Path(system.options.get("units_dir") or system.model / UNITS_DIR) / UNITS, out / UNITS_DIR / UNITS
+    )

@@ -1,9 +1,9 @@
 """Transcribe recordings with a packed model.
 
-    from pyasr import Recognizer
+from pyasr import Recognizer
 
-    recognizer = Recognizer("model")
-    print(recognizer.transcribe("a.wav").text)
+recognizer = Recognizer("model")
+print(recognizer.transcribe("a.wav").text)
 """
 
 from __future__ import annotations
@@ -26,18 +26,27 @@ from pyasr.recognition.transcript import DecodedSegment, Transcript
 
 
 class Recognizer:
-    """A packed model, loaded once, for any number of recordings. Not for use by several threads at once: it starts its own.
+    """A packed model, loaded once, for any number of recordings. Not for use by several threads at once: it
+    starts its own.
 
     num_threads  number of segments of a recording that are decoded in parallel
     cut          options for cutting long recordings
     mbr          options for choosing words in the lattices of the search
-    beam         beam of the search instead of the model's: a smaller beam is faster, a larger one more accurate
+    beam         beam of the search instead of the model's: a smaller beam is faster, a larger one more
+                 accurate
 
     Raises UserError if the directory is not a packed model, or is damaged.
     """
 
-    def __init__(self, model_dir: str | Path, *, num_threads: int = 1, cut: CutOptions = CutOptions(), mbr: MbrOptions = MbrOptions(),
-                 beam: float | None = None):  # fmt: skip
+    def __init__(
+        self,
+        model_dir: str | Path,
+        *,
+        num_threads: int = 1,
+        cut: CutOptions = CutOptions(),
+        mbr: MbrOptions = MbrOptions(),
+        beam: float | None = None,
+    ):
         cut.check()
         self.system, self.num_threads, self.cut = System(Path(model_dir), mbr), num_threads, cut
         if beam is not None:
@@ -49,10 +58,11 @@ class Recognizer:
         return round(self.system.features.rate_hz)
 
     def transcribe(self, audio: str | Path | np.ndarray | bytes, rate: float | None = None) -> Transcript:
-        """The transcript of a file, whose channels are averaged, or of samples of `rate` Hz (default: the model's rate).
+        """The transcript of a file, whose channels are averaged, or of samples of `rate` Hz (default: the
+        model's rate).
 
-        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for input that is not audio, and for a rate that is
-        not a whole number.
+        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for input that is not
+        audio, and for a rate that is not a whole number.
         """
         if isinstance(audio, (str, Path)):
             (recording,) = read_recordings(Path(audio))
@@ -69,7 +79,9 @@ class Recognizer:
 
         Raises UserError if memory is not sufficient.
         """
-        all_of_them = enough_for(f"{len(recordings)} recordings of one speaker", "all of them", "give fewer, or omit --one-speaker")
+        all_of_them = enough_for(
+            f"{len(recordings)} recordings of one speaker", "all of them", "give fewer, or omit --one-speaker"
+        )
         with as_a_whole(recordings[0].file) if len(recordings) == 1 else all_of_them:
             return self._transcribed(recordings)
 
@@ -79,8 +91,12 @@ class Recognizer:
         segments = [wave[begin:end] for wave, parts in zip(waves, spans) for begin, end in parts]
         names = [self._name(recording, span) for recording, parts in zip(recordings, spans) for span in parts]
         words = iter(self.system.decode(segments, names, self.num_threads))
-        return [Transcript(recording.file, recording.channel, tuple(self.segment(*span, next(words)) for span in parts))
-                for recording, parts in zip(recordings, spans)]
+        return [
+            Transcript(
+                recording.file, recording.channel, tuple(self.segment(*span, next(words)) for span in parts)
+            )
+            for recording, parts in zip(recordings, spans)
+        ]
 
     def _name(self, recording: Recording, span: tuple[int, int]) -> str:
         begin_s, end_s = (sample / self.rate for sample in span)
@@ -92,8 +108,11 @@ class Recognizer:
         except UserError as error:
             raise UserError(f"{recording.file}: {error}") from None
 
-    def stream(self, rate: float | None = None, endpoint: EndpointOptions | None = EndpointOptions()) -> Stream:
-        """A stream of audio of `rate` Hz (default: the model's). `endpoint`: rules for the end of utterances; None: the end of the stream.
+    def stream(
+        self, rate: float | None = None, endpoint: EndpointOptions | None = EndpointOptions()
+    ) -> Stream:
+        """A stream of audio of `rate` Hz (default: the model's). `endpoint`: rules for the end of utterances;
+        None: the end of the stream.
 
         Raises UserError for a model that needs whole recordings, and for a rate that is not a whole number.
         """

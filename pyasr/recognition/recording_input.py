@@ -21,8 +21,23 @@ from pyasr.data.audio.audio_reading import INT16_SCALE, AudioAdvice, decode_audi
 from pyasr.data.audio.audio_sizes import is_of_stream
 from pyasr.io.content import read_file
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au", ".w64", ".rf64", ".caf")
-OTHER_SUFFIXES = (".m4a", ".mp4", ".aac", ".amr", ".3gp", ".webm", ".mka", ".wma", ".ape", ".wv")  # unsupported audio formats
+SUFFIXES = (
+    ".wav",
+    ".flac",
+    ".ogg",
+    ".oga",
+    ".opus",
+    ".mp3",
+    ".sph",
+    ".aif",
+    ".aiff",
+    ".au",
+    ".w64",
+    ".rf64",
+    ".caf",
+)
+# unsupported audio formats
+OTHER_SUFFIXES = (".m4a", ".mp4", ".aac", ".amr", ".3gp", ".webm", ".mka", ".wma", ".ape", ".wv")
 MIX, EACH = CHANNELS = ("mix", "each")
 _ADVICE = AudioAdvice(
     damaged="replace the file",
@@ -31,12 +46,17 @@ _ADVICE = AudioAdvice(
     uncounted="rewrite its header, for example with 'sox --ignore-length FILE NEW.wav'",
     unending="encode it as a WAV or FLAC file",
 )
-_TOO_LONG = "cut it into shorter ones, or stream it, for example with 'ffmpeg -i FILE -f wav - | utils/transcribe.py --stream true MODEL -'"
-_BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20  # memory for a block is allocated before it is read, whatever its header says
+_TOO_LONG = (
+    "cut it into shorter ones, or stream it, for example with 'ffmpeg -i FILE -f wav - | "
+    "utils/transcribe.py --stream true MODEL -'"
+)
+# memory for a block is allocated before it is read, whatever its header says
+_BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20
 _MOST_FLOAT = 256.0  # 48 dB above full scale
 _MOST_TAIL_BYTES = 1 << 20  # of other chunks that are examined
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
-_PCM = bytes.fromhex("0100000000001000800000aa00389b71")  # KSDATAFORMAT_SUBTYPE_PCM in the extension of a header
+# KSDATAFORMAT_SUBTYPE_PCM in the extension of a header
+_PCM = bytes.fromhex("0100000000001000800000aa00389b71")
 
 
 @dataclass(frozen=True)
@@ -50,10 +70,12 @@ class Recording:
 
 
 def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
-    """(file or pipe, folder) for the given files and pipes, and for all audio files below the given directories, sorted by name. `-` stays.
+    """(file or pipe, folder) for the given files and pipes, and for all audio files below the given
+    directories, sorted by name. `-` stays.
 
-    The folder is relative to the given directory, `.` for a given file. Links to folders are followed; a folder counts once, under its real
-    path if that is below the directory, too. A warning lists audio in unsupported formats.
+    The folder is relative to the given directory, `.` for a given file. Links to folders are followed; a
+    folder counts once, under its real path if that is below the directory, too. A warning lists audio in
+    unsupported formats.
 
     Raises UserError for a missing path, an unreadable folder and a directory without audio.
     """
@@ -63,14 +85,26 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
             found.append((path, Path()))
             continue
         if not path.is_dir():
-            raise UserError(f"{path}: {'a device; give a file, or - for standard input' if path.exists() else 'no such file or directory'}")
-        files = sorted(file for file in _files_below(path) if file.suffix.lower() in SUFFIXES + OTHER_SUFFIXES and file.is_file())
+            fault = (
+                "a device; give a file, or - for standard input"
+                if path.exists()
+                else "no such file or directory"
+            )
+            raise UserError(f"{path}: {fault}")
+        files = sorted(
+            file
+            for file in _files_below(path)
+            if file.suffix.lower() in SUFFIXES + OTHER_SUFFIXES and file.is_file()
+        )
         inside = [file for file in files if file.suffix.lower() in SUFFIXES]
         if other := [file for file in files if file.suffix.lower() in OTHER_SUFFIXES]:
             told = f"{path}: skipped {len(other)} files in unsupported formats (the first is {other[0]})"
             log.warning(printable(f"{told}; convert them, for example with 'ffmpeg -i FILE FILE.wav'"))
         if not inside:
-            raise UserError(f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); give the files")
+            raise UserError(
+                f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); give the "
+                "files"
+            )
         found += [(file, file.parent.relative_to(path)) for file in inside]
     return found
 
@@ -85,7 +119,8 @@ def _files_below(path: Path) -> Iterator[Path]:
             seen.add(real)
             yield from (Path(folder, name) for name in files)
             names.sort()
-            links += [Path(folder, name) for name in names if os.path.islink(Path(folder, name))]  # `walk` does not follow these
+            # `walk` does not follow these
+            links += [Path(folder, name) for name in names if os.path.islink(Path(folder, name))]
 
 
 def _refuse(error: OSError) -> None:
@@ -93,10 +128,12 @@ def _refuse(error: OSError) -> None:
 
 
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
-    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged, not audio or too long for memory,
-    and for a device."""
+    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged, not
+    audio or too long for memory, and for a device."""
     with as_a_whole(str(path)):
-        return split_channels(Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels)
+        return split_channels(
+            Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels
+        )
 
 
 def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:
@@ -121,7 +158,10 @@ def split_channels(name: str, samples: np.ndarray, rate: int, channels: str) -> 
     """The channels of (num_samples, num_channels), or their mean."""
     if channels == MIX or samples.shape[1] == 1:
         return [Recording(name, "1", samples.mean(1, dtype=np.float32), rate)]
-    return [Recording(name, str(number), np.ascontiguousarray(samples[:, number - 1]), rate) for number in range(1, samples.shape[1] + 1)]
+    return [
+        Recording(name, str(number), np.ascontiguousarray(samples[:, number - 1]), rate)
+        for number in range(1, samples.shape[1] + 1)
+    ]
 
 
 def file_blocks(path: Path) -> tuple[str, int, Iterator[np.ndarray]]:
@@ -129,21 +169,33 @@ def file_blocks(path: Path) -> tuple[str, int, Iterator[np.ndarray]]:
     (recording,) = read_recordings(path)
     samples = recording.samples / np.float32(INT16_SCALE)
     size = max(round(_BLOCK_S * recording.rate), 1)
-    return recording.file, recording.rate, (samples[begin : begin + size] for begin in range(0, len(samples), size))
+    return (
+        recording.file,
+        recording.rate,
+        (samples[begin : begin + size] for begin in range(0, len(samples), size)),
+    )
 
 
 def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, Iterator[np.ndarray]]:
-    """`file_blocks` for a pipe, as data arrives: 16-bit WAV or, with `raw_rate`, raw samples of one channel. Raises UserError otherwise."""
+    """`file_blocks` for a pipe, as data arrives: 16-bit WAV or, with `raw_rate`, raw samples of one channel.
+    Raises UserError otherwise."""
     if raw_rate:
         return "stdin", raw_rate, _blocks_of(lambda num: file.read(2 * num), raw_rate, 1)
     try:
         audio = wave.open(_Streamed(file), "rb")
     except EOFError:
-        raise UserError("stdin: standard input is empty, or ends within the header of a WAV stream; pipe audio into it") from None
+        raise UserError(
+            "stdin: standard input is empty, or ends within the header of a WAV stream; pipe audio into it"
+        ) from None
     except wave.Error as error:
-        raise UserError(f"stdin: not a WAV stream ({error}); give --raw-rate for raw samples, or omit --stream") from None
+        raise UserError(
+            f"stdin: not a WAV stream ({error}); give --raw-rate for raw samples, or omit --stream"
+        ) from None
     if audio.getsampwidth() != 2:
-        raise UserError(f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream needs 16 bits, as from 'sox FILE -b 16 -t wav -'")
+        raise UserError(
+            f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream needs 16 bits, as from 'sox FILE "
+            "-b 16 -t wav -'"
+        )
     num_bytes = 2 * audio.getnchannels()
     size = audio.getnframes() * num_bytes
     is_told = size and not is_of_stream(size)
@@ -153,16 +205,23 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
 
 
 def _until_tail(blocks: Iterator[np.ndarray], file: BinaryIO, num_bytes: int) -> Iterator[np.ndarray]:
-    """The blocks of `num_bytes` bytes of audio. Raises UserError if anything except other chunks follows in `file`."""
+    """The blocks of `num_bytes` bytes of audio. Raises UserError if anything except other chunks follows in
+    `file`."""
     yield from blocks
     rest = file.read(_MOST_TAIL_BYTES)
     if not audio_tails.is_tail_of_wav(rest):
-        found = f"its header declares {num_bytes} bytes of audio, but further bytes follow that are not other chunks"
-        raise UserError(f"stdin: {found}; rewrite the header, for example with 'sox --ignore-length FILE -t wav -'")
+        found = (
+            f"its header declares {num_bytes} bytes of audio, but further bytes follow that are not "
+            "other chunks"
+        )
+        raise UserError(
+            f"stdin: {found}; rewrite the header, for example with 'sox --ignore-length FILE -t wav -'"
+        )
 
 
 class _Streamed:
-    """A WAV stream for the module `wave`: begins with the chunk `fmt `, in which plain PCM replaces an extensible header.
+    """A WAV stream for the module `wave`: begins with the chunk `fmt `, in which plain PCM replaces an
+    extensible header.
 
     Its chunk RIFF has the maximum size, because a program that writes into a pipe does not know the size.
     """
@@ -175,12 +234,13 @@ class _Streamed:
             self._begin += _format_chunk(file)
 
     def read(self, size: int = -1) -> bytes:
-        begin, self._begin = self._begin[:size], self._begin[len(self._begin[:size]):]
+        begin, self._begin = self._begin[:size], self._begin[len(self._begin[:size]) :]
         return begin or self._file.read(size)
 
 
 def _format_chunk(file: BinaryIO) -> bytes:
-    """The head of the chunk `fmt `, up to the fields that describe the samples; chunks before it are skipped."""
+    """The head of the chunk `fmt `, up to the fields that describe the samples; chunks before it are
+    skipped."""
     while (head := file.read(8))[:4] not in (b"fmt ", b"data", b""):
         left = int.from_bytes(head[4:], "little")
         left += left % 2
@@ -202,9 +262,11 @@ def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:
 
 
 def at_int16_scale(samples) -> np.ndarray:
-    """A caller's samples as float32 at int16 scale: 16-bit integers, their bytes, or floats with full scale 1.0.
+    """A caller's samples as float32 at int16 scale: 16-bit integers, their bytes, or floats with full scale
+    1.0.
 
-    Raises UserError for another type, a shape other than (num_samples,), and floats that are not finite or at integer scale.
+    Raises UserError for another type, a shape other than (num_samples,), and floats that are not finite or at
+    integer scale.
     """
     if isinstance(samples, (bytes, bytearray, memoryview)):
         return of_raw(bytes(samples), "the samples", 0).samples

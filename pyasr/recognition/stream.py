@@ -8,12 +8,12 @@
     print(stream.finish().text)
 
 Features, network and search continue from block to block, with the same results as for a whole utterance.
-`pyasr.decode.search.endpoint` decides when an utterance ends. The next utterance begins within the silence after its last word,
-and processes the audio after that point again. Audio is processed in steps of 0.1 s of an utterance, so that the result does not
-depend on the division into blocks.
+`pyasr.decode.search.endpoint` decides when an utterance ends. The next utterance begins within the silence
+after its last word, and processes the audio after that point again. Audio is processed in steps of 0.1 s of
+an utterance, so that the result does not depend on the division into blocks.
 
-At the end of an utterance, a system on fMLLR features decodes it again, adapted to it and to the speaker's earlier utterances. Until then,
-its features are transformed with the transform of the earlier utterances.
+At the end of an utterance, a system on fMLLR features decodes it again, adapted to it and to the speaker's
+earlier utterances. Until then, its features are transformed with the transform of the earlier utterances.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.decode.search.endpoint import EndpointOptions, trailing_silence
 from pyasr.feats.compute.resample import Resampler
-from pyasr.feats.extraction.streamed_features import KnownBefore, OnlineExtractor, OnlineInput, check_extracts_online
+from pyasr.feats.extraction.streamed_features import (
+    KnownBefore,
+    OnlineExtractor,
+    OnlineInput,
+    check_extracts_online,
+)
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import apply_transform
 from pyasr.recognition.adaptation import AdaptedFeatures
@@ -44,7 +49,8 @@ _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
 
 @dataclass(frozen=True)
 class _Chain:
-    """The processing of audio: `plain` features; `inputs` of the model or of the adapting GMM system; then, `after` it, the model's."""
+    """The processing of audio: `plain` features; `inputs` of the model or of the adapting GMM system; then,
+    `after` it, the model's."""
 
     plain: PlainFeatures
     inputs: ModelInputs
@@ -52,12 +58,16 @@ class _Chain:
 
     @classmethod
     def of(cls, system: System) -> _Chain:
-        """The chain of a system. Raises UserError if a frame of its features depends on the whole recording."""
+        """The chain of a system. Raises UserError if a frame of its features depends on the whole
+        recording."""
         made = system.features
         if isinstance(made, AdaptedFeatures):
             return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)
         if isinstance(made, PastedFeatures):
-            raise UserError("its features are of several kinds side by side, which need whole recordings; train on one kind")
+            raise UserError(
+                "its features are of several kinds side by side, which need whole recordings; train on one "
+                "kind"
+            )
         return cls(made, system.inputs, _AS_THEY_ARE)
 
 
@@ -74,9 +84,11 @@ def check_streams(system: System) -> None:
 
 
 class Stream:
-    """A stream of audio of one channel, created by `Recognizer.stream`. Not for use by several threads at once.
+    """A stream of audio of one channel, created by `Recognizer.stream`. Not for use by several threads at
+    once.
 
-    After an error or an interruption within `accept` or `finish`, both raise UserError; `segments` and `text` keep the earlier results.
+    After an error or an interruption within `accept` or `finish`, both raise UserError; `segments` and `text`
+    keep the earlier results.
 
     rate      sampling rate of the accepted samples, in Hz
     endpoint  rules for the end of utterances; None: the end of the stream
@@ -90,7 +102,10 @@ class Stream:
         self._resampler = Resampler(rate, self._rate)
         self._step, self._begin = round(_STEP_S * self._rate), 0
         self._speaker = AdaptedSpeaker(system) if system.features.adaptations else None
-        self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), np.zeros(0, np.float32)
+        self._utterance, self._waiting = (
+            self._begin_utterance(self._chain.inputs.before()),
+            np.zeros(0, np.float32),
+        )
         self.segments: list[DecodedSegment] = []
         self._found: Transcript | None = None
         self._is_broken = False
@@ -99,7 +114,8 @@ class Stream:
         return _Utterance(self._system, self._chain, before, self._speaker)
 
     def accept(self, samples: np.ndarray | bytes) -> list[DecodedSegment]:
-        """Process any number of samples: int16 (or their bytes), or floats between -1 and 1. Returns the segments completed by them."""
+        """Process any number of samples: int16 (or their bytes), or floats between -1 and 1. Returns the
+        segments completed by them."""
         if self._found:
             raise UserError("the stream has ended; start another one")
         samples = at_int16_scale(samples)
@@ -108,7 +124,8 @@ class Stream:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Context for changes of the stream's state: after an error or interruption within it, the stream accepts no more audio."""
+        """Context for changes of the stream's state: after an error or interruption within it, the stream
+        accepts no more audio."""
         if self._is_broken:
             raise UserError("the stream was aborted by an error or an interruption; start another one")
         self._is_broken = True
@@ -148,12 +165,16 @@ class Stream:
             self._take(self._resampler(np.zeros(0, np.float32), last=True))
             self._utterance.accept(self._waiting, last=True)
             self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
-            self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), self._waiting[:0]
+            self._utterance, self._waiting = (
+                self._begin_utterance(self._chain.inputs.before()),
+                self._waiting[:0],
+            )
             self._found = Transcript(self._file, "1", tuple(self.segments))
         return self._found
 
     def _next(self) -> None:
-        """End the utterance in the silence after its words, and start another one with the audio after that point."""
+        """End the utterance in the silence after its words, and start another one with the audio after that
+        point."""
         ended, length = self._utterance, self._utterance.end()
         self._waiting = np.concatenate([ended.samples()[length:], self._waiting])
         self._add(length, ended.words(length))
@@ -170,8 +191,16 @@ class Stream:
 class _Utterance:
     """Features, scores and search of the current utterance."""
 
-    def __init__(self, system: System, chain: _Chain, before: KnownBefore | None, speaker: AdaptedSpeaker | None):
-        self._system, self._chain, self._speaker, self._parts, self.num_samples = system, chain, speaker, [], 0
+    def __init__(
+        self, system: System, chain: _Chain, before: KnownBefore | None, speaker: AdaptedSpeaker | None
+    ):
+        self._system, self._chain, self._speaker, self._parts, self.num_samples = (
+            system,
+            chain,
+            speaker,
+            [],
+            0,
+        )
         self._before, self._input = before, OnlineInput(chain.inputs.options, before)
         self._transform, self._adapted_input = speaker and speaker.transform, OnlineInput(chain.after.options)
         self._extract = OnlineExtractor(chain.plain.extractor.options, DITHER_KEY)
@@ -218,10 +247,12 @@ class _Utterance:
             return False
         (silence, has_words), frame_s = self._trailing_silence(), self._system.frame_s
         return self._search.is_dead or endpoint.ends(
-            frame_s * silence, frame_s * self._search.num_frames, has_words, self._search.final_gap())
+            frame_s * silence, frame_s * self._search.num_frames, has_words, self._search.final_gap()
+        )
 
     def end(self) -> int:
-        """The number of samples of the ended utterance, without a part of the silence before the last scored frame."""
+        """The number of samples of the ended utterance, without a part of the silence before the last scored
+        frame."""
         kept_s = min(self._system.frame_s * self._trailing_silence()[0] / 2, _SILENCE_KEPT_S)
         until_s = self._system.frame_s * self._search.num_frames - kept_s
         return min(round(until_s * self._system.features.rate_hz), self.num_samples)
@@ -230,4 +261,8 @@ class _Utterance:
         """The words of the ended utterance of `num_samples` samples; empty if nothing was scored."""
         if not self._search.num_frames:
             return []
-        return self._speaker.words(self.samples()[:num_samples]) if self._speaker else self._system.words(self._search.finish())
+        return (
+            self._speaker.words(self.samples()[:num_samples])
+            if self._speaker
+            else self._system.words(self._search.finish())
+        )

@@ -33,7 +33,8 @@ class System:
     """A loaded packed model. Raises UserError if a file is missing, has changed, or does not fit the others.
 
     features  computes the features of a speaker's segments
-    inputs    conversion to the input of the acoustic model; None if the acoustic model is the adapting GMM system itself
+    inputs    conversion to the input of the acoustic model; None if the acoustic model is the adapting GMM
+              system itself
     """
 
     def __init__(self, model: Path, mbr: MbrOptions = MbrOptions()):
@@ -41,7 +42,9 @@ class System:
         self.path, self.info, self.mbr = model, read_info(model), mbr
         graph = model / GRAPH_DIR
         pasting = self.info.pasting
-        self.features = PastedFeatures(model, pasting) if pasting else read_features(model, model, self.info.first)
+        self.features = (
+            PastedFeatures(model, pasting) if pasting else read_features(model, model, self.info.first)
+        )
         adapts_itself = self.info.first is not None and self.info.kind == GMM
         self.inputs = None if adapts_itself else ModelInputs.read(model)
         self.acoustics = ACOUSTICS[self.info.kind](model / FIRST_DIR if adapts_itself else model, graph)
@@ -50,7 +53,9 @@ class System:
         self.words = _WordFinder(self.info, graph, self.acoustics, mbr, self.frame_s)
 
     def _read_decoder(self, graph: Path):
-        shared = [adaptation for adaptation in self.features.adaptations if adaptation.options.graph == GRAPH_DIR]
+        shared = [
+            adaptation for adaptation in self.features.adaptations if adaptation.options.graph == GRAPH_DIR
+        ]
         if shared and self.info.kind != CTC:
             return shared[0].decoder.with_options(self.info.decode)
         return read_decoder(graph, self.acoustics.tid2pdf, self.info.decode, graph_file(self.info.kind))
@@ -59,19 +64,25 @@ class System:
         """Set the beam of the search, except for the first pass of fMLLR."""
         self.decoder = self.decoder.with_options(replace(self.decoder.options, beam=beam))
         for adaptation in self.features.adaptations:
-            adaptation.decoder = adaptation.decoder.with_options(replace(adaptation.decoder.options, beam=beam))
+            adaptation.decoder = adaptation.decoder.with_options(
+                replace(adaptation.decoder.options, beam=beam)
+            )
 
     def decode(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[list[Word]]:
-        """The words of each segment of a recording, in seconds from the segment's begin; none for a segment too short for a frame.
+        """The words of each segment of a recording, in seconds from the segment's begin; none for a segment
+        too short for a frame.
 
-        Raises UserError with the segment's name, from `names`, if memory is not sufficient for its scores, or they are not usable.
+        Raises UserError with the segment's name, from `names`, if memory is not sufficient for its scores, or
+        they are not usable.
         """
         found: list[list[Word]] = [[] for _ in waves]
         for i, words in zip(*self._decode(waves, names, num_threads)):
             found[i] = words
         return found
 
-    def _decode(self, waves: list[np.ndarray], names: list[str], num_threads: int) -> tuple[list[int], list[list[Word]]]:
+    def _decode(
+        self, waves: list[np.ndarray], names: list[str], num_threads: int
+    ) -> tuple[list[int], list[list[Word]]]:
         """(indices of the segments with at least one frame, their words)."""
         if self.inputs is None:
             spoken, adapted = self.features.adapted(waves, names, num_threads)
@@ -87,17 +98,33 @@ class System:
         return self._search(self.inputs.normalised(adapted.features), names, num_threads=1)
 
     def _search(self, normalised: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
-        """The words of segments. Computes the input of each when it is searched, to save memory for a long recording."""
-        scored = scores_of_segments(names, normalised, lambda matrix: self.acoustics.scores(self.inputs.finished(matrix)))
+        """The words of segments. Computes the input of each when it is searched, to save memory for a long
+        recording."""
+        scored = scores_of_segments(
+            names, normalised, lambda matrix: self.acoustics.scores(self.inputs.finished(matrix))
+        )
         return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
 
 
 class _WordFinder:
     """Function from a lattice of the search to words with times and confidences; thread-safe."""
 
-    def __init__(self, info: ModelInfo, graph: Path, acoustics: Gaussians | NetworkScores, mbr: MbrOptions, frame_s: float):
+    def __init__(
+        self,
+        info: ModelInfo,
+        graph: Path,
+        acoustics: Gaussians | NetworkScores,
+        mbr: MbrOptions,
+        frame_s: float,
+    ):
         lang = LangDir(graph)
-        self.info, self.mbr, self.frame_s, self.trans, self.symbols = info, mbr, frame_s, acoustics.trans, lang.words
+        self.info, self.mbr, self.frame_s, self.trans, self.symbols = (
+            info,
+            mbr,
+            frame_s,
+            acoustics.trans,
+            lang.words,
+        )
         lexicon = align_lexicon(lang.align_lexicon)
         self.lexicon = with_blanks(lexicon, BLANK_TID) if info.kind == CTC else lexicon
         self._determinizer = Determinizer(info.lattices, info.decode.lattice_beam, info.decode.acoustic_scale)
@@ -109,11 +136,14 @@ class _WordFinder:
             return []
         graph = WordGraph.of(self._aligned(compact), 1.0 / self.info.lmwt, self.info.word_ins_penalty)
         best = mbr_decode(graph, decode=self.mbr.decode_mbr, posterior_scale=self.mbr.posterior_scale)
-        return [Word(self.symbols.symbol(word), self.frame_s * begin, self.frame_s * end, confidence)
-                for word, (begin, end), confidence in zip(best.words, best.times, best.confidences)]
+        return [
+            Word(self.symbols.symbol(word), self.frame_s * begin, self.frame_s * end, confidence)
+            for word, (begin, end), confidence in zip(best.words, best.times, best.confidences)
+        ]
 
     def _aligned(self, compact: CompactLattice) -> CompactLattice:
-        """The lattice with words on its arcs, pruned with a smaller beam if it cannot be aligned as a whole."""
+        """The lattice with words on its arcs, pruned with a smaller beam if it cannot be aligned as a
+        whole."""
         beam = self.info.decode.lattice_beam
         while True:
             try:

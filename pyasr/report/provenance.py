@@ -20,13 +20,20 @@ def records(directories: Iterable[Path]) -> list[dict]:
         if done is None or directory.resolve() in found:
             continue
         found[directory.resolve()] = done
-        waiting += [near for path in done.get("inputs", {}) for near in _made_by(Path(path)) if (near / DONE).exists()]
+        waiting += [
+            near for path in done.get("inputs", {}) for near in _made_by(Path(path)) if (near / DONE).exists()
+        ]
     return in_order(done for done in found.values() if "command" in done)
 
 
 def _made_by(path: Path) -> list[Path]:
-    """Possible places of the record of the step that made `path`: itself, its directory, or a data directory's features and CMVN."""
-    return [path, path.parent, *([path.parent / "feats", path.parent / "cmvn"] if path.suffix == ".scp" else [])]
+    """Possible places of the record of the step that made `path`: itself, its directory, or a data
+    directory's features and CMVN."""
+    return [
+        path,
+        path.parent,
+        *([path.parent / "feats", path.parent / "cmvn"] if path.suffix == ".scp" else []),
+    ]
 
 
 def facts(record: dict) -> dict:
@@ -36,16 +43,27 @@ def facts(record: dict) -> dict:
 
 def in_order(found: Iterable[dict]) -> list[dict]:
     """Distinct records of steps, earliest first."""
-    return sorted({(record["ended"], record["command"]): record for record in found}.values(),
-                  key=lambda record: (record["ended"], record["command"]))
+    return sorted(
+        {(record["ended"], record["command"]): record for record in found}.values(),
+        key=lambda record: (record["ended"], record["command"]),
+    )
 
 
 def made_with(found: list[dict]) -> str:
     """A list of commits, machines, versions and dates."""
-    facts = {"commit": [record["commit"] for record in found], "machine": [record["machine"] for record in found],
-             "versions": [" ".join(f"{name} {version}" for name, version in record["versions"].items()) for record in found],
-             "date (UTC)": [" to ".join(dict.fromkeys((found[0]["ended"], found[-1]["ended"])))] if found else ["unknown"]}
-    return "\n".join(f"* {name}: {', '.join(dict.fromkeys(values)) or 'unknown'}" for name, values in facts.items())
+    facts = {
+        "commit": [record["commit"] for record in found],
+        "machine": [record["machine"] for record in found],
+        "versions": [
+            " ".join(f"{name} {version}" for name, version in record["versions"].items()) for record in found
+        ],
+        "date (UTC)": [" to ".join(dict.fromkeys((found[0]["ended"], found[-1]["ended"])))]
+        if found
+        else ["unknown"],
+    }
+    return "\n".join(
+        f"* {name}: {', '.join(dict.fromkeys(values)) or 'unknown'}" for name, values in facts.items()
+    )
 
 
 def commands(found: list[dict]) -> str:

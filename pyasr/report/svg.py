@@ -5,25 +5,46 @@ from __future__ import annotations
 import math
 from html import escape
 
-COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#6a4c93", "#00798c", "#8d6346", "#444444", "#e76f51", "#7fb069")
+COLOURS = (
+    "#1b6ca8",
+    "#d1495b",
+    "#2e933c",
+    "#edae49",
+    "#6a4c93",
+    "#00798c",
+    "#8d6346",
+    "#444444",
+    "#e76f51",
+    "#7fb069",
+)
 _WIDTH, _HEIGHT, _LEFT, _TOP, _PLOT_WIDTH, _PLOT_HEIGHT = 760, 420, 70, 40, 480, 320
 
 Series = dict[str, list[tuple[float, float]]]
 
 
 def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool = False) -> str:
-    """A plot with a line for each name in `series`, from points (x, y) in order; with `log2`, both axes are logarithmic."""
+    """A plot with a line for each name in `series`, from points (x, y) in order; with `log2`, both axes are
+    logarithmic."""
     points = [point for line in series.values() for point in line]
     xs, ys = (_Axis([point[i] for point in points], log2) for i in range(2))
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
-             f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-             _text(_LEFT + _PLOT_WIDTH / 2, 22, title, "middle", 15),
-             _text(_LEFT + _PLOT_WIDTH / 2, _TOP + _PLOT_HEIGHT + 40, x_label, "middle"), _text(8, _TOP - 10, y_label)]  # fmt: skip
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+            'font-family="sans-serif" font-size="12">'
+        ),
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
+        _text(_LEFT + _PLOT_WIDTH / 2, 22, title, "middle", 15),
+        _text(_LEFT + _PLOT_WIDTH / 2, _TOP + _PLOT_HEIGHT + 40, x_label, "middle"),
+        _text(8, _TOP - 10, y_label),
+    ]
     for tick in xs.ticks:
         x, bottom = _x(xs, tick), _TOP + _PLOT_HEIGHT
         parts += [_line(x, _TOP, x, bottom), _text(x, bottom + 18, f"{tick:g}", "middle")]
     for tick in ys.ticks:
-        parts += [_line(_LEFT, _y(ys, tick), _LEFT + _PLOT_WIDTH, _y(ys, tick)), _text(_LEFT - 8, _y(ys, tick) + 4, f"{tick:g}", "end")]
+        parts += [
+            _line(_LEFT, _y(ys, tick), _LEFT + _PLOT_WIDTH, _y(ys, tick)),
+            _text(_LEFT - 8, _y(ys, tick) + 4, f"{tick:g}", "end"),
+        ]
     for number, (name, line) in enumerate(series.items()):
         parts += _curve(name, [(_x(xs, x), _y(ys, y)) for x, y in line], number)
     return "\n".join([*parts, "</svg>\n"])
@@ -31,7 +52,9 @@ def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool
 
 def stacked(plots: list[str]) -> str:
     """One picture of several plots of `line_plot`, one below the other."""
-    places = [f'<svg y="{number * _HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" ' for number in range(len(plots))]
+    places = [
+        f'<svg y="{number * _HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" ' for number in range(len(plots))
+    ]
     parts = [plot.replace("<svg ", place, 1) for plot, place in zip(plots, places)]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {len(plots) * _HEIGHT}">'
     return "\n".join([head, *parts, "</svg>\n"])
@@ -44,7 +67,10 @@ class _Axis:
         self.log2 = log2
         low, high = min(values), max(values)
         if log2:
-            first, last = math.floor(math.log2(low)), max(math.ceil(math.log2(high)), math.floor(math.log2(low)) + 1)
+            first, last = (
+                math.floor(math.log2(low)),
+                max(math.ceil(math.log2(high)), math.floor(math.log2(low)) + 1),
+            )
             self.ticks = [2.0**k for k in range(first, last + 1)]
         else:
             step = _round_step((high - low) / 6)

@@ -27,9 +27,10 @@ class ScoredSystem:
     name: str
     model_dir: Path
     decode_dir: Path
-    scored: Path             # directory of the test set's scores, of best paths or by minimum Bayes risk
-    test: dict               # summary.json of the test set
-    dev: dict | None         # of the system's set on which LM weight and penalty were chosen; None if that is another set
+    scored: Path  # directory of the test set's scores, of best paths or by minimum Bayes risk
+    test: dict  # summary.json of the test set
+    # of the system's set on which LM weight and penalty were chosen; None if that is another set
+    dev: dict | None
     training_s: float | None
     search_rtf: float | None
     rtf: float | None
@@ -53,19 +54,28 @@ class ScoredSystem:
 
 
 def family_of(name: str) -> str | None:
-    """The common NAME of the systems NAME/seed1, NAME/seed2, ...; None for a system that is not one of several seeds."""
+    """The common NAME of the systems NAME/seed1, NAME/seed2, ...; None for a system that is not one of
+    several seeds."""
     found = re.fullmatch(r"(.+)/seed\d+(| .+)", name)
     return found and found[1] + found[2]
 
 
 def find_systems(exp: Path) -> list[ScoredSystem]:
-    """The systems below `exp` in the order in which their models were made. Raises UserError if nothing has been scored."""
-    summaries = {(decode_dir, mbr): read_summary(decode_dir, mbr) for mbr in (False, True) for decode_dir in _scored_dirs(exp, mbr)}
+    """The systems below `exp` in the order in which their models were made. Raises UserError if nothing has
+    been scored."""
+    summaries = {
+        (decode_dir, mbr): read_summary(decode_dir, mbr)
+        for mbr in (False, True)
+        for decode_dir in _scored_dirs(exp, mbr)
+    }
     if not summaries:
         raise UserError(f"{exp}: nothing below it has been scored; run steps/score.py first")
     sources = {_source(scored, summaries) for scored in summaries}
     systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
-    return sorted(_told_apart(systems), key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
+    return sorted(
+        _told_apart(systems),
+        key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name),
+    )
 
 
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
@@ -76,8 +86,9 @@ def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
 
 
 def _told_apart(systems: list[ScoredSystem]) -> list[ScoredSystem]:
-    """Add the way of decoding to the names of models that were decoded in several ways, except for the best paths of the original lattices.
-    The names of decode directories of the model, or of networks of its kind, show these ways: `decode_test`, `decode_test_fourgram`."""
+    """Add the way of decoding to the names of models that were decoded in several ways, except for the best
+    paths of the original lattices. The names of decode directories of the model, or of networks of its kind,
+    show these ways: `decode_test`, `decode_test_fourgram`."""
     ways: dict[str, set[str]] = {}
     for system in systems:
         ways.setdefault(system.family or system.name, set()).add(_way(system))
@@ -102,24 +113,43 @@ def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bo
     dev = summaries[source] if source and source[0].parent == model_dir else None
     totals = _totals(decode_dir)
     audio_s = totals.get("audio_s", totals.get("num_frames", 0) / _FRAMES_PER_SECOND)
-    rtf = {name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")}
+    rtf = {
+        name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")
+    }
     name = str(model_dir.relative_to(exp)) if model_dir != Path(exp) else decode_dir.name
     training_s = (read_done(model_dir) or {}).get("seconds")
-    return ScoredSystem(name, model_dir, decode_dir, scoring_dir(decode_dir, mbr), test, dev, training_s, rtf["search_s"], rtf["cpu_s"])
+    return ScoredSystem(
+        name,
+        model_dir,
+        decode_dir,
+        scoring_dir(decode_dir, mbr),
+        test,
+        dev,
+        training_s,
+        rtf["search_s"],
+        rtf["cpu_s"],
+    )
 
 
 def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> tuple[Path, bool] | None:
-    """The set on which the parameters were chosen. It is found by the end of its path, because an experiment directory may have been moved,
-    or, if a model's directory was renamed, by its name in the same directory. None if it is the test set itself, or was not scored here."""
+    """The set on which the parameters were chosen. It is found by the end of its path, because an experiment
+    directory may have been moved, or, if a model's directory was renamed, by its name in the same directory.
+    None if it is the test set itself, or was not scored here."""
     test, (decode_dir, mbr) = summaries[scored], scored
     if not test["params_from"]:
         return None
     beside = (decode_dir.parent / Path(test["params_from"]).name, mbr)
-    agreements = {one: (_common_end(one[0], test["params_from"]), one == beside) for one in summaries if one[1] == mbr}
+    agreements = {
+        one: (_common_end(one[0], test["params_from"]), one == beside) for one in summaries if one[1] == mbr
+    }
     best = max(agreements, key=agreements.get)
     if agreements[best] >= (2, False):
         return best
-    return beside if beside in summaries and summaries[beside]["chosen"]["point"] == test["chosen"]["point"] else None
+    return (
+        beside
+        if beside in summaries and summaries[beside]["chosen"]["point"] == test["chosen"]["point"]
+        else None
+    )
 
 
 def _common_end(directory: Path, source: str) -> int:
@@ -161,13 +191,18 @@ class Scored(Protocol):
     """Scores that can be compared."""
 
     scored: Path  # directory of its scores
-    test: dict    # summary.json
+    test: dict  # summary.json
 
 
 def paired(first: Scored, second: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """(errors of first, errors of second, words) over the same utterances; None if the two were scored on different ones."""
+    """(errors of first, errors of second, words) over the same utterances; None if the two were scored on
+    different ones."""
     a, b = utterance_errors(first.scored), utterance_errors(second.scored)
-    if a.keys() != b.keys() or any(a[utt][1] != b[utt][1] for utt in a) or first.test["signature"] != second.test["signature"]:
+    if (
+        a.keys() != b.keys()
+        or any(a[utt][1] != b[utt][1] for utt in a)
+        or first.test["signature"] != second.test["signature"]
+    ):
         return None
     rows = np.array([(*a[utt], b[utt][0]) for utt in sorted(a)])
     return rows[:, 0], rows[:, 2], rows[:, 1]

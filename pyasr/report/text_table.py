@@ -7,7 +7,9 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> str:
     """A table with columns padded to their widest cells."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines
+    )
 
 
 def value_range(values) -> str:

@@ -1,8 +1,11 @@
-"""Transcripts that disagree with the decoded text: counts of errors, sorted by decreasing errors, divided into good and bad.
+"""Transcripts that disagree with the decoded text: counts of errors, sorted by decreasing errors, divided
+into good and bad.
 
-OUT/all_info.sorted.txt   `UTTERANCE<tab>ERRORS<tab>WORDS<tab>DECODED<tab>TRANSCRIPT`, most errors first, as in Kaldi's find_bad_utts.sh
+OUT/all_info.sorted.txt   `UTTERANCE<tab>ERRORS<tab>WORDS<tab>DECODED<tab>TRANSCRIPT`, most errors first, as
+                          in Kaldi's find_bad_utts.sh
 OUT/per_utt               the two texts of each utterance, word by word
-OUT/good_utts, bad_utts   utterances for `subset_data_dir.py --utt-list`; utterances that were not decoded are bad
+OUT/good_utts, bad_utts   utterances for `subset_data_dir.py --utt-list`; utterances that were not decoded are
+                          bad
 OUT/failed_utts           `UTTERANCE REASON` of utterances that were not decoded
 """
 
@@ -43,8 +46,12 @@ class Comparison:
 class BadUttOptions:
     """An utterance is bad if its errors exceed both limits."""
 
-    max_errors: int = option(1, "maximum number of errors of a good utterance, whatever its length", minimum=0)
-    max_error_share: float = option(0.25, "maximum number of errors per word of the transcript of a good utterance", minimum=0.0)
+    max_errors: int = option(
+        1, "maximum number of errors of a good utterance, whatever its length", minimum=0
+    )
+    max_error_share: float = option(
+        0.25, "maximum number of errors per word of the transcript of a good utterance", minimum=0.0
+    )
 
     def is_bad(self, comparison: Comparison) -> bool:
         return comparison.counts.errors > self.max_errors and comparison.share > self.max_error_share
@@ -58,8 +65,11 @@ def compare(transcripts: dict[str, list[str]], decoded: dict[str, str]) -> dict[
     return dict(sorted(found.items(), key=lambda item: (-item[1].counts.errors, -item[1].share, item[0])))
 
 
-def write_report(out: Path, text: dict[str, str], words: set[str], oov_word: str, num_jobs: int, options: BadUttOptions) -> None:
-    """Compare decoded.JOB.txt in `out` with the transcripts `text`, in which words outside `words` become `oov_word`, and write all files.
+def write_report(
+    out: Path, text: dict[str, str], words: set[str], oov_word: str, num_jobs: int, options: BadUttOptions
+) -> None:
+    """Compare decoded.JOB.txt in `out` with the transcripts `text`, in which words outside `words` become
+    `oov_word`, and write all files.
 
     Raises UserError if nothing was decoded, or if no utterance is good.
     """
@@ -67,18 +77,35 @@ def write_report(out: Path, text: dict[str, str], words: set[str], oov_word: str
     if not decoded:
         fault = f"no utterance was decoded: {told_reasons(failed)}"
         raise UserError(f"{fault}; check that data, language and model directory match")
-    transcripts = {utt: [word if word in words else oov_word for word in text[utt].split()] for utt in decoded}
+    transcripts = {
+        utt: [word if word in words else oov_word for word in text[utt].split()] for utt in decoded
+    }
     found = compare(transcripts, decoded)
     bad = {utt for utt, comparison in found.items() if options.is_bad(comparison)}
     good = sorted(found.keys() - bad)
     if not good:
-        raise UserError(f"all of {len(found)} utterances are bad; check that data, language and model directory match, "
-                        "or raise --max-error-share")
+        raise UserError(
+            f"all of {len(found)} utterances are bad; check that data, language and model directory match, "
+            "or raise --max-error-share"
+        )
     with atomic_write(out / "all_info.sorted.txt") as f:
-        f.writelines("\t".join([utt, str(c.counts.errors), str(len(c.transcript)), " ".join(c.decoded), " ".join(c.transcript)]) + "\n"
-                     for utt, c in found.items())
+        f.writelines(
+            "\t".join(
+                [
+                    utt,
+                    str(c.counts.errors),
+                    str(len(c.transcript)),
+                    " ".join(c.decoded),
+                    " ".join(c.transcript),
+                ]
+            )
+            + "\n"
+            for utt, c in found.items()
+        )
     with atomic_write(out / "per_utt") as f:
-        f.write(per_utterance({utt: " ".join(words) for utt, words in transcripts.items()}, decoded, _AS_IT_IS))
+        f.write(
+            per_utterance({utt: " ".join(words) for utt, words in transcripts.items()}, decoded, _AS_IT_IS)
+        )
     for name, table in (("good_utts", good), ("bad_utts", bad | failed.keys()), ("failed_utts", failed)):
         write_table(out / name, {utt: table[utt] if isinstance(table, dict) else "" for utt in table})
     _log(found, bad, failed)
@@ -98,9 +125,13 @@ def _read_jobs(out: Path, num_jobs: int) -> tuple[dict[str, str], dict[str, str]
 
 def _log(found: dict[str, Comparison], bad: set[str], failed: dict[str, str]) -> None:
     total = sum((comparison.counts for comparison in found.values()), Counts())
-    log.info(f"{len(found)} utterances: {total.errors} errors in {total.num_words} words ({total.wer:.2f} %), "
-             f"{sum(not comparison.counts.errors for comparison in found.values())} utterances without errors")
+    log.info(
+        f"{len(found)} utterances: {total.errors} errors in {total.num_words} words ({total.wer:.2f} %), "
+        f"{sum(not comparison.counts.errors for comparison in found.values())} utterances without errors"
+    )
     log.info(f"{len(bad)} bad utterances, {len(failed)} utterances not decoded")
     for utt, comparison in list(found.items())[:5]:
-        log.info(f"{utt}: {comparison.counts.errors} errors; transcript: {' '.join(comparison.transcript)}; "
-                 f"decoded: {' '.join(comparison.decoded)}")
+        log.info(
+            f"{utt}: {comparison.counts.errors} errors; transcript: {' '.join(comparison.transcript)}; "
+            f"decoded: {' '.join(comparison.decoded)}"
+        )

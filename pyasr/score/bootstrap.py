@@ -1,9 +1,9 @@
 """Confidence intervals of word error rates by resampling.
 
-Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004: the test set is resampled with
-replacement, by utterance or by speaker. The WER of a sample is sum of errors / sum of words. The interval contains the middle 95 % of the
-samples. Resampling by speaker accounts for the correlation of the errors of a speaker; with fewer than about ten speakers, that interval is
-itself uncertain.
+Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004: the
+test set is resampled with replacement, by utterance or by speaker. The WER of a sample is sum of errors / sum
+of words. The interval contains the middle 95 % of the samples. Resampling by speaker accounts for the
+correlation of the errors of a speaker; with fewer than about ten speakers, that interval is itself uncertain.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ NUM_DRAWS = 10_000
 _BLOCK = 500
 
 
-def wer_interval(errors: np.ndarray, words: np.ndarray, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
+def wer_interval(
+    errors: np.ndarray, words: np.ndarray, seed: int = 0, level: float = 0.95
+) -> tuple[float, float]:
     """(low, high) of the WER in per cent. errors, words: (num_units,), by utterance or speaker."""
     rates = _drawn_ratios(np.asarray(errors, float), np.asarray(words, float), seed)
     return _middle(100 * rates, level)
 
 
-def difference_interval(errors_a: np.ndarray, errors_b: np.ndarray, words: np.ndarray, seed: int = 0,
-                        level: float = 0.95) -> tuple[float, float]:
-    """(low, high) of WER(b) - WER(a) in per cent absolute, from the same samples; without 0, the difference is significant."""
-    rates = _drawn_ratios(np.asarray(errors_b, float) - np.asarray(errors_a, float), np.asarray(words, float), seed)
+def difference_interval(
+    errors_a: np.ndarray, errors_b: np.ndarray, words: np.ndarray, seed: int = 0, level: float = 0.95
+) -> tuple[float, float]:
+    """(low, high) of WER(b) - WER(a) in per cent absolute, from the same samples; without 0, the difference
+    is significant."""
+    rates = _drawn_ratios(
+        np.asarray(errors_b, float) - np.asarray(errors_a, float), np.asarray(words, float), seed
+    )
     return _middle(100 * rates, level)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pyasr.base.cli.options import option
 
 SCORING_VERSION = 1  # changes if the same texts get other counts
-SIGNATURE = "wer|"  # beginning of every signature, which distinguishes these WER files from those of other toolkits
+# beginning of every signature, which distinguishes these WER files from those of other toolkits
+SIGNATURE = "wer|"
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,14 @@ class TextFilter:
 
     heading = "scoring"
 
-    case: str = option("lower", "comparison of words: ignore case (lower), or distinguish case (keep)", choices=("lower", "keep"))
-    drop: str | None = option(None, "comma-separated words to remove from both texts, such as hesitations: 'uh,um'")
+    case: str = option(
+        "lower",
+        "comparison of words: ignore case (lower), or distinguish case (keep)",
+        choices=("lower", "keep"),
+    )
+    drop: str | None = option(
+        None, "comma-separated words to remove from both texts, such as hesitations: 'uh,um'"
+    )
 
     @property
     def dropped(self) -> frozenset[str]:
@@ -35,4 +42,5 @@ class TextFilter:
     @property
     def signature(self) -> str:
         """The scoring method in one word; two WERs are comparable if their signatures are equal."""
-        return f"{SIGNATURE}case:{self.case}|drop:{','.join(sorted(self.dropped)) or 'none'}|align:sclite|v{SCORING_VERSION}"
+        dropped = ",".join(sorted(self.dropped)) or "none"
+        return f"{SIGNATURE}case:{self.case}|drop:{dropped}|align:sclite|v{SCORING_VERSION}"

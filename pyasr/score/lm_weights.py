@@ -1,8 +1,8 @@
 """The range of LM weights that scoring tries. It grows while the best weight is at one of its ends.
 
-The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network can be as high as 30. An end that the user
-gives is fixed. The lower end goes down to 1, the upper end up to 30, then 50, then 100. The range stops growing when growth no
-longer reduces the number of errors, or at 0 errors.
+The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network can be as high as 30. An
+end that the user gives is fixed. The lower end goes down to 1, the upper end up to 30, then 50, then 100. The
+range stops growing when growth no longer reduces the number of errors, or at 0 errors.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ _LEAST, _UPPER_ENDS = 1, (30, 50, 100)
 def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
     """The first range; an end that is None was not given. Raises UserError if the range is empty."""
     if least is not None and greatest is not None and least > greatest:
-        raise UserError(f"--min-lmwt {least} is greater than --max-lmwt {greatest}; lower the first or raise the second")
-    return (min(FIRST[0], greatest or FIRST[0]) if least is None else least,
-            max(FIRST[1], least or FIRST[1]) if greatest is None else greatest)  # fmt: skip
+        raise UserError(
+            f"--min-lmwt {least} is greater than --max-lmwt {greatest}; lower the first or raise the second"
+        )
+    return (
+        min(FIRST[0], greatest or FIRST[0]) if least is None else least,
+        max(FIRST[1], least or FIRST[1]) if greatest is None else greatest,
+    )
 
 
 class LmWeights:
@@ -41,7 +45,8 @@ class LmWeights:
         self.first, self._high_before = range(self.low, self.high + 1), None
 
     def further(self, scores: Mapping[tuple[int, float], Score]) -> list[int]:
-        """The weights to try next, given all scores so far; [] if the best weight is inside the range or growth has stopped helping."""
+        """The weights to try next, given all scores so far; [] if the best weight is inside the range or
+        growth has stopped helping."""
         errors: dict[int, int] = {}
         for (weight, _), score in scores.items():
             errors[weight] = min(score.total.errors, errors.get(weight, score.total.errors))
@@ -61,17 +66,23 @@ class LmWeights:
         record  of the earlier range
         best    its best weight, with `errors` errors
 
-        They cannot be kept if they go beyond an end that is fixed now, or if the best weight is at an end that was fixed then.
+        They cannot be kept if they go beyond an end that is fixed now, or if the best weight is at an end
+        that was fixed then.
         """
         (low, high), given = record["tried"], record["given"]
         if low < self.low and not self._moves_down or high > self.high and not self._moves_up:
             return f"it has scores of LM weights {low} to {high}"
         is_low = best == low > _LEAST and self._moves_down and given[0] is not None
         is_high = best == high < _UPPER_ENDS[-1] and self._moves_up and given[1] is not None
-        return f"its best LM weight {best} is at a fixed end of its range" if errors and (is_low or is_high) else ""
+        return (
+            f"its best LM weight {best} is at a fixed end of its range"
+            if errors and (is_low or is_high)
+            else ""
+        )
 
     def remedy(self, best: int) -> str:
-        """Advice if the best weight is at an end that the user gave, or is the largest possible weight; otherwise ''."""
+        """Advice if the best weight is at an end that the user gave, or is the largest possible weight;
+        otherwise ''."""
         if best == self.low > _LEAST and not self._moves_down:
             return "lower --min-lmwt, or omit it"
         if best == self.high and not self._moves_up:
@@ -81,7 +92,9 @@ class LmWeights:
     def _grows_up(self, errors: dict[int, int], best: int) -> bool:
         if not self._moves_up or self.high >= _UPPER_ENDS[-1] or errors[self.high] > best:
             return False
-        return self._high_before is None or best < min(found for weight, found in errors.items() if weight <= self._high_before)
+        return self._high_before is None or best < min(
+            found for weight, found in errors.items() if weight <= self._high_before
+        )
 
     def _lower(self) -> list[int]:
         added = list(range(_LEAST, self.low))

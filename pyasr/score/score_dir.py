@@ -1,8 +1,10 @@
-"""Scoring of a decode directory: a score for each point (LM weight, word insertion penalty), the chosen point, and the output files.
+"""Scoring of a decode directory: a score for each point (LM weight, word insertion penalty), the chosen
+point, and the output files.
 
 OUT/hyp/LMWT_WIP.txt     hypotheses of a point as a text table; with an stm LMWT_WIP.ctm
 OUT/wer_LMWT_WIP         WER, sentence error rate
-OUT/best_wer             the chosen point and the best point of this set, each with interval, signature and label
+OUT/best_wer             the chosen point and the best point of this set, each with interval, signature and
+                         label
 OUT/best_wer_NAME        the same for each subset of the stm
 OUT/per_utt OUT/per_spk  tables of the chosen point; with an stm OUT/per_subset, by subsets and labels
 OUT/summary.json         the same, machine-readable
@@ -70,8 +72,11 @@ class PointOptions:
     heading = "scoring"
 
     lmwt: int | None = option(None, "LM weight; none: the one chosen by steps/score.py", minimum=1)
-    word_ins_penalty: float | None = option(None, "word insertion penalty; none: the one chosen by steps/score.py, or 0 with --lmwt if "
-                                                  "nothing was scored")  # fmt: skip
+    word_ins_penalty: float | None = option(
+        None,
+        "word insertion penalty; none: the one chosen by steps/score.py, or 0 with --lmwt if "
+        "nothing was scored",
+    )
 
     def inputs(self, decode_dir: Path) -> list[Path]:
         """The files that `of` reads."""
@@ -79,14 +84,18 @@ class PointOptions:
         return [summary] if self.lmwt is None or (self.word_ins_penalty is None and summary.exists()) else []
 
     def of(self, decode_dir: Path) -> Point:
-        """The point for a decode directory. Raises UserError if it needs an LM weight and the directory has not been scored."""
+        """The point for a decode directory. Raises UserError if it needs an LM weight and the directory has
+        not been scored."""
         if not self.inputs(decode_dir):
             return self.lmwt, self.word_ins_penalty or 0.0
         try:
             lm_weight, penalty = read_params(decode_dir)
         except UserError as error:
             raise UserError(f"{error}, or give --lmwt and --word-ins-penalty") from None
-        return lm_weight if self.lmwt is None else self.lmwt, penalty if self.word_ins_penalty is None else self.word_ins_penalty
+        return (
+            lm_weight if self.lmwt is None else self.lmwt,
+            penalty if self.word_ins_penalty is None else self.word_ins_penalty,
+        )
 
 
 def point_name(point: Point) -> str:
@@ -100,11 +109,17 @@ def score_points(scorer: Scorer, hypotheses: Mapping[Point, Any]) -> dict[Point,
 
 
 def best_point(scores: Mapping[Point, Score], first: Container[int] | None = None) -> Point:
-    """The point with the fewest errors; among equals, one of the weights `first`, if any, then the lowest LM weight, then the lowest
-    penalty. Raises UserError if there is no point."""
+    """The point with the fewest errors; among equals, one of the weights `first`, if any, then the lowest LM
+    weight, then the lowest penalty. Raises UserError if there is no point."""
     if not scores:
-        raise UserError("no utterance was decoded, so there is nothing to score; check the log of the decoding for missing features")
-    return min(scores, key=lambda point: (scores[point].total.errors, first is not None and point[0] not in first, point))
+        raise UserError(
+            "no utterance was decoded, so there is nothing to score; check the log of the decoding for "
+            "missing features"
+        )
+    return min(
+        scores,
+        key=lambda point: (scores[point].total.errors, first is not None and point[0] not in first, point),
+    )
 
 
 def scoring_dir(decode_dir: Path, mbr: bool = False) -> Path:
@@ -126,13 +141,17 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
             raise ValueError
         return summary
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; score that directory first with steps/score.py{' --decode-mbr true' * mbr}") from None
+        raise UserError(
+            f"{path}: no such file; score that directory first with "
+            f"steps/score.py{' --decode-mbr true' * mbr}"
+        ) from None
     except ValueError:
         raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None
 
 
 def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
-    """WER in per cent at the chosen LM weight and penalty, of a subset if one is named; None if it was not scored."""
+    """WER in per cent at the chosen LM weight and penalty, of a subset if one is named; None if it was not
+    scored."""
     if not (scoring_dir(decode_dir) / SUMMARY).exists():
         return None
     summary = read_summary(decode_dir)
@@ -141,7 +160,8 @@ def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
 
 
 def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
-    """Why the last scoring does not match this range of LM weights; '' if it does, if nothing was scored, or for an earlier version."""
+    """Why the last scoring does not match this range of LM weights; '' if it does, if nothing was scored, or
+    for an earlier version."""
     try:
         summary = read_summary(decode_dir, mbr)
     except UserError:
@@ -150,10 +170,19 @@ def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
     return weights.misfit(record, best["point"][0], best["errors"]) if record else ""
 
 
-def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], filters: TextFilter, chosen: Chosen | None, seed: int = 0,
-                  scores: Mapping[Point, Score] | None = None, weights: LmWeights | None = None,
-                  scorer: Scorer | None = None) -> list[str]:  # fmt: skip
-    """Write the files above to `out`. Returns the lines of best_wer and of the subsets. `chosen` is None if this set chooses its own point.
+def write_scoring(
+    out: Path,
+    data: DataDir,
+    hypotheses: Mapping[Point, Any],
+    filters: TextFilter,
+    chosen: Chosen | None,
+    seed: int = 0,
+    scores: Mapping[Point, Score] | None = None,
+    weights: LmWeights | None = None,
+    scorer: Scorer | None = None,
+) -> list[str]:
+    """Write the files above to `out`. Returns the lines of best_wer and of the subsets. `chosen` is None if
+    this set chooses its own point.
 
     scores  scores of all points from `score_points`, if known
     weights range of LM weights; the first ones are preferred to equally good ones
@@ -164,8 +193,10 @@ def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], fil
     first = weights and weights.first
     point = chosen.point if chosen else best_point(scores, first)
     if point not in scores:
-        raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
-                        "widen --min-lmwt, --max-lmwt or --word-ins-penalties")
+        raise UserError(
+            f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
+            "widen --min-lmwt, --max-lmwt or --word-ins-penalties"
+        )
     (out / "hyp").mkdir(exist_ok=True)
     for swept, score in scores.items():
         scorer.write(out / "hyp", point_name(swept), hypotheses[swept])
@@ -180,10 +211,21 @@ def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], fil
     _write(out / "per_utt", scorer.per_utterance(hypotheses[point]))
     _write(out / "per_spk", per_speaker(scores[point], scorer.utt2spk))
     if scorer.parts:
-        _write(out / "per_subset", counts_table("SUBSET", [(name, scores[point].part(utts).row) for name, utts in scorer.parts.items()]))
-    summary = {"data": str(data.path), "params_from": str(chosen.source) if chosen else None, "seed": seed,
-               "signature": scorer.signature, "lm_weights": weights and weights.record, **entries,
-               **({"subsets": subsets} if subsets else {})}
+        _write(
+            out / "per_subset",
+            counts_table(
+                "SUBSET", [(name, scores[point].part(utts).row) for name, utts in scorer.parts.items()]
+            ),
+        )
+    summary = {
+        "data": str(data.path),
+        "params_from": str(chosen.source) if chosen else None,
+        "seed": seed,
+        "signature": scorer.signature,
+        "lm_weights": weights and weights.record,
+        **entries,
+        **({"subsets": subsets} if subsets else {}),
+    }
     _write(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
     return lines
 
@@ -203,12 +245,16 @@ class _Best:
     seed: int
     first: Container[int] | None
 
-    def write(self, path: Path, scores: Mapping[Point, Score], prefix: str = "") -> tuple[list[str], dict[str, dict]]:
+    def write(
+        self, path: Path, scores: Mapping[Point, Score], prefix: str = ""
+    ) -> tuple[list[str], dict[str, dict]]:
         """Write a file for these scores. Returns (its lines, the entries of the summary)."""
         best = best_point(scores, self.first)
         source = self.chosen.source if self.chosen else "this set"
-        entries = {"chosen": self._entry(scores[self.point], self.point, f"{prefix}chosen on {source}"),
-                   "best": self._entry(scores[best], best, f"{prefix}best on this set: for comparison only")}
+        entries = {
+            "chosen": self._entry(scores[self.point], self.point, f"{prefix}chosen on {source}"),
+            "best": self._entry(scores[best], best, f"{prefix}best on this set: for comparison only"),
+        }
         shown = list(entries.values())[: 2 if self.chosen or best != self.point else 1]
         lines = [_line(entry, scores[tuple(entry["point"])]) for entry in shown]
         _write(path, "".join(f"{line}\n" for line in lines))
@@ -216,15 +262,29 @@ class _Best:
 
     def _entry(self, score: Score, point: Point, label: str) -> dict:
         total = score.total
-        return {"point": list(point), "label": label, "wer": total.wer, "errors": total.errors, "words": total.num_words, "ins": total.ins,
-                "del": total.dele, "sub": total.sub, "interval": score.interval(self.seed),
-                "speaker_interval": score.speaker_interval(self.utt2spk, self.seed),
-                "num_speakers": len({self.utt2spk[utt] for utt in score.utterances}), "num_utterances": len(score.utterances),
-                "missing": score.missing}
+        return {
+            "point": list(point),
+            "label": label,
+            "wer": total.wer,
+            "errors": total.errors,
+            "words": total.num_words,
+            "ins": total.ins,
+            "del": total.dele,
+            "sub": total.sub,
+            "interval": score.interval(self.seed),
+            "speaker_interval": score.speaker_interval(self.utt2spk, self.seed),
+            "num_speakers": len({self.utt2spk[utt] for utt in score.utterances}),
+            "num_utterances": len(score.utterances),
+            "missing": score.missing,
+        }
 
 
 def _line(entry: dict, score: Score) -> str:
     low, high = entry["speaker_interval"]
-    speakers = f" (by {entry['num_speakers']} speakers {low:.2f}-{high:.2f})" if entry["num_speakers"] > 1 else ""
-    return (f"{wer_line(score.total)} {interval_text(entry['interval'])}{speakers} "
-            f"LMWT {entry['point'][0]} WIP {entry['point'][1]} ({entry['label']}) {score.signature}")
+    speakers = (
+        f" (by {entry['num_speakers']} speakers {low:.2f}-{high:.2f})" if entry["num_speakers"] > 1 else ""
+    )
+    return (
+        f"{wer_line(score.total)} {interval_text(entry['interval'])}{speakers} "
+        f"LMWT {entry['point'][0]} WIP {entry['point'][1]} ({entry['label']}) {score.signature}"
+    )

@@ -1,4 +1,5 @@
-"""Files of a scoring: WER lines, and tables by utterance and speaker in the format of Kaldi's scripts. Totals are sums of the rows."""
+"""Files of a scoring: WER lines, and tables by utterance and speaker in the format of Kaldi's scripts. Totals
+are sums of the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ _NOTHING = "***"
 
 def wer_line(counts: Counts) -> str:
     """`%WER 66.11 [ 3062 / 4632, 259 ins, 659 del, 2144 sub ]`, as Kaldi's compute-wer prints it."""
-    return f"%WER {counts.wer:.2f} [ {counts.errors} / {counts.num_words}, {counts.ins} ins, {counts.dele} del, {counts.sub} sub ]"
+    return (
+        f"%WER {counts.wer:.2f} [ {counts.errors} / {counts.num_words}, {counts.ins} ins, {counts.dele} "
+        f"del, {counts.sub} sub ]"
+    )
 
 
 def interval_text(interval: tuple[float, float]) -> str:
@@ -24,8 +28,11 @@ def interval_text(interval: tuple[float, float]) -> str:
 def wer_file(score: Score) -> str:
     """Content of `wer_LMWT_WIP`: a WER line, the sentence error rate, and missing utterances."""
     num, wrong = len(score.utterances), score.num_wrong_utterances
-    lines = [f"{wer_line(score.total)} {score.signature}", f"%SER {100 * wrong / num:.2f} [ {wrong} / {num} ]",
-             f"Scored {num} sentences, {len(score.missing)} not present in hyp."]
+    lines = [
+        f"{wer_line(score.total)} {score.signature}",
+        f"%SER {100 * wrong / num:.2f} [ {wrong} / {num} ]",
+        f"Scored {num} sentences, {len(score.missing)} not present in hyp.",
+    ]
     lines += [f"missing: {utt}" for utt in score.missing]
     return "\n".join(lines) + "\n"
 
@@ -35,13 +42,16 @@ def per_utterance(references: Mapping[str, str], hypotheses: Mapping[str, str], 
     lines = []
     for utt in sorted(references):
         pairs = align(filters.words(references[utt]), filters.words(hypotheses.get(utt, "")))
-        ops = ["I" if ref is None else "D" if hyp is None else "C" if ref == hyp else "S" for ref, hyp in pairs]
+        ops = [
+            "I" if ref is None else "D" if hyp is None else "C" if ref == hyp else "S" for ref, hyp in pairs
+        ]
         lines += alignment_lines(utt, [(ref, hyp, op) for (ref, hyp), op in zip(pairs, ops)])
     return "\n".join(lines) + "\n"
 
 
 def alignment_lines(utt: str, steps: Sequence[tuple[str | None, str | None, str]]) -> list[str]:
-    """The four lines of an utterance. A step is (reference word, hypothesis word, one of C S I D); a missing word is None."""
+    """The four lines of an utterance. A step is (reference word, hypothesis word, one of C S I D); a missing
+    word is None."""
     columns = [(ref or _NOTHING, hyp or _NOTHING, op) for ref, hyp, op in steps]
     lines = []
     for place, kind in enumerate(("ref", "hyp", "op")):
@@ -52,7 +62,8 @@ def alignment_lines(utt: str, steps: Sequence[tuple[str | None, str | None, str]
 
 
 def per_speaker(score: Score, utt2spk: Mapping[str, str]) -> str:
-    """One line per speaker: utterances, words, then correct, sub, ins, del, errors and utterances with errors, as numbers and per cent."""
+    """One line per speaker: utterances, words, then correct, sub, ins, del, errors and utterances with
+    errors, as numbers and per cent."""
     return counts_table("SPEAKER", [*score.of_speaker(utt2spk).items(), ("SUM", score.row)])
 
 
@@ -60,7 +71,10 @@ def counts_table(title: str, rows: Iterable[tuple[str, Row]]) -> str:
     """A table in the format of `per_speaker`, of (name, counts); `title` is the heading of the names."""
     rows = list(rows)
     width = max(len(title), *(len(name) for name, _ in rows))
-    head = f"{title:<{width}} {'#UTT':>6} {'#WORD':>7} {'CORR':>7} {'SUB':>7} {'INS':>7} {'DEL':>7} {'ERR':>7} {'U.ERR':>7}"
+    head = (
+        f"{title:<{width}} {'#UTT':>6} {'#WORD':>7} {'CORR':>7} {'SUB':>7} {'INS':>7} {'DEL':>7} "
+        f"{'ERR':>7} {'U.ERR':>7}"
+    )
     return "\n".join([head, *(line for name, row in rows for line in _row_lines(name, width, *row))]) + "\n"
 
 
@@ -68,5 +82,8 @@ def _row_lines(name: str, width: int, counts: Counts, num: int, wrong: int) -> l
     head = f"{name:<{width}} {num:>6} {counts.num_words:>7}"
     values = (counts.correct, counts.sub, counts.ins, counts.dele, counts.errors)
     words = max(counts.num_words, 1)
-    return [head + "".join(f" {value:>7}" for value in (*values, wrong)),
-            f"{'  %':<{len(head)}}" + "".join(f" {value:>7.2f}" for value in (*(100 * v / words for v in values), 100 * wrong / num))]
+    return [
+        head + "".join(f" {value:>7}" for value in (*values, wrong)),
+        f"{'  %':<{len(head)}}"
+        + "".join(f" {value:>7.2f}" for value in (*(100 * v / words for v in values), 100 * wrong / num)),
+    ]

@@ -1,8 +1,9 @@
 r"""Long utterances cut at silences, each piece with its words, by the times of words in a ctm.
 
-The transcript is aligned with the words of the ctm. An utterance may be cut between two adjacent words of the transcript if they are also
-adjacent in the ctm, with a silence of at least `min_silence_s` in between, so recognition errors stay within one piece. A piece keeps up to
-`padding_s` of the silence at a cut; pieces never overlap.
+The transcript is aligned with the words of the ctm. An utterance may be cut between two adjacent words of the
+transcript if they are also adjacent in the ctm, with a silence of at least `min_silence_s` in between, so
+recognition errors stay within one piece. A piece keeps up to `padding_s` of the silence at a cut; pieces
+never overlap.
 
 Among all ways to cut an utterance longer than `max_segment_s`, the chosen one
 
@@ -31,14 +32,17 @@ _NOTHING = 1e-6
 class UtteranceSplitOptions:
     """Length of the pieces, and where utterances are cut."""
 
-    max_segment_s: float = option(15.0, "maximum length of pieces, seconds; longer utterances are split", minimum=0.5)
+    max_segment_s: float = option(
+        15.0, "maximum length of pieces, seconds; longer utterances are split", minimum=0.5
+    )
     min_silence_s: float = option(0.2, "minimum length of a silence at a cut, seconds", minimum=0.0)
     padding_s: float = option(0.2, "silence kept on each side of a cut, seconds", minimum=0.0)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A place between words: pieces before it end at `end_s` and have words up to `word`; pieces after it begin at `begin_s`."""
+    """A place between words: pieces before it end at `end_s` and have words up to `word`; pieces after it
+    begin at `begin_s`."""
 
     word: int
     end_s: float
@@ -47,7 +51,8 @@ class Cut:
 
 
 def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLine] | None]:
-    """For each word of a transcript, its position in `lines` and the line; None if the ctm does not have the word there."""
+    """For each word of a transcript, its position in `lines` and the line; None if the ctm does not have the
+    word there."""
     place, found = 0, []
     for word, recognised in align(text, [line.word for line in lines]):
         if word is not None:
@@ -56,8 +61,11 @@ def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLin
     return found
 
 
-def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: UtteranceSplitOptions) -> list[Cut]:
-    """Places where an utterance may be cut, in seconds of its recording; the first and the last are its two ends."""
+def possible_cuts(
+    words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: UtteranceSplitOptions
+) -> list[Cut]:
+    """Places where an utterance may be cut, in seconds of its recording; the first and the last are its two
+    ends."""
     cuts = [Cut(0, extent[0], extent[0], 0.0)]
     for number, (left, right) in enumerate(zip(words, words[1:]), 1):
         if left is None or right is None or right[0] != left[0] + 1:
@@ -65,7 +73,14 @@ def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, 
         end_s, begin_s = left[1].end_s, right[1].begin_s
         if begin_s - end_s >= options.min_silence_s - _NOTHING:
             middle = (end_s + begin_s) / 2
-            cuts.append(Cut(number, min(end_s + options.padding_s, middle), max(begin_s - options.padding_s, middle), begin_s - end_s))
+            cuts.append(
+                Cut(
+                    number,
+                    min(end_s + options.padding_s, middle),
+                    max(begin_s - options.padding_s, middle),
+                    begin_s - end_s,
+                )
+            )
     return [*cuts, Cut(len(words), extent[1], extent[1], 0.0)]
 
 
@@ -87,14 +102,18 @@ def best_cuts(cuts: list[Cut], max_s: float) -> list[Cut]:
     return [cuts[i] for i in reversed(chosen)]
 
 
-def split_utterances(data: DataDir, lines: list[CtmLine], options: UtteranceSplitOptions) -> dict[str, list[Subsegment]]:
+def split_utterances(
+    data: DataDir, lines: list[CtmLine], options: UtteranceSplitOptions
+) -> dict[str, list[Subsegment]]:
     """Pieces of every utterance of `data`, by the words of a ctm; logs pieces that are still too long.
 
     Raises UserError for a ctm of other recordings.
     """
     recordings, spoken = Recordings(data), _by_channel(lines)
     if spoken.keys().isdisjoint(recordings.locate(utt)[:2] for utt in data.utterances):
-        raise UserError(f"{data.path}: the ctm has no word of any of its recordings; give the ctm of this data directory")
+        raise UserError(
+            f"{data.path}: the ctm has no word of any of its recordings; give the ctm of this data directory"
+        )
     parts, too_long = {}, []
     for utt in data.utterances:
         begin_s, end_s = extent = extent_s(data, utt)
@@ -105,12 +124,19 @@ def split_utterances(data: DataDir, lines: list[CtmLine], options: UtteranceSpli
         channel = spoken.get(recordings.locate(utt)[:2])
         words = timed_words(text, channel.within(begin_s, end_s) if channel else [])
         cuts = best_cuts(possible_cuts(words, extent, options), options.max_segment_s)
-        parts[utt] = [Subsegment(left.begin_s - begin_s, right.end_s - begin_s, tuple(text[left.word : right.word]))
-                      for left, right in zip(cuts, cuts[1:])]
-        too_long += [utt] * any(part.end_s - part.begin_s > options.max_segment_s + _NOTHING for part in parts[utt])
+        parts[utt] = [
+            Subsegment(left.begin_s - begin_s, right.end_s - begin_s, tuple(text[left.word : right.word]))
+            for left, right in zip(cuts, cuts[1:])
+        ]
+        too_long += [utt] * any(
+            part.end_s - part.begin_s > options.max_segment_s + _NOTHING for part in parts[utt]
+        )
     if too_long:
         named = " ".join(too_long[:3]) + (" ..." if too_long[3:] else "")
-        log.warning(f"{len(too_long)} utterances have a piece above --max-segment-s, because the ctm has no silence to cut at: {named}")
+        log.warning(
+            f"{len(too_long)} utterances have a piece above --max-segment-s, because the ctm has no silence "
+            f"to cut at: {named}"
+        )
     return parts
 
 

@@ -22,8 +22,10 @@ class TextScorer:
     def __init__(self, data: DataDir, filters: TextFilter):
         stray = sorted(data.text.keys() - data.utt2spk.keys())
         if stray:
-            raise UserError(f"{data.path}/utt2spk: no line for utterance '{stray[0]}' of text ({len(stray)} such); "
-                            f"run utils/fix_data_dir.py {data.path}")
+            raise UserError(
+                f"{data.path}/utt2spk: no line for utterance '{stray[0]}' of text ({len(stray)} such); "
+                f"run utils/fix_data_dir.py {data.path}"
+            )
         self._data, self._filters = data, filters
         self.utt2spk, self.signature = data.utt2spk, filters.signature
         self.subsets: dict[str, list[str]] = {}

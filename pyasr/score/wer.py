@@ -1,7 +1,7 @@
 """Word error rates of a set of utterances, as sums of counts of utterances.
 
-    score = score_texts(references, hypotheses, TextFilter())
-    score.total.wer, score.interval(), score.of_speaker(utt2spk)["ann"].wer
+score = score_texts(references, hypotheses, TextFilter())
+score.total.wer, score.interval(), score.of_speaker(utt2spk)["ann"].wer
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Row = tuple[Counts, int, int]  # counts of some utterances, their number, number
 
 @dataclass(frozen=True)
 class Score:
-    """Counts of utterances: `counts` is int64 (num_utterances, 4), columns correct, sub, ins, del, in the order of `utterances`."""
+    """Counts of utterances: `counts` is int64 (num_utterances, 4), columns correct, sub, ins, del, in the
+    order of `utterances`."""
 
     utterances: list[str]
     counts: np.ndarray
@@ -74,24 +75,40 @@ class Score:
         rows: dict[str, list[int]] = {}
         for i, utt in enumerate(self.utterances):
             rows.setdefault(utt2spk[utt], []).append(i)
-        return {speaker: (Counts(*map(int, self.counts[mine].sum(axis=0))), len(mine), int((self.errors[mine] > 0).sum()))
-                for speaker, mine in sorted(rows.items())}
+        return {
+            speaker: (
+                Counts(*map(int, self.counts[mine].sum(axis=0))),
+                len(mine),
+                int((self.errors[mine] > 0).sum()),
+            )
+            for speaker, mine in sorted(rows.items())
+        }
 
 
-def score_texts(references: Mapping[str, str], hypotheses: Mapping[str, str], filters: TextFilter, name: str = "hypotheses") -> Score:
+def score_texts(
+    references: Mapping[str, str],
+    hypotheses: Mapping[str, str],
+    filters: TextFilter,
+    name: str = "hypotheses",
+) -> Score:
     """Compare {utterance: text} tables.
 
-    An utterance without hypothesis has all its words deleted and is listed in `missing`. Raises UserError for a hypothesis without
-    reference, and if the references contain no words.
+    An utterance without hypothesis has all its words deleted and is listed in `missing`. Raises UserError for
+    a hypothesis without reference, and if the references contain no words.
     """
     unknown = sorted(hypotheses.keys() - references.keys())
     if unknown:
-        raise UserError(f"{name}: utterance '{unknown[0]}' has no reference ({len(unknown)} such); "
-                        "score with the data directory of the decoding")
+        raise UserError(
+            f"{name}: utterance '{unknown[0]}' has no reference ({len(unknown)} such); "
+            "score with the data directory of the decoding"
+        )
     utterances = sorted(references)
     refs = [filters.words(references[utt]) for utt in utterances]
     if not any(refs):
-        raise UserError(f"{name}: the references contain no words to score against; check the text of the data directory and --drop")
+        raise UserError(
+            f"{name}: the references contain no words to score against; check the text of the data "
+            "directory and --drop"
+        )
     hyps = [filters.words(hypotheses.get(utt, "")) for utt in utterances]
     missing = [utt for utt in utterances if utt not in hypotheses]
     return Score(utterances, count_many(refs, hyps), missing, filters.signature)

@@ -1,9 +1,10 @@
 """Alignment of a hypothesis with its reference, with the counts of NIST's sclite.
 
-The alignment has the lowest cost with 0 for a correct word, 3 for an insertion, 3 for a deletion and 4 for a substitution. Alignments of
-equal cost can differ in their number of errors (three substitutions cost as much as two insertions, two deletions and a correct word), so
-the choice among them matters: forward over both word sequences, a cell prefers the diagonal, then an insertion, then a deletion.
-With that order all four counts are sclite's own (sctk 2.4.10).
+The alignment has the lowest cost with 0 for a correct word, 3 for an insertion, 3 for a deletion and 4 for a
+substitution. Alignments of equal cost can differ in their number of errors (three substitutions cost as much
+as two insertions, two deletions and a correct word), so the choice among them matters: forward over both word
+sequences, a cell prefers the diagonal, then an insertion, then a deletion. With that order all four counts
+are sclite's own (sctk 2.4.10).
 """
 
 from __future__ import annotations
@@ -40,22 +41,28 @@ class Counts:
 
     @property
     def wer(self) -> float:
-        """Errors in per cent of the reference words. With an empty reference, 0, or infinite if there are insertions."""
+        """Errors in per cent of the reference words. With an empty reference, 0, or infinite if there are
+        insertions."""
         if self.num_words:
             return 100.0 * self.errors / self.num_words
         return float("inf") if self.errors else 0.0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.correct + other.correct, self.sub + other.sub, self.ins + other.ins, self.dele + other.dele)
+        return Counts(
+            self.correct + other.correct, self.sub + other.sub, self.ins + other.ins, self.dele + other.dele
+        )
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[str | None, str | None]]:
-    """(reference word, hypothesis word) pairs in order; None on the left marks an insertion, on the right a deletion."""
+    """(reference word, hypothesis word) pairs in order; None on the left marks an insertion, on the right a
+    deletion."""
     ref, hyp = _numbered(reference, hypothesis)
     pairs, i, j = [], len(reference), len(hypothesis)
     for move in _moves(ref, hyp):
         i, j = i - (move != _INSERTION), j - (move != _DELETION)
-        pairs.append((None if move == _INSERTION else reference[i], None if move == _DELETION else hypothesis[j]))
+        pairs.append(
+            (None if move == _INSERTION else reference[i], None if move == _DELETION else hypothesis[j])
+        )
     return pairs[::-1]
 
 
@@ -67,15 +74,20 @@ def count(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
 def count_many(references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> np.ndarray:
     """int64 (num_utterances, 4): correct, substituted, inserted, deleted words of each pair."""
     ids: dict[str, int] = {}
-    flat = [np.fromiter((ids.setdefault(word, len(ids)) for words in side for word in words), np.int64)
-            for side in (references, hypotheses)]
+    flat = [
+        np.fromiter((ids.setdefault(word, len(ids)) for words in side for word in words), np.int64)
+        for side in (references, hypotheses)
+    ]
     ends = [np.cumsum([0, *map(len, side)]) for side in (references, hypotheses)]
     return _count_many(flat[0], ends[0], flat[1], ends[1])
 
 
 def _numbered(reference, hypothesis):
     ids: dict[str, int] = {}
-    return tuple(np.fromiter((ids.setdefault(word, len(ids)) for word in words), np.int64) for words in (reference, hypothesis))
+    return tuple(
+        np.fromiter((ids.setdefault(word, len(ids)) for word in words), np.int64)
+        for words in (reference, hypothesis)
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -128,5 +140,5 @@ def _count(ref, hyp):
 def _count_many(refs, ref_ends, hyps, hyp_ends):
     counts = np.empty((len(ref_ends) - 1, 4), np.int64)
     for k in range(len(counts)):
-        counts[k] = _count(refs[ref_ends[k]:ref_ends[k + 1]], hyps[hyp_ends[k]:hyp_ends[k + 1]])
+        counts[k] = _count(refs[ref_ends[k] : ref_ends[k + 1]], hyps[hyp_ends[k] : hyp_ends[k + 1]])
     return counts

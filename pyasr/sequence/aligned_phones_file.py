@@ -1,7 +1,8 @@
 """The aligned phones of many utterances, on disk, memory-mapped so that all ranks of a host share one copy.
 
-PATH is written last. The data are in PATH.keys (`pyasr.io.packed_rows`), PATH.phones, int32, PATH.starts, int64, PATH.begins, int64: the
-index of each utterance's first phone, and the total; and PATH.lengths, int64: the number of frames of each utterance.
+PATH is written last. The data are in PATH.keys (`pyasr.io.packed_rows`), PATH.phones, int32, PATH.starts,
+int64, PATH.begins, int64: the index of each utterance's first phone, and the total; and PATH.lengths, int64:
+the number of frames of each utterance.
 """
 
 from __future__ import annotations
@@ -28,8 +29,21 @@ class PackedPhones:
     lengths  number of frames of each, int64
     """
 
-    def __init__(self, names: Sequence[str], phones: np.ndarray, starts: np.ndarray, begins: np.ndarray, lengths: np.ndarray):
-        self.names, self.lengths, self._phones, self._starts, self._begins = names, lengths, phones, starts, begins
+    def __init__(
+        self,
+        names: Sequence[str],
+        phones: np.ndarray,
+        starts: np.ndarray,
+        begins: np.ndarray,
+        lengths: np.ndarray,
+    ):
+        self.names, self.lengths, self._phones, self._starts, self._begins = (
+            names,
+            lengths,
+            phones,
+            starts,
+            begins,
+        )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -49,7 +63,13 @@ class PackedPhones:
         numbers = np.array([len(one.phones) for one in aligned.values()], np.int64)
         phones, starts = ([getattr(one, name) for one in aligned.values()] for name in ("phones", "starts"))
         lengths = np.array([one.num_frames for one in aligned.values()], np.int64)
-        return PackedPhones(list(aligned), _joined(phones, np.int32), _joined(starts, np.int64), np.append(0, np.cumsum(numbers)), lengths)
+        return PackedPhones(
+            list(aligned),
+            _joined(phones, np.int32),
+            _joined(starts, np.int64),
+            np.append(0, np.cumsum(numbers)),
+            lengths,
+        )
 
 
 def save_aligned_phones(path: Path, aligned: Iterable[tuple[str, AlignedPhones]]) -> None:
@@ -66,16 +86,25 @@ def _written(aligned: Iterable[tuple[str, AlignedPhones]], files: dict[str, Bina
     files["begins"].write(_PARTS["begins"](num_phones))
     for name, one in aligned:
         num_phones += len(one.phones)
-        written = {"phones": one.phones, "starts": one.starts, "begins": num_phones, "lengths": one.num_frames}
+        written = {
+            "phones": one.phones,
+            "starts": one.starts,
+            "begins": num_phones,
+            "lengths": one.num_frames,
+        }
         for part, numbers in written.items():
             files[part].write(np.ascontiguousarray(numbers, _PARTS[part]))
         yield name
 
 
 def load_aligned_phones(path: Path) -> PackedPhones:
-    """Map what `save_aligned_phones` wrote, in the same order. Raises UserError if the file does not exist."""
+    """Map what `save_aligned_phones` wrote, in the same order. Raises UserError if the file does not
+    exist."""
     load_arrays(path, ("number",))
-    return PackedPhones(StoredRows(_part(path, "keys")), *(map_numbers(_part(path, name), kind) for name, kind in _PARTS.items()))
+    return PackedPhones(
+        StoredRows(_part(path, "keys")),
+        *(map_numbers(_part(path, name), kind) for name, kind in _PARTS.items()),
+    )
 
 
 def _joined(arrays: list[np.ndarray], kind: type) -> np.ndarray:

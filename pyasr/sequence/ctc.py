@@ -1,12 +1,15 @@
-r"""Connectionist temporal classification: the probability of a sequence of labels, summed over its alignments.
+r"""Connectionist temporal classification: the probability of a sequence of labels, summed over its
+alignments.
 
-A. Graves et al., "Connectionist temporal classification", ICML 2006. With y_t(k) the softmax of the logits at output frame t, 0 the blank,
-and B the map that joins equal neighbours and then drops blanks, the loss of labels l over T frames is
+A. Graves et al., "Connectionist temporal classification", ICML 2006. With y_t(k) the softmax of the logits at
+output frame t, 0 the blank, and B the map that joins equal neighbours and then drops blanks, the loss of
+labels l over T frames is
 
-    F = -ln sum_{pi : B(pi) = l} prod_t y_t(pi_t)                                                                               (eq. 3, 8)
+    F = -ln sum_{pi : B(pi) = l} prod_t y_t(pi_t)                               (eq. 3, 8)
 
-Each label needs a frame, and equal neighbours a blank between them: an utterance of fewer than |l| + #{i : l_i = l_{i-1}} frames has no
-alignment, and its loss is infinite. Such utterances are excluded from the sum and named in the counts.
+Each label needs a frame, and equal neighbours a blank between them: an utterance of fewer than |l| + #{i :
+l_i = l_{i-1}} frames has no alignment, and its loss is infinite. Such utterances are excluded from the sum
+and named in the counts.
 """
 
 from __future__ import annotations
@@ -39,9 +42,15 @@ class CtcSupervision:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, labels: Sequence[np.ndarray], num_frames: Sequence[int], names: Sequence[str]) -> CtcSupervision:
+    def of(
+        cls, labels: Sequence[np.ndarray], num_frames: Sequence[int], names: Sequence[str]
+    ) -> CtcSupervision:
         """Construct it from an array of labels for each utterance."""
-        flat = np.concatenate([np.asarray(one, np.int64) for one in labels]) if len(labels) else np.zeros(0, np.int64)
+        flat = (
+            np.concatenate([np.asarray(one, np.int64) for one in labels])
+            if len(labels)
+            else np.zeros(0, np.int64)
+        )
         lengths = np.array([len(one) for one in labels], np.int64)
         return cls(flat, lengths, np.asarray(num_frames, np.int64), tuple(names))
 
@@ -65,29 +74,44 @@ class CtcSupervision:
     def select(self, keep: np.ndarray) -> CtcSupervision:
         """The utterances for which the bool array `keep` (N) is true."""
         names = tuple(name for name, kept in zip(self.names, keep) if kept)
-        return CtcSupervision(self.labels[keep[self.owners]], self.num_labels[keep], self.num_frames[keep], names)
+        return CtcSupervision(
+            self.labels[keep[self.owners]], self.num_labels[keep], self.num_frames[keep], names
+        )
 
     def too_short(self) -> list[str]:
         """A sentence for each utterance that is too short for any alignment."""
         rows = zip(self.names, self.num_frames, self.num_labels, self.min_frames)
-        return [f"{name}: {frames} output frame(s) for {labels} unit(s), which need {needed}"
-                for (name, frames, labels, needed), fits in zip(rows, self.reachable) if not fits]
+        return [
+            f"{name}: {frames} output frame(s) for {labels} unit(s), which need {needed}"
+            for (name, frames, labels, needed), fits in zip(rows, self.reachable)
+            if not fits
+        ]
 
     def check(self, max_frames: int, num_outputs: int) -> None:
-        """Raise UserError, naming an utterance, for labels that a network with `num_outputs` outputs does not have, and missing frames."""
+        """Raise UserError, naming an utterance, for labels that a network with `num_outputs` outputs does not
+        have, and missing frames."""
         wrong = np.flatnonzero((self.labels <= BLANK) | (self.labels >= num_outputs))
         if len(wrong):
-            found = f"unit {self.labels[wrong[0]]} is not in 1 to {num_outputs - 1}, the network's outputs without the blank"
-            raise UserError(f"{self.names[self.owners[wrong[0]]]}: {found}; train with the units of the network")
+            found = (
+                f"unit {self.labels[wrong[0]]} is not in 1 to {num_outputs - 1}, the network's outputs "
+                "without the blank"
+            )
+            raise UserError(
+                f"{self.names[self.owners[wrong[0]]]}: {found}; train with the units of the network"
+            )
         beyond = np.flatnonzero(self.num_frames > max_frames)
         if len(beyond):
             name, frames = self.names[beyond[0]], self.num_frames[beyond[0]]
-            raise UserError(f"{name}: expected {frames} output frames, but the network has {max_frames}; check its subsampling")
+            raise UserError(
+                f"{name}: expected {frames} output frames, but the network has {max_frames}; check its "
+                "subsampling"
+            )
 
 
 @dataclass(frozen=True)
 class CtcCounts:
-    """The terms of a loss; `left_out` names the utterances excluded because they are too short for their labels."""
+    """The terms of a loss; `left_out` names the utterances excluded because they are too short for their
+    labels."""
 
     num_sequences: int
     num_frames: int
@@ -98,7 +122,8 @@ class CtcCounts:
 def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.Tensor, CtcCounts]:
     """(sum of F over the utterances, its terms).
 
-    logits  (N, T, K), any float type; the loss is computed in float32, or in float64 if the logits are float64
+    logits  (N, T, K), any float type; the loss is computed in float32, or in float64 if the logits are
+    float64
 
     Frames beyond the end of an utterance are ignored. Raises UserError as `CtcSupervision.check` does.
     """
@@ -114,4 +139,6 @@ def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.T
         return wide.sum(), counts  # zero, with a gradient of zero
     log_probs = F.log_softmax(wide, 2).transpose(0, 1)
     lengths = torch.from_numpy(kept.num_frames), torch.from_numpy(kept.num_labels)
-    return F.ctc_loss(log_probs, torch.from_numpy(kept.labels).to(logits.device), *lengths, blank=BLANK, reduction="sum"), counts
+    return F.ctc_loss(
+        log_probs, torch.from_numpy(kept.labels).to(logits.device), *lengths, blank=BLANK, reduction="sum"
+    ), counts

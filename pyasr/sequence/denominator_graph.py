@@ -1,12 +1,16 @@
-r"""The denominator graph of LF-MMI: all possible phone sequences as a small HMM whose arcs emit pdfs, with initial probabilities.
+r"""The denominator graph of LF-MMI: all possible phone sequences as a small HMM whose arcs emit pdfs, with
+initial probabilities.
 
-Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016, sections 2.2-2.4.
+Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI",
+Interspeech 2016, sections 2.2-2.4.
 
-Arcs are stored in two steps, since many arcs into a state have the same pdf. An *entry* is a pair (target state, pdf); an arc leads from a
-source state into an entry. The flow into an entry is summed before it is multiplied by the pdf's score.
+Arcs are stored in two steps, since many arcs into a state have the same pdf. An *entry* is a pair (target
+state, pdf); an arc leads from a source state into an entry. The flow into an entry is summed before it is
+multiplied by the pdf's score.
 
-Chunks begin anywhere in an utterance: the probability that one begins in a state is the state's average over the first 100 steps from the
-start state, with each state's arcs and final probability scaled to sum to one and the distribution normalised after each step.
+Chunks begin anywhere in an utterance: the probability that one begins in a state is the state's average over
+the first 100 steps from the start state, with each state's arcs and final probability scaled to sum to one
+and the distribution normalised after each step.
 """
 
 from __future__ import annotations
@@ -63,7 +67,8 @@ class DenominatorGraph:
 
     @cached_property
     def kept(self) -> dict:
-        """Cache of objects that others derive from the graph, with its lifetime; each user has its own keys."""
+        """Cache of objects that others derive from the graph, with its lifetime; each user has its own
+        keys."""
         return {}
 
     @cached_property
@@ -73,26 +78,33 @@ class DenominatorGraph:
 
     @cached_property
     def by_source(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(offsets int64 (num_states + 1), entries int32 (num_arcs), probs float64 (num_arcs)): the arcs out of each state."""
+        """(offsets int64 (num_states + 1), entries int32 (num_arcs), probs float64 (num_arcs)): the arcs out
+        of each state."""
         order = np.argsort(self.arc_sources, kind="stable")
         offsets = np.searchsorted(self.arc_sources[order], np.arange(self.num_states + 1))
         return offsets, self.arc_entries[order], self.arc_probs[order]
 
     @cached_property
     def by_pdf(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(offsets int64 (num_pdfs + 1), entries int64 (num_entries), flow into each of these in a chunk's first frame, float64)."""
+        """(offsets int64 (num_pdfs + 1), entries int64 (num_entries), flow into each of these in a chunk's
+        first frame, float64)."""
         order = np.argsort(self.entry_pdfs, kind="stable")
         offsets = np.searchsorted(self.entry_pdfs[order], np.arange(self.num_pdfs + 1))
-        flow = np.bincount(self.arc_entries, self.arc_probs * self.initial_probs[self.arc_sources], self.num_entries)
+        flow = np.bincount(
+            self.arc_entries, self.arc_probs * self.initial_probs[self.arc_sources], self.num_entries
+        )
         return offsets, order, flow[order]
 
     @classmethod
     def from_arcs(cls, arcs: PdfArcs, num_pdfs: int) -> DenominatorGraph:
-        """The graph of an acceptor of pdfs, with its entries and initial probabilities. Raises ValueError for a pdf above the range."""
+        """The graph of an acceptor of pdfs, with its entries and initial probabilities. Raises ValueError for
+        a pdf above the range."""
         if not len(arcs.pdfs) or arcs.pdfs.min() < 0 or arcs.pdfs.max() >= num_pdfs:
             raise ValueError(f"the graph has no arcs, or pdfs outside 0 .. {num_pdfs - 1}")
         order = np.lexsort((arcs.sources, arcs.pdfs, arcs.targets))
-        sources, targets, pdfs, probs = (array[order] for array in (arcs.sources, arcs.targets, arcs.pdfs, arcs.probs))
+        sources, targets, pdfs, probs = (
+            array[order] for array in (arcs.sources, arcs.targets, arcs.pdfs, arcs.probs)
+        )
         is_new = np.append(True, (np.diff(targets) != 0) | (np.diff(pdfs) != 0))
         entries = np.cumsum(is_new) - 1
         columns = (targets[is_new], pdfs[is_new], sources, entries)
@@ -114,13 +126,17 @@ def make_denominator_graph(phone_lm: Fst, trans: TransitionModel, tree: ContextT
     expanded = expand_phone_lm(phone_lm, trans, tree)
     arcs = join_equal_states(expanded)
     graph = DenominatorGraph.from_arcs(arcs, trans.num_pdfs)
-    log.info(f"denominator graph: {graph.num_states} states, {len(graph.arc_probs)} arcs into {graph.num_entries} entries "
-             f"(before equal states were joined: {expanded.num_states} states, {len(expanded.probs)} arcs)")
+    log.info(
+        f"denominator graph: {graph.num_states} states, {len(graph.arc_probs)} arcs into {graph.num_entries} "
+        f"entries (before equal states were joined: {expanded.num_states} states, {len(expanded.probs)} "
+        "arcs)"
+    )
     return graph
 
 
 def initial_probs(arcs: PdfArcs, num_steps: int = _NUM_STEPS) -> np.ndarray:
-    """The average of the state distributions after 0 .. num_steps - 1 steps from the start, see the module."""
+    """The average of the state distributions after 0 .. num_steps - 1 steps from the start, see the
+    module."""
     totals = np.bincount(arcs.sources, arcs.probs, arcs.num_states) + arcs.finals
     probs = arcs.probs / totals[arcs.sources]
     current, average = np.zeros(arcs.num_states), np.zeros(arcs.num_states)

@@ -1,8 +1,10 @@
-"""The hypotheses that compete with an utterance's transcript: a lattice, expanded in time once, in compact arrays for all epochs.
+"""The hypotheses that compete with an utterance's transcript: a lattice, expanded in time once, in compact
+arrays for all epochs.
 
-The arcs of a decoder's lattice have strings of transition-ids, one per frame (`pyasr.decode.lattices.compact_lattice`). Since all
-paths to a state have the same number of frames, each arc has a position in time. Together with its string, this determines the
-log-likelihoods that it needs. The acoustic scores of the search are dropped. Memory: 4 bytes per frame of each arc, and 20 per arc.
+The arcs of a decoder's lattice have strings of transition-ids, one per frame
+(`pyasr.decode.lattices.compact_lattice`). Since all paths to a state have the same number of frames, each arc
+has a position in time. Together with its string, this determines the log-likelihoods that it needs. The
+acoustic scores of the search are dropped. Memory: 4 bytes per frame of each arc, and 20 per arc.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from pyasr.decode.lattices.lattice import Lattice, has_end, trim
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """Arcs sorted by source; states in topological order; state 0 is the start, the last state the only end; every state is on a path.
+    """Arcs sorted by source; states in topological order; state 0 is the start, the last state the only end;
+    every state is on a path.
 
     sources, targets  int32 (num_arcs)
     begins, lengths   int32 (num_arcs): arc a covers the frames begins[a] .. begins[a] + lengths[a] - 1
@@ -61,17 +64,22 @@ class Hypotheses:
         return np.concatenate([self.tids[ends[arc] - self.lengths[arc] : ends[arc]] for arc in arcs])
 
 
-def hypotheses_of(lattice: Lattice | CompactLattice, num_tids: int, name: str = "lattice") -> Hypotheses | None:
+def hypotheses_of(
+    lattice: Lattice | CompactLattice, num_tids: int, name: str = "lattice"
+) -> Hypotheses | None:
     """The paths of a lattice; None if no path leads to an end.
 
-    Raises UserError with `name` for transition-ids that the model does not have, and for paths with different numbers of frames.
+    Raises UserError with `name` for transition-ids that the model does not have, and for paths with different
+    numbers of frames.
     """
     lattice = trim(to_compact(lattice) if isinstance(lattice, Lattice) else lattice)
     if not has_end(lattice):
         return None
     closed = with_one_end(lattice)
     if not 0 < closed.tids.min(initial=1) <= closed.tids.max(initial=1) <= num_tids:
-        raise UserError(f"{name}: transition-ids above the model's {num_tids}; give lattices decoded with this model")
+        raise UserError(
+            f"{name}: transition-ids above the model's {num_tids}; give lattices decoded with this model"
+        )
     times, lengths = state_times(closed), closed.lengths
     if (times[closed.sources] + lengths != times[closed.targets]).any():
         raise UserError(f"{name}: the paths have different numbers of frames; decode again")

@@ -1,13 +1,14 @@
-"""The hypotheses of a training set, expanded once and stored on disk, memory-mapped so that all ranks of a host share one copy.
+"""The hypotheses of a training set, expanded once and stored on disk, memory-mapped so that all ranks of a
+host share one copy.
 
     with HypothesesWriter(path) as writer:
         writer.write("utt1", hypotheses)
     store = HypothesesStore(path)
     store["utt1"]
 
-PATH is written last. The data are in PATH.arcs, int32 (num_arcs, 4): source, target, begin, length; PATH.costs, float32 (num_arcs,);
-PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64 (num_utterances + 1, 2): the indices of each utterance's first arc and
-transition-id, and the totals.
+PATH is written last. The data are in PATH.arcs, int32 (num_arcs, 4): source, target, begin, length;
+PATH.costs, float32 (num_arcs,); PATH.tids, int32; PATH.keys, the utterances; PATH.borders, int64
+(num_utterances + 1, 2): the indices of each utterance's first arc and transition-id, and the totals.
 """
 
 from __future__ import annotations
@@ -40,19 +41,27 @@ _PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.
 
 
 class HypothesesWriter:
-    """Writes a store, utterance by utterance; PATH is created when the `with` block ends without an exception."""
+    """Writes a store, utterance by utterance; PATH is created when the `with` block ends without an
+    exception."""
 
     def __init__(self, path: Path):
-        self.path, self.keys, self._sizes = path, GrowingRows(), array("q", (0, 0))  # arcs and transition-ids of each
+        # arcs and transition-ids of each
+        self.path, self.keys, self._sizes = path, GrowingRows(), array("q", (0, 0))
 
     def __enter__(self) -> HypothesesWriter:
         self._stack = contextlib.ExitStack()
-        self._files = {part: self._stack.enter_context(open_hashed(_part(self.path, part))) for part in _PARTS}
+        self._files = {
+            part: self._stack.enter_context(open_hashed(_part(self.path, part))) for part in _PARTS
+        }
         return self
 
     def write(self, key: str, of: Hypotheses) -> None:
         """Add an utterance."""
-        arrays = {"arcs": np.stack([of.sources, of.targets, of.begins, of.lengths], 1), "costs": of.graph_costs, "tids": of.tids}
+        arrays = {
+            "arcs": np.stack([of.sources, of.targets, of.begins, of.lengths], 1),
+            "costs": of.graph_costs,
+            "tids": of.tids,
+        }
         for part, numbers in arrays.items():
             self._files[part].write(np.ascontiguousarray(numbers, _PARTS[part]))
         self.keys.append(key)
@@ -90,19 +99,29 @@ class HypothesesStore:
         place = self._index[key]
         (arc, tid), (arc_end, tid_end) = self._borders[place : place + 2]
         columns = np.array(self._parts["arcs"][4 * arc : 4 * arc_end]).reshape(-1, 4).T.copy()
-        return Hypotheses(*columns, np.array(self._parts["costs"][arc:arc_end]), np.array(self._parts["tids"][tid:tid_end]))
+        return Hypotheses(
+            *columns, np.array(self._parts["costs"][arc:arc_end]), np.array(self._parts["tids"][tid:tid_end])
+        )
 
 
 def _part(path: Path, part: str) -> Path:
     return path.with_name(f"{path.name}.{part}")
 
 
-def store_lattices(archives: list[Path], path: Path, keys: Keys, num_frames: Callable[[str], int],
-                   transitions: TransitionModel, max_missing: float) -> Keys:  # fmt: skip
-    """Write the hypotheses of the utterances `keys` from archives of lattices; returns the utterances that have some.
+def store_lattices(
+    archives: list[Path],
+    path: Path,
+    keys: Keys,
+    num_frames: Callable[[str], int],
+    transitions: TransitionModel,
+    max_missing: float,
+) -> Keys:
+    """Write the hypotheses of the utterances `keys` from archives of lattices; returns the utterances that
+    have some.
 
-    Utterances without a lattice, with an empty one, or with one of another number of frames are skipped, counted and named in the log.
-    Raises UserError if their proportion exceeds `max_missing`, and for lattices of another model.
+    Utterances without a lattice, with an empty one, or with one of another number of frames are skipped,
+    counted and named in the log. Raises UserError if their proportion exceeds `max_missing`, and for lattices
+    of another model.
     """
     faults, checked = _Faults(keys), {}
     with HypothesesWriter(path) as writer:
@@ -118,12 +137,19 @@ def store_lattices(archives: list[Path], path: Path, keys: Keys, num_frames: Cal
                     if len(checked) < _NUM_CHECKED:
                         checked[f"{archive}: {key}"] = of.a_path()
         check_decoded(checked, transitions)
-    check_left_out(faults.left_out, len(keys), LeftOutOptions(max_missing), str(archives[0].parent), "decode the training data again")
+    check_left_out(
+        faults.left_out,
+        len(keys),
+        LeftOutOptions(max_missing),
+        str(archives[0].parent),
+        "decode the training data again",
+    )
     return faults.without
 
 
 class _Faults:
-    """Why utterances have no hypotheses, a byte for each: one of _FAULTS, at first that there is no lattice."""
+    """Why utterances have no hypotheses, a byte for each: one of _FAULTS, at first that there is no
+    lattice."""
 
     def __init__(self, keys: Keys):
         self._keys, self._numbers = keys, np.zeros(len(keys.table), np.int8)
@@ -141,7 +167,10 @@ class _Faults:
     @property
     def left_out(self) -> dict[str, str]:
         """{utterance: why} of those without hypotheses."""
-        return {key: self.of(key) for key in self._keys.take(np.flatnonzero(self._numbers[self._keys.line_numbers()]))}
+        return {
+            key: self.of(key)
+            for key in self._keys.take(np.flatnonzero(self._numbers[self._keys.line_numbers()]))
+        }
 
     @property
     def without(self) -> Keys:

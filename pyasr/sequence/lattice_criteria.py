@@ -1,22 +1,28 @@
-r"""Criteria of sequence-discriminative training on lattices: MMI, boosted MMI, MPFE and sMBR, with their derivatives.
+r"""Criteria of sequence-discriminative training on lattices: MMI, boosted MMI, MPFE and sMBR, with their
+derivatives.
 
-K. Vesely, A. Ghoshal, L. Burget, D. Povey, "Sequence-discriminative training of deep neural networks", Interspeech 2013; boosted MMI:
-D. Povey et al., "Boosted MMI for model and feature-space discriminative training", ICASSP 2008.
+K. Vesely, A. Ghoshal, L. Burget, D. Povey, "Sequence-discriminative training of deep neural networks",
+Interspeech 2013; boosted MMI: D. Povey et al., "Boosted MMI for model and feature-space discriminative
+training", ICASSP 2008.
 
-l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference alignment, and pi a hypothesis with
-graph cost g(pi); all paths have T frames:
+l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference
+alignment, and pi a hypothesis with graph cost g(pi); all paths have T frames:
 
-    w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / (sum of all w),     gamma_t(s) = sum of p(pi) over pi with pi_t = s
+    w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / (sum of all w),     gamma_t(s) = sum of
+                                                  p(pi) over pi with pi_t = s
 
-    MMI           F = k sum_t l_t(s_t) - log sum_pi w(pi)                 dF/dl_t(s) = k ( [s = s_t] - gamma_t(s) )
+    MMI           F = k sum_t l_t(s_t) - log sum_pi w(pi)                 dF/dl_t(s) = k ( [s = s_t] -
+                  gamma_t(s) )
     boosted MMI   the same with w(pi) exp(b E(pi)), E the number of frames with a wrong phone
-    MPFE, sMBR    F = sum_pi p(pi) A(pi) = A_avg                          dF/dl_t(s) = k gamma_t(s) ( A_t(s) - A_avg )
+    MPFE, sMBR    F = sum_pi p(pi) A(pi) = A_avg                          dF/dl_t(s) = k gamma_t(s) ( A_t(s) -
+                  A_avg )
 
-A(pi) is the number of frames of a path with the correct phone (MPFE) or pdf (sMBR), A_t(s) its expectation over the paths with pi_t = s. F
-of MMI does not include the graph cost of the reference, which does not depend on the network; so F can be positive.
+A(pi) is the number of frames of a path with the correct phone (MPFE) or pdf (sMBR), A_t(s) its expectation
+over the paths with pi_t = s. F of MMI does not include the graph cost of the reference, which does not depend
+on the network; so F can be positive.
 
-MMI can ignore frames whose reference pdf is on no path of the denominator (`--drop-frames`): in these, the lattice does not bound the
-derivative. F still includes them.
+MMI can ignore frames whose reference pdf is on no path of the denominator (`--drop-frames`): in these, the
+lattice does not bound the derivative. F still includes them.
 """
 
 from __future__ import annotations
@@ -41,17 +47,32 @@ class CriterionOptions:
 
     heading = "objective"
 
-    criterion: str = option("smbr", "expected accuracy of states (smbr) or phones (mpfe), or mutual information (mmi)",
-                            choices=("smbr", "mpfe", "mmi"))  # fmt: skip
+    criterion: str = option(
+        "smbr",
+        "expected accuracy of states (smbr) or phones (mpfe), or mutual information (mmi)",
+        choices=("smbr", "mpfe", "mmi"),
+    )
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=1e-6)
-    one_silence_class: bool = option(True, "true: any silence counts as correct for any silence; false: silence is never correct",
-                                     only=if_is("criterion", "smbr", "mpfe"))  # fmt: skip
-    boost: float = option(0.0, "log weight that each frame with a wrong phone adds to a path (boosted MMI: 0.1)",
-                          minimum=0.0, only=if_is("criterion", "mmi"))  # fmt: skip
-    drop_frames: bool = option(True, "ignore frames whose reference state is not in the lattice",
-                               only=if_is("criterion", "mmi"))  # fmt: skip
-    frame_smoothing: float = option(0.0, "weight of the frame-level cross-entropy in the loss (Su, Li, Yu, Seide: 0.1 to 0.2)",
-                                    minimum=0.0, maximum=1.0)  # fmt: skip
+    one_silence_class: bool = option(
+        True,
+        "true: any silence counts as correct for any silence; false: silence is never correct",
+        only=if_is("criterion", "smbr", "mpfe"),
+    )
+    boost: float = option(
+        0.0,
+        "log weight that each frame with a wrong phone adds to a path (boosted MMI: 0.1)",
+        minimum=0.0,
+        only=if_is("criterion", "mmi"),
+    )
+    drop_frames: bool = option(
+        True, "ignore frames whose reference state is not in the lattice", only=if_is("criterion", "mmi")
+    )
+    frame_smoothing: float = option(
+        0.0,
+        "weight of the frame-level cross-entropy in the loss (Su, Li, Yu, Seide: 0.1 to 0.2)",
+        minimum=0.0,
+        maximum=1.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +89,13 @@ class Value:
     num_rejected: int = 0
 
 
-def evaluate(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
+def evaluate(
+    loglikes: np.ndarray,
+    hypotheses: Hypotheses,
+    reference: np.ndarray,
+    classes: TidClasses,
+    options: CriterionOptions,
+) -> Value:
     """Evaluate the criterion for an utterance.
 
     loglikes   (T, num_pdfs), float32 or float64; sums over frames are computed in float64
@@ -78,12 +105,20 @@ def evaluate(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray
     return function(loglikes, hypotheses, reference, classes, options)
 
 
-def mmi(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
+def mmi(
+    loglikes: np.ndarray,
+    hypotheses: Hypotheses,
+    reference: np.ndarray,
+    classes: TidClasses,
+    options: CriterionOptions,
+) -> Value:
     """(Boosted) MMI."""
     scale, pdfs, own = options.acoustic_scale, classes.pdfs[hypotheses.tids], classes.pdfs[reference]
     boosts = 0.0
     if options.boost:
-        boosts = options.boost * _sums(hypotheses, classes.phone_errors(hypotheses.tids, reference[hypotheses.frames]))
+        boosts = options.boost * _sums(
+            hypotheses, classes.phone_errors(hypotheses.tids, reference[hypotheses.frames])
+        )
     posteriors, log_sum = path_posteriors(loglikes, hypotheses, pdfs, scale, boosts)
     derivative, frames = np.zeros_like(loglikes), np.arange(len(own))
     spread(hypotheses.begins, hypotheses.lengths, pdfs, -scale * posteriors, derivative)
@@ -96,21 +131,35 @@ def mmi(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, cla
     return Value(float(objective), derivative, len(rejected))
 
 
-def expected_accuracy(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses,
-                      options: CriterionOptions) -> Value:  # fmt: skip
+def expected_accuracy(
+    loglikes: np.ndarray,
+    hypotheses: Hypotheses,
+    reference: np.ndarray,
+    classes: TidClasses,
+    options: CriterionOptions,
+) -> Value:
     """MPFE or sMBR."""
     scale, pdfs = options.acoustic_scale, classes.pdfs[hypotheses.tids]
-    correct = classes.correct(hypotheses.tids, reference[hypotheses.frames], options.criterion == "mpfe", options.one_silence_class)
+    correct = classes.correct(
+        hypotheses.tids, reference[hypotheses.frames], options.criterion == "mpfe", options.one_silence_class
+    )
     posteriors, _ = path_posteriors(loglikes, hypotheses, pdfs, scale)
     arcs = hypotheses.sources, hypotheses.targets
-    through, average = expected_accuracies(*arcs, posteriors, _sums(hypotheses, correct), hypotheses.num_states)
+    through, average = expected_accuracies(
+        *arcs, posteriors, _sums(hypotheses, correct), hypotheses.num_states
+    )
     derivative = np.zeros_like(loglikes)
     spread(hypotheses.begins, hypotheses.lengths, pdfs, scale * posteriors * (through - average), derivative)
     return Value(float(average), derivative)
 
 
-def path_posteriors(loglikes: np.ndarray, hypotheses: Hypotheses, pdfs: np.ndarray, scale: float,
-                    boosts: np.ndarray | float = 0.0) -> tuple[np.ndarray, float]:  # fmt: skip
+def path_posteriors(
+    loglikes: np.ndarray,
+    hypotheses: Hypotheses,
+    pdfs: np.ndarray,
+    scale: float,
+    boosts: np.ndarray | float = 0.0,
+) -> tuple[np.ndarray, float]:
     """(posteriors of the arcs, float64 (num_arcs); log sum of w over all paths).
 
     pdfs    of `hypotheses.tids`
@@ -119,7 +168,9 @@ def path_posteriors(loglikes: np.ndarray, hypotheses: Hypotheses, pdfs: np.ndarr
     acoustic = arc_sums(hypotheses.begins, hypotheses.lengths, pdfs, loglikes)
     finals = np.full(hypotheses.num_states, np.inf)
     finals[-1] = 0
-    posteriors, cost = forward_backward(hypotheses.sources, hypotheses.targets, hypotheses.graph_costs - scale * acoustic - boosts, finals)
+    posteriors, cost = forward_backward(
+        hypotheses.sources, hypotheses.targets, hypotheses.graph_costs - scale * acoustic - boosts, finals
+    )
     return posteriors, -cost
 
 

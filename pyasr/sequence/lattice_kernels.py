@@ -9,7 +9,8 @@ from pyasr.base.compiled.kernels import njit
 
 @njit(nogil=True, cache=True)
 def arc_sums(begins, lengths, pdfs, loglikes):
-    """The sum of loglikes[t, pdf] over each arc's frames t, float64 (num_arcs). pdfs: those of all arcs, concatenated."""
+    """The sum of loglikes[t, pdf] over each arc's frames t, float64 (num_arcs). pdfs: those of all arcs,
+    concatenated."""
     sums, k = np.zeros(len(begins)), 0
     for a in range(len(begins)):
         for t in range(begins[a], begins[a] + lengths[a]):
@@ -30,7 +31,8 @@ def spread(begins, lengths, pdfs, weights, out):
 
 @njit(nogil=True, cache=True)
 def expected_accuracies(sources, targets, posteriors, accuracies, num_states):
-    """(c_a: expected accuracy of the paths through each arc, float64 (num_arcs); expected accuracy of all paths).
+    """(c_a: expected accuracy of the paths through each arc, float64 (num_arcs); expected accuracy of all
+    paths).
 
     Sums over paths are averages over the arcs into and out of a state, weighted by their posteriors:
 

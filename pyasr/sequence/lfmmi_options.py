@@ -13,6 +13,9 @@ class LfMmiOptions:
 
     heading = "objective"
 
-    leaky_hmm_coefficient: float = option(1e-5, "weight of transitions between any two denominator states",
-                                          minimum=1e-6, maximum=1.0, rare=True)  # fmt: skip
-    l2_regularize: float = option(5e-5, "weight of the squared outputs of the network (L2 penalty)", minimum=0.0)
+    leaky_hmm_coefficient: float = option(
+        1e-5, "weight of transitions between any two denominator states", minimum=1e-6, maximum=1.0, rare=True
+    )
+    l2_regularize: float = option(
+        5e-5, "weight of the squared outputs of the network (L2 penalty)", minimum=0.0
+    )

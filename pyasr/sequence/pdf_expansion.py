@@ -1,7 +1,9 @@
-"""Expansion of a phone language model into an HMM whose arcs emit pdfs: each phone in context gets its HMM, then equal states are merged.
+"""Expansion of a phone language model into an HMM whose arcs emit pdfs: each phone in context gets its HMM,
+then equal states are merged.
 
-A state means "this HMM state has just emitted a frame, and the phone's arc leads to that state of the language model": an arc into it emits
-its pdf. Every arc has a pdf, so paths of T arcs are the state sequences of T frames.
+A state means "this HMM state has just emitted a frame, and the phone's arc leads to that state of the
+language model": an arc into it emits its pdf. Every arc has a pdf, so paths of T arcs are the state sequences
+of T frames.
 """
 
 from __future__ import annotations
@@ -61,14 +63,19 @@ class HmmTable:
 
     def __add__(self, other: HmmTable) -> HmmTable:
         """The HMMs of both tables."""
-        return HmmTable(np.r_[self.pdfs, other.pdfs], np.r_[self.inner, other.inner], np.r_[self.leave, other.leave])
+        return HmmTable(
+            np.r_[self.pdfs, other.pdfs], np.r_[self.inner, other.inner], np.r_[self.leave, other.leave]
+        )
 
 
 def hmm_table(trans: TransitionModel, hmms: tuple[np.ndarray, ...]) -> HmmTable:
-    """The HMMs that `hmms_of_windows` returns as forward transitions, with their probabilities, numbered by its classes."""
+    """The HMMs that `hmms_of_windows` returns as forward transitions, with their probabilities, numbered by
+    its classes."""
     offsets, tids, loops, from_state, to_state = hmms
     num_hmms, size = len(offsets) - 1, max(len(entry) - 1 for entry in trans.topology.entries)
-    table = HmmTable(np.full((num_hmms, size), -1), np.zeros((num_hmms, size, size)), np.zeros((num_hmms, size)))
+    table = HmmTable(
+        np.full((num_hmms, size), -1), np.zeros((num_hmms, size, size)), np.zeros((num_hmms, size))
+    )
     hmm, leaves = np.repeat(np.arange(num_hmms), np.diff(offsets)), to_state < 0
     table.pdfs[hmm, from_state] = trans.tid2pdf[tids]
     probs = np.exp(trans.log_prob)
@@ -85,7 +92,9 @@ class HmmsOfWindows:
     def __init__(self, trans: TransitionModel, tree: ContextTree):
         self.trans, self.tree = trans, tree
         self._numbers: dict[bytes, int] = {}
-        self._table = hmm_table(trans, hmms_of_windows(np.zeros((0, tree.context_width), np.int32), trans, tree)[1])
+        self._table = hmm_table(
+            trans, hmms_of_windows(np.zeros((0, tree.context_width), np.int32), trans, tree)[1]
+        )
 
     def of(self, windows: np.ndarray) -> HmmTable:
         """The HMMs of windows of phones (n, N), in this order."""
@@ -100,10 +109,14 @@ class HmmsOfWindows:
 
 
 def expand_phone_lm(phone_lm: Fst, trans: TransitionModel, tree: ContextTree) -> PdfArcs:
-    """Expand `phone_lm`, an acceptor without epsilons, by tree and HMMs into arcs with pdfs. Raises UserError for unknown phones."""
+    """Expand `phone_lm`, an acceptor without epsilons, by tree and HMMs into arcs with pdfs. Raises UserError
+    for unknown phones."""
     unknown = np.setdiff1d(phone_lm.ilabels, trans.tid2phone[1:])
     if len(unknown):
-        raise UserError(f"the model does not have phone {unknown[0]} of the phone language model: estimate it from this model's alignments")
+        raise UserError(
+            f"the model does not have phone {unknown[0]} of the phone language model: estimate it from this "
+            "model's alignments"
+        )
     clg, info = fst_ops.compose_context(phone_lm, [], tree.context_width, tree.central_position)
     entering, phones = _split_off_delay(clg)
     windows = np.array([info[label] for label in phones.ilabels.tolist()], np.int32)
@@ -121,26 +134,45 @@ def _split_off_delay(clg: Fst) -> tuple[np.ndarray, Fst]:
     silent = clg.ilabels == 0
     while entering[clg.sources[silent]].any():
         taken = np.flatnonzero(silent & (entering[clg.sources] > 0))
-        moved = np.bincount(clg.nextstates[taken], entering[clg.sources[taken]] * np.exp(-clg.weights[taken]), clg.num_states)
+        moved = np.bincount(
+            clg.nextstates[taken], entering[clg.sources[taken]] * np.exp(-clg.weights[taken]), clg.num_states
+        )
         entering[clg.sources[taken]] = 0.0
         entering += moved
     return entering, clg.keep_arcs(~silent)
 
 
 def _glue(phones: Fst, entering: np.ndarray, classes: np.ndarray, hmms: HmmTable) -> PdfArcs:
-    """Replace phone arcs by HMMs; state 1 + q J + j is state j of the HMM in the q-th distinct pair of HMM and next state."""
+    """Replace phone arcs by HMMs; state 1 + q J + j is state j of the HMM in the q-th distinct pair of HMM
+    and next state."""
     size = hmms.pdfs.shape[1]
     pairs, place = np.unique(np.stack([classes, phones.nextstates]), axis=1, return_inverse=True)
     place, (hmm, after) = place.reshape(-1), pairs
     first_state = 1 + size * place
     inner_place, j, k = np.nonzero(hmms.inner[hmm])
     left_place, left_j = np.nonzero(hmms.leave[hmm])
-    parts = [(1 + size * inner_place + j, 1 + size * inner_place + k, hmms.pdfs[hmm[inner_place], k], hmms.inner[hmm[inner_place], j, k])]
-    ways_out = [(1 + size * left_place + left_j, after[left_place], hmms.leave[hmm[left_place], left_j]),
-                (np.zeros(np.count_nonzero(entering), np.int64), np.flatnonzero(entering), entering[entering > 0])]
+    parts = [
+        (
+            1 + size * inner_place + j,
+            1 + size * inner_place + k,
+            hmms.pdfs[hmm[inner_place], k],
+            hmms.inner[hmm[inner_place], j, k],
+        )
+    ]
+    ways_out = [
+        (1 + size * left_place + left_j, after[left_place], hmms.leave[hmm[left_place], left_j]),
+        (np.zeros(np.count_nonzero(entering), np.int64), np.flatnonzero(entering), entering[entering > 0]),
+    ]
     for sources, lm_states, probs in ways_out:
         way, arc = _arcs_of(phones, lm_states)
-        parts.append((sources[way], first_state[arc], hmms.pdfs[classes[arc], 0], probs[way] * np.exp(-phones.weights[arc].astype(float))))
+        parts.append(
+            (
+                sources[way],
+                first_state[arc],
+                hmms.pdfs[classes[arc], 0],
+                probs[way] * np.exp(-phones.weights[arc].astype(float)),
+            )
+        )
     finals = np.zeros(1 + size * len(hmm))
     finals[ways_out[0][0]] = ways_out[0][2] * np.exp(-phones.finals[ways_out[0][1]].astype(float))
     return PdfArcs(*(np.concatenate(columns) for columns in zip(*parts)), finals)
@@ -156,26 +188,39 @@ def _arcs_of(fst: Fst, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def trim(arcs: PdfArcs) -> PdfArcs:
     """The arcs on paths from the start to an end. Raises UserError if there are none."""
     costs = np.where(arcs.finals > 0, 0.0, np.inf)
-    fst = Fst.from_arcs(arcs.num_states, 0, arcs.sources, arcs.pdfs, arcs.pdfs, arcs.probs, arcs.targets, costs)
-    keep = fst_kernels.reachable(0, fst.arc_offsets, fst.nextstates) & fst_kernels.coreachable(fst.sources, fst.nextstates, fst.finals)
+    fst = Fst.from_arcs(
+        arcs.num_states, 0, arcs.sources, arcs.pdfs, arcs.pdfs, arcs.probs, arcs.targets, costs
+    )
+    keep = fst_kernels.reachable(0, fst.arc_offsets, fst.nextstates) & fst_kernels.coreachable(
+        fst.sources, fst.nextstates, fst.finals
+    )
     if not keep[0]:
         raise UserError("the phone language model has no complete path through the HMMs")
     number = np.cumsum(keep) - 1
     kept = keep[arcs.sources] & keep[arcs.targets]
-    return PdfArcs(number[arcs.sources[kept]], number[arcs.targets[kept]], arcs.pdfs[kept], arcs.probs[kept], arcs.finals[keep])
+    return PdfArcs(
+        number[arcs.sources[kept]],
+        number[arcs.targets[kept]],
+        arcs.pdfs[kept],
+        arcs.probs[kept],
+        arcs.finals[keep],
+    )
 
 
 def join_equal_states(arcs: PdfArcs) -> PdfArcs:
-    """Merge states from which all strings of pdfs have the same probabilities because their arcs are the same (bisimulation).
+    """Merge states from which all strings of pdfs have the same probabilities because their arcs are the same
+    (bisimulation).
 
-    The partition of states by their final probabilities is refined by the arcs into the parts, until no part is divided any further.
-    State 0 remains the start.
+    The partition of states by their final probabilities is refined by the arcs into the parts, until no part
+    is divided any further. State 0 remains the start.
     """
     parts, num_parts = _ranks(_rounded_log(arcs.finals)), 0
     while parts.max() + 1 > num_parts:
         num_parts = int(parts.max()) + 1
         sources, pdfs, targets, probs = _summed(arcs.sources, arcs.pdfs, parts[arcs.targets], arcs.probs)
-        hashes = _mixed(_mixed(_mixed(pdfs) + targets.astype(np.uint64)) + _rounded_log(probs).astype(np.uint64))
+        hashes = _mixed(
+            _mixed(_mixed(pdfs) + targets.astype(np.uint64)) + _rounded_log(probs).astype(np.uint64)
+        )
         sums = np.zeros(arcs.num_states, np.uint64)
         np.add.at(sums, sources, hashes)
         parts = _ranks(_mixed(sums + _mixed(parts)))
@@ -194,7 +239,9 @@ def _quotient(arcs: PdfArcs, parts: np.ndarray) -> PdfArcs:
 
 def _summed(sources, pdfs, targets, probs):
     """Merge arcs with the same source, pdf and target; probabilities are added."""
-    (sources, pdfs, targets), index = np.unique(np.stack([sources, pdfs, targets]), axis=1, return_inverse=True)
+    (sources, pdfs, targets), index = np.unique(
+        np.stack([sources, pdfs, targets]), axis=1, return_inverse=True
+    )
     return sources, pdfs, targets, np.bincount(index.reshape(-1), probs)
 
 

@@ -1,25 +1,27 @@
-r"""The phone language model of LF-MMI's denominator: maximum likelihood, without smoothing or back-off arcs, for expansion into an HMM.
+r"""The phone language model of LF-MMI's denominator: maximum likelihood, without smoothing or back-off arcs,
+for expansion into an HMM.
 
-Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016, section 2.1;
-equivalent to Kaldi's chain-est-phone-lm.
+Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI",
+Interspeech 2016, section 2.1; equivalent to Kaldi's chain-est-phone-lm.
 
-A *history* is the sequence of phones before a phone, at most order - 1 of them, fewer at the beginning of a sequence; the end of the
-sequence counts as a phone. With c(h, p) the counts of history h,
+A *history* is the sequence of phones before a phone, at most order - 1 of them, fewer at the beginning of a
+sequence; the end of the sequence counts as a phone. With c(h, p) the counts of history h,
 
     p(p | h) = c(h, p) / c(h),      c(h) = sum_p c(h, p),      l(h) = sum_p c(h, p) ln p(p | h)
 
-Histories of at least `no_prune_order` phones are pruned one after the other: h adds its counts to those of h', which is h without the
-first phone, and the log-likelihood of the data decreases by
+Histories of at least `no_prune_order` phones are pruned one after the other: h adds its counts to those of
+h', which is h without the first phone, and the log-likelihood of the data decreases by
 
     l(h) + l(h') - l(h + h')  >= 0.
 
-The history with the smallest loss is pruned first (a loss is updated when its history's turn comes), until `num_extra_lm_states` of these
-long histories are left. Then an arc with p leads from h to the longest suffix of h p that is a state. A phone that never followed a
-history cannot follow it in the model.
+The history with the smallest loss is pruned first (a loss is updated when its history's turn comes), until
+`num_extra_lm_states` of these long histories are left. Then an arc with p leads from h to the longest suffix
+of h p that is a state. A phone that never followed a history cannot follow it in the model.
 
-A history is pruned only after all histories that extend it by one phone at the beginning or at the end. Those with an additional first
-phone add their counts to it. Those with an additional last phone are reached from it: once h has been pruned, p leads from h' to the
-longest suffix of h' p, and the state h p, which has the counts of what followed h p, would be bypassed.
+A history is pruned only after all histories that extend it by one phone at the beginning or at the end. Those
+with an additional first phone add their counts to it. Those with an additional last phone are reached from
+it: once h has been pruned, p leads from h' to the longest suffix of h' p, and the state h p, which has the
+counts of what followed h p, would be bypassed.
 """
 
 from __future__ import annotations
@@ -50,11 +52,14 @@ class PhoneLmOptions:
 
     ngram_order: int = option(4, "order of the phone language model", minimum=1, rare=True)
     no_prune_order: int = option(3, "maximum order of n-grams that are not pruned", minimum=1, rare=True)
-    num_extra_lm_states: int = option(2000, "number of histories of longer n-grams to keep, selected by likelihood", minimum=0, rare=True)
+    num_extra_lm_states: int = option(
+        2000, "number of histories of longer n-grams to keep, selected by likelihood", minimum=0, rare=True
+    )
 
 
 def estimate_phone_lm(sequences: Iterable[np.ndarray], options: PhoneLmOptions = PhoneLmOptions()) -> Fst:
-    """Estimate the model of `sequences` (phone ids from 1, each int (num_phones)), an acceptor; state 0, the empty history, is the start.
+    """Estimate the model of `sequences` (phone ids from 1, each int (num_phones)), an acceptor; state 0, the
+    empty history, is the start.
 
     Raises UserError if there are no phones, or for a phone below 1.
     """
@@ -62,8 +67,11 @@ def estimate_phone_lm(sequences: Iterable[np.ndarray], options: PhoneLmOptions =
     num_long = sum(len(history) >= options.no_prune_order for history in counts)
     prune_histories(counts, options.no_prune_order, options.num_extra_lm_states)
     fst = _acceptor(counts)
-    log.info(f"phone LM: {fst.num_states} states (of {num_long} long histories {min(num_long, options.num_extra_lm_states)} kept), "
-             f"{fst.num_arcs} arcs, perplexity {perplexity(counts):.2f}")
+    log.info(
+        f"phone LM: {fst.num_states} states (of {num_long} long histories "
+        f"{min(num_long, options.num_extra_lm_states)} kept), {fst.num_arcs} arcs, perplexity "
+        f"{perplexity(counts):.2f}"
+    )
     return fst
 
 
@@ -72,7 +80,10 @@ def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History
     windows = (_windows(np.asarray(sequence, np.int64), order) for sequence in sequences if len(sequence))
     grams, numbers = np.zeros((0, order), np.int64), np.zeros(0, np.int64)
     while some := list(islice(windows, _BLOCK)):
-        rows, weights = np.concatenate([grams, *some]), np.concatenate([numbers, np.ones(sum(map(len, some)), np.int64)])
+        rows, weights = (
+            np.concatenate([grams, *some]),
+            np.concatenate([numbers, np.ones(sum(map(len, some)), np.int64)]),
+        )
         grams, places = np.unique(rows, axis=0, return_inverse=True)
         numbers = np.bincount(places.ravel(), weights).astype(np.int64)
     if not len(grams):
@@ -84,7 +95,8 @@ def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History
 
 
 def _windows(phones: np.ndarray, order: int) -> np.ndarray:
-    """Each phone and the end with the phones before it: (num_phones + 1, order), padded by 0 at the beginning."""
+    """Each phone and the end with the phones before it: (num_phones + 1, order), padded by 0 at the
+    beginning."""
     if (phones < 1).any():
         raise UserError(f"phone {phones.min()} in the sequences for the phone language model; ids start at 1")
     padded = np.concatenate([np.zeros(order - 1, np.int64), phones, [END]])
@@ -93,7 +105,9 @@ def _windows(phones: np.ndarray, order: int) -> np.ndarray:
 
 def perplexity(counts: dict[History, Counter]) -> float:
     """exp(-sum_h l(h) / sum_h c(h)), the perplexity of the counted data, including the ends of sequences."""
-    return float(np.exp(-sum(map(log_like, counts.values())) / sum(sum(of.values()) for of in counts.values())))
+    return float(
+        np.exp(-sum(map(log_like, counts.values())) / sum(sum(of.values()) for of in counts.values()))
+    )
 
 
 def log_like(counts: Counter) -> float:
@@ -103,7 +117,8 @@ def log_like(counts: Counter) -> float:
 
 
 def prune_histories(counts: dict[History, Counter], no_prune_order: int, num_kept: int) -> None:
-    """Prune long histories in `counts` until `num_kept` are left, each after the histories that extend it by one phone."""
+    """Prune long histories in `counts` until `num_kept` are left, each after the histories that extend it by
+    one phone."""
     long = {history for history in counts if len(history) >= no_prune_order}
     num_left = len(long)
     suffixes = {history[first:] for history in long for first in range(len(history) - no_prune_order + 1)}
@@ -137,7 +152,10 @@ def _loss(counts: dict[History, Counter], history: History) -> float:
 
 
 def _acceptor(counts: dict[History, Counter]) -> Fst:
-    states = {history: number for number, history in enumerate(sorted(counts, key=lambda history: (len(history), history)))}
+    states = {
+        history: number
+        for number, history in enumerate(sorted(counts, key=lambda history: (len(history), history)))
+    }
     rows, finals = [], {}
     for history, state in states.items():
         total = sum(counts[history].values())

@@ -1,4 +1,5 @@
-"""Compiled loops of `supervision`: possible nodes of an utterance, the distinct strings of pdfs, and their weights."""
+"""Compiled loops of `supervision`: possible nodes of an utterance, the distinct strings of pdfs, and their
+weights."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from pyasr.base.compiled.kernels import njit
 
 
 class GraphEntries(NamedTuple):
-    """What `compose` takes of a `DenominatorGraph`: its entries, which are arcs, found by their source state or by their pdf.
+    """What `compose` takes of a `DenominatorGraph`: its entries, which are arcs, found by their source state
+    or by their pdf.
 
     targets, pdfs      of the entries
     entries_of_source  those of state s are source_offsets[s]:source_offsets[s + 1], with their `log_probs`
-    entries_of_pdf     those of pdf p are pdf_offsets[p]:pdf_offsets[p + 1], with their `log_flow` at the begin of a chunk
+    entries_of_pdf     those of pdf p are pdf_offsets[p]:pdf_offsets[p + 1], with their `log_flow` at the
+                       begin of a chunk
     """
 
     num_states: int
@@ -82,15 +85,21 @@ def _reached(nodes, low, alive_now, offsets, successors, marks):
 
 @njit(nogil=True, cache=True)
 def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
-    """The distinct strings of pdfs of the frames first .. last - 1 on whole paths: a deterministic acceptor in layers.
+    """The distinct strings of pdfs of the frames first .. last - 1 on whole paths: a deterministic acceptor
+    in layers.
 
-    Returns int64 arrays (layers (last - first + 2), sources, targets, pdfs), arcs sorted by source. The states of layer t, those after
-    t frames, are layers[t] .. layers[t + 1] - 1; the states of the last layer are final.
+    Returns int64 arrays (layers (last - first + 2), sources, targets, pdfs), arcs sorted by source. The
+    states of layer t, those after t frames, are layers[t] .. layers[t + 1] - 1; the states of the last layer
+    are final.
     """
     width = alive.shape[1]
     layers = np.zeros(last - first + 2, np.int64)
     layers[1] = 1
-    sources, targets, pdfs = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
+    sources, targets, pdfs = (
+        [np.int64(0) for _ in range(0)],
+        [np.int64(0) for _ in range(0)],
+        [np.int64(0) for _ in range(0)],
+    )
     sets = [np.zeros(0, np.int64)]
     marks = np.zeros(width, np.bool_)
     for t in range(first, last):
@@ -104,7 +113,9 @@ def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
             for k in range(width):
                 if marks[k]:
                     pdf = node_pdfs[lows[t] + k]
-                    members = np.array([lows[t] + m for m in range(k, width) if marks[m] and node_pdfs[lows[t] + m] == pdf])
+                    members = np.array(
+                        [lows[t] + m for m in range(k, width) if marks[m] and node_pdfs[lows[t] + m] == pdf]
+                    )
                     marks[members - lows[t]] = False
                     sources.append(layers[layer] + number)
                     targets.append(layers[layer + 1] + _find_or_add(new_sets, members))
@@ -116,11 +127,13 @@ def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
 
 @njit(nogil=True, cache=True)
 def compose(layers, sources, targets, pdfs, slots, graph):
-    """The denominator's paths over the strings of a `string_graph`: arcs (sources, targets, slots, log-probs), (first final state, states).
+    """The denominator's paths over the strings of a `string_graph`: arcs (sources, targets, slots,
+    log-probs), (first final state, states).
 
     graph  `GraphEntries`
 
-    State 0 is the start. An arc has the slot of the string graph's arc. States are ordered in time; some are dead ends.
+    State 0 is the start. An arc has the slot of the string graph's arc. States are ordered in time; some are
+    dead ends.
     """
     num_layers = len(layers) - 1
     widest = 0

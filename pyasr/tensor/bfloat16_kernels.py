@@ -23,7 +23,8 @@ def descend(master: torch.Tensor, grad: torch.Tensor, work: torch.Tensor, factor
 
 
 def subtract_from(x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
-    """y <- x - y; returns the squared norms of x and of the new y before rounding. Both bfloat16, contiguous, of shape (N, D).
+    """y <- x - y; returns the squared norms of x and of the new y before rounding. Both bfloat16, contiguous,
+    of shape (N, D).
 
     Rows are summed in float32: large numbers may overflow.
     """
@@ -45,7 +46,8 @@ def _widened(half):
 
 @njit(inline="always")
 def _rounded(value):
-    """Bits of the bfloat16 nearest to a float32, ties to even. A NaN stays a NaN, although its bits may overflow in the addition."""
+    """Bits of the bfloat16 nearest to a float32, ties to even. A NaN stays a NaN, although its bits may
+    overflow in the addition."""
     bits = np.float32(value).view(np.uint32)
     nearest = np.uint16((bits + _BELOW_HALF + ((bits >> _UPPER) & _ONE)) >> _UPPER)
     return nearest if value == value else _NAN

@@ -1,4 +1,5 @@
-"""Copies from host memory to a GPU with type conversion on the GPU: torch converts on the host, in memory that is not pinned."""
+"""Copies from host memory to a GPU with type conversion on the GPU: torch converts on the host, in memory
+that is not pinned."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def moved(source: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 def copy_to_device(source: Tensor, target: Tensor) -> None:
-    """Copy `source` (N, ...), in host memory, to `target` on a GPU, of the same shape and any type, on the current stream."""
+    """Copy `source` (N, ...), in host memory, to `target` on a GPU, of the same shape and any type, on the
+    current stream."""
     if source.dtype == target.dtype:
         target.copy_(source, non_blocking=True)
         return

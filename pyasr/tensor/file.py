@@ -1,4 +1,5 @@
-"""Files of tensors and plain values. They are read with `weights_only`, so files from other sources cannot contain code."""
+"""Files of tensors and plain values. They are read with `weights_only`, so files from other sources cannot
+contain code."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ Object = TypeVar("Object")
 def save_tensors(path: Path, content: dict) -> None:
     """Write tensors and plain values, atomically.
 
-    The bytes are first written to memory, because torch's own writer reports a full disk as an error about its file format.
+    The bytes are first written to memory, because torch's own writer reports a full disk as an error about
+    its file format.
     """
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -30,7 +32,8 @@ def save_tensors(path: Path, content: dict) -> None:
 
 
 def load_tensors(path: Path) -> dict:
-    """Read what `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, an unreadable file UserError.
+    """Read what `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, an unreadable
+    file UserError.
 
     The file is a zip archive, whose checksums torch writes but does not verify.
     """
@@ -56,4 +59,6 @@ def load_object(path: Path, make: Callable[[dict], Object], kind: str, remedy: s
     except UserError as error:
         raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     except Exception as error:  # a damaged file fails in many ways, with the same meaning to the user
-        raise UserError(f"{path}: not a whole {kind} file ({type(error).__name__}); {remedy} again") from error
+        raise UserError(
+            f"{path}: not a whole {kind} file ({type(error).__name__}); {remedy} again"
+        ) from error

@@ -1,5 +1,6 @@
-"""The host's part of `pyasr.nn.layers.lagged_natural_gradient`, before and after its eigen-decomposition. The functions release
-Python's lock, so that threads running them do not delay the thread that launches the work of a GPU."""
+"""The host's part of `pyasr.nn.layers.lagged_natural_gradient`, before and after its eigen-decomposition. The
+functions release Python's lock, so that threads running them do not delay the thread that launches the work
+of a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Scales(NamedTuple):
 
 
 class Floors(NamedTuple):
-    """What eigenvalues do not fall below: c relative to the largest; d and rho absolutely, and relative to the largest of d."""
+    """What eigenvalues do not fall below: c relative to the largest; d and rho absolutely, and relative to
+    the largest of d."""
 
     relative_c: float
     epsilon: float
@@ -62,18 +64,27 @@ def second_moment(gram, trace, side, tolerance, z, scales):
         root[i] = np.sqrt(beta / d + 1)
     for i in range(rank):
         for j in range(rank):
-            k, across, back = np.float64(gram[i, j]), np.float64(gram[i, rank + j]), np.float64(gram[j, rank + i])
+            k, across, back = (
+                np.float64(gram[i, j]),
+                np.float64(gram[i, rank + j]),
+                np.float64(gram[j, rank + i]),
+            )
             own = np.float64(gram[rank + i, rank + j])
             finite = finite and np.isfinite(k) and np.isfinite(across) and np.isfinite(own)
             orthonormal = orthonormal and abs(own * root[i] * root[j] - (i == j)) <= tolerance
             cross = root[i] * root[j] * new * ratio * (across * kept[j] + back * kept[i])
-            z[i, j] = new * root[i] * k * ratio * ratio * (new * root[j]) + cross + (kept[i] ** 2 if i == j else 0.0)
+            z[i, j] = (
+                new * root[i] * k * ratio * ratio * (new * root[j])
+                + cross
+                + (kept[i] ** 2 if i == j else 0.0)
+            )
     return unit, finite, orthonormal
 
 
 @njit(nogil=True, cache=True)
 def mixture(c, u, unit, side, scales, floors, mix, following):
-    """Equations (10) to (12): fills A `mix` (R, 2R) and d' and rho' `following` (R + 1,), from ascending c and the columns of u."""
+    """Equations (10) to (12): fills A `mix` (R, 2R) and d' and rho' `following` (R + 1,), from ascending c
+    and the columns of u."""
     eigenvalues, alpha, eta, num_rows, dim = side.eigenvalues, side.alpha, side.eta, side.num_rows, side.dim
     inverse_unit, kept, root = side.inverse_unit, scales.kept, scales.root
     rank, old, new = len(kept), 1 - eta, eta / num_rows

@@ -1,5 +1,5 @@
-r"""The cells of one frame of an LSTM and their derivatives, for B directions of N sequences as a batch; equations in
-`pyasr.nn.layers.lstm`.
+r"""The cells of one frame of an LSTM and their derivatives, for B directions of N sequences as a batch;
+equations in `pyasr.nn.layers.lstm`.
 
     a       (B, N, 4 H)  arguments of the nonlinearities, then i, f, g, o; da: derivatives by the arguments
     before  (B, N, H)    c_{t-d}
@@ -7,9 +7,9 @@ r"""The cells of one frame of an LSTM and their derivatives, for B directions of
     m       (B, N, H)    m_t; dm: derivatives
     peepholes  (B, 3, H) p_i, p_f, p_o, or None; a clip or limit of 0 disables it
 
-`a`, `m` and their derivatives have the type of the data, cells at least float32, and all computations are in the type of the cells.
-The functions write to tensors of the caller. `cells_for` returns the module for a device: this one, or `pyasr.tensor.lstm_triton`, where
-each function is one kernel.
+`a`, `m` and their derivatives have the type of the data, cells at least float32, and all computations are in
+the type of the cells. The functions write to tensors of the caller. `cells_for` returns the module for a
+device: this one, or `pyasr.tensor.lstm_triton`, where each function is one kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _FUSED_TYPES = torch.float32, torch.bfloat16, torch.float16
 
 
 def cells_for(a: Tensor) -> ModuleType:
-    """The module that computes on the device of `a` and in its type. Triton accepts plain tensors only, not subclasses."""
+    """The module that computes on the device of `a` and in its type. Triton accepts plain tensors only, not
+    subclasses."""
     is_fused = type(a) is Tensor and a.is_cuda and a.dtype in _FUSED_TYPES and has_triton()
     return importlib.import_module("pyasr.tensor." + ("lstm_triton" if is_fused else "lstm_cells"))
 
@@ -58,9 +59,19 @@ def step(a: Tensor, before: Tensor, c: Tensor, m: Tensor, peepholes: Tensor | No
         a.copy_(gates)
 
 
-def step_back(dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, da: Tensor, peepholes: Tensor | None, clip: float,
-              limit: float) -> None:  # fmt: skip
-    """From the derivatives by m_t, and by c_t through later frames: fill `da`, and change `dc` to the derivative by c_{t-d}.
+def step_back(
+    dm: Tensor,
+    dc: Tensor,
+    a: Tensor,
+    before: Tensor,
+    c: Tensor,
+    da: Tensor,
+    peepholes: Tensor | None,
+    clip: float,
+    limit: float,
+) -> None:
+    """From the derivatives by m_t, and by c_t through later frames: fill `da`, and change `dc` to the
+    derivative by c_{t-d}.
 
     limit  G of (5), for the derivative by c_t
     """
@@ -101,7 +112,9 @@ def _step_back(dm, dc, a, before, c, da, peepholes, clip, limit) -> None:
 
 def bound(x: Tensor, greatest: float) -> None:
     """(5): scale rows with a norm above `greatest` to this norm."""
-    norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32))
+    norms = torch.linalg.vector_norm(
+        x, dim=-1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32)
+    )
     x.mul_((greatest / norms).clamp_(max=1.0))
 
 

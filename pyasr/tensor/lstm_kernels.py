@@ -1,10 +1,12 @@
-r"""The derivatives of one frame of an LSTM on a CPU, where torch takes about twenty passes over memory; equations in
-`pyasr.nn.layers.lstm`.
+r"""The derivatives of one frame of an LSTM on a CPU, where torch takes about twenty passes over memory;
+equations in `pyasr.nn.layers.lstm`.
 
-All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H), or (0, H) without; clips of 0 are disabled.
+All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H), or (0, H) without;
+clips of 0 are disabled.
 
-exp(x) is 2^k (1 + sum_{j=1..7} (f ln 2)^j / j!) with x / ln 2 = k + f, |f| <= 1/2: relative error below 1e-8 plus rounding. The sigmoid is
-1 / (1 + exp(-x)), tanh(x) is 2 sigma(2 x) - 1: absolute errors up to about 1e-7.
+exp(x) is 2^k (1 + sum_{j=1..7} (f ln 2)^j / j!) with x / ln 2 = k + f, |f| <= 1/2: relative error below 1e-8
+plus rounding. The sigmoid is 1 / (1 + exp(-x)), tanh(x) is 2 sigma(2 x) - 1: absolute errors up to about
+1e-7.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def _bound(x, greatest):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def backwards(dm, dc, a, before, c, da, peepholes, clip, gradient_clip):
-    """Fill `da`, and change `dc` from the derivative by c_t to that by c_{t-d}. Separate loops over a row can be vectorised."""
+    """Fill `da`, and change `dc` from the derivative by c_t to that by c_{t-d}. Separate loops over a row can
+    be vectorised."""
     size, sees_cells, limit = before.shape[1], len(peepholes) > 0, np.float32(clip)
     for n in range(len(a)):
         row, slope, cell, new, by_m, by_c = a[n], da[n], before[n], c[n], dm[n], dc[n]

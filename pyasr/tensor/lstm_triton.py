@@ -1,8 +1,9 @@
 r"""The functions of `pyasr.tensor.lstm_cells` for a GPU, each as one Triton kernel that computes in float32.
 
-A program computes the cells of one sequence and direction, so that norms of rows need no second kernel. Tensors (B, N, D) may be frames of
-longer ones: rows are contiguous; the strides of rows and directions are arguments. The host never waits for the GPU, so a loop over frames
-can be captured as a CUDA graph after a first run has compiled the kernels.
+A program computes the cells of one sequence and direction, so that norms of rows need no second kernel.
+Tensors (B, N, D) may be frames of longer ones: rows are contiguous; the strides of rows and directions are
+arguments. The host never waits for the GPU, so a loop over frames can be captured as a CUDA graph after a
+first run has compiled the kernels.
 """
 
 from __future__ import annotations
@@ -17,18 +18,27 @@ def step(a: Tensor, before: Tensor, c: Tensor, m: Tensor, peepholes: Tensor | No
     num_directions, num_sequences, num_cells = c.shape
     factors = c if peepholes is None else peepholes
     _step[(num_directions * num_sequences,)](
-        a, before, c, m, factors, num_sequences, num_cells, a.stride(0), before.stride(0), c.stride(0), m.stride(0), m.stride(1),
-        clip, peepholes is not None, clip > 0, **_size(num_cells))  # fmt: skip
+        a, before, c, m, factors, num_sequences, num_cells, a.stride(0), before.stride(0), c.stride(0),
+        m.stride(0), m.stride(1), clip, peepholes is not None, clip > 0, **_size(num_cells))  # fmt: skip
 
 
-def step_back(dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, da: Tensor, peepholes: Tensor | None, clip: float,
-              limit: float) -> None:  # fmt: skip
+def step_back(
+    dm: Tensor,
+    dc: Tensor,
+    a: Tensor,
+    before: Tensor,
+    c: Tensor,
+    da: Tensor,
+    peepholes: Tensor | None,
+    clip: float,
+    limit: float,
+) -> None:
     """See `lstm_cells`."""
     num_directions, num_sequences, num_cells = c.shape
     factors = c if peepholes is None else peepholes
     _step_back[(num_directions * num_sequences,)](
-        dm, dc, a, before, c, da, factors, num_sequences, num_cells, dm.stride(0), dm.stride(1), dc.stride(0), a.stride(0),
-        before.stride(0), c.stride(0), da.stride(0), clip, limit,
+        dm, dc, a, before, c, da, factors, num_sequences, num_cells, dm.stride(0), dm.stride(1), dc.stride(0),
+        a.stride(0), before.stride(0), c.stride(0), da.stride(0), clip, limit,
         peepholes is not None, clip > 0, limit > 0, **_size(num_cells))  # fmt: skip
 
 
@@ -45,11 +55,23 @@ def add_bounded(total: Tensor, x: Tensor, greatest: float) -> None:
 def _launch_bound(total: Tensor, x: Tensor, greatest: float, adds: bool) -> None:
     num_directions, num_sequences, dim = x.shape
     _bound[(num_directions * num_sequences,)](
-        total, x, num_sequences, dim, total.stride(0), total.stride(1), x.stride(0), x.stride(1), greatest, adds, **_size(dim))  # fmt: skip
+        total,
+        x,
+        num_sequences,
+        dim,
+        total.stride(0),
+        total.stride(1),
+        x.stride(0),
+        x.stride(1),
+        greatest,
+        adds,
+        **_size(dim),
+    )
 
 
 def _size(dim: int) -> dict[str, int]:
-    """The smallest power of 2 that holds a row, and its number of warps: four elements per thread, within the limits of a program."""
+    """The smallest power of 2 that holds a row, and its number of warps: four elements per thread, within the
+    limits of a program."""
     block = triton.next_power_of_2(dim)
     return {"BLOCK": block, "num_warps": min(max(block // 128, 1), 8)}
 
@@ -81,7 +103,10 @@ def _step(a, before, c, m, peepholes, num_sequences, num_cells, of_a, of_before,
     f = tl.load(row + num_cells, is_cell, 0.0).to(tl.float32)
     g = _tanh(tl.load(row + 2 * num_cells, is_cell, 0.0).to(tl.float32))
     o = tl.load(row + 3 * num_cells, is_cell, 0.0).to(tl.float32)
-    cell, factors = tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0), peepholes + 3 * b * num_cells + h
+    cell, factors = (
+        tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0),
+        peepholes + 3 * b * num_cells + h,
+    )
     if sees_cells:
         i += tl.load(factors, is_cell, 0.0).to(tl.float32) * cell
         f += tl.load(factors + num_cells, is_cell, 0.0).to(tl.float32) * cell
@@ -101,8 +126,9 @@ def _step(a, before, c, m, peepholes, num_sequences, num_cells, of_a, of_before,
 
 
 @triton.jit
-def _step_back(dm, dc, a, before, c, da, peepholes, num_sequences, num_cells, of_dm, row_of_dm, of_dc, of_a, of_before, of_c, of_da,
-               clip, limit, sees_cells: tl.constexpr, is_clipped: tl.constexpr, is_limited: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+def _step_back(dm, dc, a, before, c, da, peepholes, num_sequences, num_cells, of_dm, row_of_dm, of_dc, of_a,
+               of_before, of_c, of_da, clip, limit, sees_cells: tl.constexpr, is_clipped: tl.constexpr,
+               is_limited: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     b, n, h = tl.program_id(0) // num_sequences, tl.program_id(0) % num_sequences, tl.arange(0, BLOCK)
     is_cell = h < num_cells
     row = a + b * of_a + n * 4 * num_cells + h
@@ -110,7 +136,10 @@ def _step_back(dm, dc, a, before, c, da, peepholes, num_sequences, num_cells, of
     f = tl.load(row + num_cells, is_cell, 0.0).to(tl.float32)
     g = tl.load(row + 2 * num_cells, is_cell, 0.0).to(tl.float32)
     o = tl.load(row + 3 * num_cells, is_cell, 0.0).to(tl.float32)
-    cell, factors = tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0), peepholes + 3 * b * num_cells + h
+    cell, factors = (
+        tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0),
+        peepholes + 3 * b * num_cells + h,
+    )
     new = tl.load(c + b * of_c + n * num_cells + h, is_cell, 0.0)
     by_m = tl.load(dm + b * of_dm + n * row_of_dm + h, is_cell, 0.0).to(tl.float32)
     carried = dc + b * of_dc + n * num_cells + h
@@ -126,7 +155,9 @@ def _step_back(dm, dc, a, before, c, da, peepholes, num_sequences, num_cells, of
     di, df, dg = by_c * g * i * (1.0 - i), by_c * cell * f * (1.0 - f), by_c * i * (1.0 - g * g)
     by_c *= f
     if sees_cells:
-        by_c += di * tl.load(factors, is_cell, 0.0).to(tl.float32) + df * tl.load(factors + num_cells, is_cell, 0.0).to(tl.float32)
+        by_c += di * tl.load(factors, is_cell, 0.0).to(tl.float32) + df * tl.load(
+            factors + num_cells, is_cell, 0.0
+        ).to(tl.float32)
     slopes = da + b * of_da + n * 4 * num_cells + h
     tl.store(slopes, di.to(da.dtype.element_ty), is_cell)
     tl.store(slopes + num_cells, df.to(da.dtype.element_ty), is_cell)
@@ -136,7 +167,19 @@ def _step_back(dm, dc, a, before, c, da, peepholes, num_sequences, num_cells, of
 
 
 @triton.jit
-def _bound(total, x, num_sequences, dim, of_total, row_of_total, of_x, row_of_x, greatest, adds: tl.constexpr, BLOCK: tl.constexpr):
+def _bound(
+    total,
+    x,
+    num_sequences,
+    dim,
+    of_total,
+    row_of_total,
+    of_x,
+    row_of_x,
+    greatest,
+    adds: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     b, n, d = tl.program_id(0) // num_sequences, tl.program_id(0) % num_sequences, tl.arange(0, BLOCK)
     is_element = d < dim
     row = tl.load(x + b * of_x + n * row_of_x + d, is_element, 0.0).to(tl.float32)

@@ -1,8 +1,9 @@
 """Instruction sets that the numerical libraries may use on this processor, and tests of fast paths.
 
-Two environment variables limit torch and oneDNN to fewer instruction sets than the processor has: ATEN_CPU_CAPABILITY (avx2, default)
-and ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE, ...; oneDNN also reads its old name, DNNL_MAX_CPU_ISA). The functions below respect them, so that
-another processor can be emulated. Without /proc/cpuinfo, the vendor of the processor is unknown and is not taken to be AMD.
+Two environment variables limit torch and oneDNN to fewer instruction sets than the processor has:
+ATEN_CPU_CAPABILITY (avx2, default) and ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE, ...; oneDNN also reads its old
+name, DNNL_MAX_CPU_ISA). The functions below respect them, so that another processor can be emulated. Without
+/proc/cpuinfo, the vendor of the processor is unknown and is not taken to be AMD.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ def multiplies_bfloat16() -> bool:
     """Whether oneDNN multiplies bfloat16 with native instructions, which is faster than float32."""
     instructions = torch.cpu.get_capabilities()
     is_native = instructions.get("avx512_bf16", False) or instructions.get("amx_bf16", False)
-    return is_native and torch.backends.mkldnn.is_available() and has_avx512() and _onednn_limit() not in _WITHOUT_BFLOAT16_PRODUCTS
+    return (
+        is_native
+        and torch.backends.mkldnn.is_available()
+        and has_avx512()
+        and _onednn_limit() not in _WITHOUT_BFLOAT16_PRODUCTS
+    )
 
 
 @functools.cache
@@ -42,14 +48,15 @@ def is_from_amd() -> bool:
 
 
 def agrees(fast: Callable[[], Tensor], plain: Callable[[], Tensor], tolerance: float) -> bool:
-    """Whether a fast path exists and agrees with the plain one, to a relative and absolute `tolerance`. A test on a small example shows
-    whether the path can be used on this processor, with this build of torch."""
+    """Whether a fast path exists and agrees with the plain one, to a relative and absolute `tolerance`. A
+    test on a small example shows whether the path can be used on this processor, with this build of torch."""
     if not torch.backends.mkldnn.is_available():
         return False
     try:
         return torch.allclose(fast().double(), plain().double(), rtol=tolerance, atol=tolerance)
     except (AttributeError, TypeError, RuntimeError):
-        return False  # harmless: the build or the processor does not support the fast path; the plain path does the same
+        # harmless: the build or the processor does not support the fast path; the plain path does the same
+        return False
 
 
 def _onednn_limit() -> str:

@@ -1,8 +1,8 @@
 """Products of float32 matrices on a CPU, by oneDNN if that is the faster library.
 
-torch uses MKL for them, which does not use 512-bit registers on AMD processors and has half the speed of oneDNN there. torch includes
-oneDNN for bfloat16. On other processors, and for other types, devices and small matrices, these functions are torch's own. They have no
-derivatives.
+torch uses MKL for them, which does not use 512-bit registers on AMD processors and has half the speed of
+oneDNN there. torch includes oneDNN for bfloat16. On other processors, and for other types, devices and small
+matrices, these functions are torch's own. They have no derivatives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ def prefers_onednn() -> bool:
     """Whether oneDNN is faster on this processor and computes these products correctly."""
     if not (is_from_amd() and has_avx512()):
         return False
-    x, weight, bias = torch.linspace(-1, 1, 12).view(3, 4), torch.linspace(-1, 1, 20).view(5, 4), torch.linspace(0, 1, 5)
+    x, weight, bias = (
+        torch.linspace(-1, 1, 12).view(3, 4),
+        torch.linspace(-1, 1, 20).view(5, 4),
+        torch.linspace(0, 1, 5),
+    )
     return agrees(lambda: _by_onednn(x, weight, bias), lambda: F.linear(x, weight, bias), _TOLERANCE)
 
 
@@ -74,5 +78,9 @@ def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    return (x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu" and x.numel() * len(weight) >= _LEAST_WORK
-            and prefers_onednn())  # fmt: skip
+    return (
+        x.dtype == weight.dtype == torch.float32
+        and x.device.type == "cpu"
+        and x.numel() * len(weight) >= _LEAST_WORK
+        and prefers_onednn()
+    )

@@ -1,4 +1,5 @@
-"""Sums of squares without overflow or underflow, and, on other devices than the CPU, without synchronisation."""
+"""Sums of squares without overflow or underflow, and, on other devices than the CPU, without
+synchronisation."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import math
 import torch
 from torch import Tensor
 
-Number = float | Tensor  # a number for data on a CPU; a scalar tensor for data on another device, to avoid synchronisation
+# a number for data on a CPU; a scalar tensor for data on another device, to avoid synchronisation
+Number = float | Tensor
 
 _LEAST, _GREATEST = 1e-28, 1e36
 _ROW, _MIN_ROW = 1024, 128
@@ -21,15 +23,17 @@ def fits_float32(square: float) -> bool:
 def sum_of_squares(x: Tensor) -> Number:
     """The squared Frobenius norm.
 
-    On a CPU, the sum is computed in float32, which is several times as fast, unless that overflows or underflows. The norms of bfloat16
-    rows are rounded to that type, with an error of about 1e-4 of the sum.
+    On a CPU, the sum is computed in float32, which is several times as fast, unless that overflows or
+    underflows. The norms of bfloat16 rows are rounded to that type, with an error of about 1e-4 of the sum.
     """
     if x.device.type != "cpu":
         return torch.linalg.vector_norm(x, dtype=torch.float64).square()
     if x.dtype != torch.float64:
         rows = x if x.dim() > 1 else x.view(-1, math.gcd(len(x), _ROW))
         narrow = rows.dtype != torch.float32 and not (rows.is_contiguous() and rows.shape[1] >= _MIN_ROW)
-        norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32 if narrow else None).double().numpy()
+        norms = (
+            torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32 if narrow else None).double().numpy()
+        )
         square = float(norms @ norms)
         if fits_float32(square):
             return square

@@ -1,6 +1,8 @@
-"""Parts of a training step that read a matrix once: in plain torch, and on a GPU by the equivalent kernels of `step_triton`.
+"""Parts of a training step that read a matrix once: in plain torch, and on a GPU by the equivalent kernels of
+`step_triton`.
 
-All write into given tensors and never wait for the device, so they can be part of a CUDA graph. They have no derivatives.
+All write into given tensors and never wait for the device, so they can be part of a CUDA graph. They have no
+derivatives.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def _kernels(x: Tensor) -> ModuleType | None:
 
 
 def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor, correct: Tensor) -> None:
-    """Replace logits (N, width) by the derivatives of the summed loss. Columns from `num_classes` on are padding: they become 0.
+    """Replace logits (N, width) by the derivatives of the summed loss. Columns from `num_classes` on are
+    padding: they become 0.
 
     targets  int64 (N,); a frame with a negative target has no loss and zero derivatives
     losses   filled, float32 or float64 (N,): -log p of the target
@@ -55,7 +58,8 @@ def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor,
 
 
 def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
-    """Xhat = X - H W for batches. Returns partial sums of the squares of X and of Xhat, float32 or float64 (2, B, parts).
+    """Xhat = X - H W for batches. Returns partial sums of the squares of X and of Xhat, float32 or float64
+    (2, B, parts).
 
     x     (B, N, D)
     ht    H' (B, R, N)
@@ -74,7 +78,8 @@ class Verdict:
     """The results of a step, on the device.
 
     traces   tr(X X') of the sides of each group, float32 or float64
-    factors  factor on the gradient of each component, of the same type (components,); 0 if the minibatch is skipped
+    factors  factor on the gradient of each component, of the same type (components,); 0 if the minibatch is
+             skipped
     counts   float64 (3,): loss, correct frames, frames; zeros if one is not finite
     skips    int64 (components + 2,), see `pyasr.train.sgd.nonfinite_guard`
     """
@@ -85,16 +90,27 @@ class Verdict:
     skips: Tensor
 
 
-def judge(verdict: Verdict, losses: Tensor, correct: Tensor, squares: list[Tensor], columns: list[Tensor], biases: list[Tensor],
-          rate: Tensor, number: Tensor) -> None:  # fmt: skip
-    """Fill a verdict. The factor of a component is -a g. Natural gradient has g = g_in g_out, g^2 = tr(X X') / tr(Xhat Xhat') of a side.
+def judge(
+    verdict: Verdict,
+    losses: Tensor,
+    correct: Tensor,
+    squares: list[Tensor],
+    columns: list[Tensor],
+    biases: list[Tensor],
+    rate: Tensor,
+    number: Tensor,
+) -> None:
+    """Fill a verdict. The factor of a component is -a g. Natural gradient has g = g_in g_out, g^2 = tr(X X')
+    / tr(Xhat Xhat') of a side.
 
-    The minibatch is skipped unless these traces and the gradients of all biases are finite. By the Cauchy-Schwarz inequality, no element of
-    a gradient then exceeds the root of the product of two finite traces.
+    The minibatch is skipped unless these traces and the gradients of all biases are finite. By the
+    Cauchy-Schwarz inequality, no element of a gradient then exceeds the root of the product of two finite
+    traces.
 
     losses, correct  loss and correctness of each row
-    squares          results of `residual` for four groups of sides: inputs of the first component, inputs of the others, derivatives by
-                     the outputs of all components but the last, and of the last; empty without natural gradient
+    squares          results of `residual` for four groups of sides: inputs of the first component, inputs of
+                     the others, derivatives by the outputs of all components but the last, and of the last;
+                     empty without natural gradient
     columns          the preconditioned columns of ones of the first two groups, (B, 1, N)
     biases           gradients of the biases
     rate, number     a, and the number of the step
@@ -110,7 +126,13 @@ def judge(verdict: Verdict, losses: Tensor, correct: Tensor, squares: list[Tenso
         ratios = [torch.where(before == 0, 1.0, (before / after).sqrt()) for before, after in sums]
         scales = torch.cat(ratios[:2]) * torch.cat(ratios[2:])
         finite &= scales.isfinite() & (scales > 0)
-    sums = torch.stack([losses.sum(dtype=torch.float64), correct.sum(dtype=torch.float64), torch.full_like(rate, len(losses)).double()])
+    sums = torch.stack(
+        [
+            losses.sum(dtype=torch.float64),
+            correct.sum(dtype=torch.float64),
+            torch.full_like(rate, len(losses)).double(),
+        ]
+    )
     verdict.counts.copy_(torch.where(sums.isfinite().all(), sums, 0.0))
     verdict.factors.copy_(torch.where(finite.all(), -rate * scales, 0.0))
     verdict.skips[:-1] += torch.cat([~finite, ~finite.all()[None]])
@@ -126,7 +148,8 @@ def _with_ones(sums: Tensor, column: Tensor | None) -> Tensor:
 
 
 def descend(master: Tensor, grad: Tensor, work: Tensor, factor: Tensor, relative: float = 1.0) -> None:
-    """master += relative factor grad, unless factor is 0; work is set to master in its type. All tensors are flat; factor is a scalar."""
+    """master += relative factor grad, unless factor is 0; work is set to master in its type. All tensors are
+    flat; factor is a scalar."""
     if kernels := _kernels(grad):
         kernels.descend(master, grad, work, factor, relative)
         return

@@ -42,15 +42,38 @@ def _cross_entropy(z, targets, losses, correct, num_classes, width: tl.constexpr
 
 
 @triton.jit
-def _residual(x, ht, w, xhat, parts, num_rows, dim, rank, num_parts, ROWS: tl.constexpr, COLUMNS: tl.constexpr, RANK: tl.constexpr):
+def _residual(
+    x,
+    ht,
+    w,
+    xhat,
+    parts,
+    num_rows,
+    dim,
+    rank,
+    num_parts,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RANK: tl.constexpr,
+):
     tile, block, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    rows, columns, ranks = block * ROWS + tl.arange(0, ROWS), tile * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, RANK)
+    rows, columns, ranks = (
+        block * ROWS + tl.arange(0, ROWS),
+        tile * COLUMNS + tl.arange(0, COLUMNS),
+        tl.arange(0, RANK),
+    )
     places = batch.to(tl.int64) * num_rows * dim + rows[:, None].to(tl.int64) * dim + columns[None, :]
     inside = (rows[:, None] < num_rows) & (columns[None, :] < dim)
-    h = tl.load(ht + batch * rank * num_rows + ranks[None, :] * num_rows + rows[:, None],
-                mask=(ranks[None, :] < rank) & (rows[:, None] < num_rows), other=0.0)  # fmt: skip
-    v = tl.load(w + batch * rank * dim + ranks[:, None] * dim + columns[None, :],
-                mask=(ranks[:, None] < rank) & (columns[None, :] < dim), other=0.0)  # fmt: skip
+    h = tl.load(
+        ht + batch * rank * num_rows + ranks[None, :] * num_rows + rows[:, None],
+        mask=(ranks[None, :] < rank) & (rows[:, None] < num_rows),
+        other=0.0,
+    )
+    v = tl.load(
+        w + batch * rank * dim + ranks[:, None] * dim + columns[None, :],
+        mask=(ranks[:, None] < rank) & (columns[None, :] < dim),
+        other=0.0,
+    )
     own = tl.load(x + places, mask=inside, other=0.0).to(tl.float32)
     left = (own - tl.dot(h, v, input_precision="ieee")).to(xhat.dtype.element_ty)
     tl.store(xhat + places, left, mask=inside)
@@ -70,8 +93,18 @@ def _sum(x, size: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _squares(parts, num_parts: tl.constexpr, side, num: tl.constexpr, column, num_rows, trace, ONES: tl.constexpr,
-             ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+def _squares(
+    parts,
+    num_parts: tl.constexpr,
+    side,
+    num: tl.constexpr,
+    column,
+    num_rows,
+    trace,
+    ONES: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """g^2 of a side."""
     before = _sum(parts + side * num_parts, num_parts, BLOCK)
     after = _sum(parts + (num + side) * num_parts, num_parts, BLOCK)
@@ -84,10 +117,11 @@ def _squares(parts, num_parts: tl.constexpr, side, num: tl.constexpr, column, nu
 
 
 @triton.jit
-def _judge_layers(num_rows, first, num_first: tl.constexpr, inputs, num_inputs: tl.constexpr, hidden, num_hidden: tl.constexpr, output,
-                  num_output: tl.constexpr, first_ones, ones, trace_first, trace_inputs, trace_hidden, trace_output, grad, places,
-                  width: tl.constexpr, num_outputs: tl.constexpr, rate, factors, finite, NATURAL: tl.constexpr, LAYERS: tl.constexpr,
-                  ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+def _judge_layers(num_rows, first, num_first: tl.constexpr, inputs, num_inputs: tl.constexpr, hidden,
+                  num_hidden: tl.constexpr, output, num_output: tl.constexpr, first_ones, ones, trace_first,
+                  trace_inputs, trace_hidden, trace_output, grad, places, width: tl.constexpr,
+                  num_outputs: tl.constexpr, rate, factors, finite, NATURAL: tl.constexpr,
+                  LAYERS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     layer, square = tl.program_id(0), 1.0
     grad += tl.load(places + layer)
     if layer == LAYERS - 1:
@@ -98,24 +132,42 @@ def _judge_layers(num_rows, first, num_first: tl.constexpr, inputs, num_inputs: 
         if layer == 0:
             square *= _squares(first, num_first, 0, 1, first_ones, num_rows, trace_first, True, ROWS, BLOCK)
         else:
-            square *= _squares(inputs, num_inputs, layer - 1, LAYERS - 1, ones, num_rows, trace_inputs, True, ROWS, BLOCK)
+            square *= _squares(
+                inputs, num_inputs, layer - 1, LAYERS - 1, ones, num_rows, trace_inputs, True, ROWS, BLOCK
+            )
         if layer == LAYERS - 1:
             square *= _squares(output, num_output, 0, 1, ones, num_rows, trace_output, False, ROWS, BLOCK)
         else:
-            square *= _squares(hidden, num_hidden, layer, LAYERS - 1, ones, num_rows, trace_hidden, False, ROWS, BLOCK)
+            square *= _squares(
+                hidden, num_hidden, layer, LAYERS - 1, ones, num_rows, trace_hidden, False, ROWS, BLOCK
+            )
     is_finite = (tl.abs(own) < float("inf")) & (square > 0) & (square < float("inf"))
     tl.store(factors + layer, -tl.load(rate) * tl.sqrt(square))
     tl.store(finite + layer, is_finite.to(tl.int32))
 
 
 @triton.jit
-def _judge(losses, correct, num_rows, number, factors, finite, counts, skips, LAYERS: tl.constexpr, SIZE: tl.constexpr,
-           ROWS: tl.constexpr):  # fmt: skip
+def _judge(
+    losses,
+    correct,
+    num_rows,
+    number,
+    factors,
+    finite,
+    counts,
+    skips,
+    LAYERS: tl.constexpr,
+    SIZE: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     layers = tl.arange(0, SIZE)
     inside = layers < LAYERS
     is_finite = tl.load(finite + layers, mask=inside, other=1)
     all_finite = tl.min(is_finite, 0)
-    kept, skipped = tl.load(factors + layers, mask=inside, other=0.0), tl.load(skips + layers, mask=inside, other=0)
+    kept, skipped = (
+        tl.load(factors + layers, mask=inside, other=0.0),
+        tl.load(skips + layers, mask=inside, other=0),
+    )
     tl.store(factors + layers, tl.where(all_finite != 0, kept, 0.0), mask=inside)
     tl.store(skips + layers, skipped + 1 - is_finite, mask=inside)
     if all_finite == 0:
@@ -145,7 +197,9 @@ def _descend(master, grad, work, factor, relative, size, HAS_WORK: tl.constexpr,
 
 def cross_entropy_(z: Tensor, targets: Tensor, num_classes: int, losses: Tensor, correct: Tensor) -> None:
     """See `step_kernels`."""
-    _cross_entropy[(len(z),)](z, targets, losses, correct, num_classes, z.shape[1], BLOCK=_CLASSES, num_warps=8)
+    _cross_entropy[(len(z),)](
+        z, targets, losses, correct, num_classes, z.shape[1], BLOCK=_CLASSES, num_warps=8
+    )
 
 
 def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
@@ -153,8 +207,21 @@ def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
     num, num_rows, dim = x.shape
     grid = triton.cdiv(dim, _COLUMNS), triton.cdiv(num_rows, _ROWS), num
     parts = torch.empty(2, num, grid[0] * grid[1], device=x.device)
-    _residual[grid](x, ht, w, xhat, parts, num_rows, dim, w.shape[1], grid[0] * grid[1], ROWS=_ROWS, COLUMNS=_COLUMNS,
-                    RANK=max(16, triton.next_power_of_2(w.shape[1])), num_warps=8)  # fmt: skip
+    _residual[grid](
+        x,
+        ht,
+        w,
+        xhat,
+        parts,
+        num_rows,
+        dim,
+        w.shape[1],
+        grid[0] * grid[1],
+        ROWS=_ROWS,
+        COLUMNS=_COLUMNS,
+        RANK=max(16, triton.next_power_of_2(w.shape[1])),
+        num_warps=8,
+    )
     return parts
 
 
@@ -164,24 +231,69 @@ def _places(addresses: tuple[int, ...], itemsize: int, device: torch.device) -> 
     return torch.tensor([(address - addresses[0]) // itemsize for address in addresses], device=device)
 
 
-def judge(verdict, losses: Tensor, correct: Tensor, squares: list[Tensor], columns: list[Tensor], biases: list[Tensor],
-          rate: Tensor, number: Tensor) -> None:  # fmt: skip
+def judge(
+    verdict,
+    losses: Tensor,
+    correct: Tensor,
+    squares: list[Tensor],
+    columns: list[Tensor],
+    biases: list[Tensor],
+    rate: Tensor,
+    number: Tensor,
+) -> None:
     """See `step_kernels`."""
     grad = biases[0]
     places = _places(tuple(bias.data_ptr() for bias in biases), grad.itemsize, grad.device)
     parts = squares or [losses] * 4
     traces = verdict.traces or [losses] * 4
-    finite, rows = torch.empty(len(biases), dtype=torch.int32, device=grad.device), triton.next_power_of_2(len(losses))
-    _judge_layers[(len(biases),)](len(losses), *(item for part in parts for item in (part, part.shape[-1])),
-                                  *columns, *traces, grad, places, len(grad), len(biases[-1]), rate,
-                                  verdict.factors, finite, NATURAL=bool(squares), LAYERS=len(biases), ROWS=rows, BLOCK=_MOST,
-                                  num_warps=8)  # fmt: skip
-    _judge[(1,)](losses, correct, len(losses), number, verdict.factors, finite, verdict.counts, verdict.skips, LAYERS=len(biases),
-                 SIZE=triton.next_power_of_2(len(biases)), ROWS=rows)  # fmt: skip
+    finite, rows = (
+        torch.empty(len(biases), dtype=torch.int32, device=grad.device),
+        triton.next_power_of_2(len(losses)),
+    )
+    _judge_layers[(len(biases),)](
+        len(losses),
+        *(item for part in parts for item in (part, part.shape[-1])),
+        *columns,
+        *traces,
+        grad,
+        places,
+        len(grad),
+        len(biases[-1]),
+        rate,
+        verdict.factors,
+        finite,
+        NATURAL=bool(squares),
+        LAYERS=len(biases),
+        ROWS=rows,
+        BLOCK=_MOST,
+        num_warps=8,
+    )
+    _judge[(1,)](
+        losses,
+        correct,
+        len(losses),
+        number,
+        verdict.factors,
+        finite,
+        verdict.counts,
+        verdict.skips,
+        LAYERS=len(biases),
+        SIZE=triton.next_power_of_2(len(biases)),
+        ROWS=rows,
+    )
 
 
 def descend(master: Tensor, grad: Tensor, work: Tensor, factor: Tensor, relative: float = 1.0) -> None:
     """See `step_kernels`."""
     size = len(master)
-    _descend[(triton.cdiv(size, _ELEMENTS),)](master, grad, work, factor, relative, size, HAS_WORK=work.data_ptr() != master.data_ptr(),
-                                              ELEMENTS=_ELEMENTS, num_warps=4)  # fmt: skip
+    _descend[(triton.cdiv(size, _ELEMENTS),)](
+        master,
+        grad,
+        work,
+        factor,
+        relative,
+        size,
+        HAS_WORK=work.data_ptr() != master.data_ptr(),
+        ELEMENTS=_ELEMENTS,
+        num_warps=4,
+    )

@@ -22,9 +22,12 @@ class ComputeOptions(DeviceOptions):
     heading = "optimisation"
 
     minibatch: int = option(512, "frames per minibatch", minimum=1)
-    precision: str = option("auto", "number type of products; auto: bfloat16 if the device multiplies it natively, else float32; tf32: "
-                                    "float32, multiplied by a GPU with 10-bit mantissas",
-                            choices=("auto", "float32", "tf32", "bfloat16"))  # fmt: skip
+    precision: str = option(
+        "auto",
+        "number type of products; auto: bfloat16 if the device multiplies it natively, else float32; tf32: "
+        "float32, multiplied by a GPU with 10-bit mantissas",
+        choices=("auto", "float32", "tf32", "bfloat16"),
+    )
 
     def check(self) -> None:
         """Raise UserError if the options name a type that the device does not support."""
@@ -40,7 +43,9 @@ class ComputeOptions(DeviceOptions):
             return torch.bfloat16 if multiplies_bfloat16(self.torch_device()) else torch.float32
         if self.precision == TF32:
             if self.torch_device().type == "cpu":
-                raise UserError(f"--precision {TF32} needs a GPU, but torch finds none here; give --precision float32")
+                raise UserError(
+                    f"--precision {TF32} needs a GPU, but torch finds none here; give --precision float32"
+                )
             return torch.float32
         return getattr(torch, self.precision)
 
@@ -56,5 +61,6 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     from pyasr.tensor import processor
 
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs emulate it, more slowly than float32
+        # older GPUs emulate it, more slowly than float32
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     return processor.multiplies_bfloat16()

@@ -2,9 +2,10 @@
 
     0,0@0.20,0.5@0.50,0
 
-is 0 for the first fifth of the training, rises to 0.5 in the middle, and falls to 0 at the end, linearly between these points. The first
-dropout share applies to the beginning of the training, the last to its end. A share between them is followed by @ and the completed part of
-the training, from 0 to 1; without @ it applies to the middle.
+is 0 for the first fifth of the training, rises to 0.5 in the middle, and falls to 0 at the end, linearly
+between these points. The first dropout share applies to the beginning of the training, the last to its end. A
+share between them is followed by @ and the completed part of the training, from 0 to 1; without @ it applies
+to the middle.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ class DropoutSchedule:
         self._shares, self._places = zip(*map(_numbers, (f"{words[0]}@0", *between, f"{words[-1]}@1")))
         if len(words) < 2 or not all(0 <= share <= GREATEST_SPREAD for share in self._shares):
             example = "0,0@0.20,0.5@0.50,0"
-            raise UserError(f"--dropout-schedule '{text}': give two or more shares from 0 to {GREATEST_SPREAD}, such as {example}")
+            raise UserError(
+                f"--dropout-schedule '{text}': give two or more shares from 0 to {GREATEST_SPREAD}, such as "
+                f"{example}"
+            )
         if not all(before <= after for before, after in zip(self._places, self._places[1:])):
-            raise UserError(f"--dropout-schedule '{text}': times do not ascend; after each @ give a number from 0 to 1, in ascending order")
+            raise UserError(
+                f"--dropout-schedule '{text}': times do not ascend; after each @ give a number from 0 to 1, "
+                "in ascending order"
+            )
 
     def __call__(self, done: float) -> float:
         """The dropout share when the part `done` of the training, 0 to 1, is completed."""

@@ -19,8 +19,13 @@ class PerturbOptions:
 
     heading = "data"
 
-    vtlp: float = option(0.0, "maximum warping of frequencies (VTLP), random per utterance and epoch; 0: none", minimum=0.0, maximum=0.5,
-                         only=unless_set("teacher", "the teacher's posteriors are for unmodified frames"))  # fmt: skip
+    vtlp: float = option(
+        0.0,
+        "maximum warping of frequencies (VTLP), random per utterance and epoch; 0: none",
+        minimum=0.0,
+        maximum=0.5,
+        only=unless_set("teacher", "the teacher's posteriors are for unmodified frames"),
+    )
 
     def check(self, data: Path, input: InputOptions) -> None:
         """Raise UserError if --vtlp is given and the features of `data` cannot be warped."""
@@ -29,7 +34,11 @@ class PerturbOptions:
 
 
 def make_warper(data: Path, input: InputOptions) -> Warper:
-    """The warper for the features of `data`. Raises UserError if the options that computed them are unknown."""
+    """The warper for the features of `data`. Raises UserError if the options that computed them are
+    unknown."""
     if input.norm_vars:
-        raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
+        raise UserError(
+            "--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of "
+            "them out"
+        )
     return Warper(read_feature_options(data, "--vtlp needs to know the filters"))

@@ -1,15 +1,19 @@
-r"""Learning-rate schedules. Time t is in epochs: frames seen over all ranks, divided by the frames of one pass over the data.
+r"""Learning-rate schedules. Time t is in epochs: frames seen over all ranks, divided by the frames of one
+pass over the data.
 
-exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e = 1..E: from i to f
-exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with every mixing
-step                (the common form)  i `halving_factor`^k, k the number of given epochs or frame counts that have passed; at least
-                    `least_rate`
-warm-up             (Zhang, Cui et al., arXiv:1904.04956)  i (1 + (p - 1) t / W) over W epochs, from i to the peak p i; then it is
-                    multiplied by 1 / sqrt 2 as each epoch begins
-newbob              (Kaldi's nnet1)  after an epoch, relative to the best held-out loss so far: loss not lower: return to the best model;
-                    gain < `start_halving_gain`: halve the rate after this and every later epoch; gain < `end_halving_gain` while
-                    halving: stop
-newbob-accuracy     (Su, Chen, Xu 2015)  held-out frame accuracy up by less than 0.5 % absolute: halve; by less than 0.1 %: stop
+exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e =
+                    1..E: from i to f
+exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with
+                    every mixing
+step                (the common form)  i `halving_factor`^k, k the number of given epochs or frame counts that
+                    have passed; at least `least_rate`
+warm-up             (Zhang, Cui et al., arXiv:1904.04956)  i (1 + (p - 1) t / W) over W epochs, from i to the
+                    peak p i; then it is multiplied by 1 / sqrt 2 as each epoch begins
+newbob              (Kaldi's nnet1)  after an epoch, relative to the best held-out loss so far: loss not
+                    lower: return to the best model; gain < `start_halving_gain`: halve the rate after this
+                    and every later epoch; gain < `end_halving_gain` while halving: stop
+newbob-accuracy     (Su, Chen, Xu 2015)  held-out frame accuracy up by less than 0.5 % absolute: halve; by
+                    less than 0.1 %: stop
 """
 
 from __future__ import annotations
@@ -31,8 +35,11 @@ class ScalingOptions:
 
     heading = "optimisation"
 
-    lr_scaling: str = option("linear", "factor on the learning rate for P ranks: linear = P, sqrt = square root of P, none = 1",
-                             choices=("linear", "sqrt", "none"))  # fmt: skip
+    lr_scaling: str = option(
+        "linear",
+        "factor on the learning rate for P ranks: linear = P, sqrt = square root of P, none = 1",
+        choices=("linear", "sqrt", "none"),
+    )
 
     def scale(self, num_ranks: float) -> float:
         """The factor of `lr_scaling`."""
@@ -45,29 +52,72 @@ class ScheduleOptions(ScalingOptions):
 
     heading = "optimisation"
 
-    learning_rate: float = option(0.1, "initial learning rate of one rank, for gradients as in --lr-convention", minimum=0.0)
-    lr_convention: str = option("mean", "gradient that the learning rate is for: mean or sum over a minibatch's frames (CTC: units)",
-                                choices=("mean", "sum"), rare=True)  # fmt: skip
+    learning_rate: float = option(
+        0.1, "initial learning rate of one rank, for gradients as in --lr-convention", minimum=0.0
+    )
+    lr_convention: str = option(
+        "mean",
+        "gradient that the learning rate is for: mean or sum over a minibatch's frames (CTC: units)",
+        choices=("mean", "sum"),
+        rare=True,
+    )
     schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "number of passes over the training data (newbob: maximum)", minimum=1)
-    final_factor: float = option(0.01, "final learning rate relative to the initial one", minimum=0.0, only=_FALLING)
-    constant_epochs: int = option(0, "number of epochs at the end with the final learning rate", minimum=0, only=_FALLING, rare=True)
-    start_halving_gain: float = option(0.01, "relative gain of the held-out loss below which halving begins",
-                                       only=if_is("schedule", "newbob"), rare=True)  # fmt: skip
-    end_halving_gain: float = option(0.001, "relative gain of the held-out loss below which the training ends while halving",
-                                     only=if_is("schedule", "newbob"), rare=True)  # fmt: skip
-    halving_factor: float = option(0.5, "factor on the learning rate at each halving", minimum=0.0, maximum=1.0,
-                                   only=if_is("schedule", "newbob", "newbob-accuracy", "step"), rare=True)  # fmt: skip
-    step_epochs: str = option("", "epochs after which the learning rate is halved, such as 6,8,9.5",
-                              only=if_is("schedule", "step"), rare=True)  # fmt: skip
-    step_frames: str = option("", "frames over all ranks after which the learning rate is halved, such as 20e6,30e6",
-                              only=if_is("schedule", "step"), rare=True)  # fmt: skip
-    least_rate: float = option(0.0, "minimum learning rate", minimum=0.0,
-                               only=if_is("schedule", "step"), rare=True)  # fmt: skip
-    warm_up_epochs: float = option(10.0, "epochs until the peak of the learning rate", minimum=0.0,
-                                   only=if_is("schedule", "warm-up"), rare=True)  # fmt: skip
-    warm_up_factor: float = option(10.0, "peak learning rate relative to the initial one", minimum=0.0,
-                                   only=if_is("schedule", "warm-up"), rare=True)  # fmt: skip
+    final_factor: float = option(
+        0.01, "final learning rate relative to the initial one", minimum=0.0, only=_FALLING
+    )
+    constant_epochs: int = option(
+        0, "number of epochs at the end with the final learning rate", minimum=0, only=_FALLING, rare=True
+    )
+    start_halving_gain: float = option(
+        0.01,
+        "relative gain of the held-out loss below which halving begins",
+        only=if_is("schedule", "newbob"),
+        rare=True,
+    )
+    end_halving_gain: float = option(
+        0.001,
+        "relative gain of the held-out loss below which the training ends while halving",
+        only=if_is("schedule", "newbob"),
+        rare=True,
+    )
+    halving_factor: float = option(
+        0.5,
+        "factor on the learning rate at each halving",
+        minimum=0.0,
+        maximum=1.0,
+        only=if_is("schedule", "newbob", "newbob-accuracy", "step"),
+        rare=True,
+    )
+    step_epochs: str = option(
+        "",
+        "epochs after which the learning rate is halved, such as 6,8,9.5",
+        only=if_is("schedule", "step"),
+        rare=True,
+    )
+    step_frames: str = option(
+        "",
+        "frames over all ranks after which the learning rate is halved, such as 20e6,30e6",
+        only=if_is("schedule", "step"),
+        rare=True,
+    )
+    least_rate: float = option(
+        0.0, "minimum learning rate", minimum=0.0, only=if_is("schedule", "step"), rare=True
+    )
+    warm_up_epochs: float = option(
+        10.0,
+        "epochs until the peak of the learning rate",
+        minimum=0.0,
+        only=if_is("schedule", "warm-up"),
+        rare=True,
+    )
+    warm_up_factor: float = option(
+        10.0,
+        "peak learning rate relative to the initial one",
+        minimum=0.0,
+        only=if_is("schedule", "warm-up"),
+        rare=True,
+    )
 
     @property
     def listens(self) -> bool:
@@ -75,36 +125,45 @@ class ScheduleOptions(ScalingOptions):
         return make_schedule(self, 1).may_go_back
 
     def rate_factor(self, num_ranks: float, terms: float) -> float:
-        """Factor from the rate of one rank, in the convention of these options, to the rate for gradients summed over the minibatch, whose
-        loss is a sum of `terms` terms."""
+        """Factor from the rate of one rank, in the convention of these options, to the rate for gradients
+        summed over the minibatch, whose loss is a sum of `terms` terms."""
         return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / terms)
 
     def describe(self, num_ranks: float, terms: float) -> str:
         """Learning rate, convention, scaling and schedule, for the log."""
         factor = self.scale(num_ranks)
         return (
-            f"learning rate {self.learning_rate:g} ({self.lr_convention} over minibatches of {terms:.6g}), {self.lr_scaling} scaling: "
-            f"effective {self.learning_rate:g} x {factor:g} = {self.learning_rate * factor:g}; {self.schedule}, {self.num_epochs} epochs"
+            f"learning rate {self.learning_rate:g} ({self.lr_convention} over minibatches of {terms:.6g}), "
+            f"{self.lr_scaling} scaling: effective {self.learning_rate:g} x {factor:g} = "
+            f"{self.learning_rate * factor:g}; {self.schedule}, {self.num_epochs} epochs"
         )
 
     def check(self) -> None:
-        """Raise UserError for unparsable lists, --schedule step without a step or with a minimum above the initial rate, and schedules
-        whose rate never falls."""
+        """Raise UserError for unparsable lists, --schedule step without a step or with a minimum above the
+        initial rate, and schedules whose rate never falls."""
         marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
         if self.schedule == "step" and not marks:
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
         if self.schedule == "step" and self.least_rate > self.learning_rate:
             found = f"the initial learning rate, {self.learning_rate:g}, is lower"
-            raise UserError(f"--least-rate {self.least_rate:g}: {found}; lower --least-rate, or raise --learning-rate")
+            raise UserError(
+                f"--least-rate {self.least_rate:g}: {found}; lower --least-rate, or raise --learning-rate"
+            )
         if self.constant_epochs >= self.num_epochs:
-            raise UserError(f"--constant-epochs {self.constant_epochs}: the training has only {self.num_epochs} epochs; raise --num-epochs")
+            raise UserError(
+                f"--constant-epochs {self.constant_epochs}: the training has only {self.num_epochs} epochs; "
+                "raise --num-epochs"
+            )
         if self.schedule == "warm-up" and self.warm_up_epochs >= self.num_epochs:
             found = f"the learning rate would not fall within the {self.num_epochs} epochs"
-            raise UserError(f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or lower --warm-up-epochs")
+            raise UserError(
+                f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or lower "
+                "--warm-up-epochs"
+            )
 
     def check_deaf(self) -> None:
-        """Like `check`, and refuse schedules that depend on the held-out set. For trainings whose objective is not the frame-level
-        cross-entropy."""
+        """Like `check`, and refuse schedules that depend on the held-out set. For trainings whose objective
+        is not the frame-level cross-entropy."""
         self.check()
         if self.listens:
             found = "it depends on the frame-level cross-entropy, which is not the objective of this step"
@@ -118,13 +177,16 @@ def numbers(text: str, flag: str) -> list[float]:
     except ValueError:
         found = [math.nan]
     if not all(map(math.isfinite, found)):
-        raise UserError(f"{flag}: '{text}' is not a comma-separated list of numbers; give one such as 6,8,9.5")
+        raise UserError(
+            f"{flag}: '{text}' is not a comma-separated list of numbers; give one such as 6,8,9.5"
+        )
     return found
 
 
 @dataclass
 class ScheduleState:
-    """State of a schedule, in plain values, which checkpoints contain. `rate` is used by schedules that depend on the held-out set."""
+    """State of a schedule, in plain values, which checkpoints contain. `rate` is used by schedules that
+    depend on the held-out set."""
 
     rate: float
     epoch: int = 0
@@ -134,7 +196,8 @@ class ScheduleState:
 
 
 class Schedule:
-    """Base of schedules: `rate(frames_seen)` is the learning rate of one rank, `step_rate` the applied rate; `end_epoch` ends an epoch.
+    """Base of schedules: `rate(frames_seen)` is the learning rate of one rank, `step_rate` the applied rate;
+    `end_epoch` ends an epoch.
 
     epoch_frames  frames of all ranks in one epoch
     terms         number of terms, frames or units, that the loss of a minibatch is a sum of
@@ -153,7 +216,8 @@ class Schedule:
         return self.state.finished or self.state.epoch >= self.options.num_epochs
 
     def rate(self, frames_seen: int) -> float:
-        """Learning rate of one rank after `frames_seen` frames over all ranks, in the convention of the options."""
+        """Learning rate of one rank after `frames_seen` frames over all ranks, in the convention of the
+        options."""
         raise NotImplementedError
 
     def step_rate(self, frames_seen: int, num_ranks: float) -> float:
@@ -164,7 +228,8 @@ class Schedule:
         """Note the initial model's held-out loss (nats per frame) and frame accuracy (0..1)."""
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """End an epoch with this held-out result. Returns False if the training has to return to the best model."""
+        """End an epoch with this held-out result. Returns False if the training has to return to the best
+        model."""
         self.state.epoch += 1
         return True
 
@@ -196,7 +261,10 @@ class Step(Schedule):
 
     def __init__(self, options: ScheduleOptions, epoch_frames: int, terms: float = 1.0):
         super().__init__(options, epoch_frames, terms)
-        epochs, frames = numbers(options.step_epochs, "--step-epochs"), numbers(options.step_frames, "--step-frames")
+        epochs, frames = (
+            numbers(options.step_epochs, "--step-epochs"),
+            numbers(options.step_frames, "--step-frames"),
+        )
         self._marks = [epoch * epoch_frames for epoch in epochs] + frames
 
     def rate(self, frames_seen: int) -> float:
@@ -212,7 +280,9 @@ class WarmUp(Schedule):
         """Rate after `frames_seen` frames; while it falls, constant within an epoch."""
         options, epochs = self.options, frames_seen / max(self.epoch_frames, 1)
         if epochs < options.warm_up_epochs:
-            return options.learning_rate * (1 + (options.warm_up_factor - 1) * epochs / options.warm_up_epochs)
+            return options.learning_rate * (
+                1 + (options.warm_up_factor - 1) * epochs / options.warm_up_epochs
+            )
         falls = 1 + math.floor(epochs) - math.ceil(options.warm_up_epochs)
         return options.learning_rate * options.warm_up_factor * 2 ** (-falls / 2)
 
@@ -253,7 +323,8 @@ class NewbobAccuracy(_Listening):
         self.state.best = accuracy
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """Gains are differences of accuracies (0..1) to the best so far; an epoch with a loss is discarded."""
+        """Gains are differences of accuracies (0..1) to the best so far; an epoch with a loss is
+        discarded."""
         state = self.state
         state.epoch += 1
         gain = accuracy - state.best

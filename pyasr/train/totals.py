@@ -1,4 +1,5 @@
-"""Sums of a criterion over minibatches, and the values that schedules, log lines and metrics derive from them. Does not import torch."""
+"""Sums of a criterion over minibatches, and the values that schedules, log lines and metrics derive from
+them. Does not import torch."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import numpy as np
 
 @dataclass
 class Totals:
-    """Sums over frames: loss (nats), correct frames, frames. A subclass may give them another meaning; the third is always the count."""
+    """Sums over frames: loss (nats), correct frames, frames. A subclass may give them another meaning; the
+    third is always the count."""
 
     sums: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
@@ -25,11 +27,17 @@ class Totals:
 
     def text(self) -> str:
         """Text for log lines."""
-        return f"objective {self.objective:.4f}  accuracy {self.accuracy:.2%}" if self.sums[2] else "no frames"
+        return (
+            f"objective {self.objective:.4f}  accuracy {self.accuracy:.2%}" if self.sums[2] else "no frames"
+        )
 
     def metrics(self) -> dict[str, float]:
         """Values for metrics.jsonl."""
-        return {"objective": round(self.objective, 6), "accuracy": round(self.accuracy, 6)} if self.sums[2] else {}
+        return (
+            {"objective": round(self.objective, 6), "accuracy": round(self.accuracy, 6)}
+            if self.sums[2]
+            else {}
+        )
 
 
 class SequenceTotals(Totals):

@@ -1,4 +1,5 @@
-"""System errors while a program reads its own modules, for example from a failing file server, also end it with one sentence."""
+"""System errors while a program reads its own modules, for example from a failing file server, also end it
+with one sentence."""
 
 import os
 import subprocess
@@ -23,20 +24,39 @@ class Finder:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Finder())
 """
-PROGRAMS = [("utils/run.pl", "pyasr/base/host/granted_gpus.py"), ("steps/make_mfcc.py", "pyasr/base/cli/option_uses.py"),
-            ("egs/toy/s5/local/make_corpus.py", "pyasr/base/outputs/output.py"), ("-m pyasr.base.jobs.job", "pyasr/base/cli/options.py")]  # fmt: skip
+PROGRAMS = [
+    ("utils/run.pl", "pyasr/base/host/granted_gpus.py"),
+    ("steps/make_mfcc.py", "pyasr/base/cli/option_uses.py"),
+    ("egs/toy/s5/local/make_corpus.py", "pyasr/base/outputs/output.py"),
+    ("-m pyasr.base.jobs.job", "pyasr/base/cli/options.py"),
+]
 
 
 def run(tmp_path, site: str, program: list[str], **environment) -> subprocess.CompletedProcess:
     (tmp_path / "sitecustomize.py").write_text(site)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    of_python = {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(tmp_path / "none"), "PYTHONDONTWRITEBYTECODE": "1"}  # modules are read from source
-    return subprocess.run([sys.executable, *program], env={**os.environ, **of_python, **environment}, capture_output=True, text=True)
+    # modules are read from source
+    of_python = {
+        "PYTHONPATH": path,
+        "PYTHONPYCACHEPREFIX": str(tmp_path / "none"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.run(
+        [sys.executable, *program],
+        env={**os.environ, **of_python, **environment},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize("program, module", PROGRAMS)
 def test_a_module_that_cannot_be_read(program, module, root, tmp_path):
-    done = run(tmp_path, UNREADABLE, program.split() if program.startswith("-m") else [root / program], UNREADABLE=module)
+    done = run(
+        tmp_path,
+        UNREADABLE,
+        program.split() if program.startswith("-m") else [root / program],
+        UNREADABLE=module,
+    )
     name = "" if program.startswith("-m") else f"{program.rpartition('/')[2]}: "
     assert done.returncode == 1 and done.stderr.startswith(f"{name}error: ") and done.stderr.count("\n") == 1
     assert f"{module}: too many files are open in this process" in done.stderr
@@ -45,7 +65,9 @@ def test_a_module_that_cannot_be_read(program, module, root, tmp_path):
 def test_a_module_that_is_not_found(root, tmp_path):
     done = run(tmp_path, MISSING, [root / "utils/run.pl"], MISSING="json.decoder")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("run.pl: error: a part of the program cannot be loaded (No module named 'json.decoder'); run the same")
+    assert done.stderr.startswith(
+        "run.pl: error: a part of the program cannot be loaded (No module named 'json.decoder'); run the same"
+    )
 
 
 def test_programs_of_others_keep_their_traceback(root, tmp_path):

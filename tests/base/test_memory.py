@@ -1,4 +1,5 @@
-"""Failed allocations in libraries end with one sentence that names the utterance; other errors are unchanged."""
+"""Failed allocations in libraries end with one sentence that names the utterance; other errors are
+unchanged."""
 
 import numpy as np
 import pytest
@@ -26,7 +27,9 @@ FAILURES = {
 
 @pytest.mark.parametrize("fail", FAILURES.values(), ids=list(FAILURES))
 def test_want_of_memory_is_told_by_the_name_of_the_utterance(fail):
-    sentence = r"^a-1: memory is not enough for its 7 frames: .+; cut it into shorter utterances, or leave it out$"
+    sentence = (
+        r"^a-1: memory is not enough for its 7 frames: .+; cut it into shorter utterances, or leave it out$"
+    )
     with pytest.raises(UserError, match=sentence) as told:
         computed("a-1", fail, np.zeros((7, 3)))
     assert told.value.__cause__ is None and "\n" not in str(told.value)
@@ -36,8 +39,11 @@ def test_want_of_memory_is_told_by_the_name_of_the_utterance(fail):
 
 def test_what_a_gpu_says():
     """Messages of torch's errors, which cannot be produced without a GPU."""
-    for error in (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"),
-                  RuntimeError("CUDA error: out of memory"), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")):  # fmt: skip
+    for error in (
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+    ):
         assert is_for_want_of_memory(error)
 
 

@@ -39,36 +39,65 @@ def main(options):
 run_step(Step, main, "doc")
 """
 CASES = {
-    "raise OSError(5, os.strerror(5), 'data/x')": "data/x: the disk or the filesystem failed (Input/output error); see 'dmesg', and run",
-    "raise OSError(116, os.strerror(116), 'data/x')": "data/x: removed or replaced on the file server while it was in use (Stale",
-    "raise OSError(24, os.strerror(24), 'data/x')": "data/x: too many files are open in this process; raise the limit with 'ulimit -n 4096'",
-    "raise InterruptedError(4, os.strerror(4), 'data/x')": "data/x: interrupted by a signal; run the same command again",
-    "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); correct the cause, and run the same command",
-    "raise BlockingIOError(11, os.strerror(11))": "the system allows no more processes or threads (Resource temporarily unavailable)",
+    "raise OSError(5, os.strerror(5), 'data/x')": (
+        "data/x: the disk or the filesystem failed (Input/output error); see 'dmesg', and run"
+    ),
+    "raise OSError(116, os.strerror(116), 'data/x')": (
+        "data/x: removed or replaced on the file server while it was in use (Stale"
+    ),
+    "raise OSError(24, os.strerror(24), 'data/x')": (
+        "data/x: too many files are open in this process; raise the limit with 'ulimit -n 4096'"
+    ),
+    "raise InterruptedError(4, os.strerror(4), 'data/x')": (
+        "data/x: interrupted by a signal; run the same command again"
+    ),
+    "raise OSError(71, os.strerror(71), 'data/x')": (
+        "data/x: the system refused (Protocol error); correct the cause, and run the same command"
+    ),
+    "raise BlockingIOError(11, os.strerror(11))": (
+        "the system allows no more processes or threads (Resource temporarily unavailable)"
+    ),
     "raise MemoryError('Unable to allocate 2 GiB')": "memory ran out (Unable to allocate 2 GiB)",
-    "raise RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')": "memory ran out (CUDA out of memory. Tried to allocate 2 GiB)",
-    "raise RuntimeError(\"can't start new thread\")": "the system allows no more processes or threads (can't start new thread)",
-    "raise ImportError('libx.so: failed to map segment: Cannot allocate memory')": "memory ran out (libx.so: failed to map segment",
-}  # fmt: skip
+    "raise RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')": (
+        "memory ran out (CUDA out of memory. Tried to allocate 2 GiB)"
+    ),
+    'raise RuntimeError("can\'t start new thread")': (
+        "the system allows no more processes or threads (can't start new thread)"
+    ),
+    "raise ImportError('libx.so: failed to map segment: Cannot allocate memory')": (
+        "memory ran out (libx.so: failed to map segment"
+    ),
+}
 
 
 @pytest.mark.parametrize("what", CASES)
 def test_a_step_ends_with_one_sentence(what, tmp_path):
     done = subprocess.run([sys.executable, "-c", STEP, what], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.startswith("-c: error: ") and CASES[what] in done.stderr, done.stderr
+    assert done.returncode == 1 and done.stderr.startswith("-c: error: ") and CASES[what] in done.stderr, (
+        done.stderr
+    )
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_mistake_in_the_code_is_no_error_of_the_system(tmp_path):
-    done = subprocess.run([sys.executable, "-c", STEP, "raise KeyError('x')"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", STEP, "raise KeyError('x')"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 1 and "Traceback" in done.stderr and as_user_error(KeyError("x")) is None
 
 
-@pytest.mark.parametrize("what", ["print('a line')", "log.info('a line')", "print('a' * 100_000)", "raise OSError(5, 'failed', 'x')"])
+@pytest.mark.parametrize(
+    "what",
+    ["print('a line')", "log.info('a line')", "print('a' * 100_000)", "raise OSError(5, 'failed', 'x')"],
+)
 def test_standard_output_on_a_full_disk(what, tmp_path):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", STEP, what], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and done.stderr.startswith("-c: error: "), done.stderr
+        done = subprocess.run(
+            [sys.executable, "-c", STEP, what], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (
+        done.returncode == 1 and len(done.stderr.splitlines()) == 1 and done.stderr.startswith("-c: error: ")
+    ), done.stderr
 
 
 def test_every_number_has_a_sentence_that_names_the_file():
@@ -77,7 +106,9 @@ def test_every_number_has_a_sentence_that_names_the_file():
         if number in (errno.EPIPE, errno.ESHUTDOWN):
             assert isinstance(told, BrokenPipeError)
             continue
-        assert isinstance(told, SystemRefusal) and told.errno == number and str(told).startswith("data/x: "), errno.errorcode[number]
+        assert (
+            isinstance(told, SystemRefusal) and told.errno == number and str(told).startswith("data/x: ")
+        ), errno.errorcode[number]
         assert len(str(told)) > len("data/x: ") + 10 and "{" not in str(told)
 
 
@@ -91,7 +122,9 @@ def test_what_an_error_without_a_name_is_about(tmp_path):
     assert raised.value.filename == "here" and not isinstance(raised.value, UserError)
     with pytest.raises(OSError) as raised:
         fail_without_a_name()
-    assert str(as_user_error(raised.value)).startswith("tests/base/test_system_errors.py:fail_without_a_name: the disk")
+    assert str(as_user_error(raised.value)).startswith(
+        "tests/base/test_system_errors.py:fail_without_a_name: the disk"
+    )
 
 
 def fail_without_a_name():
@@ -99,8 +132,12 @@ def fail_without_a_name():
 
 
 def test_copies_of_whole_directories_tell_their_first_reason(tmp_path):
-    error = shutil.Error([("a/x", "b/x", "[Errno 28] No space left on device: 'b/x'"), ("a/y", "b/y", "[Errno 28] ...")])
-    assert str(as_user_error(error)) == "b/x: the disk is full; free some space and run the same command again"
+    error = shutil.Error(
+        [("a/x", "b/x", "[Errno 28] No space left on device: 'b/x'"), ("a/y", "b/y", "[Errno 28] ...")]
+    )
+    assert (
+        str(as_user_error(error)) == "b/x: the disk is full; free some space and run the same command again"
+    )
 
 
 def failing(monkeypatch, owner, name: str, number: int, of: str) -> None:
@@ -186,13 +223,17 @@ def test_errors_of_copying_times_and_of_closing_name_the_file(tmp_path, monkeypa
     monkeypatch.setattr(shutil, "copystat", lambda *words, **keywords: Unclosable().close())
     with pytest.raises(OSError) as caught:
         keep_copy(tmp_path / "x", tmp_path / "kept")
-    assert caught.value.filename == str(tmp_path / "kept") and [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert caught.value.filename == str(tmp_path / "kept") and [path.name for path in tmp_path.iterdir()] == [
+        "x"
+    ]
 
 
 def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch):
     save_arrays(tmp_path / "a.npz", x=[1])
     assert "x" in load_arrays(tmp_path / "a.npz")
-    monkeypatch.setattr("zipfile.ZipFile.read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
+    monkeypatch.setattr(
+        "zipfile.ZipFile.read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO)))
+    )
     with pytest.raises(UserError, match=f"^{tmp_path}/a.npz: the disk or the filesystem failed"):
         load_arrays(tmp_path / "a.npz")
 
@@ -201,11 +242,19 @@ def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeyp
     (tmp_path / INDEX).write_text('{"number": 1, "files": ["x.pt"]}')
     assert read_index(tmp_path)["files"] == ["x.pt"]
     failing(monkeypatch, Path, "read_text", errno.ESTALE, INDEX)
-    with pytest.raises(UserError, match=r"checkpoint.json: removed or replaced on the file server while it was in use \(Stale[^;]*\); make sure that"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"checkpoint.json: removed or replaced on the file server while it was in use \(Stale[^;]*\); "
+            r"make sure that"
+        ),
+    ):
         read_index(tmp_path)
     monkeypatch.undo()
     save_tensors(tmp_path / "x.pt", {})
-    monkeypatch.setattr("zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
+    monkeypatch.setattr(
+        "zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO)))
+    )
     with pytest.raises(UserError, match=f"^{tmp_path}/x.pt: the disk or the filesystem failed"):
         checkpoints._load(tmp_path / "x.pt")
 

@@ -40,7 +40,9 @@ def grid_of_hosts(tmp_path_factory):
             network = stack.enter_context(grid_engine_cluster.PrivateNetwork(3))
         except UserError as error:
             pytest.skip(str(error))
-        cluster = grid_engine_cluster.GridEngineCluster(tmp_path_factory.mktemp("hosts"), slots=2, network=network)
+        cluster = grid_engine_cluster.GridEngineCluster(
+            tmp_path_factory.mktemp("hosts"), slots=2, network=network
+        )
         stack.callback(cluster.stop)
         yield cluster
 

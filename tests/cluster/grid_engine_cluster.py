@@ -1,4 +1,5 @@
-"""A real Grid Engine on this machine, in a directory of its own: no cell, ports or spool of an installed one are touched."""
+"""A real Grid Engine on this machine, in a directory of its own: no cell, ports or spool of an installed one
+are touched."""
 
 import os
 import shutil
@@ -15,7 +16,8 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from private_network import PrivateNetwork  # noqa: E402
 
 _PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qacct", "qconf")
-_BINARIES = "/usr/lib/gridengine"  # in /usr/sbin Debian has scripts of these names, which start thirty programs before they call them
+# in /usr/sbin Debian has scripts of these names, which start thirty programs before they call them
+_BINARIES = "/usr/lib/gridengine"
 _DAEMONS = f"{_BINARIES}:/usr/sbin"
 _INSTALLED = Path("/var/lib/gridengine")  # Debian's
 _INIT = Path("/usr/share/gridengine/scripts/init_cluster")
@@ -23,10 +25,15 @@ _INIT = Path("/usr/share/gridengine/scripts/init_cluster")
 
 def why_not() -> str | None:
     """What Grid Engine lacks here to be started; None when nothing."""
-    missing = [name for name in _PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:{_DAEMONS}") is None]
+    missing = [
+        name for name in _PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:{_DAEMONS}") is None
+    ]
     if missing:
         packages = "gridengine-master gridengine-exec gridengine-client"
-        return f"needs Grid Engine: {', '.join(missing)} not found (DEBIAN_FRONTEND=noninteractive apt-get install {packages})"
+        return (
+            f"needs Grid Engine: {', '.join(missing)} not found (DEBIAN_FRONTEND=noninteractive apt-get "
+            f"install {packages})"
+        )
     if not _INIT.exists():
         return f"needs Debian's Grid Engine, with {_INIT}"
     return "needs root, to start Grid Engine's daemons" if os.geteuid() != 0 else None
@@ -35,8 +42,11 @@ def why_not() -> str | None:
 _NONE = {
     "host": "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables",
     "pe": "user_lists xuser_lists start_proc_args stop_proc_args qsort_args",
-    "queue": "load_thresholds suspend_thresholds ckpt_list prolog epilog starter_method suspend_method resume_method terminate_method owner_list "
-             "user_lists xuser_lists subordinate_list complex_values projects xprojects calendar",
+    "queue": (
+        "load_thresholds suspend_thresholds ckpt_list prolog epilog starter_method suspend_method "
+        "resume_method terminate_method owner_list user_lists xuser_lists subordinate_list complex_values "
+        "projects xprojects calendar"
+    ),
 }
 _QUEUE = """qname all.q
 hostlist @allhosts
@@ -56,7 +66,11 @@ shell_start_mode posix_compliant
 notify {notify_s}
 initial_state default
 """
-_LIMITS = [f"{kind}_{what} INFINITY\n" for what in ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem") for kind in "sh"]
+_LIMITS = [
+    f"{kind}_{what} INFINITY\n"
+    for what in ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem")
+    for kind in "sh"
+]
 _PE = """pe_name {name}
 slots 999
 allocation_rule {rule}
@@ -78,16 +92,24 @@ def _changed(configuration: str, **values: str) -> str:
 
 
 class GridEngineCluster:
-    """Hosts with `slots` slots each in all.q, Kaldi's complexes, and parallel environments smp and mpi: this machine alone, or all hosts of
-    a private network, of which the first is master as well. Programs find it by `environment`, and run `on` a host."""
+    """Hosts with `slots` slots each in all.q, Kaldi's complexes, and parallel environments smp and mpi: this
+    machine alone, or all hosts of a private network, of which the first is master as well. Programs find it
+    by `environment`, and run `on` a host."""
 
     def __init__(self, directory: Path, slots: int = 8, network: PrivateNetwork | None = None):
         self.directory, self.network = Path(directory), network
         self.hosts = network.hosts if network else [socket.gethostname()]
         self.host = self.hosts[0]
         ports = free_ports(2)
-        self.environment = {**os.environ, "PATH": f"{_DAEMONS}:{os.environ['PATH']}", "SGE_ARCH": "lx-amd64", "SGE_ROOT": str(self.directory / "root"), "SGE_CELL": "default",
-                            "SGE_QMASTER_PORT": str(ports[0]), "SGE_EXECD_PORT": str(ports[1])}
+        self.environment = {
+            **os.environ,
+            "PATH": f"{_DAEMONS}:{os.environ['PATH']}",
+            "SGE_ARCH": "lx-amd64",
+            "SGE_ROOT": str(self.directory / "root"),
+            "SGE_CELL": "default",
+            "SGE_QMASTER_PORT": str(ports[0]),
+            "SGE_EXECD_PORT": str(ports[1]),
+        }
         self._make_cell()
         try:
             self._start(slots)
@@ -98,14 +120,24 @@ class GridEngineCluster:
     def _make_cell(self) -> None:
         """A cell whose spool is here and whose manager is root."""
         root, common = self.directory / "root", self.directory / "root" / "default" / "common"
-        for path in (common, *(self.directory / name for name in ("qmaster", "spooldb", "execd")), *map(self._scratch, self.hosts)):
+        for path in (
+            common,
+            *(self.directory / name for name in ("qmaster", "spooldb", "execd")),
+            *map(self._scratch, self.hosts),
+        ):
             path.mkdir(parents=True)
         for name in ("util", "lib", "bin", "utilbin"):
             (root / name).symlink_to(_INSTALLED / name)
-        installed = (_INSTALLED / "default/common/bootstrap").read_text().replace("/var/spool/gridengine", str(self.directory))
+        installed = (
+            (_INSTALLED / "default/common/bootstrap")
+            .read_text()
+            .replace("/var/spool/gridengine", str(self.directory))
+        )
         (common / "bootstrap").write_text(_changed(installed, admin_user="none", binary_path=_BINARIES))
         if not self.network:  # 127.0.0.1 is called localhost
-            (common / "host_aliases").write_text(f"{self.host} localhost localhost.localdomain ip6-localhost\n")
+            (common / "host_aliases").write_text(
+                f"{self.host} localhost localhost.localdomain ip6-localhost\n"
+            )
         (common / "act_qmaster").write_text(self.host + "\n")
         self.call("sh", str(_INIT), str(root), "default", str(self.directory / "spooldb"), "root")
 
@@ -113,19 +145,48 @@ class GridEngineCluster:
         self.call("sge_qmaster")
         self._until(lambda: self._ask("qconf", "-sh").returncode == 0, "sge_qmaster does not answer")
         self.call("qconf", "-as", self.host)
-        complexes = self.call("qconf", "-sc") + "ram_free ram_free MEMORY <= YES JOB 0 0\ngpu g INT <= YES YES 0 10000\n"
+        complexes = (
+            self.call("qconf", "-sc")
+            + "ram_free ram_free MEMORY <= YES JOB 0 0\ngpu g INT <= YES YES 0 10000\n"
+        )
         self._give("-Mc", complexes)
         for host in self.hosts:
-            self._give("-Ae", f"hostname {host}\ncomplex_values gpu=2,ram_free=16G,mem_free=16G\n" + _none("host"))
+            self._give(
+                "-Ae", f"hostname {host}\ncomplex_values gpu=2,ram_free=16G,mem_free=16G\n" + _none("host")
+            )
         for name, rule in (("smp", "$pe_slots"), ("mpi", "$round_robin")):
             self._give("-Ap", _PE.format(name=name, rule=rule) + _none("pe"))
         self._give("-Ahgrp", f"group_name @allhosts\nhostlist {' '.join(self.hosts)}\n")
         scratch = "/tmp" + "".join(f",[{host}={self._scratch(host)}]" for host in self.hosts)
-        self._give("-Aq", _QUEUE.format(slots=slots, scratch=scratch, notify_s="00:00:03" if self.network else "00:00:20") + "".join(_LIMITS) + _none("queue"))
-        self._change("-ssconf", "-Msconf", schedule_interval="0:0:1", flush_submit_sec="1", flush_finish_sec="1", schedd_job_info="true")
-        self._change("-sconf", "-Mconf", execd_spool_dir=str(self.directory / "execd"), min_uid="0", min_gid="0", load_report_time="00:00:02",
-                     max_unheard="00:00:08", gid_range=_gids(self.environment), login_shells="csh",  # else a profile is read, which may take its time
-                     reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
+        self._give(
+            "-Aq",
+            _QUEUE.format(slots=slots, scratch=scratch, notify_s="00:00:03" if self.network else "00:00:20")
+            + "".join(_LIMITS)
+            + _none("queue"),
+        )
+        self._change(
+            "-ssconf",
+            "-Msconf",
+            schedule_interval="0:0:1",
+            flush_submit_sec="1",
+            flush_finish_sec="1",
+            schedd_job_info="true",
+        )
+        self._change(
+            "-sconf",
+            "-Mconf",
+            execd_spool_dir=str(self.directory / "execd"),
+            min_uid="0",
+            min_gid="0",
+            load_report_time="00:00:02",
+            # else a profile is read, which may take its time
+            max_unheard="00:00:08",
+            gid_range=_gids(self.environment),
+            login_shells="csh",
+            reporting_params=(
+                "accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00"
+            ),
+        )
         self.start(*self.hosts)
 
     def start(self, *hosts: str) -> None:
@@ -139,12 +200,14 @@ class GridEngineCluster:
         return all(f"@{host} " in queues for host in self.hosts) and "-NA-" not in queues
 
     def _scratch(self, host: str) -> Path:
-        """Where a host's jobs have their temporary files: another's must not be there, nor those of another Grid Engine."""
+        """Where a host's jobs have their temporary files: another's must not be there, nor those of another
+        Grid Engine."""
         return self.directory / "tmp" / host
 
     def _give(self, flag: str, text: str) -> None:
         """Have qconf read `text`."""
-        file = self.directory / ("global" if flag == "-Mconf" else "given")  # the file's name says which host's configuration it is
+        # the file's name says which host's configuration it is
+        file = self.directory / ("global" if flag == "-Mconf" else "given")
         file.write_text(text)
         self.call("qconf", flag, str(file))
 
@@ -162,7 +225,13 @@ class GridEngineCluster:
         return self.network.on(host, words) if self.network else list(map(str, words))
 
     def _ask(self, *words: str, host: str | None = None) -> subprocess.CompletedProcess:
-        return subprocess.run(self.on(host or self.host, words), env=self.environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            self.on(host or self.host, words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
     def call(self, *words: str, host: str | None = None) -> str:
         """The output of one of Grid Engine's programs; what goes wrong is the test's end."""
@@ -184,7 +253,8 @@ class GridEngineCluster:
         self.start(host)
 
     def _execds(self) -> list[Path]:
-        """Files of the numbers of hosts' daemons; the directory of this machine's own is not always called as its host."""
+        """Files of the numbers of hosts' daemons; the directory of this machine's own is not always called as
+        its host."""
         return list(self.directory.glob("execd/*/execd.pid"))
 
     def _started(self) -> list[int]:
@@ -192,7 +262,10 @@ class GridEngineCluster:
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if f"SGE_ROOT={self.directory}".encode() in path.read_bytes() and b"JOB_ID=" in path.read_bytes():
+                if (
+                    f"SGE_ROOT={self.directory}".encode() in path.read_bytes()
+                    and b"JOB_ID=" in path.read_bytes()
+                ):
                     found.append(int(path.parent.name))
             except OSError:
                 continue
@@ -207,7 +280,8 @@ class GridEngineCluster:
 
 
 def _gids(environment: dict[str, str]) -> str:
-    """Groups by which its hosts know the processes of jobs, others than those of another Grid Engine on this machine."""
+    """Groups by which its hosts know the processes of jobs, others than those of another Grid Engine on this
+    machine."""
     first = 20000 + 100 * (int(environment["SGE_QMASTER_PORT"]) % 400)
     return f"{first}-{first + 99}"
 

@@ -16,20 +16,39 @@ DIRECTORIES_WITH_THE_WORD = {
 
 ANY_NAME = "a:b,c d%a%j\\x$HOME'[1]{y}*?#;&|<>()!~`@=\té"
 ANY_PATHS = {
-    ANY_NAME: ["JOB=1:2", f"{ANY_NAME}/log/{ANY_NAME}.JOB.log", "until", "cat", "words", ";", "do", "sleep", "0.1", ";", "done"],
-    "-dash:\"": ["./-d/log/-x:%.log", "until", "cat", "words", ";", "do", "sleep", "0.1", ";", "done"],
+    ANY_NAME: [
+        "JOB=1:2",
+        f"{ANY_NAME}/log/{ANY_NAME}.JOB.log",
+        "until",
+        "cat",
+        "words",
+        ";",
+        "do",
+        "sleep",
+        "0.1",
+        ";",
+        "done",
+    ],
+    '-dash:"': ["./-d/log/-x:%.log", "until", "cat", "words", ";", "do", "sleep", "0.1", ";", "done"],
 }
 
 
 class Case:
-    """A command of `runner` (slurm.pl, queue.pl) that runs in a directory of its own. Where its log is named after the directory, so is
-    the job."""
+    """A command of `runner` (slurm.pl, queue.pl) that runs in a directory of its own. Where its log is named
+    after the directory, so is the job."""
 
     def __init__(self, cluster, runner, directory, *words):
         directory.mkdir()
         self.directory, self.log = directory, directory / f"{directory.name}.log"
         command = [sys.executable, ROOT / "utils" / runner, *map(str, words)]
-        self.process = subprocess.Popen(command, cwd=directory, env=cluster.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=cluster.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def __truediv__(self, name):
         return self.directory / name
@@ -40,18 +59,28 @@ class Case:
         return self
 
     def end(self):
-        """Exit status and what was said, but for how many jobs have ended, which is said where they take more than 20 seconds."""
+        """Exit status and what was said, but for how many jobs have ended, which is said where they take more
+        than 20 seconds."""
         said, errors = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, said + re.sub(r"(?m)^\d\d:\d\d:\d\d \S+: .* jobs, .*\n", "", errors)
 
 
 def check_directories_with_the_word(cases):
-    """A directory whose own name holds "JOB", as steps call it, and one for each job; what the script itself says has a place to go to."""
+    """A directory whose own name holds "JOB", as steps call it, and one for each job; what the script itself
+    says has a place to go to."""
     assert cases["word_in_a_name"].end() == (0, "") and cases["a_directory_each"].end() == (0, "")
     assert "\njob 2\n" in (cases["word_in_a_name"] / "JOBS/log/a.2.log").read_text()
-    assert sorted(path.name for path in (cases["word_in_a_name"] / "JOBS/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
+    assert sorted(path.name for path in (cases["word_in_a_name"] / "JOBS/q").iterdir()) == [
+        "a.1.out",
+        "a.2.out",
+        "a.sh",
+    ]
     assert "\njob 2\n" in (cases["a_directory_each"] / "exp/2/log/a.log").read_text()
-    assert sorted(path.name for path in (cases["a_directory_each"] / "exp/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
+    assert sorted(path.name for path in (cases["a_directory_each"] / "exp/q").iterdir()) == [
+        "a.1.out",
+        "a.2.out",
+        "a.sh",
+    ]
 
 
 def begin_in_any_path(cluster, runner, directory):
@@ -67,8 +96,16 @@ def check_any_path(cases):
     for name in ANY_PATHS:
         assert cases[name].end() == (0, ""), name
     many, one = (cases[name].directory for name in ANY_PATHS)
-    assert [f"\nof {ANY_NAME}\n" in (many / ANY_NAME / f"log/{ANY_NAME}.{job}.log").read_text() for job in (1, 2)] == [True, True]
+    assert [
+        f"\nof {ANY_NAME}\n" in (many / ANY_NAME / f"log/{ANY_NAME}.{job}.log").read_text() for job in (1, 2)
+    ] == [True, True]
     assert '\nof -dash:"\n' in (one / "-d/log/-x:%.log").read_text()
-    assert sorted(path.name for path in (many / ANY_NAME / "q").iterdir()) == [f"{ANY_NAME}.1.out", f"{ANY_NAME}.2.out", f"{ANY_NAME}.sh"]
+    assert sorted(path.name for path in (many / ANY_NAME / "q").iterdir()) == [
+        f"{ANY_NAME}.1.out",
+        f"{ANY_NAME}.2.out",
+        f"{ANY_NAME}.sh",
+    ]
     assert sorted(path.name for path in (one / "-d/q").iterdir()) == ["-x:%.out", "-x:%.sh"]
-    assert sorted(path.name for path in many.iterdir()) == [ANY_NAME, "words"] and sorted(path.name for path in one.iterdir()) == ["-d", "words"]
+    assert sorted(path.name for path in many.iterdir()) == [ANY_NAME, "words"] and sorted(
+        path.name for path in one.iterdir()
+    ) == ["-d", "words"]

@@ -1,4 +1,5 @@
-"""A real Slurm of fake nodes on this machine, in a directory of its own: no ports, keys or files of an installed one are touched."""
+"""A real Slurm of fake nodes on this machine, in a directory of its own: no ports, keys or files of an
+installed one are touched."""
 
 import contextlib
 import os
@@ -17,7 +18,10 @@ def why_not() -> str | None:
     """What Slurm lacks here to be started; None when nothing."""
     missing = [name for name in _PROGRAMS if shutil.which(name, path=os.environ["PATH"] + _DAEMONS) is None]
     if missing:
-        return f"needs Slurm: {', '.join(missing)} not found (apt-get install slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins)"
+        return (
+            f"needs Slurm: {', '.join(missing)} not found (apt-get install slurmctld slurmd slurm-client "
+            "munge slurm-wlm-basic-plugins)"
+        )
     return "needs root, to start Slurm's daemons" if os.geteuid() != 0 else None
 
 
@@ -68,12 +72,17 @@ PartitionName=lonely Nodes=n{num}
 
 
 class SlurmCluster:
-    """`num` nodes n1, n2, ... of `cpus` CPUs, the last of them in a partition "lonely" of its own. A job of the partition "urgent" takes
-    the place of one of "main". Programs find all this by SLURM_CONF, which `environment` holds."""
+    """`num` nodes n1, n2, ... of `cpus` CPUs, the last of them in a partition "lonely" of its own. A job of
+    the partition "urgent" takes the place of one of "main". Programs find all this by SLURM_CONF, which
+    `environment` holds."""
 
     def __init__(self, directory: Path, num: int = 4, cpus: int = 2):
         self.directory, self.num = Path(directory), num
-        self.environment = {**os.environ, "PATH": os.environ["PATH"] + _DAEMONS, "SLURM_CONF": str(self.directory / "slurm.conf")}
+        self.environment = {
+            **os.environ,
+            "PATH": os.environ["PATH"] + _DAEMONS,
+            "SLURM_CONF": str(self.directory / "slurm.conf"),
+        }
         self._configure(cpus)
         try:
             self._start()
@@ -83,20 +92,34 @@ class SlurmCluster:
 
     def _configure(self, cpus: int) -> None:
         host, ports = socket.gethostname().partition(".")[0], free_ports(self.num + 1)
-        nodes = [f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i]} CPUs={cpus} RealMemory=4000 State=UNKNOWN\n"
-                 for i in range(1, self.num + 1)]
+        nodes = [
+            (
+                f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i]} CPUs={cpus} "
+                "RealMemory=4000 State=UNKNOWN\n"
+            )
+            for i in range(1, self.num + 1)
+        ]
         (self.directory / "state").mkdir(parents=True)
         for i in range(1, self.num + 1):
             (self.directory / "spool" / f"n{i}").mkdir(parents=True)
         text = _CONF.format(host=host, ports=ports, dir=self.directory, num=self.num, last=self.num - 1)
-        (self.directory / "slurm.conf").write_text(text.replace("PartitionName", "".join(nodes) + "PartitionName", 1))
+        (self.directory / "slurm.conf").write_text(
+            text.replace("PartitionName", "".join(nodes) + "PartitionName", 1)
+        )
         (self.directory / "munge.key").write_bytes(os.urandom(128))
         (self.directory / "munge.key").chmod(0o400)
 
     def _start(self) -> None:
         d = self.directory
-        self.call("munged", "--force", f"--socket={d}/munge.socket", f"--key-file={d}/munge.key", f"--log-file={d}/munged.log",
-                  f"--pid-file={d}/munged.pid", f"--seed-file={d}/munged.seed")
+        self.call(
+            "munged",
+            "--force",
+            f"--socket={d}/munge.socket",
+            f"--key-file={d}/munge.key",
+            f"--log-file={d}/munged.log",
+            f"--pid-file={d}/munged.pid",
+            f"--seed-file={d}/munged.seed",
+        )
         self.call("slurmctld")
         for i in range(1, self.num + 1):
             self.call("slurmd", "-N", f"n{i}")
@@ -110,7 +133,8 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def lose_node(self, name: str) -> None:
-        """As when its power fails: its daemon, and all that it has started, is there no more; the site's health check finds it down."""
+        """As when its power fails: its daemon, and all that it has started, is there no more; the site's
+        health check finds it down."""
         daemon = int((self.directory / f"slurmd-{name}.pid").read_text())
         jobs = self.processes(name)
         watching = {parent_of(pid) for pid in jobs} - set(jobs)
@@ -126,7 +150,10 @@ class SlurmCluster:
                 environment = path.read_bytes()
             except OSError:
                 continue
-            if f"SLURMD_NODENAME={name}\0".encode() in environment and str(self.directory).encode() in environment:
+            if (
+                f"SLURMD_NODENAME={name}\0".encode() in environment
+                and str(self.directory).encode() in environment
+            ):
                 found.append(int(path.parent.name))
         return found
 

@@ -6,16 +6,35 @@ import librispeech_recipe
 import pytest
 from recipe_case import RUNNERS, log_of, outputs_of_jobs
 
-MADE_THERE = ("data_mini/train_clean_5/feats", "data_mini/dev_clean_2/feats", "data_mini/train_clean_5_fmllr_mini",
-              "data_mini/dev_clean_2_fmllr_mini", "data_mini/local/dict_prons", "data_mini/lang_prons", "data_mini/lang_prons_test",
-              "exp_mini")  # fmt: skip
-MODELS = ("mono", "mono_ali", "tri1", "tri1_ali", "tri2b", "tri2b_ali", "tri3b", "tri3b_ali_counted", "tri3b_ali_train_clean_5", "dnn_mini")
+MADE_THERE = (
+    "data_mini/train_clean_5/feats",
+    "data_mini/dev_clean_2/feats",
+    "data_mini/train_clean_5_fmllr_mini",
+    "data_mini/dev_clean_2_fmllr_mini",
+    "data_mini/local/dict_prons",
+    "data_mini/lang_prons",
+    "data_mini/lang_prons_test",
+    "exp_mini",
+)
+MODELS = (
+    "mono",
+    "mono_ali",
+    "tri1",
+    "tri1_ali",
+    "tri2b",
+    "tri2b_ali",
+    "tri3b",
+    "tri3b_ali_counted",
+    "tri3b_ali_train_clean_5",
+    "dnn_mini",
+)
 DECODED = ("tri2b/decode_dev_clean_2", "tri3b/decode_dev_clean_2", "dnn_mini/decode_dev_clean_2")
 
 
 @pytest.fixture(scope="module")
 def recipes(librispeech_run, slurm, grid, tmp_path_factory):
-    """Both at once, on copies of a finished run that have lost all that comes after the dictionary: {scheduler: (process, place)}."""
+    """Both at once, on copies of a finished run that have lost all that comes after the dictionary:
+    {scheduler: (process, place)}."""
     found = {}
     for name, cluster in (("slurm", slurm), ("grid", grid)):
         place = tmp_path_factory.mktemp(name)

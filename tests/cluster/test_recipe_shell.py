@@ -77,7 +77,13 @@ def recipe(tmp_path, root) -> Path:
 
 def run(recipe, *words, cwd=None, timeout=120, program=None):
     """The recipe run from `cwd`; options must never make it hang."""
-    return subprocess.run([*filter(None, [program]), str(recipe), *words], cwd=cwd or recipe.parent, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [*filter(None, [program]), str(recipe), *words],
+        cwd=cwd or recipe.parent,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 def test_a_good_recipe_ends_well(recipe):
@@ -91,41 +97,65 @@ def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
     assert done.returncode == 0 and (recipe.parent / "done").exists()
 
 
-@pytest.mark.parametrize("what, command", [
-    ("step", "'false'"), ("pipe", "'... | cat'"), ("subshell", "'( false; true )'"), ("function", "'false'"),
-    ("substitution", "'word=$(false)'"), ("unset", ""), ("spawn", "'join'"), ("spawned_function", "'join'"), ("forgotten", ""),
-])
+@pytest.mark.parametrize(
+    "what, command",
+    [
+        ("step", "'false'"),
+        ("pipe", "'... | cat'"),
+        ("subshell", "'( false; true )'"),
+        ("function", "'false'"),
+        ("substitution", "'word=$(false)'"),
+        ("unset", ""),
+        ("spawn", "'join'"),
+        ("spawned_function", "'join'"),
+        ("forgotten", ""),
+    ],
+)
 def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
     done = run(recipe, "--what", what)
     assert done.returncode == 1
     assert "not reached" not in done.stdout + done.stderr
     assert f"run.sh: error: stage 2 (Things that may go wrong): {command}" in done.stderr
     if command:
-        line = next(number for number, text in enumerate(RECIPE.splitlines(), 1) if text.startswith(f"    {what}) "))
+        line = next(
+            number for number, text in enumerate(RECIPE.splitlines(), 1) if text.startswith(f"    {what}) ")
+        )
         assert f"run.sh line {line})" in done.stderr
     if what != "forgotten":  # that one is found at the end
         assert "after" not in done.stdout
     if what in ("spawn", "forgotten"):
-        assert "'bad' failed; the last lines of exp/log/spawn.bad.log" in done.stderr and "    | the cause" in done.stderr
+        assert (
+            "'bad' failed; the last lines of exp/log/spawn.bad.log" in done.stderr
+            and "    | the cause" in done.stderr
+        )
         assert "'good' failed" not in done.stderr
 
 
-@pytest.mark.parametrize("status, cause", [
-    (126, ": not executable; check its permissions with ls -l"), (127, ": command not found; source path.sh before it"),
-    (137, ": killed by signal 9, usually because memory ran out (see dmesg)"), (141, ": the program that reads its output has exited"),
-    (3, ""),
-])
+@pytest.mark.parametrize(
+    "status, cause",
+    [
+        (126, ": not executable; check its permissions with ls -l"),
+        (127, ": command not found; source path.sh before it"),
+        (137, ": killed by signal 9, usually because memory ran out (see dmesg)"),
+        (141, ": the program that reads its output has exited"),
+        (3, ""),
+    ],
+)
 def test_the_likely_cause_of_a_status_is_named(status, cause, recipe):
     done = run(recipe, "--what", "status", "--num", str(status))
     assert done.returncode == status
     assert f"""'sh -c "exit $num"' failed with status {status}{cause} (run.sh line """ in done.stderr
-    assert done.stderr.endswith("run.sh: fix the error and run the same command again; completed steps are not repeated\n")
+    assert done.stderr.endswith(
+        "run.sh: fix the error and run the same command again; completed steps are not repeated\n"
+    )
 
 
 def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
     done = run(recipe, "--what", "orders")
     assert done.returncode == 1 and "\nfine\\x1b[31m\n" in done.stdout
-    assert "the last lines of exp/log/spawn.bad.log:\n    | \\x1b]0;pwned\\x07\ta\\xffé\\x00z\n" in done.stderr
+    assert (
+        "the last lines of exp/log/spawn.bad.log:\n    | \\x1b]0;pwned\\x07\ta\\xffé\\x00z\n" in done.stderr
+    )
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -134,74 +164,107 @@ def test_stages(recipe):
     assert "stage 1" not in done.stdout and "stage 2" in done.stdout and "after" not in done.stdout
 
 
-@pytest.mark.parametrize("words, given", [(["--stage", "99"], "--stage 99 --stop-stage 1000"), (["--stop-stage", "0"], "--stage 0 --stop-stage 0")])
+@pytest.mark.parametrize(
+    "words, given",
+    [
+        (["--stage", "99"], "--stage 99 --stop-stage 1000"),
+        (["--stop-stage", "0"], "--stage 0 --stop-stage 0"),
+    ],
+)
 def test_a_run_of_no_stage_is_told(words, given, recipe):
     done = run(recipe, *words)
     assert (done.returncode, done.stderr) == (
-        1, f"run.sh: error: no stage was run: {given} selects none of this recipe's stages, 1 to 3\n")
+        1,
+        f"run.sh: error: no stage was run: {given} selects none of this recipe's stages, 1 to 3\n",
+    )
 
 
-@pytest.mark.parametrize("line", ["train_cmd=run.pl --mem 2G", "export train_cmd=run.pl --mem 2G", "decode_cmd=queue.pl -l mem=2G"])
+@pytest.mark.parametrize(
+    "line", ["train_cmd=run.pl --mem 2G", "export train_cmd=run.pl --mem 2G", "decode_cmd=queue.pl -l mem=2G"]
+)
 def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
     (recipe.parent / "cmd.sh").write_text(f"# how jobs are run\n{line}\n")
     recipe.write_text(RECIPE.replace("parse_recipe_options", ". ./cmd.sh\nparse_recipe_options"))
     done = run(recipe)
-    found = re.search(r"(?m)^run.sh: error: '(.*)' failed with status \d+; (.*) \(cmd.sh line 2\)$", done.stderr)
+    found = re.search(
+        r"(?m)^run.sh: error: '(.*)' failed with status \d+; (.*) \(cmd.sh line 2\)$", done.stderr
+    )
     assert done.returncode != 0 and found, done.stderr
     assert found[1] == line and found[2] == 'quote values that contain spaces: train_cmd="run.pl --mem 2G"'
 
 
-@pytest.mark.parametrize("words, line", [
-    ([], "num=3 rate=0.5 quick=false corpus="),
-    (["--num", "7", "--rate=-1e-3"], "num=7 rate=-1e-3 quick=false corpus="),
-    (["--quick"], "num=3 rate=0.5 quick=true corpus="),
-    (["--quick", "--num=-2"], "num=-2 rate=0.5 quick=true corpus="),
-    (["--quick", "false", "--rate", "2"], "num=3 rate=2 quick=false corpus="),
-    (["--corpus", "/a b/$x'c"], "num=3 rate=0.5 quick=false corpus=/a b/$x'c"),
-    (["--corpus", ""], "num=3 rate=0.5 quick=false corpus="),
-    (["--fruit", " apple  fig"], "num=3 rate=0.5 quick=false corpus="),
-    (["--drink", "water"], "num=3 rate=0.5 quick=false corpus="),
-    (["--seeds", "4"], "num=3 rate=0.5 quick=false corpus="),
-    (["--seeds=2 30"], "num=3 rate=0.5 quick=false corpus="),
-    (["--sizes", ""], "num=3 rate=0.5 quick=false corpus="),
-])
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        ([], "num=3 rate=0.5 quick=false corpus="),
+        (["--num", "7", "--rate=-1e-3"], "num=7 rate=-1e-3 quick=false corpus="),
+        (["--quick"], "num=3 rate=0.5 quick=true corpus="),
+        (["--quick", "--num=-2"], "num=-2 rate=0.5 quick=true corpus="),
+        (["--quick", "false", "--rate", "2"], "num=3 rate=2 quick=false corpus="),
+        (["--corpus", "/a b/$x'c"], "num=3 rate=0.5 quick=false corpus=/a b/$x'c"),
+        (["--corpus", ""], "num=3 rate=0.5 quick=false corpus="),
+        (["--fruit", " apple  fig"], "num=3 rate=0.5 quick=false corpus="),
+        (["--drink", "water"], "num=3 rate=0.5 quick=false corpus="),
+        (["--seeds", "4"], "num=3 rate=0.5 quick=false corpus="),
+        (["--seeds=2 30"], "num=3 rate=0.5 quick=false corpus="),
+        (["--sizes", ""], "num=3 rate=0.5 quick=false corpus="),
+    ],
+)
 def test_good_options(words, line, recipe):
     done = run(recipe, *words)
     assert done.returncode == 0 and done.stdout.splitlines()[0] == line
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["--num"], "--num: a value is missing after it"),
-    (["--num", "--quick"], "--num: a value is missing after it"),
-    (["--num", "abc"], "--num: 'abc' is not a whole number"),
-    (["--num=3.5"], "--num: '3.5' is not a whole number"),
-    (["--ranks", "0"], "--ranks: 0 is too small; give 1 or more"),
-    (["--ranks=-1"], "--ranks: -1 is too small; give 1 or more"),
-    (["--rate", "fast"], "--rate: 'fast' is not a number"),
-    (["--quick=maybe"], "--quick: 'maybe' is not true or false"),
-    (["--quick", "yes"], "--quick: 'yes' is not true or false"),
-    (["--nmu", "3"], "--nmu: no such option; did you mean --num?"),
-    (["--zzz"], "--zzz: no such option; see --help"),
-    (["three"], "three: a recipe takes only options, which begin with two dashes; see --help"),
-    (["-n", "3"], "-n: a recipe takes only options, which begin with two dashes; see --help"),
-    (["-stage", "2"], "-stage: a recipe takes only options, which begin with two dashes; write --stage"),
-    (["stop_stage=2"], "stop_stage=2: a recipe takes only options, which begin with two dashes; write --stop-stage"),
-    (["--stage", "two"], "--stage: 'two' is not a whole number"),
-    (["--stage"], "--stage: a value is missing after it"),
-    (["--stage="], "--stage: '' is not a whole number"),
-    (["--stage", "2.5"], "--stage: '2.5' is not a whole number"),
-    (["--stage", "99999999999999999999"], "--stage: '99999999999999999999' is too large; give at most 18 digits"),
-    (["--stage", "3", "--stop-stage", "2"], "--stop-stage 2 comes before --stage 3, so no stage would run; give 3 or more"),
-    (["--seeds", "1 99999999999999999999"], "--seeds: '1 99999999999999999999' is too large; give at most 18 digits"),
-    (["--fruit", "pear plum"], "--fruit: 'plum' is not one of fig pear apple; give one or more of these, separated by spaces"),
-    (["--seeds", "1,2"], "--seeds: '1,2' is not a list of whole numbers separated by spaces"),
-    (["--seeds", "1 two"], "--seeds: '1 two' is not a list of whole numbers separated by spaces"),
-    (["--seeds="], "--seeds: '' is not a list of whole numbers separated by spaces"),
-    (["--sizes", "small"], "--sizes: 'small' is not a list of whole numbers separated by spaces"),
-    (["--fruit=pear,fig"], "--fruit: 'pear,fig' is not one of fig pear apple"),
-    (["--drink", "milk"], "--drink: 'milk' is not one of tea water"),
-    (["--drink", "tea water"], "--drink: 'tea water' is not one of"),
-])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["--num"], "--num: a value is missing after it"),
+        (["--num", "--quick"], "--num: a value is missing after it"),
+        (["--num", "abc"], "--num: 'abc' is not a whole number"),
+        (["--num=3.5"], "--num: '3.5' is not a whole number"),
+        (["--ranks", "0"], "--ranks: 0 is too small; give 1 or more"),
+        (["--ranks=-1"], "--ranks: -1 is too small; give 1 or more"),
+        (["--rate", "fast"], "--rate: 'fast' is not a number"),
+        (["--quick=maybe"], "--quick: 'maybe' is not true or false"),
+        (["--quick", "yes"], "--quick: 'yes' is not true or false"),
+        (["--nmu", "3"], "--nmu: no such option; did you mean --num?"),
+        (["--zzz"], "--zzz: no such option; see --help"),
+        (["three"], "three: a recipe takes only options, which begin with two dashes; see --help"),
+        (["-n", "3"], "-n: a recipe takes only options, which begin with two dashes; see --help"),
+        (["-stage", "2"], "-stage: a recipe takes only options, which begin with two dashes; write --stage"),
+        (
+            ["stop_stage=2"],
+            "stop_stage=2: a recipe takes only options, which begin with two dashes; write --stop-stage",
+        ),
+        (["--stage", "two"], "--stage: 'two' is not a whole number"),
+        (["--stage"], "--stage: a value is missing after it"),
+        (["--stage="], "--stage: '' is not a whole number"),
+        (["--stage", "2.5"], "--stage: '2.5' is not a whole number"),
+        (
+            ["--stage", "99999999999999999999"],
+            "--stage: '99999999999999999999' is too large; give at most 18 digits",
+        ),
+        (
+            ["--stage", "3", "--stop-stage", "2"],
+            "--stop-stage 2 comes before --stage 3, so no stage would run; give 3 or more",
+        ),
+        (
+            ["--seeds", "1 99999999999999999999"],
+            "--seeds: '1 99999999999999999999' is too large; give at most 18 digits",
+        ),
+        (
+            ["--fruit", "pear plum"],
+            "--fruit: 'plum' is not one of fig pear apple; give one or more of these, separated by spaces",
+        ),
+        (["--seeds", "1,2"], "--seeds: '1,2' is not a list of whole numbers separated by spaces"),
+        (["--seeds", "1 two"], "--seeds: '1 two' is not a list of whole numbers separated by spaces"),
+        (["--seeds="], "--seeds: '' is not a list of whole numbers separated by spaces"),
+        (["--sizes", "small"], "--sizes: 'small' is not a list of whole numbers separated by spaces"),
+        (["--fruit=pear,fig"], "--fruit: 'pear,fig' is not one of fig pear apple"),
+        (["--drink", "milk"], "--drink: 'milk' is not one of tea water"),
+        (["--drink", "tea water"], "--drink: 'tea water' is not one of"),
+    ],
+)
 def test_bad_options(words, sentence, recipe):
     done = run(recipe, *words)
     assert done.returncode == 1 and done.stdout == ""
@@ -212,11 +275,27 @@ def test_help_lists_the_recipe_variables(recipe):
     done = run(recipe, "--num", "5", "--help")
     assert done.returncode == 0 and done.stderr == ""
     assert "A recipe that fails on demand." in done.stdout
-    for flag, help, default in (("num", "a count", "3"), ("quick", "the short version", "false"), ("stop-stage", "last stage", "1000")):
-        assert any(f"--{flag} " in line and help in line and line.endswith(f"[{default}]") for line in done.stdout.splitlines())
+    for flag, help, default in (
+        ("num", "a count", "3"),
+        ("quick", "the short version", "false"),
+        ("stop-stage", "last stage", "1000"),
+    ):
+        assert any(
+            f"--{flag} " in line and help in line and line.endswith(f"[{default}]")
+            for line in done.stdout.splitlines()
+        )
 
 
-@pytest.mark.parametrize("place, name", [(".", "s5/run.sh"), ("other", "../s5/run.sh"), ("other", "{}"), ("s5", "./run.sh"), ("s5/s5", "../run.sh")])
+@pytest.mark.parametrize(
+    "place, name",
+    [
+        (".", "s5/run.sh"),
+        ("other", "../s5/run.sh"),
+        ("other", "{}"),
+        ("s5", "./run.sh"),
+        ("s5/s5", "../run.sh"),
+    ],
+)
 def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_path):
     """However the recipe is called, and whatever has the same name below it."""
     (tmp_path / place).mkdir(exist_ok=True)
@@ -229,8 +308,13 @@ def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_pa
 def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_path):
     recipe.write_text(recipe.read_text().replace("corpus=$corpus", "discs=$discs"))
     (tmp_path / "e:f").mkdir()
-    for given, expected in (("a:/b c:d", f"{tmp_path}/a:/b c:{tmp_path}/d"), (":a:", f"{tmp_path}/a"), ("", ""), ("e:f", f"{tmp_path}/e:f"),
-                            ("/a:~/b", f"/a:{Path.home()}/b")):  # fmt: skip
+    for given, expected in (
+        ("a:/b c:d", f"{tmp_path}/a:/b c:{tmp_path}/d"),
+        (":a:", f"{tmp_path}/a"),
+        ("", ""),
+        ("e:f", f"{tmp_path}/e:f"),
+        ("/a:~/b", f"/a:{Path.home()}/b"),
+    ):
         done = run("s5/run.sh", "--discs", given, "--stop-stage", "0", cwd=tmp_path)
         assert done.stdout == f"num=3 rate=0.5 quick=false discs={expected}\n"
 
@@ -241,14 +325,21 @@ def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypat
     (tmp_path / "other/s5/run.sh").write_text("echo another recipe")
     monkeypatch.setenv("CDPATH", f"{tmp_path / 'other'}:{root}:.")
     done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "1", cwd=tmp_path)
-    assert done.stdout.startswith(f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n\n== stage 1: Fine things (") and not done.stderr
+    assert (
+        done.stdout.startswith(
+            f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n\n== stage 1: Fine things ("
+        )
+        and not done.stderr
+    )
 
 
 def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
     """Of two in one shell, in turn; each is there once."""
     for name in "ab":
         (tmp_path / name).mkdir()
-        (tmp_path / name / "path.sh").write_text((root / "path.sh").read_text().replace("|| pyasr_build_environment", "|| true"))
+        (tmp_path / name / "path.sh").write_text(
+            (root / "path.sh").read_text().replace("|| pyasr_build_environment", "|| true")
+        )
     script = ". a/path.sh; . b/path.sh; . a/path.sh; . a/path.sh; echo $PATH; echo $PYTHONPATH"
     given = {"PATH": f"/nowhere b:{os.environ['PATH']}", "PYTHONPATH": "/of/a/user"}
     done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=given, capture_output=True, text=True)
@@ -258,31 +349,49 @@ def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
     assert modules == f"{tmp_path}/a:{tmp_path}/b:/of/a/user"
     del given["PYTHONPATH"]
     done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=given, capture_output=True, text=True)
-    assert done.stdout.splitlines()[1] == f"{tmp_path}/a:{tmp_path}/b"  # an empty name would stand for the directory of the moment
+    # an empty name would stand for the directory of the moment
+    assert done.stdout.splitlines()[1] == f"{tmp_path}/a:{tmp_path}/b"
 
 
 def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
     (tmp_path / root.name).mkdir()
     monkeypatch.setenv("CDPATH", str(tmp_path))
-    done = subprocess.run(["bash", "-c", f'. {root.name}/path.sh && echo "$PYASR_ROOT $CDPATH"'], cwd=root.parent, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", f'. {root.name}/path.sh && echo "$PYASR_ROOT $CDPATH"'],
+        cwd=root.parent,
+        capture_output=True,
+        text=True,
+    )
     assert (done.stdout, done.stderr) == (f"{root} {tmp_path}\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_killing_the_recipe_leaves_no_process(number, recipe, hangups):
-    process = subprocess.Popen([str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
     process.send_signal(number)
     assert process.wait(10) == (-9 if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
-PATIENT = "import sys; from pyasr.cluster.runner import processes; processes.SAVING_S = 3600; sys.exit(processes.supervise(sys.argv[1:]))"
+PATIENT = (
+    "import sys; from pyasr.cluster.runner import processes; processes.SAVING_S = 3600; "
+    "sys.exit(processes.supervise(sys.argv[1:]))"
+)
 
 
 def test_a_second_signal_ends_the_recipe_at_once():
     """Also what would not end by itself, which else has time, here an hour, to save what it has."""
-    command = [sys.executable, "-c", PATIENT, "bash", "-c", "trap '' TERM; echo begun; while true; do sleep 0.1; done"]
+    command = [
+        sys.executable,
+        "-c",
+        PATIENT,
+        "bash",
+        "-c",
+        "trap '' TERM; echo begun; while true; do sleep 0.1; done",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
@@ -295,7 +404,9 @@ def test_a_second_signal_ends_the_recipe_at_once():
 
 def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
     """And is ended by SIGTERM as ever."""
-    process = subprocess.Popen(["nohup", str(recipe), "--what", "hang"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        ["nohup", str(recipe), "--what", "hang"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
@@ -306,24 +417,38 @@ def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
 
 def test_a_shell_that_is_killed_is_told_of(recipe):
     """It cannot do so itself."""
-    process = subprocess.Popen([str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
     os.kill(children(process.pid, b"bash")[0], signal.SIGKILL)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGKILL
-    assert said == "run.sh: error: its shell was killed by signal 9 from outside; run the same command again to resume\n"
+    assert said == (
+        "run.sh: error: its shell was killed by signal 9 from outside; run the same command again to resume\n"
+    )
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
-@pytest.mark.parametrize("words, status, said", [
-    (["{recipe}", "--what", "ask"], 0, "answered yes\r\n"),
-    (["{recipe}", "--what", "password"], 1, "/dev/tty: No such device or address"),  # as ssh and sudo ask
-    (["bash", "-c", "set -m; {recipe} --what ask & wait $!"], 1, "'read -r answer' failed with status 1"),  # the terminal is its shell's
-])
+@pytest.mark.parametrize(
+    "words, status, said",
+    [
+        (["{recipe}", "--what", "ask"], 0, "answered yes\r\n"),
+        (["{recipe}", "--what", "password"], 1, "/dev/tty: No such device or address"),  # as ssh and sudo ask
+        # the terminal is its shell's
+        (["bash", "-c", "set -m; {recipe} --what ask & wait $!"], 1, "'read -r answer' failed with status 1"),
+    ],
+)
 def test_a_recipe_that_reads_its_terminal_does_not_hang(words, status, said, recipe):
     ours, its = os.openpty()
-    process = subprocess.Popen([word.format(recipe=recipe) for word in words], stdin=its, stdout=its, stderr=its, start_new_session=True,
-                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    process = subprocess.Popen(
+        [word.format(recipe=recipe) for word in words],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
     os.close(its)
     try:
         os.write(ours, b"yes\n")
@@ -362,7 +487,11 @@ def wait_until(condition, timeout_s=120):
 
 def recipe_scripts(root) -> list[Path]:
     """All scripts of recipes that source utils/recipe.sh."""
-    return [path for path in sorted((root / "egs").glob("*/s5/**/*.sh")) if re.search(r"^\. .*utils/recipe\.sh", path.read_text(), re.MULTILINE)]
+    return [
+        path
+        for path in sorted((root / "egs").glob("*/s5/**/*.sh"))
+        if re.search(r"^\. .*utils/recipe\.sh", path.read_text(), re.MULTILINE)
+    ]
 
 
 @pytest.mark.parametrize("utils", ["absent", "../../../utils"])
@@ -374,7 +503,14 @@ def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
     assert len(scripts) > 4
     for script in scripts:
         (tmp_path / "job1").mkdir(exist_ok=True)
-        copy = Path(shutil.copy(script, tmp_path / "job1" / "slurm_script" if script.parent.name == "local" else tmp_path / "slurm_script"))
+        copy = Path(
+            shutil.copy(
+                script,
+                tmp_path / "job1" / "slurm_script"
+                if script.parent.name == "local"
+                else tmp_path / "slurm_script",
+            )
+        )
         done = run(copy, cwd=tmp_path, program="bash")
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), (script, done)
         assert done.stderr.startswith(f"{copy}: error: no ") and "sbatch --wrap" in done.stderr
@@ -383,27 +519,51 @@ def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")
 def test_shellcheck(root):
     """Word splitting is wanted where recipes hold options in a variable; everything else must be clean."""
-    scripts = [root / "path.sh", root / "tests" / "run.sh", root / ".ci" / "run", *sorted((root / "utils").glob("*.sh"))]
-    done = [subprocess.run(["shellcheck", "-x", "-s", "bash", *map(str, scripts)], cwd=root, capture_output=True, text=True)]
+    scripts = [
+        root / "path.sh",
+        root / "tests" / "run.sh",
+        root / ".ci" / "run",
+        *sorted((root / "utils").glob("*.sh")),
+    ]
+    done = [
+        subprocess.run(
+            ["shellcheck", "-x", "-s", "bash", *map(str, scripts)], cwd=root, capture_output=True, text=True
+        )
+    ]
     for recipe in sorted((root / "egs").glob("*/s5")):
-        scripts = sorted(str(path.relative_to(recipe)) for path in [*recipe.glob("run*.sh"), *recipe.glob("local/**/*.sh")])
-        done.append(subprocess.run(["shellcheck", "-x", "-P", "SCRIPTDIR:.", "-s", "bash", "-e", "SC2086", *scripts], cwd=recipe, capture_output=True, text=True))
+        scripts = sorted(
+            str(path.relative_to(recipe)) for path in [*recipe.glob("run*.sh"), *recipe.glob("local/**/*.sh")]
+        )
+        done.append(
+            subprocess.run(
+                ["shellcheck", "-x", "-P", "SCRIPTDIR:.", "-s", "bash", "-e", "SC2086", *scripts],
+                cwd=recipe,
+                capture_output=True,
+                text=True,
+            )
+        )
     assert all(one.returncode == 0 for one in done), "\n".join(one.stdout for one in done)
 
 
 @pytest.fixture
 def cmd_sh(root, tmp_path):
-    """Function that runs cmd.sh where each of these programs is, as a shell's text, and no other of a cluster."""
+    """Function that runs cmd.sh where each of these programs is, as a shell's text, and no other of a
+    cluster."""
+
     def run(**programs):
         (tmp_path / "bin").mkdir()
-        for name, text in {**{name: "exit 1" for name in ("sinfo", "qsub", "qconf")}, **programs}.items():
+        for name, text in {**dict.fromkeys(("sinfo", "qsub", "qconf"), "exit 1"), **programs}.items():
             (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
             (tmp_path / "bin" / name).chmod(0o755)
         (tmp_path / "s5").mkdir()
         (tmp_path / "s5" / "utils").symlink_to(root / "utils")
-        (tmp_path / "s5" / "run.sh").write_text(f"set -e; PYASR_SUPERVISED=1; . utils/recipe.sh; . {root}/egs/toy/s5/cmd.sh")
+        (tmp_path / "s5" / "run.sh").write_text(
+            f"set -e; PYASR_SUPERVISED=1; . utils/recipe.sh; . {root}/egs/toy/s5/cmd.sh"
+        )
         environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-        return subprocess.run(["bash", "./run.sh"], cwd=tmp_path / "s5", env=environment, capture_output=True, text=True)
+        return subprocess.run(
+            ["bash", "./run.sh"], cwd=tmp_path / "s5", env=environment, capture_output=True, text=True
+        )
 
     return run
 
@@ -411,28 +571,53 @@ def cmd_sh(root, tmp_path):
 def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
     """Also where sbatch is there. What is run on one machine finds GPUs by itself."""
     done = cmd_sh(sbatch="")
-    assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", done.stderr
+    assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", (
+        done.stderr
+    )
     assert "run.sh: sbatch is installed, but Slurm does not answer\n" in done.stderr
 
 
-@pytest.mark.parametrize("gpu, programs", [
-    ("slurm.pl --gpu 1", {"sbatch": "", "sinfo": r"""[ "$*" = -h ] || printf '(null)\ngpu:h200:8(S:0-1)\n'"""}),
-    ("slurm.pl", {"sbatch": "", "sinfo": r"""[ "$*" = -h ] || printf '(null)\n'"""}),
-    ("queue.pl --gpu 1", {"qconf": "", "qsub": "echo 'verification: found suitable queue(s)'"}),
-    ("queue.pl", {"qconf": "", "qsub": "echo 'Unable to run job: unknown resource \"gpu\"' >&2; exit 1"}),
-])
+@pytest.mark.parametrize(
+    "gpu, programs",
+    [
+        (
+            "slurm.pl --gpu 1",
+            {"sbatch": "", "sinfo": r"""[ "$*" = -h ] || printf '(null)\ngpu:h200:8(S:0-1)\n'"""},
+        ),
+        ("slurm.pl", {"sbatch": "", "sinfo": r"""[ "$*" = -h ] || printf '(null)\n'"""}),
+        ("queue.pl --gpu 1", {"qconf": "", "qsub": "echo 'verification: found suitable queue(s)'"}),
+        ("queue.pl", {"qconf": "", "qsub": "echo 'Unable to run job: unknown resource \"gpu\"' >&2; exit 1"}),
+    ],
+)
 def test_cmd_sh_asks_for_gpus_where_the_cluster_has_some(gpu, programs, cmd_sh):
     done = cmd_sh(**programs)
-    assert done.stdout == f"jobs are run by {gpu.split()[0]}, those that train networks by {gpu} (cmd.sh)\n", done.stderr
+    assert (
+        done.stdout == f"jobs are run by {gpu.split()[0]}, those that train networks by {gpu} (cmd.sh)\n"
+    ), done.stderr
 
 
 def test_recipes_train_networks_by_the_runner_for_gpus(root):
     """And nothing else."""
-    trainings = {path.name for path in (root / "steps").glob("*.py") if "pyasr.train.steps.on_ranks" in path.read_text()}
-    used = [found for path in (root / "egs").glob("*/s5/**/*.sh") for found in re.findall(r'steps/(\w+\.py)\b.*--cmd "\$(\w+)"', path.read_text())]
-    assert {step for step, _ in used} & trainings and all((runner == "cuda_cmd") == (step in trainings) for step, runner in used), used
+    trainings = {
+        path.name
+        for path in (root / "steps").glob("*.py")
+        if "pyasr.train.steps.on_ranks" in path.read_text()
+    }
+    used = [
+        found
+        for path in (root / "egs").glob("*/s5/**/*.sh")
+        for found in re.findall(r'steps/(\w+\.py)\b.*--cmd "\$(\w+)"', path.read_text())
+    ]
+    assert {step for step, _ in used} & trainings and all(
+        (runner == "cuda_cmd") == (step in trainings) for step, runner in used
+    ), used
 
 
 def test_a_command_that_does_not_exist_is_one_sentence(root):
-    done = subprocess.run([sys.executable, root / "utils/supervise.py", "no-such-program"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "supervise.py: error: no-such-program: no such file or directory\n")
+    done = subprocess.run(
+        [sys.executable, root / "utils/supervise.py", "no-such-program"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "supervise.py: error: no-such-program: no such file or directory\n",
+    )

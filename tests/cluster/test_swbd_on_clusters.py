@@ -20,8 +20,14 @@ def start(place, discs, *words, environment=None):
     """The recipe, running in a process group of its own; its output goes to PLACE/recipe.log."""
     command = ["./run.sh", "--toy", "true", "--nj", "1", "--dir", place, "--swbd", discs, *words]
     with (place / "recipe.log").open("w") as log:
-        return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                env={**(environment or os.environ), "PYASR_NO_PIPES": "1"})  # fmt: skip
+        return subprocess.Popen(
+            command,
+            cwd=RECIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**(environment or os.environ), "PYASR_NO_PIPES": "1"},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +46,15 @@ def places(discs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(slurm, grid, places, discs):
-    """Function (words, status) that runs the recipe under both schedulers at once, and gives {scheduler: its log}."""
+    """Function (words, status) that runs the recipe under both schedulers at once, and gives {scheduler: its
+    log}."""
     environments = {"slurm": slurm.environment, "grid": grid.environment}
 
     def run(*words, status=0):
-        running = {name: start(place, discs, *words, environment=environments[name]) for name, place in places.items()}
+        running = {
+            name: start(place, discs, *words, environment=environments[name])
+            for name, place in places.items()
+        }
         try:
             return {name: log_of(name, process, places[name], status) for name, process in running.items()}
         finally:
@@ -56,7 +66,8 @@ def run(slurm, grid, places, discs):
 
 @pytest.fixture(scope="module")
 def failed(run, discs):
-    """Logs of runs of two jobs, of which one finds a recording cut short; then the recording is whole again."""
+    """Logs of runs of two jobs, of which one finds a recording cut short; then the recording is whole
+    again."""
     [recording] = discs.rglob(f"{CALL}.sph")
     content = recording.read_bytes()
     recording.write_bytes(content[:-1000])
@@ -79,7 +90,10 @@ def test_a_failing_job_is_told_in_one_sentence(name, failed, places):
     reason = rf"{CALL}-[AB]: \S+/{CALL}\.sph: cut short, .*; replace the file or remove its utterances"
     assert re.search(rf"(?m)^make_plp\.py: error: job 2 of 2 failed: {reason} \(log: {log}\)$", said), said
     assert said.count("cut short") == 1 and said.count(f"{runner}: 1 / 2 failed, log is in ") == 1
-    assert re.search(r"(?m)^run\.sh: error: stage 3 \(Features\): 'steps/make_plp\.py .*' failed with status 1 \(.*\)$", said)
+    assert re.search(
+        r"(?m)^run\.sh: error: stage 3 \(Features\): 'steps/make_plp\.py .*' failed with status 1 \(.*\)$",
+        said,
+    )
 
 
 def test_all_jobs_are_run_by_schedulers(finished, places):
@@ -90,7 +104,9 @@ def test_all_jobs_are_run_by_schedulers(finished, places):
 
 def test_both_schedulers_come_to_the_same_models(finished, places):
     made = {name: digests(place) for name, place in places.items()}
-    assert made["slurm"] == made["grid"] and {f"exp/{model}" for model in MODELS} <= {str(path.parent) for path in made["grid"]}
+    assert made["slurm"] == made["grid"] and {f"exp/{model}" for model in MODELS} <= {
+        str(path.parent) for path in made["grid"]
+    }
 
 
 def digests(place):

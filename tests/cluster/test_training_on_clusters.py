@@ -1,4 +1,5 @@
-"""A training of several ranks on real schedulers: over two nodes, and through the loss of its place to the same model."""
+"""A training of several ranks on real schedulers: over two nodes, and through the loss of its place to the
+same model."""
 
 import contextlib
 import functools
@@ -18,8 +19,9 @@ from test_run_pl import wait_until
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.networks.acoustic import load_scorer
 
-FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatch", 48, "--learning-rate", 0.03, "--period-frames", 96,
-         "--momentum", 0.5, "--precision", "float32", "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
+FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatch", 48,
+         "--learning-rate", 0.03, "--period-frames", 96, "--momentum", 0.5, "--precision", "float32",
+         "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
          "--checkpoint-minutes", 0, "--log-frames", 500, "--max-restarts", 0, "--num-ranks", 4]  # fmt: skip
 OF_MPI = (b"hydra_pmi_proxy", b"prte")  # start the ranks of a host: MPICH's, Open MPI's
 
@@ -27,7 +29,12 @@ OF_MPI = (b"hydra_pmi_proxy", b"prte")  # start the ranks of a host: MPICH's, Op
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus")
-    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 60 + 7 * i for speaker in "abcdefgh" for i in range(5)}, 6))
+    make_alignments(
+        path / "ali",
+        make_data(
+            path / "data", {f"{speaker}-{i}": 60 + 7 * i for speaker in "abcdefgh" for i in range(5)}, 6
+        ),
+    )
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")
     return path
@@ -36,7 +43,18 @@ def corpus(tmp_path_factory):
 @contextlib.contextmanager
 def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
     """The process of a step, which is not left behind, run by the command that `on` makes of a command."""
-    words = [sys.executable, ROOT / "steps/train_dnn.py", *FLAGS, *flags, "--cmd", cmd, corpus / "data", corpus / "lang", corpus / "ali", out]
+    words = [
+        sys.executable,
+        ROOT / "steps/train_dnn.py",
+        *FLAGS,
+        *flags,
+        "--cmd",
+        cmd,
+        corpus / "data",
+        corpus / "lang",
+        corpus / "ali",
+        out,
+    ]
     environment = {**environment, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with subprocess.Popen(on(list(map(str, words))), env=environment, cwd=corpus, **pipes) as process:
@@ -62,7 +80,14 @@ def scores(corpus, out):
 
 def log_of(out, name="train.log"):
     """A log of a training that goes on, or of one that has ended."""
-    path = next((path for path in (out.with_name(out.name + ".tmp") / "log" / name, out / "log" / name) if path.exists()), None)
+    path = next(
+        (
+            path
+            for path in (out.with_name(out.name + ".tmp") / "log" / name, out / "log" / name)
+            if path.exists()
+        ),
+        None,
+    )
     return path.read_text() if path else ""
 
 
@@ -76,21 +101,30 @@ def was_requeued(process, out):
     """The frames at which the training was asked to end, and went on."""
     said, errors = process.communicate(timeout=2 * WAIT_S)
     assert process.returncode == 0, said + errors
-    told = "the job was asked to end, has saved its state and is submitted again, time 1 of at most 3 (log until then: "
+    told = (
+        "the job was asked to end, has saved its state and is submitted again, time 1 of at most 3 (log "
+        "until then: "
+    )
     assert told in errors and errors.count("submitted again") == 1, errors
-    [frames] = re.findall(r"error: stopped on request; saved at (\d+) frames", log_of(out, "train.requeued-1.log"))
+    [frames] = re.findall(
+        r"error: stopped on request; saved at (\d+) frames", log_of(out, "train.requeued-1.log")
+    )
     assert f"resuming at {frames} frames" in log_of(out)
     return int(frames)
 
 
 def test_slurm(slurm, corpus, undisturbed):
     """Four ranks on two nodes have to make room for a job of a partition that takes precedence."""
-    (corpus / "slurm.conf").write_text("option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n")
+    (corpus / "slurm.conf").write_text(
+        "option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n"
+    )
     out = corpus / "slurm"
     with training(corpus, out, "slurm.pl --config slurm.conf", slurm.environment) as process:
         has_learned(process, out)
         assert ranks_by_node(slurm) == [0, 2, 2]
-        slurm.call("sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=true")
+        slurm.call(
+            "sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=true"
+        )
         assert was_requeued(process, out) > 0
     assert np.array_equal(scores(corpus, out), undisturbed)
 
@@ -100,9 +134,14 @@ def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
     slurm.wait_until_idle("urgent", 2, WAIT_S)
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
     out = corpus / "srun"
-    apart = {"MPIR_CVAR_NOLOCAL": "1"}  # nodes that are made up share the memory in which MPICH has ranks of a node meet
-    with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun", **apart}) as process:
-        wait_until(lambda: ranks_by_node(slurm, b"slurmstepd") == [0, 2, 2] or process.poll() is not None, WAIT_S)
+    # nodes that are made up share the memory in which MPICH has ranks of a node meet
+    apart = {"MPIR_CVAR_NOLOCAL": "1"}
+    with training(
+        corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun", **apart}
+    ) as process:
+        wait_until(
+            lambda: ranks_by_node(slurm, b"slurmstepd") == [0, 2, 2] or process.poll() is not None, WAIT_S
+        )
         assert process.poll() is None, process.communicate()
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
@@ -115,8 +154,12 @@ def ranks_by_node(slurm, *starters):
 
 
 def num_ranks(pids, *starters):
-    """How many of the processes have been started as ranks by these programs, or MPI's own; each of them is the witness of its only child."""
-    return sum(of_a_rank(pid) and any(name in command_of(parent_of(pid)) for name in starters or OF_MPI) for pid in pids)
+    """How many of the processes have been started as ranks by these programs, or MPI's own; each of them is
+    the witness of its only child."""
+    return sum(
+        of_a_rank(pid) and any(name in command_of(parent_of(pid)) for name in starters or OF_MPI)
+        for pid in pids
+    )
 
 
 def of_a_rank(pid):
@@ -142,10 +185,18 @@ def test_grid_engine(grid, corpus, undisturbed):
 
 
 def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
-    """A training whose ranks are on these hosts, at most two on each, its first on one of `first`; they meet over their network, not in memory."""
+    """A training whose ranks are on these hosts, at most two on each, its first on one of `first`; they meet
+    over their network, not in memory."""
     queues, of_first = (",".join(f"all.q@{host}" for host in some) for some in (hosts, first))
     cmd = f"queue.pl -v UCX_TLS=tcp -q {queues} -masterq {of_first}"
-    return training(corpus, out, cmd, grid_of_hosts.environment, *flags, on=functools.partial(grid_of_hosts.on, grid_of_hosts.host))
+    return training(
+        corpus,
+        out,
+        cmd,
+        grid_of_hosts.environment,
+        *flags,
+        on=functools.partial(grid_of_hosts.on, grid_of_hosts.host),
+    )
 
 
 def ranks_by_host(grid_of_hosts):
@@ -166,10 +217,12 @@ def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
 
 @pytest.mark.parametrize("which", ["first", "other"])
 def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
-    """Its name is reported, and the training resumes from its last checkpoint on the others; Grid Engine itself would never end a job whose
-    first host does not answer."""
+    """Its name is reported, and the training resumes from its last checkpoint on the others; Grid Engine
+    itself would never end a job whose first host does not answer."""
     out = corpus / f"lost-{which}"
-    with on_hosts(grid_of_hosts, corpus, out, grid_of_hosts.hosts, ["host2", "host3"], "--max-restarts", 1) as process:
+    with on_hosts(
+        grid_of_hosts, corpus, out, grid_of_hosts.hosts, ["host2", "host3"], "--max-restarts", 1
+    ) as process:
         has_learned(process, out)
         [first] = re.findall("# Running on (host[23])", log_of(out))
         host = first if which == "first" else {"host2": "host3", "host3": "host2"}[first]
@@ -177,7 +230,19 @@ def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
         said, errors = process.communicate(timeout=WAIT_S)
         grid_of_hosts.restore(host)
     assert process.returncode == 0, said + errors
-    told = rf"its host {host} was lost \(Grid Engine says au\); 3 ranks continue from (\d+) frames, restart 1 of at most 1"
+    told = (
+        rf"its host {host} was lost \(Grid Engine says au\); 3 ranks continue from (\d+) frames, restart "
+        r"1 of at most 1"
+    )
     [frames] = re.findall(told, said + errors)
     assert f"resuming at {frames} frames" in log_of(out)
-    wait_until(lambda: not any(of_a_rank(pid) for host in grid_of_hosts.hosts for pid in grid_of_hosts.network.processes(host)), WAIT_S)
+    wait_until(
+        lambda: (
+            not any(
+                of_a_rank(pid)
+                for host in grid_of_hosts.hosts
+                for pid in grid_of_hosts.network.processes(host)
+            )
+        ),
+        WAIT_S,
+    )

@@ -1,7 +1,9 @@
-"""Trees in the layout of Fisher's releases, with speech of invented callers, and the faults that the corpus has.
+"""Trees in the layout of Fisher's releases, with speech of invented callers, and the faults that the corpus
+has.
 
-Part 1 has the audio under the names of the download, part 2 the text without its outer folder. What the prepared data have to hold is
-written down while the tree is made (`Discs.texts`), word by word, not by the rules that are tested.
+Part 1 has the audio under the names of the download, part 2 the text without its outer folder. What the
+prepared data have to hold is written down while the tree is made (`Discs.texts`), word by word, not by the
+rules that are tested.
 """
 
 from __future__ import annotations
@@ -14,22 +16,41 @@ import numpy as np
 from shorten_encoder import plain_sphere, shortened_sphere
 from synthetic_speech import RATE, Voice
 
-CALLERS = {1: ("2637m", "1001f"), 2: ("1001f", "1002m"), 3: ("1003f", "1004m"), 4: ("1003f", "1004m"), 99: ("1008f", "1009f"),
-           5851: ("1005m", "2637f"), 5852: ("1006f", "1007m"), 5853: ("", ""), 11487: ("1010m", "1011f")}  # fmt: skip
+CALLERS = {
+    1: ("2637m", "1001f"),
+    2: ("1001f", "1002m"),
+    3: ("1003f", "1004m"),
+    4: ("1003f", "1004m"),
+    99: ("1008f", "1009f"),
+    5851: ("1005m", "2637f"),
+    5852: ("1006f", "1007m"),
+    5853: ("", ""),
+    11487: ("1010m", "1011f"),
+}
 SEXES = {5853: "fm"}  # of the call that the table of callers lacks
 WITHOUT_TEXT, WITHOUT_AUDIO = 4, 99
 WORDS = {  # with sounds for their phones in the CMU dictionary
-    "call": "k ao l", "moon": "m uw n", "see": "s iy", "well": "w eh l", "seven": "s eh v ah n", "know": "n ow", "really": "r ih l iy",
-    "think": "th ih ng k", "school": "s k uw l", "soon": "s uw n", "she": "sh iy", "he": "hh iy", "like": "l ay k", "red": "r eh d",
-    "time": "t ay m", "good": "g ih d", "day": "d ey", "boy": "b ow iy", "sister": "s ih s t er", "happy": "hh ae p iy", "father": "f aa dh er",
+    "call": "k ao l", "moon": "m uw n", "see": "s iy", "well": "w eh l", "seven": "s eh v ah n",
+    "know": "n ow", "really": "r ih l iy", "think": "th ih ng k", "school": "s k uw l", "soon": "s uw n",
+    "she": "sh iy", "he": "hh iy", "like": "l ay k", "red": "r eh d", "time": "t ay m", "good": "g ih d",
+    "day": "d ey", "boy": "b ow iy", "sister": "s ih s t er", "happy": "hh ae p iy", "father": "f aa dh er",
     "zoo": "z uw", "yes": "y eh s", "you": "y uw",
 }  # fmt: skip
 TOKENS = {  # what is written: what it becomes in training, how it sounds
-    "[laugh]": ("[laughter]", "lau"), "[sigh]": ("[noise]", "nsn"), "[[skip]]": ("", ""), "[pause]": ("", ""), "[mn]": ("[noise]", "nsn"),
-    "[sneeze]": ("[noise]", "nsn"), "c._n._n.": ("c._n._n.", "s iy eh n eh n"), "café": ("café", "spn spn"), "f-": ("f-", "spn"),
-    "mm": ("mm", "m"), "me": ("me", "m iy"), "zoo:": ("zoo:", "z uw"),
+    "[laugh]": ("[laughter]", "lau"),
+    "[sigh]": ("[noise]", "nsn"),
+    "[[skip]]": ("", ""),
+    "[pause]": ("", ""),
+    "[mn]": ("[noise]", "nsn"),
+    "[sneeze]": ("[noise]", "nsn"),
+    "c._n._n.": ("c._n._n.", "s iy eh n eh n"),
+    "café": ("café", "spn spn"),
+    "f-": ("f-", "spn"),
+    "mm": ("mm", "m"),
+    "me": ("me", "m iy"),
+    "zoo:": ("zoo:", "z uw"),
     **{word: (word, phones) for word, phones in WORDS.items()},
-}  # fmt: skip
+}
 MARKS = [token for token in TOKENS if token not in WORDS]
 WRONG_TIME_S, RIGHT_TIME_S = 31.09, 231.09
 
@@ -65,16 +86,30 @@ class Call:
         self.texts: dict[str, str] = {}
         self.end_s = 0.4
 
-    def say(self, channel: int, tokens: list[str], begin_s: float | None = None, written_begin_s: float | None = None) -> None:
+    def say(
+        self,
+        channel: int,
+        tokens: list[str],
+        begin_s: float | None = None,
+        written_begin_s: float | None = None,
+    ) -> None:
         """Add a line that training uses; it begins at `begin_s`, or at the end of the previous line."""
         begin_s = round(self.end_s if begin_s is None else begin_s, 2)
         phones = " ".join(TOKENS[token][1] for token in tokens).split()
-        sound = self.voices[channel].say(phones) if self.with_speech else np.zeros(int(RATE * 0.1 * (3 + len(phones))))
+        sound = (
+            self.voices[channel].say(phones)
+            if self.with_speech
+            else np.zeros(int(RATE * 0.1 * (3 + len(phones))))
+        )
         self.end_s = round(begin_s + len(sound) / RATE + 0.01, 2)
         self.sounds.append((channel, begin_s, sound))
-        self.write(begin_s if written_begin_s is None else written_begin_s, self.end_s, channel, " ".join(tokens))
+        self.write(
+            begin_s if written_begin_s is None else written_begin_s, self.end_s, channel, " ".join(tokens)
+        )
         words = " ".join(word for token in tokens if (word := TOKENS[token][0]))
-        self.texts[f"{self.name}-{'AB'[channel]}-{round(100 * begin_s):06d}-{round(100 * self.end_s):06d}"] = words
+        self.texts[
+            f"{self.name}-{'AB'[channel]}-{round(100 * begin_s):06d}-{round(100 * self.end_s):06d}"
+        ] = words
 
     def write(self, begin_s: float, end_s: float, channel: int, text: str) -> None:
         """A line of the transcript."""
@@ -85,17 +120,31 @@ class Call:
         samples, rng = np.zeros((int(seconds * RATE), 2), np.float32), np.random.default_rng(1)
         for channel, begin_s, sound in self.sounds:
             begin = round(begin_s * RATE)
-            sound = sound[: len(samples) - begin] + 0.004 * rng.standard_normal(len(sound[: len(samples) - begin])) * self.with_speech
+            sound = (
+                sound[: len(samples) - begin]
+                + 0.004 * rng.standard_normal(len(sound[: len(samples) - begin])) * self.with_speech
+            )
             samples[begin : begin + len(sound), channel] += sound
         return np.rint(samples * 32000).astype(np.int16)
 
     def transcript(self) -> str:
         """The file's text."""
-        return "\n".join([f"# {self.name}.sph", "# Transcribed at the LDC", "", *(line for said in self.lines for line in (said, ""))]) + "\n"
+        return (
+            "\n".join(
+                [
+                    f"# {self.name}.sph",
+                    "# Transcribed at the LDC",
+                    "",
+                    *(line for said in self.lines for line in (said, "")),
+                ]
+            )
+            + "\n"
+        )
 
 
 def make_discs(root: Path, with_speech: bool = False, num_lines: int = 16) -> Discs:
-    """Make the four releases below `root`. Without speech the audio is uncompressed silence, which takes less time."""
+    """Make the four releases below `root`. Without speech the audio is uncompressed silence, which takes less
+    time."""
     discs, rng = Discs(root), np.random.default_rng(1)
     for number in CALLERS:
         call = Call(number, with_speech)
@@ -105,10 +154,16 @@ def make_discs(root: Path, with_speech: bool = False, num_lines: int = 16) -> Di
         if number != WITHOUT_TEXT:
             _write_transcript(root, number, call)
         if number != WITHOUT_AUDIO:
-            write_file(root / audio_name(number), (shortened_sphere if with_speech else plain_sphere)(call.audio(seconds), channels=2))
+            write_file(
+                root / audio_name(number),
+                (shortened_sphere if with_speech else plain_sphere)(call.audio(seconds), channels=2),
+            )
         if number not in (WITHOUT_TEXT, WITHOUT_AUDIO):
             discs.texts |= call.texts
-        discs.speakers |= {f"{call.name}-{side}": caller or f"{call.name}-{side}" for side, caller in zip("AB", CALLERS[number])}
+        discs.speakers |= {
+            f"{call.name}-{side}": caller or f"{call.name}-{side}"
+            for side, caller in zip("AB", CALLERS[number])
+        }
     _write_tables(root)
     return discs
 
@@ -168,7 +223,10 @@ def text_name(number: int) -> str:
 def _write_transcript(root: Path, number: int, call: Call) -> None:
     """Also write a file of the same name with other words among BBN's originals."""
     original = Path(text_name(number).replace("/trans/", "/bbn_orig/"))
-    for name, text in ((text_name(number), call.transcript()), (original.parent / "originals" / original.name, "1.00 2.00 A: other words\n")):
+    for name, text in (
+        (text_name(number), call.transcript()),
+        (original.parent / "originals" / original.name, "1.00 2.00 A: other words\n"),
+    ):
         write_file(root / name, text.encode("utf-8", "surrogateescape"))
 
 
@@ -180,14 +238,29 @@ def write_file(path: Path, content: bytes) -> None:
 
 def _write_tables(root: Path) -> None:
     """The tables of callers and sexes, in the format of each part."""
-    header = "CALL_ID,DATE_TIME,TOPICID,SIG_GRADE,CNV_GRADE,APIN,ASX.DL,APHNUM,APHSET,APHTYP,BPIN,BSX.DL,BPHNUM,BPHSET,BPHTYP"
-    for part, doc, disc in ((1, "LDC2004T19/fe_03_p1_tran/doc", "LDC2004S13/fisher_eng_tr_sp_d1/filetable.txt"),
-                            (2, "LDC2005T19/doc", "LDC2005S13/fe_03_p2_sph1/docs/filetable2.txt")):  # fmt: skip
+    header = (
+        "CALL_ID,DATE_TIME,TOPICID,SIG_GRADE,CNV_GRADE,APIN,ASX.DL,APHNUM,APHSET,APHTYP,"
+        "BPIN,BSX.DL,BPHNUM,BPHSET,BPHTYP"
+    )
+    for part, doc, disc in (
+        (1, "LDC2004T19/fe_03_p1_tran/doc", "LDC2004S13/fisher_eng_tr_sp_d1/filetable.txt"),
+        (2, "LDC2005T19/doc", "LDC2005S13/fe_03_p2_sph1/docs/filetable2.txt"),
+    ):
         numbers = [number for number in CALLERS if (number < 5851) == (part == 1)]
-        sexes = {number: SEXES.get(number) or "".join(caller[-1] for caller in CALLERS[number]) for number in numbers}
-        files = {f"{doc}/fe_03_p{part}_calldata.tbl": [header, *(_calldata(number) for number in numbers if CALLERS[number] != ("", ""))],
-                 f"{doc}/fe_03_p{part}_filelist.tbl": [_listed(part, number, both) for number, both in sexes.items()],
-                 disc: [f"fe_03_p{part}_sph1 fe_03_{number:05d}.sph {both}" for number, both in sexes.items()]}
+        sexes = {
+            number: SEXES.get(number) or "".join(caller[-1] for caller in CALLERS[number])
+            for number in numbers
+        }
+        files = {
+            f"{doc}/fe_03_p{part}_calldata.tbl": [
+                header,
+                *(_calldata(number) for number in numbers if CALLERS[number] != ("", "")),
+            ],
+            f"{doc}/fe_03_p{part}_filelist.tbl": [
+                _listed(part, number, both) for number, both in sexes.items()
+            ],
+            disc: [f"fe_03_p{part}_sph1 fe_03_{number:05d}.sph {both}" for number, both in sexes.items()],
+        }
         for name, lines in files.items():
             write_file(root / name, ("\n".join(lines) + "\n").encode())
 

@@ -1,4 +1,5 @@
-"""Discs of Hub5'00 (LDC2002S09, LDC2002T43) and RT-03 (LDC2007S10) in small, with the known mistakes of their references."""
+"""Discs of Hub5'00 (LDC2002S09, LDC2002T43) and RT-03 (LDC2007S10) in small, with the known mistakes of their
+references."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from synthetic_speech import RATE, Voice, write_sphere
 
 # reference -> (its words in lower case, what is said); None: not scored
 SEGMENTS = {
-    "HE (%HESITATION) LIKE { IT'S / IT IS } SEVEN": ("he %hesitation like it's seven", "hh iy ah m l ay k ih z s eh v ax n"),
+    "HE (%HESITATION) LIKE { IT'S / IT IS } SEVEN": (
+        "he %hesitation like it's seven",
+        "hh iy ah m l ay k ih z s eh v ax n",
+    ),
     "WELL ((TH-) THE MOON YEAH": ("well th- the moon yeah", "w eh l th dh ax m uw n y ae"),
     "<B_ASIDE> CALL ME <E_ASIDE> (TH-) THINK": ("call me th- think", "k ao l m iy th th ih ng k"),
     "(%UH-HUH)": ("%uh-huh", "ah hh ah"),
@@ -33,12 +37,18 @@ UM => %HESITATION / [ ] __ [ ]
 UH-HUH => %BCACK / [ ] __ [ ]
 OKAY => O. K. / [ ] __ [ ]
 """
-LABELS = [";; CATEGORY \"0\" \"\" \"\"", ";; LABEL \"O\" \"O\" \"O\"", ";; LABEL \"en\" \"en\" \"en\"", ";; LABEL \"sw\" \"sw\" \"sw\""]
+LABELS = [
+    ';; CATEGORY "0" "" ""',
+    ';; LABEL "O" "O" "O"',
+    ';; LABEL "en" "en" "en"',
+    ';; LABEL "sw" "sw" "sw"',
+]
 
 
 @dataclass
 class EvaluationDiscs:
-    """A generated set: its discs `audio` and `text`, {utterance: words} of the scored segments, {name: (begin, end)} of all segments."""
+    """A generated set: its discs `audio` and `text`, {utterance: words} of the scored segments, {name:
+    (begin, end)} of all segments."""
 
     audio: Path
     text: Path
@@ -48,7 +58,8 @@ class EvaluationDiscs:
 
 
 def make_eval2000(root: Path) -> EvaluationDiscs:
-    """4 calls of 8 segments. In each, one segment is ignored, and one begins before the end of the previous one."""
+    """4 calls of 8 segments. In each, one segment is ignored, and one begins before the end of the previous
+    one."""
     tree = EvaluationDiscs(root / "LDC2002S09", root / "LDC2002T43")
     pem, stm, folder = [";; list of segments"], list(LABELS), tree.audio / "hub5e_00" / "english"
     for i, call in enumerate(("sw_4390", "sw_4484", "en_4156", "en_4183")):
@@ -68,30 +79,43 @@ def make_eval2000(root: Path) -> EvaluationDiscs:
 
 
 def make_rt03(root: Path) -> EvaluationDiscs:
-    """2 calls of 9 segments, and speech of another language. In each call one segment is ignored, and one has no words."""
+    """2 calls of 9 segments, and speech of another language. In each call one segment is ignored, and one has
+    no words."""
     tree = EvaluationDiscs(root / "LDC2007S10", root / "LDC2007S10")
     data, cts = tree.audio / "data", Path("eval03", "english", "cts")
     for i, call in enumerate(("fsh_60262", "sw_45097")):
         stm, label = list(LABELS), "<O,FI,M,STANDARD>" if call.startswith("fsh") else "<O,SW,M,STANDARD>"
-        for channel, begin, end, text in _talk(data / "audio" / cts / f"{call}.sph", call, i, silence_at_end=True):
+        for channel, begin, end, text in _talk(
+            data / "audio" / cts / f"{call}.sph", call, i, silence_at_end=True
+        ):
             number = "AB".index(channel) + 1
             stm.append(f"{call} {number} inter_segment_gap {begin - 0.01:.2f} {begin:.2f} {label}")
-            stm.append(f"{call} {number} {call}_{channel} {begin:.2f} {end:.2f} {label}" + f"  {text}" * bool(text))
+            stm.append(
+                f"{call} {number} {call}_{channel} {begin:.2f} {end:.2f} {label}" + f"  {text}" * bool(text)
+            )
             _expect(tree, call, channel, begin, end, text)
         reference = data / "references" / cts / f"{call}.stm"
         reference.parent.mkdir(parents=True, exist_ok=True)
         reference.write_text("\n".join(stm) + "\n")
         tree.stm += stm
-    write_sphere(data / "audio" / "eval03" / "mandarin" / "cts" / "fsh_99999.sph", [np.zeros(RATE), np.zeros(RATE)])
+    write_sphere(
+        data / "audio" / "eval03" / "mandarin" / "cts" / "fsh_99999.sph", [np.zeros(RATE), np.zeros(RATE)]
+    )
     (data / "trans_rules").mkdir()
     (data / "trans_rules" / "en20030506.glm").write_text(GLM)
     return tree
 
 
-def _talk(audio: Path, call: str, first: int, silence_at_end: bool = False) -> list[tuple[str, float, float, str]]:
-    """(channel, begin, end, reference) of segments of A and B in turn, spoken into the file. The fourth begins 0.1 s early."""
+def _talk(
+    audio: Path, call: str, first: int, silence_at_end: bool = False
+) -> list[tuple[str, float, float, str]]:
+    """(channel, begin, end, reference) of segments of A and B in turn, spoken into the file. The fourth
+    begins 0.1 s early."""
     texts = list(SEGMENTS)[first:] + list(SEGMENTS)[:first]
-    voices, channels = {channel: Voice.of(call + channel) for channel in "AB"}, {channel: [np.zeros(RATE)] for channel in "AB"}
+    voices, channels = (
+        {channel: Voice.of(call + channel) for channel in "AB"},
+        {channel: [np.zeros(RATE)] for channel in "AB"},
+    )
     segments, at = [], 1.0
     for i, text in enumerate(texts + [""] * silence_at_end):
         speaker, listener = "AB" if i % 2 == 0 else "BA"
@@ -113,7 +137,8 @@ def _expect(tree: EvaluationDiscs, call: str, channel: str, begin: float, end: f
 
 
 def in_capitals(tree: Path, target: Path, version: str = "") -> Path:
-    """The tree with names in capitals, HUB5E_00/ENGLISH/SW_4390.SPH, and behind them a version, as images of discs have them."""
+    """The tree with names in capitals, HUB5E_00/ENGLISH/SW_4390.SPH, and behind them a version, as images of
+    discs have them."""
     for path in sorted(tree.rglob("*")):
         if path.is_file():
             link = target / f"{path.relative_to(tree)}{version}".upper()

@@ -8,7 +8,9 @@ from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths, tab
 
 def utterance(begin: int, channel: str = "A", text: str | None = "hello") -> Utterance:
     side = f"sw02001-{channel}"
-    return Utterance(f"{side}_{begin:06d}-{begin + 50:06d}", "sw02001", channel, side, begin / 100, begin / 100 + 0.5, text)
+    return Utterance(
+        f"{side}_{begin:06d}-{begin + 50:06d}", "sw02001", channel, side, begin / 100, begin / 100 + 0.5, text
+    )
 
 
 def test_hundredths_are_rounded():
@@ -17,15 +19,27 @@ def test_hundredths_are_rounded():
 
 def test_tables():
     utterances = [utterance(98), utterance(200, text=None), utterance(300, "B", text="")]
-    tables = tables_of(utterances, {"sw02001": Path("/d/sw02001.sph"), "sw02002": Path("/d/sw02002.sph")}, {"sw02001-A": "f", "x": "m"})
+    tables = tables_of(
+        utterances,
+        {"sw02001": Path("/d/sw02001.sph"), "sw02002": Path("/d/sw02002.sph")},
+        {"sw02001-A": "f", "x": "m"},
+    )
     assert tables == {
         "wav.scp": {"sw02001-A": Path("/d/sw02001.sph"), "sw02001-B": Path("/d/sw02001.sph")},
         "reco2file_and_channel": {"sw02001-A": "sw02001 A", "sw02001-B": "sw02001 B"},
-        "segments": {"sw02001-A_000098-000148": "sw02001-A 0.98 1.48", "sw02001-A_000200-000250": "sw02001-A 2.00 2.50",
-                     "sw02001-B_000300-000350": "sw02001-B 3.00 3.50"},
-        "utt2spk": {"sw02001-A_000098-000148": "sw02001-A", "sw02001-A_000200-000250": "sw02001-A", "sw02001-B_000300-000350": "sw02001-B"},
+        "segments": {
+            "sw02001-A_000098-000148": "sw02001-A 0.98 1.48",
+            "sw02001-A_000200-000250": "sw02001-A 2.00 2.50",
+            "sw02001-B_000300-000350": "sw02001-B 3.00 3.50",
+        },
+        "utt2spk": {
+            "sw02001-A_000098-000148": "sw02001-A",
+            "sw02001-A_000200-000250": "sw02001-A",
+            "sw02001-B_000300-000350": "sw02001-B",
+        },
         "text": {"sw02001-A_000098-000148": "hello", "sw02001-B_000300-000350": ""},
-        "spk2gender": {"sw02001-A": "f"}}
+        "spk2gender": {"sw02001-A": "f"},
+    }
     assert "spk2gender" not in tables_of(utterances, {"sw02001": Path("/d/sw02001.sph")})
 
 
@@ -38,4 +52,7 @@ def test_what_is_left_out_is_counted_and_named(capsys):
     left.log("utterances")
     assert left.counts == {"no audio": 7, "silence": 1}
     lines = [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["7 utterances left out: no audio: utt0 utt1 utt2 utt3 utt4 ...", "1 utterances left out: silence: utt9"]
+    assert lines == [
+        "7 utterances left out: no audio: utt0 utt1 utt2 utt3 utt4 ...",
+        "1 utterances left out: silence: utt9",
+    ]

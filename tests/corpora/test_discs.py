@@ -12,7 +12,13 @@ from pyasr.corpora.texts import lines_of, read_lines
 
 @pytest.fixture
 def discs(tmp_path):
-    for name in ("d1/data/sw02001.sph", "d2/DATA/SW02002.SPH", "d2/._sw02002.sph", "docs/sw02003.sph.txt", "xsw02004.sph"):
+    for name in (
+        "d1/data/sw02001.sph",
+        "d2/DATA/SW02002.SPH",
+        "d2/._sw02002.sph",
+        "docs/sw02003.sph.txt",
+        "xsw02004.sph",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -32,9 +38,14 @@ def test_of_two_copies_the_first_is_taken_and_both_are_named(discs, capsys):
     log.setup("test")
     (discs / "d3").mkdir()
     (discs / "d3/sw02001.sph").touch()
-    assert files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02001"] == discs / "d1/data/sw02001.sph"
-    assert f"1 files exist in several copies, the first of each is used: {discs}/d1/data/sw02001.sph (not {discs}/d3/sw02001.sph)" \
-        in capsys.readouterr().out
+    assert (
+        files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02001"]
+        == discs / "d1/data/sw02001.sph"
+    )
+    assert (
+        f"1 files exist in several copies, the first of each is used: {discs}/d1/data/sw02001.sph (not "
+        f"{discs}/d3/sw02001.sph)"
+    ) in capsys.readouterr().out
 
 
 def test_links_are_followed_but_not_round_and_round(discs):
@@ -44,12 +55,17 @@ def test_links_are_followed_but_not_round_and_round(discs):
     assert "elsewhere/data/sw02001.sph" in names and len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("folder", [".AppleDouble", ".Trash-1000/files", "lost+found", "__MACOSX", "@eaDir", "$RECYCLE.BIN"])
+@pytest.mark.parametrize(
+    "folder", [".AppleDouble", ".Trash-1000/files", "lost+found", "__MACOSX", "@eaDir", "$RECYCLE.BIN"]
+)
 def test_what_systems_put_beside_the_files_is_not_looked_at(discs, folder):
     """Some of it has the names of the files."""
     (discs / "d1/data" / folder).mkdir(parents=True)
     (discs / "d1/data" / folder / "sw02001.sph").touch()
-    assert files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02001"] == discs / "d1/data/sw02001.sph"
+    assert (
+        files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02001"]
+        == discs / "d1/data/sw02001.sph"
+    )
 
 
 @pytest.mark.parametrize("name", ["SW02007.SPH;1", "SW02007.SPH.;1", "sw02007.sph;12"])
@@ -63,28 +79,48 @@ def test_links_that_lead_nowhere_are_missing_files(discs, capsys):
     (discs / "sw02008.sph").symlink_to(discs / "unmounted/sw02008.sph")
     (discs / "sw02009.sph").symlink_to(discs / "sw02009.sph")
     assert not {"sw02008", "sw02009"} & files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph").keys()
-    told = f"2 dangling links, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files are missing"
+    told = (
+        f"2 dangling links, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files "
+        "are missing"
+    )
     assert told in capsys.readouterr().out
 
 
 def test_a_place_may_be_a_file(discs):
-    assert list(paths_below([discs / "xsw02004.sph", discs / "d1"])) == [discs / "xsw02004.sph", discs / "d1/data/sw02001.sph"]
+    assert list(paths_below([discs / "xsw02004.sph", discs / "d1"])) == [
+        discs / "xsw02004.sph",
+        discs / "d1/data/sw02001.sph",
+    ]
 
 
-@pytest.mark.parametrize("name, hint", [
-    ("swb1_d1.iso", "a disc image: mount or unpack it first"), ("LDC2002T43.tgz", "an archive: unpack it first"),
-    ("x.tar.bz2", "an archive: unpack it first"),
-    ("x.zip.001", "an archive: unpack it first, after joining the parts (.zip.001, .zip.002) with cat")])
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("swb1_d1.iso", "a disc image: mount or unpack it first"),
+        ("LDC2002T43.tgz", "an archive: unpack it first"),
+        ("x.tar.bz2", "an archive: unpack it first"),
+        ("x.zip.001", "an archive: unpack it first, after joining the parts (.zip.001, .zip.002) with cat"),
+    ],
+)
 def test_discs_that_are_not_unpacked_are_named(tmp_path, name, hint):
     (tmp_path / name).touch()
     error = Disc("Corpus", "x.sph", "--corpus").missing([tmp_path], paths_below([tmp_path]))
-    assert str(error) == f"Corpus: no x.sph below {tmp_path}; give its directory with --corpus; {tmp_path}/{name} is {hint}"
+    assert (
+        str(error)
+        == f"Corpus: no x.sph below {tmp_path}; give its directory with --corpus; {tmp_path}/{name} is {hint}"
+    )
 
 
 def test_what_is_missing_is_one_sentence(tmp_path):
     disc = Disc("Corpus (LDC00X00)", "x.sph", "--corpus")
-    assert str(disc.missing([tmp_path])) == f"Corpus (LDC00X00): no x.sph below {tmp_path}; give its directory with --corpus"
-    assert str(disc.missing([])) == "Corpus (LDC00X00): no x.sph, because no directory was given; give its directory with --corpus"
+    assert (
+        str(disc.missing([tmp_path]))
+        == f"Corpus (LDC00X00): no x.sph below {tmp_path}; give its directory with --corpus"
+    )
+    assert (
+        str(disc.missing([]))
+        == "Corpus (LDC00X00): no x.sph, because no directory was given; give its directory with --corpus"
+    )
     with pytest.raises(UserError, match="nowhere: no such directory; correct the path, or mount the disc"):
         list(paths_below([tmp_path / "nowhere"]))
 

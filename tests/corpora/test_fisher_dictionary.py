@@ -20,16 +20,30 @@ def cmudict():
 
 
 def test_words_acronyms_and_noises(cmudict, tmp_path):
-    counts = Counter({"hello": 3, "c._n._n.": 2, "c._zzx": 1, "zzxq": 5, "[laughter]": 9, "[static]": 1, "th-": 7})
+    counts = Counter(
+        {"hello": 3, "c._n._n.": 2, "c._zzx": 1, "zzxq": 5, "[laughter]": 9, "[static]": 1, "th-": 7}
+    )
     write_dict(counts, cmudict, tmp_path)
     found = read_dict_dir(tmp_path)
-    assert found.lexicon.entries.keys() == {"hello", "c._n._n.", "mm", "<unk>", "[laughter]", "[noise]", "[oov]"}
+    assert found.lexicon.entries.keys() == {
+        "hello",
+        "c._n._n.",
+        "mm",
+        "<unk>",
+        "[laughter]",
+        "[noise]",
+        "[oov]",
+    }
     assert found.lexicon.pronunciations("c._n._n.") == [("s", "iy", "eh", "n", "eh", "n")]
     assert set(found.lexicon.pronunciations("hello")) == {("hh", "ah", "l", "ow"), ("hh", "eh", "l", "ow")}
     noises = {"[laughter]": "laughter", "[noise]": "noise", "[oov]": "oov", "<unk>": "oov"}
-    assert {word: found.lexicon.pronunciations(word) for word in noises} == {word: [(phone,)] for word, phone in noises.items()}
+    assert {word: found.lexicon.pronunciations(word) for word in noises} == {
+        word: [(phone,)] for word, phone in noises.items()
+    }
     assert ("m",) in found.lexicon.pronunciations("mm")
-    assert [phone for group in found.silence for phone in group] == list(SILENCE) and found.optional_silence == "sil"
+    assert [phone for group in found.silence for phone in group] == list(
+        SILENCE
+    ) and found.optional_silence == "sil"
     assert found.extra_questions == [SILENCE]
     assert (tmp_path / "missing_words.txt").read_text() == "7 th-\n5 zzxq\n1 [static]\n1 c._zzx\n"
 
@@ -46,7 +60,12 @@ def test_a_text_of_other_words_is_refused(cmudict, tmp_path):
 
 def test_sets_follow_the_order_of_calls_whatever_the_speakers():
     """As without speakers in the names: call, side, time."""
-    names = [f"fe_03_{call:05d}-{side}-{begin:06d}-{begin + 50:06d}" for call in (1, 2, 3) for side in "AB" for begin in (10, 900)]
+    names = [
+        f"fe_03_{call:05d}-{side}-{begin:06d}-{begin + 50:06d}"
+        for call in (1, 2, 3)
+        for side in "AB"
+        for begin in (10, 900)
+    ]
     speakers = ["9f", "1m", "5f", "3m", "2f", "4m"]
     renamed = [f"{speakers[i // 2]}-{name}" for i, name in enumerate(names)]
     sets = split(sorted(renamed), 3, 4, Path("data/all"))

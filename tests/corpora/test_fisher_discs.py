@@ -1,4 +1,5 @@
-"""Fisher English from its discs to data directories: every layout in circulation, and the faults that the corpus has."""
+"""Fisher English from its discs to data directories: every layout in circulation, and the faults that the
+corpus has."""
 
 import gzip
 import re
@@ -46,18 +47,23 @@ def copied(discs, tmp_path) -> Discs:
 
 
 def without_speaker(utterance: str) -> str:
-    return utterance[utterance.index("fe_03_"):]
+    return utterance[utterance.index("fe_03_") :]
 
 
 def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
-    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls that are used."""
+    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls that
+    are used."""
     expected = {name: words for name, words in discs.texts.items() if calls(name[:11])}
     assert {without_speaker(name): words for name, words in found.text.items()} == expected
-    assert {name: speaker for name, speaker in found.utt2spk.items()} == {
-        name: discs.speakers[without_speaker(name)[:13]] for name in found.text}  # fmt: skip
+    assert dict(found.utt2spk.items()) == {
+        name: discs.speakers[without_speaker(name)[:13]] for name in found.text
+    }
     for name, segment in found.segments.items():
         side, begin, end = re.fullmatch(r"(?:.*-)?(fe_03_\d{5}-[AB])-(\d{6})-(\d{6})", name).groups()
-        assert (segment.recording, f"{segment.begin_s:.2f} {segment.end_s:.2f}") == (side, f"{int(begin) / 100:.2f} {int(end) / 100:.2f}")
+        assert (segment.recording, f"{segment.begin_s:.2f} {segment.end_s:.2f}") == (
+            side,
+            f"{int(begin) / 100:.2f} {int(end) / 100:.2f}",
+        )
         call, channel = side.split("-")
         assert found.table("reco2file_and_channel")[side] == f"{call} {channel}"
     return found
@@ -68,12 +74,18 @@ def test_texts_speakers_and_counts_are_those_of_the_discs(discs, tmp_path, capsy
     told = capsys.readouterr().out
     assert {data.wav_scp[f"fe_03_00001-{side}"] for side in "AB"} == {str(discs.root / audio_name(1))}
     sexes = data.table("spk2gender")
-    assert sexes.keys() == data.spk2utt.keys() and all(sexes[speaker] == speaker[-1] for speaker in sexes if not speaker.startswith("fe_03"))
+    assert sexes.keys() == data.spk2utt.keys() and all(
+        sexes[speaker] == speaker[-1] for speaker in sexes if not speaker.startswith("fe_03")
+    )
     assert {"2637m", "2637f", "fe_03_05853-A"} <= data.spk2utt.keys() and sexes["fe_03_05853-A"] == "f"
     assert f"1 calls left out: no transcript: fe_03_{WITHOUT_TEXT:05d}" in told
     assert f"1 calls left out: no speech: fe_03_{WITHOUT_AUDIO:05d}" in told
     for fault, number in discs.left_out.items():
-        counted = [int(count) for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", told) if fault in reason]
+        counted = [
+            int(count)
+            for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", told)
+            if fault in reason
+        ]
         assert counted == [number], (fault, told)
     assert not validate(data.path, audio="read")
     assert "fe_03_11487-A-023109-" in " ".join(data.text)
@@ -83,13 +95,16 @@ def test_texts_speakers_and_counts_are_those_of_the_discs(discs, tmp_path, capsy
 
 def test_sides_as_speakers(discs, tmp_path):
     data = prepare(tmp_path / "all", discs.places, "--speakers", "side")
-    assert data.text == discs.texts and all(name.startswith(f"{speaker}-") for name, speaker in data.utt2spk.items())
+    assert data.text == discs.texts and all(
+        name.startswith(f"{speaker}-") for name, speaker in data.utt2spk.items()
+    )
     assert data.table("spk2gender")["fe_03_00001-A"] == "m" and not validate(data.path)
 
 
 @pytest.mark.parametrize("version", ["", ";1"])
 def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, capsys, version):
-    """Audio called .wav, and a file of that name which is something else; with versions behind the names, as images of discs have them."""
+    """Audio called .wav, and a file of that name which is something else; with versions behind the names, as
+    images of discs have them."""
     for path in sorted(copied.root.rglob("*"), key=lambda path: -len(path.parts)):
         path.rename(path.with_name(path.name.upper().replace(".SPH", ".WAV") + version * path.is_file()))
     write_file(copied.root / "OTHERS" / "fe_03_00001.wav", b"RIFF1234WAVEfmt ")
@@ -100,7 +115,9 @@ def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, 
 def test_transcripts_compressed_and_in_other_folders(copied, tmp_path):
     """BBN's originals, which have their names, are not taken for them."""
     for path in copied.root.rglob("trans/*/*.txt"):
-        write_file(copied.root / "text" / path.parent.name / f"{path.name}.gz", gzip.compress(path.read_bytes()))
+        write_file(
+            copied.root / "text" / path.parent.name / f"{path.name}.gz", gzip.compress(path.read_bytes())
+        )
     for path in list(copied.root.rglob("trans")):
         shutil.rmtree(path)
     check(prepare(tmp_path / "all", [copied.root]), copied)
@@ -116,9 +133,14 @@ def test_audio_of_one_channel_is_left_out(copied, tmp_path, capsys):
 
 
 def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
-    """If an archive was unpacked twice, with and without its outer folder, the first file in sorted order is used."""
-    shutil.copytree(copied.root / "LDC2004T19" / "fe_03_p1_tran" / "data", copied.root / "LDC2004T19" / "data")
-    write_file(copied.root / "LDC2005S13" / "more" / "FE_03_05851.SPH", (copied.root / audio_name(5851)).read_bytes())
+    """If an archive was unpacked twice, with and without its outer folder, the first file in sorted order is
+    used."""
+    shutil.copytree(
+        copied.root / "LDC2004T19" / "fe_03_p1_tran" / "data", copied.root / "LDC2004T19" / "data"
+    )
+    write_file(
+        copied.root / "LDC2005S13" / "more" / "FE_03_05851.SPH", (copied.root / audio_name(5851)).read_bytes()
+    )
     data = check(prepare(tmp_path / "all", copied.places), copied)
     told = capsys.readouterr().out
     assert "4 files exist in several copies" in told and "1 files exist in several copies" in told
@@ -128,7 +150,10 @@ def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
 def test_one_part(discs, tmp_path, capsys):
     check(prepare(tmp_path / "all", discs.places[2:]), discs, lambda call: call >= "fe_03_05851")
     told = capsys.readouterr().out
-    assert "Fisher part 1: 0 calls with speech (LDC2004S13), 0 with transcripts (LDC2004T19), published 5850 of each" in told
+    assert (
+        "Fisher part 1: 0 calls with speech (LDC2004S13), 0 with transcripts (LDC2004T19), published 5850 "
+        "of each"
+    ) in told
 
 
 def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
@@ -150,46 +175,74 @@ def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
     write_file(copied.root / audio_name(2), b"NIST_1A\n   1024\nnothing")
     content = (copied.root / audio_name(5851)).read_bytes()
     write_file(copied.root / audio_name(5851), content[: len(content) // 2])
-    shortened = shortened_sphere(np.random.default_rng(0).integers(-3000, 3000, (8000, 2), np.int16), channels=2)
+    shortened = shortened_sphere(
+        np.random.default_rng(0).integers(-3000, 3000, (8000, 2), np.int16), channels=2
+    )
     write_file(copied.root / audio_name(5852), shortened[: len(shortened) // 8192 * 4096])
-    check(prepare(tmp_path / "all", copied.places), copied, lambda call: call not in ("fe_03_00002", "fe_03_05851", "fe_03_05852"))
+    check(
+        prepare(tmp_path / "all", copied.places),
+        copied,
+        lambda call: call not in ("fe_03_00002", "fe_03_05851", "fe_03_05852"),
+    )
     told = capsys.readouterr().out
     assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in told
     assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", told)
     assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", told)
-    assert re.search(rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples found", told)
+    assert re.search(
+        rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples found",
+        told,
+    )
 
 
 def test_names_of_utterances():
     """Times are rounded: 2.53 s are 253 units of 10 ms, though 100 x 2.53 is a little less."""
     line = TranscriptLine("fe_03_00001", "A", 2.53, 4.808, "hi")
     callers = {"fe_03_00001-A": Caller("2637", "m")}
-    found = [(one.name, one.speaker, one.begin_s, one.end_s) for one in (utterance_of(line, {}), utterance_of(line, callers))]
-    assert found == [("fe_03_00001-A-000253-000481", "fe_03_00001-A", 2.53, 4.81), ("2637m-fe_03_00001-A-000253-000481", "2637m", 2.53, 4.81)]
+    found = [
+        (one.name, one.speaker, one.begin_s, one.end_s)
+        for one in (utterance_of(line, {}), utterance_of(line, callers))
+    ]
+    assert found == [
+        ("fe_03_00001-A-000253-000481", "fe_03_00001-A", 2.53, 4.81),
+        ("2637m-fe_03_00001-A-000253-000481", "2637m", 2.53, 4.81),
+    ]
 
 
 SPEECH = "Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph"
 TEXT = "Fisher English transcripts (LDC2004T19, LDC2005T19): no data/trans/NNN/fe_03_NNNNN.txt"
 
 
-@pytest.mark.parametrize("given, sentence", [
-    ("", f"{SPEECH}, because no directory was given; give its directory with --fisher"),
-    ("LDC2004T19 LDC2005T19", f"{SPEECH} below DISCS/LDC2004T19, DISCS/LDC2005T19; give its directory with --fisher"),
-    ("LDC2004S13", f"{TEXT} below DISCS/LDC2004S13; give its directory with --fisher"),
-    ("LDC2005S13 LDC2004T19", "no call has both speech and a transcript: 4 calls of LDC2005S13 and 4 transcripts of LDC2004T19 were found; "
-                              "give the transcripts of the same part"),
-    ("LDC2004S13 nowhere", "DISCS/nowhere: no such directory; correct the path, or mount the disc"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, sentence",
+    [
+        ("", f"{SPEECH}, because no directory was given; give its directory with --fisher"),
+        (
+            "LDC2004T19 LDC2005T19",
+            f"{SPEECH} below DISCS/LDC2004T19, DISCS/LDC2005T19; give its directory with --fisher",
+        ),
+        ("LDC2004S13", f"{TEXT} below DISCS/LDC2004S13; give its directory with --fisher"),
+        (
+            "LDC2005S13 LDC2004T19",
+            "no call has both speech and a transcript: 4 calls of LDC2005S13 and 4 transcripts of LDC2004T19 "
+            "were found; give the transcripts of the same part",
+        ),
+        ("LDC2004S13 nowhere", "DISCS/nowhere: no such directory; correct the path, or mount the disc"),
+    ],
+)
 def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_path):
     with pytest.raises(UserError) as told:
         prepare(tmp_path / "all", [discs.root / name for name in given.split()])
     assert str(told.value) == sentence.replace("DISCS", str(discs.root)) and not (tmp_path / "all").exists()
 
 
-@pytest.mark.parametrize("name, hint", [
-    ("fisher_eng_tr_sp_LDC2004S13.zip.001", "is an archive: unpack it first"), ("fe_03_00001.wav", "is not a SPHERE file"),
-    ("fe_03_p1_sph1.iso", "is a disc image: mount or unpack it first"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("fisher_eng_tr_sp_LDC2004S13.zip.001", "is an archive: unpack it first"),
+        ("fe_03_00001.wav", "is not a SPHERE file"),
+        ("fe_03_p1_sph1.iso", "is a disc image: mount or unpack it first"),
+    ],
+)
 def test_what_lies_in_the_place_of_audio_is_named(name, hint, discs, tmp_path):
     write_file(tmp_path / "speech" / name, b"RIFF")
     with pytest.raises(UserError, match=f"{tmp_path}/speech/{name} {hint}"):
@@ -202,7 +255,11 @@ def test_tables_without_a_line_of_their_form_are_named(copied, tmp_path, capsys)
     data = prepare(tmp_path / "all", copied.places)
     assert data.text == copied.texts and set(data.utt2spk.values()) == {name[:13] for name in data.text}
     told = capsys.readouterr().out
-    assert told.count("no line contains a call and its callers") == 6 and "no spk2gender: " in told and not data.has("spk2gender")
+    assert (
+        told.count("no line contains a call and its callers") == 6
+        and "no spk2gender: " in told
+        and not data.has("spk2gender")
+    )
 
 
 def test_sets(discs, tmp_path):
@@ -216,13 +273,21 @@ def test_sets(discs, tmp_path):
 
 
 def test_text_for_language_models(discs, tmp_path):
-    """No audio is needed, and one part is enough. Uncertain words are included, and noises follow Switchboard's convention."""
+    """No audio is needed, and one part is enough. Uncertain words are included, and noises follow
+    Switchboard's convention."""
     run("prepare_lm_text", "--fisher", ":".join(discs.places[1::2]), tmp_path / "lm")
     text = read_table(tmp_path / "lm" / "text")
-    assert text["fe_03_00001-B-000400-000450"] == "you know" and f"fe_03_{WITHOUT_AUDIO:05d}" in {name[:11] for name in text}
+    assert text["fe_03_00001-B-000400-000450"] == "you know" and f"fe_03_{WITHOUT_AUDIO:05d}" in {
+        name[:11] for name in text
+    }
     assert "[vocalized-noise]" in " ".join(text.values()) and "[mn]" not in " ".join(text.values())
     run("prepare_lm_text", "--fisher", discs.places[3], tmp_path / "lm2")
-    assert {name[:11] for name in read_table(tmp_path / "lm2" / "text")} == {"fe_03_05851", "fe_03_05852", "fe_03_05853", "fe_03_11487"}
+    assert {name[:11] for name in read_table(tmp_path / "lm2" / "text")} == {
+        "fe_03_05851",
+        "fe_03_05852",
+        "fe_03_05853",
+        "fe_03_11487",
+    }
     with pytest.raises(UserError, match=re.escape(TEXT)):
         run("prepare_lm_text", "--fisher", discs.places[0], tmp_path / "lm3")
 
@@ -232,4 +297,10 @@ def test_dictionary(discs, tmp_path):
     run("prepare_fisher_dict", data.path / "text", tmp_path / "dict")
     words = {line.split()[0] for line in (tmp_path / "dict" / "lexicon.txt").read_text().splitlines()}
     seen = {word for text in discs.texts.values() for word in text.split()}
-    assert words == {word for word in seen if word not in ("café", "f-", "zoo:", "[[skip]]")} | {"[laughter]", "[noise]", "[oov]", "<unk>", "mm"}
+    assert words == {word for word in seen if word not in ("café", "f-", "zoo:", "[[skip]]")} | {
+        "[laughter]",
+        "[noise]",
+        "[oov]",
+        "<unk>",
+        "mm",
+    }

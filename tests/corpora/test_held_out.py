@@ -20,17 +20,27 @@ from pyasr.score.text_scorer import TextScorer
 
 GLM = Path(__file__).parents[1] / "fixtures/hub5/rules.glm"
 LOCAL = "egs/swbd/s5/local"
-TEXTS = {"sw02001-A_000098-000156": "um yeah i wen- to i._b._m.", "sw02001-A_000156-000300": "[noise]",
-         "sw02001-B_000010-000090": "uh-huh [laughter]"}  # fmt: skip
+TEXTS = {
+    "sw02001-A_000098-000156": "um yeah i wen- to i._b._m.",
+    "sw02001-A_000156-000300": "[noise]",
+    "sw02001-B_000010-000090": "uh-huh [laughter]",
+}
 
 
 @pytest.fixture
 def data(tmp_path) -> DataDir:
     segments = {name: f"{name[:9]} {int(name[10:16]) / 100} {int(name[17:]) / 100}" for name in TEXTS}
     (tmp_path / "dev").mkdir()
-    write_data_dir(tmp_path / "dev", {
-        "wav.scp": {"sw02001-A": "/x.sph", "sw02001-B": "/x.sph"}, "segments": segments, "utt2spk": {name: name[:9] for name in TEXTS},
-        "reco2file_and_channel": {"sw02001-A": "sw02001 A", "sw02001-B": "sw02001 B"}, "text": TEXTS})  # fmt: skip
+    write_data_dir(
+        tmp_path / "dev",
+        {
+            "wav.scp": {"sw02001-A": "/x.sph", "sw02001-B": "/x.sph"},
+            "segments": segments,
+            "utt2spk": {name: name[:9] for name in TEXTS},
+            "reco2file_and_channel": {"sw02001-A": "sw02001 A", "sw02001-B": "sw02001 B"},
+            "text": TEXTS,
+        },
+    )
     return DataDir(tmp_path / "dev")
 
 
@@ -43,7 +53,10 @@ def hypothesis(*words: str) -> list[CtmLine]:
 def test_the_stm_of_a_data_directory(data, capsys):
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     assert (data.path / "stm").read_text().splitlines() == [
-        "sw02001 A sw02001-A 0.98 1.56  (um) yeah i (wen-) to i b m", "sw02001 A sw02001-A 1.56 3.00", "sw02001 B sw02001-B 0.10 0.90  uh-huh"]
+        "sw02001 A sw02001-A 0.98 1.56  (um) yeah i (wen-) to i b m",
+        "sw02001 A sw02001-A 1.56 3.00",
+        "sw02001 B sw02001-B 0.10 0.90  uh-huh",
+    ]
     assert (data.path / "glm").read_bytes() == GLM.read_bytes()
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     assert "stm written" in (told := capsys.readouterr().out) and told.endswith("stm is up to date\n")
@@ -64,15 +77,27 @@ def test_noises_and_hesitations_do_not_count(data):
     """They would decide which LM weight is chosen, although they count in no test set."""
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     scorer = StmScorer(read_stm(data.path / "stm"), read_glm(GLM))
-    for words in (("yeah", "i", "to", "i._b._m."), ("um", "[noise]", "yeah", "i", "we-", "uh", "to", "i._b._m.", "[laughter]")):
+    for words in (
+        ("yeah", "i", "to", "i._b._m."),
+        ("um", "[noise]", "yeah", "i", "we-", "uh", "to", "i._b._m.", "[laughter]"),
+    ):
         assert scorer.score(ctm_entries(scored_lines(hypothesis(*words)))).total.errors == 0
     assert scorer.score(ctm_entries(scored_lines(hypothesis("yeah", "to", "i._b._m.")))).total.dele == 1
-    plain = TextScorer(data, TextFilter()).score({name: text.replace("[noise]", "") for name, text in TEXTS.items()})
+    plain = TextScorer(data, TextFilter()).score(
+        {name: text.replace("[noise]", "") for name, text in TEXTS.items()}
+    )
     assert plain.total.errors == 1
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    ("uh i- [noise] t._v.s <unk> hmm", "(uh) (i-) t v's hmm"), ("[laughter]", ""), ("", ""), ("UM Huh well", "(UM) (Huh) well")])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("uh i- [noise] t._v.s <unk> hmm", "(uh) (i-) t v's hmm"),
+        ("[laughter]", ""),
+        ("", ""),
+        ("UM Huh well", "(UM) (Huh) well"),
+    ],
+)
 def test_texts(words, text):
     assert stm_text(words) == text
 

@@ -20,7 +20,7 @@ from pyasr.lang.ngrams.arpa import read_arpa
 
 LOCAL = "egs/librispeech/s5/local"
 MINI = {"train-clean-5": 16, "dev-clean-2": 8}
-FULL = {part: 6 for part in (*TRAINING["960"], "dev-clean", "dev-other", "test-clean", "test-other")}
+FULL = dict.fromkeys((*TRAINING["960"], "dev-clean", "dev-other", "test-clean", "test-other"), 6)
 FIRST = "LibriSpeech/train-clean-5/1088/134315/1088-134315-0000.flac"
 
 
@@ -33,11 +33,13 @@ def mini(tmp_path):
 @pytest.fixture
 def prepare(tmp_path, caplog):
     """A function of the corpus's places and flags: what is logged. Raises what the program does."""
+
     def run(corpus, *flags):
         caplog.clear()
         caplog.set_level("INFO", "pyasr")
         run_here("prepare_librispeech.py", *flags, corpus, tmp_path / "data", folder=LOCAL)
         return caplog.text
+
     return run
 
 
@@ -48,15 +50,22 @@ def test_the_data_directories_are_what_the_tree_was_made_from(mini, prepare):
         data = DataDir(place / "data" / part.replace("-", "_"))
         assert data.text == expected and data.utterances == sorted(expected)
         assert data.utt2spk == {name: name[:-5] for name in expected}
-        assert data.utt2dur == {name: pytest.approx(len(words.split()) / 10) for name, words in expected.items()}
-        assert {name: Path(path).stem for name, path in data.wav_scp.items()} == {name: name for name in expected}
-        assert data.table("spk2gender") == {speaker: READERS[part][int(speaker.partition("-")[0])][0].lower() for speaker in data.spk2utt}
+        assert data.utt2dur == {
+            name: pytest.approx(len(words.split()) / 10) for name, words in expected.items()
+        }
+        assert {name: Path(path).stem for name, path in data.wav_scp.items()} == {
+            name: name for name in expected
+        }
+        assert data.table("spk2gender") == {
+            speaker: READERS[part][int(speaker.partition("-")[0])][0].lower() for speaker in data.spk2utt
+        }
         assert validate(data.path) == []
 
 
 def test_names_of_readers_may_hold_bars(mini):
     assert read_sexes([mini[0] / "LibriSpeech/train-clean-5"]) == {
-        str(reader): sex.lower() for readers in READERS.values() for reader, (sex, _) in readers.items()}
+        str(reader): sex.lower() for readers in READERS.values() for reader, (sex, _) in readers.items()
+    }
 
 
 @pytest.mark.parametrize("subset", ["100", "460", "960"])
@@ -64,14 +73,21 @@ def test_parts_of_the_whole_corpus(subset, tmp_path, prepare):
     write_tree(tmp_path, FULL, noise)
     prepare(tmp_path / "LibriSpeech", "--subset", subset)
     tests = {"dev_clean", "dev_other", "test_clean", "test_other", "local"}
-    assert {path.name for path in (tmp_path / "data").iterdir()} == tests | {part.replace("-", "_") for part in TRAINING[subset]}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == tests | {
+        part.replace("-", "_") for part in TRAINING[subset]
+    }
 
 
 def test_one_kind_of_test_sets(tmp_path, prepare):
     write_tree(tmp_path, FULL, noise)
     shutil.rmtree(tmp_path / "LibriSpeech/dev-other")
     prepare(tmp_path, "--subset", "100", "--test-kinds", "clean")
-    assert {path.name for path in (tmp_path / "data").iterdir()} == {"train_clean_100", "dev_clean", "test_clean", "local"}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {
+        "train_clean_100",
+        "dev_clean",
+        "test_clean",
+        "local",
+    }
     with pytest.raises(UserError, match="--test-kinds: 'noisy' is none of clean other"):
         prepare(tmp_path, "--subset", "100", "--test-kinds", "clean noisy")
 
@@ -109,7 +125,10 @@ def in_capitals(place: Path) -> str:
     return str(place)
 
 
-@pytest.mark.parametrize("layout", [compressed, move_apart, unpack_each_apart, in_capitals, lambda place: place, lambda place: f"{place}:"])
+@pytest.mark.parametrize(
+    "layout",
+    [compressed, move_apart, unpack_each_apart, in_capitals, lambda place: place, lambda place: f"{place}:"],
+)
 def test_layouts(layout, mini, prepare):
     place, texts = mini
     prepare(layout(place))
@@ -129,10 +148,18 @@ def test_a_second_copy_is_told_and_not_read(mini, prepare):
 def test_parts_that_are_missing_are_named(mini, prepare):
     place, _ = mini
     shutil.rmtree(place / "LibriSpeech/dev-clean-2")
-    with pytest.raises(UserError, match=f"^LibriSpeech: no folder dev-clean-2 below {place}: download from www.openslr.org/31 and"):
+    with pytest.raises(
+        UserError,
+        match=f"^LibriSpeech: no folder dev-clean-2 below {place}: download from www.openslr.org/31 and",
+    ):
         prepare(place)
-    with pytest.raises(UserError, match="no folder train-clean-100, train-clean-360, dev-clean, dev-other, test-clean, test-other below "
-                                        ".*www.openslr.org/12 .*--corpus, separated by ':'"):  # fmt: skip
+    with pytest.raises(
+        UserError,
+        match=(
+            "no folder train-clean-100, train-clean-360, dev-clean, dev-other, test-clean, test-other below "
+            ".*www.openslr.org/12 .*--corpus, separated by ':'"
+        ),
+    ):
         prepare(place, "--subset", "460")
     assert not (place / "data").exists()
 
@@ -144,14 +171,20 @@ def test_archives_that_are_not_unpacked_are_named(mini, prepare):
     with pytest.raises(UserError) as error:
         prepare(place)
     archive = place / "dev-clean-2.tar.gz"
-    assert str(error.value) == f"LibriSpeech: dev-clean-2.tar.gz is not unpacked: run 'tar -xzf {archive} -C {place}'"
+    assert (
+        str(error.value)
+        == f"LibriSpeech: dev-clean-2.tar.gz is not unpacked: run 'tar -xzf {archive} -C {place}'"
+    )
 
 
-@pytest.mark.parametrize("corpus, message", [
-    ("", "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'"),
-    ("nowhere", "nowhere: no such directory; correct the path"),
-    (__file__, f"{__file__}: a file, not a directory; give the directory that contains it"),
-])
+@pytest.mark.parametrize(
+    "corpus, message",
+    [
+        ("", "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'"),
+        ("nowhere", "nowhere: no such directory; correct the path"),
+        (__file__, f"{__file__}: a file, not a directory; give the directory that contains it"),
+    ],
+)
 def test_places_that_are_not_there(corpus, message, prepare):
     with pytest.raises(UserError, match=re.escape(message)):
         prepare(corpus)
@@ -194,16 +227,19 @@ def without_words(place: Path) -> None:
     path.write_text(re.sub("(0000).*", r"\1", path.read_text()))
 
 
-@pytest.mark.parametrize("damage, count, reason", [
-    (lose_audio, 1, "a transcript without audio: 1088-134315-0000"),
-    (lose_target, 1, "a transcript without audio: 1088-134315-0000"),
-    (lose_transcripts, 2, "audio without a transcript: 60-134318-0000 60-134318-0001"),
-    (cut, 1, "audio that is truncated: 1088-134315-0000"),
-    (empty, 1, "audio that is not a FLAC file: 1088-134315-0000"),
-    (of_another_form, 1, "audio that is not a FLAC file: 1088-134315-0000"),
-    (at_another_rate, 1, "audio that is not of one channel at 16000 Hz: 1088-134315-0000"),
-    (without_words, 1, "a transcript without words: 1088-134315-0000"),
-])
+@pytest.mark.parametrize(
+    "damage, count, reason",
+    [
+        (lose_audio, 1, "a transcript without audio: 1088-134315-0000"),
+        (lose_target, 1, "a transcript without audio: 1088-134315-0000"),
+        (lose_transcripts, 2, "audio without a transcript: 60-134318-0000 60-134318-0001"),
+        (cut, 1, "audio that is truncated: 1088-134315-0000"),
+        (empty, 1, "audio that is not a FLAC file: 1088-134315-0000"),
+        (of_another_form, 1, "audio that is not a FLAC file: 1088-134315-0000"),
+        (at_another_rate, 1, "audio that is not of one channel at 16000 Hz: 1088-134315-0000"),
+        (without_words, 1, "a transcript without words: 1088-134315-0000"),
+    ],
+)
 def test_what_cannot_be_used_is_named_counted_and_passed_over(damage, count, reason, mini, prepare):
     place, texts = mini
     damage(place)
@@ -226,10 +262,16 @@ def test_what_was_completed_is_read_again(mini, prepare):
     assert prepare(place, "--nj", 3).count("is up to date") == 2
 
 
-@pytest.mark.parametrize("content, message", [
-    (b"1088-134315-0000 CAF\xc9\n", "not UTF-8"),
-    (b"1088-134315-0000 MA\n<html>\n", ":2: '<html>' is not READER-CHAPTER-NUMBER; unpack the archive of this part again"),
-])
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"1088-134315-0000 CAF\xc9\n", "not UTF-8"),
+        (
+            b"1088-134315-0000 MA\n<html>\n",
+            ":2: '<html>' is not READER-CHAPTER-NUMBER; unpack the archive of this part again",
+        ),
+    ],
+)
 def test_broken_transcripts(content, message, mini, prepare):
     path = mini[0] / "LibriSpeech/train-clean-5/1088/134315/1088-134315.trans.txt"
     path.write_bytes(content)
@@ -241,12 +283,21 @@ def test_broken_transcripts(content, message, mini, prepare):
 def test_a_folder_without_audio(mini, prepare):
     for path in (mini[0] / "LibriSpeech/dev-clean-2").rglob("*.flac"):
         path.unlink()
-    with pytest.raises(UserError, match="dev-clean-2: no file READER-CHAPTER-NUMBER.flac below; unpack its archive again"):
+    with pytest.raises(
+        UserError, match="dev-clean-2: no file READER-CHAPTER-NUMBER.flac below; unpack its archive again"
+    ):
         prepare(mini[0])
 
 
-@pytest.mark.parametrize("table, unknown", [
-    ("\ufeff32 | F | x | 1 | N | more\r\n60 | m | x | 1 | N\r\n118 | M | x | 1 | N\r\n", "1088"), (None, "32 60 118 1088"), ("1088 | F | train-clean-5 | 25.0 | \xc9\n60 M\n", "32 60 118"), ("32 | x | y | z | N\n", "32 60 118 1088")])
+@pytest.mark.parametrize(
+    "table, unknown",
+    [
+        ("\ufeff32 | F | x | 1 | N | more\r\n60 | m | x | 1 | N\r\n118 | M | x | 1 | N\r\n", "1088"),
+        (None, "32 60 118 1088"),
+        ("1088 | F | train-clean-5 | 25.0 | \xc9\n60 M\n", "32 60 118"),
+        ("32 | x | y | z | N\n", "32 60 118 1088"),
+    ],
+)
 def test_sexes_that_are_not_known(table, unknown, mini, prepare):
     path = mini[0] / "LibriSpeech/SPEAKERS.TXT"
     path.unlink()
@@ -260,7 +311,7 @@ def test_sexes_that_are_not_known(table, unknown, mini, prepare):
 
 def test_counts_stand_beside_the_published_ones(mini, prepare):
     said = prepare(mini[0])
-    row, = re.findall(r"dev_clean_2 .*\n.*\n.*( utterances .*)", said)
+    (row,) = re.findall(r"dev_clean_2 .*\n.*\n.*( utterances .*)", said)
     assert row.split() == ["utterances", "8", "1,089", "-99.3", "%"]
     assert "dev_clean_2: utterances, words: not as published" in said
     assert re.search(r" readers +4\n", said)
@@ -300,6 +351,7 @@ def get_lms(tmp_path, caplog):
         caplog.set_level("INFO", "pyasr")
         run_here("get_lms.py", *flags, places, tmp_path / "lm", folder=LOCAL)
         return caplog.text
+
     return run
 
 
@@ -308,10 +360,19 @@ def test_lexicon_and_language_models(tmp_path, get_lms):
     said = get_lms(tmp_path / "models")
     lines = (tmp_path / "lm/lexicon/lexicon.txt").read_text().splitlines()
     assert lines == [f"{word} {phones}" for word, phones in sorted(LEXICON.items())]
-    found = {name: (tmp_path / "lm" / name / "lm.arpa.gz").resolve().name for name in ("tgsmall", "tgmed", "tglarge", "fglarge")}
-    assert found == {"tgsmall": "3-gram.pruned.3e-7.arpa.gz", "tgmed": "3-gram.pruned.1e-7.arpa.gz", "tglarge": "3-gram.arpa.gz",
-                     "fglarge": "4-gram.arpa.gz"}
-    assert re.search(r"3-gram.pruned.3e-7.arpa.gz: [\d,]+ bytes, published 13,654,242: truncated, or another file", said)
+    found = {
+        name: (tmp_path / "lm" / name / "lm.arpa.gz").resolve().name
+        for name in ("tgsmall", "tgmed", "tglarge", "fglarge")
+    }
+    assert found == {
+        "tgsmall": "3-gram.pruned.3e-7.arpa.gz",
+        "tgmed": "3-gram.pruned.1e-7.arpa.gz",
+        "tglarge": "3-gram.arpa.gz",
+        "fglarge": "4-gram.arpa.gz",
+    }
+    assert re.search(
+        r"3-gram.pruned.3e-7.arpa.gz: [\d,]+ bytes, published 13,654,242: truncated, or another file", said
+    )
     assert get_lms(tmp_path / "models", "--rescoring", "tgmed").count("is up to date") == 3
 
 
@@ -323,18 +384,28 @@ def test_unpacked_models_and_names_of_kaldis_recipe(tmp_path, get_lms):
     (tmp_path / "models/3-gram.pruned.3e-7.arpa.gz").rename(tmp_path / "models/lm_tgsmall.arpa.gz")
     said = get_lms(tmp_path / "models", "--rescoring", "tgmed")
     found = {name: (tmp_path / "lm" / name / "lm.arpa.gz").resolve() for name in ("tgsmall", "tgmed")}
-    assert {path.name for path in found.values()} == {"lm_tgsmall.arpa.gz", "3-gram.pruned.1e-7.arpa"} and "3-gram" not in said
+    assert {path.name for path in found.values()} == {
+        "lm_tgsmall.arpa.gz",
+        "3-gram.pruned.1e-7.arpa",
+    } and "3-gram" not in said
     assert read_arpa(tmp_path / "lm/tgmed/lm.arpa.gz").order == 3
 
 
 def test_models_that_are_missing_are_named(tmp_path, get_lms):
     write_models(tmp_path / "models")
     (tmp_path / "models/4-gram.arpa.gz").unlink()
-    with pytest.raises(UserError, match=r"models: no 4-gram.arpa.gz \(fglarge\) below .*models; download from www.openslr.org/11, and give "
-                                        "their directory with --lm-dir, or remove these models from --rescoring$"):  # fmt: skip
+    with pytest.raises(
+        UserError,
+        match=r"models: no 4-gram.arpa.gz \(fglarge\) below .*models; download from www.openslr.org/11, and "
+        r"give "
+        "their directory with --lm-dir, or remove these models from --rescoring$",
+    ):
         get_lms(tmp_path / "models")
     (tmp_path / "models/librispeech-lexicon.txt").unlink()
-    with pytest.raises(UserError, match=r"no librispeech-lexicon.txt \(lexicon\), 4-gram.arpa.gz \(fglarge\) below .*--lm-dir$"):
+    with pytest.raises(
+        UserError,
+        match=r"no librispeech-lexicon.txt \(lexicon\), 4-gram.arpa.gz \(fglarge\) below .*--lm-dir$",
+    ):
         get_lms(tmp_path / "models")
     assert not (tmp_path / "lm").exists()
 
@@ -343,7 +414,10 @@ def test_a_lexicon_with_a_word_without_phones(tmp_path, get_lms):
     write_models(tmp_path / "models")
     with (tmp_path / "models/librispeech-lexicon.txt").open("a") as f:
         f.write("ZOO\n")
-    with pytest.raises(UserError, match="librispeech-lexicon.txt:27: the pronunciation of 'ZOO' is empty; download the file again"):
+    with pytest.raises(
+        UserError,
+        match="librispeech-lexicon.txt:27: the pronunciation of 'ZOO' is empty; download the file again",
+    ):
         get_lms(tmp_path / "models")
     (tmp_path / "models/librispeech-lexicon.txt").write_text("\n")
     with pytest.raises(UserError, match="librispeech-lexicon.txt: no words in it; download the file again"):

@@ -20,7 +20,9 @@ def encoded(form: str, values: np.ndarray) -> bytes:
     """A file written by libsndfile."""
     file = io.BytesIO()
     coding = "MPEG_LAYER_III" if form == "MP3" else "PCM_16"
-    soundfile.write(file, values, RATE, coding, "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form)
+    soundfile.write(
+        file, values, RATE, coding, "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form
+    )
     return file.getvalue()
 
 
@@ -32,7 +34,11 @@ def counted(form: str, content: bytes, num_bytes: int) -> bytes:
         at = max(content.find(b"Info"), content.find(b"Xing"))
         frames, whole = struct.unpack_from(">II", content, at + 8)
         share = num_bytes / (2 * NUM_SAMPLES)
-        return content[: at + 8] + struct.pack(">II", int(frames * share), int(whole * share)) + content[at + 16 :]
+        return (
+            content[: at + 8]
+            + struct.pack(">II", int(frames * share), int(whole * share))
+            + content[at + 16 :]
+        )
     if form == "NIST":
         head = re.sub(rb"sample_count -i [0-9]+", b"sample_count -i %d" % (num_bytes // 2), content[:1024])
         return head[:1024].ljust(1024, b"\0") + content[1024:]
@@ -62,7 +68,9 @@ def without_xing(content: bytes) -> bytes:
 def chunk(form: str, name: bytes, body: bytes) -> bytes:
     """A chunk that may follow the audio in files of this format; b"" if the format has no chunks."""
     if form == "W64":
-        return (name + bytes(12) + struct.pack("<q", len(body) + 24) + body).ljust(24 + len(body) + -len(body) % 8, b"\0")
+        return (name + bytes(12) + struct.pack("<q", len(body) + 24) + body).ljust(
+            24 + len(body) + -len(body) % 8, b"\0"
+        )
     kind = {"WAV": "<4sI", "RF64": "<4sI", "RIFX": ">4sI", "AIFF": ">4sI", "CAF": ">4sq"}.get(form)
     filling = b"" if form == "CAF" else bytes(len(body) % 2)
     return struct.pack(kind, name, len(body)) + body + filling if kind else b""

@@ -19,14 +19,18 @@ def sides(call: str) -> np.ndarray:
     return np.round(1000 * rng.standard_normal((NUM_SAMPLES, 2))).astype(np.int16)
 
 
-def make_calls(path: Path, labels: str = "AB", speakers: bool = False, calls: tuple[str, ...] = CALLS) -> Path:
+def make_calls(
+    path: Path, labels: str = "AB", speakers: bool = False, calls: tuple[str, ...] = CALLS
+) -> Path:
     """Three calls of two sides, shortened SPHERE of 16 bits, two utterances a side of 0.4 s.
 
     labels    what `reco2file_and_channel` calls the two channels
     speakers  whether speakers are callers, whose names begin those of utterances, and not sides
     """
     path.mkdir(parents=True)
-    tables: dict[str, dict[str, str]] = {name: {} for name in ("wav.scp", "reco2file_and_channel", "segments", "utt2spk", "text")}
+    tables: dict[str, dict[str, str]] = {
+        name: {} for name in ("wav.scp", "reco2file_and_channel", "segments", "utt2spk", "text")
+    }
     for number, call in enumerate(calls):
         (path / f"{call}.sph").write_bytes(shortened_sphere(sides(call), 2, RATE, "pcm", num_means=0))
         for place, side in enumerate("AB"):

@@ -15,7 +15,8 @@ from pyasr.io import content, keys, tables, text_tables
 
 SIZES = 200, 800, 2000
 PER_SPEAKER, MOST_BYTES = 50, 400
-LESS_BYTES = {"copy": 80, "perturb": 110, "perturb between others": 110, "split": 140}  # lines of a table are not all in memory twice
+# lines of a table are not all in memory twice
+LESS_BYTES = {"copy": 80, "perturb": 110, "perturb between others": 110, "split": 140}
 
 
 def write_corpus(path: Path, num: int) -> None:
@@ -25,14 +26,21 @@ def write_corpus(path: Path, num: int) -> None:
     audio.write_bytes(b"")
     speakers = [f"speaker{i // PER_SPEAKER:06d}" for i in range(num)]
     utts = [f"{speaker}-{i:09d}" for i, speaker in enumerate(speakers)]
-    texts = [" ".join(f"word{rng.randrange(1000)}" for _ in range(10)) if i % 4 else "yeah" for i in range(num)]
+    texts = [
+        " ".join(f"word{rng.randrange(1000)}" for _ in range(10)) if i % 4 else "yeah" for i in range(num)
+    ]
     lines = {
-        "utt2spk": zip(utts, speakers), "text": zip(utts, texts), "utt2dur": ((utt, "0.5") for utt in utts),
-        "segments": ((utt, f"{utt[:13]} {i % PER_SPEAKER}.25 {i % PER_SPEAKER}.75") for i, utt in enumerate(utts)),
-        "feats.scp": ((utt, f"{audio}:{1000 + i}") for i, utt in enumerate(utts)), "utt2num_frames": ((utt, 50) for utt in utts),
+        "utt2spk": zip(utts, speakers),
+        "text": zip(utts, texts),
+        "utt2dur": ((utt, "0.5") for utt in utts),
+        "segments": (
+            (utt, f"{utt[:13]} {i % PER_SPEAKER}.25 {i % PER_SPEAKER}.75") for i, utt in enumerate(utts)
+        ),
+        "feats.scp": ((utt, f"{audio}:{1000 + i}") for i, utt in enumerate(utts)),
+        "utt2num_frames": ((utt, 50) for utt in utts),
         "wav.scp": ((speaker, audio) for speaker in dict.fromkeys(speakers)),
         "spk2utt": ((utts[i][:13], " ".join(utts[i : i + PER_SPEAKER])) for i in range(0, num, PER_SPEAKER)),
-    }  # fmt: skip
+    }
     for name, pairs in lines.items():
         (path / name).write_text("".join(f"{key} {value}\n" for key, value in pairs))
 
@@ -69,10 +77,19 @@ def import_manifests(data: Path, out: Path) -> None:
         recordings, supervisions = (stack.enter_context(path.open("w")) for path in manifests)
         for line in (data / "wav.scp").read_text().splitlines():
             source = {"type": "file", "channels": [0], "source": line.split()[1]}
-            recordings.write(json.dumps({"id": line.split()[0], "sources": [source], "duration": 100.0}) + "\n")
+            recordings.write(
+                json.dumps({"id": line.split()[0], "sources": [source], "duration": 100.0}) + "\n"
+            )
         for segment, text in zip((data / "segments").open(), (data / "text").open()):
             utt, recording, begin, _ = segment.split()
-            supervision = {"id": utt, "recording_id": recording, "start": float(begin), "duration": 0.5, "channel": 0, "speaker": recording}
+            supervision = {
+                "id": utt,
+                "recording_id": recording,
+                "start": float(begin),
+                "duration": 0.5,
+                "channel": 0,
+                "speaker": recording,
+            }
             supervisions.write(json.dumps(supervision | {"text": text.partition(" ")[2]}) + "\n")
     tracemalloc.reset_peak()
     run_here("import_lhotse.py", *manifests, out, folder="utils")
@@ -96,7 +113,8 @@ TOOLS = {
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_memory_of_an_utterance(name, tmp_path, monkeypatch):
-    """Growth between the two larger sizes; a dictionary of a single table takes at least 200 bytes per line."""
+    """Growth between the two larger sizes; a dictionary of a single table takes at least 200 bytes per
+    line."""
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
     monkeypatch.setattr(tables, "_BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr(keys, "_MOST_NEW", 64)

@@ -18,7 +18,8 @@ def write_tone(path: Path, seconds: float = 0.2, rate: int = 8000) -> None:
 
 
 def make_data_dir(path: Path, with_segments: bool = False) -> Path:
-    """A valid data directory: 3 speakers with 4 utterances each, which are recordings, or segments of one recording per speaker."""
+    """A valid data directory: 3 speakers with 4 utterances each, which are recordings, or segments of one
+    recording per speaker."""
     (path / "audio").mkdir(parents=True)
     utterances = {f"{speaker}-{i:03d}": speaker for speaker in SPEAKERS for i in range(PER_SPEAKER)}
     recordings = SPEAKERS if with_segments else utterances
@@ -28,9 +29,12 @@ def make_data_dir(path: Path, with_segments: bool = False) -> Path:
         "utt2spk": utterances,
         "text": {utt: f"word{i} again" for i, utt in enumerate(utterances)},
         "wav.scp": {name: path / "audio" / f"{name}.wav" for name in recordings},
-        "utt2dur": {utt: 0.2 for utt in utterances}}
+        "utt2dur": dict.fromkeys(utterances, 0.2),
+    }
     if with_segments:
         begins = {utt: 0.2 * int(utt[-3:]) for utt in utterances}
-        tables["segments"] = {utt: f"{speaker} {begins[utt]:.1f} {begins[utt] + 0.2:.1f}" for utt, speaker in utterances.items()}
+        tables["segments"] = {
+            utt: f"{speaker} {begins[utt]:.1f} {begins[utt] + 0.2:.1f}" for utt, speaker in utterances.items()
+        }
     write_data_dir(path, tables)
     return path

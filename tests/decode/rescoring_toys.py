@@ -34,21 +34,31 @@ def make_lang(path: Path, seed: int, order: int, words: SymbolTable = WORDS) -> 
 
 
 def make_experiment(tmp_path: Path) -> dict:
-    """Write lattices with the costs of the bigram lang/G.fst, and lang4 for rescoring. Returns the lattices without these costs."""
+    """Write lattices with the costs of the bigram lang/G.fst, and lang4 for rescoring. Returns the lattices
+    without these costs."""
     make_lang(tmp_path / "lang", 0, 2)
     make_lang(tmp_path / "lang4", 1, 4)
     (tmp_path / "data").mkdir()
     text = dict.fromkeys(UTTERANCES, "w0 W1 w2")
     write_data_dir(tmp_path / "data", {"text": text, "utt2spk": {utt: utt[0] for utt in UTTERANCES}})
     rng, old = np.random.default_rng(0), BackoffLm.read(tmp_path / "lang", WORDS, best=True)
-    bare = {utt: random_compact(rng, num_states=7, num_words=len(SPOKEN)) for utt in UTTERANCES[:-1]} | {"b-3": empty_compact()}
+    bare = {utt: random_compact(rng, num_states=7, num_words=len(SPOKEN)) for utt in UTTERANCES[:-1]} | {
+        "b-3": empty_compact()
+    }
     (tmp_path / "decode").mkdir()
     (tmp_path / "decode/num_jobs").write_text("3\n")
     for job in (1, 2, 3):
-        write_lattices(tmp_path / f"decode/lat.{job}.gz", [(utt, add_lm(bare[utt], old, 1.0)) for utt in UTTERANCES[job - 1::3]])
+        write_lattices(
+            tmp_path / f"decode/lat.{job}.gz",
+            [(utt, add_lm(bare[utt], old, 1.0)) for utt in UTTERANCES[job - 1 :: 3]],
+        )
     return bare
 
 
 def read_all(decode: Path) -> dict:
     num_jobs = int((decode / "num_jobs").read_text())
-    return {utt: lattice for job in range(1, num_jobs + 1) for utt, lattice in read_compact_lattices(decode / f"lat.{job}.gz")}
+    return {
+        utt: lattice
+        for job in range(1, num_jobs + 1)
+        for utt, lattice in read_compact_lattices(decode / f"lat.{job}.gz")
+    }

@@ -1,4 +1,5 @@
-"""Lattices of a small language with a real lexicon, topology and graph, from random likelihoods, for tests of times."""
+"""Lattices of a small language with a real lexicon, topology and graph, from random likelihoods, for tests of
+times."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 from pyasr.decode.lattices.lattice import Lattice
 from pyasr.decode.search.beam_search import Decoder
@@ -17,7 +19,6 @@ from pyasr.hmm.model.tree import monophone_tree
 from pyasr.io.openfst import Fst
 from pyasr.lang.grammars.grammar import make_grammar
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 SCALE = 0.2
 
@@ -32,8 +33,12 @@ class System:
 
     def lattice(self, seed: int, num_frames: int = 40, lattice_beam: float = 5.0) -> Lattice:
         rng = np.random.default_rng(seed)
-        options = DecodeOptions(beam=1000.0, max_active=10**6, lattice_beam=lattice_beam, acoustic_scale=SCALE)
-        return Decoder(self.graph, self.trans.tid2pdf, options).decode(-15 * rng.random((num_frames, self.trans.num_pdfs)))
+        options = DecodeOptions(
+            beam=1000.0, max_active=10**6, lattice_beam=lattice_beam, acoustic_scale=SCALE
+        )
+        return Decoder(self.graph, self.trans.tid2pdf, options).decode(
+            -15 * rng.random((num_frames, self.trans.num_pdfs))
+        )
 
 
 def make_system(root: Path, **options) -> System:

@@ -1,4 +1,5 @@
-"""A decoding graph like HCLG (lexicon tree, n-gram histories with back-off, 3-state phones with self-loops), and likelihoods for it."""
+"""A decoding graph like HCLG (lexicon tree, n-gram histories with back-off, 3-state phones with self-loops),
+and likelihoods for it."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ class Task:
     means: np.ndarray
 
 
-def make_task(num_words: int, num_bigrams: int, num_pdfs: int, seed: int = 0, num_phones: int = 40, dim: int = 13) -> Task:
-    """`num_bigrams` word pairs have their own chains of states; other pairs use an epsilon back-off arc and the lexicon tree."""
+def make_task(
+    num_words: int, num_bigrams: int, num_pdfs: int, seed: int = 0, num_phones: int = 40, dim: int = 13
+) -> Task:
+    """`num_bigrams` word pairs have their own chains of states; other pairs use an epsilon back-off arc and
+    the lexicon tree."""
     rng = np.random.default_rng(seed)
     builder = _Builder(rng, num_words, num_pdfs, num_phones)
     builder.tree()
@@ -29,7 +33,8 @@ def make_task(num_words: int, num_bigrams: int, num_pdfs: int, seed: int = 0, nu
 
 
 class _Builder:
-    """State 0 is the back-off history and the root of the lexicon tree; states 1..num_words are the histories of one word."""
+    """State 0 is the back-off history and the root of the lexicon tree; states 1..num_words are the histories
+    of one word."""
 
     def __init__(self, rng, num_words, num_pdfs, num_phones):
         self.rng, self.num_words, self.num_pdfs = rng, num_words, num_pdfs
@@ -45,7 +50,9 @@ class _Builder:
         for k in range(3):
             pdf = hash((context, k)) % self.num_pdfs
             state, self.num_states = self.num_states, self.num_states + 1
-            self.arcs.append((source, 2 * pdf + 1, word if k == 0 else 0, cost + 0.7 if k == 0 else 0.7, state))
+            self.arcs.append(
+                (source, 2 * pdf + 1, word if k == 0 else 0, cost + 0.7 if k == 0 else 0.7, state)
+            )
             self.arcs.append((state, 2 * pdf + 2, 0, 0.07, state))
             source = state
         return source
@@ -68,7 +75,12 @@ class _Builder:
         for a, b in sorted(set(zip(first.tolist(), second.tolist()))):
             state, cost = a + 1, self.rng.uniform(0.5, 5.0)
             for i, phone in enumerate(self.words[b]):
-                state = self.phone(state, (self.words[b][i - 1] if i else 0, phone), b + 1 if i == 0 else 0, cost if i == 0 else 0.0)
+                state = self.phone(
+                    state,
+                    (self.words[b][i - 1] if i else 0, phone),
+                    b + 1 if i == 0 else 0,
+                    cost if i == 0 else 0.0,
+                )
             self.arcs.append((state, 0, 0, 0.0, b + 1))
 
     def fst(self):
@@ -79,7 +91,8 @@ class _Builder:
 
 
 def make_loglikes(task: Task, num_frames: int, noise: float, seed: int = 0) -> np.ndarray:
-    """float32 (num_frames, num_pdfs): log-likelihoods of a random walk through the graph with Gaussian noise, at the scale of a GMM's."""
+    """float32 (num_frames, num_pdfs): log-likelihoods of a random walk through the graph with Gaussian noise,
+    at the scale of a GMM's."""
     rng = np.random.default_rng(seed)
     fst, state, pdfs = task.fst, task.fst.start, []
     while len(pdfs) < num_frames:

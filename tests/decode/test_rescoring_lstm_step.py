@@ -26,18 +26,39 @@ def exp(tmp_path):
 
 
 def rescore(root, *flags, lstm="lstm", lang="lang"):
-    run_here("lm_rescore_lstm.py", "--nj", 2, "--device", "cpu", *flags, root / lang, root / lstm, root / "data", root / "decode", root / "new")
+    run_here(
+        "lm_rescore_lstm.py",
+        "--nj",
+        2,
+        "--device",
+        "cpu",
+        *flags,
+        root / lang,
+        root / lstm,
+        root / "data",
+        root / "decode",
+        root / "new",
+    )
 
 
 def proper_ngrams() -> list:
-    """4-grams in which backing off from a history without listed words has no cost, as in every normalised model."""
+    """4-grams in which backing off from a history without listed words has no cost, as in every normalised
+    model."""
     orders = random_ngrams(1, SPOKEN, (0, 12, 20, 30))
     histories = {gram[:-1] for grams in orders for gram in grams}
-    return [{gram: (score, backoff if gram in histories else 0.0) for gram, (score, backoff) in grams.items()} for grams in orders]
+    return [
+        {gram: (score, backoff if gram in histories else 0.0) for gram, (score, backoff) in grams.items()}
+        for grams in orders
+    ]
 
 
-@pytest.mark.parametrize(("flags", "weight", "ngrams"), [
-    ((), 0.25, random_ngrams(0, SPOKEN, (0, 12))), (("--lstm-weight", 0.6, "--ngram", "other.arpa"), 0.6, proper_ngrams())])
+@pytest.mark.parametrize(
+    ("flags", "weight", "ngrams"),
+    [
+        ((), 0.25, random_ngrams(0, SPOKEN, (0, 12))),
+        (("--lstm-weight", 0.6, "--ngram", "other.arpa"), 0.6, proper_ngrams()),
+    ],
+)
 def test_rescored_lattices_have_the_costs_of_the_new_models_alone(exp, flags, weight, ngrams, capsys):
     root, bare, model = exp
     write_arpa_text(root / "other.arpa", ngrams)
@@ -53,7 +74,10 @@ def test_rescored_lattices_have_the_costs_of_the_new_models_alone(exp, flags, we
             names = [WORDS.symbol(word) for word in words]
             lstm = np.exp(token_scores(model, [model.words.index(name) + 1 for name in names]))
             added = -np.log((1 - weight) * 10 ** np.array(token_log10s(ngrams, names)) + weight * lstm).sum()
-            assert (graph, acoustic) == (pytest.approx(before + added, abs=1e-3), pytest.approx(same, abs=1e-3))
+            assert (graph, acoustic) == (
+                pytest.approx(before + added, abs=1e-3),
+                pytest.approx(same, abs=1e-3),
+            )
 
 
 def test_words_that_the_ngram_model_lacks_are_named(exp, capsys):
@@ -69,7 +93,9 @@ def test_lattices_of_a_rescoring_are_not_rescored(exp):
     (root / "new").rename(root / "rescored")
     (root / "decode").rename(root / "decoded")
     (root / "rescored").rename(root / "decode")
-    with pytest.raises(UserError, match="by those of .*/lstm/lm.nnet and .*/lang/G.fst; rescore the original"):
+    with pytest.raises(
+        UserError, match="by those of .*/lstm/lm.nnet and .*/lang/G.fst; rescore the original"
+    ):
         rescore(root)
 
 
@@ -77,17 +103,42 @@ def poor_model(root):
     replace(random_lm(SPOKEN[1:3]), weight=0.5).save(root / "lstm/lm.nnet")
 
 
-@pytest.mark.parametrize(("spoil", "flags", "message"), [
-    (poor_model, {}, "the word 'w0' of .*/lang/words.txt and 1 more of its words are not in this language model"),
-    (lambda root: random_lm(SPOKEN[1:]).save(root / "lstm/lm.nnet"), {}, "the word 'w0' of .*/words.txt is not in this language model"),
-    (lambda root: random_lm(SPOKEN).save(root / "lstm/lm.nnet"), {}, "was trained without --ngram, .*; give --lstm-weight"),
-    (lambda root: (root / "lstm/lm.nnet").write_bytes(b"x"), {}, "not a whole LSTM language model file"),
-    (lambda root: (root / "lstm/lm.nnet").unlink(), {}, "lm.nnet: no such file"),
-    (lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(root / "lang4/words.txt"), {"--ngram": "lang4"},
-     "the word 'w0' does not have the same id as in"),
-    (lambda root: SymbolTable({word: number for word, number in WORDS.ids.items() if word not in ("w2", "w3")}).write(root / "lang/words.txt"),
-     {}, "word id [34] is not in .*words.txt; give the lang directory of the decoding graph"),
-])
+@pytest.mark.parametrize(
+    ("spoil", "flags", "message"),
+    [
+        (
+            poor_model,
+            {},
+            "the word 'w0' of .*/lang/words.txt and 1 more of its words are not in this language model",
+        ),
+        (
+            lambda root: random_lm(SPOKEN[1:]).save(root / "lstm/lm.nnet"),
+            {},
+            "the word 'w0' of .*/words.txt is not in this language model",
+        ),
+        (
+            lambda root: random_lm(SPOKEN).save(root / "lstm/lm.nnet"),
+            {},
+            "was trained without --ngram, .*; give --lstm-weight",
+        ),
+        (lambda root: (root / "lstm/lm.nnet").write_bytes(b"x"), {}, "not a whole LSTM language model file"),
+        (lambda root: (root / "lstm/lm.nnet").unlink(), {}, "lm.nnet: no such file"),
+        (
+            lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(
+                root / "lang4/words.txt"
+            ),
+            {"--ngram": "lang4"},
+            "the word 'w0' does not have the same id as in",
+        ),
+        (
+            lambda root: SymbolTable(
+                {word: number for word, number in WORDS.ids.items() if word not in ("w2", "w3")}
+            ).write(root / "lang/words.txt"),
+            {},
+            "word id [34] is not in .*words.txt; give the lang directory of the decoding graph",
+        ),
+    ],
+)
 def test_bad_input_is_one_sentence(exp, spoil, flags, message):
     root, _, _ = exp
     spoil(root)

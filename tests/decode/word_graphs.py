@@ -8,13 +8,24 @@ from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_a
 from pyasr.decode.lattices.word_graph import WordGraph
 
 
-def random_word_graph(rng: np.random.Generator, num_states: int = 6, num_words: int = 4, epsilons: float = 0.2) -> WordGraph:
-    """Each state has an arc to a later and an arc from an earlier state; the last state is final, and possibly one more."""
-    arcs = [(s, int(rng.integers(s + 1, num_states))) for s in range(num_states - 1) for _ in range(rng.integers(1, 4))]
-    arcs += [(int(rng.integers(0, t)), t) for t in range(1, num_states) if t not in {target for _, target in arcs}]
+def random_word_graph(
+    rng: np.random.Generator, num_states: int = 6, num_words: int = 4, epsilons: float = 0.2
+) -> WordGraph:
+    """Each state has an arc to a later and an arc from an earlier state; the last state is final, and
+    possibly one more."""
+    arcs = [
+        (s, int(rng.integers(s + 1, num_states)))
+        for s in range(num_states - 1)
+        for _ in range(rng.integers(1, 4))
+    ]
+    arcs += [
+        (int(rng.integers(0, t)), t) for t in range(1, num_states) if t not in {target for _, target in arcs}
+    ]
     arcs.sort()
     sources, targets = np.ascontiguousarray(np.array(arcs, np.int32).T)
-    words = np.where(rng.random(len(arcs)) < epsilons, 0, rng.integers(1, num_words + 1, len(arcs))).astype(np.int32)
+    words = np.where(rng.random(len(arcs)) < epsilons, 0, rng.integers(1, num_words + 1, len(arcs))).astype(
+        np.int32
+    )
     finals = np.where(np.arange(num_states) == num_states - 1, rng.random(), np.inf)
     if rng.random() < 0.5:
         finals[rng.integers(0, num_states)] = rng.random()
@@ -50,8 +61,15 @@ def as_tree(graph: WordGraph) -> WordGraph:
             finals.append(graph.finals[target])
             times.append(graph.times[target])
     sources, targets, words, costs = (np.array(column) for column in zip(*arcs))
-    return WordGraph(sources.astype(np.int32), targets.astype(np.int32), words.astype(np.int32), costs, np.array(finals), np.array(times),
-                     graph.num_frames)
+    return WordGraph(
+        sources.astype(np.int32),
+        targets.astype(np.int32),
+        words.astype(np.int32),
+        costs,
+        np.array(finals),
+        np.array(times),
+        graph.num_frames,
+    )
 
 
 def edit_distance(one, other) -> int:
@@ -71,7 +89,8 @@ def expected_errors(found, words) -> float:
 
 
 def random_compact(rng: np.random.Generator, **options) -> CompactLattice:
-    """A random word graph as a compact lattice: graph and acoustic costs, and unique strings of up to three transition-ids per arc."""
+    """A random word graph as a compact lattice: graph and acoustic costs, and unique strings of up to three
+    transition-ids per arc."""
     graph = random_word_graph(rng, **options)
     num_arcs, num_states = len(graph.words), graph.num_states
     lengths = rng.integers(0, 4, num_arcs + num_states)
@@ -80,8 +99,18 @@ def random_compact(rng: np.random.Generator, **options) -> CompactLattice:
     tids = 1 + np.arange(ends[-1], dtype=np.int32)
     acoustic = 100 * rng.random(num_arcs)
     ends_acoustic = np.where(np.isfinite(graph.finals), 10.0, np.inf)
-    return compact_from_arcs(0, graph.sources, graph.targets, graph.words, graph.costs, acoustic, (ends[:num_arcs + 1], tids),
-                             graph.finals, ends_acoustic, (ends[num_arcs:], tids))
+    return compact_from_arcs(
+        0,
+        graph.sources,
+        graph.targets,
+        graph.words,
+        graph.costs,
+        acoustic,
+        (ends[: num_arcs + 1], tids),
+        graph.finals,
+        ends_acoustic,
+        (ends[num_arcs:], tids),
+    )
 
 
 def compact_paths(lattice: CompactLattice) -> list:
@@ -90,12 +119,23 @@ def compact_paths(lattice: CompactLattice) -> list:
 
     def walk(state, tids, words, graph, acoustic):
         if np.isfinite(lattice.final_graph[state]):
-            found.append((tids + tuple(lattice.final_string(state).tolist()), words, graph + float(lattice.final_graph[state]),
-                          acoustic + float(lattice.final_acoustic[state])))
+            found.append(
+                (
+                    tids + tuple(lattice.final_string(state).tolist()),
+                    words,
+                    graph + float(lattice.final_graph[state]),
+                    acoustic + float(lattice.final_acoustic[state]),
+                )
+            )
         for a in range(offsets[state], offsets[state + 1]):
             word = (int(lattice.words[a]),) * bool(lattice.words[a])
-            walk(int(lattice.targets[a]), tids + tuple(lattice.string(a).tolist()), words + word, graph + float(lattice.graph_costs[a]),
-                 acoustic + float(lattice.acoustic_costs[a]))
+            walk(
+                int(lattice.targets[a]),
+                tids + tuple(lattice.string(a).tolist()),
+                words + word,
+                graph + float(lattice.graph_costs[a]),
+                acoustic + float(lattice.acoustic_costs[a]),
+            )
 
     if not lattice.empty:
         walk(0, (), (), 0.0, 0.0)

@@ -32,8 +32,8 @@ class Budget:
     copies: int = 0
 
 
-# Of the small networks of the tests: launches and waits do not depend on the widths of layers, but on their number, and on the frames that
-# a loop over time goes through.
+# Of the small networks of the tests: launches and waits do not depend on the widths of layers, but on their
+# number, and on the frames that a loop over time goes through.
 BUDGETS: dict[str, Budget] = {
     "captured sgd": Budget(6, 7.9),
     "sgd with momentum, l2 and limits": Budget(140, 10.0),
@@ -48,7 +48,8 @@ BUDGETS: dict[str, Budget] = {
 
 @contextlib.contextmanager
 def counted_steps(gpu: MockGpu) -> Iterator[list[Counts]]:
-    """What each step of a learner costs that is made in the block, but for those in which a CUDA graph is captured."""
+    """What each step of a learner costs that is made in the block, but for those in which a CUDA graph is
+    captured."""
     steps: list[Counts] = []
     captures: list[CapturedStep] = []
 
@@ -63,7 +64,13 @@ def counted_steps(gpu: MockGpu) -> Iterator[list[Counts]]:
         return call
 
     capture = CapturedStep._captured
-    with patch.object(CapturedStep, "_captured", lambda step, shape: captures.append(step) or capture(step, shape)), patch.object(Learner, "step", counted(Learner.step)), patch.object(RbmLearner, "step", counted(RbmLearner.step)):
+    with (
+        patch.object(
+            CapturedStep, "_captured", lambda step, shape: captures.append(step) or capture(step, shape)
+        ),
+        patch.object(Learner, "step", counted(Learner.step)),
+        patch.object(RbmLearner, "step", counted(RbmLearner.step)),
+    ):
         yield steps
 
 
@@ -72,9 +79,13 @@ def check(name: str, steps: list[Counts]) -> None:
     budget = BUDGETS[name]
     assert steps
     for counts in steps:
-        assert counts.num_launches <= budget.launches, f"{name}: {counts.num_launches} launches, most {counts.launches.most_common(10)}"
+        assert counts.num_launches <= budget.launches, (
+            f"{name}: {counts.num_launches} launches, most {counts.launches.most_common(10)}"
+        )
         assert counts.num_bytes <= 1e6 * budget.megabytes, f"{name}: {counts.num_bytes / 1e6:.3f} MB"
-        assert len(counts.syncs) <= budget.syncs, f"{name}: {len(counts.syncs)} waits, most {_most(counts.syncs)}"
+        assert len(counts.syncs) <= budget.syncs, (
+            f"{name}: {len(counts.syncs)} waits, most {_most(counts.syncs)}"
+        )
         copies = counts.blocking_copies
         assert len(copies) <= budget.copies, f"{name}: {len(copies)} blocking copies, most {_most(copies)}"
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 
 _HERE = Path(__file__).parent
-_OPAQUE = tuple(map(str, (Path(torch.__file__).parent, _HERE / "gpu_", _HERE / "mock_gpu.py", threading.__file__)))
+_OPAQUE = tuple(
+    map(str, (Path(torch.__file__).parent, _HERE / "gpu_", _HERE / "mock_gpu.py", threading.__file__))
+)
 
 
 @dataclass
@@ -49,7 +51,8 @@ def place() -> str:
 
 
 def bytes_moved(name: str, inputs: list[torch.Tensor], outputs: list) -> int:
-    """What a kernel reads and writes; of expanded dimensions one element, of a table from which it gathers what it takes."""
+    """What a kernel reads and writes; of expanded dimensions one element, of a table from which it gathers
+    what it takes."""
     written = sum(_num_bytes(x) for x in outputs if isinstance(x, torch.Tensor))
     if name in ("zero_", "fill_"):
         return written

@@ -11,7 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 
 class CudaGraph:
-    """For `torch.cuda.CUDAGraph`. Values of Python are those of the capture, as in a graph of a GPU; a replay is one launch.
+    """For `torch.cuda.CUDAGraph`. Values of Python are those of the capture, as in a graph of a GPU; a replay
+    is one launch.
 
     num_nodes  kernels of a replay
     """
@@ -21,7 +22,9 @@ class CudaGraph:
 
     def captured(self, compute: Callable[[], object], result: object) -> None:
         """An operation, as a function of nothing, and the CPU tensors that it has given."""
-        self._steps.append((compute, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]))
+        self._steps.append(
+            (compute, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
+        )
 
     def launched(self, num_bytes: int) -> None:
         """A kernel of the capture."""

@@ -17,7 +17,10 @@ class LateCopy:
     """A copy to pinned memory, which holds no sensible value until the copy has arrived."""
 
     def __init__(self, destination: torch.Tensor, source: torch.Tensor):
-        self.destination, self.values = destination, source.to(destination.dtype).expand_as(destination).clone()
+        self.destination, self.values = (
+            destination,
+            source.to(destination.dtype).expand_as(destination).clone(),
+        )
         destination.reshape(-1).view(torch.uint8).fill_(255)
 
     def arrive(self) -> None:
@@ -28,7 +31,8 @@ class LateCopy:
 
 
 class Stream:
-    """A queue of the device, for `torch.cuda.Stream`. `work`: copies to the host that it has still to make."""
+    """A queue of the device, for `torch.cuda.Stream`. `work`: copies to the host that it has still to
+    make."""
 
     def __init__(self, *_arguments, **_keywords):
         self.work: list[LateCopy] = []
@@ -55,7 +59,8 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Later work of this stream comes after the event, so that waiting for it is waiting for the event too."""
+        """Later work of this stream comes after the event, so that waiting for it is waiting for the event
+        too."""
         self.work = [*self.work, *event.work]
 
     def wait_stream(self, other: Stream) -> None:

@@ -27,7 +27,8 @@ NATURAL = NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_ran
 
 
 def on_both(train: Callable[[str], Result], budget: str = "") -> tuple[Result, Result]:
-    """(what `train("cpu")` gives, what `train("cuda")` gives on the mock GPU). Its steps there are held to a budget, if one is named."""
+    """(what `train("cpu")` gives, what `train("cuda")` gives on the mock GPU). Its steps there are held to a
+    budget, if one is named."""
     host = train("cpu")
     with mock_gpu() as gpu, counted_steps(gpu) as steps:
         there = train("cuda")
@@ -39,7 +40,9 @@ def on_both(train: Callable[[str], Result], budget: str = "") -> tuple[Result, R
 
 def distance(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> float:
     """Norm of the difference of two sets of parameters, relative to that of the second."""
-    one, other = (torch.cat([value.detach().double().flatten() for value in parameters]) for parameters in (one, other))
+    one, other = (
+        torch.cat([value.detach().double().flatten() for value in parameters]) for parameters in (one, other)
+    )
     return float((one - other).norm() / other.norm())
 
 
@@ -50,8 +53,17 @@ def make_corpus(path: Path, num_utterances: int = 8) -> Path:
     return path
 
 
-def spec_of(corpus: Path, out: Path, device: str, lines: str = "", chunk: int = 10, carry_state: bool = False, **groups) -> TrainSpec:
-    """The work of `train_rank`, two epochs: of a network of such lines over chunks, or of a DNN on spliced frames."""
+def spec_of(
+    corpus: Path,
+    out: Path,
+    device: str,
+    lines: str = "",
+    chunk: int = 10,
+    carry_state: bool = False,
+    **groups,
+) -> TrainSpec:
+    """The work of `train_rank`, two epochs: of a network of such lines over chunks, or of a DNN on spliced
+    frames."""
     out.mkdir(parents=True)
     Targets.load(corpus / TARGETS_FILE).save(out / TARGETS_FILE)
     if lines:
@@ -62,7 +74,9 @@ def spec_of(corpus: Path, out: Path, device: str, lines: str = "", chunk: int = 
     loop = {**dict(log_frames=200, checkpoint_frames=100), **groups.pop("loop", {})}
     context = 0 if lines else 2
     options = with_options(learner=learner, schedule=schedule, loop=loop, **groups)
-    return TrainSpec(corpus / "data", out, InputOptions(cmvn="none", splice_left=context, splice_right=context), options)
+    return TrainSpec(
+        corpus / "data", out, InputOptions(cmvn="none", splice_left=context, splice_right=context), options
+    )
 
 
 def trained(spec: TrainSpec, num_ranks: int = 2, kind: type = Trainer) -> list[torch.Tensor]:

@@ -8,18 +8,21 @@
         assert counts.num_launches == 2 and counts.syncs == ["item: 4 bytes at test_x.py:12 test_y"]
         torch.testing.assert_close(on_host(y), ...)
 
-What it shows. Code takes its CUDA branches, with the values that the CPU's kernels give. Tensors of both devices in one operation,
-`.numpy()` of a tensor on the device and a generator of the other device raise errors as on a GPU. Counted are, for the calling thread:
-launches, one for each operation of ATen that is no view and no allocation; the bytes that these read and write; and `syncs`, the places
-where the host waits for the device. The host waits for `.item()`, `float()`, `bool()`, `.tolist()`, `.cpu()`, operations whose output
-has a size that depends on values, `synchronize`, and for every copy between host and device except one with `non_blocking=True` whose host
-side is pinned and contiguous. Such a copy to the host arrives late: the memory holds NaN, or -1, until the host has waited for an event
-or a stream behind the copy. Dropout and other draws on the device have a random state of their own.
+What it shows. Code takes its CUDA branches, with the values that the CPU's kernels give. Tensors of both
+devices in one operation, `.numpy()` of a tensor on the device and a generator of the other device raise
+errors as on a GPU. Counted are, for the calling thread: launches, one for each operation of ATen that is no
+view and no allocation; the bytes that these read and write; and `syncs`, the places where the host waits for
+the device. The host waits for `.item()`, `float()`, `bool()`, `.tolist()`, `.cpu()`, operations whose output
+has a size that depends on values, `synchronize`, and for every copy between host and device except one with
+`non_blocking=True` whose host side is pinned and contiguous. Such a copy to the host arrives late: the memory
+holds NaN, or -1, until the host has waited for an event or a stream behind the copy. Dropout and other draws
+on the device have a random state of their own.
 
-What it cannot show. Kernels are those of the CPU, so there are no errors of cuBLAS or cuDNN, and cuDNN is never used. Nothing else is
-late: a missing `wait_event` between two streams, or a pinned buffer that is overwritten while the device still reads it, passes. There is
-one device, with as much memory as the host. Launches of operations that run several kernels on a GPU are counted as one. Copies
-between devices are not differentiated. What a CUDA graph captures is executed, too, and the graph may not draw random numbers.
+What it cannot show. Kernels are those of the CPU, so there are no errors of cuBLAS or cuDNN, and cuDNN is
+never used. Nothing else is late: a missing `wait_event` between two streams, or a pinned buffer that is
+overwritten while the device still reads it, passes. There is one device, with as much memory as the host.
+Launches of operations that run several kernels on a GPU are counted as one. Copies between devices are not
+differentiated. What a CUDA graph captures is executed, too, and the graph may not draw random numbers.
 """
 
 from __future__ import annotations
@@ -38,16 +41,42 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE, HOST = torch.device("cuda", 0), torch.device("cpu")
-_WITHOUT_KERNEL = {"_unsafe_view", "_local_scalar_dense", "is_same_size", "set_", "resize_", "_has_compatible_shallow_copy_type",
-                   "_linalg_check_errors", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims_and_tensors"}  # fmt: skip
-_SYNCHRONISING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount",
-                  "equal", "_linalg_check_errors", "_linalg_eigh", "_linalg_svd", "linalg_eig", "_ctc_loss"}  # fmt: skip
-_OF_ANY_DEVICE = {"set_", "_has_compatible_shallow_copy_type", "_ctc_loss", "_ctc_loss_backward"}  # CTC takes lengths from the host
-_JOINING = {"cat", "stack", "mm", "addmm", "bmm"}  # these refuse numbers of the host too, which other operations take
+_WITHOUT_KERNEL = {
+    "_unsafe_view",
+    "_local_scalar_dense",
+    "is_same_size",
+    "set_",
+    "resize_",
+    "_has_compatible_shallow_copy_type",
+    "_linalg_check_errors",
+    "_sparse_coo_tensor_unsafe",
+    "_sparse_coo_tensor_with_dims_and_tensors",
+}
+_SYNCHRONISING = {
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "_unique",
+    "_unique2",
+    "unique_dim",
+    "unique_consecutive",
+    "bincount",
+    "equal",
+    "_linalg_check_errors",
+    "_linalg_eigh",
+    "_linalg_svd",
+    "linalg_eig",
+    "_ctc_loss",
+}
+# CTC takes lengths from the host
+_OF_ANY_DEVICE = {"set_", "_has_compatible_shallow_copy_type", "_ctc_loss", "_ctc_loss_backward"}
+# these refuse numbers of the host too, which other operations take
+_JOINING = {"cat", "stack", "mm", "addmm", "bmm"}
 
 
 def on_host(value):
-    """The value of a tensor of the device, as a plain CPU tensor of the same memory; anything else as it is. Nothing is counted."""
+    """The value of a tensor of the device, as a plain CPU tensor of the same memory; anything else as it is.
+    Nothing is counted."""
     return value.inner if isinstance(value, GpuTensor) else value
 
 
@@ -60,7 +89,8 @@ class GpuTensor(torch.Tensor):
     def __new__(cls, inner: torch.Tensor) -> GpuTensor:
         if inner.layout is torch.strided:
             return torch.Tensor._make_subclass(cls, inner.detach(), inner.requires_grad)
-        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)  # a sparse one is seen by operations alone
+        # a sparse one is seen by operations alone
+        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
 
     def __init__(self, inner: torch.Tensor):
         self.inner = inner.detach()
@@ -80,7 +110,10 @@ class GpuTensor(torch.Tensor):
 
     def numpy(self, *_arguments, **_keywords):
         """Refused, as on a GPU."""
-        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        raise TypeError(
+            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
+        )
 
     __array__ = numpy
 
@@ -100,7 +133,11 @@ class GpuTensor(torch.Tensor):
     def __deepcopy__(self, memo: dict) -> GpuTensor:
         copy = GpuTensor(self.inner.clone())
         is_parameter = isinstance(self, torch.nn.Parameter)
-        memo[id(self)] = copy = torch.nn.Parameter(copy, self.requires_grad) if is_parameter else copy.requires_grad_(self.requires_grad)
+        memo[id(self)] = copy = (
+            torch.nn.Parameter(copy, self.requires_grad)
+            if is_parameter
+            else copy.requires_grad_(self.requires_grad)
+        )
         return copy
 
     @classmethod
@@ -111,7 +148,8 @@ class GpuTensor(torch.Tensor):
 class MockGpu:
     """The device: executes operations on its tensors, and counts.
 
-    pinned        memory of the host that a GPU copies by itself, by address; kept until the block ends, so that no address comes twice
+    pinned        memory of the host that a GPU copies by itself, by address; kept until the block ends, so
+                  that no address comes twice
     random_state  of draws on the device
     num_launches  of all threads, so far
     """
@@ -165,7 +203,10 @@ class MockGpu:
         name = operation._schema.name.partition("::")[2]
         if name == "copy_" and not all(isinstance(x, GpuTensor) for x in args[:2]):
             return self.copy(*args, **kwargs)
-        tensors, is_view = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)], operation.is_view
+        tensors, is_view = (
+            [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)],
+            operation.is_view,
+        )
         draws = torch.Tag.nondeterministic_seeded in operation.tags and kwargs.get("generator") is None
         self._check_devices(name, args, tensors)
         self._look_for_syncs(name, args, tensors)
@@ -179,7 +220,9 @@ class MockGpu:
         if self.graph is not None and not is_view:
             self.graph.captured(lambda: operation(*inner, **inner_keywords), result)
         if not (is_view or name in _WITHOUT_KERNEL or name.startswith(("empty", "new_empty"))):
-            self.launched(name, bytes_moved(name, list(map(on_host, tensors)), list(map(on_host, tree_leaves(result)))))
+            self.launched(
+                name, bytes_moved(name, list(map(on_host, tensors)), list(map(on_host, tree_leaves(result))))
+            )
         known = {id(x.inner): x for x in tensors if isinstance(x, GpuTensor)}
         return tree_map(lambda x: known[id(x)] if id(x) in known else on_device(x), result)
 
@@ -194,19 +237,26 @@ class MockGpu:
             counts.num_bytes += num_bytes
 
     def _check_devices(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
-        """Raise RuntimeError where tensors of the host stand beside some of the device; numbers may, and indices are copied."""
+        """Raise RuntimeError where tensors of the host stand beside some of the device; numbers may, and
+        indices are copied."""
         if name in _OF_ANY_DEVICE:
             return
-        strangers = [x for x in tensors if not isinstance(x, GpuTensor)
-                     and (x.dim() or name in _JOINING or name.endswith("_") and x is args[0])]  # fmt: skip
+        strangers = [
+            x
+            for x in tensors
+            if not isinstance(x, GpuTensor)
+            and (x.dim() or name in _JOINING or name.endswith("_") and x is args[0])
+        ]
         if name in ("index", "index_put_", "_index_put_impl_"):
             indices = [x for x in strangers if any(x is index for index in args[1])]
             for index in indices:
                 self.wait("copy of indices to the device", index.nbytes)
             strangers = [x for x in strangers if not any(x is index for index in indices)]
         if strangers:
-            raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
-                               f"(in {name}, of shapes {[tuple(x.shape) for x in strangers]} on the CPU, at {place()})")  # fmt: skip
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and "
+                f"cpu! (in {name}, of shapes {[tuple(x.shape) for x in strangers]} on the CPU, at {place()})"
+            )
 
     def _look_for_syncs(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
         """Wait where an operation needs values of the device on the host."""
@@ -214,7 +264,9 @@ class MockGpu:
             self.wait("item", tensors[0].dtype.itemsize)
         elif name in _SYNCHRONISING:
             self.wait(name)
-        elif name in ("index", "index_put_") and any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1]):
+        elif name in ("index", "index_put_") and any(
+            x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1]
+        ):
             self.wait(f"{name} by a mask")
 
     @contextlib.contextmanager
@@ -245,11 +297,15 @@ class MockGpu:
         """Whether it is."""
         return not isinstance(tensor, GpuTensor) and tensor.untyped_storage().data_ptr() in self.pinned
 
-    def copy(self, destination: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    def copy(
+        self, destination: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
+    ) -> torch.Tensor:
         """Copy between host and device. A type is changed on the device where the host does not wait."""
         to_device, moved = isinstance(destination, GpuTensor), source.numel() * source.element_size()
         host, what = (source, "copy to the device") if to_device else (destination, "copy to the host")
-        waits = not (non_blocking and host.layout is torch.strided and host.is_contiguous() and self.is_pinned(host))
+        waits = not (
+            non_blocking and host.layout is torch.strided and host.is_contiguous() and self.is_pinned(host)
+        )
         if waits:
             self.wait(what, moved)
         for counts in [] if waits else self._counts:
@@ -260,8 +316,13 @@ class MockGpu:
             self.stream.work.append(LateCopy(destination, on_host(source)))
         return destination
 
-    def moved(self, tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None,
-              non_blocking: bool = False) -> torch.Tensor:  # fmt: skip
+    def moved(
+        self,
+        tensor: torch.Tensor,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> torch.Tensor:
         """A copy on the other device."""
         if tensor.requires_grad and not tensor.is_leaf and torch.is_grad_enabled():
             raise NotImplementedError("the mock GPU does not differentiate copies between devices")
@@ -281,7 +342,8 @@ def _bmm_in(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
 
 
 def on_device(value):
-    """A tensor of the device that has the memory of a CPU tensor; anything else as it is. Nothing is counted."""
+    """A tensor of the device that has the memory of a CPU tensor; anything else as it is. Nothing is
+    counted."""
     return GpuTensor(value) if isinstance(value, torch.Tensor) and not isinstance(value, GpuTensor) else value
 
 
@@ -297,15 +359,22 @@ class Generator(torch.Generator):
 
 
 class _Calls(TorchFunctionMode):
-    """Sees the calls that tell devices apart before any tensor of the device is there: `torch.zeros(3, device="cuda")`, `x.to("cuda")`."""
+    """Sees the calls that tell devices apart before any tensor of the device is there: `torch.zeros(3,
+    device="cuda")`, `x.to("cuda")`."""
 
     def __init__(self, gpu: MockGpu):
         super().__init__()
         self.gpu = gpu
-        self.special = {torch.Tensor.to: self._to, torch.Tensor.cpu: lambda x, *_: self._to(x, HOST), torch.Tensor.tolist: self._to_list,
-                        torch.Tensor.cuda: lambda x, *_, non_blocking=False: self._to(x, DEVICE, non_blocking=non_blocking),
-                        torch.Tensor.pin_memory: lambda x, *_: gpu.pin(x.clone()),
-                        torch.Tensor.is_pinned: lambda x, *_: gpu.is_pinned(x)}  # fmt: skip
+        self.special = {
+            torch.Tensor.to: self._to,
+            torch.Tensor.cpu: lambda x, *_: self._to(x, HOST),
+            torch.Tensor.tolist: self._to_list,
+            torch.Tensor.cuda: lambda x, *_, non_blocking=False: self._to(
+                x, DEVICE, non_blocking=non_blocking
+            ),
+            torch.Tensor.pin_memory: lambda x, *_: gpu.pin(x.clone()),
+            torch.Tensor.is_pinned: lambda x, *_: gpu.is_pinned(x),
+        }
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -355,11 +424,14 @@ def _check_generator(generator: torch.Generator | None, device: object, args: tu
         first = args[0].device if args and isinstance(args[0], torch.Tensor) else HOST
         wanted = first if device is None else torch.device(device)
         if generator.device.type != wanted.type:
-            raise RuntimeError(f"Expected a '{wanted.type}' device type for generator but found '{generator.device.type}'")
+            raise RuntimeError(
+                f"Expected a '{wanted.type}' device type for generator but found '{generator.device.type}'"
+            )
 
 
 def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, object]:
     """What `torch.cuda` has in the block."""
+
     @contextlib.contextmanager
     def on_stream(stream: Stream | None):
         before = gpu.stream
@@ -374,16 +446,21 @@ def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, objec
         for stream in {gpu.stream, gpu.default_stream}:
             stream.arrive()
 
-    properties = SimpleNamespace(name="mock GPU", uuid="mock", major=9, minor=0, total_memory=free_bytes, multi_processor_count=1)
+    properties = SimpleNamespace(
+        name="mock GPU", uuid="mock", major=9, minor=0, total_memory=free_bytes, multi_processor_count=1
+    )
     return dict(
-        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
-        set_device=lambda _device: None, get_device_properties=lambda _device=None: properties,
+        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1,
+        current_device=lambda: 0, set_device=lambda _device: None,
+        get_device_properties=lambda _device=None: properties,
         get_device_name=lambda _device=None: properties.name, manual_seed=gpu.seed, manual_seed_all=gpu.seed,
-        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event, stream=on_stream, CUDAGraph=CudaGraph,
-        graph=graph, synchronize=synchronize,
-        current_stream=lambda _device=None: gpu.stream, default_stream=lambda _device=None: gpu.default_stream,
-        mem_get_info=lambda _device=None: (free_bytes, free_bytes), memory_allocated=lambda _device=None: 0, empty_cache=lambda: None,
-        max_memory_allocated=lambda _device=None: 0, reset_peak_memory_stats=lambda _device=None: None,
+        is_bf16_supported=lambda including_emulation=True: bfloat16, Stream=Stream, Event=Event,
+        stream=on_stream, CUDAGraph=CudaGraph, graph=graph, synchronize=synchronize,
+        current_stream=lambda _device=None: gpu.stream,
+        default_stream=lambda _device=None: gpu.default_stream,
+        mem_get_info=lambda _device=None: (free_bytes, free_bytes), memory_allocated=lambda _device=None: 0,
+        empty_cache=lambda: None, max_memory_allocated=lambda _device=None: 0,
+        reset_peak_memory_stats=lambda _device=None: None,
         get_rng_state=lambda _device=None: gpu.random_state.clone(),
         set_rng_state=lambda state, _device=None: setattr(gpu, "random_state", state.clone()),
     )  # fmt: skip
@@ -407,10 +484,15 @@ def mock_gpu(bfloat16: bool = True, free_bytes: int = 80 << 30) -> Iterator[Mock
         return call
 
     overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
-    with patch.multiple(torch.cuda, **_stand_ins(gpu, bfloat16, free_bytes)), patch.object(torch, "Generator", Generator), \
-            patch.object(threading.Thread, "run", inside(run)), patch.object(torch.autograd, "_engine_run_backward", inside(backward)):
+    with (
+        patch.multiple(torch.cuda, **_stand_ins(gpu, bfloat16, free_bytes)),
+        patch.object(torch, "Generator", Generator),
+        patch.object(threading.Thread, "run", inside(run)),
+        patch.object(torch.autograd, "_engine_run_backward", inside(backward)),
+    ):
         present.append(gpu)
-        torch.__future__.set_overwrite_module_params_on_conversion(True)  # Module.to gives parameters of another class
+        # Module.to gives parameters of another class
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
         try:
             with _Calls(gpu):
                 yield gpu

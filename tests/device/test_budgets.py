@@ -1,4 +1,5 @@
-"""What a step costs on a GPU, counted on the mock GPU: launches, bytes, waits of the host, of which none is between two log lines."""
+"""What a step costs on a GPU, counted on the mock GPU: launches, bytes, waits of the host, of which none is
+between two log lines."""
 
 from itertools import pairwise
 
@@ -15,7 +16,8 @@ from pyasr.train.job.trainer import Trainer
 from pyasr.train.objectives.dnn_training import make_learner, train_rank
 
 DIM, NUM_PDFS, MINIBATCH = 44, 100, 64
-FIRST_STEPS, PERIOD = 12, 4  # the natural gradient updates F in each of the first minibatches, then in every fourth
+# the natural gradient updates F in each of the first minibatches, then in every fourth
+FIRST_STEPS, PERIOD = 12, 4
 LINES = dict(log_frames=60, checkpoint_frames=0)
 LIMITS = dict(momentum=0.9, l2=1e-4, max_change=0.5, max_change_per_layer=0.3)
 ONLINE = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online"))
@@ -23,17 +25,25 @@ ONLINE = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online")
 
 def steps_of_dnn(num: int, **learner):
     """Counts of `num` steps, after the first ones, of a DNN with six hidden layers, as Su's, in bfloat16."""
-    options = with_options(dnn=dict(hidden_layers=6, hidden_dim=128), learner=dict(precision="bfloat16", device="cuda", **learner))
+    options = with_options(
+        dnn=dict(hidden_layers=6, hidden_dim=128),
+        learner=dict(precision="bfloat16", device="cuda", **learner),
+    )
     with mock_gpu() as gpu:
         made = make_learner(options, DIM, NUM_PDFS, SoloComm())
-        x, pdfs = torch.randn(MINIBATCH, DIM).to("cuda", torch.bfloat16), torch.randint(NUM_PDFS, (MINIBATCH,)).to("cuda")
+        x, pdfs = (
+            torch.randn(MINIBATCH, DIM).to("cuda", torch.bfloat16),
+            torch.randint(NUM_PDFS, (MINIBATCH,)).to("cuda"),
+        )
         with counted_steps(gpu) as steps:
             for _ in range(FIRST_STEPS + num):
                 made.step(x, pdfs, 1e-3)
     return steps[FIRST_STEPS:]
 
 
-@pytest.mark.parametrize("name, learner", [("captured sgd", {}), ("sgd with momentum, l2 and limits", LIMITS)])
+@pytest.mark.parametrize(
+    "name, learner", [("captured sgd", {}), ("sgd with momentum, l2 and limits", LIMITS)]
+)
 def test_sgd(name, learner):
     check(name, steps_of_dnn(2, **learner))
 
@@ -62,10 +72,14 @@ def waits_between_lines(spec) -> list[list[str]]:
                 return saves
 
         train_rank(spec, SoloComm(), Watched)
-    return [counts.syncs[after:before] for (one, _, after), (other, before, _) in pairwise(lines) if one == other]
+    return [
+        counts.syncs[after:before] for (one, _, after), (other, before, _) in pairwise(lines) if one == other
+    ]
 
 
-@pytest.mark.parametrize("lines", ["", "tdnn splice=-2..2 dim=16", "lstm cells=12 recurrent=8"], ids=["dnn", "tdnn", "lstm"])
+@pytest.mark.parametrize(
+    "lines", ["", "tdnn splice=-2..2 dim=16", "lstm cells=12 recurrent=8"], ids=["dnn", "tdnn", "lstm"]
+)
 @pytest.mark.parametrize("learner", [{}, LIMITS], ids=["sgd", "limits"])
 def test_the_host_does_not_wait_between_two_log_lines(corpus, tmp_path, lines, learner):
     spec = spec_of(corpus, tmp_path / "out", "cuda", lines, learner=dict(minibatch=20, **learner), loop=LINES)
@@ -75,5 +89,7 @@ def test_the_host_does_not_wait_between_two_log_lines(corpus, tmp_path, lines, l
 
 def test_a_wait_between_two_log_lines_is_seen(corpus, tmp_path):
     """Updates of F that are not captured wait."""
-    spec = spec_of(corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, l2=1e-4, **ONLINE), loop=LINES)
+    spec = spec_of(
+        corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, l2=1e-4, **ONLINE), loop=LINES
+    )
     assert any("natural_gradient.py" in wait for waits in waits_between_lines(spec) for wait in waits)

@@ -1,4 +1,5 @@
-"""Vectors and frames between a GPU and the host: values as on the CPU, in pinned memory that is kept, with no copy that the host waits for."""
+"""Vectors and frames between a GPU and the host: values as on the CPU, in pinned memory that is kept, with no
+copy that the host waits for."""
 
 from contextlib import nullcontext
 
@@ -15,7 +16,7 @@ from pyasr.parallel.mixing import gradient_sum  # noqa: E402
 from pyasr.parallel.mixing.gradient_sum import GradientSum  # noqa: E402
 from pyasr.parallel.mixing.payload_codec import PayloadCodec  # noqa: E402
 from pyasr.parallel.mixing.periodic import average  # noqa: E402
-from pyasr.parallel.strategies import SchemeOptions
+from pyasr.parallel.strategies import SchemeOptions  # noqa: E402
 from pyasr.tensor import copies  # noqa: E402
 from pyasr.train.minibatches.frames import FrameStore  # noqa: E402
 
@@ -28,7 +29,8 @@ def vector(seed: int) -> torch.Tensor:
 
 
 def types_changed(counts) -> set[str]:
-    """The modules that have the device change types, each by a kernel; torch itself would have the host do so, which the mock does not show."""
+    """The modules that have the device change types, each by a kernel; torch itself would have the host do
+    so, which the mock does not show."""
     return {place.partition(".")[0] for name, place in counts.launches if name in ("_to_copy", "copy_")}
 
 
@@ -48,7 +50,11 @@ def test_a_vector_of_a_gpu_is_changed_in_pinned_memory_that_is_kept(by_pieces, e
 def test_all_pieces_are_on_their_way_before_the_first_is_mixed(monkeypatch):
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     begun = []
-    monkeypatch.setattr(HostCopy, "fetch", lambda self, x, part, fetch=HostCopy.fetch: begun.append(part) or fetch(self, x, part))
+    monkeypatch.setattr(
+        HostCopy,
+        "fetch",
+        lambda self, x, part, fetch=HostCopy.fetch: begun.append(part) or fetch(self, x, part),
+    )
     with mock_gpu.mock_gpu():
         seen = []
         HostCopy().change(vector(1).to(GPU), lambda copy: seen.append(len(begun)), by_pieces=True)
@@ -76,10 +82,16 @@ def test_averages_of_gpus_are_those_of_cpus_in_every_bit(num_ranks, num_pieces, 
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     pieces = []
     expected = averaged(num_ranks, torch.device("cpu"), payload, nullcontext)
-    monkeypatch.setattr(PayloadCodec, "sum", lambda wire, x, *weights, sum=PayloadCodec.sum: pieces.append(len(x)) or sum(wire, x, *weights))
+    monkeypatch.setattr(
+        PayloadCodec,
+        "sum",
+        lambda wire, x, *weights, sum=PayloadCodec.sum: pieces.append(len(x)) or sum(wire, x, *weights),
+    )
     with mock_gpu.mock_gpu() as gpu:
         found = averaged(num_ranks, GPU, payload, gpu.counting)
-    assert all(map(torch.equal, found, expected)) and len(pieces) == num_ranks * (num_pieces if payload == "float32" else 1)
+    assert all(map(torch.equal, found, expected)) and len(pieces) == num_ranks * (
+        num_pieces if payload == "float32" else 1
+    )
 
 
 def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Tensor]:
@@ -121,9 +133,14 @@ def test_frames_are_narrowed_on_the_device(dtype, piece, monkeypatch):
     here, there = (FrameStore(features, [np.arange(20)] * 3, 2, 1, 7) for _ in range(2))
     here.move(torch.device("cpu"), dtype)
     with mock_gpu.mock_gpu() as gpu:
-        there.frames, there.targets, there._first_row, there._window = (gpu.pin(part) for part in there.tensors())
+        there.frames, there.targets, there._first_row, there._window = (
+            gpu.pin(part) for part in there.tensors()
+        )
         with gpu.counting() as counts:
             there.move(GPU, dtype)
-        assert types_changed(counts) == (set() if dtype == torch.float32 else {"copies"}) and there.frames.dtype == dtype
+        assert (
+            types_changed(counts) == (set() if dtype == torch.float32 else {"copies"})
+            and there.frames.dtype == dtype
+        )
         assert not [sync for sync in counts.syncs if "copies.py" in sync]
         assert torch.equal(mock_gpu.on_host(there.frames), here.frames)

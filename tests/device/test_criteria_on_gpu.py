@@ -17,7 +17,9 @@ PRECISELY = ["--num-ranks", 2, "--cmvn", "none", "--precision", "float32"]
 
 
 def distance_of(out, train, budget: str) -> float:
-    """Of the model that `train(out, device)` makes on the mock GPU, by steps within a budget, from that of the CPU."""
+    """Of the model that `train(out, device)` makes on the mock GPU, by steps within a budget, from that of
+    the CPU."""
+
     def parameters(device):
         train(out / device, device)
         return list(load_scorer(out / device).network.state_dict().values())
@@ -35,7 +37,19 @@ def test_ctc(tmp_path):
     write_spoken_letters(tmp_path / "data", 12)
     run_here("train_subwords.py", "--num-units", 9, tmp_path / "data", tmp_path / "units", folder="utils")
     (tmp_path / "network.net").write_text("tdnn splice=-1..1 dim=16\ntdnn splice=-1..1 dim=16 stride=2")
-    flags = [*PRECISELY, "--minibatch", 150, "--heldout-share", 0.1, "--heldout-by", "utterance", "--num-epochs", 2, "--learning-rate", 0.5]
+    flags = [
+        *PRECISELY,
+        "--minibatch",
+        150,
+        "--heldout-share",
+        0.1,
+        "--heldout-by",
+        "utterance",
+        "--num-epochs",
+        2,
+        "--learning-rate",
+        0.5,
+    ]
     places = [tmp_path / name for name in ("data", "units", "network.net")]
     assert distance_of(tmp_path, step("train_ctc.py", flags, places), "ctc") < 1e-5
 
@@ -44,15 +58,26 @@ def test_ctc(tmp_path):
 def chain(tmp_path_factory):
     path = write_chain_corpus(tmp_path_factory.mktemp("chain"), 10)
     (path / "network.net").write_text("tdnn splice=-1..1 dim=16\ntdnn splice=-1..1 dim=16 stride=3")
-    run_here("build_chain_tree.py", "--nj", 2, "--num-leaves", 12, "--split-thresh", 1, "--cluster-thresh", 0,
-             *(path / name for name in ("data", "lang", "ali", "tree")))  # fmt: skip
+    run_here(
+        "build_chain_tree.py",
+        "--nj",
+        2,
+        "--num-leaves",
+        12,
+        "--split-thresh",
+        1,
+        "--cluster-thresh",
+        0,
+        *(path / name for name in ("data", "lang", "ali", "tree")),
+    )
     return path
 
 
 def test_lf_mmi(chain, tmp_path):
     """Its denominator is computed by other code."""
-    flags = [*PRECISELY, "--chunk", 60, "--minibatch", 80, "--lr-scaling", "none", "--heldout-by", "utterance", "--heldout-share", 0.1,
-             "--num-extra-lm-states", 20, "--num-epochs", 1, "--network", chain / "network.net"]  # fmt: skip
+    flags = [*PRECISELY, "--chunk", 60, "--minibatch", 80, "--lr-scaling", "none",
+             "--heldout-by", "utterance", "--heldout-share", 0.1, "--num-extra-lm-states", 20,
+             "--num-epochs", 1, "--network", chain / "network.net"]  # fmt: skip
     places = [chain / name for name in ("data", "ali", "tree")]
     assert distance_of(tmp_path, step("train_lfmmi.py", flags, places), "lf-mmi") < 1e-5
 
@@ -64,8 +89,9 @@ def lattices(tmp_path_factory):
 
 @pytest.mark.parametrize("criterion", ["smbr", "mmi"])
 def test_criteria_of_lattices(lattices, tmp_path, criterion):
-    flags = ["--num-ranks", 2, "--precision", "float32", "--criterion", criterion, "--acoustic-scale", SCALE, "--learning-rate", 0.004,
-             "--lr-scaling", "none", "--heldout-share", 0.2, "--num-epochs", 1]  # fmt: skip
+    flags = ["--num-ranks", 2, "--precision", "float32", "--criterion", criterion, "--acoustic-scale", SCALE,
+             "--learning-rate", 0.004, "--lr-scaling", "none", "--heldout-share", 0.2,
+             "--num-epochs", 1]  # fmt: skip
     places = [lattices / name for name in ("data", "lang", "ali", "denlats", "dnn")]
     assert distance_of(tmp_path, step("train_smbr.py", flags, places), criterion) < 1e-6
 
@@ -73,7 +99,19 @@ def test_criteria_of_lattices(lattices, tmp_path, criterion):
 def test_rbms(tmp_path):
     """A Gaussian one and one above it; samples are drawn on the device."""
     data = make_toy(tmp_path, 8)
-    flags = [*PRECISELY, "--splice-left", 1, "--splice-right", 1, "--hidden-layers", 2, "--hidden-dim", 16, "--rbm-iter", 1]
+    flags = [
+        *PRECISELY,
+        "--splice-left",
+        1,
+        "--splice-right",
+        1,
+        "--hidden-layers",
+        2,
+        "--hidden-dim",
+        16,
+        "--rbm-iter",
+        1,
+    ]
 
     def parameters(device) -> list[torch.Tensor]:
         run_here("pretrain_dbn.py", *flags, "--device", device, data, tmp_path / device, threads=True)

@@ -12,12 +12,22 @@ from pyasr.parallel.communication.rank_threads import ThreadComm  # noqa: E402
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """Function (device, natural gradient or not) that trains a network of one BLSTM layer; what the log says of LSTM layers."""
+    """Function (device, natural gradient or not) that trains a network of one BLSTM layer; what the log says
+    of LSTM layers."""
     said, corpus = [], make_corpus(tmp_path / "corpus")
     monkeypatch.setattr(ThreadComm, "say", lambda comm, line: said.append(line) if comm.rank == 0 else None)
 
     def train(device, **learner):
-        trained(spec_of(corpus, tmp_path / "out", device, "blstm cells=8", learner=learner, schedule=dict(num_epochs=1)))
+        trained(
+            spec_of(
+                corpus,
+                tmp_path / "out",
+                device,
+                "blstm cells=8",
+                learner=learner,
+                schedule=dict(num_epochs=1),
+            )
+        )
         return [line for line in said if line.startswith("LSTM layers")]
 
     return train
@@ -25,13 +35,17 @@ def told(tmp_path, monkeypatch):
 
 def test_natural_gradient_has_the_loop(told):
     with mock_gpu():
-        assert told("cuda", natural_gradient=NATURAL) == ["LSTM layers computed by the loop over frames: 2; cuDNN has no natural gradient"]
+        assert told("cuda", natural_gradient=NATURAL) == [
+            "LSTM layers computed by the loop over frames: 2; cuDNN has no natural gradient"
+        ]
 
 
 def test_a_gpu_without_cudnn(told):
     with mock_gpu():
         (line,) = told("cuda", precision="float32")
-    assert line.startswith("LSTM layers computed by the loop over frames: 2; cuDNN has no LSTM of float32 in version ")
+    assert line.startswith(
+        "LSTM layers computed by the loop over frames: 2; cuDNN has no LSTM of float32 in version "
+    )
 
 
 def test_a_cpu_says_nothing(told):

@@ -31,14 +31,20 @@ def test_values_and_gradients_are_those_of_the_cpu(gpu):
     host, x = network(), numbers(7, 5)
     there = copy.deepcopy(host).to("cuda")
     parameters = list(there.parameters())
-    assert all(isinstance(p, GpuTensor) and isinstance(p, nn.Parameter) and p.device.type == "cuda" for p in parameters)
+    assert all(
+        isinstance(p, GpuTensor) and isinstance(p, nn.Parameter) and p.device.type == "cuda"
+        for p in parameters
+    )
     for module, given in ((host, x), (there, x.to("cuda"))):
         nn.functional.cross_entropy(module(given), torch.arange(7, device=given.device) % 3).backward()
     for ours, theirs in zip(parameters, host.parameters()):
         assert ours.grad.is_cuda and torch.equal(on_host(ours.grad), theirs.grad)
     again = copy.deepcopy(there)
     assert all(isinstance(p, nn.Parameter) and p.is_cuda for p in again.parameters())
-    assert all(type(p) is nn.Parameter and torch.equal(p, q) for p, q in zip(there.cpu().parameters(), host.parameters()))
+    assert all(
+        type(p) is nn.Parameter and torch.equal(p, q)
+        for p, q in zip(there.cpu().parameters(), host.parameters())
+    )
 
 
 def test_views_share_memory_and_autograd_functions_compute_on_the_device(gpu):
@@ -59,12 +65,23 @@ def test_views_share_memory_and_autograd_functions_compute_on_the_device(gpu):
     assert on_host(part).tolist() == [1.5] * 3 and on_host(part.grad).tolist() == [2.0] * 3
 
 
-@pytest.mark.parametrize("statement", [
-    "x + y", "x @ z", "torch.cat([x, y])", "torch.stack([x.sum(), y.sum()])", "y.add_(x)", "x.index_select(0, index)",
-    "y.sum().add_(x.sum())", "torch.where(y > 0, x, x)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x + y",
+        "x @ z",
+        "torch.cat([x, y])",
+        "torch.stack([x.sum(), y.sum()])",
+        "y.add_(x)",
+        "x.index_select(0, index)",
+        "y.sum().add_(x.sum())",
+        "torch.where(y > 0, x, x)",
+    ],
+)
 def test_mixtures_of_devices_are_refused(gpu, statement):
-    names = dict(torch=torch, x=numbers(4, 3).to("cuda"), y=numbers(4, 3), z=numbers(3, 4), index=torch.tensor([0, 2]))
+    names = dict(
+        torch=torch, x=numbers(4, 3).to("cuda"), y=numbers(4, 3), z=numbers(3, 4), index=torch.tensor([0, 2])
+    )
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device.*cuda:0 and cpu!"):
         eval(statement, names)
 
@@ -74,35 +91,54 @@ def test_other_refusals(gpu):
     for convert in (lambda: x.numpy(), lambda: np.asarray(x), lambda: np.add(x, 1)):
         with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
             convert()
-    for draw in (lambda: torch.rand(3, device="cuda", generator=torch.Generator()), lambda: x.normal_(generator=torch.Generator("cpu")),
-                 lambda: torch.rand(3, generator=torch.Generator("cuda"))):  # fmt: skip
+    for draw in (
+        lambda: torch.rand(3, device="cuda", generator=torch.Generator()),
+        lambda: x.normal_(generator=torch.Generator("cpu")),
+        lambda: torch.rand(3, generator=torch.Generator("cuda")),
+    ):
         with pytest.raises(RuntimeError, match="device type for generator"):
             draw()
 
 
 WAITING = {
-    "x.sum().item()": "item: 4 bytes", "float(x[0, 0])": "item: 4 bytes", "bool(x[0, 0] > 0)": "item: 1 bytes",
+    "x.sum().item()": "item: 4 bytes",
+    "float(x[0, 0])": "item: 4 bytes",
+    "bool(x[0, 0] > 0)": "item: 1 bytes",
     "1 if (x > 0).all() else 0": "item: 1 bytes",
-    "x.tolist()": "copy to the host: 48 bytes", "x.cpu()": "copy to the host: 48 bytes", "x.to('cpu')": "copy to the host: 48 bytes",
-    "x.to('cpu', torch.float64)": "copy to the host: 48 bytes", "y.to('cuda')": "copy to the device: 48 bytes",
-    "y.cuda()": "copy to the device: 48 bytes", "y.to(x)": "copy to the device: 48 bytes", "x.copy_(y)": "copy to the device: 48 bytes",
-    "y.copy_(x)": "copy to the host: 48 bytes", "torch.tensor([1, 2], device='cuda')": "copy to the device: 16 bytes",
-    "x.new_tensor([1.0])": "copy to the device: 4 bytes", "x.nonzero()": "nonzero: 0 bytes", "x[x > 0]": "index by a mask: 0 bytes",
-    "x[torch.tensor([0])]": "copy of indices to the device: 8 bytes", "torch.equal(x, x)": "equal: 0 bytes",
-    "torch.unique(x)": "_unique2: 0 bytes", "y.to('cuda', non_blocking=True)": "copy to the device: 48 bytes",
-    "x.copy_(y, non_blocking=True)": "copy to the device: 48 bytes", "y.copy_(x, non_blocking=True)": "copy to the host: 48 bytes",
-    "pinned.T.copy_(x.T.contiguous(), non_blocking=True)": "copy to the host: 48 bytes", "x.copy_(pinned)": "copy to the device: 48 bytes",
+    "x.tolist()": "copy to the host: 48 bytes",
+    "x.cpu()": "copy to the host: 48 bytes",
+    "x.to('cpu')": "copy to the host: 48 bytes",
+    "x.to('cpu', torch.float64)": "copy to the host: 48 bytes",
+    "y.to('cuda')": "copy to the device: 48 bytes",
+    "y.cuda()": "copy to the device: 48 bytes",
+    "y.to(x)": "copy to the device: 48 bytes",
+    "x.copy_(y)": "copy to the device: 48 bytes",
+    "y.copy_(x)": "copy to the host: 48 bytes",
+    "torch.tensor([1, 2], device='cuda')": "copy to the device: 16 bytes",
+    "x.new_tensor([1.0])": "copy to the device: 4 bytes",
+    "x.nonzero()": "nonzero: 0 bytes",
+    "x[x > 0]": "index by a mask: 0 bytes",
+    "x[torch.tensor([0])]": "copy of indices to the device: 8 bytes",
+    "torch.equal(x, x)": "equal: 0 bytes",
+    "torch.unique(x)": "_unique2: 0 bytes",
+    "y.to('cuda', non_blocking=True)": "copy to the device: 48 bytes",
+    "x.copy_(y, non_blocking=True)": "copy to the device: 48 bytes",
+    "y.copy_(x, non_blocking=True)": "copy to the host: 48 bytes",
+    "pinned.T.copy_(x.T.contiguous(), non_blocking=True)": "copy to the host: 48 bytes",
+    "x.copy_(pinned)": "copy to the device: 48 bytes",
     "torch.cuda.synchronize()": "torch.cuda.synchronize: 0 bytes",
     "torch.cuda.current_stream().synchronize()": "stream.synchronize: 0 bytes",
     "torch.cuda.current_stream().record_event().synchronize()": "event.synchronize: 0 bytes",
     "torch.linalg.eigh(x.T @ x)": "_linalg_eigh: 0 bytes",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
 def named(gpu):
     """Tensors by name, for statements."""
-    return dict(torch=torch, x=numbers(4, 3).to("cuda"), y=numbers(4, 3), pinned=torch.empty(4, 3, pin_memory=True))
+    return dict(
+        torch=torch, x=numbers(4, 3).to("cuda"), y=numbers(4, 3), pinned=torch.empty(4, 3, pin_memory=True)
+    )
 
 
 @pytest.mark.parametrize("statement", WAITING)
@@ -114,12 +150,14 @@ def test_the_host_waits_once(gpu, named, statement):
 
 
 @pytest.mark.parametrize("statement, copies", [
-    ("x[1] * 2 + x.sum()", 0), ("x.add_(1.5).clamp_(min=0)", 0), ("x.__setitem__(0, 2.0)", 0), ("x.masked_fill_(x > 0, 1)", 0),
-    ("torch.zeros(5, device='cuda') + 1", 0), ("x.new_zeros(3)", 0), ("torch.full((3,), 2.0, device='cuda')", 0), ("x.to('cuda')", 0),
-    ("x.to(torch.bfloat16)", 0), ("torch.as_tensor(x, device='cuda')", 0), ("x[torch.arange(2, device='cuda')]", 0),
-    ("x * torch.tensor(2.0)", 0), ("x.copy_(pinned, non_blocking=True)", 1), ("pinned.copy_(x, non_blocking=True)", 1),
-    ("pinned.to('cuda', torch.bfloat16, non_blocking=True)", 1), ("x.to('cpu', non_blocking=True)", 1),
-    ("torch.cuda.current_stream().wait_event(torch.cuda.Event())", 0), ("list(x)", 0),
+    ("x[1] * 2 + x.sum()", 0), ("x.add_(1.5).clamp_(min=0)", 0), ("x.__setitem__(0, 2.0)", 0),
+    ("x.masked_fill_(x > 0, 1)", 0), ("torch.zeros(5, device='cuda') + 1", 0), ("x.new_zeros(3)", 0),
+    ("torch.full((3,), 2.0, device='cuda')", 0), ("x.to('cuda')", 0), ("x.to(torch.bfloat16)", 0),
+    ("torch.as_tensor(x, device='cuda')", 0), ("x[torch.arange(2, device='cuda')]", 0),
+    ("x * torch.tensor(2.0)", 0), ("x.copy_(pinned, non_blocking=True)", 1),
+    ("pinned.copy_(x, non_blocking=True)", 1), ("pinned.to('cuda', torch.bfloat16, non_blocking=True)", 1),
+    ("x.to('cpu', non_blocking=True)", 1), ("torch.cuda.current_stream().wait_event(torch.cuda.Event())", 0),
+    ("list(x)", 0),
 ])  # fmt: skip
 def test_the_host_does_not_wait(gpu, named, statement, copies):
     with gpu.counting() as counts:
@@ -135,7 +173,8 @@ def test_launches_bytes_and_places(gpu):
         torch.empty(100, device="cuda")
         torch.zeros(5, device="cuda")  # 20
         torch.ones(1, 3) + 1  # on the host
-        x.index_select(0, torch.zeros(2, dtype=torch.long, device="cuda"))  # 24 read, 24 written, zeros of 16 written and read
+        # 24 read, 24 written, zeros of 16 written and read
+        x.index_select(0, torch.zeros(2, dtype=torch.long, device="cuda"))
     assert {name for name, _ in counts.launches} == {"mm", "add_", "zeros", "index_select"}
     assert counts.num_launches == 5 and counts.num_bytes == 132 + 48 + 20 + 48 + 32
     place = next(place for name, place in counts.launches if name == "mm")
@@ -144,7 +183,9 @@ def test_launches_bytes_and_places(gpu):
 
 def test_copies_to_pinned_memory_arrive_when_the_host_has_waited(gpu):
     x, side = torch.ones(3, device="cuda"), torch.cuda.Stream()
-    first, second, integers = (torch.empty(3, dtype=kind, pin_memory=True) for kind in (torch.float32, torch.float64, torch.int32))
+    first, second, integers = (
+        torch.empty(3, dtype=kind, pin_memory=True) for kind in (torch.float32, torch.float64, torch.int32)
+    )
     event = torch.cuda.Event()
     with torch.cuda.stream(side):
         first.copy_(x, non_blocking=True)
@@ -165,7 +206,10 @@ def test_copies_to_pinned_memory_arrive_when_the_host_has_waited(gpu):
 def test_pinned_memory_is_that_of_views_too(gpu):
     pinned, other = torch.zeros(8, pin_memory=True), torch.zeros(8)
     assert pinned[2:].is_pinned() and not other.is_pinned() and other.pin_memory().is_pinned()
-    assert not torch.zeros(2, device="cuda").is_pinned() and torch.zeros(2, device="cuda").to("cpu", non_blocking=True).is_pinned()
+    assert (
+        not torch.zeros(2, device="cuda").is_pinned()
+        and torch.zeros(2, device="cuda").to("cpu", non_blocking=True).is_pinned()
+    )
 
 
 def test_draws_on_the_device_have_a_state_of_their_own(gpu):
@@ -180,7 +224,10 @@ def test_draws_on_the_device_have_a_state_of_their_own(gpu):
     assert torch.equal(*map(on_host, dropped)) and 0 < on_host(dropped[0]).count_nonzero() < 50
     torch.cuda.manual_seed_all(5)
     assert torch.equal(on_host(torch.rand(4, device="cuda")), on_host(of_device))
-    ours, theirs = (torch.randperm(9, generator=torch.Generator(place).manual_seed(3), device=place) for place in ("cuda", "cpu"))
+    ours, theirs = (
+        torch.randperm(9, generator=torch.Generator(place).manual_seed(3), device=place)
+        for place in ("cuda", "cpu")
+    )
     assert ours.is_cuda and torch.equal(on_host(ours), theirs)
 
 
@@ -206,17 +253,29 @@ def test_threads_have_the_gpu_and_count_for_themselves(gpu):
         return x.device.type, counts.num_launches, len(counts.syncs)
 
     with gpu.counting() as counts, ThreadPoolExecutor(2) as threads:
-        assert [future.result() for future in [threads.submit(work) for _ in range(2)]] == [("cuda", 2, 1)] * 2
+        assert [future.result() for future in [threads.submit(work) for _ in range(2)]] == [
+            ("cuda", 2, 1)
+        ] * 2
     assert counts.num_launches == 0 and counts.syncs == []
 
 
 def test_nothing_is_left_behind():
     def patched():
-        return torch.cuda.is_available, torch.cuda.Stream, torch.Generator, threading.Thread.run, torch.autograd._engine_run_backward
+        return (
+            torch.cuda.is_available,
+            torch.cuda.Stream,
+            torch.Generator,
+            threading.Thread.run,
+            torch.autograd._engine_run_backward,
+        )
 
     before = patched()
     with mock_gpu(bfloat16=False, free_bytes=1000):
-        assert torch.cuda.is_available() and not torch.cuda.is_bf16_supported() and torch.cuda.mem_get_info()[0] == 1000
+        assert (
+            torch.cuda.is_available()
+            and not torch.cuda.is_bf16_supported()
+            and torch.cuda.mem_get_info()[0] == 1000
+        )
     assert patched() == before
     if not torch.cuda.is_available():
         with pytest.raises((AssertionError, RuntimeError)):

@@ -1,4 +1,5 @@
-"""Cross-entropy trainings of every kind of network on the mock GPU, with all that happens to a network: the models of the CPU."""
+"""Cross-entropy trainings of every kind of network on the mock GPU, with all that happens to a network: the
+models of the CPU."""
 
 import dataclasses
 
@@ -12,15 +13,21 @@ from pyasr.train.data.data_shard import Shard
 NETWORKS = {
     "dnn": "",
     "tdnn": "tdnn splice=-2..2 dim=16\ntdnn splice=-1,0,1 dim=16",
-    "tdnnf": "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 repeat=2\nlinear dim=8 semi-orthogonal=true",
+    "tdnnf": (
+        "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 repeat=2\nlinear dim=8 semi-orthogonal=true"
+    ),
     "lstm": "lstm cells=12 recurrent=8 peepholes=true clip=3\ndelay frames=2",
-    "lstmp": "lstm cells=16 recurrent=4 nonrecurrent=4 peepholes=true natural-peepholes=true projection-bias=true clip-gradient=30",
+    "lstmp": (
+        "lstm cells=16 recurrent=4 nonrecurrent=4 peepholes=true natural-peepholes=true "
+        "projection-bias=true clip-gradient=30"
+    ),
     "blstm": "blstm cells=8\nlinear dim=8",
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
     "cnn": "conv channels=1 filters=8 time=3 bands=3 pool=2 step=2\naffine dim=12",
 }
 SAME_KERNELS = ("tdnn", "tdnnf", "cnn")  # those of the CPU, without natural gradient
-RECURRENT, ONLINE = 1e-9, 1e-6  # distances: a loop instead of a fused LSTM; sums of squares and products in another order
+# distances: a loop instead of a fused LSTM; sums of squares and products in another order
+RECURRENT, ONLINE = 1e-9, 1e-6
 BOUNDS = {"dnn": ONLINE, **dict.fromkeys(SAME_KERNELS, 0)}
 
 
@@ -31,7 +38,9 @@ def corpus(tmp_path_factory):
 
 def distance_of(corpus, out, name, **groups) -> float:
     """Of the model of the mock GPU from that of the CPU."""
-    host, there = on_both(lambda device: trained(spec_of(corpus, out / device, device, NETWORKS[name], **groups)))
+    host, there = on_both(
+        lambda device: trained(spec_of(corpus, out / device, device, NETWORKS[name], **groups))
+    )
     return distance(there, host)
 
 
@@ -44,7 +53,10 @@ def test_networks(corpus, tmp_path, name):
 def test_captured_natural_gradient(corpus, tmp_path, name):
     """With a period of 1 it has no lag."""
     natural_gradient = dataclasses.replace(NATURAL, ng_update_period=1)
-    assert distance_of(corpus, tmp_path, name, learner=dict(natural_gradient=natural_gradient, momentum=0.5)) < ONLINE
+    assert (
+        distance_of(corpus, tmp_path, name, learner=dict(natural_gradient=natural_gradient, momentum=0.5))
+        < ONLINE
+    )
 
 
 @pytest.mark.parametrize("name", ["dnn", "tdnnf", "lstmp", "blstm", "cnn"])
@@ -69,11 +81,17 @@ def test_states_that_are_carried_over(corpus, tmp_path):
 
 
 def test_a_network_that_grows(corpus, tmp_path):
-    """A layer, then more outputs; the model is a combination of the last ones, its priors are mean posteriors."""
+    """A layer, then more outputs; the model is a combination of the last ones, its priors are mean
+    posteriors."""
     growth = dict(layer_period_frames=250, mix_up=8, mix_up_min_count=1.0)
     combine = dict(combine="weights", combine_period_frames=100, combine_iterations=3)
-    groups = dict(dnn=dict(hidden_layers=2), growth=growth, combine=combine,
-                  priors=dict(priors="posteriors"), sample=dict(sample_frames=200))  # fmt: skip
+    groups = dict(
+        dnn=dict(hidden_layers=2),
+        growth=growth,
+        combine=combine,
+        priors=dict(priors="posteriors"),
+        sample=dict(sample_frames=200),
+    )
     host, there = on_both(lambda device: trained(spec_of(corpus, tmp_path / device, device, **groups)))
     assert len(there) == 6 and len(there[-1]) == 8
     assert distance(there, host) < ONLINE
@@ -82,7 +100,8 @@ def test_a_network_that_grows(corpus, tmp_path):
 def test_saturated_units_and_shrinking(corpus, tmp_path):
     growth = dict(fix_period_frames=200, shrink_period_frames=300)
     groups = dict(dnn=dict(activation="tanh"), growth=growth, sample=dict(sample_frames=200))
-    assert distance_of(corpus, tmp_path, "dnn", **groups) < 1e-4  # factors of saturated units enlarge what is rounded
+    # factors of saturated units enlarge what is rounded
+    assert distance_of(corpus, tmp_path, "dnn", **groups) < 1e-4
 
 
 def test_frames_that_are_streamed(corpus, tmp_path, monkeypatch):

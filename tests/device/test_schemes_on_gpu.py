@@ -1,4 +1,5 @@
-"""Every scheme of --parallel on the mock GPU, and trainings that break off and go on: the models of the CPU, or of one that was not cut."""
+"""Every scheme of --parallel on the mock GPU, and trainings that break off and go on: the models of the CPU,
+or of one that was not cut."""
 
 import dataclasses
 
@@ -14,7 +15,8 @@ from pyasr.train.job.trainer import Trainer
 
 BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are
 APART = 0.5  # the most that models of these may differ
-DISTANCES = {"float32": 1e-6, "bfloat16": 3e-3}  # from the model of the CPU, which rounds bfloat16 elsewhere and has no lag
+# from the model of the CPU, which rounds bfloat16 elsewhere and has no lag
+DISTANCES = {"float32": 1e-6, "bfloat16": 3e-3}
 OWN_CODE_FOR_A_GPU = ("allreduce", "adpsgd", "asgd", "delayed", "diloco", "easgd", "gradient", "kaldi")
 
 
@@ -35,15 +37,20 @@ class Dying(Trainer):
 def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> float:
     """Of the model of the mock GPU from that of the CPU."""
     mixing = dict(parallel=scheme, period_frames=60, ranks_per_node=2)
-    groups = dict(learner=dict(minibatch=20, precision=precision, **learner), mixing=mixing,
-                  schedule=dict(num_epochs=1))  # fmt: skip
-    host, there = on_both(lambda device: trained(spec_of(corpus, out / device, device, **groups), ranks_for(scheme)))
+    groups = dict(
+        learner=dict(minibatch=20, precision=precision, **learner), mixing=mixing, schedule=dict(num_epochs=1)
+    )
+    host, there = on_both(
+        lambda device: trained(spec_of(corpus, out / device, device, **groups), ranks_for(scheme))
+    )
     return distance(there, host)
 
 
 @pytest.mark.parametrize("scheme", strategy_names())
 def test_every_scheme(corpus, tmp_path, scheme):
-    assert distance_of(corpus, tmp_path, scheme, "float32", {}) < (APART if scheme in BY_CHANCE else DISTANCES["float32"])
+    assert distance_of(corpus, tmp_path, scheme, "float32", {}) < (
+        APART if scheme in BY_CHANCE else DISTANCES["float32"]
+    )
 
 
 @pytest.mark.parametrize("scheme", OWN_CODE_FOR_A_GPU)

@@ -1,4 +1,5 @@
-"""What Kaldi's text forms of networks mean, from their documentation: files of nnet1 and nnet3 are computed in float64, frame by frame."""
+"""What Kaldi's text forms of networks mean, from their documentation: files of nnet1 and nnet3 are computed
+in float64, frame by frame."""
 
 import re
 
@@ -32,8 +33,13 @@ def log_softmax(x):
     return x - np.log(np.exp(x - x.max()).sum()) - x.max()
 
 
-UNITS = {"Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Tanh": np.tanh, "RectifiedLinear": lambda x: np.maximum(x, 0),
-         "LogSoftmax": log_softmax, "Softmax": lambda x: np.exp(log_softmax(x))}  # fmt: skip
+UNITS = {
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "Tanh": np.tanh,
+    "RectifiedLinear": lambda x: np.maximum(x, 0),
+    "LogSoftmax": log_softmax,
+    "Softmax": lambda x: np.exp(log_softmax(x)),
+}
 
 
 def nnet1_outputs(text, frames):
@@ -83,7 +89,8 @@ def component(words):
 class Nnet3:
     """A network of nnet3, from `<Nnet3>` to the priors.
 
-    outputs(frames, times): log-likelihoods at those times; frames before the first and after the last are like these
+    outputs(frames, times): log-likelihoods at those times; frames before the first and after the last are
+    like these
     """
 
     def __init__(self, text):
@@ -91,7 +98,10 @@ class Nnet3:
         self.nodes = {}
         for line in head.splitlines()[1:]:
             kind, rest = line.split(" ", 1)
-            self.nodes[re.search(r"name=(\S+)", rest)[1]] = (kind, dict(re.findall(r"([\w-]+)=(.*?)(?= [\w-]+=|$)", rest)))
+            self.nodes[re.search(r"name=(\S+)", rest)[1]] = (
+                kind,
+                dict(re.findall(r"([\w-]+)=(.*?)(?= [\w-]+=|$)", rest)),
+            )
         words = Words(tail)
         words.next("<NumComponents>")
         self.components = {}
@@ -111,7 +121,9 @@ class Nnet3:
     def outputs(self, frames, times):
         self.seen = set()
         self.frames, self.known = np.asarray(frames, float), {}
-        return np.array([self._described(self.nodes["output"][1]["input"], t) - self.log_priors for t in times])
+        return np.array(
+            [self._described(self.nodes["output"][1]["input"], t) - self.log_priors for t in times]
+        )
 
     def _node(self, name, t):
         if (name, t) not in self.known:

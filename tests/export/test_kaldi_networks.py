@@ -1,4 +1,5 @@
-"""Networks in Kaldi's forms: their text computed in float64 as Kaldi documents it, and Kaldi's own nnet3, in vosk, on the whole file."""
+"""Networks in Kaldi's forms: their text computed in float64 as Kaldi documents it, and Kaldi's own nnet3, in
+vosk, on the whole file."""
 
 import functools
 import importlib.util
@@ -28,10 +29,13 @@ RANDOM = np.random.default_rng(6)
 NUM_PDFS = 4
 SPLICED = InputOptions(splice_left=1, splice_right=2)
 TDNNS = {
-    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true", "tdnn splice=-1,2 dim=6 activation=pnorm pnorm-group=3", "linear dim=5", "delay frames=1",
+    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true", ("tdnn splice=-1,2 dim=6 activation=pnorm "
+"pnorm-group=3"), "linear dim=5", "delay frames=1",
              "tdnn splice=-1,0 dim=5 activation=tanh", "affine dim=4 activation=sigmoid dropout=0.2"],
-    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true", "tdnn splice=-1,1 dim=7"],
-    "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3", "delay frames=2", "tdnnf dim=8 bottleneck-dim=4 time-stride=0 stride=3",
+    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true", ("tdnn "
+"splice=-1,1 dim=7")],
+    "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3", "delay frames=2", ("tdnnf dim=8 "
+"bottleneck-dim=4 time-stride=0 stride=3"),
               "tdnnf dim=8 bottleneck-dim=3 time-stride=2", "tdnnf dim=6 bottleneck-dim=3 bypass-scale=0"],
 }  # fmt: skip
 
@@ -57,7 +61,9 @@ def exported(tmp_path, model, options, form):
 
 
 def dnn(activation, fixed=FixedParts(), normalize=False):
-    options = DnnOptions(hidden_layers=2, hidden_dim=8, activation=activation, pnorm_group=3, normalize=normalize, dropout=0.1)
+    options = DnnOptions(
+        hidden_layers=2, hidden_dim=8, activation=activation, pnorm_group=3, normalize=normalize, dropout=0.1
+    )
     return with_random_parameters(FeedForward(options, 12, NUM_PDFS, fixed))
 
 
@@ -70,12 +76,16 @@ def nnet3_of(path):
 
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
-@pytest.mark.parametrize("fixed", [FixedParts(), FixedParts(FIXED.transform, FIXED.prior_scales)], ids=["plain", "fixed parts"])
+@pytest.mark.parametrize(
+    "fixed", [FixedParts(), FixedParts(FIXED.transform, FIXED.prior_scales)], ids=["plain", "fixed parts"]
+)
 def test_feed_forward_as_nnet3(tmp_path, activation, fixed):
     model = model_of(dnn(activation, fixed, normalize=activation == "relu"), 12)
     network = nnet3_of(exported(tmp_path, model, SPLICED, "nnet3") / "final.mdl")
     features = RANDOM.standard_normal((7, 3)).astype(np.float32)
-    np.testing.assert_allclose(network.outputs(features, range(7)), model.log_likelihoods(SPLICED.extend(features)), atol=1e-4)
+    np.testing.assert_allclose(
+        network.outputs(features, range(7)), model.log_likelihoods(SPLICED.extend(features)), atol=1e-4
+    )
     assert (network.left, network.right) == (1, 2)
 
 
@@ -88,7 +98,9 @@ def test_layers_over_time_as_nnet3(tmp_path, kind):
     theirs = nnet3_of(out / "final.mdl")
     times = range(0, 10, model.subsampling)
     tolerance = 5e-3 if kind == "tdnnf" else 1e-4  # pyasr adds 1e-5 to the variance of frames
-    np.testing.assert_allclose(theirs.outputs(features, times), model.log_likelihoods(features), atol=tolerance)
+    np.testing.assert_allclose(
+        theirs.outputs(features, times), model.log_likelihoods(features), atol=tolerance
+    )
     theirs.outputs(features, [0])
     assert (theirs.left, theirs.right) == (-min(theirs.seen), max(theirs.seen))
     assert (out / "frame_subsampling_factor").exists() == (model.subsampling > 1)
@@ -100,12 +112,16 @@ def test_derivatives_are_in_the_network(tmp_path):
     network = with_random_parameters(FeedForward(DnnOptions(1, 8), 18, NUM_PDFS))
     model, features = model_of(network, 18), RANDOM.standard_normal((14, 2)).astype(np.float32)
     theirs = nnet3_of(exported(tmp_path, model, options, "nnet3") / "final.mdl")
-    np.testing.assert_allclose(theirs.outputs(features, range(5, 9)), model.log_likelihoods(options.extend(features))[5:9], atol=1e-4)
+    np.testing.assert_allclose(
+        theirs.outputs(features, range(5, 9)), model.log_likelihoods(options.extend(features))[5:9], atol=1e-4
+    )
     assert (theirs.left, theirs.right) == (5, 5)
 
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh"])
-@pytest.mark.parametrize("fixed", [FixedParts(), FixedParts(FIXED.transform, FIXED.prior_scales)], ids=["plain", "fixed parts"])
+@pytest.mark.parametrize(
+    "fixed", [FixedParts(), FixedParts(FIXED.transform, FIXED.prior_scales)], ids=["plain", "fixed parts"]
+)
 def test_feed_forward_as_nnet1(tmp_path, activation, fixed):
     model = model_of(dnn(activation, fixed), 12)
     out = exported(tmp_path, model, SPLICED, "nnet1")
@@ -132,8 +148,10 @@ def test_options_for_scripts(tmp_path):
     (dnn("pnorm"), "nnet1", "has p-norm units, which nnet1 does not support; use --form nnet3"),
     (dnn("relu", normalize=True), "nnet1", "normalised to root mean square 1, which nnet1 does not support"),
     (LayeredNetwork(TDNNS["lf-mmi"], 12, NUM_PDFS), "nnet1", "splices frames, which nnet1 does not support"),
-    (LayeredNetwork(["affine dim=8 stride=3"], 12, NUM_PDFS), "nnet1", "has one output per 3 frames, which nnet1 does not support; use"),
-    (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3", "layers of type Recurrent cannot be written in Kaldi's format"),
+    (LayeredNetwork(["affine dim=8 stride=3"], 12, NUM_PDFS), "nnet1", ("has one output per 3 frames, which "
+"nnet1 does not support; use")),
+    (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3", ("layers of type Recurrent cannot be written "
+"in Kaldi's format")),
 ])  # fmt: skip
 def test_refused(tmp_path, network, form, message):
     with pytest.raises(UserError, match=message):
@@ -155,7 +173,12 @@ def test_step(tmp_path, root):
     assert done.returncode == 0, done.stderr
     assert nnet3_of(tmp_path / "out" / "final.mdl").right == 2 and (tmp_path / "out" / "tree").exists()
     done = run(["utils/export_kaldi.py", "--form", "nnet1", model_dir, tmp_path / "other"])
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "p-norm" in done.stderr and not (tmp_path / "other").exists()
+    assert (
+        done.returncode == 1
+        and done.stderr.count("\n") == 1
+        and "p-norm" in done.stderr
+        and not (tmp_path / "other").exists()
+    )
 
 
 def vosk_dir(path, model_dir, num_pdfs, num_ceps, subsampling):
@@ -167,10 +190,22 @@ def vosk_dir(path, model_dir, num_pdfs, num_ceps, subsampling):
     tids = [int(np.flatnonzero(transitions.tid2pdf == pdf)[0]) for pdf in range(num_pdfs)]
     zeros, words = np.zeros(num_pdfs), np.arange(1, num_pdfs + 1)
     write_fst(path / "graph" / "HCLG.fst", Fst.from_arcs(1, 0, zeros, tids, words, zeros, zeros, {0: 0.0}))
-    (path / "graph" / "words.txt").write_text("".join(f"{word} {number}\n" for number, word in enumerate(["<eps>", *"abcdefgh"[:num_pdfs]])))
-    (path / "conf" / "mfcc.conf").write_text(f"--dither=0\n--sample-frequency=8000\n--num-mel-bins=23\n--num-ceps={num_ceps}\n--use-energy=false\n")
-    options = {"beam": 20, "lattice-beam": 0.1, "acoustic-scale": 1, "frame-subsampling-factor": subsampling, "endpoint.silence-phones": 1}
-    (path / "conf" / "model.conf").write_text("".join(f"--{name}={value}\n" for name, value in options.items()))
+    (path / "graph" / "words.txt").write_text(
+        "".join(f"{word} {number}\n" for number, word in enumerate(["<eps>", *"abcdefgh"[:num_pdfs]]))
+    )
+    (path / "conf" / "mfcc.conf").write_text(
+        f"--dither=0\n--sample-frequency=8000\n--num-mel-bins=23\n--num-ceps={num_ceps}\n--use-energy=false\n"
+    )
+    options = {
+        "beam": 20,
+        "lattice-beam": 0.1,
+        "acoustic-scale": 1,
+        "frame-subsampling-factor": subsampling,
+        "endpoint.silence-phones": 1,
+    }
+    (path / "conf" / "model.conf").write_text(
+        "".join(f"--{name}={value}\n" for name, value in options.items())
+    )
     return path
 
 
@@ -180,36 +215,47 @@ vosk, model, samples = ctypes.CDLL(sys.argv[1]), sys.argv[2].encode(), pathlib.P
 vosk.vosk_model_new.restype = vosk.vosk_recognizer_new.restype = ctypes.c_void_p
 vosk.vosk_recognizer_final_result.restype = ctypes.c_char_p
 vosk.vosk_set_log_level(-1)
-recognizer = ctypes.c_void_p(vosk.vosk_recognizer_new(ctypes.c_void_p(vosk.vosk_model_new(model)), ctypes.c_float(8000)))
+loaded = ctypes.c_void_p(vosk.vosk_model_new(model))
+recognizer = ctypes.c_void_p(vosk.vosk_recognizer_new(loaded, ctypes.c_float(8000)))
 vosk.vosk_recognizer_accept_waveform(recognizer, samples, len(samples))
 print(json.loads(vosk.vosk_recognizer_final_result(recognizer))["text"])
 """
 
 
 def words_by_kaldi(path, samples):
-    """By the library in vosk's wheel, in a process of its own, which Kaldi ends where it does not like a model."""
+    """By the library in vosk's wheel, in a process of its own, which Kaldi ends where it does not like a
+    model."""
     found = importlib.util.find_spec("vosk")
     if found is None:
         pytest.skip("no vosk; pip install --no-deps vosk")
     library = Path(found.submodule_search_locations[0]) / "libvosk.so"
     (path / "samples").write_bytes(samples.astype("<i2").tobytes())
-    done = subprocess.run([sys.executable, "-c", VOSK, library, path, path / "samples"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", VOSK, library, path, path / "samples"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
 @pytest.mark.parametrize("kind", ["dnn", "pnorm", "tdnn", "tdnnf"])
 def test_kaldi_itself_recognises_by_it(tmp_path, kind):
-    """The best pdf of each frame of noise, by features that are Kaldi's own too; a frame in which two are as good may differ."""
+    """The best pdf of each frame of noise, by features that are Kaldi's own too; a frame in which two are as
+    good may differ."""
     num_pdfs, dim, options = 8, 6, InputOptions() if kind in TDNNS else SPLICED
-    networks = {"dnn": lambda: FeedForward(DnnOptions(2, 16, "sigmoid"), 24, num_pdfs), **{name: lambda: LayeredNetwork(TDNNS[kind], dim, num_pdfs) for name in TDNNS},
-                "pnorm": lambda: FeedForward(DnnOptions(2, 8, "pnorm"), 24, num_pdfs)}  # fmt: skip
+    networks = {
+        "dnn": lambda: FeedForward(DnnOptions(2, 16, "sigmoid"), 24, num_pdfs),
+        **{name: lambda: LayeredNetwork(TDNNS[kind], dim, num_pdfs) for name in TDNNS},
+        "pnorm": lambda: FeedForward(DnnOptions(2, 8, "pnorm"), 24, num_pdfs),
+    }
     model = model_of(with_random_parameters(networks[kind](), 1.0), options.dim(dim), num_pdfs)
     samples = (1000 * RANDOM.standard_normal(8000) * np.sin(np.arange(8000) / 700)).round().astype(np.float32)
-    features = Extractor(MfccOptions(FrameOptions(sample_frequency=8000.0, dither=0.0), num_ceps=dim, use_energy=False))([samples])[0]
+    features = Extractor(
+        MfccOptions(FrameOptions(sample_frequency=8000.0, dither=0.0), num_ceps=dim, use_energy=False)
+    )([samples])[0]
     inputs = torch.from_numpy(options.extend(features))
     model.mean, model.inverse_std = inputs.mean(0), 1 / inputs.std(0)
-    model.log_priors = torch.from_numpy(model.log_posteriors(inputs.numpy()).mean(0))  # so that every pdf is the best sometimes
+    # so that every pdf is the best sometimes
+    model.log_priors = torch.from_numpy(model.log_posteriors(inputs.numpy()).mean(0))
     best = model.log_likelihoods(inputs.numpy()).argmax(1)
     assert len(set(best.tolist())) >= 4
     out = exported(tmp_path, model, options, "nnet3")

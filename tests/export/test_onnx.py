@@ -1,4 +1,5 @@
-"""ONNX files of models against the models, by onnxruntime in float32; onnx's own checker looks at the files."""
+"""ONNX files of models against the models, by onnxruntime in float32; onnx's own checker looks at the
+files."""
 
 import functools
 import json
@@ -26,16 +27,22 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 RANDOM = np.random.default_rng(5)
 LAYERS = {
-    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true", "tdnn splice=-1,2 dim=6 activation=pnorm pnorm-group=3", "tdnn splice=1 dim=5 activation=tanh"],
-    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true", "tdnn splice=-1,1 dim=7"],
-    "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3", "tdnnf dim=8 bottleneck-dim=4 time-stride=0 stride=3", "tdnnf dim=8 bottleneck-dim=3",
+    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true",
+             "tdnn splice=-1,2 dim=6 activation=pnorm pnorm-group=3", "tdnn splice=1 dim=5 activation=tanh"],
+    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true",
+               "tdnn splice=-1,1 dim=7"],
+    "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3",
+              "tdnnf dim=8 bottleneck-dim=4 time-stride=0 stride=3", "tdnnf dim=8 bottleneck-dim=3",
               "tdnnf dim=6 bottleneck-dim=3 bypass-scale=0"],
-    "cnn": ["conv channels=2 filters=4 time=3 bands=2 pool=2 step=1", "conv channels=4 filters=3 time=1 bands=1 pool=1 step=1", "affine dim=6"],
+    "cnn": ["conv channels=2 filters=4 time=3 bands=2 pool=2 step=1",
+            "conv channels=4 filters=3 time=1 bands=1 pool=1 step=1", "affine dim=6"],
     "cnn of some bands": ["conv channels=2 filters=4 time=3 bands=1 pool=1 step=2", "affine dim=6"],
     "blstm": ["blstm cells=5 repeat=2", "linear dim=4"],
     "lstmp": ["tdnn splice=-1..1 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=1",
-              "lstm cells=6 recurrent=3 nonrecurrent=1 peepholes=true delay=3 bias=false", "delay frames=2", "crop left=4 right=1"],
-    "kaldi's lstmp": ["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=2 projection-bias=true clip-gradient=30 init=kaldi"],
+              "lstm cells=6 recurrent=3 nonrecurrent=1 peepholes=true delay=3 bias=false", "delay frames=2",
+              "crop left=4 right=1"],
+    "kaldi's lstmp": ["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=2 projection-bias=true "
+                      "clip-gradient=30 init=kaldi"],
     "blstmp of a biased projection": ["blstm cells=5 recurrent=3 projection-bias=true"],
     "blstmp clipped": ["blstm cells=6 recurrent=4 clip=0.05 delay=2"],
     "window": ["affine dim=5", "window-blstm cells=4 left=2 right=3 clip=0.1 bias=false", "affine dim=4"],
@@ -69,7 +76,14 @@ def check_against_model(model, options, dim, lengths):
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
 @pytest.mark.parametrize("fixed", [FixedParts(), FIXED], ids=["plain", "fixed parts"])
 def test_feed_forward(activation, fixed):
-    options = DnnOptions(hidden_layers=2, hidden_dim=8, activation=activation, pnorm_group=3, normalize=activation == "relu", dropout=0.2)
+    options = DnnOptions(
+        hidden_layers=2,
+        hidden_dim=8,
+        activation=activation,
+        pnorm_group=3,
+        normalize=activation == "relu",
+        dropout=0.2,
+    )
     network = with_random_parameters(FeedForward(options, 12, 4, fixed))
     check_against_model(model_of(network, 12), InputOptions(splice_left=1, splice_right=2), 3, [1, 2, 9])
 
@@ -92,7 +106,10 @@ def test_crowded_outputs():
     network = with_random_parameters(FeedForward(DnnOptions(1, 8), 12, 4, FIXED), scale=40.0)
     session = session_of(acoustic_onnx(model_of(network, 12), InputOptions(), "utterance"))
     features = RANDOM.standard_normal((1, 5, 12))
-    found, expected = scores_of(session, features), model_of(network, 12).log_likelihoods(features[0].astype(np.float32))
+    found, expected = (
+        scores_of(session, features),
+        model_of(network, 12).log_likelihoods(features[0].astype(np.float32)),
+    )
     np.testing.assert_allclose(found[0], expected, rtol=1e-4)
 
 
@@ -108,22 +125,39 @@ def test_chunks_with_their_context_are_those_of_the_utterance(kind):
     begin, num = 21, 12
     found = scores_of(session, features[None, begin - left : begin + num + right])
     whole = model.log_likelihoods(options.extend(features))
-    np.testing.assert_allclose(found[0], whole[begin // stride : (begin + num) // stride], atol=3e-5, rtol=1e-5)
+    np.testing.assert_allclose(
+        found[0], whole[begin // stride : (begin + num) // stride], atol=3e-5, rtol=1e-5
+    )
 
 
 def test_metadata():
     network = LayeredNetwork(LAYERS["lf-mmi"], 6, 4, 12)
-    content = acoustic_onnx(model_of(network, 6), InputOptions(cmvn="sliding"), "utterance", '{"num_ceps": 6}')
+    content = acoustic_onnx(
+        model_of(network, 6), InputOptions(cmvn="sliding"), "utterance", '{"num_ceps": 6}'
+    )
     told = session_of(content).get_modelmeta()
     assert told.producer_name == "pyasr" and told.graph_name == "acoustic model"
-    expected = {"unit": "utterance", "left_context": "5", "right_context": "5", "subsampling": "3", "num_pdfs": "4", "chunk": "12"}
+    expected = {
+        "unit": "utterance",
+        "left_context": "5",
+        "right_context": "5",
+        "subsampling": "3",
+        "num_pdfs": "4",
+        "chunk": "12",
+    }
     assert expected.items() <= told.custom_metadata_map.items()
     assert told.custom_metadata_map["cmvn"] == "sliding" and told.custom_metadata_map["cmn_window"] == "600"
     assert json.loads(told.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
 
 
 def test_fields_of_protocol_buffers():
-    content = protobuf.content(1, "name") + protobuf.integer(3, -300) + protobuf.integer(8, 1 << 40) + protobuf.integer(8, 0) + protobuf.single(2, 0.5)
+    content = (
+        protobuf.content(1, "name")
+        + protobuf.integer(3, -300)
+        + protobuf.integer(8, 1 << 40)
+        + protobuf.integer(8, 0)
+        + protobuf.single(2, 0.5)
+    )
     found = onnx.AttributeProto.FromString(content)
     assert (found.name, found.i, list(found.ints), found.f) == ("name", -300, [1 << 40, 0], 0.5)
 
@@ -148,7 +182,11 @@ def test_step(tmp_path, root):
     found = scores_of(session_of((tmp_path / "new/folder/model.onnx").read_bytes()), features)
     np.testing.assert_allclose(found[0], model_of(network, 6).log_likelihoods(features[0]), atol=3e-5)
     done = run(["utils/export_onnx.py", "--data", tmp_path / "data", tmp_path, tmp_path / "other.onnx"])
-    assert done.returncode == 1 and "feats/options.json: no such file" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 1
+        and "feats/options.json: no such file" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
     assert not (tmp_path / "other.onnx").exists()
 
 
@@ -156,15 +194,24 @@ def test_feature_options_of_the_metadata_are_those_of_training(tmp_path):
     """Others are refused; what is only noise may differ."""
     model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
     InputOptions(cmvn="utterance").save(tmp_path)
-    made = {"train": MfccOptions(num_ceps=6), "same": MfccOptions(num_ceps=6, frame=FrameOptions(dither=1.0)), "other": FbankOptions()}
+    made = {
+        "train": MfccOptions(num_ceps=6),
+        "same": MfccOptions(num_ceps=6, frame=FrameOptions(dither=1.0)),
+        "other": FbankOptions(),
+    }
     for name, options in made.items():
         (tmp_path / name / "feats").mkdir(parents=True)
         save(tmp_path / name / "feats/options.json", options)
         with ArkWriter(tmp_path / name / "feats/feats.ark", tmp_path / name / "feats.scp") as writer:
             writer.write("utt", np.zeros((3, 6), np.float32))
     keep_origin(tmp_path, tmp_path / "train")
-    with pytest.raises(UserError, match=r"other: its features differ from those on which .* was trained \(log mel energies, not MFCC\)"):
-        run_here("export_onnx.py", "--data", tmp_path / "other", tmp_path, tmp_path / "model.onnx", folder="utils")
+    with pytest.raises(
+        UserError,
+        match=r"other: its features differ from those on which .* was trained \(log mel energies, not MFCC\)",
+    ):
+        run_here(
+            "export_onnx.py", "--data", tmp_path / "other", tmp_path, tmp_path / "model.onnx", folder="utils"
+        )
     assert not (tmp_path / "model.onnx").exists()
     run_here("export_onnx.py", "--data", tmp_path / "same", tmp_path, tmp_path / "model.onnx", folder="utils")
     told = {entry.key: entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props}
@@ -176,7 +223,10 @@ def test_a_network_on_fmllr_features_takes_no_data(tmp_path):
     model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
     InputOptions(cmvn="none").save(tmp_path)
     of_audio = to_json(MfccOptions())
-    for origin, name in (({"fmllr_of": of_audio}, "fMLLR features of MFCC"), ({"streams": [of_audio] * 2, "each": []}, "MFCC pasted to MFCC")):
+    for origin, name in (
+        ({"fmllr_of": of_audio}, "fMLLR features of MFCC"),
+        ({"streams": [of_audio] * 2, "each": []}, "MFCC pasted to MFCC"),
+    ):
         save_origins(tmp_path, [origin])
         for data in ("data/train", "data/train_fmllr"):
             with pytest.raises(UserError, match=f"^--data {data}: {tmp_path} takes {name}, .*; omit --data$"):

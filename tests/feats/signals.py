@@ -1,4 +1,5 @@
-"""Signals with known properties, the same on every machine: voices of a given pitch, noise, and what frames of them hold."""
+"""Signals with known properties, the same on every machine: voices of a given pitch, noise, and what frames
+of them hold."""
 
 from __future__ import annotations
 
@@ -26,18 +27,27 @@ def voice(pitch_hz: np.ndarray, rate: int, highest_hz: float = 3500.0) -> np.nda
 
 
 def speech_like(rate: int) -> np.ndarray:
-    """1.2 s at int16 scale: a rising voice, noise, digital silence, a falling voice that grows soft; hiss under the voices."""
+    """1.2 s at int16 scale: a rising voice, noise, digital silence, a falling voice that grows soft; hiss
+    under the voices."""
     part = int(0.3 * rate)
     rising, falling = np.linspace(100, 160, part), np.linspace(240, 180, part)
-    loud = [voice(rising, rate), 0.5 * noise(part), np.zeros(part), voice(falling, rate) * np.linspace(1, 0.02, part)]
+    loud = [
+        voice(rising, rate),
+        0.5 * noise(part),
+        np.zeros(part),
+        voice(falling, rate) * np.linspace(1, 0.02, part),
+    ]
     hiss = [0.01 * noise(part, 2), np.zeros(part), np.zeros(part), 0.01 * noise(part, 3)]
     return np.round(2000 * (np.concatenate(loud) + np.concatenate(hiss))).astype(np.float32)
 
 
 def windowed_frames(wave: np.ndarray, rate: int) -> tuple[np.ndarray, np.ndarray]:
-    """(frames, their log energies) as Kaldi cuts them by default: offset removed, preemphasis 0.97, Povey's window, padded with zeros."""
+    """(frames, their log energies) as Kaldi cuts them by default: offset removed, preemphasis 0.97, Povey's
+    window, padded with zeros."""
     size, shift = int(0.025 * rate), int(0.010 * rate)
-    frames = np.stack([wave[begin : begin + size] for begin in range(0, len(wave) - size + 1, shift)]).astype(np.float64)
+    frames = np.stack([wave[begin : begin + size] for begin in range(0, len(wave) - size + 1, shift)]).astype(
+        np.float64
+    )
     frames -= frames.mean(1, keepdims=True)
     log_energies = np.log(np.maximum((frames**2).sum(1), np.finfo(np.float32).eps))
     frames = np.hstack([0.03 * frames[:, :1], frames[:, 1:] - 0.97 * frames[:, :-1]])

@@ -12,7 +12,14 @@ from pyasr.base.errors import UserError
 from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.compute.pitch_features import PitchExtractor
 from pyasr.feats.compute.warp import Warper
-from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions, PitchOptions, PlpOptions, ProcessPitchOptions
+from pyasr.feats.options import (
+    FbankOptions,
+    FrameOptions,
+    MfccOptions,
+    PitchOptions,
+    PlpOptions,
+    ProcessPitchOptions,
+)
 
 PITCH = PitchOptions(add_pitch=True)
 
@@ -28,7 +35,9 @@ def test_columns_of_both(kind, dim):
     extractor = Extractor(both)
     found = extractor([wave], ["utt"], seed=5)[0]
     assert found.shape[1] == extractor.dim == dim + 3 and found.dtype == np.float32
-    np.testing.assert_allclose(found[:, :dim], Extractor(dataclasses.replace(both, pitch=alone.pitch))([wave], ["utt"], seed=5)[0])
+    np.testing.assert_allclose(
+        found[:, :dim], Extractor(dataclasses.replace(both, pitch=alone.pitch))([wave], ["utt"], seed=5)[0]
+    )
     pitch = PitchExtractor(PITCH, frame())(wave, generator(5, "pitch", "utt"))  # of the audio without dither
     np.testing.assert_array_equal(found[:, dim:], pitch[: len(found)])
 
@@ -56,12 +65,20 @@ def test_an_utterance_gives_the_same_alone_and_among_others():
 def test_options_come_from_several_files(tmp_path):
     (tmp_path / "plp.conf").write_text("--sample-frequency=8000\n--num-mel-bins=15  # few\n")
     (tmp_path / "pitch.conf").write_text("--sample-frequency=8000\n--max-f0=500\n--add-raw-log-pitch=true\n")
-    options, _ = parse(PlpOptions, ["--config", str(tmp_path / "plp.conf"), "--config", str(tmp_path / "pitch.conf"), "--add-pitch"])
-    assert Extractor(options).dim == 13 + 4 and options.pitch.track.max_f0 == 500 and options.mel.num_mel_bins == 15
+    options, _ = parse(
+        PlpOptions,
+        ["--config", str(tmp_path / "plp.conf"), "--config", str(tmp_path / "pitch.conf"), "--add-pitch"],
+    )
+    assert (
+        Extractor(options).dim == 13 + 4
+        and options.pitch.track.max_f0 == 500
+        and options.mel.num_mel_bins == 15
+    )
 
 
 def test_features_of_pitch_may_be_late():
-    """As process-kaldi-pitch-feats --delay: frame t has what frame t - delay had, and as many frames more are given out."""
+    """As process-kaldi-pitch-feats --delay: frame t has what frame t - delay had, and as many frames more are
+    given out."""
     wave, late = speech_like(8000), PitchOptions(process=ProcessPitchOptions(delay=3))
     plain, found = (PitchExtractor(options, frame())(wave, generator(1, "x")) for options in (PITCH, late))
     np.testing.assert_array_equal(found, plain[[0, 0, 0, *range(len(plain))]])
@@ -70,12 +87,17 @@ def test_features_of_pitch_may_be_late():
 def test_of_plp_the_first_column_is_the_last_in_htk():
     wave = speech_like(8000)
     for use_energy in (True, False):
-        plain, htk = (Extractor(PlpOptions(frame=frame(), use_energy=use_energy, htk_compat=kind))([wave])[0] for kind in (False, True))
+        plain, htk = (
+            Extractor(PlpOptions(frame=frame(), use_energy=use_energy, htk_compat=kind))([wave])[0]
+            for kind in (False, True)
+        )
         np.testing.assert_allclose(htk, np.concatenate([plain[:, 1:], plain[:, :1]], axis=1), rtol=1e-6)
 
 
 def test_perturbation_leaves_pitch_as_it_is():
-    with_pitch, without = (MfccOptions(frame=frame(), use_energy=False, pitch=pitch) for pitch in (PITCH, PitchOptions()))
+    with_pitch, without = (
+        MfccOptions(frame=frame(), use_energy=False, pitch=pitch) for pitch in (PITCH, PitchOptions())
+    )
     matrix = Warper(with_pitch).matrix(0.9)
     np.testing.assert_array_equal(matrix[:13, :13], Warper(without).matrix(0.9))
     np.testing.assert_array_equal(matrix[13:], np.eye(16)[13:])

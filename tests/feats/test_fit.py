@@ -1,4 +1,5 @@
-"""Features that do not fit a model's matrix are refused before any job, with the splicing that the matrix means."""
+"""Features that do not fit a model's matrix are refused before any job, with the splicing that the matrix
+means."""
 
 import numpy as np
 import pytest
@@ -30,8 +31,10 @@ def system(tmp_path):
 
 def test_a_lost_splice_opts_is_named_with_what_it_has_to_say(system):
     data, model = system
-    told = (f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
-            f"'--left-context=3 --right-context=3': write that into {model}/splice_opts$")  # fmt: skip
+    told = (
+        f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
+        f"'--left-context=3 --right-context=3': write that into {model}/splice_opts$"
+    )
     for check in (check_features, check_input):
         with pytest.raises(UserError, match=told):
             check(data, model)
@@ -60,12 +63,26 @@ def test_features_of_another_number_of_columns(system):
     InputOptions(splice_left=3, splice_right=3).save(model)
     check_features(data, model)
     write_matrix(model / "final.mat", np.zeros((40, 280)))
-    with pytest.raises(UserError, match="280 columns, but features of 13 columns become 91; give the features that the model was trained on"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "280 columns, but features of 13 columns become 91; give the features that the model was "
+            "trained on"
+        ),
+    ):
         check_features(data, model)
 
 
 def test_what_a_number_of_columns_is_likely_to_mean():
-    assert [meant_splicing(num) for num in (91, 92, 117, 118, 280, 360, 97)] == [(13, 7), (13, 7), (13, 9), (13, 9), (40, 7), (40, 9), None]
+    assert [meant_splicing(num) for num in (91, 92, 117, 118, 280, 360, 97)] == [
+        (13, 7),
+        (13, 7),
+        (13, 9),
+        (13, 9),
+        (40, 7),
+        (40, 9),
+        None,
+    ]
 
 
 def write_gmm(path, dim, binary=True):
@@ -73,7 +90,12 @@ def write_gmm(path, dim, binary=True):
     with KaldiWriter(path, binary) as writer:
         writer.token("<TransitionModel>")
         writer.token("</TransitionModel>")
-        AmDiagGmm(np.array([0, 1]), np.ones(1, np.float32), np.zeros((1, dim), np.float32), np.ones((1, dim), np.float32)).write(writer)
+        AmDiagGmm(
+            np.array([0, 1]),
+            np.ones(1, np.float32),
+            np.zeros((1, dim), np.float32),
+            np.ones((1, dim), np.float32),
+        ).write(writer)
 
 
 @pytest.fixture
@@ -97,13 +119,26 @@ def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas,
     data, model = deltas
     check_dimension(data, model)
     lang, graph = tmp_path / "lang", tmp_path / "graph"
-    for path in (graph / "HCLG.fst", graph / "words.txt", data / "utt2spk", data / "text", model / "tree", *(lang / name for name in LANG_FILES)):
+    for path in (
+        graph / "HCLG.fst",
+        graph / "words.txt",
+        data / "utt2spk",
+        data / "text",
+        model / "tree",
+        *(lang / name for name in LANG_FILES),
+    ):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()
     (model / "delta_opts").write_text("--delta-order=1\n")
-    told = (f"^{data}/feats.scp: features of 13 columns become 26 by the options of {model}, but the Gaussians of {model}/final.mdl have 39 "
-            f"dimensions; 39 = 13 x 3 means '--delta-order=2': write that into {model}/delta_opts$")  # fmt: skip
-    for words in (("align_si.py", data, lang, model, tmp_path / "out"), ("decode.py", "--model-dir", model, graph, data, tmp_path / "out")):
+    told = (
+        f"^{data}/feats.scp: features of 13 columns become 26 by the options of {model}, but the Gaussians "
+        f"of {model}/final.mdl have 39 dimensions; 39 = 13 x 3 means '--delta-order=2': write that into "
+        f"{model}/delta_opts$"
+    )
+    for words in (
+        ("align_si.py", data, lang, model, tmp_path / "out"),
+        ("decode.py", "--model-dir", model, graph, data, tmp_path / "out"),
+    ):
         with pytest.raises(UserError, match=told):
             run_here(*words)
         assert not list(tmp_path.glob("*out*"))
@@ -112,7 +147,9 @@ def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas,
 def test_gaussians_of_other_features(deltas):
     data, model = deltas
     write_gmm(model / "final.mdl", 60)
-    with pytest.raises(UserError, match="become 39 .* have 60 dimensions; give the features that the model was trained on"):
+    with pytest.raises(
+        UserError, match="become 39 .* have 60 dimensions; give the features that the model was trained on"
+    ):
         check_dimension(data, model)
 
 
@@ -122,7 +159,10 @@ def test_gaussians_behind_a_matrix(system):
     write_gmm(model / "final.mdl", 40)
     check_dimension(data, model)
     write_gmm(model / "final.mdl", 30)
-    with pytest.raises(UserError, match=f"become 40 by {model}/final.mat, but the Gaussians of {model}/final.mdl have 30 dimensions"):
+    with pytest.raises(
+        UserError,
+        match=f"become 40 by {model}/final.mat, but the Gaussians of {model}/final.mdl have 30 dimensions",
+    ):
         check_dimension(data, model)
 
 

@@ -1,4 +1,5 @@
-"""Utterances without frames, as the 0 x 0 matrices that Kaldi writes: statistics, features made of features, and a training go without."""
+"""Utterances without frames, as the 0 x 0 matrices that Kaldi writes: statistics, features made of features,
+and a training go without."""
 
 import shutil
 
@@ -54,9 +55,31 @@ def test_every_step_goes_without_them(whole, tmp_path, place, capfd):
     run_here("compute_cmvn.py", data)
     assert "1 utterances are not counted: no frames: " + utt in capfd.readouterr().out
     assert set(read_table(data / "cmvn.scp")) == {key.split("-")[0] for key in rest}
-    run_here("paste_feats.py", "--nj", 2, "--max-missing", 0.1, "--cmvn", "speaker", tmp_path / "pasted", data, data)
-    run_here("align_fmllr.py", "--nj", 1, whole / "data", whole / "lang", whole / "mono", tmp_path / "ali", threads=True)
-    run_here("make_fmllr_feats.py", "--nj", 2, "--max-missing", 0.1, data, tmp_path / "ali", tmp_path / "adapted")
+    run_here(
+        "paste_feats.py",
+        "--nj",
+        2,
+        "--max-missing",
+        0.1,
+        "--cmvn",
+        "speaker",
+        tmp_path / "pasted",
+        data,
+        data,
+    )
+    run_here(
+        "align_fmllr.py",
+        "--nj",
+        1,
+        whole / "data",
+        whole / "lang",
+        whole / "mono",
+        tmp_path / "ali",
+        threads=True,
+    )
+    run_here(
+        "make_fmllr_feats.py", "--nj", 2, "--max-missing", 0.1, data, tmp_path / "ali", tmp_path / "adapted"
+    )
     assert capfd.readouterr().out.count(f"1 utterances left out: its features have no frames: {utt}") == 2
     for made in ("pasted", "adapted"):
         assert sorted(load_all(tmp_path / made / "feats.scp")) == rest
@@ -76,11 +99,27 @@ def test_many_of_them_end_the_steps_that_make_features(whole, tmp_path):
     with pytest.raises(UserError, match=expected):
         run_here("paste_feats.py", tmp_path / "pasted", data, data)
     with pytest.raises(UserError, match=expected):
-        run_here("make_fmllr_feats.py", "--transform-dir", transforms(whole, tmp_path), data, whole / "mono", tmp_path / "adapted")
+        run_here(
+            "make_fmllr_feats.py",
+            "--transform-dir",
+            transforms(whole, tmp_path),
+            data,
+            whole / "mono",
+            tmp_path / "adapted",
+        )
 
 
 def transforms(whole, path):
-    run_here("align_fmllr.py", "--nj", 1, whole / "data", whole / "lang", whole / "mono", path / "ali", threads=True)
+    run_here(
+        "align_fmllr.py",
+        "--nj",
+        1,
+        whole / "data",
+        whole / "lang",
+        whole / "mono",
+        path / "ali",
+        threads=True,
+    )
     return path / "ali"
 
 
@@ -95,8 +134,19 @@ def test_utterances_without_features_are_named_where_fmllr_features_are_made(who
     table = read_table(data / "feats.scp")
     lost = sorted(table)[3]
     write_table(data / "feats.scp", {utt: rx for utt, rx in table.items() if utt != lost})
-    step = ("make_fmllr_feats.py", "--nj", 1, "--transform-dir", transforms(whole, tmp_path), data, whole / "mono")
-    with pytest.raises(UserError, match=f"1 of 30 utterances have to be left out: 1: no features in {data}/feats.scp .{lost}.;"):
+    step = (
+        "make_fmllr_feats.py",
+        "--nj",
+        1,
+        "--transform-dir",
+        transforms(whole, tmp_path),
+        data,
+        whole / "mono",
+    )
+    with pytest.raises(
+        UserError,
+        match=f"1 of 30 utterances have to be left out: 1: no features in {data}/feats.scp .{lost}.;",
+    ):
         run_here(*step, tmp_path / "adapted")
     run_here(*step[:1], "--max-missing", 0.1, *step[1:], tmp_path / "adapted")
     assert f"1 utterances left out: no features in {data}/feats.scp: {lost}" in capfd.readouterr().out

@@ -61,7 +61,8 @@ def test_utterance_normalisation_and_none(data):
 
 
 def test_deltas_follow_the_regression_formula():
-    """d[t] = sum_j j x[t + j] / 10 for j = -2..2; second order: the same of d, with x continued before d is taken."""
+    """d[t] = sum_j j x[t + j] / 10 for j = -2..2; second order: the same of d, with x continued before d is
+    taken."""
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
     out = add_deltas(x, 2)
     for t in range(9):
@@ -95,13 +96,23 @@ def test_input_options_travel_with_the_model(tmp_path):
         InputOptions.load(tmp_path / "none")
 
 
-@pytest.mark.parametrize("name, value, told", [
-    ("deltas", 9, "--deltas: 9 is above the maximum 4"), ("splice_left", -1, "--splice-left: -1 is below the minimum"),
-    ("splice_right", 10**9, "--splice-right: 1000000000 is above"), ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
-    ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"), ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
-    ("sliding", 3, "sliding: expected options"),
-    ("deltas", None, "--deltas: 'None' is not a value of type int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.jobs.job:main", "not compatible with this version"),
-    ("type", "pyasr.feats.options:MfccOptions", "MfccOptions is not one of the expected classes"), ("other", 1, "has no other")])
+@pytest.mark.parametrize(
+    "name, value, told",
+    [
+        ("deltas", 9, "--deltas: 9 is above the maximum 4"),
+        ("splice_left", -1, "--splice-left: -1 is below the minimum"),
+        ("splice_right", 10**9, "--splice-right: 1000000000 is above"),
+        ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
+        ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"),
+        ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
+        ("sliding", 3, "sliding: expected options"),
+        ("deltas", None, "--deltas: 'None' is not a value of type int"),
+        ("type", "os:system", "options of os"),
+        ("type", "pyasr.base.jobs.job:main", "not compatible with this version"),
+        ("type", "pyasr.feats.options:MfccOptions", "MfccOptions is not one of the expected classes"),
+        ("other", 1, "has no other"),
+    ],
+)
 def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
     """They are checked as a command line is, and name no other class."""
     InputOptions().save(tmp_path)
@@ -119,7 +130,10 @@ def test_nesting_without_end(tmp_path):
 
 def test_missing_tables_are_named(data):
     (data / "cmvn.scp").unlink()
-    with pytest.raises(UserError, match="cmvn.scp: no such file; run steps/compute_cmvn.py .* first, or train with --cmvn none"):
+    with pytest.raises(
+        UserError,
+        match="cmvn.scp: no such file; run steps/compute_cmvn.py .* first, or train with --cmvn none",
+    ):
         FeatureReader(data, InputOptions())
     (data / "feats.scp").unlink()
     with pytest.raises(UserError, match="feats.scp: no such file; run steps/make_mfcc.py"):
@@ -127,7 +141,7 @@ def test_missing_tables_are_named(data):
 
 
 def test_speaker_without_statistics(data):
-    write_table(data / "utt2spk", {utt: "c" for utt in UTTERANCES})
+    write_table(data / "utt2spk", dict.fromkeys(UTTERANCES, "c"))
     with pytest.raises(UserError, match="no statistics of speaker c"):
         FeatureReader(data, InputOptions())["a-1"]
 
@@ -137,7 +151,10 @@ def test_speaker_without_statistics(data):
 def test_statistics_of_another_shape(data, shape, norm_vars):
     with ArkWriter(data / "other.ark", data / "cmvn.scp") as writer:
         writer.write("a", np.ones(shape))
-    found = f"the statistics of speaker a have {shape[0]} rows and {shape[1]} columns, not 2 rows; run steps/compute_cmvn.py {data}"
+    found = (
+        f"the statistics of speaker a have {shape[0]} rows and {shape[1]} columns, not 2 rows; run "
+        f"steps/compute_cmvn.py {data}"
+    )
     with pytest.raises(UserError, match=f"^{data}/cmvn.scp: {found}$"):
         FeatureReader(data, InputOptions(norm_vars=norm_vars))["a-1"]
 
@@ -145,13 +162,25 @@ def test_statistics_of_another_shape(data, shape, norm_vars):
 @pytest.mark.parametrize("cmvn", ["speaker", "utterance", "sliding", "none"])
 def test_features_of_another_width_are_named(data, cmvn):
     """Those that come first count, also for who never reads them; utterances without frames have none."""
-    features = {"a-0": np.zeros((0, 0)), "a-1": np.ones((30, 5)), "a-2": np.ones((7, 5)), "b-1": np.ones((12, 6)), "b-2": np.ones((1, 6))}
+    features = {
+        "a-0": np.zeros((0, 0)),
+        "a-1": np.ones((30, 5)),
+        "a-2": np.ones((7, 5)),
+        "b-1": np.ones((12, 6)),
+        "b-2": np.ones((1, 6)),
+    }
     with ArkWriter(data / "mixed.ark", data / "feats.scp") as writer:
         for utt, matrix in features.items():
             writer.write(utt, matrix.astype(np.float32))
     reader = FeatureReader(data, InputOptions(cmvn=cmvn, deltas=1))
-    told = f"{data}: b-2 has 6 columns, other utterances have 5; compute the features of {data} again, or remove"
+    told = (
+        f"{data}: b-2 has 6 columns, other utterances have 5; compute the features of {data} again, or remove"
+    )
     with pytest.raises(UserError, match=told):
         reader["b-2"]
     assert reader.dim == reader["a-2"].shape[1] == 10
-    assert reader.raw("a-0").shape == (0, 5) and reader["a-0"].shape == (0, 10) and reader["a-0"].dtype == np.float32
+    assert (
+        reader.raw("a-0").shape == (0, 5)
+        and reader["a-0"].shape == (0, 10)
+        and reader["a-0"].dtype == np.float32
+    )

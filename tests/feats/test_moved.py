@@ -1,4 +1,5 @@
-"""A recipe directory that is moved, copied, or used from elsewhere: each reads its own archives, and nothing is computed again."""
+"""A recipe directory that is moved, copied, or used from elsewhere: each reads its own archives, and nothing
+is computed again."""
 
 import os
 import shutil
@@ -31,11 +32,13 @@ def recipe():
 
 
 def everything():
-    """All that tables lead to, and the fingerprints of the tables, by names relative to the recipe directory."""
+    """All that tables lead to, and the fingerprints of the tables, by names relative to the recipe
+    directory."""
     units = {"train": "speaker", "some": "speaker", "pasted": "none"}
     readers = {name: FeatureReader(f"data/{name}", InputOptions(cmvn=unit)) for name, unit in units.items()}
-    return {(name, utt): reader[utt].tobytes() for name, reader in readers.items() for utt in reader.keys}, \
-        {name: fingerprint(f"data/{name}/feats.scp") for name in readers}
+    return {(name, utt): reader[utt].tobytes() for name, reader in readers.items() for utt in reader.keys}, {
+        name: fingerprint(f"data/{name}/feats.scp") for name in readers
+    }
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +137,10 @@ def test_data_on_another_disk(made, tmp_path, monkeypatch):
     make_data_dir(Path("data/train"))
     for flags in ([], ["--compress", "false"]):
         run_here("make_mfcc.py", "--sample-frequency", 8000, *flags, "data/train")
-        assert all(place.startswith("data/train/feats/raw.") for place in DataDir("data/train").table("feats.scp").values())
+        assert all(
+            place.startswith("data/train/feats/raw.")
+            for place in DataDir("data/train").table("feats.scp").values()
+        )
     s6.rename(tmp_path / "s7")
     monkeypatch.chdir(tmp_path / "s7")
     assert len(load_all("data/train/feats.scp")) == UTTERANCES

@@ -1,4 +1,5 @@
-"""How features were made, from the archives to the model that was trained on them; what is refused there, and what is not."""
+"""How features were made, from the archives to the model that was trained on them; what is refused there, and
+what is not."""
 
 import shutil
 from dataclasses import replace
@@ -9,7 +10,15 @@ from steps_here import run_here
 
 from pyasr.base.cli.options import save
 from pyasr.base.errors import UserError
-from pyasr.feats.options import OPTIONS_FILE, FbankOptions, FrameOptions, MelOptions, MfccOptions, PitchOptions, ProcessPitchOptions
+from pyasr.feats.options import (
+    OPTIONS_FILE,
+    FbankOptions,
+    FrameOptions,
+    MelOptions,
+    MfccOptions,
+    PitchOptions,
+    ProcessPitchOptions,
+)
 from pyasr.feats.origin import ORIGIN_FILE, check_origin, difference, keep_origin, origins_of, same_features
 from pyasr.io.ark import load_all, read_scp
 from pyasr.io.text_tables import write_table
@@ -30,10 +39,17 @@ def trained(tmp_path_factory):
 
 
 def made_with(trained, data, options):
-    """The features of `trained` in a directory of their own, as if made with other options, or by another toolkit."""
+    """The features of `trained` in a directory of their own, as if made with other options, or by another
+    toolkit."""
     shutil.copytree(trained / "data", data)
     (data / OPTIONS_FILE).unlink()
-    write_table(data / "feats.scp", {utt: rx.replace(str(trained / "data"), str(data)) for utt, rx in read_scp(data / "feats.scp").items()})
+    write_table(
+        data / "feats.scp",
+        {
+            utt: rx.replace(str(trained / "data"), str(data))
+            for utt, rx in read_scp(data / "feats.scp").items()
+        },
+    )
     if options:
         save(data / OPTIONS_FILE, options)
     return data
@@ -45,15 +61,20 @@ def align(trained, data, out, model="mono", step="align_si.py"):
 
 def test_alignment_refuses_features_of_other_options(trained, tmp_path):
     data = made_with(trained, tmp_path / "dev", OTHERS)
-    with pytest.raises(UserError, match=f"^{data}: its features differ from those on which {trained}/mono was trained "
-                                        r"\(--low-freq 300, not 20; --use-energy false, not true\); compute them by the same steps with"):
+    with pytest.raises(
+        UserError,
+        match=f"^{data}: its features differ from those on which {trained}/mono was trained "
+        r"\(--low-freq 300, not 20; --use-energy false, not true\); compute them by the same steps with",
+    ):
         align(trained, data, tmp_path / "ali")
     with pytest.raises(UserError, match="its features differ from those"):
         align(trained, data, tmp_path / "ali", step="align_fmllr.py")
     assert not (tmp_path / "ali").exists()
 
 
-@pytest.mark.parametrize("options", [TRAINED, replace(TRAINED, frame=replace(TRAINED.frame, dither=1.0)), None])
+@pytest.mark.parametrize(
+    "options", [TRAINED, replace(TRAINED, frame=replace(TRAINED.frame, dither=1.0)), None]
+)
 def test_alignment_takes_the_same_and_unknown_features_and_tells_of_them(trained, tmp_path, options):
     data = made_with(trained, tmp_path / "dev", options)
     align(trained, data, tmp_path / "ali")
@@ -77,7 +98,9 @@ def test_a_union_has_all_origins(trained, tmp_path):
     table = read_scp(trained / "data/feats.scp")
     union = tmp_path / "union"
     union.mkdir()
-    write_table(union / "feats.scp", table | {f"x-{utt}": rx for utt, rx in read_scp(other / "feats.scp").items()})
+    write_table(
+        union / "feats.scp", table | {f"x-{utt}": rx for utt, rx in read_scp(other / "feats.scp").items()}
+    )
     assert len(origins_of(union)) == 2
     with pytest.raises(UserError, match="its features differ from those"):
         check_origin(union, trained / "mono")
@@ -102,7 +125,16 @@ def test_features_made_of_features_keep_their_origin(trained, tmp_path):
 
 
 def test_fmllr_features_have_an_origin_and_are_not_made_of_others(trained, tmp_path):
-    run_here("align_fmllr.py", "--nj", 1, trained / "data", trained / "lang", trained / "mono", tmp_path / "ali", threads=True)
+    run_here(
+        "align_fmllr.py",
+        "--nj",
+        1,
+        trained / "data",
+        trained / "lang",
+        trained / "mono",
+        tmp_path / "ali",
+        threads=True,
+    )
     run_here("make_fmllr_feats.py", trained / "data", tmp_path / "ali", tmp_path / "adapted")
     assert origins_of(tmp_path / "adapted") == [{"fmllr_of": origins_of(trained / "data")[0]}]
     keep_origin(tmp_path, tmp_path / "adapted")
@@ -110,18 +142,26 @@ def test_fmllr_features_have_an_origin_and_are_not_made_of_others(trained, tmp_p
     with pytest.raises(UserError, match="MFCC, not fMLLR features of MFCC"):
         check_origin(trained / "data", tmp_path)
     with pytest.raises(UserError, match="its features differ from those"):
-        run_here("make_fmllr_feats.py", made_with(trained, tmp_path / "other", OTHERS), trained / "mono", tmp_path / "fmllr")
+        run_here(
+            "make_fmllr_feats.py",
+            made_with(trained, tmp_path / "other", OTHERS),
+            trained / "mono",
+            tmp_path / "fmllr",
+        )
 
 
-@pytest.mark.parametrize("other, same", [
-    (replace(TRAINED, frame=replace(TRAINED.frame, dither=1.0, blackman_coeff=0.4)), True),
-    (replace(TRAINED, mel=MelOptions(high_freq=4000.0, vtln_low=60.0)), True),
-    (replace(TRAINED, pitch=PitchOptions(process=ProcessPitchOptions(pitch_scale=1.0))), True),
-    (replace(TRAINED, mel=MelOptions(high_freq=3800.0)), False),
-    (replace(TRAINED, frame=replace(TRAINED.frame, sample_frequency=16000.0)), False),
-    (replace(TRAINED, pitch=PitchOptions(add_pitch=True)), False),
-    (FbankOptions(frame=TRAINED.frame), False),
-])
+@pytest.mark.parametrize(
+    "other, same",
+    [
+        (replace(TRAINED, frame=replace(TRAINED.frame, dither=1.0, blackman_coeff=0.4)), True),
+        (replace(TRAINED, mel=MelOptions(high_freq=4000.0, vtln_low=60.0)), True),
+        (replace(TRAINED, pitch=PitchOptions(process=ProcessPitchOptions(pitch_scale=1.0))), True),
+        (replace(TRAINED, mel=MelOptions(high_freq=3800.0)), False),
+        (replace(TRAINED, frame=replace(TRAINED.frame, sample_frequency=16000.0)), False),
+        (replace(TRAINED, pitch=PitchOptions(add_pitch=True)), False),
+        (FbankOptions(frame=TRAINED.frame), False),
+    ],
+)
 def test_what_makes_a_difference(other, same):
     assert same_features(TRAINED, other) is same
 

@@ -18,7 +18,9 @@ def data(tmp_path):
     """Of three speakers, in two archives; an utterance is a part of a matrix."""
     rng, path = np.random.default_rng(1), tmp_path / "data"
     path.mkdir()
-    features = {key: rng.standard_normal((20 + number, 3)).astype(np.float32) for number, key in enumerate(KEYS)}
+    features = {
+        key: rng.standard_normal((20 + number, 3)).astype(np.float32) for number, key in enumerate(KEYS)
+    }
     for name, keys in (("one", KEYS[:5]), ("two", KEYS[5:])):
         with ArkWriter(path / f"{name}.ark", path / f"{name}.scp") as writer:
             for key in keys:
@@ -39,7 +41,10 @@ def packed(path, data, wanted, options):
     return whole, FeatureReader(data, options, tables=PackedTables(path, KEYS, rows, KEYS.index))
 
 
-@pytest.mark.parametrize("options", [InputOptions(), InputOptions(cmvn="none"), InputOptions(cmvn="utterance", deltas=1, splice_left=2)])
+@pytest.mark.parametrize(
+    "options",
+    [InputOptions(), InputOptions(cmvn="none"), InputOptions(cmvn="utterance", deltas=1, splice_left=2)],
+)
 def test_features_of_some_utterances(data, tmp_path, options, monkeypatch):
     """Without the tables of the data directory, which are gone."""
     wanted = ["a-1", "b-0", "c-3"]
@@ -58,15 +63,27 @@ def test_features_of_some_utterances(data, tmp_path, options, monkeypatch):
 
 def test_other_utterances_and_speakers_are_refused_as_ever(data, tmp_path):
     write_table(data / "utt2spk", {key: key[0] for key in KEYS if key != "a-1"})
-    write_table(data / "cmvn.scp", {speaker: place for speaker, place in read_table(data / "cmvn.scp").items() if speaker != "c"})
-    write_table(data / "feats.scp", {key: place for key, place in read_table(data / "feats.scp").items() if key != "b-1"})
+    write_table(
+        data / "cmvn.scp",
+        {speaker: place for speaker, place in read_table(data / "cmvn.scp").items() if speaker != "c"},
+    )
+    write_table(
+        data / "feats.scp",
+        {key: place for key, place in read_table(data / "feats.scp").items() if key != "b-1"},
+    )
     whole = FeatureReader(data, InputOptions())
     whole.save_tables(tmp_path / "tables.npz", KEYS, [20] * len(KEYS), "speaker")
     rows = np.array([row for row, key in enumerate(KEYS) if key != "a-3"])
-    some = FeatureReader(data, InputOptions(), tables=PackedTables(tmp_path / "tables.npz", KEYS, rows, KEYS.index))
+    some = FeatureReader(
+        data, InputOptions(), tables=PackedTables(tmp_path / "tables.npz", KEYS, rows, KEYS.index)
+    )
     np.testing.assert_array_equal(some["a-0"], whole["a-0"])
-    for key, sentence in (("a-1", "utt2spk: no line for utterance a-1 of feats.scp"), ("a-3", "no features of utterance a-3"),
-                          ("b-1", "no features of utterance b-1"), ("c-0", "cmvn.scp: no statistics of speaker c")):  # fmt: skip
+    for key, sentence in (
+        ("a-1", "utt2spk: no line for utterance a-1 of feats.scp"),
+        ("a-3", "no features of utterance a-3"),
+        ("b-1", "no features of utterance b-1"),
+        ("c-0", "cmvn.scp: no statistics of speaker c"),
+    ):
         with pytest.raises(UserError, match=sentence):
             some[key]
     assert some.has("a-0") and not some.has("b-1")

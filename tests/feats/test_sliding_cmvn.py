@@ -1,4 +1,5 @@
-"""Normalisation over a sliding window: against Kaldi's answers (fixtures/kaldi_feats.npz) and a loop over frames."""
+"""Normalisation over a sliding window: against Kaldi's answers (fixtures/kaldi_feats.npz) and a loop over
+frames."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ def by_loop(x, window, least, centre, norm_vars):
             begin, end = (max(0, len(x) - window), len(x)) if end > len(x) else (begin, end)
         else:
             begin, end = max(0, t - window), max(t + 1, least)
-            if end > len(x):  # Kaldi moves the window back, also where its least length is longer than the utterance
+            # Kaldi moves the window back, also where its least length is longer than the utterance
+            if end > len(x):
                 begin, end = max(0, begin - (end - len(x))), len(x)
         part = x[begin:end].astype(np.float64)
         out[t] = x[t] - part.mean(0)
@@ -63,6 +65,8 @@ def test_it_is_a_choice_of_the_input(tmp_path):
     write_table(tmp_path / "utt2spk", {"a": "a"})
     flags = ["--cmvn", "sliding", "--cmn-window", "20", "--center", "true", "--norm-vars", "true"]
     options, _ = parse(InputOptions, flags)
-    np.testing.assert_allclose(FeatureReader(tmp_path, options)["a"], by_loop(x, 20, 100, True, True), atol=1e-4)
+    np.testing.assert_allclose(
+        FeatureReader(tmp_path, options)["a"], by_loop(x, 20, 100, True, True), atol=1e-4
+    )
     options.save(tmp_path)
     assert InputOptions.load(tmp_path) == options

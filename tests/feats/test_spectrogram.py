@@ -10,14 +10,24 @@ from pyasr.base.errors import UserError
 from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.compute.warp import Warper
 from pyasr.feats.extraction.streamed_features import OnlineExtractor
-from pyasr.feats.options import FrameOptions, MfccOptions, PitchOptions, SpectrogramOptions, UtteranceOptions, read_feature_options
+from pyasr.feats.options import (
+    FrameOptions,
+    MfccOptions,
+    PitchOptions,
+    SpectrogramOptions,
+    UtteranceOptions,
+    read_feature_options,
+)
 from pyasr.feats.origin import origin_of, same_features
 from pyasr.io.ark import load_all
 from pyasr.recognition.front_end import PlainFeatures, load_features
 
 
-def by_formula(wave: np.ndarray, rate: int, size: int, raw_energy: bool = True, floor: float = 0.0) -> np.ndarray:
-    """compute-spectrogram-feats, frame by frame, by a sum over samples for each line: ln max(P[k], eps), and ln energy for k = 0."""
+def by_formula(
+    wave: np.ndarray, rate: int, size: int, raw_energy: bool = True, floor: float = 0.0
+) -> np.ndarray:
+    """compute-spectrogram-feats, frame by frame, by a sum over samples for each line: ln max(P[k], eps), and
+    ln energy for k = 0."""
     num, shift, eps = int(0.025 * rate), int(0.01 * rate), np.finfo(np.float32).eps
     i, lines = np.arange(num), np.arange(size // 2 + 1)
     window = (0.5 - 0.5 * np.cos(2 * np.pi * i / (num - 1))) ** 0.85
@@ -27,7 +37,9 @@ def by_formula(wave: np.ndarray, rate: int, size: int, raw_energy: bool = True, 
         d = wave[begin : begin + num].astype(np.float64)
         d = d - d.mean()
         x = window * np.array([0.03 * d[0], *(d[1:] - 0.97 * d[:-1])])
-        energy = max(np.log(max(np.sum((d if raw_energy else x) ** 2), eps)), np.log(floor) if floor else -np.inf)
+        energy = max(
+            np.log(max(np.sum((d if raw_energy else x) ** 2), eps)), np.log(floor) if floor else -np.inf
+        )
         rows.append([energy, *np.log(np.maximum(np.abs(x @ waves) ** 2, eps))[1:]])
     return np.array(rows)
 
@@ -46,7 +58,10 @@ def test_against_the_formula(rate, rounded, size, raw_energy, floor):
 
 def test_frames_of_an_odd_number_of_samples_have_no_line_at_half_the_rate():
     frame = FrameOptions(sample_frequency=11025.0, round_to_power_of_two=False)
-    with pytest.raises(UserError, match="--round-to-power-of-two=false needs frames of an even number of samples, not 275; change"):
+    with pytest.raises(
+        UserError,
+        match="--round-to-power-of-two=false needs frames of an even number of samples, not 275; change",
+    ):
         Extractor(SpectrogramOptions(frame=frame))
 
 
@@ -54,7 +69,9 @@ def test_frames_of_an_odd_number_of_samples_have_no_line_at_half_the_rate():
 def test_the_mean_of_an_utterance_is_subtracted(kind):
     frame, wave = FrameOptions(sample_frequency=8000.0), speech_like(8000)
     plain = Extractor(kind(frame=frame))([wave])[0]
-    options = kind(frame=frame, utterance=UtteranceOptions(subtract_mean=True), pitch=PitchOptions(add_pitch=True))
+    options = kind(
+        frame=frame, utterance=UtteranceOptions(subtract_mean=True), pitch=PitchOptions(add_pitch=True)
+    )
     found = Extractor(options)([wave, wave[:10]])
     np.testing.assert_allclose(found[0][:, :-3], (plain - plain.mean(0))[: len(found[0])], atol=1e-4)
     assert len(found[1]) == 0
@@ -73,18 +90,29 @@ def test_the_step_and_what_knows_of_its_features(data):
     made = load_all(data / "feats.scp")
     assert made and {matrix.shape[1] for matrix in made.values()} == {129}
     options = read_feature_options(data, "a test wants to know")
-    assert isinstance(options, SpectrogramOptions) and options == load_features(data / "feats" / "options.json")
-    assert same_features(options, SpectrogramOptions(frame=FrameOptions(8000.0, 20.0, dither=1.0))) and origin_of(data)
+    assert isinstance(options, SpectrogramOptions) and options == load_features(
+        data / "feats" / "options.json"
+    )
+    assert same_features(
+        options, SpectrogramOptions(frame=FrameOptions(8000.0, 20.0, dither=1.0))
+    ) and origin_of(data)
     assert PlainFeatures(options).extract(speech_like(8000)).shape[1] == 129
     with pytest.raises(UserError, match="--vtlp supports only MFCC and filter-bank features"):
         Warper(options)
-    (data / "spk2warp").write_text("".join(f"{line.split()[0]} 0.9\n" for line in (data / "spk2utt").read_text().splitlines()))
-    with pytest.raises(UserError, match="spectrograms cannot be warped; remove spk2warp and utt2warp from the data directory"):
+    (data / "spk2warp").write_text(
+        "".join(f"{line.split()[0]} 0.9\n" for line in (data / "spk2utt").read_text().splitlines())
+    )
+    with pytest.raises(
+        UserError, match="spectrograms cannot be warped; remove spk2warp and utt2warp from the data directory"
+    ):
         run_here("make_spectrogram.py", "--sample-frequency", 8000, data)
 
 
 def test_utterances_below_a_duration_get_no_features(data):
-    with pytest.raises(UserError, match="of 12 utterances are too short for one frame or --min-duration: .* or raise --max-short"):
+    with pytest.raises(
+        UserError,
+        match="of 12 utterances are too short for one frame or --min-duration: .* or raise --max-short",
+    ):
         run_here("make_spectrogram.py", "--sample-frequency", 8000, "--min-duration", 0.5, data)
     run_here("make_spectrogram.py", "--sample-frequency", 8000, "--min-duration", 0.2, data)
     assert len(load_all(data / "feats.scp")) == 12

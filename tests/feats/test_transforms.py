@@ -1,4 +1,5 @@
-"""Linear and affine transforms against their definition; Kaldi's files of matrices both ways; what a model directory makes of features."""
+"""Linear and affine transforms against their definition; Kaldi's files of matrices both ways; what a model
+directory makes of features."""
 
 import numpy as np
 import pytest
@@ -8,8 +9,15 @@ from pyasr.base.errors import UserError
 from pyasr.data.parts.job_parts import part_of, parts_of_jobs
 from pyasr.feats.inputs import INPUT_TABLES, InputOptions, open_features
 from pyasr.feats.transforms import (
-    affine, apply_transform, compose, read_matrix, read_transforms, transform_files, write_matrix, write_transforms,
-)  # fmt: skip
+    affine,
+    apply_transform,
+    compose,
+    read_matrix,
+    read_transforms,
+    transform_files,
+    write_matrix,
+    write_transforms,
+)
 from pyasr.io.ark import ArkWriter, write_ark
 from pyasr.io.text_tables import read_table, write_table
 
@@ -28,7 +36,9 @@ def test_composition_is_one_after_the_other(outer_affine, inner_affine):
     expected = np.hstack([x, np.ones((11, 1))]) @ affine(inner, 5).T
     expected = np.hstack([expected, np.ones((11, 1))]) @ affine(outer, 3).T
     np.testing.assert_allclose(apply_transform(x, both), expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(apply_transform(apply_transform(x, inner), outer), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        apply_transform(apply_transform(x, inner), outer), expected, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_matrix_of_another_dimension_is_refused():
@@ -89,7 +99,10 @@ def test_number_of_jobs_is_within_bounds(tmp_path, content):
 def test_vectors_are_no_transforms(tmp_path, binary):
     (tmp_path / "num_jobs").write_text("1\n")
     write_ark(tmp_path / "trans.1", {"a": matrix(3, 4, 0), "b": matrix(1, 3, 0)[0]}, binary)
-    with pytest.raises(UserError, match="trans.1: speaker b has a vector of 3 numbers, not a matrix; transforms come from steps/"):
+    with pytest.raises(
+        UserError,
+        match="trans.1: speaker b has a vector of 3 numbers, not a matrix; transforms come from steps/",
+    ):
         read_transforms(tmp_path)
 
 
@@ -111,7 +124,9 @@ def test_features_of_a_model_directory(tmp_path):
     np.testing.assert_allclose(reader["a-1"], expected, rtol=1e-4, atol=1e-4)
     assert reader.dim == 4
     adapted = open_features(tmp_path, tmp_path, tmp_path)["a-1"]
-    np.testing.assert_allclose(adapted, np.hstack([expected, np.ones((6, 1))]) @ fmllr.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        adapted, np.hstack([expected, np.ones((6, 1))]) @ fmllr.T, rtol=1e-4, atol=1e-4
+    )
     write_transforms(tmp_path / "trans.1", {"b": fmllr})
     with pytest.raises(UserError, match="no transform of speaker a"):
         open_features(tmp_path, tmp_path, tmp_path)["a-1"]

@@ -1,6 +1,8 @@
-"""Reading damaged files in a process of its own: with little memory beyond what it has, and CPU seconds for each file.
+"""Reading damaged files in a process of its own: with little memory beyond what it has, and CPU seconds for
+each file.
 
-A file is read, or refused with one sentence that names it. All else is a finding: another exception, a crash, a hang, memory.
+A file is read, or refused with one sentence that names it. All else is a finding: another exception, a crash,
+a hang, memory.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ from pyasr.base.errors import UserError
 
 MEMORY_BYTES = 256 << 20  # beyond what the process has when it begins; the damaged files are below 100 KB
 CPU_S = 10
-_SIGNALS = {signal.SIGPROF: f"more than {CPU_S} CPU seconds", signal.SIGSEGV: "a crash", signal.SIGABRT: "an abort",
-            signal.SIGFPE: "a crash"}
+_SIGNALS = {
+    signal.SIGPROF: f"more than {CPU_S} CPU seconds",
+    signal.SIGSEGV: "a crash",
+    signal.SIGABRT: "an abort",
+    signal.SIGFPE: "a crash",
+}
 
 
 @dataclass
 class Outcome:
-    """How many files were read and refused, what was said of each, and what else happened: (number of the file, what)."""
+    """How many files were read and refused, what was said of each, and what else happened: (number of the
+    file, what)."""
 
     counts: Counter = field(default_factory=Counter)
     findings: list[tuple[int, str]] = field(default_factory=list)
@@ -36,7 +43,8 @@ class Outcome:
 
 
 def judge(read: Callable[[Path], object], path: Path, named: str) -> str:
-    """'read', 'refused', or what is wrong with how the file was refused: its sentence should have `named` in it."""
+    """'read', 'refused', or what is wrong with how the file was refused: its sentence should have `named` in
+    it."""
     return ask(read, path, named)[0]
 
 
@@ -63,7 +71,8 @@ def _last_place() -> str:
 
 
 def examine(read: Callable[[Path], object], path: Path, files: Iterable[bytes], named: str) -> Outcome:
-    """Write each content to `path` and read it, in child processes: one for all, and another after each that has died."""
+    """Write each content to `path` and read it, in child processes: one for all, and another after each that
+    has died."""
     outcome, rest = Outcome(), list(enumerate(files))
     while rest:
         done, signal_number = _in_child(read, path, rest, named)
@@ -74,14 +83,18 @@ def examine(read: Callable[[Path], object], path: Path, files: Iterable[bytes], 
                 outcome.findings.append((number, told))
         if len(done) < len(rest):
             outcome.counts["finding"] += 1
-            outcome.findings.append((rest[len(done)][0], _SIGNALS.get(signal_number, f"ended by signal {signal_number}")))
+            outcome.findings.append(
+                (rest[len(done)][0], _SIGNALS.get(signal_number, f"ended by signal {signal_number}"))
+            )
             outcome.sentences.append("")
             done.append(("died", ""))
-        rest = rest[len(done):]
+        rest = rest[len(done) :]
     return outcome
 
 
-def _in_child(read, path: Path, files: list[tuple[int, bytes]], named: str) -> tuple[list[tuple[str, str]], int]:
+def _in_child(
+    read, path: Path, files: list[tuple[int, bytes]], named: str
+) -> tuple[list[tuple[str, str]], int]:
     """(what `ask` said of each file, up to one at which the child died; the signal by which it did)."""
     receiving, sending = os.pipe()
     child = os.fork()

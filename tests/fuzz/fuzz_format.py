@@ -17,7 +17,8 @@ class Format:
     name        of the file, below a directory of its own
     make(path)  writes it and the files that belong to it
     read(path)  uses it
-    names       whether the message names the file when it is refused; for a table it may name the files that it refers to
+    names       whether the message names the file when it is refused; for a table it may name the files that
+                it refers to
     refuses     whether damage is refused at all; a validator reports it instead
     """
 
@@ -45,12 +46,17 @@ def files_of(source: Path, names: Iterable[str], read: Callable[[Path], object])
 
     def format_of(name: str) -> Format:
         up = len(Path(name).parts) - 1
-        return Format(f"{source.name}/{name}", lambda path: shutil.copytree(source, path.parents[up], dirs_exist_ok=True),
-                      lambda path: read(path.parents[up]))  # fmt: skip
+        return Format(
+            f"{source.name}/{name}",
+            lambda path: shutil.copytree(source, path.parents[up], dirs_exist_ok=True),
+            lambda path: read(path.parents[up]),
+        )
 
     return [format_of(name) for name in names]
 
 
 def consume(*readers: Callable) -> Callable[[Path], list]:
     """A reader that calls all of these, and draws what comes of iterators."""
-    return lambda path: [list(found) if hasattr(found, "__next__") else found for found in (read(path) for read in readers)]
+    return lambda path: [
+        list(found) if hasattr(found, "__next__") else found for found in (read(path) for read in readers)
+    ]

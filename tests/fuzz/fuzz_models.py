@@ -44,7 +44,10 @@ from pyasr.recognition.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.system import System
 from pyasr.train.job.checkpoints import load_checkpoint, save_checkpoint
 
-NETWORK = "# a network\ntdnn splice=-1..1 dim=4\nlstm cells=4 recurrent=2 delay=1 repeat=2\naffine dim=3\ndelay frames=2\n"
+NETWORK = (
+    "# a network\ntdnn splice=-1..1 dim=4\nlstm cells=4 recurrent=2 delay=1 repeat=2\naffine dim=3\n"
+    "delay frames=2\n"
+)
 
 
 def _gmm(path: Path, binary: bool) -> None:
@@ -65,7 +68,9 @@ def _layered(path: Path) -> None:
 
 
 def _units(path: Path) -> None:
-    train_subwords(["a man a plan a canal", "panama an ape"] * 3, SubwordOptions(12), "text").write(path.parent, ["a"])
+    train_subwords(["a man a plan a canal", "panama an ape"] * 3, SubwordOptions(12), "text").write(
+        path.parent, ["a"]
+    )
 
 
 def _read_units(path: Path) -> tuple:
@@ -82,10 +87,16 @@ def _read_checkpoint(path: Path):
 
 
 def _packed(path: Path) -> None:
-    """A packed model of Gaussians, on features after fMLLR and i-vectors beside them, so that model.json holds all that it can."""
+    """A packed model of Gaussians, on features after fMLLR and i-vectors beside them, so that model.json
+    holds all that it can."""
     model = path.parent
     write_graph(model / "graph")
-    for folder, dim in ((model, 6), (model / "streams/1", None), (model / "streams/1/first", 3), (model / "vectors", None)):
+    for folder, dim in (
+        (model, 6),
+        (model / "streams/1", None),
+        (model / "streams/1/first", 3),
+        (model / "vectors", None),
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         InputOptions(cmvn="none").save(folder)
         if dim:
@@ -96,8 +107,13 @@ def _packed(path: Path) -> None:
     write_extractor(model / "vectors/final.ie", random_extractor())
     first = FirstPasses("graph", DecodeOptions(), DeterminizeOptions(), AdaptOptions(), FmllrOptions())
     vectors = PastedVectors(True, ExtractOptions(), ExtractDirOptions(), None)
-    pasting, files = Pasting(PasteOptions(), (PastedStream(first),), vectors), tuple(PackedFile.of(model, name) for name in files_of(model))
-    info = ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri4/decode", files, pasting=pasting)
+    pasting, files = (
+        Pasting(PasteOptions(), (PastedStream(first),), vectors),
+        tuple(PackedFile.of(model, name) for name in files_of(model)),
+    )
+    info = ModelInfo(
+        "gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri4/decode", files, pasting=pasting
+    )
     write_info(model, info)
 
 
@@ -133,7 +149,11 @@ MODEL_FORMATS = [
     Format("lstm.lm", lambda path: random_lm(["a", "b"]).save(path), load_lm),
     Format("000001.rank-0.pt", _checkpoint, _read_checkpoint),
     Format("checkpoint.json", _checkpoint, _read_checkpoint),
-    Format("arrays.npz", lambda path: save_arrays(path, a=np.arange(6.0).reshape(2, 3), b=np.array(["x", "yy"])), load_arrays),
+    Format(
+        "arrays.npz",
+        lambda path: save_arrays(path, a=np.arange(6.0).reshape(2, 3), b=np.array(["x", "yy"])),
+        load_arrays,
+    ),
     Format("network.net", lambda path: path.write_text(NETWORK), read_network),
     Format("units.model", _units, _read_units),
     Format("packed/model.json", _packed, _read_packed),

@@ -1,4 +1,5 @@
-"""Damage to files, drawn from a seeded generator: bits, ends, numbers, blocks, and what text formats stumble over."""
+"""Damage to files, drawn from a seeded generator: bits, ends, numbers, blocks, and what text formats stumble
+over."""
 
 from __future__ import annotations
 
@@ -8,15 +9,16 @@ import struct
 from collections.abc import Callable
 
 LARGEST = 1 << 16  # a mutated file, in bytes, at most so much longer than before
-_INTEGERS = (0, 1, -1, 2, 5, 127, 255, 256, 1 << 15, 1 << 20, 10**6, 1 << 24, 1 << 28, 10**9, (1 << 31) - 1, -(1 << 31), 1 << 31, 1 << 32,
-             10**12, 1 << 40, (1 << 63) - 1, -(1 << 63))  # fmt: skip
+_INTEGERS = (0, 1, -1, 2, 5, 127, 255, 256, 1 << 15, 1 << 20, 10**6, 1 << 24, 1 << 28, 10**9, (1 << 31) - 1,
+             -(1 << 31), 1 << 31, 1 << 32, 10**12, 1 << 40, (1 << 63) - 1, -(1 << 63))  # fmt: skip
 _FLOATS = (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 1e38, 1e-45, 1e300)
-_WORDS = (b"0", b"-1", b"1", b"2", b"999", b"99999999", b"2147483647", b"2147483648", b"-2147483649", b"4294967296", b"1000000000000",
-          b"9223372036854775808", b"9" * 400, b"9" * 5000, b"nan", b"-nan", b"inf", b"-Infinity", b"1e400", b"1e-400", b"-1e30", b"0x10",
-          b"1_000", "²".encode(), "٣".encode(), b"1.5", b"", b".", b"-", b"e", b"#", b"|", b"<eps>", b"[", b"]", b"{", b"}", b"\\end\\", b"</s>",
+_WORDS = (b"0", b"-1", b"1", b"2", b"999", b"99999999", b"2147483647", b"2147483648", b"-2147483649",
+          b"4294967296", b"1000000000000", b"9223372036854775808", b"9" * 400, b"9" * 5000, b"nan", b"-nan",
+          b"inf", b"-Infinity", b"1e400", b"1e-400", b"-1e30", b"0x10", b"1_000", "²".encode(), "٣".encode(),
+          b"1.5", b"", b".", b"-", b"e", b"#", b"|", b"<eps>", b"[", b"]", b"{", b"}", b"\\end\\", b"</s>",
           b"..", b"/", b"/dev/zero", b"a/\0b", b"x" * 300)  # fmt: skip
-_BYTES = (b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"\xc3", b"\x1b[2J", b"\x1f\x8b", b"\0B", b"\xe2\x80\xa8", b"\xc2\xa0", b"[", b"]", b":",
-          b"=", b",")  # fmt: skip
+_BYTES = (b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"\xc3", b"\x1b[2J", b"\x1f\x8b", b"\0B",
+          b"\xe2\x80\xa8", b"\xc2\xa0", b"[", b"]", b":", b"=", b",")  # fmt: skip
 _NUMBER = re.compile(rb"[-+]?[0-9][0-9.eE]*")
 _WORD = re.compile(rb"\S+")
 
@@ -57,7 +59,7 @@ def overwrite_number(rng: random.Random, data: bytes) -> bytes:
     """Another number in the place of some bytes."""
     number = _number(rng)
     at = _place(rng, data, len(number))
-    return data[:at] + number + data[at + len(number):]
+    return data[:at] + number + data[at + len(number) :]
 
 
 def insert_number(rng: random.Random, data: bytes) -> bytes:

@@ -49,17 +49,54 @@ from pyasr.lang.lexicons.silence_probs import read_silence_probs  # noqa: E402
 from pyasr.lang.ngrams.arpa import read_arpa  # noqa: E402
 from pyasr.lang.symbols import SymbolTable  # noqa: E402
 
-_LANG_PROPERTIES = ("phones", "words", "real_phones", "disambig_phones", "backoff_phone", "optional_silence", "oov", "sets",
-                    "extra_questions", "roots", "word_boundary", "align_lexicon", "lexicon", "pronunciation_ids")  # fmt: skip
-_LANG_FILES = ("phones.txt", "words.txt", "oov.txt", "phones/roots.int", "phones/word_boundary.int", "phones/align_lexicon.int",
-               "phones/align_lexicon.txt", "phones/sets.int", "phones/silence.int", "phones/optional_silence.int")  # fmt: skip
+_LANG_PROPERTIES = (
+    "phones",
+    "words",
+    "real_phones",
+    "disambig_phones",
+    "backoff_phone",
+    "optional_silence",
+    "oov",
+    "sets",
+    "extra_questions",
+    "roots",
+    "word_boundary",
+    "align_lexicon",
+    "lexicon",
+    "pronunciation_ids",
+)
+_LANG_FILES = (
+    "phones.txt",
+    "words.txt",
+    "oov.txt",
+    "phones/roots.int",
+    "phones/word_boundary.int",
+    "phones/align_lexicon.int",
+    "phones/align_lexicon.txt",
+    "phones/sets.int",
+    "phones/silence.int",
+    "phones/optional_silence.int",
+)
 _LEXICON = "<unk> SPN\na AH\na EY\nman M AE N\nplan P L AE N\n"
 _LEXICONP = "<unk> 1.0 SPN\na 1.0 AH\na 0.5 EY\nman 1 M AE N\n"
-_DISTORTIONS = 'u1 {}\nu2 {"rir": "r.wav", "noises": [{"audio": "a.wav", "snr_db": 10.0, "at_s": 0.5, "rir": "s.wav"}]}\n'
+_DISTORTIONS = (
+    'u1 {}\nu2 {"rir": "r.wav", "noises": [{"audio": "a.wav", "snr_db": 10.0, "at_s": 0.5, '
+    '"rir": "s.wav"}]}\n'
+)
 _SILPROB = "<s> 0.3\n</s>_s 1.2\n</s>_n 0.9\noverall 0.2\n"
-_LATTICE_FORMS = {"lat": (True, False), "lat_compact": (True, True), "lat_text": (False, False), "lat_compact_text": (False, True)}
-_DICT = {"lexicon.txt": _LEXICON, "silence_phones.txt": "SIL\nSPN\n", "nonsilence_phones.txt": "AH\nEY\nM\nAE\nN\nP\nL\n",
-         "optional_silence.txt": "SIL\n", "extra_questions.txt": "SIL SPN\nAH EY AE\n"}  # fmt: skip
+_LATTICE_FORMS = {
+    "lat": (True, False),
+    "lat_compact": (True, True),
+    "lat_text": (False, False),
+    "lat_compact_text": (False, True),
+}
+_DICT = {
+    "lexicon.txt": _LEXICON,
+    "silence_phones.txt": "SIL\nSPN\n",
+    "nonsilence_phones.txt": "AH\nEY\nM\nAE\nN\nP\nL\n",
+    "optional_silence.txt": "SIL\n",
+    "extra_questions.txt": "SIL SPN\nAH EY AE\n",
+}
 
 
 def _text(content: str):
@@ -85,7 +122,9 @@ def _lattices(path: Path, binary: bool, compact: bool) -> None:
     rng = np.random.default_rng(3)
     decoder = Decoder(random_graph(rng, 20, 60, 4), tid2pdf(4), DecodeOptions(acoustic_scale=0.1))
     made = ((f"utt-{i}", decoder.decode(-30 * rng.random((5 * i, 4)))) for i in range(1, 3))
-    write_lattices(path, ((key, to_compact(lattice) if compact else lattice) for key, lattice in made), binary)
+    write_lattices(
+        path, ((key, to_compact(lattice) if compact else lattice) for key, lattice in made), binary
+    )
 
 
 def _sound(path: Path, **keywords) -> None:
@@ -94,9 +133,14 @@ def _sound(path: Path, **keywords) -> None:
 
 
 def _shortened(path: Path, coding: str) -> None:
-    """With all commands: zero blocks, differences, linear prediction, dropped bits, a shorter block at the end."""
+    """With all commands: zero blocks, differences, linear prediction, dropped bits, a shorter block at the
+    end."""
     samples = (2000 * np.sin(np.arange(1500) / 9) * (np.arange(1500) % 600 > 256)).astype(np.int16) & ~3
-    path.write_bytes(shortened_sphere(samples, coding=coding, block=64, lpc=(2,), choice="turns", num_means=2, shifts=(0, 1, 2)))
+    path.write_bytes(
+        shortened_sphere(
+            samples, coding=coding, block=64, lpc=(2,), choice="turns", num_means=2, shifts=(0, 1, 2)
+        )
+    )
 
 
 def _read_sound(path: Path):
@@ -118,24 +162,55 @@ def _validate(path: Path) -> list[str]:
 
 
 def _manifests(path: Path) -> None:
-    recording = {"id": "r1", "sources": [{"type": "file", "channels": [0, 1], "source": "r1.wav"}], "duration": 10.0}
-    supervision = {"id": "u1", "recording_id": "r1", "start": 0.5, "duration": 2.25, "channel": [0], "text": "a", "speaker": "s1",
-                   "gender": "f"}  # fmt: skip
+    recording = {
+        "id": "r1",
+        "sources": [{"type": "file", "channels": [0, 1], "source": "r1.wav"}],
+        "duration": 10.0,
+    }
+    supervision = {
+        "id": "u1",
+        "recording_id": "r1",
+        "start": 0.5,
+        "duration": 2.25,
+        "channel": [0],
+        "text": "a",
+        "speaker": "s1",
+        "gender": "f",
+    }
     _text(json.dumps(recording) + "\n")(path.with_name("recordings.jsonl"))
-    _text("".join(json.dumps(supervision | {"id": name}) + "\n" for name in ("u1", "u2")))(path.with_name("supervisions.jsonl"))
+    _text("".join(json.dumps(supervision | {"id": name}) + "\n" for name in ("u1", "u2")))(
+        path.with_name("supervisions.jsonl")
+    )
 
 
 def _cuts(path: Path, as_array: bool = False) -> None:
-    recording = {"id": "r1", "sources": [{"type": "file", "channels": [0, 1], "source": "r1.wav"}], "duration": 10.0}
-    cuts = [{"id": f"c{i}", "start": 1.0, "duration": 2.0, "channel": 0, "type": "MonoCut", "recording": recording,
-             "supervisions": [{"id": f"u{i}", "start": 0.5, "duration": 1.25, "text": "a", "speaker": "s1"}]}
-            for i in range(2)]  # fmt: skip
+    recording = {
+        "id": "r1",
+        "sources": [{"type": "file", "channels": [0, 1], "source": "r1.wav"}],
+        "duration": 10.0,
+    }
+    cuts = [
+        {
+            "id": f"c{i}",
+            "start": 1.0,
+            "duration": 2.0,
+            "channel": 0,
+            "type": "MonoCut",
+            "recording": recording,
+            "supervisions": [{"id": f"u{i}", "start": 0.5, "duration": 1.25, "text": "a", "speaker": "s1"}],
+        }
+        for i in range(2)
+    ]
     _text(json.dumps(cuts, indent=2) if as_array else "".join(json.dumps(cut) + "\n" for cut in cuts))(path)
 
 
 def _read_manifests(path: Path) -> list[str]:
     is_cuts = path.stem == "cuts"
-    found = read_cuts(path) if is_cuts else read_manifests(path.with_name("recordings.jsonl"), path.with_name("supervisions.jsonl"))
+    found = (
+        read_cuts(path)
+        if is_cuts
+        else read_manifests(path.with_name("recordings.jsonl"), path.with_name("supervisions.jsonl"))
+    )
     out = path.parent / "data"
     out.mkdir(exist_ok=True)
     save_data_dir(found, out)
@@ -179,8 +254,14 @@ ARCHIVES = [
     kaldi_file("ints.txt", read_int_vectors),
     kaldi_file("post.ark", read_posteriors),
     kaldi_file("post.txt", read_posteriors),
-    *(Format(f"{name}.ark", lambda path, form=form: _lattices(path, *form), consume(read_lattices, read_compact_lattices))
-      for name, form in _LATTICE_FORMS.items()),
+    *(
+        Format(
+            f"{name}.ark",
+            lambda path, form=form: _lattices(path, *form),
+            consume(read_lattices, read_compact_lattices),
+        )
+        for name, form in _LATTICE_FORMS.items()
+    ),
     Format("lat.gz", lambda path: _lattices(path, True, True), consume(read_lattices)),
 ]
 AUDIO = [
@@ -188,13 +269,20 @@ AUDIO = [
     Format("float.wav", lambda path: _sound(path, subtype="FLOAT"), _read_sound),
     Format("a.flac", _sound, _read_sound),
     Format("a.sph", lambda path: _sound(path, format="NIST", subtype="PCM_16"), _read_sound),
-    *(Format(f"{coding}_shorten.sph", lambda path, coding=coding: _shortened(path, coding), _read_sound) for coding in ("ulaw", "pcm")),
+    *(
+        Format(f"{coding}_shorten.sph", lambda path, coding=coding: _shortened(path, coding), _read_sound)
+        for coding in ("ulaw", "pcm")
+    ),
     Format("a.mp3", _sound, _read_sound),
     Format("a.ogg", _sound, _read_sound),
     Format("queen.1c", write_queen, consume(lambda path: read_texts(QueenFile(path)))),
 ]
+
+
 def _read_grammar(path: Path):
-    return read_grammar_fst(read_content(path), path, SymbolTable.of(["<eps>", "a", "b", "c", "#0", "<s>", "</s>"]))
+    return read_grammar_fst(
+        read_content(path), path, SymbolTable.of(["<eps>", "a", "b", "c", "#0", "<s>", "</s>"])
+    )
 
 
 TEXTS = [
@@ -206,9 +294,14 @@ TEXTS = [
     Format("dict/silprob.txt", _silence_probs, lambda path: read_silence_probs(path.parent)),
     *(Format(f"dict/{name}", _dict_dir, lambda path: read_dict_dir(path.parent)) for name in _DICT),
     *files_of(FIXTURES / "lang", _LANG_FILES, _read_lang),
-    Format("lm.arpa", lambda path: write_arpa_text(path, random_ngrams(0, ["a", "b", "c"], (0, 8, 8))), read_arpa),
+    Format(
+        "lm.arpa", lambda path: write_arpa_text(path, random_ngrams(0, ["a", "b", "c"], (0, 8, 8))), read_arpa
+    ),
     Format("grammar.txt", _text("0 1 a 0.5\n1 2 b\n1 1 c 1.5\n2 0 <eps> 1e-1\n2 0.25\n"), _read_grammar),
-    *(Format(f"data/{name}", _data_dir, consume(_read_data_dir)) for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur")),
+    *(
+        Format(f"data/{name}", _data_dir, consume(_read_data_dir))
+        for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur")
+    ),
     *(Format(f"validated/{name}", _data_dir, _validate, refuses=False) for name in ("utt2spk", "segments")),
     *(Format(f"lhotse/{name}.jsonl", _manifests, _read_manifests) for name in ("recordings", "supervisions")),
     Format("lhotse/cuts.jsonl", _cuts, _read_manifests),
@@ -216,12 +309,32 @@ TEXTS = [
     Format("utt2num_frames", _text("u1 20\nu2 1\nu3 77\n"), lambda path: read_numbers(path, int)),
     Format("utt2spk", _text("u1 s1\nu2 s1\nu3 s2\n"), read_utt2spk),
     Format("reco2distortion", _text(_DISTORTIONS), lambda path: parse_table(read_table(path), path)),
-    Format("rir_list", _text("--rir-id 1 --room-id r1 --rt-60 0.3 a.wav\nkey b.wav\n--probability=0.5 c.wav\n"), SoundList),
+    Format(
+        "rir_list",
+        _text("--rir-id 1 --room-id r1 --rt-60 0.3 a.wav\nkey b.wav\n--probability=0.5 c.wav\n"),
+        SoundList,
+    ),
     Format("ctm", _text("tape A 0.50 0.25 word 0.9000\n;; a comment\ntape A 0.75 0.25 word\n"), read_ctm),
     Format("table.scp", _text("u1 /a/b.ark:20\nu2 sph2pipe x.sph |\n"), read_scp),
     Format("model/input.json", _input_options, _load_input),
-    Format("model/cmvn_opts", _text("--norm-means=true --norm-vars=false\n"), lambda path: kaldi_input(path.parent)),
-    Format("model/num_jobs", _text("4\n"), lambda path: (job_archive_files(path.parent), transform_files(path.parent))),
-    Format("mfcc.conf", _text("--num-ceps=13 # a comment\n--use-energy=false\n--window-type=hamming\n--low-freq=20\n"), _config),
-    Format("queue.conf", _text("command qsub -v PATH\noption mem=* -l mem=$0\ndefault gpu=0\noption gpu=0\n"), read_runner_config),
+    Format(
+        "model/cmvn_opts",
+        _text("--norm-means=true --norm-vars=false\n"),
+        lambda path: kaldi_input(path.parent),
+    ),
+    Format(
+        "model/num_jobs",
+        _text("4\n"),
+        lambda path: (job_archive_files(path.parent), transform_files(path.parent)),
+    ),
+    Format(
+        "mfcc.conf",
+        _text("--num-ceps=13 # a comment\n--use-energy=false\n--window-type=hamming\n--low-freq=20\n"),
+        _config,
+    ),
+    Format(
+        "queue.conf",
+        _text("command qsub -v PATH\noption mem=* -l mem=$0\ndefault gpu=0\noption gpu=0\n"),
+        read_runner_config,
+    ),
 ]

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Fuzz the readers for as long as is wanted: tests/fuzz/run.py --minutes 10 [--seed 1] [--engine seeded|hypothesis|atheris] [FORMAT ...]
+"""Fuzz the readers for as long as is wanted: tests/fuzz/run.py --minutes 10 [--seed 1] [--engine
+seeded|hypothesis|atheris] [FORMAT ...]
 
-seeded      what the tests do, with other seeds; files that are refused with a new sentence, or read, are damaged further
+seeded      what the tests do, with other seeds; files that are refused with a new sentence, or read, are
+            damaged further
 hypothesis  single edits, made smaller until the smallest that is a finding remains
-atheris     guided by the branches that a file takes; one FORMAT; tests/run.sh installs it where there is a wheel for this Python
+atheris     guided by the branches that a file takes; one FORMAT; tests/run.sh installs it where there is a
+            wheel for this Python
 
-Prints how many files were read and refused, and every finding; exit status 1 where there is one. What was found lies in --out.
+Prints how many files were read and refused, and every finding; exit status 1 where there is one. What was
+found lies in --out.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(path) for path in (HERE.parents[1], HERE.parent, *sorted(HERE.parent.iterdir())) if path.is_dir()]
+sys.path[:0] = [
+    str(path) for path in (HERE.parents[1], HERE.parent, *sorted(HERE.parent.iterdir())) if path.is_dir()
+]
 
 _BATCH, _MOST_KEPT = 200, 500
 
@@ -45,7 +51,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as directory:
             counted, found = engine(format, Path(directory), options, until)
         counts, findings = counts + counted, findings + len(found)
-        print(f"{format.name:<32} {' '.join(f'{what} {num}' for what, num in sorted(counted.items()))}", flush=True)
+        print(
+            f"{format.name:<32} {' '.join(f'{what} {num}' for what, num in sorted(counted.items()))}",
+            flush=True,
+        )
         for place, (told, content) in enumerate(found.items()):
             path = options.out / f"{format.name.replace('/', '_')}.{place}"
             path.write_bytes(content)
@@ -55,7 +64,9 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", choices=("seeded", "hypothesis", "atheris"), default="seeded")
@@ -73,11 +84,17 @@ def kind_of(told: str, directory: Path) -> str:
 
 
 def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """(outcomes counted, {finding: a file that shows it}); every kind of outcome is kept as something to go on from."""
+    """(outcomes counted, {finding: a file that shows it}); every kind of outcome is kept as something to go
+    on from."""
     from fuzz_child import examine
     from fuzz_mutations import mutate
 
-    path, rng, counts, found = format.write(directory), random.Random(f"{format.name} {options.seed}"), Counter(), {}
+    path, rng, counts, found = (
+        format.write(directory),
+        random.Random(f"{format.name} {options.seed}"),
+        Counter(),
+        {},
+    )
     format.read(path)
     pool, seen = [path.read_bytes()], set()
     while True:
@@ -94,9 +111,11 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
 
 
 def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """The same by hypothesis, for `options.max_examples` files or up to its first finding, made as small as it can be."""
+    """The same by hypothesis, for `options.max_examples` files or up to its first finding, made as small as
+    it can be."""
     from fuzz_child import examine
-    from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+    from hypothesis import strategies as st
 
     path, counts, found = format.write(directory), Counter(), {}
     format.read(path)
@@ -104,8 +123,13 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
     edits = st.tuples(st.integers(0, len(valid)), st.integers(0, 8), st.binary(max_size=12))
 
     @seed(options.seed)
-    @settings(max_examples=options.max_examples, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=options.max_examples,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
     @given(edits)
     def check(edit):
         if time.time() > until:
@@ -127,17 +151,27 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
 
 
 def with_atheris(options) -> int:
-    """libFuzzer over modules without compiled loops; it ends the process with status 77 at the first finding."""
+    """libFuzzer over modules without compiled loops; it ends the process with status 77 at the first
+    finding."""
     try:
         import atheris
     except ModuleNotFoundError:
-        sys.exit("atheris is not installed; give --engine seeded or hypothesis, or install it: python -m pip install atheris==3.0.0")
+        sys.exit(
+            "atheris is not installed; give --engine seeded or hypothesis, or install it: python -m pip "
+            "install atheris==3.0.0"
+        )
     if len(options.formats) != 1:
         sys.exit("atheris fuzzes one format at a time; name one FORMAT")
 
     root = HERE.parents[1]
-    plain = [path for path in (root / "pyasr").rglob("*.py") if not re.search(r"njit|torch", path.read_text(encoding="utf-8"))]
-    with atheris.instrument_imports(include=[".".join(path.relative_to(root).with_suffix("").parts) for path in plain]):
+    plain = [
+        path
+        for path in (root / "pyasr").rglob("*.py")
+        if not re.search(r"njit|torch", path.read_text(encoding="utf-8"))
+    ]
+    with atheris.instrument_imports(
+        include=[".".join(path.relative_to(root).with_suffix("").parts) for path in plain]
+    ):
         from fuzz_formats import FORMATS
     from fuzz_child import CPU_S, MEMORY_BYTES, judge
 
@@ -156,9 +190,15 @@ def with_atheris(options) -> int:
             raise RuntimeError(told)
 
     size_mb = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
-    limits = [f"-max_total_time={int(60 * options.minutes)}", f"-timeout={CPU_S * 10}",
-              f"-rss_limit_mb={size_mb + (MEMORY_BYTES >> 20) + 256}"]  # fmt: skip
-    atheris.Setup([sys.argv[0], str(corpus), f"-artifact_prefix={options.out}/", f"-seed={options.seed + 1}", *limits], one)
+    limits = [
+        f"-max_total_time={int(60 * options.minutes)}",
+        f"-timeout={CPU_S * 10}",
+        f"-rss_limit_mb={size_mb + (MEMORY_BYTES >> 20) + 256}",
+    ]
+    atheris.Setup(
+        [sys.argv[0], str(corpus), f"-artifact_prefix={options.out}/", f"-seed={options.seed + 1}", *limits],
+        one,
+    )
     atheris.Fuzz()
     return 0
 

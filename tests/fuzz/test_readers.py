@@ -1,4 +1,5 @@
-"""Damaged files of every format: each is read, or refused with one sentence that names it; within memory and time, never with a crash."""
+"""Damaged files of every format: each is read, or refused with one sentence that names it; within memory and
+time, never with a crash."""
 
 import random
 import sys
@@ -32,7 +33,9 @@ def test_damaged_files_are_read_or_refused(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["float.ark", "feats.scp", "lm.arpa", "vector.fst", "final.mdl"])
 def test_hypothesis_finds_nothing(name, tmp_path):
-    counts, found = with_hypothesis(FORMATS[name], tmp_path, SimpleNamespace(seed=1, max_examples=10), time.time() + 600)
+    counts, found = with_hypothesis(
+        FORMATS[name], tmp_path, SimpleNamespace(seed=1, max_examples=10), time.time() + 600
+    )
     assert not found and counts["refused"] and counts.total() == 10
 
 
@@ -44,14 +47,25 @@ def test_hypothesis_finds_what_there_is(tmp_path):
         num_read.append(path)
         assert len(num_read) == 1
 
-    counts, found = with_hypothesis(replace(FORMATS["symbols.txt"], read=read), tmp_path, SimpleNamespace(seed=1, max_examples=10),
-                                    time.time() + 600)  # fmt: skip
+    counts, found = with_hypothesis(
+        replace(FORMATS["symbols.txt"], read=read),
+        tmp_path,
+        SimpleNamespace(seed=1, max_examples=10),
+        time.time() + 600,
+    )
     assert len(found) == 1 and "AssertionError" in next(iter(found)) and counts.keys() == {"finding"}
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["--engine", "atheris", "tree"], "atheris is not installed; give --engine seeded or hypothesis, or install it"),
-    (["--engine", "seeded", "treee"], "treee: no such format; there are final.mdl ")])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ["--engine", "atheris", "tree"],
+            "atheris is not installed; give --engine seeded or hypothesis, or install it",
+        ),
+        (["--engine", "seeded", "treee"], "treee: no such format; there are final.mdl "),
+    ],
+)
 def test_programs_that_cannot_fuzz(words, sentence, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "atheris", None)
     monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path), *words])

@@ -16,14 +16,17 @@ DIM = 4
 
 
 def distortion(speaker: str, strength: float) -> tuple[np.ndarray, np.ndarray]:
-    """A and b of the affine map x -> A x + b that a speaker makes of the frames; the unit matrix at strength 0."""
+    """A and b of the affine map x -> A x + b that a speaker makes of the frames; the unit matrix at strength
+    0."""
     rng = np.random.default_rng(list(speaker.encode()))
     return np.eye(DIM) + strength * rng.uniform(-1, 1, (DIM, DIM)), strength * rng.standard_normal(DIM)
 
 
-def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0, coarticulation: float = 0.0, strength: float = 0.0) -> tuple[Path, Path]:
-    """(data dir, lang dir): utterances of one to four words, every phone's HMM states around means of their own,
-    moved by `coarticulation` times those of the phone before; distorted by each of four speakers."""
+def write_corpus(
+    path: Path, num_utterances: int = 30, seed: int = 0, coarticulation: float = 0.0, strength: float = 0.0
+) -> tuple[Path, Path]:
+    """(data dir, lang dir): utterances of one to four words, every phone's HMM states around means of their
+    own, moved by `coarticulation` times those of the phone before; distorted by each of four speakers."""
     rng = np.random.default_rng(seed)
     lang = LangDir(write_toy_lang(path / "lang", seed, num_words=12, num_phones=4))
     words = [word for word in lang.words.ids if word.startswith("w")]
@@ -36,7 +39,9 @@ def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0, coarticula
             utt, speaker = f"s{i % 4}-{i:03d}", f"s{i % 4}"
             said = list(rng.choice(words, rng.integers(1, 5)))
             matrix, offset = distortion(speaker, strength)
-            feats = (_speech(said, lang, means, coarticulation, rng) @ matrix.T + offset + i % 4).astype(np.float32)
+            feats = (_speech(said, lang, means, coarticulation, rng) @ matrix.T + offset + i % 4).astype(
+                np.float32
+            )
             writer.write(utt, feats)
             text[utt], utt2spk[utt] = " ".join(said), speaker
             stats[speaker] = stats.get(speaker, 0) + cmvn_stats(feats)
@@ -56,6 +61,10 @@ def _speech(words, lang: LangDir, means, coarticulation: float, rng) -> np.ndarr
         phones += [*prons[word][rng.integers(len(prons[word]))], *(["SIL"] if rng.random() < 0.5 else [])]
     kinds = sorted({lang.base_phone(phone) for phone in lang.real_phones})
     numbers = [kinds.index(lang.base_phone(lang.phones[phone])) for phone in phones]
-    frames = [means[kind, state] + coarticulation * means[left, 0] for left, kind in zip([0, *numbers], numbers) for state in range(3)
-              for _ in range(rng.integers(1, 5) + (kinds[kind] == "SIL"))]
+    frames = [
+        means[kind, state] + coarticulation * means[left, 0]
+        for left, kind in zip([0, *numbers], numbers)
+        for state in range(3)
+        for _ in range(rng.integers(1, 5) + (kinds[kind] == "SIL"))
+    ]
     return (np.array(frames) + rng.standard_normal((len(frames), DIM))).astype(np.float32)

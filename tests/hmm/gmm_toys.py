@@ -10,7 +10,11 @@ from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, Split, TreeTable
 
 SIL, PHONES = 1, (2, 3, 4)
-LEXICON = {1: [((2, 3), 0.0), ((2, 4), 0.7)], 2: [((3,), 0.1)], 3: [((4, 3, 2), 0.0), ((3,), 0.5), ((4, 3), 1.0)]}
+LEXICON = {
+    1: [((2, 3), 0.0), ((2, 4), 0.7)],
+    2: [((3,), 0.1)],
+    3: [((4, 3, 2), 0.0), ((3,), 0.5), ((4, 3), 1.0)],
+}
 SILENCE_PROB = 0.3
 
 
@@ -20,13 +24,17 @@ def random_model(num_pdfs: int, max_gauss: int, dim: int, seed: int = 0, spread:
     offsets = np.concatenate([[0], np.cumsum(counts)])
     weights = np.concatenate([rng.dirichlet(np.full(count, 3.0)) for count in counts])
     shape = (offsets[-1], dim)
-    return AmDiagGmm.from_moments(offsets, weights, spread * rng.standard_normal(shape), np.exp(0.5 * rng.standard_normal(shape)))
+    return AmDiagGmm.from_moments(
+        offsets, weights, spread * rng.standard_normal(shape), np.exp(0.5 * rng.standard_normal(shape))
+    )
 
 
 def log_gaussians(model: AmDiagGmm, feats: np.ndarray) -> np.ndarray:
     """log w_g N(x_t; mu_g, sigma²_g) from the definition, float64 (T, num_gauss)."""
     x, mu, var = feats.astype(np.float64)[:, None], model.means, model.variances
-    return np.log(model.weights.astype(np.float64)) - 0.5 * (np.log(2 * np.pi * var) + (x - mu) ** 2 / var).sum(-1)
+    return np.log(model.weights.astype(np.float64)) - 0.5 * (
+        np.log(2 * np.pi * var) + (x - mu) ** 2 / var
+    ).sum(-1)
 
 
 def topology() -> Topology:
@@ -44,8 +52,15 @@ def triphone_tree() -> ContextTree:
         return TreeTable(PDF_CLASS, tuple(Leaf(next(leaf)) for _ in range(num)))
 
     by_left = Split(0, frozenset({0, 2}), states(2), states(2))
-    by_both = Split(2, frozenset({3}), Split(0, frozenset({3, 4}), states(2), states(2)), Split(2, frozenset({0, 1}), states(2), states(2)))
-    one_state = TreeTable(PDF_CLASS, (Leaf(next(leaf)), Split(2, frozenset({1, 4}), Leaf(next(leaf)), Leaf(next(leaf)))))
+    by_both = Split(
+        2,
+        frozenset({3}),
+        Split(0, frozenset({3, 4}), states(2), states(2)),
+        Split(2, frozenset({0, 1}), states(2), states(2)),
+    )
+    one_state = TreeTable(
+        PDF_CLASS, (Leaf(next(leaf)), Split(2, frozenset({1, 4}), Leaf(next(leaf)), Leaf(next(leaf))))
+    )
     return ContextTree(3, 1, TreeTable(1, (None, states(3), by_left, by_both, one_state)))
 
 
@@ -59,8 +74,12 @@ def phone_sequences(words: list[int]):
     """(phones, cost) of every way to say `words`, with silence or none before, between and after."""
     sequences = [((), 0.0)]
     for choices in [[((), 0.0)]] + [LEXICON[word] for word in words]:
-        sequences = [(phones + said + pause, cost + more + price) for phones, cost in sequences for said, more in choices
-                     for pause, price in (((), -np.log(1 - SILENCE_PROB)), ((SIL,), -np.log(SILENCE_PROB)))]
+        sequences = [
+            (phones + said + pause, cost + more + price)
+            for phones, cost in sequences
+            for said, more in choices
+            for pause, price in (((), -np.log(1 - SILENCE_PROB)), ((SIL,), -np.log(SILENCE_PROB)))
+        ]
     return sequences
 
 
@@ -76,8 +95,9 @@ def tid_cost(trans: TransitionModel, tid: int, transition_scale: float, loop_sca
 
 
 def state_sequences(phones, num_frames: int, trans: TransitionModel, tree: ContextTree):
-    """All sequences of `num_frames` transition-ids that pass through the HMMs of `phones`: first the way out of a state, then its
-    self-loops."""
+    """All sequences of `num_frames` transition-ids that pass through the HMMs of `phones`: first the way out
+    of a state, then its self-loops."""
+
     def walk(position: int, state: int, left: int):
         if position == len(phones):
             if left == 0:
@@ -91,8 +111,12 @@ def state_sequences(phones, num_frames: int, trans: TransitionModel, tree: Conte
         if left <= 2 * (len(phones) - position - 1):  # every phone takes two frames or more
             return
         first = position - tree.central_position
-        window = tuple(phones[i] if 0 <= i < len(phones) else 0 for i in range(first, first + tree.context_width))
-        tids = list(trans.tids_of(trans.transition_state(phone, state, tree.pdf(window, entry[state].pdf_class))))
+        window = tuple(
+            phones[i] if 0 <= i < len(phones) else 0 for i in range(first, first + tree.context_width)
+        )
+        tids = list(
+            trans.tids_of(trans.transition_state(phone, state, tree.pdf(window, entry[state].pdf_class)))
+        )
         loop = [tid for tid in tids if trans.is_self_loop[tid]]
         for tid, (target, _) in zip(tids, entry[state].transitions):
             if target == state:
@@ -100,13 +124,23 @@ def state_sequences(phones, num_frames: int, trans: TransitionModel, tree: Conte
             for turns in range(left if loop else 1):
                 for rest in walk(position, target, left - 1 - turns):
                     yield (tid, *loop * turns, *rest)
+
     yield from walk(0, 0, num_frames)
 
 
-def all_paths(words: list[int], num_frames: int, trans: TransitionModel, tree: ContextTree, transition_scale: float, loop_scale: float):
+def all_paths(
+    words: list[int],
+    num_frames: int,
+    trans: TransitionModel,
+    tree: ContextTree,
+    transition_scale: float,
+    loop_scale: float,
+):
     """{transition-ids: cost} of all paths of an utterance; the probabilities of equal paths are added."""
     found: dict[tuple[int, ...], float] = {}
-    costs = [0.0] + [tid_cost(trans, tid, transition_scale, loop_scale) for tid in range(1, trans.num_tids + 1)]
+    costs = [0.0] + [
+        tid_cost(trans, tid, transition_scale, loop_scale) for tid in range(1, trans.num_tids + 1)
+    ]
     for phones, cost in phone_sequences(words):
         if 2 * len(phones) > num_frames:
             continue

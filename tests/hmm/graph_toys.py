@@ -1,12 +1,13 @@
-"""Random trees and transition probabilities for a language directory, and the decoding graph as Kaldi's programs make it."""
+"""Random trees and transition probabilities for a language directory, and the decoding graph as Kaldi's
+programs make it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import kaldi_binaries
 import numpy as np
 
-import kaldi_binaries
 from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
@@ -28,7 +29,13 @@ def random_tree(lang: LangDir, topology: Topology, seed: int) -> ContextTree:
         return Split(int(rng.choice([0, 2])), asked, grown(depth - 1), grown(int(rng.integers(0, depth))))
 
     def root(phone):
-        return TreeTable(-1, tuple(grown(0 if phone in lang.silence_phones else 2) for _ in range(topology.num_pdf_classes(phone))))
+        return TreeTable(
+            -1,
+            tuple(
+                grown(0 if phone in lang.silence_phones else 2)
+                for _ in range(topology.num_pdf_classes(phone))
+            ),
+        )
 
     roots = {phone: root(members[0]) for members in lang.sets for phone in members}
     return ContextTree(3, 1, TreeTable(1, tuple(roots.get(phone) for phone in range(max(phones) + 1))))
@@ -46,7 +53,8 @@ def contexts(lg: Fst, lang: LangDir, tree: ContextTree):
 
 
 def kaldi_hclg(lg: Fst, lang: LangDir, trans: TransitionModel, tree: ContextTree, scratch: Path) -> Fst:
-    """HCLG by Kaldi's composition, determinisation, epsilon removal and minimisation, from our H and C and with our self-loops."""
+    """HCLG by Kaldi's composition, determinisation, epsilon removal and minimisation, from our H and C and
+    with our self-loops."""
     clg, info = contexts(lg, lang, tree)
     h, disambig = h_transducer(info, trans, tree)
     write_fst(scratch / "h.fst", h)
@@ -54,5 +62,7 @@ def kaldi_hclg(lg: Fst, lang: LangDir, trans: TransitionModel, tree: ContextTree
     kaldi_binaries.run("fsttablecompose", scratch / "h.fst", scratch / "clg.fst", scratch / "composed.fst")
     kaldi_binaries.run("fstdeterminizestar", "--use-log=true", scratch / "composed.fst", scratch / "det.fst")
     marked = ops.remove_symbols(read_fst(scratch / "det.fst"), disambig)
-    small = kaldi_binaries.apply("fstminimizeencoded", kaldi_binaries.apply("fstrmepslocal", marked, scratch), scratch)
+    small = kaldi_binaries.apply(
+        "fstminimizeencoded", kaldi_binaries.apply("fstrmepslocal", marked, scratch), scratch
+    )
     return add_self_loops(small, trans)

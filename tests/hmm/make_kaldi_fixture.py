@@ -1,7 +1,9 @@
-"""Make tests/fixtures/kaldi_hmm.json: the answers of Kaldi's own code for a topology, trees and transition models of ours.
+"""Make tests/fixtures/kaldi_hmm.json: the answers of Kaldi's own code for a topology, trees and transition
+models of ours.
 
-The oracle is the `kaldi-hmm-gmm` wheel (Kaldi's HmmTopology, ContextDependency, TransitionModel compiled in). It is too fragile to be a
-dependency of the tests: it deadlocks when kaldifst is imported first, and needs an older kaldifst than the others. So its answers are kept.
+The oracle is the `kaldi-hmm-gmm` wheel (Kaldi's HmmTopology, ContextDependency, TransitionModel compiled in).
+It is too fragile to be a dependency of the tests: it deadlocks when kaldifst is imported first, and needs an
+older kaldifst than the others. So its answers are kept.
 
     python3 -m venv /tmp/kaldi_hmm
     /tmp/kaldi_hmm/bin/pip install kaldi-hmm-gmm==1.1.4 kaldifst==1.7.17 numba
@@ -75,7 +77,9 @@ def kaldi_tree(text: str):
 def answers(tree) -> list:
     phones = [0, 1, 2, 3, 4, 5, 7, 8]
     windows = [[left, centre, right] for left in phones for centre in phones[1:] for right in phones]
-    found = [[*window, pdf_class, tree.compute(window, pdf_class)] for window in windows for pdf_class in range(3)]
+    found = [
+        [*window, pdf_class, tree.compute(window, pdf_class)] for window in windows for pdf_class in range(3)
+    ]
     return [[*event, pdf] for *event, (known, pdf) in found if known]
 
 
@@ -117,11 +121,24 @@ def main():
     trans = khg.TransitionModel(tree, topo)
     rng = np.random.default_rng(1)
     counts = np.round(rng.gamma(0.5, 40.0, trans.num_transition_ids + 1), 2).tolist()
-    mono = {name: bytes(b % 256 for b in khg.monophone_context_dependency_shared(sets, num_classes).__getstate__()[0]).hex()
-            for name, sets in (("sets", SETS), ("single", SINGLE))}
-    content = {"made_by": "kaldi-hmm-gmm 1.1.4, see tests/hmm/make_kaldi_fixture.py", "topo": TOPO, "tree": TREE, "answers": answers(tree)[::7],
-               "transitions": described(trans), "update": updated(tree, topo, counts), "gaussians": gaussians(),
-               "sets": SETS, "single": SINGLE, "mono": mono}
+    mono = {
+        name: bytes(
+            b % 256 for b in khg.monophone_context_dependency_shared(sets, num_classes).__getstate__()[0]
+        ).hex()
+        for name, sets in (("sets", SETS), ("single", SINGLE))
+    }
+    content = {
+        "made_by": "kaldi-hmm-gmm 1.1.4, see tests/hmm/make_kaldi_fixture.py",
+        "topo": TOPO,
+        "tree": TREE,
+        "answers": answers(tree)[::7],
+        "transitions": described(trans),
+        "update": updated(tree, topo, counts),
+        "gaussians": gaussians(),
+        "sets": SETS,
+        "single": SINGLE,
+        "mono": mono,
+    }
     OUT.write_text(json.dumps(content, separators=(",", ":")) + "\n")
 
 

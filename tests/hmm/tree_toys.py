@@ -1,4 +1,5 @@
-"""Random phones, alignments and features for tests of decision trees, and slow, plain definitions to compare with."""
+"""Random phones, alignments and features for tests of decision trees, and slow, plain definitions to compare
+with."""
 
 from __future__ import annotations
 
@@ -15,27 +16,37 @@ SETS = [[1, 2], [3, 4], [5], [6], [7, 8]]
 
 
 def topology() -> Topology:
-    """Silence with a skip and a way back; other phones with three states, of which the second may be skipped."""
-    silence = (HmmState(0, ((0, 0.4), (1, 0.4), (2, 0.2))), HmmState(1, ((0, 0.25), (1, 0.5), (2, 0.25))),
-               HmmState(2, ((2, 0.5), (3, 0.5))), HmmState(NO_PDF, ()))
+    """Silence with a skip and a way back; other phones with three states, of which the second may be
+    skipped."""
+    silence = (
+        HmmState(0, ((0, 0.4), (1, 0.4), (2, 0.2))),
+        HmmState(1, ((0, 0.25), (1, 0.5), (2, 0.25))),
+        HmmState(2, ((2, 0.5), (3, 0.5))),
+        HmmState(NO_PDF, ()),
+    )
     phone = (HmmState(0, ((0, 0.5), (1, 0.25), (2, 0.25))), *left_to_right(3)[1:])
     return Topology([silence, phone], dict.fromkeys(SIL, 0) | dict.fromkeys(PHONES, 1))
 
 
 def random_path(rng, phones) -> list[tuple[int, int, int, int, int]]:
-    """(place of the phone, phone, HMM state, arc out of it, turns of the self-loop) of each visit of a state."""
+    """(place of the phone, phone, HMM state, arc out of it, turns of the self-loop) of each visit of a
+    state."""
     topo, visits = topology(), []
     for place, phone in enumerate(phones):
         entry, state = topo.entry(phone), 0
         while entry[state].transitions:
-            forward = [i for i, (destination, _) in enumerate(entry[state].transitions) if destination != state]
+            forward = [
+                i for i, (destination, _) in enumerate(entry[state].transitions) if destination != state
+            ]
             arc = int(rng.choice(forward))
             visits.append((place, phone, state, arc, int(rng.integers(0, 4))))
             state = entry[state].transitions[arc][0]
     return visits
 
 
-def alignment_of(path, phones, trans: TransitionModel, tree: ContextTree, reordered=True) -> tuple[np.ndarray, list[int]]:
+def alignment_of(
+    path, phones, trans: TransitionModel, tree: ContextTree, reordered=True
+) -> tuple[np.ndarray, list[int]]:
     """The path as transition-ids, and the place of the phone of each frame."""
     tids, places = [], []
     for place, phone, state, arc, turns in path:
@@ -80,7 +91,9 @@ def plain_stats(trans, corpus, feats, ci_phones) -> dict[tuple, np.ndarray]:
             around = [phones[i] if 0 <= i < len(phones) else 0 for i in (place - 1, place + 1)]
             left, right = (-1, -1) if phone in ci_phones else around
             for x in feats[utt][frame : frame + turns + 1].astype(np.float64):
-                stats[left, phone, right, trans.topology.entry(phone)[state].pdf_class] += np.concatenate([[1.0], x, x * x])
+                stats[left, phone, right, trans.topology.entry(phone)[state].pdf_class] += np.concatenate(
+                    [[1.0], x, x * x]
+                )
             frame += turns + 1
     return dict(stats)
 

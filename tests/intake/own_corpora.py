@@ -15,8 +15,20 @@ from pyasr.data.audio.audio_reading import INT16_SCALE, write_audio
 from pyasr.intake.own.preparing import Prepared, prepare
 
 RATE = 8000
-SENTENCES = ("Hello, there!", "The cat sat on the mat.", "It is 5 o'clock.", "Where are you?", "I don't know.", "She said: \"yes\".",
-             "Call me at ten.", "We have two dogs & a cat.", "It's raining.", "Good-bye, my friend.", "One more time.", "This is the end.")  # fmt: skip
+SENTENCES = (
+    "Hello, there!",
+    "The cat sat on the mat.",
+    "It is 5 o'clock.",
+    "Where are you?",
+    "I don't know.",
+    'She said: "yes".',
+    "Call me at ten.",
+    "We have two dogs & a cat.",
+    "It's raining.",
+    "Good-bye, my friend.",
+    "One more time.",
+    "This is the end.",
+)
 
 
 def tone(path: Path, seconds: float = 1.0, rate: int = RATE, channels: int = 1) -> Path:
@@ -42,24 +54,56 @@ def prepared(*sources: Path, **changes) -> Prepared:
 
 def speakers_and_sentences(num_speakers: int = 10, num_each: int = 4):
     """(speaker, number, sentence) of a corpus, sentences of speakers in turn."""
-    return [(f"spk{i:02d}", j, SENTENCES[(i * num_each + j) % len(SENTENCES)]) for i in range(num_speakers) for j in range(num_each)]
+    return [
+        (f"spk{i:02d}", j, SENTENCES[(i * num_each + j) % len(SENTENCES)])
+        for i in range(num_speakers)
+        for j in range(num_each)
+    ]
 
 
 def textgrid(tiers: dict[str, list[tuple[float, float, str]]], seconds: float, short: bool = False) -> str:
     """A TextGrid file in Praat's long or short text form."""
     quoted = lambda text: '"' + text.replace('"', '""') + '"'  # noqa: E731
     if short:
-        lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "0", f"{seconds}", "<exists>", f"{len(tiers)}"]
+        lines = [
+            'File type = "ooTextFile"',
+            'Object class = "TextGrid"',
+            "",
+            "0",
+            f"{seconds}",
+            "<exists>",
+            f"{len(tiers)}",
+        ]
         for name, intervals in tiers.items():
             lines += ['"IntervalTier"', quoted(name), "0", f"{seconds}", f"{len(intervals)}"]
             lines += [line for begin, end, text in intervals for line in (f"{begin}", f"{end}", quoted(text))]
         return "\n".join(lines) + "\n"
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0 ", f"xmax = {seconds} ", "tiers? <exists> ", f"size = {len(tiers)} ", "item []: "]
+    lines = [
+        'File type = "ooTextFile"',
+        'Object class = "TextGrid"',
+        "",
+        "xmin = 0 ",
+        f"xmax = {seconds} ",
+        "tiers? <exists> ",
+        f"size = {len(tiers)} ",
+        "item []: ",
+    ]
     for number, (name, intervals) in enumerate(tiers.items(), 1):
-        lines += [f"    item [{number}]:", '        class = "IntervalTier" ', f"        name = {quoted(name)} ", "        xmin = 0 ", f"        xmax = {seconds} ",
-                  f"        intervals: size = {len(intervals)} "]  # fmt: skip
+        lines += [
+            f"    item [{number}]:",
+            '        class = "IntervalTier" ',
+            f"        name = {quoted(name)} ",
+            "        xmin = 0 ",
+            f"        xmax = {seconds} ",
+            f"        intervals: size = {len(intervals)} ",
+        ]
         for place, (begin, end, text) in enumerate(intervals, 1):
-            lines += [f"        intervals [{place}]:", f"            xmin = {begin} ", f"            xmax = {end} ", f"            text = {quoted(text)} "]
+            lines += [
+                f"        intervals [{place}]:",
+                f"            xmin = {begin} ",
+                f"            xmax = {end} ",
+                f"            text = {quoted(text)} ",
+            ]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,5 @@
-"""Kaldi directories with one broken file at a time: each problem is reported with its fix, all in one pass; correct ones have none."""
+"""Kaldi directories with one broken file at a time: each problem is reported with its fix, all in one pass;
+correct ones have none."""
 
 import gzip
 import shutil
@@ -64,7 +65,7 @@ def test_units_of_a_ctc_network_beside_data(dirs, tmp_path):
     (tmp_path / "units").mkdir()
     write_subword_lang(Lexicon({"w": {("a",): 1.0}}), ["<blk>", "<unk>", "a"], tmp_path / "units")
     (tmp_path / "data" / "text").write_text("ann-1 w\nann-2 w w\nbob-1 v\n")
-    problem, = problems([tmp_path / "data", tmp_path / "units"])
+    (problem,) = problems([tmp_path / "data", tmp_path / "units"])
     assert f"none of its words is in {tmp_path}/units/words.txt" in problem
 
 
@@ -104,7 +105,9 @@ def test_text_forms_and_plain_files_are_as_good(dirs):
     write_int_vectors(ali / "plain", read_int_vectors(ali / "ali.1.gz"), binary=False)
     (ali / "plain").rename(ali / "ali.1.gz")
     text = read_int_vectors(ali / "ali.2.gz")
-    (ali / "ali.2.gz").write_bytes(gzip.compress("".join(f"{utt} {' '.join(map(str, tids))}\n" for utt, tids in text.items()).encode()))
+    (ali / "ali.2.gz").write_bytes(
+        gzip.compress("".join(f"{utt} {' '.join(map(str, tids))}\n" for utt, tids in text.items()).encode())
+    )
     assert problems(dirs) == []
 
 
@@ -129,34 +132,55 @@ def shortened(ali):
 
 BREAKS = {
     "no model": (lambda ali: (ali / "final.mdl").unlink(), "final.mdl: missing"),
-    "truncated model": (lambda ali: (ali / "final.mdl").write_bytes((ali / "final.mdl").read_bytes()[:-9]), "final.mdl: at byte"),
+    "truncated model": (lambda ali: (ali / "final.mdl").write_bytes((ali / "final.mdl").read_bytes()[:-9]),
+                        "final.mdl: at byte"),
     "no tree": (lambda ali: (ali / "tree").unlink(), "tree: missing"),
     "another model": (of_another_model, "the tree has 5 pdfs, the model 6"),
     "no num_jobs": (lambda ali: (ali / "num_jobs").unlink(), "num_jobs: missing or empty; fix: echo 2 >"),
     "odd num_jobs": (lambda ali: (ali / "num_jobs").write_text("two\n"), "'two' is not a number of jobs"),
-    "missing archive": (lambda ali: (ali / "num_jobs").write_text("3\n"), "ali.3: missing, but num_jobs is 3"),
-    "surplus archive": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.3.gz"), "ali.3.gz: exceeds num_jobs, which is 2"),
-    "twice": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.2.gz"), "is also in the archive of an earlier job"),
+    "missing archive": (lambda ali: (ali / "num_jobs").write_text("3\n"),
+                        "ali.3: missing, but num_jobs is 3"),
+    "surplus archive": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.3.gz"),
+                        "ali.3.gz: exceeds num_jobs, which is 2"),
+    "twice": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.2.gz"),
+              "is also in the archive of an earlier job"),
     "plain name": (lambda ali: (ali / "ali.2.gz").rename(ali / "ali.2"), "steps expect a name with .gz"),
-    "gzipped name": (lambda ali: (ali / "trans.2").rename(ali / "trans.2.gz"), "steps expect a name without .gz"),
+    "gzipped name": (lambda ali: (ali / "trans.2").rename(ali / "trans.2.gz"),
+                     "steps expect a name without .gz"),
     "damaged archive": (lambda ali: (ali / "ali.1.gz").write_bytes(b"\x1f\x8bno"), "ali.1.gz: "),
-    "strange tids": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.full(12, 99, np.int32)}), "transition-id 99"),
-    "broken path": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.array([1] * 12, np.int32)}), "belongs to another model"),
+    "strange tids": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.full(12, 99, np.int32)}),
+                     "transition-id 99"),
+    "broken path": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.array([1] * 12, np.int32)}),
+                    "belongs to another model"),
     "length": (shortened, "utt2num_frames, such as ann-1: 11 and 12"),
-    "other utterances": (lambda ali: (ali.parent / "data/utt2num_frames").write_text("carl-1 7\n"), "no alignment of any utterance of"),
-    "occupancies": (lambda ali: (ali / "final.occs").write_text(" [ 1 2 ]\n"), "final.occs: 2 counts, but final.mdl has 5 pdfs"),
-    "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"), "lacks phone 2 of final.mdl and 3 more"),
-    "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))), "final.mat: 4 rows, but the Gaussians have 6 dimensions"),
-    "splicing": (lambda ali: ((ali / "input.json").unlink(), write_matrix(ali / "final.mat", np.zeros((DIM, 91)))),
-                 "splice_opts: missing, and final.mat has 91 columns, which are 13 x 7; fix: copy it too, or echo '--left-context=3 --right-context=3' >"),
-    "transform": (lambda ali: write_transforms(ali / "trans.2", {"bob": np.eye(3)}), "speaker bob: a matrix of 3 x 3"),
-    "vector": (lambda ali: (ali / "trans.2").write_text("bob  [ 1 2 3 ]\n"), "trans.2: speaker bob has a vector of 3 numbers, not a matrix"),
+    "other utterances": (lambda ali: (ali.parent / "data/utt2num_frames").write_text("carl-1 7\n"),
+                         "no alignment of any utterance of"),
+    "occupancies": (lambda ali: (ali / "final.occs").write_text(" [ 1 2 ]\n"),
+                    "final.occs: 2 counts, but final.mdl has 5 pdfs"),
+    "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"),
+               "lacks phone 2 of final.mdl and 3 more"),
+    "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))),
+               "final.mat: 4 rows, but the Gaussians have 6 dimensions"),
+    "splicing": (lambda ali: ((ali / "input.json").unlink(),
+                              write_matrix(ali / "final.mat", np.zeros((DIM, 91)))),
+                 "splice_opts: missing, and final.mat has 91 columns, which are 13 x 7; fix: copy it too, "
+                 "or echo '--left-context=3 --right-context=3' >"),
+    "transform": (lambda ali: write_transforms(ali / "trans.2", {"bob": np.eye(3)}),
+                  "speaker bob: a matrix of 3 x 3"),
+    "vector": (lambda ali: (ali / "trans.2").write_text("bob  [ 1 2 3 ]\n"),
+               "trans.2: speaker bob has a vector of 3 numbers, not a matrix"),
     "no jobs": (lambda ali: (ali / "num_jobs").write_text("0\n"), "'0' is not a number of jobs"),
-    "options": (lambda ali: ((ali / "input.json").unlink(), (ali / "cmvn_opts").write_text("--frobnicate=1\n")), "unknown option '--frobnicate=1'"),
-    "dimension": (lambda ali: InputOptions(cmvn="none", deltas=1).save(ali), "features have 12 dimensions after"),
+    "options": (lambda ali: ((ali / "input.json").unlink(),
+                             (ali / "cmvn_opts").write_text("--frobnicate=1\n")),
+                "unknown option '--frobnicate=1'"),
+    "dimension": (lambda ali: InputOptions(cmvn="none", deltas=1).save(ali),
+                  "features have 12 dimensions after"),
     "damaged graph": (lambda ali: (ali / "graph" / "HCLG.fst").write_bytes(b"nonsense"), "HCLG.fst"),
-    "graph of another": (lambda ali: write_fst(ali / "graph/HCLG.fst", Fst.from_arcs(1, 0, [0], [99], [1], [0.0], [0], {0: 0.0})), "transition-id 99"),
-    "words of another": (lambda ali: (ali / "graph" / "words.txt").write_text("<eps> 0\n"), "lacks word 1 of HCLG.fst"),
+    "graph of another": (lambda ali: write_fst(ali / "graph/HCLG.fst",
+                                               Fst.from_arcs(1, 0, [0], [99], [1], [0.0], [0], {0: 0.0})),
+                         "transition-id 99"),
+    "words of another": (lambda ali: (ali / "graph" / "words.txt").write_text("<eps> 0\n"),
+                         "lacks word 1 of HCLG.fst"),
 }  # fmt: skip
 
 
@@ -191,4 +215,6 @@ def test_step(dirs, root):
     assert run().returncode == 0
     (dirs[1] / "tree").unlink()
     done = run()
-    assert done.returncode == 1 and "tree: missing; fix: copy" in done.stdout and "1 problem(s)" in done.stderr
+    assert (
+        done.returncode == 1 and "tree: missing; fix: copy" in done.stdout and "1 problem(s)" in done.stderr
+    )

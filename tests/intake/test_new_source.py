@@ -40,11 +40,16 @@ def words(text: str) -> list[str]:
 
 def test_its_utterances_are_those_of_the_files(folder):
     found = {one.name: (one.speaker, words(one.text)) for one in utterances(prepared(folder))}
-    assert sorted(found.values()) == sorted((speaker, words(text)) for speaker, _, text in speakers_and_sentences())
+    assert sorted(found.values()) == sorted(
+        (speaker, words(text)) for speaker, _, text in speakers_and_sentences()
+    )
 
 
 def test_a_file_that_cannot_be_read_is_reported_or_skipped(folder):
     (folder / "spk00-0.json").write_text("{")
-    with pytest.raises(UserError, match="JSON files that cannot be read: 1, .*spk00-0.json .*; correct or remove them, or skip them"):
+    with pytest.raises(
+        UserError,
+        match="JSON files that cannot be read: 1, .*spk00-0.json .*; correct or remove them, or skip them",
+    ):
         prepared(folder)
     assert len(utterances(prepared(folder, skip_bad="true"))) == len(speakers_and_sentences()) - 1

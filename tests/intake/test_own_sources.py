@@ -1,4 +1,5 @@
-"""Sources of a user's corpus: all kinds give the same utterances, and every mistake is reported in one sentence."""
+"""Sources of a user's corpus: all kinds give the same utterances, and every mistake is reported in one
+sentence."""
 
 import gzip
 import json
@@ -23,7 +24,9 @@ CORPUS = speakers_and_sentences()
 
 def files(folder: Path) -> dict[tuple[str, int], Path]:
     """The audio of the corpus, one folder for each speaker."""
-    return {(speaker, number): tone(folder / speaker / f"{number:03d}.wav", 1.0) for speaker, number, _ in CORPUS}
+    return {
+        (speaker, number): tone(folder / speaker / f"{number:03d}.wav", 1.0) for speaker, number, _ in CORPUS
+    }
 
 
 def table(folder: Path, name: str, rows: list[list[str]], delimiter: str, **how) -> Path:
@@ -31,14 +34,23 @@ def table(folder: Path, name: str, rows: list[list[str]], delimiter: str, **how)
 
 
 def named_rows(folder: Path) -> list[list[str]]:
-    return [[str(path.relative_to(folder / "clips")), text, speaker] for (speaker, _), path, text in zip(files(folder / "clips"), files(folder / "clips").values(),
-            (text for _, _, text in CORPUS))]  # fmt: skip
+    return [
+        [str(path.relative_to(folder / "clips")), text, speaker]
+        for (speaker, _), path, text in zip(
+            files(folder / "clips"), files(folder / "clips").values(), (text for _, _, text in CORPUS)
+        )
+    ]
 
 
 def common_voice(folder):
     rows = [[speaker * 20, path, text, "2", "0"] for path, text, speaker in named_rows(folder)]
     table(folder, "validated.tsv", [["client_id", "path", "sentence", "up_votes", "down_votes"], *rows], "\t")
-    table(folder, "invalidated.tsv", [["client_id", "path", "sentence", "up_votes", "down_votes"], *rows[:1]], "\t")
+    table(
+        folder,
+        "invalidated.tsv",
+        [["client_id", "path", "sentence", "up_votes", "down_votes"], *rows[:1]],
+        "\t",
+    )
 
 
 def lj_speech(folder):
@@ -47,7 +59,9 @@ def lj_speech(folder):
 
 
 def spreadsheet(folder):
-    quoted = [[path, '"' + text.replace('"', '""') + '"', speaker] for path, text, speaker in named_rows(folder)]
+    quoted = [
+        [path, '"' + text.replace('"', '""') + '"', speaker] for path, text, speaker in named_rows(folder)
+    ]
     text = "\r\n".join(",".join(row) for row in [["File Name", "Transcript", "Speaker ID"], *quoted]) + "\r\n"
     write(folder / "table.csv", text, "utf-8-sig")
 
@@ -57,18 +71,30 @@ def utf16_table(folder):
 
 
 def headless(folder):
-    table(folder, "list.txt", [[f"DUMMY/clips/{path}", speaker, text] for path, text, speaker in named_rows(folder)], "|")
+    table(
+        folder,
+        "list.txt",
+        [[f"DUMMY/clips/{path}", speaker, text] for path, text, speaker in named_rows(folder)],
+        "|",
+    )
 
 
 def ids_and_words(folder):
     for speaker, number, _ in CORPUS:
         tone(folder / "wav" / f"{speaker}-{number:03d}.flac")
-    write(folder / "transcripts.txt", "".join(f"{speaker}-{number:03d} {text}\n" for speaker, number, text in CORPUS))
+    write(
+        folder / "transcripts.txt",
+        "".join(f"{speaker}-{number:03d} {text}\n" for speaker, number, text in CORPUS),
+    )
 
 
 def pairs_of_text(folder):
     for (speaker, number), path in files(folder).items():
-        write(path.with_suffix(".txt"), CORPUS[[one[:2] for one in CORPUS].index((speaker, number))][2] + "\r\n", "utf-8-sig")
+        write(
+            path.with_suffix(".txt"),
+            CORPUS[[one[:2] for one in CORPUS].index((speaker, number))][2] + "\r\n",
+            "utf-8-sig",
+        )
     write(folder / "README.txt", "Audio of ten speakers")
 
 
@@ -81,13 +107,21 @@ def parallel_trees(folder):
 def textgrids(folder):
     for i, (speaker, number, text) in enumerate(CORPUS):
         path = tone(folder / speaker / f"{number:03d}.wav", 3.0)
-        grid = textgrid({"phones": [(0, 3.0, "x")], "utterance": [(0, 1.0, ""), (1.0, 2.0, text), (2.0, 3.0, "")]}, 3.0, short=i % 2 == 0)
+        grid = textgrid(
+            {"phones": [(0, 3.0, "x")], "utterance": [(0, 1.0, ""), (1.0, 2.0, text), (2.0, 3.0, "")]},
+            3.0,
+            short=i % 2 == 0,
+        )
         write(path.with_suffix(".TextGrid"), grid, "utf-16" if i % 3 == 0 else "utf-8")
 
 
 def speakers_tiers(folder):
     for j in range(4):
-        tiers = {speaker: [(2.0 * i, 2.0 * i + 1.0, text)] for i, (speaker, number, text) in enumerate(CORPUS) if number == j}
+        tiers = {
+            speaker: [(2.0 * i, 2.0 * i + 1.0, text)]
+            for i, (speaker, number, text) in enumerate(CORPUS)
+            if number == j
+        }
         write(tone(folder / f"talk{j}.wav", 100.0).with_suffix(".textgrid"), textgrid(tiers, 100.0))
 
 
@@ -97,21 +131,51 @@ def kaldi(folder):
     path.mkdir(parents=True)
     audio = files(folder / "data")
     texts = {(speaker, number): text for speaker, number, text in CORPUS}
-    write_data_dir(path, {"wav.scp": {f"{s}-{n}": place.relative_to(folder) for (s, n), place in audio.items()},
-                          "text": {f"{s}-{n}": text for (s, n), text in texts.items()}, "utt2spk": {f"{s}-{n}": s for s, n in texts}})  # fmt: skip
+    write_data_dir(
+        path,
+        {
+            "wav.scp": {f"{s}-{n}": place.relative_to(folder) for (s, n), place in audio.items()},
+            "text": {f"{s}-{n}": text for (s, n), text in texts.items()},
+            "utt2spk": {f"{s}-{n}": s for s, n in texts},
+        },
+    )
 
 
 def lhotse(folder):
     audio = files(folder)
-    sources = [{"id": f"{s}-{n}", "sources": [{"type": "file", "channels": [0], "source": str(path)}], "duration": 1.0, "sampling_rate": RATE,
-                "num_samples": RATE} for (s, n), path in audio.items()]  # fmt: skip
-    spoken = [{"id": f"{s}-{n}", "recording_id": f"{s}-{n}", "start": 0.0, "duration": 1.0, "channel": 0, "text": text, "speaker": s} for s, n, text in CORPUS]
-    (folder / "my_recordings_all.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, sources)).encode()))
-    (folder / "my_supervisions_all.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, spoken)).encode()))
+    sources = [
+        {
+            "id": f"{s}-{n}",
+            "sources": [{"type": "file", "channels": [0], "source": str(path)}],
+            "duration": 1.0,
+            "sampling_rate": RATE,
+            "num_samples": RATE,
+        }
+        for (s, n), path in audio.items()
+    ]
+    spoken = [
+        {
+            "id": f"{s}-{n}",
+            "recording_id": f"{s}-{n}",
+            "start": 0.0,
+            "duration": 1.0,
+            "channel": 0,
+            "text": text,
+            "speaker": s,
+        }
+        for s, n, text in CORPUS
+    ]
+    (folder / "my_recordings_all.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(map(json.dumps, sources)).encode())
+    )
+    (folder / "my_supervisions_all.jsonl.gz").write_bytes(
+        gzip.compress("\n".join(map(json.dumps, spoken)).encode())
+    )
 
 
-KINDS = {make.__name__: make for make in (common_voice, spreadsheet, utf16_table, headless, ids_and_words, pairs_of_text, parallel_trees, textgrids, speakers_tiers,
-                                          kaldi, lhotse, lj_speech)}  # fmt: skip
+KINDS = {make.__name__: make for make in (common_voice, spreadsheet, utf16_table, headless, ids_and_words,
+                                          pairs_of_text, parallel_trees, textgrids, speakers_tiers, kaldi,
+                                          lhotse, lj_speech)}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,7 +187,10 @@ def test_every_kind_becomes_the_same_utterances(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = prepared(folder / "data" if kind == "kaldi" else folder)
     reference = {(speaker, text_of(text)) for speaker, _, text in CORPUS}
-    said = {(one.speaker if kind != "common_voice" else one.speaker[:5], one.text) for one in found.corpus.utterances}
+    said = {
+        (one.speaker if kind != "common_voice" else one.speaker[:5], one.text)
+        for one in found.corpus.utterances
+    }
     assert said == reference and len(found.corpus.utterances) == len(CORPUS)
     assert abs(found.corpus.hours * 3600 - len(CORPUS)) < 0.1
     for part in PARTS:
@@ -132,7 +199,9 @@ def test_every_kind_becomes_the_same_utterances(kind, tmp_path, monkeypatch):
         write_data_dir(out, tables_of(found.corpus, found.split.parts[part]))
         assert not validate(out)
     speakers = [{one.speaker for one in found.split.parts[part]} for part in PARTS]
-    assert all(speakers) and not (speakers[0] & speakers[1] or speakers[1] & speakers[2] or speakers[0] & speakers[2])
+    assert all(speakers) and not (
+        speakers[0] & speakers[1] or speakers[1] & speakers[2] or speakers[0] & speakers[2]
+    )
 
 
 def text_of(text: str) -> str:
@@ -141,14 +210,20 @@ def text_of(text: str) -> str:
     return "".join(c for c in plain.lower() if c.isalpha() or c in " '-").strip()
 
 
-@pytest.mark.parametrize("text, rows", [
-    ('a\t"""Ah,"" he said."\nb\t"Yes" and "no"\nc\t5" nails\n', ['"Ah," he said.', '"Yes" and "no"', '5" nails']),
-    ('a,"one, ""two"""\nb,"line\nbreak"\n', ['one, "two"', "line break"]),
-    ("a;eins, zwei\n\nb;drei\n", ["eins, zwei", "drei"]),
-    ('a|raw "x|x\nb|y|y\n', ["x", "y"]),
-    ("a one two\nb three\n", ["one two", "three"]),
-    ("a\tone\t\t\nb\ttwo\t\t\n", [""] * 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, rows",
+    [
+        (
+            'a\t"""Ah,"" he said."\nb\t"Yes" and "no"\nc\t5" nails\n',
+            ['"Ah," he said.', '"Yes" and "no"', '5" nails'],
+        ),
+        ('a,"one, ""two"""\nb,"line\nbreak"\n', ['one, "two"', "line break"]),
+        ("a;eins, zwei\n\nb;drei\n", ["eins, zwei", "drei"]),
+        ('a|raw "x|x\nb|y|y\n', ["x", "y"]),
+        ("a one two\nb three\n", ["one two", "three"]),
+        ("a\tone\t\t\nb\ttwo\t\t\n", [""] * 2),
+    ],
+)
 def test_quotation_marks_and_delimiters(text, rows, tmp_path):
     assert [row.fields[-1] for row in read_rows(write(tmp_path / "t.csv", text))] == rows
 
@@ -157,9 +232,14 @@ def test_lists_in_folders_below_and_paths_outside(tmp_path):
     """Lists of ids and words in several folders, as in LibriSpeech; a single table with absolute paths."""
     for i in range(3):
         names = [tone(tmp_path / "corpus" / f"{i}" / f"{i}-{j}.flac").stem for j in range(4)]
-        write(tmp_path / "corpus" / f"{i}" / f"{i}.trans.txt", "".join(f"{name} THE CAT {name[0]}\n" for name in names))
+        write(
+            tmp_path / "corpus" / f"{i}" / f"{i}.trans.txt",
+            "".join(f"{name} THE CAT {name[0]}\n" for name in names),
+        )
     found = prepared(tmp_path / "corpus", normalise="false")
-    assert len(found.corpus.utterances) == 12 and all(one.text == f"THE CAT {one.speaker}" for one in found.corpus.utterances)
+    assert len(found.corpus.utterances) == 12 and all(
+        one.text == f"THE CAT {one.speaker}" for one in found.corpus.utterances
+    )
     rows = "".join(f"{path}\tthe cat\n" for path in sorted((tmp_path / "corpus").rglob("*.flac")))
     assert len(prepared(write(tmp_path / "lists/table.tsv", rows)).corpus.utterances) == 12
 
@@ -172,14 +252,33 @@ def test_lengths_rates_and_channels_of_all_formats(suffix, tmp_path):
 
 def test_channels_of_lhotse_are_read_without_a_command(tmp_path):
     tone(tmp_path / "call.wav", 8.0, channels=2)
-    recording = {"id": "call", "sources": [{"type": "file", "channels": [0, 1], "source": "call.wav"}], "duration": 8.0}
-    spoken = [{"id": f"u{i}", "recording_id": "call", "start": float(i), "duration": 1.0, "channel": i % 2, "text": f"the cat {i}", "speaker": "AB"[i % 2]}
-              for i in range(8)]  # fmt: skip
-    paths = [write(tmp_path / name, "\n".join(map(json.dumps, rows))) for name, rows in (("recordings.jsonl", [recording]), ("supervisions.jsonl", spoken))]
+    recording = {
+        "id": "call",
+        "sources": [{"type": "file", "channels": [0, 1], "source": "call.wav"}],
+        "duration": 8.0,
+    }
+    spoken = [
+        {
+            "id": f"u{i}",
+            "recording_id": "call",
+            "start": float(i),
+            "duration": 1.0,
+            "channel": i % 2,
+            "text": f"the cat {i}",
+            "speaker": "AB"[i % 2],
+        }
+        for i in range(8)
+    ]
+    paths = [
+        write(tmp_path / name, "\n".join(map(json.dumps, rows)))
+        for name, rows in (("recordings.jsonl", [recording]), ("supervisions.jsonl", spoken))
+    ]
     found = prepared(*paths)
     tables = tables_of(found.corpus, found.corpus.utterances)
     assert set(tables["wav.scp"].values()) == {str(tmp_path / "call.wav")}
-    assert set(tables["reco2file_and_channel"].values()) == {"call 1", "call 2"} and not has_several_channels(found)
+    assert set(tables["reco2file_and_channel"].values()) == {"call 1", "call 2"} and not has_several_channels(
+        found
+    )
 
 
 def test_microphones_of_vctk(tmp_path):
@@ -188,7 +287,9 @@ def test_microphones_of_vctk(tmp_path):
             tone(tmp_path / "wav48" / "p225" / f"p225_{i:03d}_mic{microphone}.flac")
         write(tmp_path / "txt" / "p225" / f"p225_{i:03d}.txt", f"the cat {'sat ' * i}")
     found = prepared(tmp_path)
-    assert len(found.corpus.utterances) == 4 and all("_mic1" in recording.entry for recording in found.corpus.recordings.values())
+    assert len(found.corpus.utterances) == 4 and all(
+        "_mic1" in recording.entry for recording in found.corpus.recordings.values()
+    )
 
 
 def test_commands_of_kaldi_tell_their_rate_once(tmp_path):
@@ -197,51 +298,94 @@ def test_commands_of_kaldi_tell_their_rate_once(tmp_path):
     path.mkdir()
     tone(tmp_path / "a.wav")
     commands = {f"r{i}": f"echo {i} >>{tmp_path}/ran; cat {tmp_path}/a.wav |" for i in range(9)}
-    write_data_dir(path, {"wav.scp": commands, "text": dict.fromkeys(commands, "the cat"), "utt2spk": {name: name for name in commands},
-                          "utt2dur": dict.fromkeys(commands, 1.0)})  # fmt: skip
+    write_data_dir(
+        path,
+        {
+            "wav.scp": commands,
+            "text": dict.fromkeys(commands, "the cat"),
+            "utt2spk": {name: name for name in commands},
+            "utt2dur": dict.fromkeys(commands, 1.0),
+        },
+    )
     assert {recording.rate for recording in prepared(path).corpus.recordings.values()} == {RATE}
     assert (tmp_path / "ran").read_text().count("\n") == 1
 
 
 def test_long_utterances_are_told(tmp_path):
     table(tmp_path, "t.tsv", [*rows_of(tmp_path), [tone(tmp_path / "long.wav", 50.0).name, "the dog"]], "\t")
-    assert any("1 utterances are longer than 40 s, such as long-long with 50 s" in sentence for sentence in choices(prepared(tmp_path)))
+    assert any(
+        "1 utterances are longer than 40 s, such as long-long with 50 s" in sentence
+        for sentence in choices(prepared(tmp_path))
+    )
 
 
 def test_parts_of_the_source_are_kept(tmp_path):
     names = list(files(tmp_path / "clips").values())
     for part, chosen in (("train", names[:30]), ("dev", names[30:33]), ("test", names[33:])):
-        table(tmp_path, f"{part}.tsv", [["path", "sentence"], *([path.name and str(path.relative_to(tmp_path / "clips")), "the cat"] for path in chosen)], "\t")
+        table(
+            tmp_path,
+            f"{part}.tsv",
+            [
+                ["path", "sentence"],
+                *([path.name and str(path.relative_to(tmp_path / "clips")), "the cat"] for path in chosen),
+            ],
+            "\t",
+        )
     found = prepared(tmp_path)
-    assert {part: len(found.split.parts[part]) for part in PARTS} == {"train": 30, "dev": 3, "test": 7} and "source" in found.split.told
+    assert {part: len(found.split.parts[part]) for part in PARTS} == {
+        "train": 30,
+        "dev": 3,
+        "test": 7,
+    } and "source" in found.split.told
 
 
 def test_folders_named_for_parts_are_parts(tmp_path):
     for part, num in (("train", 6), ("dev", 2), ("test", 3)):
         for i in range(num):
             write(tone(tmp_path / part / f"{part}{i}.wav").with_suffix(".txt"), f"sentence number {i}")
-    assert {part: len(found) for part, found in prepared(tmp_path).split.parts.items()} == {"train": 6, "dev": 2, "test": 3}
+    assert {part: len(found) for part, found in prepared(tmp_path).split.parts.items()} == {
+        "train": 6,
+        "dev": 2,
+        "test": 3,
+    }
 
 
 @pytest.mark.parametrize("column, end", [("end", lambda i: i + 0.5), ("duration", lambda i: 0.5)])
 def test_times_of_a_table_are_segments(column, end, tmp_path):
     tone(tmp_path / "talk.wav", 10.0)
-    rows = [["audio", "start", column, "text"], *([["talk.wav", f"{i}", f"{end(i)}", f"the cat {'sat ' * i}"] for i in range(10)])]
+    rows = [
+        ["audio", "start", column, "text"],
+        *([["talk.wav", f"{i}", f"{end(i)}", f"the cat {'sat ' * i}"] for i in range(10)]),
+    ]
     found = prepared(table(tmp_path, "talk.csv", rows, ","), tmp_path)
     tables = tables_of(found.corpus, found.split.parts["train"])
-    assert set(tables["segments"].values()) <= {f"talk {i}.000 {i}.500" for i in range(10)} and tables["wav.scp"] == {"talk": str(tmp_path / "talk.wav")}
+    assert set(tables["segments"].values()) <= {f"talk {i}.000 {i}.500" for i in range(10)} and tables[
+        "wav.scp"
+    ] == {"talk": str(tmp_path / "talk.wav")}
     assert len(found.corpus.utterances) == 10 and abs(3600 * found.corpus.hours - 5) < 1e-6
 
 
 def test_columns_can_be_named(tmp_path):
     audio = [tone(tmp_path / f"{i}.wav") for i in range(9)]
     rows = [[path.name, "x", "yes" if i % 2 else f"no {i}", "s"] for i, path in enumerate(audio)]
-    found = prepared(table(tmp_path, "t.tsv", rows, "\t"), tmp_path, columns="file,-,text,-", language="letters", normalise="false")
+    found = prepared(
+        table(tmp_path, "t.tsv", rows, "\t"),
+        tmp_path,
+        columns="file,-,text,-",
+        language="letters",
+        normalise="false",
+    )
     assert sorted(one.text for one in found.corpus.utterances) == sorted(row[2] for row in rows)
 
 
-@pytest.mark.parametrize("header, flags", [
-    (["Aufnahme", "Satz", "Wer"], {}), (["FICHIER", "TEXTE", "LOCUTEUR"], {}), (["a", "b", "c"], {"columns": "file,text,speaker"})])
+@pytest.mark.parametrize(
+    "header, flags",
+    [
+        (["Aufnahme", "Satz", "Wer"], {}),
+        (["FICHIER", "TEXTE", "LOCUTEUR"], {}),
+        (["a", "b", "c"], {"columns": "file,text,speaker"}),
+    ],
+)
 @pytest.mark.parametrize("ending", [".wav", ""])
 def test_headers_in_other_words(header, flags, ending, tmp_path):
     """With names of files or their stems below, of which one or two are missing."""
@@ -249,8 +393,13 @@ def test_headers_in_other_words(header, flags, ending, tmp_path):
     for row in rows:
         tone(tmp_path / f"{row[0].removesuffix(ending)}.wav")
     found = prepared(table(tmp_path, "t.csv", [header, *rows], ";"), tmp_path, **flags)
-    assert {one.speaker for one in found.corpus.utterances} == {"s0", "s1", "s2"} and len(found.corpus.utterances) == 12
-    assert f"columns of t.csv: file 1 ({header[0]}), text 2 ({header[1]}), speaker 3 ({header[2]})" in found.corpus.notes
+    assert {one.speaker for one in found.corpus.utterances} == {"s0", "s1", "s2"} and len(
+        found.corpus.utterances
+    ) == 12
+    assert (
+        f"columns of t.csv: file 1 ({header[0]}), text 2 ({header[1]}), speaker 3 ({header[2]})"
+        in found.corpus.notes
+    )
     (tmp_path / "a0.wav").unlink()
     with pytest.raises(UserError, match=rf"rows with missing audio files: 1, a0{ending} \(line 2\)"):
         prepared(table(tmp_path, "t.csv", [header, *rows], ";"), tmp_path, **flags)
@@ -276,13 +425,22 @@ def missing_files(folder):
     table(folder, "t.tsv", rows, "\t")
     for i in (2, 3, 4, 5):
         (folder / f"a{i}.wav").unlink()
-    return [folder], "rows with missing audio files: 4, such as a2.wav (line 4), a3.wav (line 5), a4.wav (line 6); add the files, or remove"
+    return (
+        [folder],
+        (
+            "rows with missing audio files: 4, such as a2.wav (line 4), a3.wav (line 5), a4.wav (line 6); "
+            "add the files, or remove"
+        ),
+    )
 
 
 def wrong_number_of_columns(folder):
     rows = rows_of(folder)
     rows[5].append("more")
-    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:6: 3 column(s), but 2 in line 1 (file, text); correct the line"
+    return [
+        table(folder, "t.tsv", rows, "\t"),
+        folder,
+    ], "t.tsv:6: 3 column(s), but 2 in line 1 (file, text); correct the line"
 
 
 def comma_without_quotation(folder):
@@ -292,12 +450,18 @@ def comma_without_quotation(folder):
 
 
 def open_quotation(folder):
-    return [write(folder / "t.csv", f'file,text\n{tone(folder / "a.wav").name},"the cat\n'), folder], "t.csv:2: "
+    return [
+        write(folder / "t.csv", f'file,text\n{tone(folder / "a.wav").name},"the cat\n'),
+        folder,
+    ], "t.csv:2: "
 
 
 def latin_1(folder):
     rows_of(folder)
-    return [write(folder / "t.tsv", "file\ttext\na0.wav\tété\n", "latin-1"), folder], "t.tsv:2: not UTF-8 text; convert the file"
+    return [
+        write(folder / "t.tsv", "file\ttext\na0.wav\tété\n", "latin-1"),
+        folder,
+    ], "t.tsv:2: not UTF-8 text; convert the file"
 
 
 def two_tables(folder):
@@ -314,7 +478,13 @@ def no_text_column(folder):
 
 def audio_alone(folder):
     rows_of(folder)
-    return [folder], "12 audio files without transcripts; give one of: Kaldi's data directories, lhotse's manifests, a folder of audio with a table"
+    return (
+        [folder],
+        (
+            "12 audio files without transcripts; give one of: Kaldi's data directories, lhotse's manifests, "
+            "a folder of audio with a table"
+        ),
+    )
 
 
 def text_without_audio(folder):
@@ -346,14 +516,24 @@ def ambiguous_name(folder):
 
 def times_outside(folder):
     tone(folder / "talk.wav", 2.0)
-    rows = [["file", "start", "end", "text"], ["talk.wav", "0", "1", "the cat"], ["talk.wav", "1", "9.5", "the dog"]]
-    return [table(folder, "t.tsv", rows, "\t"), folder], "utterances outside their recordings or shorter than 0.1 s: 1, talk from 1 to 9.5"
+    rows = [
+        ["file", "start", "end", "text"],
+        ["talk.wav", "0", "1", "the cat"],
+        ["talk.wav", "1", "9.5", "the dog"],
+    ]
+    return [
+        table(folder, "t.tsv", rows, "\t"),
+        folder,
+    ], "utterances outside their recordings or shorter than 0.1 s: 1, talk from 1 to 9.5"
 
 
 def no_number(folder):
     tone(folder / "talk.wav", 2.0)
     rows = [["file", "start", "end", "text"], ["talk.wav", "0", "soon", "the cat"]]
-    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:2: 'soon', the end of an utterance, is not a number of seconds"
+    return [
+        table(folder, "t.tsv", rows, "\t"),
+        folder,
+    ], "t.tsv:2: 'soon', the end of an utterance, is not a number of seconds"
 
 
 def too_few(folder):
@@ -383,7 +563,13 @@ def workbook(folder):
 
 def yaml_manifests(folder):
     sources = [write(folder / f"{name}.yaml", "- id: a\n") for name in ("recordings", "supervisions")]
-    return sources, f"; {sources[0]} is YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy FILE.yaml FILE.jsonl.gz'"
+    return (
+        sources,
+        (
+            f"; {sources[0]} is YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy "
+            "FILE.yaml FILE.jsonl.gz'"
+        ),
+    )
 
 
 def packed(folder):
@@ -391,13 +577,17 @@ def packed(folder):
 
 
 def foreign_audio_alone(folder):
-    return [folder], f"; {write(folder / 'a.m4a', 'x')} is audio in an unsupported format: convert it to WAV or FLAC"
+    return [
+        folder
+    ], f"; {write(folder / 'a.m4a', 'x')} is audio in an unsupported format: convert it to WAV or FLAC"
 
 
 def kaldi_without_utt2spk(folder):
     kaldi(folder)
     (folder / "data/all/utt2spk").unlink()
-    return [folder / "data/all"], "data/all/wav.scp is a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk"
+    return [
+        folder / "data/all"
+    ], "data/all/wav.scp is a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk"
 
 
 def channel_that_is_missing(folder):
@@ -406,14 +596,22 @@ def channel_that_is_missing(folder):
     name, audio = (path / "wav.scp").read_text().splitlines()[0].split()
     tone(folder / audio, channels=2)
     write(path / "reco2file_and_channel", f"{name} call C\n")
-    return [path], f"channels of reco2file_and_channel that their files lack: 1, C of {name} of {path}, whose file has 2; correct the table"
+    return (
+        [path],
+        (
+            f"channels of reco2file_and_channel that their files lack: 1, C of {name} of {path}, whose file "
+            "has 2; correct the table"
+        ),
+    )
 
 
 def program_that_is_missing(folder):
     kaldi(folder)
     table = folder / "data/all/wav.scp"
     write(table, re.sub(r"(?m) .*/", " no-such-program ", table.read_text()).replace("\n", " |\n"))
-    return [folder / "data/all"], "; install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read without"
+    return [
+        folder / "data/all"
+    ], "; install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read without"
 
 
 def two_files_of_a_stem(folder):
@@ -425,7 +623,10 @@ def two_files_of_a_stem(folder):
 
 def bad_manifest(folder):
     lhotse(folder)
-    write(folder / "my_supervisions_all.jsonl.gz", json.dumps({"id": "u", "recording_id": "nobody", "start": 0, "duration": 1, "text": "x"}))
+    write(
+        folder / "my_supervisions_all.jsonl.gz",
+        json.dumps({"id": "u", "recording_id": "nobody", "start": 0, "duration": 1, "text": "x"}),
+    )
     return [folder], "1 problem(s) in the manifests; the first: "
 
 
@@ -434,10 +635,14 @@ def bad_textgrid(folder):
     return [folder], "a.TextGrid: cut short; save it again"
 
 
-BAD = {make.__name__: make for make in (missing_files, wrong_number_of_columns, open_quotation, latin_1, two_tables, no_text_column, audio_alone, text_without_audio,
-                                        damaged_audio, foreign_format, ambiguous_name, times_outside, no_number, too_few, nothing_there, kaldi_without_text,
-                                        recordings_alone, bad_manifest, bad_textgrid, comma_without_quotation, workbook, yaml_manifests, packed,
-                                        foreign_audio_alone, kaldi_without_utt2spk, channel_that_is_missing, program_that_is_missing, two_files_of_a_stem)}  # fmt: skip
+BAD = {make.__name__: make for make in (missing_files, wrong_number_of_columns, open_quotation, latin_1,
+                                        two_tables, no_text_column, audio_alone, text_without_audio,
+                                        damaged_audio, foreign_format, ambiguous_name, times_outside,
+                                        no_number, too_few, nothing_there, kaldi_without_text,
+                                        recordings_alone, bad_manifest, bad_textgrid, comma_without_quotation,
+                                        workbook, yaml_manifests, packed, foreign_audio_alone,
+                                        kaldi_without_utt2spk, channel_that_is_missing,
+                                        program_that_is_missing, two_files_of_a_stem)}  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", BAD)
@@ -458,7 +663,9 @@ def test_bad_ones_can_be_left_out(mistake, tmp_path):
 def test_audio_without_a_transcript_is_told(tmp_path):
     table(tmp_path, "t.tsv", rows_of(tmp_path), "\t")
     tone(tmp_path / "alone.wav")
-    assert any("audio files that are in no table: 1, alone.wav" in note for note in prepared(tmp_path).corpus.notes)
+    assert any(
+        "audio files that are in no table: 1, alone.wav" in note for note in prepared(tmp_path).corpus.notes
+    )
 
 
 def test_a_missing_file_is_not_replaced_by_another_speakers(tmp_path):
@@ -470,4 +677,7 @@ def test_a_missing_file_is_not_replaced_by_another_speakers(tmp_path):
     lost.unlink()
     shutil.rmtree(tmp_path / "spk05")
     found = prepared(tmp_path, skip_bad="true", normalise="false")
-    assert all(one.text == f"words of {one.speaker}" for one in found.corpus.utterances) and len(found.corpus.utterances) == len(CORPUS) - 5
+    assert (
+        all(one.text == f"words of {one.speaker}" for one in found.corpus.utterances)
+        and len(found.corpus.utterances) == len(CORPUS) - 5
+    )

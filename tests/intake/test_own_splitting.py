@@ -1,4 +1,5 @@
-"""Training, development and test sets of a user's corpus, sizes of models, sampling rates, speakers by names of files."""
+"""Training, development and test sets of a user's corpus, sizes of models, sampling rates, speakers by names
+of files."""
 
 import random
 
@@ -19,7 +20,9 @@ def corpus(seconds_of: dict[str, list[float]], text=lambda speaker, i: f"{speake
     for speaker, durations in seconds_of.items():
         for i, seconds in enumerate(durations):
             found.recordings[f"{speaker}{i}"] = OwnRecording(f"/{speaker}/{i}.wav", seconds, 16000)
-            found.utterances.append(OwnUtterance(f"{speaker}-{i}", f"{speaker}{i}", text(speaker, i), speaker))
+            found.utterances.append(
+                OwnUtterance(f"{speaker}-{i}", f"{speaker}{i}", text(speaker, i), speaker)
+            )
     return found
 
 
@@ -30,12 +33,26 @@ def shares(found: Corpus, parts: dict) -> list[float]:
 @pytest.mark.parametrize("seed", range(10))
 def test_speakers_are_held_out_whole(seed):
     chance = random.Random(seed)
-    found = corpus({f"s{i}": [chance.uniform(1, 9) for _ in range(chance.randint(5, 30))] for i in range(chance.randint(20, 60))})
+    found = corpus(
+        {
+            f"s{i}": [chance.uniform(1, 9) for _ in range(chance.randint(5, 30))]
+            for i in range(chance.randint(20, 60))
+        }
+    )
     chosen = split(found, SplitOptions())
     names = [{one.speaker for one in chosen.parts[part]} for part in PARTS]
-    assert not names[0] & names[1] and not names[0] & names[2] and not names[1] & names[2] and "by speakers" in chosen.told
+    assert (
+        not names[0] & names[1]
+        and not names[0] & names[2]
+        and not names[1] & names[2]
+        and "by speakers" in chosen.told
+    )
     train, dev, test = shares(found, chosen.parts)
-    assert 0.05 < dev < 0.13 and 0.05 < test < 0.13 and sum(map(len, chosen.parts.values())) == len(found.utterances)
+    assert (
+        0.05 < dev < 0.13
+        and 0.05 < test < 0.13
+        and sum(map(len, chosen.parts.values())) == len(found.utterances)
+    )
     assert chosen == split(found, SplitOptions())
 
 
@@ -44,7 +61,12 @@ def test_few_speakers_are_split_by_utterances_of_other_texts(speakers):
     found = corpus(speakers, lambda speaker, i: f"sentence {i % 15}")
     chosen = split(found, SplitOptions())
     texts = [{one.text for one in chosen.parts[part]} for part in PARTS]
-    assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2] and "by utterances" in chosen.told
+    assert (
+        not texts[0] & texts[1]
+        and not texts[0] & texts[2]
+        and not texts[1] & texts[2]
+        and "by utterances" in chosen.told
+    )
 
 
 def test_one_sentence_that_all_say_is_split_nevertheless():
@@ -59,33 +81,60 @@ def test_hours_that_are_held_out_have_a_limit():
 
 
 def test_speakers_that_are_too_few_are_an_error_where_they_are_wanted():
-    with pytest.raises(UserError, match=r"--split speakers: the 2 speaker\(s\) cannot be split into train, dev and test"):
+    with pytest.raises(
+        UserError, match=r"--split speakers: the 2 speaker\(s\) cannot be split into train, dev and test"
+    ):
         split(corpus({"a": [3.0] * 9, "b": [1.0]}), SplitOptions(split="speakers"))
 
 
 def test_sizes_grow_with_hours():
     for less, more in zip(TABLE, TABLE[1:]):
-        assert less.hours < more.hours and less.tri3 < more.tri3 and less.units * less.layers < more.units * more.layers
+        assert (
+            less.hours < more.hours
+            and less.tri3 < more.tri3
+            and less.units * less.layers < more.units * more.layers
+        )
         assert less.tri1 <= less.tri2 <= less.tri3
-    assert sizes_for(0.57).units == 512 and sizes_for(3.6).tri3 == (2000, 20000) and sizes_for(3000).tri3 == (11500, 200000)
+    assert (
+        sizes_for(0.57).units == 512
+        and sizes_for(3.6).tri3 == (2000, 20000)
+        and sizes_for(3000).tri3 == (11500, 200000)
+    )
     assert (lm_order(500), lm_order(30000)) == (2, 3)
     assert (fmllr_min_count([3.0, 4.5, 5.0]), fmllr_min_count([3.0, 1.5, 5.0])) == (100, 500)
 
 
-@pytest.mark.parametrize("rates, wanted", [({16000: 10}, 16000), ({8000: 10}, 8000), ({44100: 5, 48000: 5}, 16000), ({16000: 99, 8000: 1}, 16000),
-                                           ({16000: 80, 8000: 20}, 8000), ({22050: 9, 11025: 1}, 11025)])  # fmt: skip
+@pytest.mark.parametrize(
+    "rates, wanted",
+    [
+        ({16000: 10}, 16000),
+        ({8000: 10}, 8000),
+        ({44100: 5, 48000: 5}, 16000),
+        ({16000: 99, 8000: 1}, 16000),
+        ({16000: 80, 8000: 20}, 8000),
+        ({22050: 9, 11025: 1}, 11025),
+    ],
+)
 def test_sampling_rate(rates, wanted):
-    found = Corpus("toy", recordings={f"{rate}-{i}": OwnRecording("", 1.0, rate) for rate, num in rates.items() for i in range(num)})
+    found = Corpus(
+        "toy",
+        recordings={
+            f"{rate}-{i}": OwnRecording("", 1.0, rate) for rate, num in rates.items() for i in range(num)
+        },
+    )
     assert choose_rate(found) == wanted
 
 
-@pytest.mark.parametrize("paths, speakers", [
-    (["a/1.wav", "a/2.wav", "b/1.wav", "b/2.wav"], ["a", "a", "b", "b"]),
-    (["train/a/1.wav", "train/a/2.wav", "test/b/1.wav", "test/b/2.wav"], ["a", "a", "b", "b"]),
-    (["p225_001.wav", "p225_002.wav", "p226_001.wav", "p226_002.wav"], ["p225", "p225", "p226", "p226"]),
-    (["clip_1.wav", "clip_2.wav", "clip_3.wav"], ["clip_1", "clip_2", "clip_3"]),
-    (["1.wav", "2.wav"], ["1", "2"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "paths, speakers",
+    [
+        (["a/1.wav", "a/2.wav", "b/1.wav", "b/2.wav"], ["a", "a", "b", "b"]),
+        (["train/a/1.wav", "train/a/2.wav", "test/b/1.wav", "test/b/2.wav"], ["a", "a", "b", "b"]),
+        (["p225_001.wav", "p225_002.wav", "p226_001.wav", "p226_002.wav"], ["p225", "p225", "p226", "p226"]),
+        (["clip_1.wav", "clip_2.wav", "clip_3.wav"], ["clip_1", "clip_2", "clip_3"]),
+        (["1.wav", "2.wav"], ["1", "2"]),
+    ],
+)
 def test_speakers_that_the_source_does_not_name(paths, speakers):
     found = Corpus("toy")
     for path in paths:
@@ -108,10 +157,21 @@ def test_what_is_there_twice_is_left_out(tmp_path):
         tone(tmp_path / f"{i}.wav")
     rows = "".join(f"{i}.wav\tthe cat {i}\n" for i in (*range(12), 3))
     found = prepared(write(tmp_path / "t.tsv", rows), tmp_path)
-    assert len(found.corpus.utterances) == 12 and any("further rows for the same audio and text: 1, 3" in note for note in found.corpus.notes)
+    assert len(found.corpus.utterances) == 12 and any(
+        "further rows for the same audio and text: 1, 3" in note for note in found.corpus.notes
+    )
 
 
-@pytest.mark.parametrize("name, part", [("train.tsv", "train"), ("valid", "dev"), ("cuts_dev-clean-2.jsonl.gz", "dev"), ("all", ""), ("contest", ""),
-                                        ("train_and_test", "")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        ("train.tsv", "train"),
+        ("valid", "dev"),
+        ("cuts_dev-clean-2.jsonl.gz", "dev"),
+        ("all", ""),
+        ("contest", ""),
+        ("train_and_test", ""),
+    ],
+)
 def test_parts_by_names(name, part):
     assert part_of(name) == part

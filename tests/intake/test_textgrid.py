@@ -7,7 +7,10 @@ from pyasr.base.errors import UserError
 from pyasr.intake.own.textgrid import Interval, read_textgrid
 from pyasr.intake.own.tiers import spoken
 
-TIERS = {"words": [(0, 0.5, ""), (0.5, 1.25, 'say "hi" [1] 2'), (1.25, 3.0, "héllo = 5 ! no comment")], "phones": [(0, 3.0, "a")]}
+TIERS = {
+    "words": [(0, 0.5, ""), (0.5, 1.25, 'say "hi" [1] 2'), (1.25, 3.0, "héllo = 5 ! no comment")],
+    "phones": [(0, 3.0, "a")],
+}
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -22,7 +25,9 @@ def test_both_forms_in_all_encodings(short, encoding, line_end, tmp_path):
 
 
 def test_point_tiers_are_passed_over(tmp_path):
-    text = textgrid({"words": [(0, 1, "yes")]}, 1.0, short=True).replace("<exists>\n1\n", '<exists>\n2\n"TextTier"\n"points"\n0\n1\n2\n0.2\n"H*"\n0.4\n"L*"\n')
+    text = textgrid({"words": [(0, 1, "yes")]}, 1.0, short=True).replace(
+        "<exists>\n1\n", '<exists>\n2\n"TextTier"\n"points"\n0\n1\n2\n0.2\n"H*"\n0.4\n"L*"\n'
+    )
     assert [tier.name for tier in read_textgrid(write(tmp_path / "a.TextGrid", text))] == ["words"]
 
 
@@ -31,14 +36,17 @@ def test_a_file_without_tiers(tmp_path):
     assert read_textgrid(write(tmp_path / "a.TextGrid", text)) == []
 
 
-@pytest.mark.parametrize("change, sentence", [
-    (lambda text: text[: len(text) // 2], "cut short"),
-    (lambda text: text.replace("TextGrid", "Pitch"), "not in Praat's long or short text form"),
-    (lambda text: text.replace("0.5", '"half"', 1), "'half' instead of a number"),
-    (lambda text: "hello there", "cut short"),
-    (lambda text: "ooBinaryFile\x08TextGrid", "binary form"),
-    (lambda text: text.replace("IntervalTier", "OddTier", 1), "a tier of the class 'OddTier'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        (lambda text: text[: len(text) // 2], "cut short"),
+        (lambda text: text.replace("TextGrid", "Pitch"), "not in Praat's long or short text form"),
+        (lambda text: text.replace("0.5", '"half"', 1), "'half' instead of a number"),
+        (lambda text: "hello there", "cut short"),
+        (lambda text: "ooBinaryFile\x08TextGrid", "binary form"),
+        (lambda text: text.replace("IntervalTier", "OddTier", 1), "a tier of the class 'OddTier'"),
+    ],
+)
 def test_what_is_not_a_textgrid_is_named(change, sentence, tmp_path):
     path = write(tmp_path / "a.TextGrid", change(textgrid(TIERS, 3.0)))
     with pytest.raises(UserError, match=sentence):
@@ -49,7 +57,9 @@ def said(tiers: dict, wanted=None):
     """[(speaker, text)] of the chosen tiers."""
     from pyasr.intake.own.textgrid import Tier
 
-    found = [Tier(name, tuple(Interval(*interval) for interval in intervals)) for name, intervals in tiers.items()]
+    found = [
+        Tier(name, tuple(Interval(*interval) for interval in intervals)) for name, intervals in tiers.items()
+    ]
     return [(speaker, one.text) for speaker, one in spoken(found, wanted, "a.TextGrid")]
 
 
@@ -58,10 +68,22 @@ WORDS = [(0.0, 0.4, "hello"), (0.4, 0.9, "there"), (0.9, 2.0, "sil"), (2.0, 2.5,
 TEXTS = ["hello there", "good bye"]
 CHOICES = {
     "one tier of any name": ({"Mary": ONE}, None, [None, None]),
-    "sentences beside words and phones": ({"phones": WORDS, "words": WORDS, "utterances": ONE}, None, [None, None]),
+    "sentences beside words and phones": (
+        {"phones": WORDS, "words": WORDS, "utterances": ONE},
+        None,
+        [None, None],
+    ),
     "words are joined": ({"phones": [(0.0, 1.0, "h")], "words": WORDS}, None, [None, None]),
-    "tiers of speakers": ({"Anna": ONE[:1], "Ben": ONE[1:], "notes": [(0.0, 3.0, "loud")]}, None, ["Anna", "Ben"]),
-    "as the aligner of Montreal names them": ({"Anna - words": WORDS[:2], "Anna - phones": WORDS, "Ben - words": WORDS[3:]}, None, ["Anna", "Ben"]),
+    "tiers of speakers": (
+        {"Anna": ONE[:1], "Ben": ONE[1:], "notes": [(0.0, 3.0, "loud")]},
+        None,
+        ["Anna", "Ben"],
+    ),
+    "as the aligner of Montreal names them": (
+        {"Anna - words": WORDS[:2], "Anna - phones": WORDS, "Ben - words": WORDS[3:]},
+        None,
+        ["Anna", "Ben"],
+    ),
     "an empty tier of sentences": ({"sentence": [(0.0, 3.0, "")], "Anna": ONE}, None, [None, None]),
     "given by name": ({"phones": WORDS, "odd": ONE, "words": WORDS}, "odd", [None, None]),
 }
@@ -74,7 +96,9 @@ def test_the_tier_of_what_was_said(name):
 
 
 def test_tiers_that_do_not_tell_are_an_error():
-    with pytest.raises(UserError, match=r"the names of the tiers \(phones, tones\) do not show which one contains the words"):
+    with pytest.raises(
+        UserError, match=r"the names of the tiers \(phones, tones\) do not show which one contains the words"
+    ):
         said({"phones": WORDS, "tones": WORDS})
     with pytest.raises(UserError, match="no interval tier named Ann; its tiers are: Anna"):
         said({"Anna": ONE}, "Ann")

@@ -80,7 +80,9 @@ def test_text_that_ends_with_a_block_of_reading(tmp_path):
     """The line break after the bracket is the first byte of the next block."""
     numbers = "1 " * ((1 << 15) - 3)
     entry = f"a  [ {numbers}]\n"
-    (tmp_path / "a.ark").write_text(entry[: 2] + " " * (65536 + 2 - len(entry) + 1) + entry[2:] + "b  [ 1 2 ]\n")
+    (tmp_path / "a.ark").write_text(
+        entry[:2] + " " * (65536 + 2 - len(entry) + 1) + entry[2:] + "b  [ 1 2 ]\n"
+    )
     assert (tmp_path / "a.ark").read_bytes()[2 + 65536 - 1 :][:2] == b"]\n"
     found = read_ark(tmp_path / "a.ark")
     assert list(found) == ["a", "b"] and found["a"].shape == ((1 << 15) - 3,)
@@ -123,9 +125,12 @@ def test_header_cut_short(tmp_path, matrices):
 
 @pytest.mark.parametrize("kind", ["FM", "DM", "CM", "CM2", "CM3"])
 def test_rows_without_columns(tmp_path, kind):
-    """About twenty bytes whose header gives two thousand million frames without columns; splicing them would take gigabytes."""
+    """About twenty bytes whose header gives two thousand million frames without columns; splicing them would
+    take gigabytes."""
     most = 2**31 - 1
-    sizes = struct.pack("<ffii", 0, 1, most, 0) if kind.startswith("C") else struct.pack("<bibi", 4, most, 4, 0)
+    sizes = (
+        struct.pack("<ffii", 0, 1, most, 0) if kind.startswith("C") else struct.pack("<bibi", 4, most, 4, 0)
+    )
     (tmp_path / "a.ark").write_bytes(b"\0B" + kind.encode() + b" " + sizes)
     with pytest.raises(UserError, match="truncated or damaged"):
         load_matrix(f"{tmp_path}/a.ark")

@@ -1,4 +1,5 @@
-"""Files of named arrays: written arrays are read back, also by concurrent threads; other files are refused."""
+"""Files of named arrays: written arrays are read back, also by concurrent threads; other files are
+refused."""
 
 import ast
 import time
@@ -17,7 +18,10 @@ def test_round_trip(tmp_path):
     save_arrays(tmp_path / "x.npz", **ARRAYS)
     read = load_arrays(tmp_path / "x.npz", ("keys", "one"))
     assert list(read) == list(ARRAYS)
-    assert all(np.array_equal(read[name], array) and read[name].dtype == array.dtype for name, array in ARRAYS.items())
+    assert all(
+        np.array_equal(read[name], array) and read[name].dtype == array.dtype
+        for name, array in ARRAYS.items()
+    )
 
 
 def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
-"""Reading whole files: compressed files, names that are not files, and files that unpack to implausible sizes."""
+"""Reading whole files: compressed files, names that are not files, and files that unpack to implausible
+sizes."""
 
 import gzip
 import io
@@ -35,8 +36,16 @@ def test_content_of_a_pipe(tmp_path):
     os.close(reading)
 
 
-@pytest.mark.parametrize("name, told", [("/dev/zero", "a device, not a file"), ("a\0b", "a zero byte"), ("x" * 300, "the name is too long"),
-                                        ("/", "Is a directory"), ("/nowhere/x", "no such file")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("/dev/zero", "a device, not a file"),
+        ("a\0b", "a zero byte"),
+        ("x" * 300, "the name is too long"),
+        ("/", "Is a directory"),
+        ("/nowhere/x", "no such file"),
+    ],
+)
 def test_what_is_no_file(name, told):
     with pytest.raises(UserError, match=told):
         read_file(name)
@@ -46,7 +55,12 @@ def test_what_is_no_file(name, told):
 def bomb(tmp_path_factory):
     """80 KB that unpack to 80 MB of zeros after a header with as many states."""
     path = tmp_path_factory.mktemp("bomb") / "bomb.gz"
-    head = b"utt " + struct.pack("<i", 2125659606) + b"\6\0\0\0vector\x08\0\0\0lattice4" + struct.pack("<iiQqqq", 2, 0, 3, 0, 1 << 40, 0)
+    head = (
+        b"utt "
+        + struct.pack("<i", 2125659606)
+        + b"\6\0\0\0vector\x08\0\0\0lattice4"
+        + struct.pack("<iiQqqq", 2, 0, 3, 0, 1 << 40, 0)
+    )
     with gzip.open(path, "wb") as f:
         f.write(head)
         for _ in range(80):
@@ -54,16 +68,34 @@ def bomb(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("read", [read_content, read_int_vectors, read_ark, read_arpa, KaldiReader, lambda path: list(read_lattices(path))])
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_content,
+        read_int_vectors,
+        read_ark,
+        read_arpa,
+        KaldiReader,
+        lambda path: list(read_lattices(path)),
+    ],
+)
 def test_files_that_unpack_to_too_much(read, bomb):
-    with pytest.raises(UserError, match=f"{bomb}: [0-9]+ bytes that unpack to more than [0-9]+; if this is intended, unpack it first"):
+    with pytest.raises(
+        UserError,
+        match=f"{bomb}: [0-9]+ bytes that unpack to more than [0-9]+; if this is intended, unpack it first",
+    ):
         read(bomb)
 
 
-@pytest.mark.parametrize("head", [b"\0BFM \x04" + struct.pack("<i", 1 << 20) + b"\x04" + struct.pack("<i", 1 << 20),
-                                  b"\0BDM \x04" + struct.pack("<i", -1) + b"\x04" + struct.pack("<i", -1),
-                                  b"\0BCM " + struct.pack("<ffii", 0, 1, 1 << 30, 1 << 30),
-                                  b"\0BCM2 " + struct.pack("<ffii", 0, 1, 40000, 40000)])  # fmt: skip
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\0BFM \x04" + struct.pack("<i", 1 << 20) + b"\x04" + struct.pack("<i", 1 << 20),
+        b"\0BDM \x04" + struct.pack("<i", -1) + b"\x04" + struct.pack("<i", -1),
+        b"\0BCM " + struct.pack("<ffii", 0, 1, 1 << 30, 1 << 30),
+        b"\0BCM2 " + struct.pack("<ffii", 0, 1, 40000, 40000),
+    ],
+)
 def test_matrices_of_absurd_sizes(head, tmp_path):
     (tmp_path / "a.ark").write_bytes(b"utt " + head + bytes(1000))
     for read, place in ((load_matrix, f"{tmp_path}/a.ark:4"), (read_ark, tmp_path / "a.ark")):
@@ -76,9 +108,15 @@ def npy(shape: str, content: bytes) -> bytes:
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + content
 
 
-@pytest.mark.parametrize("content, compression", [
-    (npy("(1000000000000,)", bytes(80)), zipfile.ZIP_STORED), (npy("(-4,)", bytes(80)), zipfile.ZIP_STORED),
-    (npy("(10,)", bytes(80)), zipfile.ZIP_DEFLATED), (b"", zipfile.ZIP_STORED)])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, compression",
+    [
+        (npy("(1000000000000,)", bytes(80)), zipfile.ZIP_STORED),
+        (npy("(-4,)", bytes(80)), zipfile.ZIP_STORED),
+        (npy("(10,)", bytes(80)), zipfile.ZIP_DEFLATED),
+        (b"", zipfile.ZIP_STORED),
+    ],
+)
 def test_arrays_of_absurd_sizes(content, compression, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as archive:
         archive.writestr("a.npy", content)
@@ -103,7 +141,10 @@ def test_tensor_files_run_no_code_and_are_not_compressed(tmp_path, monkeypatch):
     torch.save({"format": Malice()}, "malice.nnet")
     buffer = io.BytesIO()
     torch.save({"format": torch.zeros(1000)}, buffer)
-    with zipfile.ZipFile(buffer) as stored, zipfile.ZipFile("packed.nnet", "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(buffer) as stored,
+        zipfile.ZipFile("packed.nnet", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in stored.namelist():
             packed.writestr(name, stored.read(name))
     for name in ("malice.nnet", "packed.nnet"):

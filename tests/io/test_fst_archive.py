@@ -9,7 +9,9 @@ from pyasr.base.errors import UserError
 from pyasr.io.fst_archive import read_fsts, write_fsts
 from pyasr.io.openfst import Fst, write_fst
 
-FSTS = {f"utt-{'x' * i}{i}": random_fst(i, 20, 60) for i in range(5)} | {"none": Fst.from_arcs(0, -1, [], [], [], [], [])}
+FSTS = {f"utt-{'x' * i}{i}": random_fst(i, 20, 60) for i in range(5)} | {
+    "none": Fst.from_arcs(0, -1, [], [], [], [], [])
+}
 
 
 @pytest.mark.parametrize("name", ["fsts.ark", "fsts.1.gz"])
@@ -19,7 +21,10 @@ def test_round_trip(tmp_path, name, binary):
     found = read_fsts(tmp_path / name)
     assert list(found) == list(FSTS)
     for key, fst in FSTS.items():
-        same = [np.array_equal(vars(fst)[field], vars(found[key])[field]) for field in ("ilabels", "olabels", "weights", "nextstates", "finals")]
+        same = [
+            np.array_equal(vars(fst)[field], vars(found[key])[field])
+            for field in ("ilabels", "olabels", "weights", "nextstates", "finals")
+        ]
         assert found[key].text() == fst.text() and (all(same) or not binary)
 
 

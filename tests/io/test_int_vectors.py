@@ -9,7 +9,11 @@ from pyasr.base.errors import UserError
 from pyasr.io.ark import read_ark
 from pyasr.io.int_vectors import job_archive_files, read_int_vectors, read_job_archives, write_int_vectors
 
-VECTORS = {"utt-1": np.array([1, 2, 2, 70000], np.int32), "utt-2": np.array([], np.int32), "ütt-3": np.array([-5], np.int32)}
+VECTORS = {
+    "utt-1": np.array([1, 2, 2, 70000], np.int32),
+    "utt-2": np.array([], np.int32),
+    "ütt-3": np.array([-5], np.int32),
+}
 
 
 def assert_equal(found):
@@ -40,7 +44,9 @@ def test_a_tab_after_the_key_as_kaldi_takes_it(tmp_path):
     kaldi = pytest.importorskip("kaldi_native_io")
     (tmp_path / "ali.ark").write_bytes(b"utt1\t1 2 3\nutt2 4\n")
     with kaldi.SequentialInt32VectorReader(f"ark:{tmp_path}/ali.ark") as reader:
-        assert {key: list(value) for key, value in reader} == {key: value.tolist() for key, value in read_int_vectors(tmp_path / "ali.ark").items()}
+        assert {key: list(value) for key, value in reader} == {
+            key: value.tolist() for key, value in read_int_vectors(tmp_path / "ali.ark").items()
+        }
     (tmp_path / "feats.ark").write_bytes(b"utt1\t [\n 1 2\n 3 4 ]\n")
     assert read_ark(tmp_path / "feats.ark")["utt1"].tolist() == [[1, 2], [3, 4]]
 
@@ -50,7 +56,9 @@ def test_kaldi_reads_what_we_write(tmp_path):
     for binary in True, False:
         write_int_vectors(tmp_path / "ali.ark", VECTORS, binary)
         with kaldi.SequentialInt32VectorReader(f"ark:{tmp_path}/ali.ark") as reader:
-            assert {key: list(value) for key, value in reader} == {key: value.tolist() for key, value in VECTORS.items()}
+            assert {key: list(value) for key, value in reader} == {
+                key: value.tolist() for key, value in VECTORS.items()
+            }
 
 
 def test_we_read_what_kaldi_writes(tmp_path):
@@ -67,7 +75,9 @@ def test_jobs_are_merged(tmp_path):
     write_int_vectors(tmp_path / "ali.2.gz", {"b": [2]})
     (tmp_path / "num_jobs").write_text("2\n")
     assert sorted(read_job_archives(tmp_path)) == ["a", "b"]
-    assert {key: vector.tolist() for key, vector in read_job_archives(tmp_path, keys={"b", "c"}).items()} == {"b": [2]}
+    assert {key: vector.tolist() for key, vector in read_job_archives(tmp_path, keys={"b", "c"}).items()} == {
+        "b": [2]
+    }
     write_int_vectors(tmp_path / "ali.2.gz", {"a": [2]})
     with pytest.raises(UserError, match="ali.2.gz: a is also"):
         read_job_archives(tmp_path)
@@ -80,7 +90,10 @@ def test_jobs_are_merged(tmp_path):
 def test_number_of_jobs_is_within_bounds(tmp_path, content):
     """A damaged number would lead to an endless list or an empty one."""
     (tmp_path / "num_jobs").write_text(content)
-    with pytest.raises(UserError, match=f"^{tmp_path}/num_jobs: not a number from 1 to 100000; is this an alignment directory"):
+    with pytest.raises(
+        UserError,
+        match=f"^{tmp_path}/num_jobs: not a number from 1 to 100000; is this an alignment directory",
+    ):
         job_archive_files(tmp_path)
 
 
@@ -93,7 +106,17 @@ def test_every_truncation_is_an_error_that_names_the_file(tmp_path):
             read_int_vectors(tmp_path / "cut")
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8bnonsense", gzip.compress(b"a 1 2\n", mtime=0)[:-9], b"a 1 x\n", b"\0\1\2 \3", b"a 1\na 2\n", b"alone\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x1f\x8bnonsense",
+        gzip.compress(b"a 1 2\n", mtime=0)[:-9],
+        b"a 1 x\n",
+        b"\0\1\2 \3",
+        b"a 1\na 2\n",
+        b"alone\n",
+    ],
+)
 def test_broken_files(tmp_path, content):
     (tmp_path / "ali.1.gz").write_bytes(content)
     with pytest.raises(UserError, match="ali.1.gz: "):

@@ -32,8 +32,21 @@ def write_all(path, binary):
 
 def read_all(reader):
     reader.expect("<Object>")
-    return [reader.int32(), reader.uint32(), reader.float32(), reader.float64(), reader.bool(), reader.bool(), reader.int_vector(),
-            reader.int_vector(), reader.vector(), reader.vector(), reader.matrix(), reader.matrix(), reader.expect("</Object>")]
+    return [
+        reader.int32(),
+        reader.uint32(),
+        reader.float32(),
+        reader.float64(),
+        reader.bool(),
+        reader.bool(),
+        reader.int_vector(),
+        reader.int_vector(),
+        reader.vector(),
+        reader.vector(),
+        reader.matrix(),
+        reader.matrix(),
+        reader.expect("</Object>"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["object", "object.gz"])
@@ -44,7 +57,12 @@ def test_round_trip(tmp_path, name, binary):
     assert reader.binary == binary
     found = read_all(reader)
     reader.expect_end()
-    assert found[:2] == [-7, 9] and np.float32(found[2]) == np.float32(0.1) and found[3] == 1e-300 and found[4:6] == [True, False]
+    assert (
+        found[:2] == [-7, 9]
+        and np.float32(found[2]) == np.float32(0.1)
+        and found[3] == 1e-300
+        and found[4:6] == [True, False]
+    )
     assert found[6].tolist() == [3, -1, 70000] and found[7].tolist() == []
     assert found[8].dtype == np.float32 and (found[8] == MATRIX[:, 0]).all()
     assert np.allclose(found[9], [1e-300, 0.1], rtol=1e-7, atol=0 if binary else 1e-45)
@@ -88,10 +106,15 @@ def test_damaged_bytes_give_an_error_or_another_value(tmp_path):
             assert "damaged: at byte" in str(error)
 
 
-@pytest.mark.parametrize("method, content", [
-    ("int_vector", b"\x04\xff\xff\xff\x7f"), ("vector", b"FV \x04\xff\xff\xff\x7f"), ("vector", b"FV \x04\xff\xff\xff\xff"),
-    ("matrix", b"FM \x04\xff\xff\xff\x7f\x04\xff\xff\xff\x7f"),
-])
+@pytest.mark.parametrize(
+    "method, content",
+    [
+        ("int_vector", b"\x04\xff\xff\xff\x7f"),
+        ("vector", b"FV \x04\xff\xff\xff\x7f"),
+        ("vector", b"FV \x04\xff\xff\xff\xff"),
+        ("matrix", b"FM \x04\xff\xff\xff\x7f\x04\xff\xff\xff\x7f"),
+    ],
+)
 def test_announced_sizes_are_not_believed(method, content):
     with pytest.raises(UserError, match="huge: at byte 2: .*(were expected|invalid size)"):
         getattr(KaldiReader("huge", b"\0B" + content), method)()
@@ -100,7 +123,9 @@ def test_announced_sizes_are_not_believed(method, content):
 def test_messages_name_file_offset_and_what_is_there(tmp_path):
     path = tmp_path / "final.mdl"
     path.write_bytes(b"\0B<Topology> \x04")
-    with pytest.raises(UserError, match=r"final.mdl: at byte 2: <TransitionModel> was expected, found '<Topology>'"):
+    with pytest.raises(
+        UserError, match=r"final.mdl: at byte 2: <TransitionModel> was expected, found '<Topology>'"
+    ):
         KaldiReader(path).expect("<TransitionModel>")
     path.write_text("<Object> seven")
     reader = KaldiReader(path)
@@ -131,17 +156,34 @@ def test_binary_numbers_are_kaldis():
     writer.uint32(6)
     writer.float32(1.5)
     writer.bool(True)
-    assert writer.getvalue() == b"\0B\x04" + struct.pack("<i", 5) + b"\xfc" + struct.pack("<I", 6) + b"\x04" + struct.pack("<f", 1.5) + b"T"
+    assert (
+        writer.getvalue()
+        == b"\0B\x04"
+        + struct.pack("<i", 5)
+        + b"\xfc"
+        + struct.pack("<I", 6)
+        + b"\x04"
+        + struct.pack("<f", 1.5)
+        + b"T"
+    )
 
 
 def test_many_integers_are_those_read_one_by_one(tmp_path):
     """For all size bytes in a binary file; errors have the same position."""
     path = tmp_path / "integers"
     plain = b"".join(struct.pack("<bi", 4, value) for value in (5, -7, 2**31 - 1))
-    for content in (b"\0B" + plain, b"\0B" + plain + struct.pack("<bI", -4, 2**32 - 1) + struct.pack("<bh", 2, -3), b"5 -7 9"):
+    for content in (
+        b"\0B" + plain,
+        b"\0B" + plain + struct.pack("<bI", -4, 2**32 - 1) + struct.pack("<bh", 2, -3),
+        b"5 -7 9",
+    ):
         path.write_bytes(content)
         one, many, count = KaldiReader(path), KaldiReader(path), 3 if len(content) < 20 else 5
-        assert many.int32s(count).tolist() == [one.int32() for _ in range(count)] and many.offset == one.offset and many.int32s(0).tolist() == []
+        assert (
+            many.int32s(count).tolist() == [one.int32() for _ in range(count)]
+            and many.offset == one.offset
+            and many.int32s(0).tolist() == []
+        )
         with pytest.raises(UserError) as error:
             one.int32()
         with pytest.raises(UserError, match=re.escape(str(error.value))):

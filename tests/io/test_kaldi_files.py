@@ -1,4 +1,5 @@
-"""Files written by Kaldi (fixtures/kaldi, see its README): read, compared with their content, written again."""
+"""Files written by Kaldi (fixtures/kaldi, see its README): read, compared with their content, written
+again."""
 
 import gzip
 import json
@@ -59,9 +60,13 @@ def test_compressed_features(tmp_path, name, method):
 
 def test_cmvn_statistics(tmp_path):
     stats = read_ark(KALDI / "data/cmvn.ark", None)
-    assert sorted(stats) == ["s0", "s1", "s2", "s3"] and all(matrix.shape == (2, 5) and matrix.dtype == np.float64 for matrix in stats.values())
+    assert sorted(stats) == ["s0", "s1", "s2", "s3"] and all(
+        matrix.shape == (2, 5) and matrix.dtype == np.float64 for matrix in stats.values()
+    )
     frames = sum(len(matrix) for matrix in read_ark(KALDI / "data/feats.ark").values())
-    assert sum(matrix[0, -1] for matrix in stats.values()) == frames and all(matrix[1, -1] == 0 for matrix in stats.values())
+    assert sum(matrix[0, -1] for matrix in stats.values()) == frames and all(
+        matrix[1, -1] == 0 for matrix in stats.values()
+    )
     write_ark(tmp_path / "cmvn.ark", stats)
     assert (tmp_path / "cmvn.ark").read_bytes() == (KALDI / "data/cmvn.ark").read_bytes()
 
@@ -73,7 +78,9 @@ def test_archives_of_integers_posteriors_and_vectors(tmp_path, binary, suffix):
     write_int_vectors(tmp_path / "ints", ints, binary)
     posteriors = read_posteriors(FILES / f"post.{suffix}")
     (frames,) = VALUES["posteriors"].values()
-    assert [posteriors["utt-1"].frame(t) for t in range(3)] == [[tuple(pair) for pair in frame] for frame in frames]
+    assert [posteriors["utt-1"].frame(t) for t in range(3)] == [
+        [tuple(pair) for pair in frame] for frame in frames
+    ]
     assert isinstance(posteriors["utt-1"], Posteriors)
     write_posteriors(tmp_path / "post", posteriors, binary)
     for name in ("ints", "post"):
@@ -103,7 +110,9 @@ def test_matrices_and_vectors_in_files_of_their_own(tmp_path, type_, dtype, bina
 def test_transforms(tmp_path):
     system = KALDI / "exp/tri4_ali"
     matrix, transforms = read_matrix(system / "final.mat"), read_transforms(system)
-    assert matrix.shape == (5, 28) and {key: found.shape for key, found in transforms.items()} == dict.fromkeys(("s0", "s1", "s2", "s3"), (5, 6))
+    assert matrix.shape == (5, 28) and {
+        key: found.shape for key, found in transforms.items()
+    } == dict.fromkeys(("s0", "s1", "s2", "s3"), (5, 6))
     write_matrix(tmp_path / "final.mat", matrix)
     assert (tmp_path / "final.mat").read_bytes() == (system / "final.mat").read_bytes()
     for job in (1, 2):
@@ -131,7 +140,11 @@ def test_models_binary_and_text(tmp_path):
     binary, text = KALDI / "exp/tri1/final.mdl", FILES / "final.mdl.txt"
     trans, gmm = read_model(binary)
     again, other = read_model(text)
-    assert (trans.tuples == again.tuples).all() and trans.topology == again.topology and (gmm.offsets == other.offsets).all()
+    assert (
+        (trans.tuples == again.tuples).all()
+        and trans.topology == again.topology
+        and (gmm.offsets == other.offsets).all()
+    )
     for one, two in zip(model_numbers(trans, gmm), model_numbers(again, other)):
         np.testing.assert_allclose(one, two, rtol=2e-6, atol=1e-6)
     write_model(tmp_path / "final.mdl", trans, gmm)
@@ -152,7 +165,9 @@ def kinds(node) -> set:
     return {type(node)}.union(*(kinds(child) for child in subnodes(node)))
 
 
-@pytest.mark.parametrize("binary, text", [("../exp/tri1/tree", "tree.txt"), ("tree_tables.binary", "tree_tables.text")])
+@pytest.mark.parametrize(
+    "binary, text", [("../exp/tri1/tree", "tree.txt"), ("tree_tables.binary", "tree_tables.text")]
+)
 def test_trees(tmp_path, binary, text):
     tree, other = ContextTree.read(FILES / binary), ContextTree.read(FILES / text)
     assert tree.root == other.root and tree.context_width == other.context_width == 3
@@ -175,14 +190,18 @@ def test_topologies(tmp_path):
 def test_graphs(tmp_path, name, kind):
     fst = read_fst(FILES / f"{name}.fst")
     write_fst(tmp_path / "again.fst", fst, kind)
-    assert sorted(fst.text().splitlines()) == sorted(GRAPH.replace("1\t3\n", "1\t3\t0\t0\t0\n3\t0\n").splitlines()) or fst.text() == GRAPH
+    assert (
+        sorted(fst.text().splitlines())
+        == sorted(GRAPH.replace("1\t3\n", "1\t3\t0\t0\t0\n3\t0\n").splitlines())
+        or fst.text() == GRAPH
+    )
     assert read_fst(tmp_path / "again.fst").text() == fst.text()
 
 
 def test_graph_sorted_by_output():
     fst = read_fst(FILES / "olabel.fst")
     for state in range(fst.num_states):
-        labels = fst.olabels[fst.arc_offsets[state]:fst.arc_offsets[state + 1]]
+        labels = fst.olabels[fst.arc_offsets[state] : fst.arc_offsets[state + 1]]
         assert (np.diff(labels) >= 0).all()
     assert read_fst(FILES / "vector.fst").arcsort("olabel").text() == fst.text()
 
@@ -192,14 +211,18 @@ def test_graph_archives(tmp_path, binary, suffix):
     fsts = read_fsts(FILES / f"fsts.{suffix}")
     assert {key: fst.olabels.tolist() for key, fst in fsts.items()} == {"utt-1": [3, 4, 5], "utt-2": [7]}
     write_fsts(tmp_path / "fsts", fsts, binary)
-    assert {key: fst.text() for key, fst in read_fsts(tmp_path / "fsts").items()} == {key: fst.text() for key, fst in fsts.items()}
+    assert {key: fst.text() for key, fst in read_fsts(tmp_path / "fsts").items()} == {
+        key: fst.text() for key, fst in fsts.items()
+    }
 
 
 def test_symbol_tables(tmp_path):
     for name in ("words", "phones"):
         table = SymbolTable.read(KALDI / f"lang/{name}.txt")
         table.write(tmp_path / name)
-        assert (tmp_path / name).read_bytes() == (KALDI / f"lang/{name}.txt").read_bytes() and table["<eps>"] == 0
+        assert (tmp_path / name).read_bytes() == (KALDI / f"lang/{name}.txt").read_bytes() and table[
+            "<eps>"
+        ] == 0
 
 
 def test_language_directory_is_sound():
@@ -207,7 +230,8 @@ def test_language_directory_is_sound():
 
 
 def newer(text: str, other_loops: bool = False) -> bytes:
-    """A model in text form with the <Tuples> of newer versions: separate pdfs for the self-loop and the forward transition."""
+    """A model in text form with the <Tuples> of newer versions: separate pdfs for the self-loop and the
+    forward transition."""
     lines = text.replace("Triples>", "Tuples>").splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("<Tuples>"))
     for i in range(first + 1, first + 1 + int(lines[first].split()[1])):
@@ -218,9 +242,14 @@ def newer(text: str, other_loops: bool = False) -> bytes:
 def test_newer_form_of_transition_models(tmp_path):
     text = (FILES / "final.mdl.txt").read_text()
     (tmp_path / "final.mdl").write_bytes(newer(text))
-    assert (read_model(tmp_path / "final.mdl")[0].tuples == read_model(FILES / "final.mdl.txt")[0].tuples).all()
+    assert (
+        read_model(tmp_path / "final.mdl")[0].tuples == read_model(FILES / "final.mdl.txt")[0].tuples
+    ).all()
     (tmp_path / "final.mdl").write_bytes(newer(text, other_loops=True))
-    with pytest.raises(UserError, match=r"final.mdl: at byte \d+: separate forward and self-loop pdfs \(Kaldi's chain models\)"):
+    with pytest.raises(
+        UserError,
+        match=r"final.mdl: at byte \d+: separate forward and self-loop pdfs \(Kaldi's chain models\)",
+    ):
         read_model(tmp_path / "final.mdl")
 
 
@@ -230,19 +259,70 @@ def networks(kind: bytes) -> bytes:
 
 
 REFUSED = [
-    (lambda: (FILES / "full.mdl").read_bytes(), read_model, r"Gaussians with full covariances \(<FullGMM>\), expected diagonal GMMs; give the directory"),
-    (lambda: networks(b"<Nnet3> "), read_model, r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs; give the directory of a GMM system, written by steps/"),
-    (lambda: networks(b"<SGMM> "), read_model, r"a subspace GMM \(<SGMM>\), expected diagonal GMMs; give the directory"),
-    (lambda: (FILES / "chain_topo.binary").read_bytes(), Topology.read, r"at byte \d+: separate forward and self-loop pdf-classes"),
-    (lambda: (FILES / "chain_topo.text").read_bytes(), Topology.read, r"at byte \d+: separate forward and self-loop pdf-classes"),
-    (lambda: (FILES / "log.fst").read_bytes(), read_fst, r"at byte 0 an FST of type 'vector' with 'log' arcs"),
+    (
+        lambda: (FILES / "full.mdl").read_bytes(),
+        read_model,
+        r"Gaussians with full covariances \(<FullGMM>\), expected diagonal GMMs; give the directory",
+    ),
+    (
+        lambda: networks(b"<Nnet3> "),
+        read_model,
+        (
+            r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs; give the directory of a GMM "
+            r"system, written by steps/"
+        ),
+    ),
+    (
+        lambda: networks(b"<SGMM> "),
+        read_model,
+        r"a subspace GMM \(<SGMM>\), expected diagonal GMMs; give the directory",
+    ),
+    (
+        lambda: (FILES / "chain_topo.binary").read_bytes(),
+        Topology.read,
+        r"at byte \d+: separate forward and self-loop pdf-classes",
+    ),
+    (
+        lambda: (FILES / "chain_topo.text").read_bytes(),
+        Topology.read,
+        r"at byte \d+: separate forward and self-loop pdf-classes",
+    ),
+    (
+        lambda: (FILES / "log.fst").read_bytes(),
+        read_fst,
+        r"at byte 0 an FST of type 'vector' with 'log' arcs",
+    ),
     (lambda: (FILES / "compact.fst").read_bytes(), read_fst, r"at byte 0 an FST of type 'compact_string'"),
-    (lambda: (FILES / "ints.ark").read_bytes(), read_ark, r"utt-1 at byte 6: found a vector of integers, expected a matrix"),
-    (lambda: (FILES / "feats_float.ark").read_bytes(), read_int_vectors, r"utt0 at byte 5: found a matrix, expected a vector of integers"),
-    (lambda: (FILES / "feats_cm.ark").read_bytes(), read_posteriors, r"utt0 at byte 5: found a compressed matrix, expected a list of posteriors"),
-    (lambda: (FILES / "post.ark").read_bytes(), read_fsts, r"utt-1 at byte 6: found a list of posteriors or of integers, expected a lattice"),
-    (lambda: (FILES / "topo.binary").read_bytes(), read_tree, r"found an object that begins with <Topology>, expected a decision tree; give the tree that"),
-    (lambda: (KALDI / "exp/tri1/tree").read_bytes(), read_transitions, r"found a decision tree, expected a transition model; give the final.mdl written by"),
+    (
+        lambda: (FILES / "ints.ark").read_bytes(),
+        read_ark,
+        r"utt-1 at byte 6: found a vector of integers, expected a matrix",
+    ),
+    (
+        lambda: (FILES / "feats_float.ark").read_bytes(),
+        read_int_vectors,
+        r"utt0 at byte 5: found a matrix, expected a vector of integers",
+    ),
+    (
+        lambda: (FILES / "feats_cm.ark").read_bytes(),
+        read_posteriors,
+        r"utt0 at byte 5: found a compressed matrix, expected a list of posteriors",
+    ),
+    (
+        lambda: (FILES / "post.ark").read_bytes(),
+        read_fsts,
+        r"utt-1 at byte 6: found a list of posteriors or of integers, expected a lattice",
+    ),
+    (
+        lambda: (FILES / "topo.binary").read_bytes(),
+        read_tree,
+        r"found an object that begins with <Topology>, expected a decision tree; give the tree that",
+    ),
+    (
+        lambda: (KALDI / "exp/tri1/tree").read_bytes(),
+        read_transitions,
+        r"found a decision tree, expected a transition model; give the final.mdl written by",
+    ),
 ]
 
 
@@ -254,9 +334,20 @@ def test_other_files_are_refused_by_name_and_byte(tmp_path, content, read, messa
     assert "\n" not in str(error.value)
 
 
-READERS = [("exp/tri1/final.mdl", read_model), ("exp/tri1/tree", read_tree), ("files/topo.binary", Topology.read), ("data/cmvn.ark", read_ark),
-           ("files/feats_cm.ark", read_ark), ("files/feats_cm2.ark", read_ark), ("files/feats_cm3.ark", read_ark), ("files/const_symbols.fst", read_fst),
-           ("files/symbols.fst", read_fst), ("files/fsts.ark", read_fsts), ("files/post.ark", read_posteriors), ("files/ints.ark", read_int_vectors)]
+READERS = [
+    ("exp/tri1/final.mdl", read_model),
+    ("exp/tri1/tree", read_tree),
+    ("files/topo.binary", Topology.read),
+    ("data/cmvn.ark", read_ark),
+    ("files/feats_cm.ark", read_ark),
+    ("files/feats_cm2.ark", read_ark),
+    ("files/feats_cm3.ark", read_ark),
+    ("files/const_symbols.fst", read_fst),
+    ("files/symbols.fst", read_fst),
+    ("files/fsts.ark", read_fsts),
+    ("files/post.ark", read_posteriors),
+    ("files/ints.ark", read_int_vectors),
+]
 
 
 @pytest.mark.parametrize("name, read", READERS, ids=[name for name, _ in READERS])
@@ -275,7 +366,11 @@ def test_truncated_files_give_one_sentence(tmp_path, name, read):
 def test_every_row_of_the_page_names_tests_that_are_there():
     root = KALDI.parents[2]
     sources = "".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
-    rows = [line.split("|")[1:-1] for line in (root / "docs/kaldi_files.md").read_text().splitlines() if line.startswith("| `")]
+    rows = [
+        line.split("|")[1:-1]
+        for line in (root / "docs/kaldi_files.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
     assert sum(len(row) == 6 for row in rows) > 15
     for row in filter(lambda row: len(row) == 6, rows):
         names = re.findall(r"`(test_\w+)`", row[-1])

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyasr.io import keys as keys_module
 from pyasr.io.keys import Groups, Keys, KnownNames, Numbers, distinct, first_keys, ranks
@@ -16,17 +17,31 @@ ITEMS = st.dictionaries(WORD, WORD, max_size=20)
 def test_keys_behave_like_a_list(items, places, span):
     table = Table.of(items.items())
     for found, expected in ((Keys(table), sorted(items)), (Keys.by_line(Parsed(table, len)), list(items))):
-        assert found == expected and list(found) == expected and len(found) == len(expected) and repr(found) == repr(expected)
-        assert found[span] == expected[span] and found[span][::-1] == expected[span][::-1] and found != [*expected, "more"]
+        assert (
+            found == expected
+            and list(found) == expected
+            and len(found) == len(expected)
+            and repr(found) == repr(expected)
+        )
+        assert (
+            found[span] == expected[span]
+            and found[span][::-1] == expected[span][::-1]
+            and found != [*expected, "more"]
+        )
         taken = [place for place in places if place < len(expected)]
         assert found.take(np.array(taken, np.int64)) == [expected[place] for place in taken]
         assert found[span].take(np.arange(len(expected[span]))[::-1]) == expected[span][::-1]
-    assert [Keys(table).place(key) for key in sorted(items)] == list(range(len(items))) and Keys(table).place("no word") is None
+    assert [Keys(table).place(key) for key in sorted(items)] == list(range(len(items))) and Keys(table).place(
+        "no word"
+    ) is None
 
 
 @given(items=ITEMS, data=st.data())
 def test_keys_divided_into_lists(items, data):
-    keys, lists = sorted(items), data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items)))
+    keys, lists = (
+        sorted(items),
+        data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items))),
+    )
     found = Keys.of(keys).shared_out(np.array(lists, np.int64), 4)
     assert found == [[key for key, number in zip(keys, lists) if number == one] for one in range(4)]
 
@@ -56,8 +71,15 @@ def test_groups_behave_like_a_dictionary_of_lists(items):
 def test_numbers_behave_like_a_dictionary(items):
     expected = {key: items[key] for key in sorted(items)}
     found = Numbers(Keys(Table.of((key, "") for key in items)), np.array(list(expected.values()), np.float64))
-    assert dict(found) == dict(found.items()) == expected and list(found.values()) == list(expected.values()) and len(found) == len(items)
-    assert all(found[key] == number and key in found for key, number in items.items()) and found.get("no word") is None
+    assert (
+        dict(found) == dict(found.items()) == expected
+        and list(found.values()) == list(expected.values())
+        and len(found) == len(items)
+    )
+    assert (
+        all(found[key] == number and key in found for key, number in items.items())
+        and found.get("no word") is None
+    )
 
 
 @given(values=st.lists(WORD))
@@ -74,4 +96,8 @@ def test_known_names_number_new_names(most, monkeypatch):
     known, names = KnownNames(), [f"name{number}" for number in range(200)]
     assert all(known.add(name) for name in names) and not any(known.add(name) for name in names)
     assert all(name in known for name in names) and "other" not in known
-    assert [known.number(name) for name in names] == list(range(200)) and known.number("other") is None and len(known) == 200
+    assert (
+        [known.number(name) for name in names] == list(range(200))
+        and known.number("other") is None
+        and len(known) == 200
+    )

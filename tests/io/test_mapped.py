@@ -1,4 +1,5 @@
-"""Memory-mapped tables derived from a file: created once, created again when outdated, and kept in memory if no file can be written."""
+"""Memory-mapped tables derived from a file: created once, created again when outdated, and kept in memory if
+no file can be written."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from pyasr.io.mapped import MappedTables, derived
 
 
 class Source:
-    """A file and tables derived from it: its bytes, and their number; `made` counts how often they were computed."""
+    """A file and tables derived from it: its bytes, and their number; `made` counts how often they were
+    computed."""
 
     def __init__(self, directory):
         self.path, self.made = directory / "source.bin", 0
@@ -30,7 +32,10 @@ class Source:
     def make(self) -> MappedTables:
         self.made += 1
         content = self.path.read_bytes()
-        return MappedTables({"bytes": np.frombuffer(content, np.uint8).reshape(2, -1), "none": np.zeros(0, np.float32)}, {"size": len(content)})
+        return MappedTables(
+            {"bytes": np.frombuffer(content, np.uint8).reshape(2, -1), "none": np.zeros(0, np.float32)},
+            {"size": len(content)},
+        )
 
     def tables(self, **options) -> MappedTables:
         return derived(self.path, "kind", "0123abcd", self.make, **options)
@@ -41,8 +46,15 @@ class Source:
 
     def check(self, tables: MappedTables, times_made: int) -> None:
         content = self.path.read_bytes()
-        assert tables.arrays["bytes"].tobytes() == content and tables.arrays["bytes"].shape == (2, len(content) // 2)
-        assert tables.values == {"size": len(content)} and tables.arrays["none"].dtype == np.float32 and not len(tables.arrays["none"])
+        assert tables.arrays["bytes"].tobytes() == content and tables.arrays["bytes"].shape == (
+            2,
+            len(content) // 2,
+        )
+        assert (
+            tables.values == {"size": len(content)}
+            and tables.arrays["none"].dtype == np.float32
+            and not len(tables.arrays["none"])
+        )
         assert not any(array.flags.writeable for array in tables.arrays.values())
         assert self.made == times_made
 
@@ -130,10 +142,19 @@ def _flip(path, place):
     os.utime(path, ns=(0, time.time_ns()))
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes()[:-1]), lambda path: path.write_bytes(bytes(500)),
-    lambda path: path.write_bytes(path.read_bytes()[:30]), lambda path: path.write_bytes(path.read_bytes() + b"x"),
-    lambda path: _flip(path, 8), lambda path: _flip(path, 25), lambda path: _flip(path, -100)])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(bytes(500)),
+        lambda path: path.write_bytes(path.read_bytes()[:30]),
+        lambda path: path.write_bytes(path.read_bytes() + b"x"),
+        lambda path: _flip(path, 8),
+        lambda path: _flip(path, 25),
+        lambda path: _flip(path, -100),
+    ],
+)
 def test_damaged_files_are_made_again(source, spoil):
     source.tables()
     spoil(source.kept)
@@ -165,7 +186,10 @@ def test_where_nothing_can_be_written_tables_are_in_memory(source, tmp_path, mon
     monkeypatch.setenv(mapped.VARIABLE, str(source.path / "no directory"))
     for times in (1, 2):
         source.check(source.tables(), times)
-    assert "source.bin: cannot write its tables, so each job has its own copy in memory; set PYASR_MAPPED to a writable directory" in caplog.text
+    assert (
+        "source.bin: cannot write its tables, so each job has its own copy in memory; set PYASR_MAPPED to a "
+        "writable directory"
+    ) in caplog.text
 
 
 def test_a_full_disk_leaves_nothing_and_another_directory_is_tried(source, tmp_path, caplog):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from toy_language import write_toy_lang
 
 from pyasr.base.cli.options import option, parse
 from pyasr.base.errors import UserError
@@ -35,12 +36,13 @@ from pyasr.lang.ngrams.vocabulary import read_sentences, read_vocabulary
 from pyasr.lang.pronouncing.prepare_dict import read_dictionary
 from pyasr.lang.symbols import SymbolTable, read_bytes
 from pyasr.nn.networks.layered import read_network
-from toy_language import write_toy_lang
 
 MARK = b"\xef\xbb\xbf"
 PACKING = {"gzip": gzip.compress, "xz": lzma.compress, "bzip2": bz2.compress}
-TOPOLOGY = "<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones> <State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> " \
-           "<State> 1 </State> </TopologyEntry> </Topology>\n"
+TOPOLOGY = (
+    "<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones> <State> 0 <PdfClass> 0 <Transition> 0 0.5 "
+    "<Transition> 1 0.5 </State> <State> 1 </State> </TopologyEntry> </Topology>\n"
+)
 ARPA = "\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 w1\n\n\\end\\\n"
 
 
@@ -56,8 +58,12 @@ def dict_dir(path: Path):
     head = MARK if path.read_bytes().startswith(MARK) else b""
     folder = path.parent / "dict"
     folder.mkdir(exist_ok=True)
-    for name, content in (("silence_phones", b"SIL\nSPN\n"), ("nonsilence_phones", b"AH\n"), ("optional_silence", b"SIL\n"),
-                          ("extra_questions", b"SIL SPN\n")):  # fmt: skip
+    for name, content in (
+        ("silence_phones", b"SIL\nSPN\n"),
+        ("nonsilence_phones", b"AH\n"),
+        ("optional_silence", b"SIL\n"),
+        ("extra_questions", b"SIL SPN\n"),
+    ):
         (folder / f"{name}.txt").write_bytes(head + content)
     (folder / "lexicon.txt").write_bytes(path.read_bytes())
     return vars(read_dict_dir(folder)) | {"lexicon": read_dict_dir(folder).lexicon.entries}
@@ -88,7 +94,10 @@ READERS = {  # content, and what reads it
     "dictionary": ("one W AH N\n", lambda path: read_dictionary(str(path)).entries),
     "CMU dictionary": ("one W AH N\n", lambda path: read_cmudict(path).entries),
     "dictionary directory": ("<unk> SPN\none AH\n", dict_dir),
-    "ARPA file": (ARPA, lambda path: [read_arpa(path).words, [table.ids.tolist() for table in read_arpa(path).tables]]),
+    "ARPA file": (
+        ARPA,
+        lambda path: [read_arpa(path).words, [table.ids.tolist() for table in read_arpa(path).tables]],
+    ),
     "bytes of a text": ("one\n", read_bytes),
     "grammar": (ARPA, grammar),
     "ctm": ("a 1 0.0 0.5 one\n", read_ctm),
@@ -99,9 +108,18 @@ READERS = {  # content, and what reads it
     "topology": (TOPOLOGY, Topology.read),
     "alignments": ("u1 1 2 2\n", read_int_vectors),
     "matrices": ("u1  [\n  1 2\n  3 4 ]\n", read_ark),
-    "posteriors": ("u1 [ 1 0.5 ]\n", lambda path: {key: vars(found) for key, found in read_posteriors(path).items()}),
-    "transducers": ("u1 \n0 1 1 1 0.5\n1 0\n\n", lambda path: {key: found.text() for key, found in read_fsts(path).items()}),
-    "lattices": ("u1 \n0 1 1 1 0.5,0.5\n1 0,0\n\n", lambda path: [(key, vars(found)) for key, found in read_lattices(path)]),
+    "posteriors": (
+        "u1 [ 1 0.5 ]\n",
+        lambda path: {key: vars(found) for key, found in read_posteriors(path).items()},
+    ),
+    "transducers": (
+        "u1 \n0 1 1 1 0.5\n1 0\n\n",
+        lambda path: {key: found.text() for key, found in read_fsts(path).items()},
+    ),
+    "lattices": (
+        "u1 \n0 1 1 1 0.5,0.5\n1 0,0\n\n",
+        lambda path: [(key, vars(found)) for key, found in read_lattices(path)],
+    ),
 }
 PLAIN = {  # those of which nothing is compressed
     "option file": ("--num=3\n", lambda path: parse(Flags, ["--config", str(path)], "")[0]),
@@ -152,18 +170,33 @@ def test_compressed_files_are_read_whatever_they_are_called(name, packing, tmp_p
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_other_encodings_are_refused_by_name(name, encoding, tmp_path, silent_sounds):
     (content, read), path = ALL[name], tmp_path / "file"
-    for mark, order in ((b"\xff\xfe", "le"), (b"\xfe\xff", "be")):
+    for order in ("le", "be"):
         path.write_bytes("\ufeff".encode(f"{encoding}-{order}") + content.encode(f"{encoding}-{order}"))
-        with pytest.raises(UserError, match=f"{encoding.upper()} text, not UTF-8; convert the file with iconv -f {encoding} -t utf-8"):
+        with pytest.raises(
+            UserError,
+            match=f"{encoding.upper()} text, not UTF-8; convert the file with iconv -f {encoding} -t utf-8",
+        ):
             read(path)
 
 
-@pytest.mark.parametrize("head, name, command", [(b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"), (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
-                                                 (b"\x1f\x9d\x90", "compress", "uncompress"), (b"PK\3\4", "zip", "unzip")])  # fmt: skip
+@pytest.mark.parametrize(
+    "head, name, command",
+    [
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
+        (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
+        (b"\x1f\x9d\x90", "compress", "uncompress"),
+        (b"PK\3\4", "zip", "unzip"),
+    ],
+)
 @pytest.mark.parametrize("read", [read_content, lambda path: list(read_lattices(path))])
 def test_other_compressions_are_refused_by_name(head, name, command, read, tmp_path):
     (tmp_path / "file").write_bytes(head + bytes(20))
-    with pytest.raises(UserError, match=f"file: compressed by {name}, which is not supported; unpack it with '{command}', or use gzip, xz"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"file: compressed by {name}, which is not supported; unpack it with '{command}', or use gzip, xz"
+        ),
+    ):
         read(tmp_path / "file")
 
 
@@ -181,7 +214,9 @@ def test_files_compressed_twice_are_refused(inner, outer, tmp_path):
 
 
 @pytest.mark.parametrize("packing", sorted(PACKING))
-@pytest.mark.parametrize("spoil", [lambda content: content[:-6], lambda content: content[:30] + b"damaged" + content[37:]])
+@pytest.mark.parametrize(
+    "spoil", [lambda content: content[:-6], lambda content: content[:30] + b"damaged" + content[37:]]
+)
 @pytest.mark.parametrize("read", [read_content, lambda path: list(read_lattices(path))])
 def test_damaged_compressed_files(packing, spoil, read, tmp_path):
     content = "".join(f"u{n} \n0 1 1 1 0.{n},0.5\n1 0,0\n\n" for n in range(40)).encode()
@@ -199,7 +234,9 @@ def test_several_streams_one_after_the_other(tmp_path):
 def test_python_without_the_libraries(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.io.content.lzma", None)
     (tmp_path / "file").write_bytes(lzma.compress(b"words"))
-    with pytest.raises(UserError, match="file: compressed by xz, which this build of Python does not support; unpack it"):
+    with pytest.raises(
+        UserError, match="file: compressed by xz, which this build of Python does not support; unpack it"
+    ):
         read_content(tmp_path / "file")
 
 

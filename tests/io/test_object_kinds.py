@@ -22,7 +22,9 @@ MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
 def sized(*numbers) -> bytes:
-    return b"".join(b"\4" + struct.pack("<f" if isinstance(number, float) else "<i", number) for number in numbers)
+    return b"".join(
+        b"\4" + struct.pack("<f" if isinstance(number, float) else "<i", number) for number in numbers
+    )
 
 
 def wav() -> bytes:
@@ -49,7 +51,7 @@ BINARY = {
     "a number": b"\0B" + sized(300),
     "a lattice or another transducer": struct.pack("<i", 2125659606) + b"\6\0\0\0vector",
     "a numpy file": b"\x93NUMPY\1\0",
-}  # fmt: skip
+}
 TEXT = {
     "a vector of integers": b"3 4 5\n",
     "a list of posteriors or of integers": b"[ 1 0.5 2 0.5 ] [ 3 1 ] \n",
@@ -87,14 +89,22 @@ def test_vectors_are_no_matrices(tmp_path):
 
 def test_few_integers_are_a_list_of_them(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0B" + sized(2, 1, 2))
-    with pytest.raises(UserError, match=f"^{path}:5: found a list of integers, expected a matrix; give an archive of matrices$"):
+    with pytest.raises(
+        UserError,
+        match=f"^{path}:5: found a list of integers, expected a matrix; give an archive of matrices$",
+    ):
         load_matrix(f"{path}:5")
 
 
 def test_a_place_before_the_key_is_told_with_the_right_one(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0BFM " + sized(4, 3) + MATRIX.tobytes())
     for rx in (f"{path}", f"{path}:0"):
-        with pytest.raises(UserError, match=f"^{rx}: the entry of utt0 begins there, and its matrix at byte 5; write FILE:5 in the table"):
+        with pytest.raises(
+            UserError,
+            match=(
+                f"^{rx}: the entry of utt0 begins there, and its matrix at byte 5; write FILE:5 in the table"
+            ),
+        ):
             load_matrix(rx)
     assert np.array_equal(load_matrix(f"{path}:5"), MATRIX)
 
@@ -115,7 +125,10 @@ def test_what_is_there_in_the_place_of_the_matrix_of_a_model(tmp_path):
     path = tmp_path / "final.mat"
     for content in BINARY.values():
         path.write_bytes(content)
-        with pytest.raises(UserError, match=f"^{path}: found {kind_of(content)}, expected a matrix; give a file of one matrix$"):
+        with pytest.raises(
+            UserError,
+            match=f"^{path}: found {kind_of(content)}, expected a matrix; give a file of one matrix$",
+        ):
             read_matrix(path)
     path.write_bytes(b"[ 1 2\n3 x ]\n")
     with pytest.raises(UserError, match=f"^{path}: at byte "):
@@ -130,22 +143,42 @@ def test_damaged_matrices_are_called_damaged(kind, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("read, own, wanted", [
-    (read_int_vectors, "a vector of integers", "a vector of integers"),
-    (read_posteriors, "a list of posteriors or of integers", "a list of posteriors or of integers"),
-    (lambda path: list(read_either(path)), "a lattice or another transducer", "a lattice or another transducer"),
-    (read_fsts, "a lattice or another transducer", "a lattice or another transducer"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "read, own, wanted",
+    [
+        (read_int_vectors, "a vector of integers", "a vector of integers"),
+        (read_posteriors, "a list of posteriors or of integers", "a list of posteriors or of integers"),
+        (
+            lambda path: list(read_either(path)),
+            "a lattice or another transducer",
+            "a lattice or another transducer",
+        ),
+        (read_fsts, "a lattice or another transducer", "a lattice or another transducer"),
+    ],
+)
 def test_what_is_there_in_the_place_of_others(read, own, wanted, packed, tmp_path):
-    others = {kind: content for kind, content in BINARY.items() if kind not in (own, "a numpy file", "a number")}
-    for kind, content in {**others, "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(), "a sparse matrix": TEXT["a sparse matrix"]}.items():
+    others = {
+        kind: content for kind, content in BINARY.items() if kind not in (own, "a numpy file", "a number")
+    }
+    for kind, content in {
+        **others,
+        "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(),
+        "a sparse matrix": TEXT["a sparse matrix"],
+    }.items():
         path = archive(tmp_path / "a.gz", content, content, packed=packed)
-        with pytest.raises(UserError, match=f"^{path}: utt0.*: found {kind}, expected {wanted}; give an archive of "):
+        with pytest.raises(
+            UserError, match=f"^{path}: utt0.*: found {kind}, expected {wanted}; give an archive of "
+        ):
             read(path)
 
 
-READERS = {"matrices": read_ark, "integer vectors": read_int_vectors, "posteriors": read_posteriors,
-           "lattices": lambda path: list(read_either(path)), "transducers": read_fsts}  # fmt: skip
+READERS = {
+    "matrices": read_ark,
+    "integer vectors": read_int_vectors,
+    "posteriors": read_posteriors,
+    "lattices": lambda path: list(read_either(path)),
+    "transducers": read_fsts,
+}
 SINGLE = {
     "matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(),
     "compressed matrix": b"\0BCM2 " + bytes(16),
@@ -154,16 +187,23 @@ SINGLE = {
     "vector of integers": b"\0B" + sized(3, 7, 8, 9) + b"utt ",
     "lattice or another transducer": BINARY["a lattice or another transducer"],
     "nnet3 example": BINARY["an nnet3 example"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("wanted", READERS)
 def test_a_single_object_in_the_place_of_an_archive(wanted, packed, tmp_path):
     path = tmp_path / "a.gz"
-    for kind, content in {**SINGLE, "matrix in text": b" [\n  1 2\n  3 4 ]\n", "vector in text": b"[ 1 2 3 ]\n"}.items():
+    for kind, content in {
+        **SINGLE,
+        "matrix in text": b" [\n  1 2\n  3 4 ]\n",
+        "vector in text": b"[ 1 2 3 ]\n",
+    }.items():
         path.write_bytes(gzip.compress(content) if packed else content)
-        told = f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key and a space precede each of the {wanted}"
+        told = (
+            f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key "
+            f"and a space precede each of the {wanted}"
+        )
         with pytest.raises(UserError, match=f"^{path}: {told}$"):
             READERS[wanted](path)
 
@@ -173,19 +213,32 @@ def test_files_that_hold_no_entries_in_the_place_of_an_archive(wanted, tmp_path)
     path = tmp_path / "a.ark"
     for kind in ("a WAV file", "a numpy file", "a decision tree", "an nnet3 network", "a transition model"):
         path.write_bytes(BINARY[kind])
-        with pytest.raises(UserError, match=f"^{path}: found {kind}, expected an archive of {wanted}; give such an archive$"):
+        with pytest.raises(
+            UserError, match=f"^{path}: found {kind}, expected an archive of {wanted}; give such an archive$"
+        ):
             READERS[wanted](path)
 
 
 def test_what_is_there_in_the_place_of_a_table(tmp_path):
     path, matrix = tmp_path / "feats.scp", SINGLE["matrix"]
-    for content in (b"utt " + matrix, b"utt  [\n  1 2\n  3 4 ]\n", b"utt  [\n  1 2\n  1 4 ]\n", b"utt [ 1 2 ]\n"):
+    for content in (
+        b"utt " + matrix,
+        b"utt  [\n  1 2\n  3 4 ]\n",
+        b"utt  [\n  1 2\n  1 4 ]\n",
+        b"utt [ 1 2 ]\n",
+    ):
         path.write_bytes(content)
         with pytest.raises(UserError, match=f"^{path}: an archive of matrices, not a table; give the table"):
             read_scp(path)
     for content in (matrix, b" [\n  1 2\n  3 4 ]\n"):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=f"^{path}: a single matrix without a key, not a table; give a table with the line 'KEY {path}'$"):
+        with pytest.raises(
+            UserError,
+            match=(
+                f"^{path}: a single matrix without a key, not a table; give a table with the line 'KEY "
+                f"{path}'$"
+            ),
+        ):
             read_scp(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="UTF-16 text"):
@@ -195,19 +248,35 @@ def test_what_is_there_in_the_place_of_a_table(tmp_path):
 def test_a_place_in_a_file_of_a_single_matrix(tmp_path):
     path = tmp_path / "m.mat"
     path.write_bytes(SINGLE["matrix"])
-    with pytest.raises(UserError, match=f"^{path}:5: the file is a single matrix without a key, which begins at byte 0; write 'KEY FILE' in the table"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"^{path}:5: the file is a single matrix without a key, which begins at byte 0; write 'KEY "
+            "FILE' in the table"
+        ),
+    ):
         load_matrix(f"{path}:5")
     assert np.array_equal(load_matrix(f"{path}"), MATRIX)
 
 
 def test_an_archive_in_the_place_of_the_matrix_of_a_model(tmp_path):
     path = archive(tmp_path / "final.mat", SINGLE["matrix"])
-    with pytest.raises(UserError, match=f"^{path}: found an archive, whose first entry is utt0, expected a matrix; give a file of one matrix$"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"^{path}: found an archive, whose first entry is utt0, expected a matrix; give a file of one "
+            "matrix$"
+        ),
+    ):
         read_matrix(path)
 
 
 def test_what_is_there_in_the_place_of_audio(tmp_path):
-    for kind, content in {**BINARY, "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(), "a compressed matrix": b"\0BCM2 " + bytes(16)}.items():
+    for kind, content in {
+        **BINARY,
+        "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(),
+        "a compressed matrix": b"\0BCM2 " + bytes(16),
+    }.items():
         if not kind.endswith("file"):
             path = archive(tmp_path / "a.ark", content, content)
             with pytest.raises(UserError, match=f"^u: {path}:5: not readable as audio \\(found {kind}\\)"):

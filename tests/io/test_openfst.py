@@ -1,10 +1,10 @@
 import gzip
 import struct
 
+import kaldi_binaries
 import numpy as np
 import pytest
 
-import kaldi_binaries
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, read_fst, write_fst
 
@@ -12,8 +12,15 @@ from pyasr.io.openfst import Fst, read_fst, write_fst
 def random_fst(seed=0, num_states=200, num_arcs=900):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 9, (2, num_arcs))
-    return Fst.from_arcs(num_states, 3, rng.integers(0, num_states, num_arcs), *labels, rng.normal(size=num_arcs), rng.integers(0, num_states, num_arcs),
-                         {5: 1.5, 7: 0.0})
+    return Fst.from_arcs(
+        num_states,
+        3,
+        rng.integers(0, num_states, num_arcs),
+        *labels,
+        rng.normal(size=num_arcs),
+        rng.integers(0, num_states, num_arcs),
+        {5: 1.5, 7: 0.0},
+    )
 
 
 @pytest.mark.parametrize("kind", ["vector", "const"])
@@ -44,8 +51,14 @@ def test_kaldifst_reads_ours_and_we_read_its_files(tmp_path):
     fst = random_fst()
     write_fst(tmp_path / "a.fst", fst)
     native = kaldifst.StdVectorFst.read(str(tmp_path / "a.fst"))
-    arcs = [(s, a.ilabel, a.olabel, a.weight.value, a.nextstate) for s in kaldifst.StateIterator(native) for a in kaldifst.ArcIterator(native, s)]
-    expected = zip(*(array.tolist() for array in (fst.sources, fst.ilabels, fst.olabels, fst.weights, fst.nextstates)))
+    arcs = [
+        (s, a.ilabel, a.olabel, a.weight.value, a.nextstate)
+        for s in kaldifst.StateIterator(native)
+        for a in kaldifst.ArcIterator(native, s)
+    ]
+    expected = zip(
+        *(array.tolist() for array in (fst.sources, fst.ilabels, fst.olabels, fst.weights, fst.nextstates))
+    )
     assert arcs == list(expected)
     native.write(str(tmp_path / "b.fst"))
     assert read_fst(tmp_path / "b.fst").text() == fst.text()
@@ -76,7 +89,11 @@ def test_openfst_converts_our_const_files(tmp_path):
 def test_arcs_come_in_any_order_and_can_be_sorted():
     fst = Fst.from_arcs(2, 0, [1, 0, 0], [5, 4, 3], [7, 8, 9], [0, 1, 2], [0, 1, 1], {1: 0.0})
     assert fst.ilabels.tolist() == [4, 3, 5] and fst.sources.tolist() == [0, 0, 1]
-    assert fst.arcsort("ilabel").ilabels.tolist() == [3, 4, 5] and fst.arcsort("olabel").olabels.tolist() == [8, 9, 7]
+    assert fst.arcsort("ilabel").ilabels.tolist() == [3, 4, 5] and fst.arcsort("olabel").olabels.tolist() == [
+        8,
+        9,
+        7,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["vector", "const"])
@@ -90,21 +107,40 @@ def test_every_truncation_is_one_clear_error(tmp_path, kind):
 
 
 def header(kind=b"vector", arc_type=b"standard", num_states=1, num_arcs=0, start=0):
-    return struct.pack(f"<ii{len(kind)}si{len(arc_type)}siiQqqq", 2125659606, len(kind), kind, len(arc_type), arc_type, 2, 0, 3, start, num_states, num_arcs)
+    return struct.pack(
+        f"<ii{len(kind)}si{len(arc_type)}siiQqqq",
+        2125659606,
+        len(kind),
+        kind,
+        len(arc_type),
+        arc_type,
+        2,
+        0,
+        3,
+        start,
+        num_states,
+        num_arcs,
+    )
 
 
-@pytest.mark.parametrize("data, complaint", [
-    (b"not a transducer at all", "not an OpenFst binary file"),
-    (header(arc_type=b"log"), "'log' arcs"),
-    (header(kind=b"compact"), "type 'compact'"),
-    (header(num_states=1 << 40), "1099511627776 states announced"),
-    (header() + struct.pack("<fq", 0.0, 1 << 50), "state 0 extend beyond the end"),
-    (header() + struct.pack("<fq", 0.0, -1), "state 0 extend beyond the end"),
-    (header() + struct.pack("<fqiifi", 0.0, 1, 1, 1, 0.0, 7), "beyond its 1 states"),
-    (header(start=4) + struct.pack("<fq", 0.0, 0), "beyond its 1 states"),
-    (header() + struct.pack("<fq", float("nan"), 0), "not a number"),
-    (header(kind=b"const", num_arcs=1) + struct.pack("<fIIIIiifi", 0.0, 9, 1, 0, 0, 1, 1, 0.0, 0), "do not add up"),
-])
+@pytest.mark.parametrize(
+    "data, complaint",
+    [
+        (b"not a transducer at all", "not an OpenFst binary file"),
+        (header(arc_type=b"log"), "'log' arcs"),
+        (header(kind=b"compact"), "type 'compact'"),
+        (header(num_states=1 << 40), "1099511627776 states announced"),
+        (header() + struct.pack("<fq", 0.0, 1 << 50), "state 0 extend beyond the end"),
+        (header() + struct.pack("<fq", 0.0, -1), "state 0 extend beyond the end"),
+        (header() + struct.pack("<fqiifi", 0.0, 1, 1, 1, 0.0, 7), "beyond its 1 states"),
+        (header(start=4) + struct.pack("<fq", 0.0, 0), "beyond its 1 states"),
+        (header() + struct.pack("<fq", float("nan"), 0), "not a number"),
+        (
+            header(kind=b"const", num_arcs=1) + struct.pack("<fIIIIiifi", 0.0, 9, 1, 0, 0, 1, 1, 0.0, 0),
+            "do not add up",
+        ),
+    ],
+)
 def test_damaged_files(tmp_path, data, complaint):
     (tmp_path / "a.fst").write_bytes(data)
     with pytest.raises(UserError, match=complaint):

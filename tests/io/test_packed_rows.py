@@ -15,7 +15,7 @@ def test_some_rows_of_a_file(block, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_rows, "_BLOCK", block)
     save_rows(tmp_path / "rows", iter(ROWS))
     stored = StoredRows(tmp_path / "rows")
-    assert stored == ROWS and ROWS == stored and stored != ROWS[:-1] and stored != ROWS[:-1] + ["Z"]
+    assert stored == ROWS and stored == ROWS and stored != ROWS[:-1] and stored != ROWS[:-1] + ["Z"]
     assert [stored[number] for number in (0, 2, 6, -1)] == [ROWS[number] for number in (0, 2, 6, -1)]
     for numbers in ([], [0], [1, 2, 6], [7], list(range(8))):
         assert stored.take(np.array(numbers, np.int64)) == [ROWS[number] for number in numbers]
@@ -27,7 +27,9 @@ def test_some_rows_of_numbers(block, tmp_path, monkeypatch):
     numbers = np.random.default_rng(1).integers(-9, 9, (7, 3))
     save_numbers(tmp_path / "numbers", numbers, 3)
     for chosen in ([], [0, 6], [2, 3, 4]):
-        assert np.array_equal(read_numbers(tmp_path / "numbers", np.array(chosen, np.int64), 3), numbers[chosen])
+        assert np.array_equal(
+            read_numbers(tmp_path / "numbers", np.array(chosen, np.int64), 3), numbers[chosen]
+        )
 
 
 def test_no_rows(tmp_path):

@@ -48,7 +48,17 @@ def test_every_truncation_is_an_error_that_names_the_byte(tmp_path):
             read_posteriors(tmp_path / "cut")
 
 
-@pytest.mark.parametrize("content", [b"a [ 1 ] \n", b"a [ 1 0.5 2 ] \n", b"a 1 0.5\n", b"a [ x 0.5 ] \n", b"a \0B\4\xff\xff\xff\x7f", b"a \0B\x08\1\0\0\0"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a [ 1 ] \n",
+        b"a [ 1 0.5 2 ] \n",
+        b"a 1 0.5\n",
+        b"a [ x 0.5 ] \n",
+        b"a \0B\4\xff\xff\xff\x7f",
+        b"a \0B\x08\1\0\0\0",
+    ],
+)
 def test_broken_files(tmp_path, content):
     (tmp_path / "post.1.gz").write_bytes(content)
     with pytest.raises(UserError, match=r"post.1.gz: not an archive of posteriors: .* at byte \d+") as error:
@@ -62,5 +72,7 @@ def test_wrong_types_are_named_by_their_byte(tmp_path):
     second = 6 + 2 + 5 + 5 + 10
     content[second] = 8
     (tmp_path / "post").write_bytes(content)
-    with pytest.raises(UserError, match=f"utt-1 has a pair that is not an int32 and a float at byte {second}"):
+    with pytest.raises(
+        UserError, match=f"utt-1 has a pair that is not an int32 and a float at byte {second}"
+    ):
         read_posteriors(tmp_path / "post")

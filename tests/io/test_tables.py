@@ -5,7 +5,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyasr.base.errors import UserError
 from pyasr.io import content, tables
@@ -23,8 +24,14 @@ FAR_BYTES = 400  # the strings of a dictionary take more per line
 @given(items=ITEMS, asked=st.lists(WORD, max_size=30))
 def test_as_a_dictionary(items, asked):
     table, plain = Table.of(items), dict(items)
-    assert dict(table) == dict(table.items()) == plain and len(table) == len(plain) and list(table.values()) == [table[key] for key in table]
-    assert list(table.sorted_pairs()) == sorted(plain.items()) and b"".join(table.sorted_lines()) == written(plain)
+    assert (
+        dict(table) == dict(table.items()) == plain
+        and len(table) == len(plain)
+        and list(table.values()) == [table[key] for key in table]
+    )
+    assert list(table.sorted_pairs()) == sorted(plain.items()) and b"".join(table.sorted_lines()) == written(
+        plain
+    )
     for key in [*asked, *plain, *sorted(plain), *sorted(asked)]:
         assert (key in table) == (key in plain) and table.get(key) == plain.get(key)
 
@@ -39,10 +46,14 @@ def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
     path = tmp_path_factory.mktemp("tables") / "table"
     path.write_bytes("\n".join(lines).encode() + b"\n" * (ends and bool(lines)))
     expected, fault = {}, ""
-    for number, line in enumerate(path.read_bytes().decode().removesuffix("\n").split("\n") if path.stat().st_size else [], 1):
+    for number, line in enumerate(
+        path.read_bytes().decode().removesuffix("\n").split("\n") if path.stat().st_size else [], 1
+    ):
         key, value = split_line(line)
         if not fault and (not key or key in expected):
-            fault = f"{path}:{number}: " + (f"duplicate key '{key}'; keep one of the two lines" if key else "empty line; remove it")
+            fault = f"{path}:{number}: " + (
+                f"duplicate key '{key}'; keep one of the two lines" if key else "empty line; remove it"
+            )
         expected[key] = value
     if not fault:
         assert list(Table.read(path).items()) == list(pairs_of_file(path)) == list(expected.items())
@@ -56,33 +67,60 @@ def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
 def test_tables_that_are_made_when_asked_for(items, kept):
     plain = dict(items)
     longer = mapped(Table.of(items), lambda key: f"x{key}", len)
-    assert dict(longer.items()) == {f"x{key}": len(value) for key, value in plain.items()} and bool(longer) == bool(plain)
-    assert dict(having(Table.of(items), kept).items()) == {key: value for key, value in plain.items() if key in kept}
+    assert dict(longer.items()) == {f"x{key}": len(value) for key, value in plain.items()} and bool(
+        longer
+    ) == bool(plain)
+    assert dict(having(Table.of(items), kept).items()) == {
+        key: value for key, value in plain.items() if key in kept
+    }
     for found in (Table.of(items), Parsed(Table.of(items), str), having(Table.of(items), plain)):
-        assert found | {"x": "y"} == plain | {"x": "y"} and {"x": "y"} | found == {"x": "y"} | plain and list(found.items()) == list(plain.items())
+        assert (
+            found | {"x": "y"} == plain | {"x": "y"}
+            and {"x": "y"} | found == {"x": "y"} | plain
+            and list(found.items()) == list(plain.items())
+        )
     made = Lazy(lambda: iter(plain.items()))
-    assert len(made) == len(plain) and all(made[key] == value and key in made for key, value in plain.items()) and "no word" not in made
+    assert (
+        len(made) == len(plain)
+        and all(made[key] == value and key in made for key, value in plain.items())
+        and "no word" not in made
+    )
 
 
 @given(parts=st.lists(ITEMS, max_size=4), prefixes=st.booleans())
 def test_joined_tables_are_written_as_their_union(parts, prefixes, tmp_path_factory):
     """For interleaved, separate or equal keys; of several lines with the same key the last one is valid."""
-    parts = [[(f"{9 - number}{key}" if prefixes else key, value) for key, value in items] for number, items in enumerate(parts)]
+    parts = [
+        [(f"{9 - number}{key}" if prefixes else key, value) for key, value in items]
+        for number, items in enumerate(parts)
+    ]
     path = tmp_path_factory.mktemp("joined") / "table"
-    joined, expected = Joined([Lazy(dict(items).items) for items in parts]), dict(item for items in parts for item in items)
+    joined, expected = (
+        Joined([Lazy(dict(items).items) for items in parts]),
+        dict(item for items in parts for item in items),
+    )
     write_table(path, joined)
     assert path.read_bytes() == written(expected) and dict(at_hand(joined)) == expected
     builder = TableBuilder()
     for key, value in joined.items():
         builder.add(key, value)
-    assert dict(builder.table()) == expected and dict(Stored(builder.table)) == dict(at_hand(Stored(builder.table))) == expected
+    assert (
+        dict(builder.table()) == expected
+        and dict(Stored(builder.table)) == dict(at_hand(Stored(builder.table))) == expected
+    )
 
 
 def test_lines_in_order_are_written_some_at_a_time(tmp_path):
     """Lines of computed and joined tables are in memory only while they are written."""
     path, num, peaks = tmp_path / "table", 100_000, []
-    parts = [Lazy(lambda first=first: ((f"{first}-{i:06d}", "some words that were said") for i in range(num // 2))) for first in "ab"]
-    for table in (Lazy(lambda: ((f"{i:06d}", "some words that were said") for i in range(num))), Joined(parts[::-1])):
+    parts = [
+        Lazy(lambda first=first: ((f"{first}-{i:06d}", "some words that were said") for i in range(num // 2)))
+        for first in "ab"
+    ]
+    for table in (
+        Lazy(lambda: ((f"{i:06d}", "some words that were said") for i in range(num))),
+        Joined(parts[::-1]),
+    ):
         tracemalloc.start()
         write_table(path, table)
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -108,7 +146,9 @@ def test_some_lines_of_a_table(items, data):
     chosen = sorted(data.draw(st.sets(st.sampled_from(range(len(table)))))) if len(table) else []
     lines = table.content.splitlines(keepends=True)
     assert table.taken(np.array(chosen, np.int64)) == b"".join(lines[number] for number in chosen)
-    assert table.where(number in chosen for number in range(len(table))).content == b"".join(lines[number] for number in chosen)
+    assert table.where(number in chosen for number in range(len(table))).content == b"".join(
+        lines[number] for number in chosen
+    )
 
 
 @given(speakers=st.dictionaries(WORD, WORD, min_size=1, max_size=30), ordered=st.booleans())
@@ -124,7 +164,10 @@ def test_speakers_are_written_as_the_inverse(speakers, ordered, tmp_path_factory
 
 def test_memory_is_that_of_the_file(tmp_path):
     """A table is read, searched, filtered and written; a line of a dictionary takes at least 400 bytes."""
-    lines, path = [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)], tmp_path / "text"
+    lines, path = (
+        [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)],
+        tmp_path / "text",
+    )
     random.Random(0).shuffle(lines)
     path.write_text("\n".join(lines) + "\n")
     keys = [line.split()[0] for line in lines]

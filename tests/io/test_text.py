@@ -3,7 +3,8 @@
 import gzip
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyasr.base.errors import UserError
 from pyasr.io.text_tables import invert, read_numbers, read_table, read_utt2spk, write_table
@@ -20,10 +21,14 @@ def test_round_trip_in_byte_order(tmp_path_factory, table):
     assert keys == sorted(keys)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    (b"a 1\nb 2\na 3\n", "table:3: duplicate key 'a'"),
-    (b"a 1\n\nb 2\n", "table:2: empty line"),
-    (b"a 1\nb \xff\n", "table:2: not UTF-8")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a 1\nb 2\na 3\n", "table:3: duplicate key 'a'"),
+        (b"a 1\n\nb 2\n", "table:2: empty line"),
+        (b"a 1\nb \xff\n", "table:2: not UTF-8"),
+    ],
+)
 def test_broken_tables(content, message, tmp_path):
     (tmp_path / "table").write_bytes(content)
     with pytest.raises(UserError, match=message):
@@ -49,10 +54,17 @@ def test_invert():
     assert invert({"b-2": "b", "a-1": "a", "b-1": "b"}) == {"a": "a-1", "b": "b-1 b-2"}
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("a-1 a\na-2 a female\n", "utt2spk:2: 'a-2 a female': 3 column.s., expected 'UTTERANCE SPEAKER'; run utils/fix_data_dir.py"),
-    ("a-1\n", "utt2spk:1: 'a-1 ': 1 column"),
-    ("a-1 a\na-1 b\n", "utt2spk:2: duplicate key 'a-1'")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "a-1 a\na-2 a female\n",
+            "utt2spk:2: 'a-2 a female': 3 column.s., expected 'UTTERANCE SPEAKER'; run utils/fix_data_dir.py",
+        ),
+        ("a-1\n", "utt2spk:1: 'a-1 ': 1 column"),
+        ("a-1 a\na-1 b\n", "utt2spk:2: duplicate key 'a-1'"),
+    ],
+)
 def test_broken_utt2spk(content, message, tmp_path):
     (tmp_path / "utt2spk").write_text(content)
     with pytest.raises(UserError, match=message):
@@ -64,7 +76,10 @@ def test_numbers(value, tmp_path):
     (tmp_path / "utt2dur").write_text("a 1.5\nb 2\n")
     assert read_numbers(tmp_path / "utt2dur") == {"a": 1.5, "b": 2.0}
     (tmp_path / "utt2dur").write_text(f"a 1.5\nb {value}\n")
-    with pytest.raises(UserError, match=f"utt2dur:2: 'b {value}' does not end in a positive number; run utils/fix_data_dir.py"):
+    with pytest.raises(
+        UserError,
+        match=f"utt2dur:2: 'b {value}' does not end in a positive number; run utils/fix_data_dir.py",
+    ):
         read_numbers(tmp_path / "utt2dur")
     with pytest.raises(UserError, match=":1: .*a positive whole number"):
         read_numbers(tmp_path / "utt2dur", int)

@@ -1,4 +1,5 @@
-"""Synthetic speakers: frames of known Gaussians whose means lie in a known subspace, and a data directory of them."""
+"""Synthetic speakers: frames of known Gaussians whose means lie in a known subspace, and a data directory of
+them."""
 
 from __future__ import annotations
 
@@ -15,8 +16,11 @@ from pyasr.ivector.stats import BaumWelchStats, collect
 NUM_GAUSS, DIM = 4, 3
 
 
-def random_extractor(rank: int = 3, seed: int = 0, spread: float = 0.5, offset: float = 5.0) -> IvectorExtractor:
-    """Means of about 4, speakers that move them by `spread` in each of `rank` - 1 directions, full covariances."""
+def random_extractor(
+    rank: int = 3, seed: int = 0, spread: float = 0.5, offset: float = 5.0
+) -> IvectorExtractor:
+    """Means of about 4, speakers that move them by `spread` in each of `rank` - 1 directions, full
+    covariances."""
     rng = np.random.default_rng(seed)
     projections = spread * rng.standard_normal((NUM_GAUSS, DIM, rank))
     projections[:, :, 0] = 4 * rng.standard_normal((NUM_GAUSS, DIM)) / offset
@@ -24,7 +28,9 @@ def random_extractor(rank: int = 3, seed: int = 0, spread: float = 0.5, offset: 
     return IvectorExtractor(projections, np.linalg.inv(0.2 * factors @ factors.transpose(0, 2, 1)), offset)
 
 
-def spoken(extractor: IvectorExtractor, ivector: np.ndarray, num_frames: int, rng) -> tuple[np.ndarray, np.ndarray]:
+def spoken(
+    extractor: IvectorExtractor, ivector: np.ndarray, num_frames: int, rng
+) -> tuple[np.ndarray, np.ndarray]:
     """(which Gaussian (T), frames (T, DIM)) of a speaker whose i-vector, offset included, is `ivector`."""
     gaussians = rng.integers(NUM_GAUSS, size=num_frames)
     noise = np.linalg.cholesky(extractor.covariances)[gaussians] @ rng.standard_normal((num_frames, DIM, 1))
@@ -35,7 +41,9 @@ def one_hot(gaussians: np.ndarray) -> np.ndarray:
     return np.eye(NUM_GAUSS)[gaussians]
 
 
-def utterances_of(extractor: IvectorExtractor, num: int, num_frames: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+def utterances_of(
+    extractor: IvectorExtractor, num: int, num_frames: int, seed: int = 1
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """(posteriors, frames) of `num` speakers; their i-vectors vary in all but the first dimension."""
     rng = np.random.default_rng(seed)
     found = []
@@ -53,10 +61,14 @@ def planted_stats(extractor: IvectorExtractor, num: int, num_frames: int, seed: 
 def ubm_of(extractor: IvectorExtractor) -> AmDiagGmm:
     """The mixture of its means and the diagonals of its covariances."""
     means = extractor.projections[:, :, 0] * extractor.prior_offset
-    return AmDiagGmm.from_moments([0, NUM_GAUSS], np.full(NUM_GAUSS, 1 / NUM_GAUSS), means, extractor.covariances.diagonal(0, 1, 2))
+    return AmDiagGmm.from_moments(
+        [0, NUM_GAUSS], np.full(NUM_GAUSS, 1 / NUM_GAUSS), means, extractor.covariances.diagonal(0, 1, 2)
+    )
 
 
-def write_speakers(path: Path, num_speakers: int = 12, num_utterances: int = 4, num_frames: int = 150, seed: int = 3) -> Path:
+def write_speakers(
+    path: Path, num_speakers: int = 12, num_utterances: int = 4, num_frames: int = 150, seed: int = 3
+) -> Path:
     """A data directory with features of speakers whose means differ in two directions."""
     extractor, rng = random_extractor(seed=4), np.random.default_rng(seed)
     path.mkdir()

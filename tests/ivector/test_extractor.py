@@ -1,16 +1,25 @@
-"""The total variability model against dense Gaussians in float64; EM: never downwards, finds a planted subspace, the same on all ranks."""
+"""The total variability model against dense Gaussians in float64; EM: never downwards, finds a planted
+subspace, the same on all ranks."""
 
 import dataclasses
 import struct
 
 import numpy as np
 import pytest
-from ivector_toys import DIM, NUM_GAUSS, planted_stats, random_extractor, spoken, one_hot
+from ivector_toys import DIM, NUM_GAUSS, one_hot, planted_stats, random_extractor, spoken
 
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.progress_note import VARIABLE, read_note
 from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
-from pyasr.ivector.em import Accumulators, EmOptions, FrameTotals, first_extractor, log_likelihood, train, update
+from pyasr.ivector.em import (
+    Accumulators,
+    EmOptions,
+    FrameTotals,
+    first_extractor,
+    log_likelihood,
+    train,
+    update,
+)
 from pyasr.ivector.ivector_extractor import read_extractor, write_extractor
 from pyasr.ivector.stats import BaumWelchStats, collect
 from pyasr.parallel.communication.comm import SoloComm
@@ -38,7 +47,7 @@ def test_posterior_is_that_of_the_stacked_matrices():
     big = extractor.projections.reshape(-1, 5)
     precision = np.zeros((NUM_GAUSS * DIM,) * 2)
     for g in range(NUM_GAUSS):
-        precision[g * DIM:(g + 1) * DIM, g * DIM:(g + 1) * DIM] = np.linalg.inv(extractor.covariances[g])
+        precision[g * DIM : (g + 1) * DIM, g * DIM : (g + 1) * DIM] = np.linalg.inv(extractor.covariances[g])
     occupied = np.diag(np.repeat(counts, DIM))
     covariance = np.linalg.inv(np.eye(5) + big.T @ occupied @ precision @ big)
     mean = covariance @ (extractor.prior_offset * np.eye(5)[0] + big.T @ precision @ sums.ravel())
@@ -65,15 +74,18 @@ def test_max_count_makes_more_data_count_as_that_much():
 
 
 def test_likelihood_is_that_of_one_gaussian_of_all_frames():
-    """An utterance's frames are jointly Gaussian: mean p M e_1, covariance M M' + noise, where M stacks the matrices of its frames."""
+    """An utterance's frames are jointly Gaussian: mean p M e_1, covariance M M' + noise, where M stacks the
+    matrices of its frames."""
     extractor, rng = random_extractor(), np.random.default_rng(4)
     gaussians, x = spoken(extractor, np.array([5.0, 1.0, -1.0]), 7, rng)
     stacked = extractor.projections[gaussians].reshape(-1, extractor.dim)
     covariance = stacked @ stacked.T
     for t, g in enumerate(gaussians):
-        covariance[t * DIM:(t + 1) * DIM, t * DIM:(t + 1) * DIM] += extractor.covariances[g]
+        covariance[t * DIM : (t + 1) * DIM, t * DIM : (t + 1) * DIM] += extractor.covariances[g]
     away = x.ravel() - extractor.prior_offset * stacked[:, 0]
-    expected = -0.5 * (np.linalg.slogdet(2 * np.pi * covariance)[1] + away @ np.linalg.solve(covariance, away))
+    expected = -0.5 * (
+        np.linalg.slogdet(2 * np.pi * covariance)[1] + away @ np.linalg.solve(covariance, away)
+    )
     stats = collect([(one_hot(gaussians), x)], NUM_GAUSS, DIM)
     found = log_likelihood(extractor, Accumulators.of(extractor, stats), FrameTotals.of(stats, SoloComm()))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -82,7 +94,10 @@ def test_likelihood_is_that_of_one_gaussian_of_all_frames():
 @pytest.mark.parametrize("covariances", ["full", "diagonal"])
 def test_em_never_lowers_the_likelihood(covariances):
     """From a start far off; with diagonal covariances, too, though the data has others."""
-    stats, options = planted_stats(random_extractor(), 60, 40), dataclasses.replace(OPTIONS, covariances=covariances)
+    stats, options = (
+        planted_stats(random_extractor(), 60, 40),
+        dataclasses.replace(OPTIONS, covariances=covariances),
+    )
     totals = FrameTotals.of(stats, SoloComm())
     extractor, found = first_extractor(totals, options, seed=5), []
     for _ in range(12):
@@ -95,7 +110,8 @@ def test_em_never_lowers_the_likelihood(covariances):
 
 
 def test_minimum_divergence_leaves_the_prior_of_the_data():
-    """After many iterations the i-vectors have the mean p e_1 and with their covariances the second moment 1."""
+    """After many iterations the i-vectors have the mean p e_1 and with their covariances the second moment
+    1."""
     stats = planted_stats(random_extractor(), 80, 40)
     extractor = train(stats, SoloComm(), dataclasses.replace(OPTIONS, num_iters=40))
     sums = Accumulators.of(extractor, stats)
@@ -111,15 +127,21 @@ def angles(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def test_planted_subspace_is_found():
-    """Directions in which speakers differ, and the mean, of 200 speakers with 100 frames each; and the covariance of the noise."""
+    """Directions in which speakers differ, and the mean, of 200 speakers with 100 frames each; and the
+    covariance of the noise."""
     planted = random_extractor(seed=6)
     stats = planted_stats(planted, 200, 100)
     totals = FrameTotals.of(stats, SoloComm())
     start = first_extractor(totals, OPTIONS, seed=0)
     found = train(stats, SoloComm(), dataclasses.replace(OPTIONS, num_iters=25))
-    before, after = (angles(one.projections.reshape(-1, 3), planted.projections.reshape(-1, 3)).max() for one in (start, found))
+    before, after = (
+        angles(one.projections.reshape(-1, 3), planted.projections.reshape(-1, 3)).max()
+        for one in (start, found)
+    )
     assert after < 5 < 40 < before, (before, after)
-    errors = np.linalg.norm(found.covariances - planted.covariances, axis=(1, 2)) / np.linalg.norm(planted.covariances, axis=(1, 2))
+    errors = np.linalg.norm(found.covariances - planted.covariances, axis=(1, 2)) / np.linalg.norm(
+        planted.covariances, axis=(1, 2)
+    )
     assert errors.max() < 0.1
     mean = found.prior_offset * found.projections[:, :, 0]
     np.testing.assert_allclose(mean, planted.prior_offset * planted.projections[:, :, 0], atol=0.2)
@@ -133,7 +155,8 @@ def test_ranks_together_find_what_one_finds(num_ranks):
 
     def rank(comm):
         own = np.arange(20) % comm.size == comm.rank
-        squares = stats.squares if comm.rank == 0 else np.zeros_like(stats.squares)  # sums add over ranks, however they are shared out
+        # sums add over ranks, however they are shared out
+        squares = stats.squares if comm.rank == 0 else np.zeros_like(stats.squares)
         return train(BaumWelchStats(stats.counts[own], stats.sums[own], squares), comm, options)
 
     for one in run_threads(num_ranks, rank):
@@ -145,24 +168,40 @@ def test_training_tells_how_far_it_is(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
     train(planted_stats(random_extractor(), 20, 30), SoloComm(), dataclasses.replace(OPTIONS, num_iters=3))
     note = read_note(tmp_path / "note")
-    assert (note.what, note.share) == ("iteration of the extractor 3 of 3", 1.0) and np.isfinite(note.objective)
+    assert (note.what, note.share) == ("iteration of the extractor 3 of 3", 1.0) and np.isfinite(
+        note.objective
+    )
 
 
 def test_gaussians_without_data_keep_their_place():
     """One that has no frame begins with all frames' mean, and stays finite."""
     rng = np.random.default_rng(0)
-    utterances = [(one_hot(rng.integers(NUM_GAUSS - 1, size=30)), rng.standard_normal((30, DIM))) for _ in range(10)]
+    utterances = [
+        (one_hot(rng.integers(NUM_GAUSS - 1, size=30)), rng.standard_normal((30, DIM))) for _ in range(10)
+    ]
     extractor = train(collect(utterances, NUM_GAUSS, DIM), SoloComm(), OPTIONS)
     assert np.isfinite(extractor.projections).all() and (np.linalg.eigvalsh(extractor.precisions) > 0).all()
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda gamma, x: (gamma, x), "3 utterances are too few for i-vectors of dimension 3; give more data, or lower --ivector-dim"),
-    (lambda gamma, x: (np.vstack([gamma] * 4), np.vstack([x] * 4) * [1, 1, 0]), "some are constant or copies of others")])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda gamma, x: (gamma, x),
+            "3 utterances are too few for i-vectors of dimension 3; give more data, or lower --ivector-dim",
+        ),
+        (
+            lambda gamma, x: (np.vstack([gamma] * 4), np.vstack([x] * 4) * [1, 1, 0]),
+            "some are constant or copies of others",
+        ),
+    ],
+)
 def test_too_little_data_and_constant_features(change, message):
     rng = np.random.default_rng(0)
     num = 3 if "dimension" in message else 9
-    utterances = [change(one_hot(rng.integers(NUM_GAUSS, size=9)), rng.standard_normal((9, DIM))) for _ in range(num)]
+    utterances = [
+        change(one_hot(rng.integers(NUM_GAUSS, size=9)), rng.standard_normal((9, DIM))) for _ in range(num)
+    ]
     with pytest.raises(UserError, match=message):
         train(collect(utterances, NUM_GAUSS, DIM), SoloComm(), OPTIONS)
 

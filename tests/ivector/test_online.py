@@ -1,4 +1,5 @@
-"""Online i-vectors against the definition, frame by frame; the last one is the offline one; what is remembered."""
+"""Online i-vectors against the definition, frame by frame; the last one is the offline one; what is
+remembered."""
 
 import numpy as np
 import pytest
@@ -30,19 +31,31 @@ def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
     return np.linalg.solve(precision + scale * np.eye(EXTRACTOR.dim), linear + scale * first) - first
 
 
-@pytest.mark.parametrize("options", [
-    ExtractOptions(max_remembered_frames=0), ExtractOptions(max_remembered_frames=0, max_count=0.0, posteriors=PosteriorOptions(1.0)),
-    ExtractOptions(max_remembered_frames=0, max_count=3.0, ivector_period=7), ExtractOptions(max_remembered_frames=0, ivector_period=1)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ExtractOptions(max_remembered_frames=0),
+        ExtractOptions(max_remembered_frames=0, max_count=0.0, posteriors=PosteriorOptions(1.0)),
+        ExtractOptions(max_remembered_frames=0, max_count=3.0, ivector_period=7),
+        ExtractOptions(max_remembered_frames=0, ivector_period=1),
+    ],
+)
 def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
     """Of all utterances of the speaker before, and frames 0 ... i P of this one; many rows at once or few."""
     monkeypatch.setattr(online_ivectors, "_PERIODS_AT_ONCE", 4)
-    speaker, before, heard = OnlineIvectorExtractor(EXTRACTOR, UBM, options), SpeakerStats.zeros(EXTRACTOR.dim), np.zeros((0, DIM), np.float32)
+    speaker, before, heard = (
+        OnlineIvectorExtractor(EXTRACTOR, UBM, options),
+        SpeakerStats.zeros(EXTRACTOR.dim),
+        np.zeros((0, DIM), np.float32),
+    )
     for length in LENGTHS:
         frames = utterance(length)
         rows, own = speaker(frames, frames, before)
-        assert rows.shape == (-(-length // options.ivector_period), EXTRACTOR.dim) and rows.dtype == np.float32
+        assert (
+            rows.shape == (-(-length // options.ivector_period), EXTRACTOR.dim) and rows.dtype == np.float32
+        )
         for i in {0, 1, 3, 4, len(rows) - 1} & set(range(len(rows))):
-            expected = direct(np.concatenate([heard, frames[:i * options.ivector_period + 1]]), options)
+            expected = direct(np.concatenate([heard, frames[: i * options.ivector_period + 1]]), options)
             np.testing.assert_allclose(rows[i], expected, rtol=1e-4, atol=1e-4)
         before, heard = before + own, np.concatenate([heard, frames])
         np.testing.assert_allclose(before.count, options.posteriors.posterior_scale * len(heard))
@@ -51,7 +64,10 @@ def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
 
 def test_online_equals_offline_at_the_last_frame():
     """Where that is a multiple of the period, so that no frames come after the last row."""
-    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = (
+        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
+        SpeakerStats.zeros(EXTRACTOR.dim),
+    )
     frames = utterance(61)
     rows, own = speaker(frames, frames, nothing)
     np.testing.assert_array_equal(rows[-1], speaker.ivector(own))
@@ -60,25 +76,36 @@ def test_online_equals_offline_at_the_last_frame():
 
 
 def test_nothing_known_gives_the_prior():
-    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = (
+        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
+        SpeakerStats.zeros(EXTRACTOR.dim),
+    )
     assert speaker.ivector(nothing).tolist() == [0.0] * EXTRACTOR.dim
     rows, own = speaker(utterance(0), utterance(0), nothing)
     assert rows.shape == (0, EXTRACTOR.dim) and own.count == 0
 
 
 def test_earlier_utterances_count_for_so_many_frames():
-    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions(max_remembered_frames=30)), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = (
+        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions(max_remembered_frames=30)),
+        SpeakerStats.zeros(EXTRACTOR.dim),
+    )
     frames = utterance(90)
     _, own = speaker(frames, frames, nothing)
     kept = speaker.remembered(own)
-    np.testing.assert_allclose([kept.count, kept.linear[1], kept.quadratic[0, 1]], [3.0, own.linear[1] / 3, own.quadratic[0, 1] / 3])
+    np.testing.assert_allclose(
+        [kept.count, kept.linear[1], kept.quadratic[0, 1]], [3.0, own.linear[1] / 3, own.quadratic[0, 1] / 3]
+    )
     _, little = speaker(frames[:20], frames[:20], nothing)
     assert speaker.remembered(little).count == little.count and speaker.remembered(nothing).count == 0
 
 
 def test_gaussians_are_found_in_normalised_frames_and_moments_in_plain_ones():
     """A shift of the plain frames alone leaves the posteriors, and so the quadratic term, as they were."""
-    speaker, nothing = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()), SpeakerStats.zeros(EXTRACTOR.dim)
+    speaker, nothing = (
+        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
+        SpeakerStats.zeros(EXTRACTOR.dim),
+    )
     frames = utterance(40)
     (_, own), (_, shifted) = speaker(frames, frames, nothing), speaker(frames + 1, frames, nothing)
     np.testing.assert_array_equal(own.quadratic, shifted.quadratic)

@@ -1,4 +1,5 @@
-"""The background model: finds a planted mixture, the same on all ranks; posteriors from the definition; its file."""
+"""The background model: finds a planted mixture, the same on all ranks; posteriors from the definition; its
+file."""
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_training_tells_how_far_it_is(tmp_path, monkeypatch):
 def test_ranks_together_find_what_one_finds(num_ranks):
     whole = frames()
     alone = train_ubm(whole, SoloComm(), OPTIONS)
-    for one in run_threads(num_ranks, lambda comm: train_ubm(whole[comm.rank::comm.size], comm, OPTIONS)):
+    for one in run_threads(num_ranks, lambda comm: train_ubm(whole[comm.rank :: comm.size], comm, OPTIONS)):
         np.testing.assert_allclose(one.means, alone.means, atol=1e-3)
         np.testing.assert_allclose(one.weights, alone.weights, atol=1e-4)
 
@@ -49,19 +50,28 @@ def test_number_of_gaussians_grows_to_the_one_asked_for():
     assert sizes == sorted(sizes) and sizes[0] == 1 and sizes[7] == 11 and sizes[15:] == [128] * 9
 
 
-@pytest.mark.parametrize("num_gauss, iters, split_iters", [(4, 7, 6), (4, 6, 6), (2, 5, 6), (2, 4, 6), (4, 2, 1), (4, 1, 1), (1, 1, 9)])
+@pytest.mark.parametrize(
+    "num_gauss, iters, split_iters",
+    [(4, 7, 6), (4, 6, 6), (2, 5, 6), (2, 4, 6), (4, 2, 1), (4, 1, 1), (1, 1, 9)],
+)
 def test_iterations_that_end_before_all_gaussians_are_there_are_refused(num_gauss, iters, split_iters):
     options = UbmOptions(num_gauss=num_gauss, ubm_iters=iters, ubm_split_iters=split_iters)
     found = train_ubm(frames(), SoloComm(), options).num_gauss
     if found == num_gauss:
         options.check()
         return
-    with pytest.raises(UserError, match=f"--ubm-iters {iters} would end with {found} of --num-gauss {num_gauss} Gaussians; give more"):
+    with pytest.raises(
+        UserError,
+        match=f"--ubm-iters {iters} would end with {found} of --num-gauss {num_gauss} Gaussians; give more",
+    ):
         options.check()
 
 
 def test_too_few_frames_make_a_smaller_model_or_none(capsys):
-    assert train_ubm(frames(60), SoloComm(), UbmOptions(num_gauss=64, ubm_iters=6, ubm_split_iters=4)).num_gauss <= 3
+    assert (
+        train_ubm(frames(60), SoloComm(), UbmOptions(num_gauss=64, ubm_iters=6, ubm_split_iters=4)).num_gauss
+        <= 3
+    )
     with pytest.raises(UserError, match="30 frames are too few for a UBM; give more data"):
         train_ubm(frames(30), SoloComm(), OPTIONS)
 

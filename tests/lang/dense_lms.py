@@ -13,12 +13,17 @@ from pyasr.lang.ngrams.ngram import estimate
 
 
 class Reader:
-    """p(word | history) as any reader of the ARPA tables computes it; `removed` n-grams have only their back-off weights."""
+    """p(word | history) as any reader of the ARPA tables computes it; `removed` n-grams have only their
+    back-off weights."""
 
     def __init__(self, model, removed=frozenset()):
         self.index, self.order, self.removed = model.index, model.order, removed
         self.tables = [
-            {tuple(ids): (10**p, 10**b) for ids, p, b in zip(t.ids.tolist(), t.logprob.tolist(), t.backoff.tolist())} for t in model.tables
+            {
+                tuple(ids): (10**p, 10**b)
+                for ids, p, b in zip(t.ids.tolist(), t.logprob.tolist(), t.backoff.tolist())
+            }
+            for t in model.tables
         ]
 
     def __call__(self, history, word):
@@ -39,12 +44,21 @@ def events(model: Arpa) -> list[str]:
 
 def ngrams(model: Arpa) -> list[tuple[str, ...]]:
     """All n-grams of a model that are events, as words."""
-    return [tuple(model.words[i] for i in ids) for table in model.tables for ids in table.ids.tolist() if model.words[ids[-1]] != "<s>"]
+    return [
+        tuple(model.words[i] for i in ids)
+        for table in model.tables
+        for ids in table.ids.tolist()
+        if model.words[ids[-1]] != "<s>"
+    ]
 
 
 def rows(model: Arpa) -> dict[tuple[str, ...], tuple[float, float]]:
     """Words -> (log10 probability, back-off weight); <s>, whose probability is never used, aside."""
-    pairs = ((ids, pair) for table in model.tables for ids, pair in zip(table.ids.tolist(), zip(table.logprob, table.backoff)))
+    pairs = (
+        (ids, pair)
+        for table in model.tables
+        for ids, pair in zip(table.ids.tolist(), zip(table.logprob, table.backoff))
+    )
     found = {tuple(model.words[i] for i in ids): pair for ids, pair in pairs}
     return {gram: pair for gram, pair in found.items() if gram != ("<s>",)}
 
@@ -57,19 +71,29 @@ def assert_same_tables(ours: Arpa, theirs: Arpa) -> None:
 
 
 def histories(model: Arpa) -> list[tuple[str, ...]]:
-    """All histories of a model, listed or not, up to its order less one word: <s> comes first alone, </s> never."""
+    """All histories of a model, listed or not, up to its order less one word: <s> comes first alone, </s>
+    never."""
     words = [word for word in model.words if word not in ("<s>", "</s>")]
     first = ["<s>", *words]
-    return [()] + [(one, *rest) for n in range(model.order - 1) for one in first for rest in itertools.product(words, repeat=n)]
+    return [()] + [
+        (one, *rest)
+        for n in range(model.order - 1)
+        for one in first
+        for rest in itertools.product(words, repeat=n)
+    ]
 
 
 def worst_sum(model: Arpa) -> float:
     """How far from one the probabilities of all words after a history sum, at the worst of all histories."""
     probability, follow = Reader(model), events(model)
-    return max(abs(math.fsum(probability(history, word) for word in follow) - 1) for history in histories(model))
+    return max(
+        abs(math.fsum(probability(history, word) for word in follow) - 1) for history in histories(model)
+    )
 
 
-def small_model(seed: int, words: list[str], order: int, num_sentences: int = 40, min_counts: tuple[int, ...] = ()) -> Arpa:
+def small_model(
+    seed: int, words: list[str], order: int, num_sentences: int = 40, min_counts: tuple[int, ...] = ()
+) -> Arpa:
     """A model of a random text in which each word has favourite followers."""
     rng = np.random.default_rng(seed)
     follow = rng.dirichlet(np.full(len(words), 0.4), len(words))
@@ -83,8 +107,12 @@ def small_model(seed: int, words: list[str], order: int, num_sentences: int = 40
 
 
 def renormalized(model: Arpa, removed=frozenset()) -> Arpa:
-    """A copy whose back-off weights are computed by the definition, from the shortest histories on; `removed` n-grams count as not listed."""
-    copy = Arpa(list(model.words), [NgramTable(table.ids.copy(), table.logprob.copy(), np.zeros(len(table))) for table in model.tables])
+    """A copy whose back-off weights are computed by the definition, from the shortest histories on; `removed`
+    n-grams count as not listed."""
+    copy = Arpa(
+        list(model.words),
+        [NgramTable(table.ids.copy(), table.logprob.copy(), np.zeros(len(table))) for table in model.tables],
+    )
     followers: dict[tuple, list[tuple]] = {}
     for table in model.tables[1:]:
         for ids in set(map(tuple, table.ids.tolist())) - removed:

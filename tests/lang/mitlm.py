@@ -24,12 +24,17 @@ needed = pytest.mark.skipif(DIRECTORY is None, reason="MITLM of phonetisaurus-bi
 
 def run(program: str, *words) -> str:
     """Run a program of MITLM; what it prints, on standard error."""
-    return subprocess.run([DIRECTORY / program, *map(str, words)], check=True, capture_output=True, text=True).stderr
+    return subprocess.run(
+        [DIRECTORY / program, *map(str, words)], check=True, capture_output=True, text=True
+    ).stderr
 
 
 def write(path: Path, model: Arpa) -> None:
-    """Write a model as MITLM reads it: an empty line first, then the header; </s> and <s> are the first unigrams."""
-    order = np.array(sorted(range(len(model.words)), key=lambda i: {"</s>": -2, "<s>": -1}.get(model.words[i], i)))
+    """Write a model as MITLM reads it: an empty line first, then the header; </s> and <s> are the first
+    unigrams."""
+    order = np.array(
+        sorted(range(len(model.words)), key=lambda i: {"</s>": -2, "<s>": -1}.get(model.words[i], i))
+    )
     rank, first = np.argsort(order).astype(np.int32), model.tables[0]
     tables = [NgramTable(first.ids, first.logprob[order], first.backoff[order])]
     tables += [NgramTable(rank[table.ids], table.logprob, table.backoff) for table in model.tables[1:]]

@@ -36,7 +36,9 @@ def test_who_beats_is_there(directory):
     assert ear.look_s == 2.0
     assert listen(ear, 100, one, other) is None
     told, seconds = listen(ear, 100, one)
-    assert told.num_ranks == 1 and told.sentence.startswith("rank 1 of 2 on node1: no heartbeat for more than 20 s")
+    assert told.num_ranks == 1 and told.sentence.startswith(
+        "rank 1 of 2 on node1: no heartbeat for more than 20 s"
+    )
     assert 20 <= seconds <= 24
 
 
@@ -58,7 +60,9 @@ def test_all_ranks_of_a_host_are_lost_together(directory):
     for heart in others[:2]:  # their last beats are between the same looks as those of the third and the next
         heart.beat()
     told, _ = listen(ear, 100, one)
-    assert told.num_ranks == 3 and told.sentence.startswith("rank 1 of 4 on node1, rank 2 of 4 on node2, rank 3 of 4 on node3: ")
+    assert told.num_ranks == 3 and told.sentence.startswith(
+        "rank 1 of 4 on node1, rank 2 of 4 on node2, rank 3 of 4 on node3: "
+    )
 
 
 def test_who_has_ended_is_not_missed(directory):
@@ -72,7 +76,8 @@ def test_who_has_ended_is_not_missed(directory):
 
 
 def test_who_never_began(directory):
-    """If no rank has started, the job waits in a queue. If one of three has started, the others have at least a minute."""
+    """If no rank has started, the job waits in a queue. If one of three has started, the others have at least
+    a minute."""
     ear = HeartbeatReader(directory, 3, 6.0)
     assert listen(ear, 600) is None
     (one,) = hearts(directory, 1)
@@ -82,7 +87,8 @@ def test_who_never_began(directory):
 
 
 def test_a_job_that_begins_again(directory):
-    """If the files of the previous ranks were removed between two looks, they are no longer expected; all new ranks must start."""
+    """If the files of the previous ranks were removed between two looks, they are no longer expected; all new
+    ranks must start."""
     before = hearts(directory, 3)
     ear = HeartbeatReader(directory, 3, 20.0)
     listen(ear, 10, *before)
@@ -90,7 +96,10 @@ def test_a_job_that_begins_again(directory):
     again = Heartbeat(directory, 200)
     again.introduce("rank 0 of 3 on node9")
     told, seconds = listen(ear, 200, again, *before)
-    assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ") and 59 <= seconds <= 63
+    assert (
+        told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
+        and 59 <= seconds <= 63
+    )
 
 
 def test_a_timeout_shorter_than_a_busy_host_takes(directory):

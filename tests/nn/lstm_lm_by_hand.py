@@ -27,7 +27,10 @@ def token_scores(model: LstmLm, sentence: list[int]) -> list[float]:
     for before, word in zip([0, *sentence], [*sentence, 0]):
         x = vectors[before]
         for layer in range(model.network.num_layers):
-            w_x, w_h, b_x, b_h = (values[f"layers.{layer}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            w_x, w_h, b_x, b_h = (
+                values[f"layers.{layer}.{name}_l0"]
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
             i, f, g, o = (w_x @ x + w_h @ outputs[layer] + b_x + b_h).reshape(4, dim)
             cells[layer] = sigmoid(f) * cells[layer] + sigmoid(i) * np.tanh(g)
             x = outputs[layer] = sigmoid(o) * np.tanh(cells[layer])

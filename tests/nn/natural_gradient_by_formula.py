@@ -1,7 +1,8 @@
-"""Online natural gradient in float64, from the equations of Kaldi's natural-gradient-online as they stand: an oracle for the module.
+"""Online natural gradient in float64, from the equations of Kaldi's natural-gradient-online as they stand: an
+oracle for the module.
 
-It forms every matrix of them, in the units of the data; the state W, d, rho can be set. See D. Povey, X. Zhang, S. Khudanpur,
-arXiv:1410.7455, whose letters these are; `t` counts minibatches.
+It forms every matrix of them, in the units of the data; the state W, d, rho can be set. See D. Povey, X.
+Zhang, S. Khudanpur, arXiv:1410.7455, whose letters these are; `t` counts minibatches.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ ALPHA, EPSILON, DELTA, HISTORY = 4.0, 1e-10, 5e-4, 2000.0
 
 
 class ByFormula:
-    """Of the last update, c (before it is floored) and `lowest` are kept, and what happened in `clauses`: a set of "capped", "c floored",
-    "d floored", "rho floored", "orthogonal enough", "cholesky" and "gram-schmidt"."""
+    """Of the last update, c (before it is floored) and `lowest` are kept, and what happened in `clauses`: a
+    set of "capped", "c floored", "d floored", "rho floored", "orthogonal enough", "cholesky" and
+    "gram-schmidt"."""
 
     def __init__(self, rank: int, period: int = 4, num_minibatches_history: float = 0.0):
         self.rank, self.period, self.t, self.W, self.clauses = rank, period, 0, None, set()
@@ -45,18 +47,27 @@ class ByFormula:
         """The next W, d and rho."""
         N, D = X.shape
         W, d, rho, R = self.W, self.d, self.rho, len(self.d)
-        eta = min(0.9, 1 / self.num_minibatches_history if self.num_minibatches_history else 1 - math.exp(-N / HISTORY))
+        eta = min(
+            0.9,
+            1 / self.num_minibatches_history if self.num_minibatches_history else 1 - math.exp(-N / HISTORY),
+        )
         H = X @ W.T
         J = H.T @ X
         K, L = J @ J.T, H.T @ H
         E_root, model = diag(smoothed(d, rho, D) ** -0.5), diag(d) + rho * eye(R)
         cross = E_root @ L @ E_root @ model
-        Z = (eta / N) ** 2 * E_root @ K @ E_root + eta / N * (1 - eta) * (cross + cross.T) + (1 - eta) ** 2 * model @ model
+        Z = (
+            (eta / N) ** 2 * E_root @ K @ E_root
+            + eta / N * (1 - eta) * (cross + cross.T)
+            + (1 - eta) ** 2 * model @ model
+        )
         c, U = np.linalg.eigh(Z / max(1, trace(Z)))
         c, U = c[::-1] * max(1, trace(Z)), U[:, ::-1]
         self.c, self.lowest = c, (rho * (1 - eta)) ** 2
         loses_orthogonality = c[0] > 1e6 * c[-1] or c[-1] < self.lowest
-        self.clauses = {name for name, holds in {"capped": eta == 0.9, "c floored": c[-1] < self.lowest}.items() if holds}
+        self.clauses = {
+            name for name, holds in {"capped": eta == 0.9, "c floored": c[-1] < self.lowest}.items() if holds
+        }
         c = np.maximum(c, self.lowest)
         unfloored = (eta / N * trace(X @ X.T) + (1 - eta) * (D * rho + d.sum()) - sqrt(c).sum()) / (D - R)
         floor = max(EPSILON, DELTA * sqrt(c.max()))

@@ -1,4 +1,5 @@
-"""One set of checks for every communicator: each rank makes all ranks' arrays itself and compares with a plain numpy sum."""
+"""One set of checks for every communicator: each rank makes all ranks' arrays itself and compares with a
+plain numpy sum."""
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from pyasr.parallel.communication.mpi_comm import MpiComm
 
 
 def arrays_of(size: int, dtype: str) -> list[np.ndarray]:
-    """What each of `size` ranks puts in; the same on every rank. Small whole numbers, exact in every type but for bfloat16's sum."""
+    """What each of `size` ranks puts in; the same on every rank. Small whole numbers, exact in every type but
+    for bfloat16's sum."""
     generator = np.random.default_rng(7)
     return [generator.integers(0, 40, size=(5, 7)).astype(dtype) for _ in range(size)]
 
@@ -33,7 +35,9 @@ def check_numpy(comm) -> None:
             mine = parts[comm.rank].copy()
             assert comm.allreduce(mine, op) is mine
             assert mine.dtype == dtype
-            np.testing.assert_array_equal(mine, reduce(np.stack(parts), axis=0).astype(dtype), err_msg=f"{dtype} {op}")
+            np.testing.assert_array_equal(
+                mine, reduce(np.stack(parts), axis=0).astype(dtype), err_msg=f"{dtype} {op}"
+            )
     mean = comm.allreduce(arrays_of(comm.size, "float64")[comm.rank].copy(), "mean")
     np.testing.assert_allclose(mean, np.mean(arrays_of(comm.size, "float64"), axis=0), rtol=1e-15)
     assert comm.reduce_scalar(comm.rank + 0.5) == sum(rank + 0.5 for rank in range(comm.size))
@@ -56,7 +60,9 @@ def check_tensors(comm) -> None:
     parts = arrays_of(comm.size, "float32")
     for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64):
         mine = torch.from_numpy(parts[comm.rank] / (1 if dtype is torch.int64 else 8)).to(dtype)
-        total = sum(torch.from_numpy(part / (1 if dtype is torch.int64 else 8)).to(torch.float64) for part in parts)
+        total = sum(
+            torch.from_numpy(part / (1 if dtype is torch.int64 else 8)).to(torch.float64) for part in parts
+        )
         assert comm.allreduce(mine) is mine and mine.dtype == dtype
         torch.testing.assert_close(mine, total.to(dtype), rtol=0, atol=0)
     parameter = torch.nn.Parameter(torch.full((4, 3), float(comm.rank)))
@@ -69,7 +75,12 @@ def check_tensors(comm) -> None:
 
 def check_refused(comm) -> None:
     """What cannot be added right is refused with a sentence, before any message is sent."""
-    for bad, word in ((np.zeros(2, bool), "bool"), (np.zeros(2, complex), "complex"), (3.0, "float"), (torch.zeros(2, device="meta"), "meta")):
+    for bad, word in (
+        (np.zeros(2, bool), "bool"),
+        (np.zeros(2, complex), "complex"),
+        (3.0, "float"),
+        (torch.zeros(2, device="meta"), "meta"),
+    ):
         with pytest.raises(TypeError, match=word):
             comm.allreduce(bad)
     with pytest.raises(TypeError, match="mean"):
@@ -80,7 +91,11 @@ def check_refused(comm) -> None:
 
 def check_bcast(comm) -> None:
     root = comm.size - 1
-    for array in (np.full((2, 3), comm.rank, np.int16), np.full((3, 2), comm.rank, np.float32).T, torch.full((3,), comm.rank, dtype=torch.bfloat16)):
+    for array in (
+        np.full((2, 3), comm.rank, np.int16),
+        np.full((3, 2), comm.rank, np.float32).T,
+        torch.full((3,), comm.rank, dtype=torch.bfloat16),
+    ):
         assert comm.bcast(array, root) is array
         assert (array == root).all()
 
@@ -94,7 +109,8 @@ def check_objects(comm) -> None:
 
 
 def check_split(comm) -> None:
-    """Even and odd ranks apart; the groups' sums do not mix, and unequal numbers of calls in the groups are no trouble."""
+    """Even and odd ranks apart; the groups' sums do not mix, and unequal numbers of calls in the groups are
+    no trouble."""
     group = comm.split(comm.rank % 2)
     members = list(range(comm.rank % 2, comm.size, 2))
     assert (group.size, group.rank) == (len(members), members.index(comm.rank))
@@ -106,7 +122,9 @@ def check_split(comm) -> None:
         assert not comm.split(0).uses_ring and not comm.split_by_host().uses_ring
         comm.uses_ring = True
     host = comm.split_by_host()
-    assert host.reduce_scalar(1) == host.size and comm.reduce_scalar(1 / host.size) == pytest.approx(comm.reduce_scalar(host.rank == 0))
+    assert host.reduce_scalar(1) == host.size and comm.reduce_scalar(1 / host.size) == pytest.approx(
+        comm.reduce_scalar(host.rank == 0)
+    )
 
 
 def check_messages(comm) -> None:
@@ -117,7 +135,10 @@ def check_messages(comm) -> None:
         comm.exchange(torch.full((6,), comm.rank + 1, dtype=dtype), right, incoming.T, left)
         assert (incoming == left + 1).all()
     arriving = [torch.zeros(40_000) for _ in range(3)]
-    on_their_way = [comm.start_exchange(torch.full((40_000,), 10.0 * comm.rank + i), right, incoming, left) for i, incoming in enumerate(arriving)]
+    on_their_way = [
+        comm.start_exchange(torch.full((40_000,), 10.0 * comm.rank + i), right, incoming, left)
+        for i, incoming in enumerate(arriving)
+    ]
     for wait in on_their_way:
         wait()
     assert all((incoming == 10 * left + i).all() for i, incoming in enumerate(arriving))
@@ -168,7 +189,8 @@ def check_background(comm) -> None:
 
 
 def check_condition(comm) -> None:
-    """The lock is its owner's alone, who may take it twice; waiting ends in time, and with what is waited for."""
+    """The lock is its owner's alone, who may take it twice; waiting ends in time, and with what is waited
+    for."""
     changed, counts = comm.condition(), []
 
     def count():

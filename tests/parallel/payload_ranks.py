@@ -1,4 +1,5 @@
-"""What ranks do to show that parameters arrive in 16 bits: over threads, in simulated time, or as MPI ranks."""
+"""What ranks do to show that parameters arrive in 16 bits: over threads, in simulated time, or as MPI
+ranks."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -31,8 +32,11 @@ def move(rank: int, step: int, size: float) -> torch.Tensor:
     return torch.from_numpy(size * np.random.default_rng([rank, step]).standard_normal(DIM)).float()
 
 
-def train(comm, options: MixingOptions, parameters: float = 1000.0, moves: float = 1.0, resume=None) -> list[Mixed]:
-    """Two epochs of 6 minibatches a rank. After mixing number `resume[0]` another strategy of the options `resume[1]` goes on."""
+def train(
+    comm, options: MixingOptions, parameters: float = 1000.0, moves: float = 1.0, resume=None
+) -> list[Mixed]:
+    """Two epochs of 6 minibatches a rank. After mixing number `resume[0]` another strategy of the options
+    `resume[1]` goes on."""
     strategy, master = make_strategy(comm, options), start(parameters)
     strategy.training.objective = lambda: -float(comm.rank)
     strategy.restart(master)
@@ -70,4 +74,7 @@ def _successor(strategy, comm, options: MixingOptions, master: torch.Tensor, fra
 def over_mpi(spec, comm):
     """Leaves what comes of each scheme in the directory `spec.cmd`."""
     told = {name: train(comm, mixing_of(name, period_frames=20, payload="bfloat16")) for name in OVER_MPI}
-    np.savez(Path(spec.cmd) / f"rank{comm.rank}.npz", **{name: [mixed.after for mixed in mixings] for name, mixings in told.items()})
+    np.savez(
+        Path(spec.cmd) / f"rank{comm.rank}.npz",
+        **{name: [mixed.after for mixed in mixings] for name, mixings in told.items()},
+    )

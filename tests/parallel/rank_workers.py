@@ -70,8 +70,13 @@ def _die_with_a_late_witness():
 
 
 def rank_one_killed_and_no_memory_kept(spec, comm):
-    """It would stay until the host is rebooted, and block a job with the same name. Open MPI's own prterun removes it."""
-    shared = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm/" in line and "/sm_segment." not in line]
+    """It would stay until the host is rebooted, and block a job with the same name. Open MPI's own prterun
+    removes it."""
+    shared = [
+        line
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "/dev/shm/" in line and "/sm_segment." not in line
+    ]
     assert all(line.endswith("(deleted)") for line in shared), shared
     rank_one_killed(spec, comm)
 
@@ -135,7 +140,8 @@ def _count(spec, comm):
 
 
 def asked_to_end_and_lost_before_an_error(spec, comm):
-    """The job is run again after one of its ranks was lost, and has an error of the user's own a while later."""
+    """The job is run again after one of its ranks was lost, and has an error of the user's own a while
+    later."""
     job = Path(spec.cmd, "log", "x.spec.json")
     _count(spec, comm)
     if len(Path(spec.cmd, "attempts").read_text().splitlines()) == 1:
@@ -154,12 +160,13 @@ def sleeps(spec, comm):
 
 
 def everything_in_groups(spec, comm):
-    """The first of these ranks, in ever greater numbers, do all that ranks can do; the others leave them the processor."""
+    """The first of these ranks, in ever greater numbers, do all that ranks can do; the others leave them the
+    processor."""
     from collectives import check_all  # here, because they import torch
     from ring_sums import check_sums
     from uneven import (
         check_minibatches_of_any_size,
-        check_neighbours_do_not_wait,  # fmt: skip
+        check_neighbours_do_not_wait,
         check_uneven,
         check_uneven_asynchronous,
         check_uneven_gradients,

@@ -1,4 +1,5 @@
-"""The checks of the ring all-reduce that every communicator can run: all ranks know all ranks' vectors and compare with a float64 sum."""
+"""The checks of the ring all-reduce that every communicator can run: all ranks know all ranks' vectors and
+compare with a float64 sum."""
 
 import numpy as np
 import torch
@@ -30,6 +31,9 @@ def check_sum(comm, reduce: RingAllreduce, wire: str, length: int) -> None:
     mine = torch.from_numpy(parts[comm.rank].copy())
     assert reduce(mine, weights[comm.rank]) is mine
     terms = weights[:, None] * parts.astype(np.float64)
-    bound = comm.size * ((UNIT[wire] if comm.size > 1 else 0) + 2.0**-24) * 1.05 * np.abs(terms).sum(axis=0) + 2.0**-24 * comm.size
+    bound = (
+        comm.size * ((UNIT[wire] if comm.size > 1 else 0) + 2.0**-24) * 1.05 * np.abs(terms).sum(axis=0)
+        + 2.0**-24 * comm.size
+    )
     assert (np.abs(mine.numpy() - terms.sum(axis=0)) <= bound).all(), (wire, length)
     assert len(set(comm.allgather(mine.numpy().tobytes()))) == 1, (wire, length)

@@ -26,22 +26,32 @@ MOVE = 0.1
 
 
 def check_uneven(comm) -> None:
-    """All ranks mix as often as the one with most data needs, and end with the same parameters, which all moves have gone into."""
+    """All ranks mix as often as the one with most data needs, and end with the same parameters, which all
+    moves have gone into."""
     for name in SCHEMES:
         strategy, master = make_strategy(comm, mixing_of(name, period_frames=45)), torch.zeros(8)
         strategy.restart(master)
         told = [_epoch(strategy, master, 12 * SHARDS[comm.rank], comm.rank) for _ in range(2)]
         expected = 12 * sum(SHARDS[: comm.size])
         assert [frames for frames, _ in told] == [expected, expected], (name, told)
-        assert len({mixings for _, mixings in told}) == 1 and len(set(comm.allgather(told[0][1]))) == 1, (name, told)
+        assert len({mixings for _, mixings in told}) == 1 and len(set(comm.allgather(told[0][1]))) == 1, (
+            name,
+            told,
+        )
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), name
-        assert [bool(value) for value in master] == [rank < comm.size and shard > 0 for rank, shard in enumerate(SHARDS)], name
+        assert [bool(value) for value in master] == [
+            rank < comm.size and shard > 0 for rank, shard in enumerate(SHARDS)
+        ], name
 
 
 def check_uneven_gradients(comm) -> None:
-    """Parts of a gradient travel beside the computing of ranks that have a minibatch, and those of the others meet them."""
+    """Parts of a gradient travel beside the computing of ranks that have a minibatch, and those of the others
+    meet them."""
     for payload in ("float32", "float16"):
-        strategy, gradient = make_strategy(comm, mixing_options("gradient", payload=payload)), torch.zeros(3 << 18)
+        strategy, gradient = (
+            make_strategy(comm, mixing_options("gradient", payload=payload)),
+            torch.zeros(3 << 18),
+        )
         added = strategy.sum_gradients()
         added.attach(gradient, [0, 1 << 18, 2 << 18])
         strategy.restart(torch.zeros(8))
@@ -52,33 +62,46 @@ def check_uneven_gradients(comm) -> None:
             added.ready(2 << 18)
             added.ready(1 << 18)
         added.finish()
-        np.testing.assert_allclose([*gradient[:: 1 << 18].tolist(), added.frames], np.array([3.0, 3.0, 3.0, 16]) / comm.size, rtol=1e-3)
+        np.testing.assert_allclose(
+            [*gradient[:: 1 << 18].tolist(), added.frames],
+            np.array([3.0, 3.0, 3.0, 16]) / comm.size,
+            rtol=1e-3,
+        )
         assert (gradient == gradient[0]).all(), payload
 
 
 def check_minibatches_of_any_size(comm) -> None:
-    """Ranks that have any numbers of minibatches, each of a size that no other rank knows, take the same steps, in which each frame counts
-    the same, and end their epochs together."""
-    strategy, gradient, master = make_strategy(comm, mixing_options("gradient")), torch.zeros(8), torch.zeros(8)
+    """Ranks that have any numbers of minibatches, each of a size that no other rank knows, take the same
+    steps, in which each frame counts the same, and end their epochs together."""
+    strategy, gradient, master = (
+        make_strategy(comm, mixing_options("gradient")),
+        torch.zeros(8),
+        torch.zeros(8),
+    )
     added = strategy.sum_gradients(of_any_size=True)
     added.attach(gradient, [0])
     strategy.restart(master)
     shards = np.array(SHARDS[: comm.size])
-    sizes = np.array([(1 + (5 * np.arange(comm.size) + 3 * step) % 7) * (step < shards) for step in range(max(shards))])
+    sizes = np.array(
+        [(1 + (5 * np.arange(comm.size) + 3 * step) % 7) * (step < shards) for step in range(max(shards))]
+    )
     for _ in range(2):
         strategy.begin_epoch(int(sizes[:, comm.rank].sum()), 7)
         for step, frames in enumerate(sizes):
             added.begin(int(frames[comm.rank]))
             gradient.fill_(float(frames[comm.rank]))
             added.finish()
-            np.testing.assert_allclose([*gradient.tolist(), added.frames], frames.sum() / comm.size, rtol=1e-6)
+            np.testing.assert_allclose(
+                [*gradient.tolist(), added.frames], frames.sum() / comm.size, rtol=1e-6
+            )
             mixing = strategy.step(master, int(frames[comm.rank]))
             assert (mixing.frames, mixing.last, mixing.equal) == (frames.sum(), step == 9, True)
 
 
 def check_uneven_asynchronous(comm) -> None:
-    """Ranks without data wait for the others; all frames are reported, and every minibatch contributes to the one model. This also holds in
-    16 bits: up to rounding if moves are summed, exactly if both ends of an exchange change by the same amount."""
+    """Ranks without data wait for the others; all frames are reported, and every minibatch contributes to the
+    one model. This also holds in 16 bits: up to rounding if moves are summed, exactly if both ends of an
+    exchange change by the same amount."""
     for options in ASYNCHRONOUS:
         if options.parallel == "asgd" and comm.size == 2:
             continue
@@ -90,7 +113,9 @@ def check_uneven_asynchronous(comm) -> None:
         assert told == [sum(frames)] * 2, (options, told, frames)
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
         if options.parallel == "hadpsgd":  # a minibatch counts by its share of the node's
-            assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (options, master)
+            assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (
+                8 - comm.size
+            ), (options, master)
         else:
             expected = [2 * MOVE * -(-own // 16) / strategy.num_averaged for own in frames]
             rtol = 2.0**-8 if options.parallel == "asgd" and options.scheme.payload == "bfloat16" else 1e-4
@@ -98,7 +123,8 @@ def check_uneven_asynchronous(comm) -> None:
 
 
 def check_uneven_neighbours(comm) -> None:
-    """The same of those that mix with what their neighbours have published: the moves of all are in the model, those of no other are."""
+    """The same of those that mix with what their neighbours have published: the moves of all are in the
+    model, those of no other are."""
     for options in NEIGHBOURS:
         strategy, master = make_strategy(comm, options), torch.zeros(8)
         strategy.restart(master)
@@ -106,12 +132,16 @@ def check_uneven_neighbours(comm) -> None:
         told = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
         assert told == [sum(frames)] * 2, (options, told, frames)
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
-        assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (options, master)
+        assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (
+            options,
+            master,
+        )
 
 
 def check_neighbours_do_not_wait(comm) -> None:
-    """The first rank ends after one move, the last goes on after its first move only when all others have ended theirs: none of these, which
-    mix with the weights that both have published last, waits for it. Every rank must be one of four or more."""
+    """The first rank ends after one move, the last goes on after its first move only when all others have
+    ended theirs: none of these, which mix with the weights that both have published last, waits for it. Every
+    rank must be one of four or more."""
     first, last, side = comm.rank == 0, comm.rank == comm.size - 1, comm.split(0)
     for options in NEIGHBOURS[:2]:
         strategy, master = make_strategy(comm, options), torch.zeros(8)
@@ -127,13 +157,16 @@ def check_neighbours_do_not_wait(comm) -> None:
             side.send(np.zeros(1), comm.size - 1, 1)
         assert strategy.step(master, 0).equal
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
-        if options.scheme.topology == "fixed-ring" and comm.rank in (1, comm.size - 2):  # their neighbours are those two
+        # their neighbours are those two
+        if options.scheme.topology == "fixed-ring" and comm.rank in (1, comm.size - 2):
             assert max(strategy.peer.staleness) >= 18
 
 
-def _epoch(strategy, master: torch.Tensor, num_frames: int, rank: int, all_frames: int = 0) -> tuple[int, int]:
-    """(reported frames, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own parameter. Strategies in which
-    a rank draws from all data get `all_frames`."""
+def _epoch(
+    strategy, master: torch.Tensor, num_frames: int, rank: int, all_frames: int = 0
+) -> tuple[int, int]:
+    """(reported frames, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own
+    parameter. Strategies in which a rank draws from all data get `all_frames`."""
     strategy.begin_epoch(all_frames or num_frames, 16)
     told, mixings, mixing = 0, 0, None
     while mixing is None or not mixing.last:

@@ -31,7 +31,11 @@ def dialog() -> bytes:
     second_at = person_at + len(person)
     second = padded("You again?*15", 2, second_at)
     second += padded("Me again.*15", 2, second_at + len(second))
-    head = struct.pack(">5h", -levels, 0, talk_key, 1, 1) + b"\0" * 12 + struct.pack(">3H", person_at, 0, second_at)
+    head = (
+        struct.pack(">5h", -levels, 0, talk_key, 1, 1)
+        + b"\0" * 12
+        + struct.pack(">3H", person_at, 0, second_at)
+    )
     return BANK + head.ljust(joe_at, b"\0") + joe + person + second
 
 
@@ -45,11 +49,21 @@ def cutaway() -> bytes:
 
 
 def write_queen(path: Path) -> Path:
-    sounds = ("07SSSSJ1 07000AJ1 07000AJ2 07000AJ3 07012CP1 07XXXXP1 07XXXXJ1 C10A_033 JOE00021 JOE00421 EFFECT").split()
-    lines = ["Nothing.*24", "A wall.*24", "name", "room"] + ["verb"] * 12 + ["First.*01", "Second.*01"] + [""] * 38
+    sounds = (
+        "07SSSSJ1 07000AJ1 07000AJ2 07000AJ3 07012CP1 07XXXXP1 07XXXXJ1 C10A_033 JOE00021 JOE00421 EFFECT"
+    ).split()
+    lines = (
+        ["Nothing.*24", "A wall.*24", "name", "room"]
+        + ["verb"] * 12
+        + ["First.*01", "Second.*01"]
+        + [""] * 38
+    )
     files = {f"{name}.SB": b"mp3" for name in sounds} | {
-        "X.DOG": dialog(), "C10A.CUT": cutaway(), "QUEEN.JAS": BANK + struct.pack(">4h", 1, 1, 0, 2),
-        "QUEEN2.JAS": "\r\n".join(lines).encode()}
+        "X.DOG": dialog(),
+        "C10A.CUT": cutaway(),
+        "QUEEN.JAS": BANK + struct.pack(">4h", 1, 1, 0, 2),
+        "QUEEN2.JAS": "\r\n".join(lines).encode(),
+    }
     table, content, at = b"", b"", 15 + 21 * len(files)
     for name, data in files.items():
         table += struct.pack(">12sBII", name.encode(), 0, at + len(content), len(data))

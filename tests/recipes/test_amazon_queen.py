@@ -1,4 +1,5 @@
-"""The corpus of egs/amazon_queen: its data file (a small one that the test writes), Debian packages, and transcripts."""
+"""The corpus of egs/amazon_queen: its data file (a small one that the test writes), Debian packages, and
+transcripts."""
 
 import io
 import sys
@@ -24,15 +25,28 @@ from pyasr.base.errors import UserError  # noqa: E402
 
 def test_texts_of_a_data_file(tmp_path):
     assert read_texts(QueenFile(write_queen(tmp_path / "queen.1c"))) == {
-        "07SSSSJ1": "Hi!", "07000AJ1": "Who?", "07000AJ2": "And", "07000AJ3": "why?", "07012CP1": "Me.", "07XXXXP1": "You again?",
-        "07XXXXJ1": "Me again.", "C10A_033": "There!", "JOE00021": "Second.", "JOE00421": "A wall."}
+        "07SSSSJ1": "Hi!",
+        "07000AJ1": "Who?",
+        "07000AJ2": "And",
+        "07000AJ3": "why?",
+        "07012CP1": "Me.",
+        "07XXXXP1": "You again?",
+        "07XXXXJ1": "Me again.",
+        "C10A_033": "There!",
+        "JOE00021": "Second.",
+        "JOE00421": "A wall.",
+    }
 
 
 def test_damaged_data_files(tmp_path):
     path = write_queen(tmp_path / "queen.1c")
     content = path.read_bytes()
-    for broken, message in ((b"RIFF" + content[4:], "not the data file"), (content[:-5], "truncated or damaged"), (content[:100], "not the data file"),
-                            (content[:12] + b"\2" + content[13:], "not MP3")):
+    for broken, message in (
+        (b"RIFF" + content[4:], "not the data file"),
+        (content[:-5], "truncated or damaged"),
+        (content[:100], "not the data file"),
+        (content[:12] + b"\2" + content[13:], "not MP3"),
+    ):
         path.write_bytes(broken)
         with pytest.raises(UserError, match=message):
             QueenFile(path)
@@ -50,10 +64,18 @@ def write_package(path: Path, compression: str = "xz") -> Path:
         entry = tarfile.TarInfo("./usr/share/game/queen.1c")
         entry.size = 5
         archive.addfile(entry, io.BytesIO(b"hello"))
-    members = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", f"data.tar.{compression}": data.getvalue()}
+    members = {
+        "debian-binary": b"2.0\n",
+        "control.tar.xz": b"odd",
+        f"data.tar.{compression}": data.getvalue(),
+    }
     content = b"!<arch>\n"
     for name, body in members.items():
-        content += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode() + body + b"\n" * (len(body) % 2)
+        content += (
+            f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode()
+            + body
+            + b"\n" * (len(body) % 2)
+        )
     path.write_bytes(content)
     return path
 
@@ -85,15 +107,19 @@ def test_a_copy_is_found(tmp_path):
         get_corpus.find_copy(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("He discovered the island in 1844.", "he discovered the island in eighteen forty four"),
-    ("Born 13th July, 1922, huh?", "born thirteenth july nineteen twenty two huh"),
-    ("This is the 1940's.", "this is the nineteen forties"),
-    ('"Friday\'s film at 19:00 Hours"', "friday's film at nineteen hundred hours"),
-    ("2B or not 2B", "two b or not two b"),
-    ("human D.N.A. vs. THE MOB^_", "human d n a versus the mob"),
-    ("You crash 'em at the Amazons' Drum-A-Thon...", "you crash 'em at the amazons' drum a thon"),
-    ("&#($!!, he got ' away!", "he got away")])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("He discovered the island in 1844.", "he discovered the island in eighteen forty four"),
+        ("Born 13th July, 1922, huh?", "born thirteenth july nineteen twenty two huh"),
+        ("This is the 1940's.", "this is the nineteen forties"),
+        ('"Friday\'s film at 19:00 Hours"', "friday's film at nineteen hundred hours"),
+        ("2B or not 2B", "two b or not two b"),
+        ("human D.N.A. vs. THE MOB^_", "human d n a versus the mob"),
+        ("You crash 'em at the Amazons' Drum-A-Thon...", "you crash 'em at the amazons' drum a thon"),
+        ("&#($!!, he got ' away!", "he got away"),
+    ],
+)
 def test_transcripts(text, words):
     assert normalise(text) == words
 
@@ -109,7 +135,11 @@ def test_speakers_are_roles_and_sort_before_their_utterances():
 
 
 def test_quick_sample_takes_every_speaker_in_proportion():
-    utterances = [prepare_data.Utterance(f"{s}{i}", s, s, 1.0, "train", "") for s, num in (("a", 80), ("b", 20)) for i in range(num)]
+    utterances = [
+        prepare_data.Utterance(f"{s}{i}", s, s, 1.0, "train", "")
+        for s, num in (("a", 80), ("b", 20))
+        for i in range(num)
+    ]
     chosen = prepare_data.quick_sample(utterances, 20)
     assert chosen == prepare_data.quick_sample(utterances[::-1], 20)
     assert [sum(u.speaker == s for u in chosen) for s in "ab"] == [16, 4]
@@ -121,16 +151,26 @@ def prepare(tmp_path, monkeypatch, capsys):
     (tmp_path / "corpus").mkdir()
     write_queen(tmp_path / "corpus/queen.1c")
     split = tmp_path / "split.tsv"
-    split.write_text("name\tcharacter\tactor\tseconds\tpart\n07SSSSJ1\tjoe\tann\t1.5\ttrain\nJOE00021\tjoe\tbob\t0.5\ttest\n")
+    split.write_text(
+        "name\tcharacter\tactor\tseconds\tpart\n07SSSSJ1\tjoe\tann\t1.5\ttrain\n"
+        "JOE00021\tjoe\tbob\t0.5\ttest\n"
+    )
     monkeypatch.setattr(prepare_data, "SPLIT", split)
     monkeypatch.setattr(prepare_data, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(prepare_data, "decode_shard", lambda path, utterances, out, audio_format: [
-        (out / f"{utterance.name}.{audio_format}").touch() for utterance in utterances])
+    monkeypatch.setattr(
+        prepare_data,
+        "decode_shard",
+        lambda path, utterances, out, audio_format: [
+            (out / f"{utterance.name}.{audio_format}").touch() for utterance in utterances
+        ],
+    )
 
     def run(*flags):
         log.setup("prepare_data.py")
         words = [*flags, "--dev-actor", "none", tmp_path / "corpus", tmp_path / "data"]
-        prepare_data.main(options.parse(prepare_data.PrepareData, list(map(str, words)), prepare_data.__doc__, {})[0])
+        prepare_data.main(
+            options.parse(prepare_data.PrepareData, list(map(str, words)), prepare_data.__doc__, {})[0]
+        )
         return capsys.readouterr().out
 
     return run
@@ -139,13 +179,19 @@ def prepare(tmp_path, monkeypatch, capsys):
 def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
     assert "up to date" not in prepare("--nj", 2)
     assert prepare("--nj", 4).count("is up to date") == 3  # audio, train, test
-    with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; give --force to replace it"):
+    with pytest.raises(
+        UserError,
+        match="train exists with other options .numbers: spell -> drop.; give --force to replace it",
+    ):
         prepare("--numbers", "drop")
 
 
 def test_force_makes_audio_and_tables_of_another_format(prepare, tmp_path, monkeypatch):
     prepare()
-    with pytest.raises(UserError, match="audio exists with other options .audio_format: wav -> flac.; give --force to replace it"):
+    with pytest.raises(
+        UserError,
+        match="audio exists with other options .audio_format: wav -> flac.; give --force to replace it",
+    ):
         prepare("--audio-format", "flac")
     monkeypatch.setitem(step._state, "force", True)
     prepare("--audio-format", "flac")

@@ -10,16 +10,24 @@ from pyasr.base.cli.options import parse
 from pyasr.base.errors import UserError
 
 OF_NO_OPTIONS = ("utils/check_install.py",)
-SCRIPTS = [(recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) for script in scripts_of(recipe)]
+SCRIPTS = [
+    (recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) for script in scripts_of(recipe)
+]
 
 
-@pytest.mark.parametrize("recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS])
+@pytest.mark.parametrize(
+    "recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS]
+)
 def test_programs_take_the_commands_of(recipe, script, tmp_path, monkeypatch):
     every = calls(recorded_recipe(tmp_path / "s5", recipe), script, *options_of_all(recipe, script)[0])
     commands = [words for words in every if words[0].startswith(("steps/", "utils/"))]
     monkeypatch.chdir(recipe)
     assert len(commands) > 20
-    assert not [told for program, *words in commands if program not in OF_NO_OPTIONS and (told := refusal(program, words))]
+    assert not [
+        told
+        for program, *words in commands
+        if program not in OF_NO_OPTIONS and (told := refusal(program, words))
+    ]
 
 
 def refusal(program: str, words: list[str]) -> str:

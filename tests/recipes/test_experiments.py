@@ -24,30 +24,51 @@ def test_the_script_makes_what_the_tables_need(name, tmp_path):
     compared = [cell for cell in tables(name).cells if cell.measure != NONE]
     assert {system for cell in compared for system in cell.systems} == trained
     assert {below / cell.of[0] for cell in compared if cell.measure == "wer"} <= made
-    assert commands[-1] == ["utils/compare_published.py", f"local/experiments/{name}.tsv", f"./{below}", f"./{below}/RESULTS.md"]
+    assert commands[-1] == [
+        "utils/compare_published.py",
+        f"local/experiments/{name}.tsv",
+        f"./{below}",
+        f"./{below}/RESULTS.md",
+    ]
 
 
 def test_systems_of_other_numbers_of_ranks_are_left_out(tmp_path):
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/su_chen.sh", "--gpus", "8")
     assert [words[-1] for words in commands if words[0] == "steps/train_dnn.py"] == [
-        "./exp/experiments/su_chen/gpus_8", "./exp/experiments/su_chen/butterfly_8"]
+        "./exp/experiments/su_chen/gpus_8",
+        "./exp/experiments/su_chen/butterfly_8",
+    ]
 
 
 def test_ibms_systems_on_2000_hours(tmp_path):
     """The features, alignments and graph are those of egs/fisher_swbd."""
     made = ("--stage", "2", "--dir", "/fsh", "--gmm", "tri6a", "--train-set", "train_all_nodup")
-    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh", "--gpus", "1", *made)
+    commands = calls(
+        recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh", "--gpus", "1", *made
+    )
     out = "/fsh/exp/experiments/ibm/one_256"
-    assert commands[0][-4:] == ["/fsh/data/train_all_nodup_streams", "/fsh/data/lang_prons", "/fsh/exp/tri6a_ali", out]
-    assert ["/fsh/exp/tri6a/graph", "/fsh/data/eval2000_streams", f"{out}/decode_eval2000"] in [words[-3:] for words in commands]
+    assert commands[0][-4:] == [
+        "/fsh/data/train_all_nodup_streams",
+        "/fsh/data/lang_prons",
+        "/fsh/exp/tri6a_ali",
+        out,
+    ]
+    assert ["/fsh/exp/tri6a/graph", "/fsh/data/eval2000_streams", f"{out}/decode_eval2000"] in [
+        words[-3:] for words in commands
+    ]
 
 
 def test_ibms_rings_have_no_barrier(tmp_path):
     """Those of arXiv:2110.11199; D-PSGD of arXiv:2112.01433 has one."""
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
-    schemes = {Path(words[-1]).name: tuple(words[words.index(flag) + 1] for flag in ("--parallel", "--topology"))
-               for words in commands if "--topology" in words}  # fmt: skip
-    rings = {f"{ring}_{num}": ("adpsgd", ring) for ring in ("fixed-ring", "random-ring") for num in (16, 32, 64)}
+    schemes = {
+        Path(words[-1]).name: tuple(words[words.index(flag) + 1] for flag in ("--parallel", "--topology"))
+        for words in commands
+        if "--topology" in words
+    }
+    rings = {
+        f"{ring}_{num}": ("adpsgd", ring) for ring in ("fixed-ring", "random-ring") for num in (16, 32, 64)
+    }
     assert schemes == rings | {f"dpsgd_{batch}": ("dpsgd", "fixed-ring") for batch in (2048, 4096, 8192)}
 
 
@@ -58,7 +79,8 @@ def test_the_page_before_the_first_run(name, tmp_path):
 
 
 def test_the_rate_of_ibm_is_in_proportion_to_the_batch(tmp_path):
-    """0.1 at 256 segments in torch's terms, a tenth of it before the warm-up; ours is ten times torch's with a momentum of 0.9."""
+    """0.1 at 256 segments in torch's terms, a tenth of it before the warm-up; ours is ten times torch's with
+    a momentum of 0.9."""
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
     seen = set()
     for program, *words in commands:

@@ -14,19 +14,30 @@ SHARED = "utils/recipe_decoding.sh"
 
 
 def with_one_that_fails(text):
-    """(command, its stage, the text with this one replaced by `false` and all others by `true`) for each command of a script."""
+    """(command, its stage, the text with this one replaced by `false` and all others by `true`) for each
+    command of a script."""
     for found in COMMAND.finditer(text):
         stages = re.findall(r"\bstage (\d+) ", text[: found.start()])
-        yield found[0], stages[-1] if stages else "0", COMMAND.sub("true", text[: found.start()]) + "false" + COMMAND.sub("true", text[found.end() :])
+        yield (
+            found[0],
+            stages[-1] if stages else "0",
+            COMMAND.sub("true", text[: found.start()]) + "false" + COMMAND.sub("true", text[found.end() :]),
+        )
 
 
 def with_own_functions(recipe):
     """The text of a recipe's script, with that of the files of `local/` that it reads in their place."""
-    return re.sub(r"^\. (local/\w+\.sh)$", lambda found: (recipe.parent / found[1]).read_text(), recipe.read_text(), flags=re.M)
+    return re.sub(
+        r"^\. (local/\w+\.sh)$",
+        lambda found: (recipe.parent / found[1]).read_text(),
+        recipe.read_text(),
+        flags=re.M,
+    )
 
 
 def copied(directory, root, recipe, script, functions):
-    """A directory with this text of a recipe's script, and of the functions that recipes share. `options.sh` sets its options."""
+    """A directory with this text of a recipe's script, and of the functions that recipes share. `options.sh`
+    sets its options."""
     directory.mkdir()
     (directory / "utils").symlink_to(root / "utils")
     for name in ("conf", "local"):
@@ -34,29 +45,49 @@ def copied(directory, root, recipe, script, functions):
     (directory / "cmd.sh").write_text(CMD_SH)
     (directory / "path.sh").write_text("")
     (directory / "functions.sh").write_text(functions)
-    script = script.replace(f". {SHARED}\n", ". ./functions.sh\n").replace('parse_recipe_options "$@"\n', ". ./options.sh\n")
+    script = script.replace(f". {SHARED}\n", ". ./functions.sh\n").replace(
+        'parse_recipe_options "$@"\n', ". ./options.sh\n"
+    )
     (directory / "run.sh").write_text(script)
     return directory / "run.sh"
 
 
 def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path, monkeypatch):
-    """Whichever of a recipe's commands fails, also of those in shared functions, the recipe stops there, with the stage's name."""
+    """Whichever of a recipe's commands fails, also of those in shared functions, the recipe stops there, with
+    the stage's name."""
     monkeypatch.setenv("PYASR_SUPERVISED", "1")  # the process above the recipe has tests of its own
     shared = (root / SHARED).read_text()
     broken = []
     for recipe in sorted((root / "egs").glob("*/s5/run*.sh")):
-        found = [(recipe, *one, COMMAND.sub("true", shared)) for one in with_one_that_fails(with_own_functions(recipe))]
+        found = [
+            (recipe, *one, COMMAND.sub("true", shared))
+            for one in with_one_that_fails(with_own_functions(recipe))
+        ]
         assert found, recipe
         broken += found
     models = root / "egs/amazon_queen/s5/run_models.sh"
-    broken += [(models, command, "0", COMMAND.sub("true", models.read_text()), functions) for command, _, functions in with_one_that_fails(shared)]
-    scripts = [copied(tmp_path / str(i), root, recipe, *texts) for i, (recipe, _, _, *texts) in enumerate(broken)]
-    options = [[assignments(recipe, "--stage", stage, *words) for words in options_of_all(recipe.parent, recipe.name)]
-               for recipe, _, stage, *_ in broken]  # fmt: skip
+    broken += [
+        (models, command, "0", COMMAND.sub("true", models.read_text()), functions)
+        for command, _, functions in with_one_that_fails(shared)
+    ]
+    scripts = [
+        copied(tmp_path / str(i), root, recipe, *texts) for i, (recipe, _, _, *texts) in enumerate(broken)
+    ]
+    options = [
+        [
+            assignments(recipe, "--stage", stage, *words)
+            for words in options_of_all(recipe.parent, recipe.name)
+        ]
+        for recipe, _, stage, *_ in broken
+    ]
     with ThreadPoolExecutor(2) as pool:
         ended = pool.map(until_it_fails, scripts, options)
         for (recipe, command, *_), done in zip(broken, ended):
-            assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (recipe, command, done)
+            assert (
+                done.returncode == 1
+                and "error: stage " in done.stderr
+                and re.search("'false[ ']", done.stderr)
+            ), (recipe, command, done)
 
 
 def assignments(recipe, *words):
@@ -69,7 +100,9 @@ def until_it_fails(script, options):
     """The first run of a recipe that fails, of those with these options; else the last one."""
     for text in options:
         script.with_name("options.sh").write_text(text)
-        done = subprocess.run(["bash", str(script)], cwd=script.parent, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["bash", str(script)], cwd=script.parent, capture_output=True, text=True, timeout=60
+        )
         if done.returncode:
             break
     return done

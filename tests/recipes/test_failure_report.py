@@ -1,4 +1,5 @@
-"""What a user sees of a failing recipe, the causes being real: job, host and a command that repeats the job, the reason once, log, step, stage."""
+"""What a user sees of a failing recipe, the causes being real: job, host and a command that repeats the job,
+the reason once, log, step, stage."""
 
 import re
 import shlex
@@ -43,7 +44,8 @@ class Step:
 def main(options):
     if options.what.startswith("rank"):
         recovery = Recovery(RankJobOptions(max_restarts=1))
-        run_ranks(JobOptions(), Path("exp/x/log/train.log"), f"causes:{options.what}", JobOptions(), 2, recovery)
+        log = Path("exp/x/log/train.log")
+        run_ranks(JobOptions(), log, f"causes:{options.what}", JobOptions(), 2, recovery)
     else:
         run_jobs(JobOptions(nj=3), Path("exp/x/log/work.JOB.log"), f"causes:{options.what}", JobOptions())
 
@@ -64,7 +66,8 @@ def allocate():
 memory = second_job(allocate)
 disk = second_job(lambda: open("/dev/full", "w").write("x" * 100000))
 missing = second_job(lambda: open("data/train/text"))
-licence = second_job(lambda: subprocess.run(["sh", "-c", "echo ngram-count: license file not found >&2; exit 3"], check=True))
+without_licence = "echo ngram-count: license file not found >&2; exit 3"
+licence = second_job(lambda: subprocess.run(["sh", "-c", without_licence], check=True))
 killed = second_job(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 def rank_aborts(spec, comm):
@@ -96,10 +99,14 @@ def run(recipe: Path, monkeypatch, *words: str):
     return subprocess.run(["./run.sh", *words], cwd=recipe, capture_output=True, text=True, timeout=300)
 
 
-CASES = [("memory", "memory ran out (Unable to allocate", ""), ("disk", "the disk is full", ""),
-         ("missing", "data/train/text: no such file or directory", ""), ("licence", "subprocess.CalledProcessError: ", "no valid licence"),
-         ("killed", "killed by signal 9", "it was killed from outside, usually because memory ran out"),
-         ("rank_aborts", "its job failed", "one rank has ended all of them by MPI_Abort")]  # fmt: skip
+CASES = [
+    ("memory", "memory ran out (Unable to allocate", ""),
+    ("disk", "the disk is full", ""),
+    ("missing", "data/train/text: no such file or directory", ""),
+    ("licence", "subprocess.CalledProcessError: ", "no valid licence"),
+    ("killed", "killed by signal 9", "it was killed from outside, usually because memory ran out"),
+    ("rank_aborts", "its job failed", "one rank has ended all of them by MPI_Abort"),
+]
 
 
 @pytest.mark.parametrize("what, reason, hint", CASES)
@@ -111,14 +118,21 @@ def test_one_report_says_all(what, reason, hint, recipe, monkeypatch):
     assert "license file not found" in report or what != "licence"
     again = shlex.split(re.search(r"(?m)^  again  (.*)", report)[1])
     assert subprocess.run(again, cwd=recipe, capture_output=True, timeout=100).returncode == 1
-    assert "\nrun.sh: error: stage 2 (Train): 'python step.py \"$what\"' failed with status 1 (run.sh line 16)\n" in done.stderr
-    assert done.stderr.count("error: stage") == 1 and done.stderr.rstrip().endswith("completed steps are not repeated")
+    assert (
+        "\nrun.sh: error: stage 2 (Train): 'python step.py \"$what\"' failed with status 1 (run.sh line 16)\n"
+        in done.stderr
+    )
+    assert done.stderr.count("error: stage") == 1 and done.stderr.rstrip().endswith(
+        "completed steps are not repeated"
+    )
 
 
 def test_a_spawned_step_is_reported_as_fully(recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", "missing", "--spawned", "true")
     assert done.returncode == 1
-    check_report(done.stderr.replace("\n    | ", "\n"), "data/train/text: no such file or directory", "", job=2)
+    check_report(
+        done.stderr.replace("\n    | ", "\n"), "data/train/text: no such file or directory", "", job=2
+    )
     assert "run.sh: error: stage 2 (Train): 'join' failed" in done.stderr
 
 
@@ -126,8 +140,16 @@ def check_report(said: str, reason: str, hint: str, job: int) -> str:
     """The report, of which there is one, without the reason, which the step gives."""
     assert said.count("failed, log is in") == 1 and said.count(reason) == 1, said
     report = said[said.index("run.pl: ") : said.index("step.py: error:")]
-    assert re.match(rf"run.pl: 1 / \d failed, log is in exp/x/log/\S+; job {job} on {re.escape(socket.gethostname())} \(after [\d.]+ s\)\n", report)
-    assert re.search(rf"(?m)^  hint   .*{hint}", report) if hint else ("  hint" not in report and report.count("\n") == 2), report
+    assert re.match(
+        rf"run.pl: 1 / \d failed, log is in exp/x/log/\S+; job {job} on {re.escape(socket.gethostname())} "
+        r"\(after [\d.]+ s\)\n",
+        report,
+    )
+    assert (
+        re.search(rf"(?m)^  hint   .*{hint}", report)
+        if hint
+        else ("  hint" not in report and report.count("\n") == 2)
+    ), report
     step = re.search(r"(?m)^step.py: error: (.*)", said)[1]
     which = f"job {job} of 3 failed" if job == 2 else "its job failed"
     assert reason in step and re.fullmatch(rf"{which}: .* \(log: exp/x/log/\S+\)", step), step

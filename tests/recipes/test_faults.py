@@ -1,4 +1,5 @@
-"""Faults injected into the first stages of the toy recipe, one of each kind; benchmarks/faults.py does it to the whole of it."""
+"""Faults injected into the first stages of the toy recipe, one of each kind; benchmarks/faults.py does it to
+the whole of it."""
 
 import json
 import subprocess
@@ -61,33 +62,52 @@ def test_what_is_not_well_is_seen(trials):
     assert process.wait() == -9
 
 
-@pytest.mark.parametrize("said, status, problems", [
-    ("run.sh: error: stage 1 (A): 'x' failed with status 1 (run.sh line 3)", 1, []),
-    ("run.sh: stopped by signal 15; run the same command again to resume", 143, []),
-    ("", 0, []), ("", -9, []),
-    ("", 1, ["0 reports of failure with exit status 1"]),
-    ("run.sh: error: a\nrun.sh: error: b", 1, ["2 reports of failure with exit status 1"]),
-    ("Traceback (most recent call last):\nrun.sh: error: a", 1, ["a traceback was shown"]),
-])
+@pytest.mark.parametrize(
+    "said, status, problems",
+    [
+        ("run.sh: error: stage 1 (A): 'x' failed with status 1 (run.sh line 3)", 1, []),
+        ("run.sh: stopped by signal 15; run the same command again to resume", 143, []),
+        ("", 0, []),
+        ("", -9, []),
+        ("", 1, ["0 reports of failure with exit status 1"]),
+        ("run.sh: error: a\nrun.sh: error: b", 1, ["2 reports of failure with exit status 1"]),
+        ("Traceback (most recent call last):\nrun.sh: error: a", 1, ["a traceback was shown"]),
+    ],
+)
 def test_how_a_run_is_to_tell_of_its_end(said, status, problems):
     assert fault_page.problems_of_report(said, status) == problems
 
 
 def test_the_table_and_the_page(tmp_path):
-    trial = fault_page.Trial(1, "disk full", 4, 1.0, "--stage 4", "0 KiB left", 1, 2.0, "run.sh: error: x", [], 9.0, "abc")
+    trial = fault_page.Trial(
+        1, "disk full", 4, 1.0, "--stage 4", "0 KiB left", 1, 2.0, "run.sh: error: x", [], 9.0, "abc"
+    )
     whole = {"words": f"--stage 4 --stop-stage {fault_ground.NUM_STAGES}"}
-    rows = {1: trial, 2: replace(trial, seed=2, status=0, **whole),
-            3: replace(trial, seed=3, kind="damaged file", problems=["1 files differ: x"], **whole)}
+    rows = {
+        1: trial,
+        2: replace(trial, seed=2, status=0, **whole),
+        3: replace(trial, seed=3, kind="damaged file", problems=["1 files differ: x"], **whole),
+    }
     fault_page.write_table(tmp_path / "table.json", rows)
-    assert fault_page.read_table(tmp_path / "table.json") == rows and len(json.loads((tmp_path / "table.json").read_text())) == 3
+    assert (
+        fault_page.read_table(tmp_path / "table.json") == rows
+        and len(json.loads((tmp_path / "table.json").read_text())) == 3
+    )
     page = tmp_path / "page.md"
     page.write_text(f"before\n{fault_page._BEGIN}\nold\n{fault_page._END}\nafter\n")
     for _ in range(2):
         fault_page.write_page(page, rows)
     lines = page.read_text().splitlines()
     assert lines[0] == "before" and lines[-1] == "after" and "old" not in lines
-    assert "| disk full | 2 | 1 | 1 | 2 |" in lines and "| damaged file | 1 | 1 | 0 | 0 |" in lines and "| all | 3 | 2 | 1 | 2 |" in lines
-    assert "1 of these trials ran to the end of the recipe, with the word error rates of an undisturbed run." in lines
+    assert (
+        "| disk full | 2 | 1 | 1 | 2 |" in lines
+        and "| damaged file | 1 | 1 | 0 | 0 |" in lines
+        and "| all | 3 | 2 | 1 | 2 |" in lines
+    )
+    assert (
+        "1 of these trials ran to the end of the recipe, with the word error rates of an undisturbed run."
+        in lines
+    )
     page.write_text("no place")
     with pytest.raises(UserError, match="the marks of the generated part are missing"):
         fault_page.write_page(page, rows)

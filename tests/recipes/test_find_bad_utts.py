@@ -1,4 +1,5 @@
-"""Corrupted transcripts of a toy corpus are found, by the real step, with the model of fixtures/kaldi; and the files it writes."""
+"""Corrupted transcripts of a toy corpus are found, by the real step, with the model of fixtures/kaldi; and
+the files it writes."""
 
 import subprocess
 import sys
@@ -24,7 +25,10 @@ def corrupt(path: Path) -> dict[str, str]:
     rng, text = np.random.default_rng(1), {utt: words.split() for utt, words in read_table(path).items()}
     words = sorted({word for said in text.values() for word in said})
     long_enough = [utt for utt, said in text.items() if len(said) >= 3]
-    done = {utt: ("other", "cut", "added")[i % 3] for i, utt in enumerate(rng.choice(long_enough, int(SHARE * NUM), replace=False))}
+    done = {
+        utt: ("other", "cut", "added")[i % 3]
+        for i, utt in enumerate(rng.choice(long_enough, int(SHARE * NUM), replace=False))
+    }
     for utt, kind in done.items():
         said, others = text[utt], list(rng.choice(words, len(text[utt])))
         text[utt] = {"other": others, "cut": said[:1], "added": [*said, *others[:2]]}[kind]
@@ -33,8 +37,13 @@ def corrupt(path: Path) -> dict[str, str]:
 
 
 def run(*words: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, cwd=ROOT,
-                          env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"})
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +56,26 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(corpus):
     root, data, lang, _ = corpus
-    done = run("steps/find_bad_utts.py", "--nj", 1, "--top-words", 5, "--acoustic-scale", 0.3, data, lang, SYSTEM, root / "out")
+    done = run(
+        "steps/find_bad_utts.py",
+        "--nj",
+        1,
+        "--top-words",
+        5,
+        "--acoustic-scale",
+        0.3,
+        data,
+        lang,
+        SYSTEM,
+        root / "out",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return root / "out"
 
 
 def test_corrupted_transcripts_are_found(corpus, found):
-    """Precision and recall; two words that sound alike and words left out of a model keep both from being perfect."""
+    """Precision and recall; two words that sound alike and words left out of a model keep both from being
+    perfect."""
     truth, bad = set(corpus[-1]), set(read_table(found / "bad_utts"))
     precision, recall = len(truth & bad) / len(bad), len(truth & bad) / len(truth)
     print(f"precision {precision:.2f}, recall {recall:.2f}")
@@ -62,7 +84,11 @@ def test_corrupted_transcripts_are_found(corpus, found):
 
 def test_lists_are_complete_and_sorted(corpus, found):
     rows = [line.split("\t") for line in (found / "all_info.sorted.txt").read_text().splitlines()]
-    text, good, bad = read_table(corpus[1] / "text"), read_table(found / "good_utts"), read_table(found / "bad_utts")
+    text, good, bad = (
+        read_table(corpus[1] / "text"),
+        read_table(found / "good_utts"),
+        read_table(found / "bad_utts"),
+    )
     errors = [int(row[1]) for row in rows]
     assert {utt: said for utt, _, _, _, said in rows} == text and errors == sorted(errors, reverse=True)
     assert all(len(said.split()) == int(length) for _, _, length, _, said in rows)
@@ -74,7 +100,12 @@ def test_lists_are_complete_and_sorted(corpus, found):
 
 
 def test_data_directory_without_the_bad_ones(corpus, found, tmp_path):
-    assert run("utils/subset_data_dir.py", "--utt-list", found / "good_utts", corpus[1], tmp_path / "clean").returncode == 0
+    assert (
+        run(
+            "utils/subset_data_dir.py", "--utt-list", found / "good_utts", corpus[1], tmp_path / "clean"
+        ).returncode
+        == 0
+    )
     assert read_table(tmp_path / "clean/text").keys() == read_table(found / "good_utts").keys()
 
 
@@ -83,7 +114,9 @@ def test_groups_have_enough_words_and_lose_none():
     groups = list(groups_of(texts, 12))
     assert [utt for group in groups for utt in group] == list(texts)
     assert all(sum(map(len, group.values())) >= 12 for group in groups) and len(groups) == 4
-    assert list(groups_of({}, 5)) == [] and list(groups_of({"a": np.arange(2)}, 5)) == [{"a": pytest.approx(np.arange(2))}]
+    assert list(groups_of({}, 5)) == [] and list(groups_of({"a": np.arange(2)}, 5)) == [
+        {"a": pytest.approx(np.arange(2))}
+    ]
 
 
 def test_commonest_words():
@@ -94,17 +127,27 @@ def test_commonest_words():
 def test_comparison_by_hand():
     transcripts = {"a": "x y z".split(), "b": "x".split(), "c": "x y z w".split()}
     found = compare(transcripts, {"a": "x z", "b": "v w", "c": "x y z w"})
-    assert {utt: (comparison.counts.errors, round(comparison.share, 2)) for utt, comparison in found.items()} \
-        == {"b": (2, 2.0), "a": (1, 0.33), "c": (0, 0.0)}
+    assert {
+        utt: (comparison.counts.errors, round(comparison.share, 2)) for utt, comparison in found.items()
+    } == {"b": (2, 2.0), "a": (1, 0.33), "c": (0, 0.0)}
     assert list(found) == ["b", "a", "c"]
     assert [BadUttOptions().is_bad(found[utt]) for utt in "abc"] == [False, True, False]
-    assert BadUttOptions(max_errors=0).is_bad(found["a"]) and not BadUttOptions(max_error_share=2.0).is_bad(found["b"])
+    assert BadUttOptions(max_errors=0).is_bad(found["a"]) and not BadUttOptions(max_error_share=2.0).is_bad(
+        found["b"]
+    )
 
 
-@pytest.mark.parametrize("decoded, failed, message", [
-    ("", '{"a": "no features in feats.scp"}', "no utterance was decoded: 1: no features in feats.scp .a.; check"),
-    ("a y y y\n", "{}", "all of 1 utterances are bad; check"),
-])
+@pytest.mark.parametrize(
+    "decoded, failed, message",
+    [
+        (
+            "",
+            '{"a": "no features in feats.scp"}',
+            "no utterance was decoded: 1: no features in feats.scp .a.; check",
+        ),
+        ("a y y y\n", "{}", "all of 1 utterances are bad; check"),
+    ],
+)
 def test_data_that_do_not_belong_together(tmp_path, decoded, failed, message):
     (tmp_path / "decoded.1.txt").write_text(decoded)
     (tmp_path / "failed.1.json").write_text(failed)
@@ -134,7 +177,10 @@ def test_utterances_without_features_are_named(corpus, tmp_path):
     utts = list(read_table(data / "text"))[:12]
     for name in ("text", "utt2spk", "feats.scp", "cmvn.scp"):
         table = read_table(data / name)
-        write_table(tmp_path / "data" / name, {key: table[key] for key in table if key in utts[name == "feats.scp":] or name == "cmvn.scp"})
+        write_table(
+            tmp_path / "data" / name,
+            {key: table[key] for key in table if key in utts[name == "feats.scp" :] or name == "cmvn.scp"},
+        )
     done = run("steps/find_bad_utts.py", "--nj", 1, tmp_path / "data", lang, SYSTEM, tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "out/failed_utts").read_text() == f"{utts[0]} no features in feats.scp\n"

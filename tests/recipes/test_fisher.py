@@ -1,4 +1,5 @@
-"""The recipe of Fisher English on small discs of the same layout, from discs to word error rates, with its smallest models."""
+"""The recipe of Fisher English on small discs of the same layout, from discs to word error rates, with its
+smallest models."""
 
 import os
 import re
@@ -18,18 +19,47 @@ RECIPE = Path(__file__).parents[2] / "egs" / "fisher_english" / "s5"
 
 def run(directory: Path, *words: object, status: int = 0) -> str:
     """What the recipe prints with these options, for data and models below `directory`."""
-    command = ["./run.sh", "--sizes", "toy", "--networks", "pnorm", "--nj", "1", "--num-ranks", "2", "--dir", str(directory), *map(str, words)]
-    done = subprocess.run(command, cwd=RECIPE, capture_output=True, text=True, timeout=3000, env={**os.environ, "PYASR_NO_PIPES": "1"})
+    command = [
+        "./run.sh",
+        "--sizes",
+        "toy",
+        "--networks",
+        "pnorm",
+        "--nj",
+        "1",
+        "--num-ranks",
+        "2",
+        "--dir",
+        str(directory),
+        *map(str, words),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=RECIPE,
+        capture_output=True,
+        text=True,
+        timeout=3000,
+        env={**os.environ, "PYASR_NO_PIPES": "1"},
+    )
     assert done.returncode == status, (done.stdout + done.stderr)[-4000:]
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("step, confs", [
-    ("make_mfcc", "mfcc"), ("train_lda_mllt", "toy_lda_mllt"), ("train_sat", "toy_sat"), ("train_dnn", "pnorm"), ("train_dnn", "tanh"),
-    ("train_dnn", "pnorm toy_network"), ("train_dnn", "tanh toy_network"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "step, confs",
+    [
+        ("make_mfcc", "mfcc"),
+        ("train_lda_mllt", "toy_lda_mllt"),
+        ("train_sat", "toy_sat"),
+        ("train_dnn", "pnorm"),
+        ("train_dnn", "tanh"),
+        ("train_dnn", "pnorm toy_network"),
+        ("train_dnn", "tanh toy_network"),
+    ],
+)
 def test_steps_take_their_configurations(step, confs):
-    """One after the other, as run.sh gives them; rates are those of one rank, for sums over minibatches, as Kaldi's."""
+    """One after the other, as run.sh gives them; rates are those of one rank, for sums over minibatches, as
+    Kaldi's."""
     _, cls = step_of(f"{step}.py")
     files = [word for conf in confs.split() for word in ("--config", str(RECIPE / "conf" / f"{conf}.conf"))]
     options, _ = parse(cls, [*files, *("x" for _ in positionals_of(cls))])
@@ -61,7 +91,9 @@ def test_from_discs_to_word_error_rates(finished):
     results = (finished / "exp/RESULTS.md").read_text()
     for system, most in (("tri5a", 50), ("pnorm", 60)):
         for test in ("dev", "test"):
-            wer = re.search(r"WER ([\d.]+)", (finished / "exp" / system / f"decode_{test}" / "best_wer").read_text())[1]
+            wer = re.search(
+                r"WER ([\d.]+)", (finished / "exp" / system / f"decode_{test}" / "best_wer").read_text()
+            )[1]
             assert float(wer) < most, (system, test, wer)
         assert f"| {system} " in results
     assert "|drop:<unk>,[laughter],[noise],[oov]|" in results and "| tri5a/decode_dev " in results
@@ -77,6 +109,8 @@ def test_wrong_discs(fisher_corpora, tmp_path):
     """tests/corpora/test_fisher_discs.py has the sentences of all cases."""
     text_disc = fisher_corpora.places[1]
     told = run(tmp_path / "run", "--fisher", text_disc, status=1)
-    sentence = (f"Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph below {text_disc}; "
-                "give its directory with --fisher")  # fmt: skip
+    sentence = (
+        f"Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph below {text_disc}; "
+        "give its directory with --fisher"
+    )
     assert f"prepare_fisher.py: error: {sentence}" in told.splitlines() and "run.sh: error: stage 1 " in told

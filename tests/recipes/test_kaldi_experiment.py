@@ -1,4 +1,5 @@
-"""A Kaldi experiment (fixtures/kaldi: no input.json, no done-files) taken in by the real steps; ours as Kaldi's scripts want it."""
+"""A Kaldi experiment (fixtures/kaldi: no input.json, no done-files) taken in by the real steps; ours as
+Kaldi's scripts want it."""
 
 import importlib.util
 import os
@@ -25,18 +26,25 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 
 ROOT = Path(__file__).resolve().parents[2]
 KALDI = ROOT / "tests" / "fixtures" / "kaldi"
-DNN_FLAGS = ["--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--num-epochs", 1, "--precision", "float32",
-             "--heldout-share", 0.2, "--splice-left", 2, "--splice-right", 2]  # fmt: skip
+DNN_FLAGS = ["--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--num-epochs", 1,
+             "--precision", "float32", "--heldout-share", 0.2, "--splice-left", 2,
+             "--splice-right", 2]  # fmt: skip
 
 
-def given(cmvn: str, norm_vars: bool, deltas: int, splice_left: int = 0, splice_right: int = 0) -> InputOptions:
-    return InputOptions(cmvn=cmvn, norm_vars=norm_vars, deltas=deltas, splice_left=splice_left, splice_right=splice_right)
+def given(
+    cmvn: str, norm_vars: bool, deltas: int, splice_left: int = 0, splice_right: int = 0
+) -> InputOptions:
+    return InputOptions(
+        cmvn=cmvn, norm_vars=norm_vars, deltas=deltas, splice_left=splice_left, splice_right=splice_right
+    )
 
 
 def write_scp(ark: Path, scp: Path) -> None:
     """The table of an archive, found by its keys."""
     content = ark.read_bytes()
-    write_table(scp, {key: f"{ark}:{content.index(f'{key} '.encode()) + len(key) + 1}" for key in read_ark(ark)})
+    write_table(
+        scp, {key: f"{ark}:{content.index(f'{key} '.encode()) + len(key) + 1}" for key in read_ark(ark)}
+    )
 
 
 def copy_experiment(out: Path) -> Path:
@@ -54,7 +62,9 @@ def kaldi(tmp_path_factory):
 
 def run(script: str, *words: object) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, ROOT / script, *map(str, words)], env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, ROOT / script, *map(str, words)], env=environment, capture_output=True, text=True
+    )
 
 
 def succeed(script: str, *words: object) -> str:
@@ -71,39 +81,80 @@ def test_alignment_graph_and_decoding_with_kaldis_model(kaldi):
     assert np.mean(np.concatenate([ours[key] == theirs[key] for key in theirs])) > 0.9
     succeed("utils/make_graph.py", kaldi / "lang", system, kaldi / "graph")
     scales = ("--acoustic-scale", 1, "--beam", 60)
-    succeed("steps/decode.py", "--nj", 1, *scales, "--model-dir", system, kaldi / "graph", data, kaldi / "decode")
+    succeed(
+        "steps/decode.py", "--nj", 1, *scales, "--model-dir", system, kaldi / "graph", data, kaldi / "decode"
+    )
     text = {key: value.split() for key, value in read_table(data / "text").items()}
     lines = (kaldi / "decode/hyp.1.txt").read_text().splitlines()
     hypotheses = {key: words for key, *words in map(str.split, lines)}
     assert hypotheses.keys() == text.keys()
     errors = sum(kaldialign.edit_distance(text[key], hypotheses[key])["total"] for key in text)
-    assert errors < 0.4 * sum(map(len, text.values()))  # some words sound alike, and the language model is random
+    # some words sound alike, and the language model is random
+    assert errors < 0.4 * sum(map(len, text.values()))
 
 
 def test_alignment_with_kaldis_adapted_system(kaldi):
     system = kaldi / "exp/tri4_ali"
-    succeed("steps/align_fmllr.py", "--nj", 1, "--beam", 30, kaldi / "data", kaldi / "lang", system, kaldi / "fmllr_ali")
+    succeed(
+        "steps/align_fmllr.py",
+        "--nj",
+        1,
+        "--beam",
+        30,
+        kaldi / "data",
+        kaldi / "lang",
+        system,
+        kaldi / "fmllr_ali",
+    )
     ours, theirs = read_job_archives(kaldi / "fmllr_ali"), read_job_archives(system)
-    assert ours.keys() == theirs.keys() and np.mean(np.concatenate([ours[key] == theirs[key] for key in theirs])) > 0.85
+    assert (
+        ours.keys() == theirs.keys()
+        and np.mean(np.concatenate([ours[key] == theirs[key] for key in theirs])) > 0.85
+    )
 
 
-@pytest.mark.skipif(shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI")
+@pytest.mark.skipif(
+    shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI"
+)
 def test_network_on_kaldis_alignments(kaldi):
-    succeed("steps/train_dnn.py", "--num-ranks", 2, *DNN_FLAGS, kaldi / "data", kaldi / "lang", kaldi / "exp/tri4_ali", kaldi / "dnn")
+    succeed(
+        "steps/train_dnn.py",
+        "--num-ranks",
+        2,
+        *DNN_FLAGS,
+        kaldi / "data",
+        kaldi / "lang",
+        kaldi / "exp/tri4_ali",
+        kaldi / "dnn",
+    )
     trans = read_model(kaldi / "exp/tri4_ali/final.mdl")[0]
     succeed("utils/make_graph.py", kaldi / "lang", kaldi / "exp/tri4_ali", kaldi / "graph4")
     assert (kaldi / "graph4/num_pdfs").read_text() == f"{trans.num_pdfs}\n"
-    report = succeed("steps/decode.py", "--nj", 1, "--model-dir", kaldi / "dnn", kaldi / "graph4", kaldi / "data", kaldi / "decode_dnn")
+    report = succeed(
+        "steps/decode.py",
+        "--nj",
+        1,
+        "--model-dir",
+        kaldi / "dnn",
+        kaldi / "graph4",
+        kaldi / "data",
+        kaldi / "decode_dnn",
+    )
     assert "24 utterances" in report
 
 
 def test_input_of_kaldis_delta_system(kaldi):
     assert InputOptions.load(kaldi / "exp/tri1") == given("speaker", False, 2, 0, 0)
-    assert open_features(kaldi / "data", kaldi / "exp/tri1").dim == read_model(kaldi / "exp/tri1/final.mdl")[1].dim == 12
+    assert (
+        open_features(kaldi / "data", kaldi / "exp/tri1").dim
+        == read_model(kaldi / "exp/tri1/final.mdl")[1].dim
+        == 12
+    )
 
 
 def test_input_of_kaldis_adapted_system(kaldi):
-    """Splicing, final.mat, then the speakers' transforms, by the formula; they make the alignments more likely."""
+    """Splicing, final.mat, then the speakers' transforms, by the formula; they make the alignments more
+    likely."""
     system = kaldi / "exp/tri4_ali"
     assert InputOptions.load(system) == given("speaker", False, 0, 3, 3)
     adapted, plain = open_features(kaldi / "data", system, system), open_features(kaldi / "data", system)
@@ -121,29 +172,45 @@ def test_input_of_kaldis_adapted_system(kaldi):
     assert scores[0] > scores[1]
 
 
-@pytest.mark.parametrize("files, expected", [
-    ({}, given("speaker", False, 2, 0, 0)),
-    ({"cmvn_opts": "--norm-means=true --norm-vars=true"}, given("speaker", True, 2, 0, 0)),
-    ({"cmvn_opts": "--norm-means=false", "delta_opts": "--delta-order=3"}, given("none", False, 3, 0, 0)),
-    ({"splice_opts": "--left-context=5"}, given("speaker", False, 2, 0, 0)),
-    ({"final.mat": "", "splice_opts": ""}, given("speaker", False, 0, 4, 4)),
-    ({"final.mat": "", "splice_opts": "--left-context=3 --right-context=3", "delta_opts": "--delta-order=1"},
-     given("speaker", False, 0, 3, 3)),
-])
+@pytest.mark.parametrize(
+    "files, expected",
+    [
+        ({}, given("speaker", False, 2, 0, 0)),
+        ({"cmvn_opts": "--norm-means=true --norm-vars=true"}, given("speaker", True, 2, 0, 0)),
+        ({"cmvn_opts": "--norm-means=false", "delta_opts": "--delta-order=3"}, given("none", False, 3, 0, 0)),
+        ({"splice_opts": "--left-context=5"}, given("speaker", False, 2, 0, 0)),
+        ({"final.mat": "", "splice_opts": ""}, given("speaker", False, 0, 4, 4)),
+        (
+            {
+                "final.mat": "",
+                "splice_opts": "--left-context=3 --right-context=3",
+                "delta_opts": "--delta-order=1",
+            },
+            given("speaker", False, 0, 3, 3),
+        ),
+    ],
+)
 def test_kaldis_conventions(tmp_path, files, expected):
     for name, content in {"final.mdl": "", **files}.items():
         (tmp_path / name).write_text(content)
     assert InputOptions.load(tmp_path) == expected
 
 
-@pytest.mark.parametrize("name, content, message", [
-    ("cmvn_opts", "--reverse=true", "cmvn_opts: unknown option '--reverse=true'; known are --norm-means, --norm-vars"),
-    ("cmvn_opts", "--norm-vars=maybe", "'--norm-vars=maybe' has no true or false after the ="),
-    ("cmvn_opts", "--norm-means=false --norm-vars=true", "variances are normalised but not means"),
-    ("delta_opts", "--delta-window=3", "delta_opts: only derivatives over a window of 2 frames"),
-    ("delta_opts", "2", "unknown option '2'"),
-    ("delta_opts", "--delta-order=x", "no whole number after the ="),
-])
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        (
+            "cmvn_opts",
+            "--reverse=true",
+            "cmvn_opts: unknown option '--reverse=true'; known are --norm-means, --norm-vars",
+        ),
+        ("cmvn_opts", "--norm-vars=maybe", "'--norm-vars=maybe' has no true or false after the ="),
+        ("cmvn_opts", "--norm-means=false --norm-vars=true", "variances are normalised but not means"),
+        ("delta_opts", "--delta-window=3", "delta_opts: only derivatives over a window of 2 frames"),
+        ("delta_opts", "2", "unknown option '2'"),
+        ("delta_opts", "--delta-order=x", "no whole number after the ="),
+    ],
+)
 def test_options_that_are_not_understood(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message) as error:
@@ -156,13 +223,17 @@ def test_directory_of_no_model(tmp_path):
         InputOptions.load(tmp_path)
 
 
-@pytest.mark.parametrize("inputs", [given("speaker", True, 2), given("none", False, 1), given("speaker", False, 0)])
+@pytest.mark.parametrize(
+    "inputs", [given("speaker", True, 2), given("none", False, 1), given("speaker", False, 0)]
+)
 def test_our_directories_tell_kaldi_the_same_as_us(kaldi, tmp_path, inputs):
     write_static_files(tmp_path, LangDir(kaldi / "lang"), inputs, 3)
     assert InputOptions.load(tmp_path) == inputs
     (tmp_path / "input.json").unlink()
     assert InputOptions.load(tmp_path) == inputs
-    assert (tmp_path / "num_jobs").read_text() == "3\n" and (tmp_path / "phones.txt").read_text() == (kaldi / "lang/phones.txt").read_text()
+    assert (tmp_path / "num_jobs").read_text() == "3\n" and (tmp_path / "phones.txt").read_text() == (
+        kaldi / "lang/phones.txt"
+    ).read_text()
 
 
 def prepare_network(path: Path) -> None:
@@ -185,19 +256,45 @@ def shorten(path: Path) -> None:
 
 def renumber(path: Path) -> None:
     """As by a model whose transition-ids are other ones."""
-    write_int_vectors(path, {key: np.maximum(vector - 1, 1) for key, vector in read_int_vectors(path).items()})
+    write_int_vectors(
+        path, {key: np.maximum(vector - 1, 1) for key, vector in read_int_vectors(path).items()}
+    )
 
 
 DAMAGED = [
-    (lambda x: (x / "exp/tri4_ali/num_jobs").unlink(), "num_jobs: missing or not a number; is this an alignment directory?"),
+    (
+        lambda x: (x / "exp/tri4_ali/num_jobs").unlink(),
+        "num_jobs: missing or not a number; is this an alignment directory?",
+    ),
     (lambda x: (x / "exp/tri4_ali/num_jobs").write_text("3\n"), r"ali.3.gz: no such file"),
-    (lambda x: change(x / "exp/tri4_ali/ali.2.gz", lambda b: b[:-20]), r"ali.2.gz: damaged or truncated gzip file"),
-    (lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"), "does not match .*data: 0 of 24 utterances have no alignment and 12 an alignment of another"),
-    (lambda x: renumber(x / "exp/tri4_ali/ali.1.gz"), "not a path through the phones' HMMs .*; .* different models"),
-    (lambda x: change(x / "exp/tri4_ali/final.mdl", lambda b: b[:200]), r"final.mdl: at byte \d+: .*truncated"),
-    (lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"), "tree: the tree has .* pdfs, the model .*; use tree and"),
-    (lambda x: change(x / "exp/tri4_ali/phones.txt", lambda b: b.replace(b"P0_B", b"Q0_B")), "phones.txt differ .for example in 'P0_B 11'"),
-    (lambda x: change(x / "data/feats.scp", lambda b: b.replace(b"feats.ark", b"gone.ark", 1)), "gone.ark: no such file"),
+    (
+        lambda x: change(x / "exp/tri4_ali/ali.2.gz", lambda b: b[:-20]),
+        r"ali.2.gz: damaged or truncated gzip file",
+    ),
+    (
+        lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"),
+        "does not match .*data: 0 of 24 utterances have no alignment and 12 an alignment of another",
+    ),
+    (
+        lambda x: renumber(x / "exp/tri4_ali/ali.1.gz"),
+        "not a path through the phones' HMMs .*; .* different models",
+    ),
+    (
+        lambda x: change(x / "exp/tri4_ali/final.mdl", lambda b: b[:200]),
+        r"final.mdl: at byte \d+: .*truncated",
+    ),
+    (
+        lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"),
+        "tree: the tree has .* pdfs, the model .*; use tree and",
+    ),
+    (
+        lambda x: change(x / "exp/tri4_ali/phones.txt", lambda b: b.replace(b"P0_B", b"Q0_B")),
+        "phones.txt differ .for example in 'P0_B 11'",
+    ),
+    (
+        lambda x: change(x / "data/feats.scp", lambda b: b.replace(b"feats.ark", b"gone.ark", 1)),
+        "gone.ark: no such file",
+    ),
 ]
 
 
@@ -221,6 +318,8 @@ def test_matrix_that_does_not_fit(kaldi, tmp_path):
 def test_alignment_with_a_damaged_model_leaves_nothing(kaldi, tmp_path):
     shutil.copytree(kaldi / "exp/tri1", tmp_path / "tri1")
     change(tmp_path / "tri1/final.mdl", lambda content: content[:-30])
-    done = run("steps/align_si.py", "--nj", 1, kaldi / "data", kaldi / "lang", tmp_path / "tri1", tmp_path / "ali")
+    done = run(
+        "steps/align_si.py", "--nj", 1, kaldi / "data", kaldi / "lang", tmp_path / "tri1", tmp_path / "ali"
+    )
     assert done.returncode == 1 and "final.mdl: at byte" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "ali").exists()

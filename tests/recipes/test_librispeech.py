@@ -1,4 +1,5 @@
-"""egs/librispeech: mini_librispeech from the tree to word error rates at toy size, and the commands of all subsets."""
+"""egs/librispeech: mini_librispeech from the tree to word error rates at toy size, and the commands of all
+subsets."""
 
 import re
 from pathlib import Path
@@ -18,15 +19,23 @@ DECODED = {"tri2b": [""], "tri3b": ["", "_tgmed", "_fglarge"], "dnn_mini": ["", 
 
 def test_the_recipe_ends_with_good_word_error_rates(librispeech_run):
     found = librispeech_recipe.wers(librispeech_run[0])
-    assert found.keys() == {f"{system}/decode_dev_clean_2{suffix}" for system, suffixes in DECODED.items() for suffix in suffixes}
+    assert found.keys() == {
+        f"{system}/decode_dev_clean_2{suffix}" for system, suffixes in DECODED.items() for suffix in suffixes
+    }
     for name, line in found.items():
         assert float(re.search(r"WER ([\d.]+)", line)[1]) < 40, f"{name}: {line}"
 
 
 def test_the_page_has_published_rates_beside_ours(librispeech_run):
     page = (librispeech_run[0] / "s5/exp_mini/RESULTS.md").read_text()
-    rows = {cells[1].strip(): cells[2:4] for line in page.splitlines() if (cells := line.split("|"))[1:] and "decode_" in cells[1]}
-    wer = re.search(r"WER ([\d.]+)", librispeech_recipe.wers(librispeech_run[0])["tri3b/decode_dev_clean_2_tgmed"])[1]
+    rows = {
+        cells[1].strip(): cells[2:4]
+        for line in page.splitlines()
+        if (cells := line.split("|"))[1:] and "decode_" in cells[1]
+    }
+    wer = re.search(
+        r"WER ([\d.]+)", librispeech_recipe.wers(librispeech_run[0])["tri3b/decode_dev_clean_2_tgmed"]
+    )[1]
     assert [cell.strip() for cell in rows["tri3b/decode_dev_clean_2_tgmed"]] == ["16.25", wer]
     assert [cell.strip() for cell in rows["tri3b/decode_dev_clean_2_tglarge"]] == ["13.45", "-"]
 
@@ -49,14 +58,25 @@ def test_stages_that_are_run_again_find_everything_up_to_date(librispeech_run):
     assert librispeech_recipe.wers(place) == before
 
 
-@pytest.mark.parametrize("words, told", [
-    (["--corpus", "", "--stop-stage", "1"], "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'"),
-    (["--subset", "100", "--stop-stage", "1"], "no folder train-clean-100, dev-clean, dev-other, test-clean, test-other below"),
-    (["--subset", "10"], "run.sh: error: --subset: '10' is not one of mini 100 460 960"),
-    (["--sizes", "small.sh"], "s5/small.sh: no such file"),
-    (["--lm-dir", "conf", "--stage", "2", "--stop-stage", "2", "--rescoring", ""],
-     "no librispeech-lexicon.txt (lexicon), 3-gram.pruned.3e-7.arpa.gz (tgsmall) below"),
-])
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (
+            ["--corpus", "", "--stop-stage", "1"],
+            "LibriSpeech: no directory was given; give it with --corpus, several separated by ':'",
+        ),
+        (
+            ["--subset", "100", "--stop-stage", "1"],
+            "no folder train-clean-100, dev-clean, dev-other, test-clean, test-other below",
+        ),
+        (["--subset", "10"], "run.sh: error: --subset: '10' is not one of mini 100 460 960"),
+        (["--sizes", "small.sh"], "s5/small.sh: no such file"),
+        (
+            ["--lm-dir", "conf", "--stage", "2", "--stop-stage", "2", "--rescoring", ""],
+            "no librispeech-lexicon.txt (lexicon), 3-gram.pruned.3e-7.arpa.gz (tgsmall) below",
+        ),
+    ],
+)
 def test_mistakes_stop_the_recipe_with_a_sentence(words, told, librispeech_run):
     place, _ = librispeech_run
     said = librispeech_recipe.run(place, *words, status=1)
@@ -84,14 +104,22 @@ def follow(commands: list[list[str]], subset: str, made: set[str]) -> set[str]:
 
 
 def parts_made(program: str, subset: str) -> list[str]:
-    """Names of what a program of several outputs makes below the directory that it is given; of others, the directory itself."""
+    """Names of what a program of several outputs makes below the directory that it is given; of others, the
+    directory itself."""
     if program == "local/prepare_librispeech.py":
         return [part.replace("-", "_") for part in parts_of(subset)]
     return ["lexicon", GRAPH_MODEL, *RESCORING_MODELS] if program == "local/get_lms.py" else ["."]
 
 
-@pytest.mark.parametrize("subset, systems", [
-    ("mini", {"mono", "tri1", "tri2b", "tri3b"}), ("100", {"tri4b"}), ("460", {"tri4b", "tri5b"}), ("960", {"tri4b", "tri5b", "tri6b"})])
+@pytest.mark.parametrize(
+    "subset, systems",
+    [
+        ("mini", {"mono", "tri1", "tri2b", "tri3b"}),
+        ("100", {"tri4b"}),
+        ("460", {"tri4b", "tri5b"}),
+        ("960", {"tri4b", "tri5b", "tri6b"}),
+    ],
+)
 def test_each_command_finds_what_it_needs(subset, systems, recorded):
     first = calls(recorded, "run.sh", "--subset", subset)
     then = calls(recorded, "run_models.sh", "--subset", subset)
@@ -101,23 +129,44 @@ def test_each_command_finds_what_it_needs(subset, systems, recorded):
 
 
 def test_sizes_are_the_published_ones(recorded):
-    trained = {words[-1].removeprefix("exp/"): words for words in calls(recorded, "run.sh", "--subset", "960") if "train_" in words[0]}
+    trained = {
+        words[-1].removeprefix("exp/"): words
+        for words in calls(recorded, "run.sh", "--subset", "960")
+        if "train_" in words[0]
+    }
     found = {}
     for system, words in trained.items():
         if "--num-leaves" in words:
             at = words.index("--num-leaves")
             found[system] = (int(words[at + 1]), int(words[at + 3]), words[-4].removeprefix("data/"))
-    assert found == {"tri1": (2000, 10_000, "train_clean_100_tri1"), "tri2b": (2500, 15_000, "train_clean_100_tri2b"),
-                     "tri3b": (2500, 15_000, "train_clean_100_tri2b"), "tri4b": (4200, 40_000, "train_clean_100"),
-                     "tri5b": (5000, 100_000, "train_clean_460"), "tri6b": (7000, 150_000, "train_960")}  # fmt: skip
-    sizes = {words[-1]: words[1:3] for words in calls(recorded, "run.sh", "--subset", "100") if words[0] == "utils/subset_data_dir.py"}
-    assert sizes == {"data/train_clean_100_mono": ["--shortest", "2000"], "data/train_clean_100_tri1": ["--random", "5000"],
-                     "data/train_clean_100_tri2b": ["--random", "10000"]}  # fmt: skip
+    assert found == {
+        "tri1": (2000, 10_000, "train_clean_100_tri1"),
+        "tri2b": (2500, 15_000, "train_clean_100_tri2b"),
+        "tri3b": (2500, 15_000, "train_clean_100_tri2b"),
+        "tri4b": (4200, 40_000, "train_clean_100"),
+        "tri5b": (5000, 100_000, "train_clean_460"),
+        "tri6b": (7000, 150_000, "train_960"),
+    }
+    sizes = {
+        words[-1]: words[1:3]
+        for words in calls(recorded, "run.sh", "--subset", "100")
+        if words[0] == "utils/subset_data_dir.py"
+    }
+    assert sizes == {
+        "data/train_clean_100_mono": ["--shortest", "2000"],
+        "data/train_clean_100_tri1": ["--random", "5000"],
+        "data/train_clean_100_tri2b": ["--random", "10000"],
+    }
 
 
 def test_test_sets_take_the_parameters_of_their_own_dev_sets(recorded):
     scored = [words for words in calls(recorded, "run.sh", "--subset", "100") if words[0] == "steps/score.py"]
     sources = {words[words.index("--params-from") + 1] for words in scored if "test_other" in words[-1]}
-    assert {Path(source).name for source in sources} == {f"decode_dev_other{suffix}" for suffix in ("", "_tgmed", "_tglarge", "_fglarge")}
+    assert {Path(source).name for source in sources} == {
+        f"decode_dev_other{suffix}" for suffix in ("", "_tgmed", "_tglarge", "_fglarge")
+    }
     only = calls(recorded, "run.sh", "--subset", "100", "--test-kinds", "clean", "--rescoring", "")
-    assert {Path(words[-1]).name for words in only if words[0] == "steps/score.py"} == {"decode_dev_clean", "decode_test_clean"}
+    assert {Path(words[-1]).name for words in only if words[0] == "steps/score.py"} == {
+        "decode_dev_clean",
+        "decode_test_clean",
+    }

@@ -1,4 +1,5 @@
-"""Plans of all recipes: every program has a rule and a rate, nothing is run, and insufficient resources are reported."""
+"""Plans of all recipes: every program has a rule and a rate, nothing is run, and insufficient resources are
+reported."""
 
 import os
 import re
@@ -18,11 +19,15 @@ from pyasr.report.plan.rates import read_rates
 from pyasr.report.plan.works import BEFORE, LITTLE, WORKS
 
 RATES = read_rates(ROOT / "benchmarks/rates.json")
-SCRIPTS = [(recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) for script in scripts_of(recipe)]
+SCRIPTS = [
+    (recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) for script in scripts_of(recipe)
+]
 TEMPLATE = ROOT / "pyasr/intake/own/template/run.sh"
 
 
-@pytest.mark.parametrize("recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS])
+@pytest.mark.parametrize(
+    "recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS]
+)
 def test_all_programs_have_a_part_in_the_plan_of(recipe, script, tmp_path):
     """A new step needs a rule in `pyasr.report.plan.works`, and a rate by benchmarks/small_runs.py."""
     for number, options in enumerate(options_of_all(recipe, script)):
@@ -51,13 +56,23 @@ def test_rates_name_their_machine_and_estimates_their_source():
 
 
 def plan_of(script: str, folder, *words) -> subprocess.CompletedProcess:
-    return subprocess.run([f"./{script}", "--plan", "true", *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [f"./{script}", "--plan", "true", *map(str, words)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_scripts_below_local_run_nothing_for_a_plan(tmp_path):
     """Their programs are called from the recipe's directory, which they go to."""
     done = plan_of("su_chen.sh", ROOT / "egs/swbd/s5/local/experiments", "--dir", tmp_path)
-    assert done.returncode == 1 and "data/train_nodup_fmllr does not exist" in done.stderr and not list(tmp_path.iterdir())
+    assert (
+        done.returncode == 1
+        and "data/train_nodup_fmllr does not exist" in done.stderr
+        and not list(tmp_path.iterdir())
+    )
 
 
 def write_data(path) -> None:
@@ -72,20 +87,34 @@ def test_a_run_that_does_not_fit_is_an_error(tmp_path):
         write_data(tmp_path / "data" / part)
     done = plan_of("run.sh", ROOT / "egs/toy/s5", "--dir", tmp_path)
     told = re.findall(r"(?m)^DOES NOT FIT: (\w+)", done.stdout)
-    assert done.returncode == 1 and told == ["disk", "memory"] and "the run does not fit this machine: disk: " in done.stderr
+    assert (
+        done.returncode == 1
+        and told == ["disk", "memory"]
+        and "the run does not fit this machine: disk: " in done.stderr
+    )
     assert "| all " in done.stdout
 
 
-def need(memory_mb: float, workers: int, cmd: str = "run.pl", disk_bytes: float = 0.0, output: str = "exp/x") -> Need:
-    return Need(parse_call("steps/train_sat.py", ["--cmd", cmd, "data/train", output]), output, disk_bytes, memory_mb, workers)
+def need(
+    memory_mb: float, workers: int, cmd: str = "run.pl", disk_bytes: float = 0.0, output: str = "exp/x"
+) -> Need:
+    return Need(
+        parse_call("steps/train_sat.py", ["--cmd", cmd, "data/train", output]),
+        output,
+        disk_bytes,
+        memory_mb,
+        workers,
+    )
 
 
 def test_memory_of_a_job_and_of_jobs_at_once():
     gigabyte = 10**9
     assert list(room.memory_lacks([need(900, 4)], 4 * gigabyte)) == []
     (told,) = room.memory_lacks([need(900, 5), need(100, 2)], 4 * gigabyte)
-    assert told == ("memory: 5 simultaneous jobs of steps/train_sat.py for exp/x need 4.5 GB, this machine has 4 GB; "
-                    "run at most 4 at a time, or use a cluster (cmd.sh)")  # fmt: skip
+    assert told == (
+        "memory: 5 simultaneous jobs of steps/train_sat.py for exp/x need 4.5 GB, this machine has 4 GB; "
+        "run at most 4 at a time, or use a cluster (cmd.sh)"
+    )
     (told,) = room.memory_lacks([need(5000, 2)], 4 * gigabyte)
     assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine has 4 GB; use more jobs" in told
     assert list(room.memory_lacks([need(5000, 2, cmd="slurm.pl --mem 8G")], 4 * gigabyte)) == []
@@ -98,7 +127,10 @@ def test_disk_of_what_is_not_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(room.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free}))
     two = [need(0, 1, disk_bytes=0.6 * free, output=str(tmp_path / name / "deep")) for name in "ab"]
     (told,) = room.disk_lacks(two)
-    assert told.startswith(f"disk: outputs below {tmp_path} need ") and "free some space, or run the recipe on another filesystem" in told
+    assert (
+        told.startswith(f"disk: outputs below {tmp_path} need ")
+        and "free some space, or run the recipe on another filesystem" in told
+    )
     (tmp_path / "a/deep").mkdir(parents=True)
     (tmp_path / "a/deep/.done.json").write_text("{}")
     assert list(room.disk_lacks(two)) == []

@@ -32,11 +32,20 @@ decode_sets="clean other test:clean far:other"
 decode decode exp/m exp/m/graph _hires --beam 9
 """
     options = ["--beam", "9", "--model-dir", "exp/m"]
-    decoded = [["steps/decode.py", *JOBS, *options, "exp/m/graph", f"data/{name}_hires", f"exp/m/decode_{name}"]
-               for name in ("clean", "other", "test", "far")]  # fmt: skip
-    sources = {"clean": [], "other": [], "test": ["--params-from", "exp/m/decode_clean"], "far": ["--params-from", "exp/m/decode_other"]}
-    scored = [["steps/score.py", *JOBS, *chosen, f"data/{name}_hires", "data/lang_test", f"exp/m/decode_{name}"]
-              for name, chosen in sources.items()]  # fmt: skip
+    decoded = [
+        ["steps/decode.py", *JOBS, *options, "exp/m/graph", f"data/{name}_hires", f"exp/m/decode_{name}"]
+        for name in ("clean", "other", "test", "far")
+    ]
+    sources = {
+        "clean": [],
+        "other": [],
+        "test": ["--params-from", "exp/m/decode_clean"],
+        "far": ["--params-from", "exp/m/decode_other"],
+    }
+    scored = [
+        ["steps/score.py", *JOBS, *chosen, f"data/{name}_hires", "data/lang_test", f"exp/m/decode_{name}"]
+        for name, chosen in sources.items()
+    ]
     assert commands(text) == decoded + scored
 
 
@@ -48,11 +57,25 @@ score exp/m "" .si --decode-mbr true
 """
     jobs = ["--nj", "1", "--cmd", "run.pl"]
     options = ["--beam", "11", "--max-active", "500", "--model-dir", "exp/m"]
-    lattices = [["steps/decode_fmllr.py", *jobs, *options, "exp/g", f"d/{name}", f"exp/m/decode_{name}"] for name in ("dev", "test")]
+    lattices = [
+        ["steps/decode_fmllr.py", *jobs, *options, "exp/g", f"d/{name}", f"exp/m/decode_{name}"]
+        for name in ("dev", "test")
+    ]
     scores = ["--max-lmwt", "30", "--decode-mbr", "true"]
     assert commands(text) == [
-        *lattices, ["steps/score.py", *jobs, *scores, "d/dev", "d/words", "exp/m/decode_dev.si"],
-        ["steps/score.py", *jobs, *scores, "--params-from", "exp/m/decode_dev.si", "d/test", "d/words", "exp/m/decode_test.si"]]
+        *lattices,
+        ["steps/score.py", *jobs, *scores, "d/dev", "d/words", "exp/m/decode_dev.si"],
+        [
+            "steps/score.py",
+            *jobs,
+            *scores,
+            "--params-from",
+            "exp/m/decode_dev.si",
+            "d/test",
+            "d/words",
+            "exp/m/decode_test.si",
+        ],
+    ]
 
 
 def test_rescored_lattices_have_parameters_of_their_own(commands):
@@ -60,14 +83,27 @@ def test_rescored_lattices_have_parameters_of_their_own(commands):
 decode_sets="dev test:dev"
 rescore lm_rescore exp/m data/lang_small data/lm/large _fmllr _large
 """
-    rescored = [["steps/lm_rescore.py", *JOBS, "data/lang_small", "data/lm/large", f"data/{name}_fmllr", f"exp/m/decode_{name}",
-                 f"exp/m/decode_{name}_large"] for name in ("dev", "test")]  # fmt: skip
+    rescored = [
+        [
+            "steps/lm_rescore.py",
+            *JOBS,
+            "data/lang_small",
+            "data/lm/large",
+            f"data/{name}_fmllr",
+            f"exp/m/decode_{name}",
+            f"exp/m/decode_{name}_large",
+        ]
+        for name in ("dev", "test")
+    ]
     chosen = ["--params-from", "exp/m/decode_dev_large"]
     assert commands(text) == [
-        *rescored, ["steps/score.py", *JOBS, "data/dev_fmllr", "data/lang_test", "exp/m/decode_dev_large"],
-        ["steps/score.py", *JOBS, *chosen, "data/test_fmllr", "data/lang_test", "exp/m/decode_test_large"]]
+        *rescored,
+        ["steps/score.py", *JOBS, "data/dev_fmllr", "data/lang_test", "exp/m/decode_dev_large"],
+        ["steps/score.py", *JOBS, *chosen, "data/test_fmllr", "data/lang_test", "exp/m/decode_test_large"],
+    ]
 
 
 def test_one_set_that_chooses_for_itself(commands):
     assert commands("decode_sets=dev_clean_2\nscore exp/m ''\n") == [
-        ["steps/score.py", *JOBS, "data/dev_clean_2", "data/lang_test", "exp/m/decode_dev_clean_2"]]
+        ["steps/score.py", *JOBS, "data/dev_clean_2", "data/lang_test", "exp/m/decode_dev_clean_2"]
+    ]

@@ -106,8 +106,14 @@ def test_what_is_kept_is_read_again(tmp_path):
 def test_the_page_has_figures_of_recipes_and_programs(tmp_path, monkeypatch):
     librispeech = [recipe for recipe in scale_recipes.recipes() if recipe.folder == "librispeech"]
     monkeypatch.setattr(scale_recipes, "recipes", lambda: librispeech)
-    page, growths = tmp_path / "page.md", [Growth(row, [Usage(row.name, 1, 1e3, 1.0, 40.0, "x"), Usage(row.name, 2, 1e6, 2.0, 50.0, "x")])
-                                           for row in ROWS if row.ladder is TABLES]  # fmt: skip
+    page, growths = (
+        tmp_path / "page.md",
+        [
+            Growth(row, [Usage(row.name, 1, 1e3, 1.0, 40.0, "x"), Usage(row.name, 2, 1e6, 2.0, 50.0, "x")])
+            for row in ROWS
+            if row.ladder is TABLES
+        ],
+    )
     page.write_text((ROOT / "docs/scale.md").read_text(encoding="utf-8"), encoding="utf-8")
     scale_page.write_page(page, growths, "a machine")
     text = page.read_text(encoding="utf-8")

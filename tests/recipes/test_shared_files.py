@@ -17,13 +17,19 @@ SETTINGS = ("cmd.sh", "path.sh")  # a user's own in each recipe
 
 def files_of(recipe: Path) -> list[Path]:
     """Files and links of its configurations and scripts."""
-    return [path for folder in ("conf", "local") for path in sorted((recipe / folder).rglob("*"))
-            if (path.is_symlink() or path.is_file()) and path.suffix != ".pyc"]
+    return [
+        path
+        for folder in ("conf", "local")
+        for path in sorted((recipe / folder).rglob("*"))
+        if (path.is_symlink() or path.is_file()) and path.suffix != ".pyc"
+    ]
 
 
 def content(path: Path) -> str:
     """Without comments, blanks at ends of lines and empty lines."""
-    lines = [re.sub(r"(^|\s+)#.*", "", line).rstrip() for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        re.sub(r"(^|\s+)#.*", "", line).rstrip() for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     return "\n".join(filter(None, lines))
 
 
@@ -50,7 +56,10 @@ def test_settings_are_the_same_in_all_recipes(name):
 def test_the_recipes_prepare_the_same_test_sets(name, tmp_path):
     words = ("--eval2000-audio", "/a", "--eval2000-text", "/t", "--rt03", "/r", "--stop-stage", "1")
     recipe = recorded_recipe(tmp_path / "s5", ROOT / "egs" / name / "s5")
-    prepared = {program: parse(step_of(Path(program).name, f"egs/{name}/s5/local")[1], arguments)[0]
-                for program, *arguments in calls(recipe, "run.sh", *words) if program.startswith("local/prepare_")}  # fmt: skip
+    prepared = {
+        program: parse(step_of(Path(program).name, f"egs/{name}/s5/local")[1], arguments)[0]
+        for program, *arguments in calls(recipe, "run.sh", *words)
+        if program.startswith("local/prepare_")
+    }
     eval2000, rt03 = prepared["local/prepare_eval2000.py"], prepared["local/prepare_rt03.py"]
     assert (eval2000.audio, eval2000.text, rt03.rt03, rt03.glm) == ("/a", "/t", "/r", None)

@@ -1,4 +1,5 @@
-"""System calls that fail in a few steps of the toy recipe; benchmarks/system_errors.py does it to one step of each kind."""
+"""System calls that fail in a few steps of the toy recipe; benchmarks/system_errors.py does it to one step of
+each kind."""
 
 import inspect
 import json
@@ -21,16 +22,32 @@ LEAST_TRIALS = 30
 @pytest.mark.skipif(not shutil.which("strace"), reason="no strace (apt-get install strace)")
 def test_a_call_that_fails_is_a_sentence_and_the_same_command_ends_well(root, tmp_path):
     table, page = tmp_path / "table.json", tmp_path / "page.md"
-    page.write_text("<!-- figures, written by benchmarks/system_errors.py -->\n<!-- end of figures of system errors -->\n")
-    command = [sys.executable, root / "benchmarks/system_errors.py", "--steps", STEPS, "--most", "1", tmp_path, table, page]
+    page.write_text(
+        "<!-- figures, written by benchmarks/system_errors.py -->\n<!-- end of figures of system errors -->\n"
+    )
+    command = [
+        sys.executable,
+        root / "benchmarks/system_errors.py",
+        "--steps",
+        STEPS,
+        "--most",
+        "1",
+        tmp_path,
+        table,
+        page,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if "strace is not permitted" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
     trials = json.loads(table.read_text())
     assert len(trials) >= LEAST_TRIALS and [trial for trial in trials if trial["problems"]] == []
-    assert any(trial["status"] for trial in trials) and {trial["step"] for trial in trials} == set(STEPS.split(","))
+    assert any(trial["status"] for trial in trials) and {trial["step"] for trial in trials} == set(
+        STEPS.split(",")
+    )
 
 
 def test_jobs_in_forks_take_the_arguments_of_jobs():
-    assert list(inspect.signature(error_ground.run_in_forks).parameters) == list(inspect.signature(jobs._run).parameters)
+    assert list(inspect.signature(error_ground.run_in_forks).parameters) == list(
+        inspect.signature(jobs._run).parameters
+    )

@@ -1,4 +1,5 @@
-"""The Amazon Queen recipe with steps that only write down how they are called: whatever models are wanted, each finds what it needs."""
+"""The Amazon Queen recipe with steps that only write down how they are called: whatever models are wanted,
+each finds what it needs."""
 
 import re
 from pathlib import Path
@@ -12,7 +13,13 @@ SCRIPT = (RECIPE / "run_models.sh").read_text(encoding="utf-8")
 MODELS = re.search(r'^models="([^"]*)"', SCRIPT, re.M).group(1).split()
 RESCORED = re.search(r"^rescored=.*\(one of ([^)]*)\)", SCRIPT, re.M).group(1).split()
 PLACE_OF_OUTPUT = {"steps/paste_feats.py": -3}  # among the paths of a command; of others it is the last
-IN_PLACE = {"steps/make_mfcc.py", "steps/make_fbank.py", "steps/compute_cmvn.py", "steps/score.py", "utils/validate_data_dir.py"}
+IN_PLACE = {
+    "steps/make_mfcc.py",
+    "steps/make_fbank.py",
+    "steps/compute_cmvn.py",
+    "steps/score.py",
+    "utils/validate_data_dir.py",
+}
 SPLIT = "local/prepare_data.py"  # makes a directory for each part of the corpus
 OF_ALL = {"utils/check_install.py", "utils/collect_results.py"}  # need none in particular
 
@@ -32,7 +39,11 @@ def follow(commands: list[list[str]], made: set[str]) -> set[str]:
         outputs = [] if program in IN_PLACE else [paths.pop(PLACE_OF_OUTPUT.get(program, -1))]
         missing = [path for path in paths if not is_there(path, made)]
         assert not missing, f"{program} {' '.join(words)}: {missing} were not made before"
-        made |= {f"{path}/{part}" for path in outputs for part in ("train", "dev", "test")} if program == SPLIT else set(outputs)
+        made |= (
+            {f"{path}/{part}" for path in outputs for part in ("train", "dev", "test")}
+            if program == SPLIT
+            else set(outputs)
+        )
     return made
 
 
@@ -65,26 +76,37 @@ def test_lattices_of_any_network_are_rescored(network, recipe, made):
     assert {f"exp/models/{network}/seed1/{name}" for name in decodings} <= after
     assert ("exp/models/chain_tree" in after) == (network == "lfmmi")
     assert ("data/train_sp" in after) == (network in ("lfmmi", "dnn_sp"))
-    scored = [(Path(words[-1]).name, "--decode-mbr" in words) for program, *words in commands
-              if program == "steps/score.py" and Path(words[-1]).parent == Path(f"exp/models/{network}/seed1")]  # fmt: skip
+    scored = [
+        (Path(words[-1]).name, "--decode-mbr" in words)
+        for program, *words in commands
+        if program == "steps/score.py" and Path(words[-1]).parent == Path(f"exp/models/{network}/seed1")
+    ]
     assert [way for way in scored if way[0].startswith("decode_test")] == [
-        ("decode_test", False), ("decode_test", True), ("decode_test_fourgram", False), ("decode_test_lstm", False),
-        ("decode_test_lstm", True)]
+        ("decode_test", False),
+        ("decode_test", True),
+        ("decode_test_fourgram", False),
+        ("decode_test_lstm", False),
+        ("decode_test_lstm", True),
+    ]
 
 
 def test_all_networks_on_the_graph_of_the_recipe_can_be_rescored():
     """All models but CTC's, whose units are others, and the language models themselves."""
-    assert RESCORED == [model for model in MODELS if model not in ("ctc", "lm")]
+    assert [model for model in MODELS if model not in ("ctc", "lm")] == RESCORED
 
 
 def test_what_is_missing_is_seen(recipe, made):
     commands = calls(recipe, "run_models.sh", "--models", "lm", "--seeds", "1", "--stage", "2")
-    with pytest.raises(AssertionError, match="train_lfmmi.py .*'data/train_sp_fmllr', 'exp/tri3_ali_sp'.* were not made before"):
+    with pytest.raises(
+        AssertionError,
+        match="train_lfmmi.py .*'data/train_sp_fmllr', 'exp/tri3_ali_sp'.* were not made before",
+    ):
         follow(commands, made)
 
 
 def test_students_are_as_published(recipe):
-    """arXiv:1504.01483: two layers of 512 without dropout, taught by hard and soft targets of a small and of a large model."""
+    """arXiv:1504.01483: two layers of 512 without dropout, taught by hard and soft targets of a small and of
+    a large model."""
     commands = calls(recipe, "run_models.sh", "--models", "student", "--seeds", "1")
     trained = {words[-1]: words for program, *words in commands if program == "steps/train_dnn.py"}
     taught = {}
@@ -92,15 +114,22 @@ def test_students_are_as_published(recipe):
         words = trained[f"exp/models/{name}/seed1"]
         at = words.index("--hidden-layers")
         assert words[at : at + 6] == ["--hidden-layers", "2", "--hidden-dim", "512", "--dropout", "0"]
-        taught[name] = words[-2].removeprefix("exp/"), words[words.index("--teacher") + 1] if "--teacher" in words else None
+        taught[name] = (
+            words[-2].removeprefix("exp/"),
+            words[words.index("--teacher") + 1] if "--teacher" in words else None,
+        )
     assert taught == {
-        "small": ("tri3_ali", None), "small_of_lstmp": ("models/lstmp/seed1_ali", None),
-        "student": ("tri3_ali", "exp/models/lstmp/seed1"), "student_of_dnn": ("tri3_ali", "exp/models/dnn/seed1"),
-    }  # fmt: skip
+        "small": ("tri3_ali", None),
+        "small_of_lstmp": ("models/lstmp/seed1_ali", None),
+        "student": ("tri3_ali", "exp/models/lstmp/seed1"),
+        "student_of_dnn": ("tri3_ali", "exp/models/dnn/seed1"),
+    }
 
 
 @pytest.mark.parametrize("criterion", ["smbr", "mmi"])
 def test_lattices_are_made_at_the_scale_that_is_learned_at(criterion, recipe):
     commands = calls(recipe, "run_models.sh", "--models", criterion, "--seeds", "1")
-    scales = [words[words.index("--acoustic-scale") + 1] for _, *words in commands if words[-1].endswith("_denlats")]
+    scales = [
+        words[words.index("--acoustic-scale") + 1] for _, *words in commands if words[-1].endswith("_denlats")
+    ]
     assert list(map(float, scales)) == 2 * [SmbrTraining().criterion.acoustic_scale]

@@ -12,7 +12,11 @@ from pyasr.recognition.transcript import DecodedSegment, Transcript, Word
 
 def transcript(words: list[str], second_s: float = 0.4, file: str = "my talk.wav") -> Transcript:
     spoken = tuple(Word(word, i * second_s, (i + 0.9) * second_s, 0.5) for i, word in enumerate(words))
-    return Transcript(file, "2", (DecodedSegment(0.0, len(words) * second_s, spoken), DecodedSegment(len(words) * second_s, 60.0, ())))
+    return Transcript(
+        file,
+        "2",
+        (DecodedSegment(0.0, len(words) * second_s, spoken), DecodedSegment(len(words) * second_s, 60.0, ())),
+    )
 
 
 def lines(name: str, *arguments, **options) -> list[str]:
@@ -27,8 +31,15 @@ def test_text_and_ctm():
 def test_json():
     (line,) = lines("json", ["über"])
     found = json.loads(line)
-    assert "über" in line and found["segments"][0]["words"] == [{"word": "über", "begin": 0.0, "end": 0.36, "confidence": 0.5}]
-    assert (found["file"], found["channel"], found["duration"], found["segments"][1]["words"]) == ("my talk.wav", "2", 60.0, [])
+    assert "über" in line and found["segments"][0]["words"] == [
+        {"word": "über", "begin": 0.0, "end": 0.36, "confidence": 0.5}
+    ]
+    assert (found["file"], found["channel"], found["duration"], found["segments"][1]["words"]) == (
+        "my talk.wav",
+        "2",
+        60.0,
+        [],
+    )
 
 
 def test_names_of_files_that_are_no_utf8():
@@ -59,4 +70,8 @@ def test_subtitles_stay_long_enough_and_end_at_pauses():
     spoken = (Word("a", 0.0, 0.2, 1.0), Word("b", 1.5, 1.7, 1.0), Word("x" * 50, 3661.0, 3661.5, 1.0))
     found = list(FORMATS["srt"].lines(Transcript("f", "1", (DecodedSegment(0.0, 3662.0, spoken),))))
     assert found[:4] == ["1", "00:00:00,000 --> 00:00:01,000", "a", ""]
-    assert found[4:7] == ["2", "00:00:01,500 --> 00:00:02,500", "b"] and found[9] == "01:01:01,000 --> 01:01:02,000" and found[10] == "x" * 50
+    assert (
+        found[4:7] == ["2", "00:00:01,500 --> 00:00:02,500", "b"]
+        and found[9] == "01:01:01,000 --> 01:01:02,000"
+        and found[10] == "x" * 50
+    )

@@ -13,8 +13,20 @@ import pytest
 import soundfile
 from steps_here import run_here
 from tone_toys import (
-    FBANK, WORD_S, WORDS, begin_s, decode_and_score, linear_network, moments, save_network, silence, speech, write_ctc, write_data, write_system,
-)  # fmt: skip
+    FBANK,
+    WORD_S,
+    WORDS,
+    begin_s,
+    decode_and_score,
+    linear_network,
+    moments,
+    save_network,
+    silence,
+    speech,
+    write_ctc,
+    write_data,
+    write_system,
+)
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
@@ -44,15 +56,36 @@ def packed(decode: Path) -> tuple[Recognizer, dict[str, str]]:
 
 def test_ctc(exp):
     ctc = write_ctc(exp)
-    run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--graph-dir", ctc / "graph", exp / "data", ctc, ctc / "decode")
+    run_here(
+        "decode_ctc.py",
+        "--nj",
+        1,
+        "--search",
+        "wfst",
+        "--graph-dir",
+        ctc / "graph",
+        exp / "data",
+        ctc,
+        ctc / "decode",
+    )
     run_here("score.py", "--nj", 1, exp / "data", ctc / "graph", ctc / "decode")
     recognizer, expected = packed(ctc / "decode")
     found = {utt: recognizer.transcribe(exp / f"{utt}.wav") for utt in SAID}
-    assert {utt: one.text for utt, one in found.items()} == expected == {utt: " ".join(words) for utt, words in SAID.items()}
+    assert (
+        {utt: one.text for utt, one in found.items()}
+        == expected
+        == {utt: " ".join(words) for utt, words in SAID.items()}
+    )
     for number, word in enumerate(found["u0"].words):
-        assert (word.begin_s, word.end_s) == pytest.approx((begin_s(number), begin_s(number) + WORD_S), abs=0.031)
+        assert (word.begin_s, word.end_s) == pytest.approx(
+            (begin_s(number), begin_s(number) + WORD_S), abs=0.031
+        )
     stream = recognizer.stream()
-    stream.accept(np.concatenate([speech(["do", "re"]), silence(1.2, np.random.default_rng(0)), speech(["mi"])]).astype(np.int16))
+    stream.accept(
+        np.concatenate([speech(["do", "re"]), silence(1.2, np.random.default_rng(0)), speech(["mi"])]).astype(
+            np.int16
+        )
+    )
     assert [segment.text for segment in stream.finish().segments] == ["do re", "mi"]
     with pytest.raises(UserError, match="not decoded with a network and a graph"):
         run_here("decode_ctc.py", "--nj", 1, "--search", "greedy", exp / "data", ctc, ctc / "greedy")
@@ -62,23 +95,40 @@ def test_ctc(exp):
 def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp, monkeypatch):
     sat = write_system(exp)
     shutil.copyfile(sat / "final.mdl", sat / "final.alimdl")
-    run_here("decode_fmllr.py", "--nj", 1, "--fmllr-min-count", 100, sat / "graph", exp / "data", sat / "decode")
+    run_here(
+        "decode_fmllr.py", "--nj", 1, "--fmllr-min-count", 100, sat / "graph", exp / "data", sat / "decode"
+    )
     run_here("score.py", "--nj", 1, exp / "data", sat / "graph", sat / "decode")
     recognizer, expected = packed(sat / "decode")
     assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected
     assert_streams_as_it_transcribes(recognizer, exp)
     dnn = exp / "dnn"
     dnn.mkdir()
-    run_here("make_fmllr_feats.py", "--nj", 1, "--transform-dir", sat / "decode", exp / "data", sat, exp / "data_fmllr")
+    run_here(
+        "make_fmllr_feats.py",
+        "--nj",
+        1,
+        "--transform-dir",
+        sat / "decode",
+        exp / "data",
+        sat,
+        exp / "data_fmllr",
+    )
     save_network(dnn, linear_network(*moments(), FBANK.mel.num_mel_bins))
     shutil.copyfile(sat / "final.mdl", dnn / "final.mdl")
     (dnn / "graph").symlink_to(sat / "graph")
     recognizer, expected = packed(decode_and_score(dnn, exp / "data_fmllr"))
     with monkeypatch.context() as patch:
-        patch.setattr(adaptation, "with_acoustics", Mock(side_effect=AssertionError("a network's words need no lattices of the adaptation")))
+        patch.setattr(
+            adaptation,
+            "with_acoustics",
+            Mock(side_effect=AssertionError("a network's words need no lattices of the adaptation")),
+        )
         found = {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID}
     assert found == expected == {u: " ".join(w) for u, w in SAID.items()}
-    assert recognizer.system.info.first.graph == "graph" and not (exp / "dnn/packed_decode/first/graph").exists()
+    assert (
+        recognizer.system.info.first.graph == "graph" and not (exp / "dnn/packed_decode/first/graph").exists()
+    )
     assert_streams_as_it_transcribes(recognizer, exp)
     assert recognizer.transcribe(np.zeros(10, np.int16)).text == ""
     monkeypatch.setattr(AmDiagGmm, "log_likelihoods", lambda self, features: np.empty(10**15))
@@ -87,7 +137,8 @@ def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp, 
 
 
 def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
-    """An utterance that has ended has the words of a recording; those that follow profit of it from their begin."""
+    """An utterance that has ended has the words of a recording; those that follow profit of it from their
+    begin."""
     samples = speech(SAID["u0"], 0)
     assert (samples.astype(np.int16) == soundfile.read(exp / "u0.wav", dtype="int16")[0]).all()
     stream = recognizer.stream(endpoint=None)
@@ -104,8 +155,8 @@ def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
 
 
 def test_a_speaker_of_a_stream_is_adapted_to_by_all_utterances(exp, monkeypatch):
-    """The first two come one by one, the third then has the transform that all three give at once; a minute back nothing counts, nor does
-    an utterance that failed."""
+    """The first two come one by one, the third then has the transform that all three give at once; a minute
+    back nothing counts, nor does an utterance that failed."""
     system = packed(exp / "model" / "decode")[0].system
     waves = [0.5 * speech(SAID["u0"][i : i + 6], i) for i in (0, 6, 12)]
     speaker = AdaptedSpeaker(system)

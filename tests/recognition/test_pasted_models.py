@@ -1,4 +1,5 @@
-"""Packed models on features of several kinds side by side, against the recipe's features, scores and words of the same audio."""
+"""Packed models on features of several kinds side by side, against the recipe's features, scores and words of
+the same audio."""
 
 from __future__ import annotations
 
@@ -11,8 +12,19 @@ import numpy as np
 import pytest
 from steps_here import run_here
 from tone_toys import (
-    FBANK, FBANK_FLAGS, RATE, WORDS, begin_s, decode_and_score, linear_network, moments, save_network, speech, write_system, write_wav,
-)  # fmt: skip
+    FBANK,
+    FBANK_FLAGS,
+    RATE,
+    WORDS,
+    begin_s,
+    decode_and_score,
+    linear_network,
+    moments,
+    save_network,
+    speech,
+    write_system,
+    write_wav,
+)
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
@@ -28,11 +40,31 @@ from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
 from pyasr.recognition.recording_input import Recording, read_recordings
 
-SAID = {name: [str(word) for word in np.random.default_rng(seed).choice(WORDS, 14)] for seed, name in enumerate(("a1", "a2", "b"))}
-CUTS = {"a": CutOptions(), "b": CutOptions(max_segment_s=2.0, min_segment_s=1.0, min_pause_s=0.1)}  # of each speaker's recordings
+SAID = {
+    name: [str(word) for word in np.random.default_rng(seed).choice(WORDS, 14)]
+    for seed, name in enumerate(("a1", "a2", "b"))
+}
+# of each speaker's recordings
+CUTS = {"a": CutOptions(), "b": CutOptions(max_segment_s=2.0, min_segment_s=1.0, min_pause_s=0.1)}
 BINS = FBANK.mel.num_mel_bins
-IVECTOR_FLAGS = ("--num-gauss", 4, "--ivector-dim", 2, "--num-iters", 3, "--ubm-iters", 6, "--ubm-split-iters", 3,
-                 "--ubm-subsample", 1, "--gaussian-min-count", 10, "--deltas", 1)
+IVECTOR_FLAGS = (
+    "--num-gauss",
+    4,
+    "--ivector-dim",
+    2,
+    "--num-iters",
+    3,
+    "--ubm-iters",
+    6,
+    "--ubm-split-iters",
+    3,
+    "--ubm-subsample",
+    1,
+    "--gaussian-min-count",
+    10,
+    "--deltas",
+    1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +74,45 @@ def exp(tmp_path_factory) -> Path:
     data, sat = write_data(folder), write_system(folder)
     shutil.copyfile(sat / MODEL, sat / "final.alimdl")
     run_here("decode_fmllr.py", "--nj", 1, "--fmllr-min-count", 100, sat / "graph", data, sat / "decode")
-    run_here("make_fmllr_feats.py", "--nj", 1, "--transform-dir", sat / "decode", data, sat, folder / "data_fmllr")
+    run_here(
+        "make_fmllr_feats.py", "--nj", 1, "--transform-dir", sat / "decode", data, sat, folder / "data_fmllr"
+    )
     fbank_of(folder, "data_fbank")
     run_here("train_ivector_extractor.py", "--nj", 1, *IVECTOR_FLAGS, data, folder / "ivector", threads=True)
-    run_here("extract_ivectors.py", "--nj", 1, "--ivector-period", 7, "--posterior-scale", 0.5, data, folder / "ivector",
-             folder / "ivectors")
+    run_here(
+        "extract_ivectors.py",
+        "--nj",
+        1,
+        "--ivector-period",
+        7,
+        "--posterior-scale",
+        0.5,
+        data,
+        folder / "ivector",
+        folder / "ivectors",
+    )
     return folder
 
 
 def write_data(exp: Path) -> Path:
-    """A data directory with features, of a speaker with two recordings and one whose recording is cut into segments, as it is here."""
+    """A data directory with features, of a speaker with two recordings and one whose recording is cut into
+    segments, as it is here."""
     data, segments, text = exp / "data", {}, {}
     for number, (name, words) in enumerate(SAID.items()):
         wave = speech(words, number)
         write_wav(exp / f"{name}.wav", wave)
         for part, (begin, end) in enumerate(cut_at_pauses(wave, RATE, CUTS[name[0]])):
             segments[f"{name}-{part}"] = f"{name} {begin / RATE} {end / RATE}"
-            text[f"{name}-{part}"] = " ".join(word for i, word in enumerate(words) if begin <= begin_s(i) * RATE < end)
+            text[f"{name}-{part}"] = " ".join(
+                word for i, word in enumerate(words) if begin <= begin_s(i) * RATE < end
+            )
     data.mkdir()
-    tables = {"wav.scp": {name: str(exp / f"{name}.wav") for name in SAID}, "segments": segments, "text": text,
-              "utt2spk": {utt: utt[0] for utt in text}}
+    tables = {
+        "wav.scp": {name: str(exp / f"{name}.wav") for name in SAID},
+        "segments": segments,
+        "text": text,
+        "utt2spk": {utt: utt[0] for utt in text},
+    }
     for name, table in tables.items():
         write_table(data / name, table)
     run_here("make_fbank.py", "--nj", 1, *FBANK_FLAGS, data)
@@ -81,7 +132,8 @@ def fbank_of(exp: Path, name: str, *flags) -> Path:
 
 
 def system_on(exp: Path, name: str, streams: list[str], *flags) -> Path:
-    """The decode directory, scored, of a network on data directories side by side, the first of them the one with fMLLR features.
+    """The decode directory, scored, of a network on data directories side by side, the first of them the one
+    with fMLLR features.
 
     The network is that of the tones on the first columns; the others move its scores by a little.
     """
@@ -91,7 +143,12 @@ def system_on(exp: Path, name: str, streams: list[str], *flags) -> Path:
     others = next(iter(load_all(data / "feats.scp").values())).shape[1] - BINS
     noise = np.random.default_rng(3).standard_normal((len(means), others))
     model.mkdir()
-    save_network(model, linear_network(np.hstack([means, noise]), np.hstack([variances, np.full_like(noise, 20.0)]), BINS + others))
+    save_network(
+        model,
+        linear_network(
+            np.hstack([means, noise]), np.hstack([variances, np.full_like(noise, 20.0)]), BINS + others
+        ),
+    )
     shutil.copyfile(exp / "model" / MODEL, model / MODEL)
     (model / "graph").symlink_to(exp / "model/graph")
     return decode_and_score(model, data)
@@ -114,7 +171,11 @@ def assert_as_the_recipe(exp: Path, name: str, packed: Path) -> None:
     for speaker, cut in CUTS.items():
         recognizer, utts = Recognizer(packed, cut=cut), [utt for utt in words if utt[0] == speaker]
         system, recordings = recognizer.system, recordings_of(exp, speaker)
-        waves = [one.samples[begin:end] for one in recordings for begin, end in cut_at_pauses(one.samples, RATE, cut)]
+        waves = [
+            one.samples[begin:end]
+            for one in recordings
+            for begin, end in cut_at_pauses(one.samples, RATE, cut)
+        ]
         features = system.inputs(system.features(waves, utts))
         for utt, found in zip(utts, features, strict=True):
             np.testing.assert_allclose(found, expected[utt], rtol=1e-5, atol=1e-4)
@@ -126,18 +187,41 @@ def assert_as_the_recipe(exp: Path, name: str, packed: Path) -> None:
 
 
 def test_fmllr_and_fbank_and_online_ivectors(exp, tmp_path):
-    flags = ("--cmvn", "none speaker", "--norm-vars", "false true", "--deltas", "0 2", "--vectors", exp / "ivectors/ivector_online.scp")
+    flags = (
+        "--cmvn",
+        "none speaker",
+        "--norm-vars",
+        "false true",
+        "--deltas",
+        "0 2",
+        "--vectors",
+        exp / "ivectors/ivector_online.scp",
+    )
     packed = pack(system_on(exp, "all", ["data_fmllr", "data_fbank"], *flags), tmp_path / "packed")
     recognizer = Recognizer(packed)
     assert_as_the_recipe(exp, "all", packed)
-    files = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()} - {"model.json", ".done.json"}
-    assert {file.name for file in read_info(packed).files} == {name for name in files if not name.startswith("log/")}
-    assert files >= {"streams/1/features.json", "streams/1/first/final.alimdl", "streams/2/input.json", "vectors/final.ie", "input.json"}
+    files = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()} - {
+        "model.json",
+        ".done.json",
+    }
+    assert {file.name for file in read_info(packed).files} == {
+        name for name in files if not name.startswith("log/")
+    }
+    assert files >= {
+        "streams/1/features.json",
+        "streams/1/first/final.alimdl",
+        "streams/2/input.json",
+        "vectors/final.ie",
+        "input.json",
+    }
     assert not {"features.json", "streams/2/first/final.mdl", "streams/1/first/graph/HCLG.fst"} & files
     assert recognizer.transcribe(np.zeros(10, np.int16)).text == ""
     short = Recording("short", "1", np.zeros(10, np.float32), recognizer.rate)
     first, second = recordings_of(exp, "a")
-    alone, together = recognizer.transcribe_speaker([first, second]), recognizer.transcribe_speaker([first, short, second])
+    alone, together = (
+        recognizer.transcribe_speaker([first, second]),
+        recognizer.transcribe_speaker([first, short, second]),
+    )
     assert [together[0], together[2]] == alone and together[1].text == ""
     with pytest.raises(UserError, match="as it arrives: its features are of several kinds side by side"):
         recognizer.stream()
@@ -146,13 +230,23 @@ def test_fmllr_and_fbank_and_online_ivectors(exp, tmp_path):
 def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_path):
     """The second stream has longer frames, so that each utterance has fewer of them."""
     long = fbank_of(exp, "data_long", "--frame-length", 45)
-    decode = system_on(exp, "offline", ["data_fmllr", long.name], "--length-tolerance", 2, "--vectors", exp / "ivectors/ivector.scp")
+    decode = system_on(
+        exp,
+        "offline",
+        ["data_fmllr", long.name],
+        "--length-tolerance",
+        2,
+        "--vectors",
+        exp / "ivectors/ivector.scp",
+    )
     packed = pack(decode, tmp_path / "packed")
     recognizer = Recognizer(packed)
     assert_as_the_recipe(exp, "offline", packed)
     assert len(recognizer.system.features([np.zeros(300, np.float32)], ["30 ms"])[0]) == 0
     pasting = recognizer.system.info.pasting
-    with pytest.raises(UserError, match="^a1: streams whose numbers of frames differ by more than --length-tolerance 0; "):
+    with pytest.raises(
+        UserError, match="^a1: streams whose numbers of frames differ by more than --length-tolerance 0; "
+    ):
         PastedFeatures(packed, replace(pasting, paste=PasteOptions()))([speech(SAID["a1"])], ["a1"])
     file = packed / "streams/2/features.json"
     file.write_text(file.read_text().replace("8000", "16000"))
@@ -163,11 +257,28 @@ def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_
 def test_features_are_those_of_the_training_wherever_these_lie(exp, tmp_path):
     """The archives of a chosen part of the training data lie where they were made."""
     run_here("subset_data_dir.py", "--first", 1, exp / "data_fbank", tmp_path / "part", folder="utils")
-    shutil.copytree(exp / "data_fbank", tmp_path / "dev", ignore=lambda folder, names: ["feats", "feats.scp", ".done.json"])
-    run_here("make_fbank.py", "--nj", 1, "--sample-frequency", 8000, "--num-mel-bins", 12, "--low-freq", 900, tmp_path / "dev")
+    shutil.copytree(
+        exp / "data_fbank",
+        tmp_path / "dev",
+        ignore=lambda folder, names: ["feats", "feats.scp", ".done.json"],
+    )
+    run_here(
+        "make_fbank.py",
+        "--nj",
+        1,
+        "--sample-frequency",
+        8000,
+        "--num-mel-bins",
+        12,
+        "--low-freq",
+        900,
+        tmp_path / "dev",
+    )
     for trained in (exp / "data_fbank", tmp_path / "part"):
         assert FeatureSource.of(exp / "data_fbank", exp / "model", trained).first is None
-        with pytest.raises(UserError, match=f"dev: its features have other options than those of {trained}, on which"):
+        with pytest.raises(
+            UserError, match=f"dev: its features have other options than those of {trained}, on which"
+        ):
             FeatureSource.of(tmp_path / "dev", exp / "model", trained)
 
 
@@ -182,8 +293,13 @@ def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
         run_here("paste_feats.py", "--nj", 1, tmp_path / name, *words)
         return tmp_path / name
 
-    data = paste("data", exp / "data_fmllr", exp / "data_fbank", "--vectors", exp / "ivectors/ivector_online.scp")
-    refused("/data: features side by side, which a packed model neither pastes", paste("twice", exp / "data_fmllr", data))
+    data = paste(
+        "data", exp / "data_fmllr", exp / "data_fbank", "--vectors", exp / "ivectors/ivector_online.scp"
+    )
+    refused(
+        "/data: features side by side, which a packed model neither pastes",
+        paste("twice", exp / "data_fmllr", data),
+    )
     strange = tmp_path / "strange"
     shutil.copytree(exp / "data_fmllr", strange, ignore=lambda folder, names: [".done.json"])
     with ArkWriter(strange / "feats.ark", strange / "feats.scp") as writer:
@@ -196,9 +312,11 @@ def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
     refused("data_fbank/spk2warp: the frequencies of its speakers are warped", data)
     (exp / "data_fbank/spk2warp").unlink()
     transforms = next(Path(name) for name in read_done(exp / "data_fmllr")["inputs"] if "trans." in name)
-    for path, sentence in ((exp / "ivector/final.dubm", "ivectors was made from it; extract again"),
-                           (transforms, "data_fmllr was made from it; compute these features again"),
-                           (exp / "data_fmllr/utt2spk", "data was made from it; paste again")):
+    for path, sentence in (
+        (exp / "ivector/final.dubm", "ivectors was made from it; extract again"),
+        (transforms, "data_fmllr was made from it; compute these features again"),
+        (exp / "data_fmllr/utt2spk", "data was made from it; paste again"),
+    ):
         before = path.read_bytes()
         path.write_bytes(before + b"\n")
         refused(f"{path.name}: has changed since .*{sentence}", data)

@@ -1,4 +1,5 @@
-"""Recordings cut at their pauses: energies as they are defined, in memory that is small beside the recording."""
+"""Recordings cut at their pauses: energies as they are defined, in memory that is small beside the
+recording."""
 
 import tracemalloc
 

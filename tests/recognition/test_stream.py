@@ -23,9 +23,21 @@ import soundfile
 import torch
 from steps_here import run_here
 from tone_toys import (
-    FBANK, NUM_PDFS, RATE, WORD_S, begin_s, described, linear_network, moments, save_network, silence, speech, transitions, write_packed,
+    FBANK,
+    NUM_PDFS,
+    RATE,
+    WORD_S,
+    begin_s,
+    described,
+    linear_network,
+    moments,
+    save_network,
+    silence,
+    speech,
+    transitions,
+    write_packed,
     write_wav,
-)  # fmt: skip
+)
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
@@ -57,22 +69,40 @@ SMALL = SlidingOptions(cmn_window=50, min_cmn_window=20)
 def gaussians(folder: Path, features=FBANK) -> Recognizer:
     packed = write_packed(folder, InputOptions(cmvn="none"), features)
     means, variances = moments()
-    write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means, variances))
+    write_model(
+        packed / "final.mdl",
+        transitions(),
+        AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means, variances),
+    )
     return Recognizer(described(packed, GMM))
 
 
-def network(folder: Path, lines: list[str], chunk: int = 0, inputs: InputOptions = InputOptions(cmvn="none"),
-            dnn: DnnOptions = DnnOptions(1, 16)) -> Recognizer:  # fmt: skip
-    """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it says this and that."""
+def network(
+    folder: Path,
+    lines: list[str],
+    chunk: int = 0,
+    inputs: InputOptions = InputOptions(cmvn="none"),
+    dnn: DnnOptions = DnnOptions(1, 16),
+) -> Recognizer:
+    """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it
+    says this and that."""
     packed, dim, generator = write_packed(folder, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
     made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(dnn, dim, NUM_PDFS)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, 0.0, 0.3, generator=generator)
-    model = AcousticModel(made.eval(), torch.full((dim,), 10.0), torch.full((dim,), 0.3), torch.zeros(NUM_PDFS))
+    model = AcousticModel(
+        made.eval(), torch.full((dim,), 10.0), torch.full((dim,), 0.3), torch.zeros(NUM_PDFS)
+    )
     said = model.log_posteriors(inputs_of_speaker(Extractor(FBANK)([speech(SAID)]), inputs)[0])
     centre, spread = said.mean(0), (said - said.mean(0)).std()
-    dataclasses.replace(model, log_priors=torch.from_numpy(centre), factor=float(5 / spread)).save(packed / "final.nnet")
-    write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()))
+    dataclasses.replace(model, log_priors=torch.from_numpy(centre), factor=float(5 / spread)).save(
+        packed / "final.nnet"
+    )
+    write_model(
+        packed / "final.mdl",
+        transitions(),
+        AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()),
+    )
     return Recognizer(described(packed, NETWORK))
 
 
@@ -85,9 +115,14 @@ def streamed(recognizer: Recognizer, samples: np.ndarray, sizes: list[int], rate
 
 def assert_same(found, expected) -> None:
     assert [word.word for word in found.words] == [word.word for word in expected.words]
-    for name, tolerance in (("begin_s", 5e-3), ("end_s", 5e-3), ("confidence", 2e-3)):  # half a frame: rounding may keep another arc
-        assert [getattr(word, name) for word in found.words] == pytest.approx([getattr(word, name) for word in expected.words], abs=tolerance)
-    assert [(one.begin_s, one.end_s) for one in found.segments] == [(one.begin_s, one.end_s) for one in expected.segments]
+    # half a frame: rounding may keep another arc
+    for name, tolerance in (("begin_s", 5e-3), ("end_s", 5e-3), ("confidence", 2e-3)):
+        assert [getattr(word, name) for word in found.words] == pytest.approx(
+            [getattr(word, name) for word in expected.words], abs=tolerance
+        )
+    assert [(one.begin_s, one.end_s) for one in found.segments] == [
+        (one.begin_s, one.end_s) for one in expected.segments
+    ]
 
 
 NETWORKS = [
@@ -96,9 +131,12 @@ NETWORKS = [
     (["blstm cells=8 repeat=2"], 30),
     (["tdnn splice=-1..1 dim=16 stride=3", "lstm cells=12 recurrent=6 repeat=2", "delay frames=2"], 0),
 ]
-INPUTS = [InputOptions(cmvn="none"), InputOptions(cmvn="none", deltas=2, splice_left=3, splice_right=1),
-          InputOptions(cmvn="sliding", sliding=SMALL, norm_vars=True, splice_right=2),
-          InputOptions(cmvn="sliding", sliding=dataclasses.replace(SMALL, center=True))]  # fmt: skip
+INPUTS = [
+    InputOptions(cmvn="none"),
+    InputOptions(cmvn="none", deltas=2, splice_left=3, splice_right=1),
+    InputOptions(cmvn="sliding", sliding=SMALL, norm_vars=True, splice_right=2),
+    InputOptions(cmvn="sliding", sliding=dataclasses.replace(SMALL, center=True)),
+]
 
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS)
@@ -112,7 +150,9 @@ def test_networks_over_time_say_the_same_of_a_stream(lines, chunk, tmp_path):
         x = np.random.default_rng(num).normal(10, 3, (num, BINS)).astype(np.float32)
         scores = recognizer.system.acoustics.online_scores()
         parts = [scores(part, False) for part in np.split(x, [1, 8, 40])]
-        assert np.allclose(np.concatenate([*parts, scores(x[:0], True)]), model.log_likelihoods(x), atol=1e-5 * model.factor)
+        assert np.allclose(
+            np.concatenate([*parts, scores(x[:0], True)]), model.log_likelihoods(x), atol=1e-5 * model.factor
+        )
 
 
 @pytest.mark.parametrize("inputs", INPUTS)
@@ -133,12 +173,18 @@ def test_first_samples_may_be_look_ahead_alone(tmp_path):
 @pytest.mark.parametrize("dither, shift_ms", [(0.0, 10.0), (2.0, 10.0), (0.0, 60.0)])
 def test_frames_are_those_of_the_whole_to_the_bit(snip_edges, dither, shift_ms):
     """Also where samples between frames are seen by none."""
-    features = dataclasses.replace(FBANK, frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither, frame_shift=shift_ms))
+    features = dataclasses.replace(
+        FBANK,
+        frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither, frame_shift=shift_ms),
+    )
     for num in (0, 50, 199, 200, 280, 5000):
         samples = speech(SAID)[:num]
         extract = OnlineExtractor(features, "key")
         parts = [extract(part) for part in np.split(samples, [1, 100, 150, 1100])]
-        assert np.array_equal(np.concatenate([*parts, extract(samples[:0], last=True)]), Extractor(features)([samples], ["key"])[0])
+        assert np.array_equal(
+            np.concatenate([*parts, extract(samples[:0], last=True)]),
+            Extractor(features)([samples], ["key"])[0],
+        )
 
 
 def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
@@ -153,7 +199,9 @@ def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
     assert stream.partial == "" and stream.finish() == found
     with pytest.raises(UserError, match="the stream has ended"):
         stream.accept(b"")
-    assert found.text.split() == SAID and [word.begin_s for word in found.words] == pytest.approx([begin_s(i) for i in range(6)], abs=0.031)
+    assert found.text.split() == SAID and [word.begin_s for word in found.words] == pytest.approx(
+        [begin_s(i) for i in range(6)], abs=0.031
+    )
     assert_same(found, recognizer.transcribe(speech(SAID, rate=16000).astype(np.int16), 16000))
 
 
@@ -161,7 +209,11 @@ def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
     """They are those of the recording, in every format and in a second utterance of a stream."""
     packed = write_packed(tmp_path, InputOptions(cmvn="none"))
     save_network(packed, linear_network(*moments(), BINS, stride=3))
-    write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()))
+    write_model(
+        packed / "final.mdl",
+        transitions(),
+        AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()),
+    )
     recognizer, pause_s = Recognizer(described(packed, NETWORK)), 3.0
     assert recognizer.system.acoustics.subsampling == 3
     whole = recognizer.transcribe(speech(SAID).astype(np.int16))
@@ -172,10 +224,16 @@ def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
     expected = [begin_s(i) for i in range(len(SAID))]
     assert [float(line[2]) for line in ctm] == pytest.approx(expected, abs=0.041)
     assert [float(line[3]) for line in ctm] == pytest.approx([WORD_S] * len(SAID), abs=0.041)
-    assert [word["begin"] for word in whole_json["segments"][0]["words"]] == pytest.approx(expected, abs=0.041)
+    assert [word["begin"] for word in whole_json["segments"][0]["words"]] == pytest.approx(
+        expected, abs=0.041
+    )
     assert float(clock[6:12].replace(",", ".")) == pytest.approx(expected[0], abs=0.041)
     stream, rng = recognizer.stream(), np.random.default_rng(0)
-    ended = stream.accept(np.concatenate([speech(SAID), silence(pause_s, rng), speech(["mi", "re"]), silence(0.2, rng)]).astype(np.int16))
+    ended = stream.accept(
+        np.concatenate([speech(SAID), silence(pause_s, rng), speech(["mi", "re"]), silence(0.2, rng)]).astype(
+            np.int16
+        )
+    )
     assert [segment.text.split() for segment in ended] == [SAID] and stream.partial == "mi re"
     words = stream.finish().words
     second_s = begin_s(len(SAID)) + pause_s
@@ -192,7 +250,9 @@ def test_a_long_block_is_not_copied_for_each_utterance(tmp_path, monkeypatch):
         copied["numbers"] += sum(map(len, parts))
         return np.concatenate(parts)
 
-    monkeypatch.setattr("pyasr.recognition.stream.np", SimpleNamespace(**{**vars(np), "concatenate": counting}))
+    monkeypatch.setattr(
+        "pyasr.recognition.stream.np", SimpleNamespace(**{**vars(np), "concatenate": counting})
+    )
     part = np.concatenate([speech(["do", "re"]), silence(3.0, np.random.default_rng(0))]).astype(np.int16)
     found = {}
     for num in (4, 8):
@@ -207,7 +267,9 @@ def test_a_long_block_is_not_copied_for_each_utterance(tmp_path, monkeypatch):
 def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
     recognizer = gaussians(tmp_path)
     rng = np.random.default_rng(0)
-    samples = np.concatenate([speech(["do", "re"]), silence(0.7, rng), speech(["mi"]), silence(7.0, rng), speech(["fa", "do"])]).astype(np.int16)
+    samples = np.concatenate(
+        [speech(["do", "re"]), silence(0.7, rng), speech(["mi"]), silence(7.0, rng), speech(["fa", "do"])]
+    ).astype(np.int16)
     results = []
     for size in (160, 4001, len(samples)):
         stream = recognizer.stream()
@@ -218,7 +280,9 @@ def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
     assert results[1] == results[2] == found
     assert [segment.text for segment in found.segments if segment.words] == ["do re", "mi", "fa do"]
     edges = [(segment.begin_s, segment.end_s) for segment in found.segments]
-    assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][1] == pytest.approx(len(samples) / RATE)
+    assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][
+        1
+    ] == pytest.approx(len(samples) / RATE)
     assert [word.end_s - word.begin_s for word in found.words] == pytest.approx([WORD_S] * 5, abs=0.031)
     assert found.words[2].begin_s == pytest.approx(begin_s(2) + 0.7 + begin_s(0), abs=0.031)
 
@@ -238,14 +302,18 @@ def test_a_stream_that_was_broken_off_takes_nothing_more(when, failing, error, t
         patch.setattr(UtteranceSearch, failing, Mock(side_effect=error))
         steps[when]()
     for step in steps.values():
-        with pytest.raises(UserError, match="^the stream was aborted by an error or an interruption; start another one$"):
+        with pytest.raises(
+            UserError, match="^the stream was aborted by an error or an interruption; start another one$"
+        ):
             step()
     assert [segment.text for segment in stream.segments] == ["do"]
 
 
 def test_an_utterance_ends_in_any_case_and_an_empty_stream_has_no_words(tmp_path):
     recognizer = gaussians(tmp_path)
-    stream = recognizer.stream(endpoint=EndpointOptions(utterance_s=1.0, sure_end_s=9.0, likely_end_s=9.0, any_end_s=9.0))
+    stream = recognizer.stream(
+        endpoint=EndpointOptions(utterance_s=1.0, sure_end_s=9.0, likely_end_s=9.0, any_end_s=9.0)
+    )
     assert len(stream.accept(speech(SAID).astype(np.int16))) == 2
     assert recognizer.stream().finish().text == ""
     for num in (1, 100, 1000):
@@ -253,17 +321,27 @@ def test_an_utterance_ends_in_any_case_and_an_empty_stream_has_no_words(tmp_path
 
 
 def test_running_normalisation_is_that_of_kaldi_by_its_definition():
-    """A frame's window is the last 600 frames; what is missing of it stand in for the speaker's earlier frames and 200 of everyone."""
+    """A frame's window is the last 600 frames; what is missing of it stand in for the speaker's earlier
+    frames and 200 of everyone."""
     rng = np.random.default_rng(0)
-    x, earlier, everyone = (rng.normal(mean, 2.0, (num, 3)).astype(np.float32) for mean, num in ((1.0, 900), (5.0, 300), (-4.0, 5000)))
+    x, earlier, everyone = (
+        rng.normal(mean, 2.0, (num, 3)).astype(np.float32)
+        for mean, num in ((1.0, 900), (5.0, 300), (-4.0, 5000))
+    )
     for heard in (earlier[:0], earlier[:50], earlier):
-        online = OnlineInput(InputOptions(cmvn="speaker"), KnownBefore(cmvn_stats(heard), cmvn_stats(everyone)))
+        online = OnlineInput(
+            InputOptions(cmvn="speaker"), KnownBefore(cmvn_stats(heard), cmvn_stats(everyone))
+        )
         found = np.concatenate([online(part, False) for part in np.split(x, [1, 7, 300])])
         for t in (0, 6, 299, 450, 599, 700, 899):
             window = x[max(t - 599, 0) : t + 1].astype(np.float64)
             of_speaker = min(600 - len(window), len(heard))
             of_all = min(600 - len(window) - of_speaker, 200)
-            total = window.sum(0) + of_all * everyone.mean(0, np.float64) + (of_speaker * heard.mean(0, np.float64) if of_speaker else 0.0)
+            total = (
+                window.sum(0)
+                + of_all * everyone.mean(0, np.float64)
+                + (of_speaker * heard.mean(0, np.float64) if of_speaker else 0.0)
+            )
             assert found[t] == pytest.approx(x[t] - total / (len(window) + of_speaker + of_all), abs=1e-4)
         assert np.allclose(online.running.stats, cmvn_stats(x))
 
@@ -272,18 +350,33 @@ def test_a_model_normalised_by_speaker_streams_nearly_as_it_transcribes(tmp_path
     packed = write_packed(tmp_path, InputOptions(cmvn="speaker"))
     means, variances = moments()
     centre = Extractor(FBANK)([speech(SAID)])[0]
-    write_model(packed / "final.mdl", transitions(),
-                AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means - centre.mean(0), variances))
+    write_model(
+        packed / "final.mdl",
+        transitions(),
+        AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means - centre.mean(0), variances),
+    )
     write_matrix(packed / "global_cmvn", cmvn_stats(centre))
     recognizer = Recognizer(described(packed, GMM))
-    assert recognizer.transcribe(speech(SAID).astype(np.int16)).text.split() == streamed(recognizer, speech(SAID), [999]).text.split() == SAID
+    assert (
+        recognizer.transcribe(speech(SAID).astype(np.int16)).text.split()
+        == streamed(recognizer, speech(SAID), [999]).text.split()
+        == SAID
+    )
 
 
 def test_rules_of_endpoints():
     rules = EndpointOptions()
     assert not rules.ends(4.9, 4.9, False, np.inf) and rules.ends(5.0, 5.0, False, np.inf)
-    assert not rules.ends(0.4, 3.0, True, 0.0) and rules.ends(0.5, 3.0, True, 1.9) and not rules.ends(0.5, 3.0, True, 2.0)
-    assert rules.ends(1.0, 3.0, True, 7.9) and not rules.ends(1.9, 3.0, True, np.inf) and rules.ends(2.0, 3.0, True, np.inf)
+    assert (
+        not rules.ends(0.4, 3.0, True, 0.0)
+        and rules.ends(0.5, 3.0, True, 1.9)
+        and not rules.ends(0.5, 3.0, True, 2.0)
+    )
+    assert (
+        rules.ends(1.0, 3.0, True, 7.9)
+        and not rules.ends(1.9, 3.0, True, np.inf)
+        and rules.ends(2.0, 3.0, True, np.inf)
+    )
     assert rules.ends(0.0, 20.0, True, np.inf)
     slow = EndpointOptions(sure_end_s=3.0, likely_end_s=2.5)  # the other rules hold for small gaps too
     assert slow.ends(2.0, 3.0, True, 0.0) and not slow.ends(1.9, 3.0, True, 0.0)
@@ -292,11 +385,19 @@ def test_rules_of_endpoints():
 
 def test_models_that_need_whole_recordings_say_so(tmp_path):
     pitch = FbankOptions(frame=FBANK.frame, mel=FBANK.mel, pitch=PitchOptions(add_pitch=True))
-    for number, (make, sentence) in enumerate([
-        (lambda folder: network(folder, [], inputs=InputOptions(cmvn="speaker")), "--cmvn sliding or --cmvn none"),
-        (lambda folder: network(folder, ["blstm cells=4"]), "a blstm layer reads an utterance from its end"),
-        (lambda folder: gaussians(folder, pitch), "features include pitch"),
-    ]):
+    for number, (make, sentence) in enumerate(
+        [
+            (
+                lambda folder: network(folder, [], inputs=InputOptions(cmvn="speaker")),
+                "--cmvn sliding or --cmvn none",
+            ),
+            (
+                lambda folder: network(folder, ["blstm cells=4"]),
+                "a blstm layer reads an utterance from its end",
+            ),
+            (lambda folder: gaussians(folder, pitch), "features include pitch"),
+        ]
+    ):
         with pytest.raises(UserError, match=sentence):
             make(tmp_path / str(number)).stream()
     with pytest.raises(UserError, match="int16, or floats"):
@@ -317,7 +418,10 @@ def test_pipes():
         name, rate, blocks = live_blocks(file, None if header else RATE)
         found = np.concatenate(list(blocks))
         assert (name, rate) == ("stdin", RATE) and np.array_equal((32768 * found).astype(np.int16), samples)
-    for content, sentence in ((b"", "stdin: standard input is empty"), (b"no audio at all", "not a WAV stream")):
+    for content, sentence in (
+        (b"", "stdin: standard input is empty"),
+        (b"no audio at all", "not a WAV stream"),
+    ):
         with pytest.raises(UserError, match=sentence):
             live_blocks(io.BytesIO(content))
 
@@ -334,7 +438,9 @@ def wav_stream(samples: np.ndarray, *sizes: int) -> io.BytesIO:
     return file
 
 
-@pytest.mark.parametrize("sizes", [(0, 0), (8, 0), (36, 0), (0x7FFFF024, 0x7FFFF000), (0xFFFFFFFF, 0xFFFFFFFF)])
+@pytest.mark.parametrize(
+    "sizes", [(0, 0), (8, 0), (36, 0), (0x7FFFF024, 0x7FFFF000), (0xFFFFFFFF, 0xFFFFFFFF)]
+)
 def test_pipes_of_unknown_size(sizes):
     samples = speech(SAID)
     _, rate, blocks = live_blocks(wav_stream(samples, *sizes))
@@ -354,7 +460,12 @@ def test_pipes_with_an_extensible_header(subtype):
         return
     _, rate, blocks = live_blocks(io.BytesIO(content))
     assert rate == RATE and np.array_equal((32768 * np.concatenate(list(blocks))).astype(np.int16), samples)
-    for broken in (content[:30], content[:60], content.replace(b"\1\0\0\0\0\0\x10\0", b"\3\0\0\0\0\0\x10\0"), content[:12] + b"data" + content[:9]):
+    for broken in (
+        content[:30],
+        content[:60],
+        content.replace(b"\1\0\0\0\0\0\x10\0", b"\3\0\0\0\0\0\x10\0"),
+        content[:12] + b"data" + content[:9],
+    ):
         with pytest.raises(UserError, match="^stdin: "):
             live_blocks(io.BytesIO(broken))
 
@@ -366,12 +477,18 @@ def test_pipes_whose_header_has_absurd_numbers():
     asked, file = [], io.BytesIO(content)
     file.read = lambda size: (asked.append(size), io.BytesIO.read(file, size))[1]
     _, rate, blocks = live_blocks(file)
-    assert rate == 768_000 and sum(map(len, blocks)) == 2 * len(speech(SAID)) // (2 * 65535) and max(asked) <= 1 << 20
+    assert (
+        rate == 768_000
+        and sum(map(len, blocks)) == 2 * len(speech(SAID)) // (2 * 65535)
+        and max(asked) <= 1 << 20
+    )
 
 
 def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
     of_sox_arecord_and_ffmpeg = 0x7FFFF000, 0x80000000, 0xFFFFFFFF
-    assert all(map(audio_sizes.is_of_stream, of_sox_arecord_and_ffmpeg)) and not audio_sizes.is_of_stream(1000)
+    assert all(map(audio_sizes.is_of_stream, of_sox_arecord_and_ffmpeg)) and not audio_sizes.is_of_stream(
+        1000
+    )
     monkeypatch.setattr(audio_sizes, "_OF_STREAMS", (range(1000, 1001),))
     _, _, blocks = live_blocks(wav_stream(speech(SAID), 1036, 1000))
     assert sum(map(len, blocks)) == len(speech(SAID)) > 500
@@ -386,28 +503,75 @@ def test_pipes_whose_header_counts_less():
     assert sum(map(len, blocks)) == len(samples)
     for told in (size - 2, size // 2):
         _, _, blocks = live_blocks(wav_stream(samples, 36 + told, told))
-        sentence = f"^stdin: its header declares {told} bytes of audio, but further bytes follow that are not other chunks"
+        sentence = (
+            f"^stdin: its header declares {told} bytes of audio, but further bytes follow that are "
+            "not other chunks"
+        )
         with pytest.raises(UserError, match=sentence):
             list(blocks)
 
 
 def test_the_program_streams(tmp_path, capsys):
     recognizer = gaussians(tmp_path)
-    write_wav(tmp_path / "a.wav", np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi"])]))
+    write_wav(
+        tmp_path / "a.wav",
+        np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi"])]),
+    )
     capsys.readouterr()
     run_here("transcribe.py", "--stream", "true", recognizer.system.path, tmp_path / "a.wav", folder="utils")
     assert capsys.readouterr().out == "do re\nmi\n"
-    run_here("transcribe.py", "--stream", "true", "--format", "ctm", recognizer.system.path, tmp_path / "a.wav", folder="utils")
+    run_here(
+        "transcribe.py",
+        "--stream",
+        "true",
+        "--format",
+        "ctm",
+        recognizer.system.path,
+        tmp_path / "a.wav",
+        folder="utils",
+    )
     assert [line.split()[4] for line in capsys.readouterr().out.splitlines()] == ["do", "re", "mi"]
-    write_wav(tmp_path / "b.wav", speech(SAID, rate=44100)[:48510], 44100)  # 1.1 s, of which the last samples are known at the end only
-    run_here("transcribe.py", "--stream", "true", "--utterance-s", 1.0, recognizer.system.path, tmp_path / "b.wav", folder="utils")
+    # 1.1 s, of which the last samples are known at the end only
+    write_wav(tmp_path / "b.wav", speech(SAID, rate=44100)[:48510], 44100)
+    run_here(
+        "transcribe.py",
+        "--stream",
+        "true",
+        "--utterance-s",
+        1.0,
+        recognizer.system.path,
+        tmp_path / "b.wav",
+        folder="utils",
+    )
     assert capsys.readouterr().out == "do mi fa\n"
-    with pytest.raises(UserError, match="--channels cannot be combined with --stream: it takes one recording after"):
-        run_here("transcribe.py", "--stream", "true", "--channels", "each", recognizer.system.path, tmp_path / "a.wav", folder="utils")
+    with pytest.raises(
+        UserError, match="--channels cannot be combined with --stream: it takes one recording after"
+    ):
+        run_here(
+            "transcribe.py",
+            "--stream",
+            "true",
+            "--channels",
+            "each",
+            recognizer.system.path,
+            tmp_path / "a.wav",
+            folder="utils",
+        )
     with pytest.raises(UserError, match="--max-segment-s cannot be combined with --stream; omit it"):
-        run_here("transcribe.py", "--stream", "true", "--max-segment-s", 9, recognizer.system.path, tmp_path / "a.wav", folder="utils")
+        run_here(
+            "transcribe.py",
+            "--stream",
+            "true",
+            "--max-segment-s",
+            9,
+            recognizer.system.path,
+            tmp_path / "a.wav",
+            folder="utils",
+        )
     with pytest.raises(UserError, match="--any-end-s has no effect without --stream; omit it"):
-        run_here("transcribe.py", "--any-end-s", 1, recognizer.system.path, tmp_path / "a.wav", folder="utils")
+        run_here(
+            "transcribe.py", "--any-end-s", 1, recognizer.system.path, tmp_path / "a.wav", folder="utils"
+        )
 
 
 class Microphone:
@@ -432,7 +596,8 @@ class Microphone:
 
 @pytest.fixture
 def interruptions():
-    """SIGINT interrupts, also where the tests themselves run in the background of a script, which ignores it."""
+    """SIGINT interrupts, also where the tests themselves run in the background of a script, which ignores
+    it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -442,28 +607,45 @@ def interruptions():
 @pytest.mark.parametrize("flags", [(), ("--format", "ctm")])
 def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_path, capsys, monkeypatch):
     path = gaussians(tmp_path).system.path
-    said = np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi", "fa"])]).astype(np.int16).tobytes()
-    with closing(Microphone(said, len(said) - 8000)) as microphone:  # within the last word, the rest of which is in the pipe
+    said = (
+        np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi", "fa"])])
+        .astype(np.int16)
+        .tobytes()
+    )
+    # within the last word, the rest of which is in the pipe
+    with closing(Microphone(said, len(said) - 8000)) as microphone:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=microphone))
         capsys.readouterr()
         with pytest.raises(KeyboardInterrupt, match="the audio received by then was transcribed"):
-            run_here("transcribe.py", "--stream", "true", "--raw-rate", RATE, *flags, path, "-", folder="utils")
+            run_here(
+                "transcribe.py", "--stream", "true", "--raw-rate", RATE, *flags, path, "-", folder="utils"
+            )
         words = capsys.readouterr().out.split()
         assert [word for word in words if word in SAID] == ["do", "re", "mi", "fa"]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and os.get_blocking(microphone.fileno())
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and os.get_blocking(
+            microphone.fileno()
+        )
 
 
 @pytest.mark.usefixtures("interruptions")
 def test_a_reading_that_waits_is_interrupted():
     stop = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
-    with closing(Microphone(b"said", 1000)) as microphone, pytest.raises(KeyboardInterrupt), LiveInput(microphone) as file:
+    with (
+        closing(Microphone(b"said", 1000)) as microphone,
+        pytest.raises(KeyboardInterrupt),
+        LiveInput(microphone) as file,
+    ):
         stop.start()
         assert (file.read(10), file.read(10)) == (b"said", b"")
 
 
 @pytest.mark.usefixtures("interruptions")
 def test_an_interruption_ends_a_file_without_end_and_a_second_one_is_not_held_back():
-    with open("/dev/zero", "rb") as zero, pytest.raises(KeyboardInterrupt, match="^$"), LiveInput(zero) as file:
+    with (
+        open("/dev/zero", "rb") as zero,
+        pytest.raises(KeyboardInterrupt, match="^$"),
+        LiveInput(zero) as file,
+    ):
         assert len(file.read(10)) == 10
         signal.raise_signal(signal.SIGINT)
         assert sum(map(len, iter(lambda: file.read(1 << 18), b""))) == 1 << 20

@@ -1,4 +1,5 @@
-"""utils/pack_model.py and utils/transcribe.py, against what was said, and against steps/decode.py on the same audio."""
+"""utils/pack_model.py and utils/transcribe.py, against what was said, and against steps/decode.py on the same
+audio."""
 
 from __future__ import annotations
 
@@ -52,22 +53,32 @@ def test_words_are_those_of_the_recipe(exp, recognizer):
     point = json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]["point"]
     expected = read_table(exp / f"model/decode/scoring/hyp/{point[0]}_{point[1]}.txt")
     assert (recognizer.system.info.lmwt, recognizer.system.info.word_ins_penalty) == tuple(point)
-    assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected == {utt: " ".join(SAID[utt]) for utt in SAID}
+    assert (
+        {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID}
+        == expected
+        == {utt: " ".join(SAID[utt]) for utt in SAID}
+    )
 
 
 def test_times_and_confidences(exp, recognizer):
     words = recognizer.transcribe(exp / "u3.wav").words
     assert [word.word for word in words] == SAID["u3"]
     for number, word in enumerate(words):
-        assert (word.begin_s, word.end_s) == pytest.approx((begin_s(number), begin_s(number) + WORD_S), abs=0.031)
+        assert (word.begin_s, word.end_s) == pytest.approx(
+            (begin_s(number), begin_s(number) + WORD_S), abs=0.031
+        )
         assert word.confidence > 0.99
 
 
 def test_any_rate_and_number_of_channels(exp, recognizer, tmp_path):
     fast = speech(SAID["u0"], rate=22050)
     other = speech(SAID["u1"], rate=22050)[: len(fast)]
-    soundfile.write(tmp_path / "two.flac", np.stack([fast, other], 1).astype(np.int16), 22050, subtype="PCM_16")
-    left, right = (recognizer.transcribe_recording(one) for one in read_recordings(tmp_path / "two.flac", "each"))
+    soundfile.write(
+        tmp_path / "two.flac", np.stack([fast, other], 1).astype(np.int16), 22050, subtype="PCM_16"
+    )
+    left, right = (
+        recognizer.transcribe_recording(one) for one in read_recordings(tmp_path / "two.flac", "each")
+    )
     assert (left.channel, right.channel, left.text) == ("1", "2", " ".join(SAID["u0"]))
     assert right.text == " ".join(SAID["u1"][:4])
     same = recognizer.transcribe(fast.astype(np.int16), 22050), recognizer.transcribe(fast / 32768, 22050.0)
@@ -77,12 +88,18 @@ def test_any_rate_and_number_of_channels(exp, recognizer, tmp_path):
 def test_long_recordings_are_cut_at_pauses_and_no_word_is_lost(exp):
     said = [str(word) for word in np.random.default_rng(7).choice(WORDS, 30)]
     pauses = [0.15, 0.15, 0.6] * 10
-    wave = np.concatenate([speech([word], seed, pause_s=pause) for seed, (word, pause) in enumerate(zip(said, pauses))])
-    recognizer = pyasr.Recognizer(exp / "packed", num_threads=2, cut=CutOptions(max_segment_s=4.0, min_segment_s=1.0))
+    wave = np.concatenate(
+        [speech([word], seed, pause_s=pause) for seed, (word, pause) in enumerate(zip(said, pauses))]
+    )
+    recognizer = pyasr.Recognizer(
+        exp / "packed", num_threads=2, cut=CutOptions(max_segment_s=4.0, min_segment_s=1.0)
+    )
     found = recognizer.transcribe(wave.astype(np.int16))
     assert found.text.split() == said and len(found.segments) > 5
     edges = [(segment.begin_s, segment.end_s) for segment in found.segments]
-    assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][1] == pytest.approx(len(wave) / RATE)
+    assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][
+        1
+    ] == pytest.approx(len(wave) / RATE)
     at = np.cumsum([0] + [2 * pause + WORD_S for pause in pauses])[:-1] + pauses
     assert [word.begin_s for word in found.words] == pytest.approx(at, abs=0.031)
 
@@ -97,7 +114,9 @@ def test_a_lattice_that_cannot_be_aligned_is_narrowed_until_it_can(exp, recogniz
         return align(lattice, *arguments)
 
     monkeypatch.setattr(system, "align_words", refuse)
-    assert recognizer.transcribe(exp / "u0.wav").text.split() == SAID["u0"] and sizes == sorted(sizes, reverse=True)
+    assert recognizer.transcribe(exp / "u0.wav").text.split() == SAID["u0"] and sizes == sorted(
+        sizes, reverse=True
+    )
     num_refused = 99
     with pytest.raises(UserError, match="too far from their phones"):
         recognizer.transcribe(exp / "u0.wav")
@@ -105,49 +124,89 @@ def test_a_lattice_that_cannot_be_aligned_is_narrowed_until_it_can(exp, recogniz
 
 def test_a_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.system.acoustics, "scores", lambda features: np.empty(10**15))
-    told = r"^u1.wav from 0.00 to 2.15 s: memory is not enough for its 2\d\d frames: .*; cut it into shorter segments \(--max-segment-s\)$"
+    told = (
+        r"^u1.wav from 0.00 to 2.15 s: memory is not enough for its 2\d\d frames: .*; cut it into "
+        r"shorter segments \(--max-segment-s\)$"
+    )
     with pytest.raises(UserError, match=told):
         recognizer.transcribe(exp / "u1.wav")
 
 
 def test_the_input_of_a_segment_is_made_when_it_is_decoded(exp, monkeypatch):
-    recognizer, order = pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5)), []
+    recognizer, order = (
+        pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5)),
+        [],
+    )
     extend, scores = InputOptions.extend, recognizer.system.acoustics.scores
-    monkeypatch.setattr(InputOptions, "extend", lambda inputs, features: order.append("extended") or extend(inputs, features))
-    monkeypatch.setattr(recognizer.system.acoustics, "scores", lambda features: order.append("scored") or scores(features))
+    monkeypatch.setattr(
+        InputOptions, "extend", lambda inputs, features: order.append("extended") or extend(inputs, features)
+    )
+    monkeypatch.setattr(
+        recognizer.system.acoustics, "scores", lambda features: order.append("scored") or scores(features)
+    )
     num_segments = len(recognizer.transcribe(exp / "u3.wav").segments)
     assert num_segments > 2 and order == ["extended", "scored"] * num_segments
 
 
 def test_recordings_without_a_frame_or_a_word(recognizer):
-    assert recognizer.transcribe(np.zeros(0, np.int16)).text == recognizer.transcribe(np.zeros(10, np.int16)).text == ""
+    assert (
+        recognizer.transcribe(np.zeros(0, np.int16)).text
+        == recognizer.transcribe(np.zeros(10, np.int16)).text
+        == ""
+    )
     assert recognizer.transcribe(30 * np.random.default_rng(0).standard_normal(RATE) / 32768).text == ""
 
 
 def test_the_program(exp, tmp_path, capsys):
-    shutil.copytree(exp, tmp_path / "talks", ignore=lambda folder, names: [name for name in names if not name.endswith(".wav")])
+    shutil.copytree(
+        exp,
+        tmp_path / "talks",
+        ignore=lambda folder, names: [name for name in names if not name.endswith(".wav")],
+    )
     capsys.readouterr()
     run_here("transcribe.py", exp / "packed", tmp_path / "talks", folder="utils")
     assert capsys.readouterr().out == "".join(f"{utt} {' '.join(words)}\n" for utt, words in SAID.items())
-    run_here("transcribe.py", "--format", "json", "--out-dir", tmp_path / "out", exp / "packed", tmp_path / "talks", folder="utils")
+    run_here(
+        "transcribe.py",
+        "--format",
+        "json",
+        "--out-dir",
+        tmp_path / "out",
+        exp / "packed",
+        tmp_path / "talks",
+        folder="utils",
+    )
     whole = json.loads((tmp_path / "out/u2.json").read_text())
-    assert whole["text"].split() == SAID["u2"] and sorted(path.name for path in (tmp_path / "out").iterdir()) == [".transcripts", *(f"{u}.json" for u in SAID)]
+    assert whole["text"].split() == SAID["u2"] and sorted(
+        path.name for path in (tmp_path / "out").iterdir()
+    ) == [".transcripts", *(f"{u}.json" for u in SAID)]
     assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
 
 
 def test_what_several_recordings_write_to_standard_output(exp, tmp_path, capsys):
-    """Lines of different channels can be distinguished; recordings for which that is impossible are refused."""
+    """Lines of different channels can be distinguished; recordings for which that is impossible are
+    refused."""
     first, second = speech(SAID["u0"]), speech(SAID["u1"])[: len(speech(SAID["u0"]))]
-    soundfile.write(tmp_path / "two.wav", np.stack([first, second], 1).astype(np.int16), RATE, subtype="PCM_16")
+    soundfile.write(
+        tmp_path / "two.wav", np.stack([first, second], 1).astype(np.int16), RATE, subtype="PCM_16"
+    )
     capsys.readouterr()
     run_here("transcribe.py", "--channels", "each", exp / "packed", tmp_path / "two.wav", folder="utils")
-    assert capsys.readouterr().out.splitlines() == [f"two-1 {' '.join(SAID['u0'])}", f"two-2 {' '.join(SAID['u1'][:4])}"]
+    assert capsys.readouterr().out.splitlines() == [
+        f"two-1 {' '.join(SAID['u0'])}",
+        f"two-2 {' '.join(SAID['u1'][:4])}",
+    ]
     (tmp_path / "a").mkdir()
     shutil.copy(exp / "u0.wav", tmp_path / "a/two.wav")
-    for flags in (("--format", "srt", exp / "packed", tmp_path), ("--format", "srt", "--channels", "each", exp / "packed", tmp_path / "two.wav")):
+    for flags in (
+        ("--format", "srt", exp / "packed", tmp_path),
+        ("--format", "srt", "--channels", "each", exp / "packed", tmp_path / "two.wav"),
+    ):
         with pytest.raises(UserError, match="several recordings need several subtitle files; give --out-dir"):
             run_here("transcribe.py", *flags, folder="utils")
-    with pytest.raises(UserError, match="two recordings are named two, which standard output cannot distinguish"):
+    with pytest.raises(
+        UserError, match="two recordings are named two, which standard output cannot distinguish"
+    ):
         run_here("transcribe.py", exp / "packed", tmp_path, folder="utils")
 
 
@@ -159,12 +218,16 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
     shutil.copy(exp / "u0.wav", tmp_path / "b/b.wav")
     shutil.copy(exp / "u1.wav", tmp_path / "d.wav")
     capsys.readouterr()
-    with pytest.raises(UserError, match="^2 of 4 recordings could not be transcribed; see the reasons above$"):
+    with pytest.raises(
+        UserError, match="^2 of 4 recordings could not be transcribed; see the reasons above$"
+    ):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
     assert told.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
     first, second = told.err.splitlines()
-    assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(f"{tmp_path}/b/c.wav: not readable as audio")
+    assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(
+        f"{tmp_path}/b/c.wav: not readable as audio"
+    )
     with pytest.raises(UserError, match="a.wav: not readable as audio"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path / "a.wav", folder="utils")
 
@@ -176,7 +239,9 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
         shutil.copy(exp / f"{utt}.wav", tmp_path)
     soundfile.write(tmp_path / "odd.wav", np.zeros(9000, np.int16), 900_000, subtype="PCM_16")
     capsys.readouterr()
-    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"):
+    with pytest.raises(
+        UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"
+    ):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
     assert told.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
@@ -184,26 +249,45 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
-@pytest.mark.parametrize("module, name, num_bytes", [
-    (recording_input, "decode_audio", lambda content: content.getbuffer().nbytes), (recognizer_module, "cut_at_pauses", lambda wave: 2 * len(wave)),
-])
-def test_a_recording_too_long_for_memory_does_not_stop_the_others(module, name, num_bytes, one_speaker, exp, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "module, name, num_bytes",
+    [
+        (recording_input, "decode_audio", lambda content: content.getbuffer().nbytes),
+        (recognizer_module, "cut_at_pauses", lambda wave: 2 * len(wave)),
+    ],
+)
+def test_a_recording_too_long_for_memory_does_not_stop_the_others(
+    module, name, num_bytes, one_speaker, exp, tmp_path, capsys, monkeypatch
+):
     for copy, utt in (("a", "u0"), ("long", "u3"), ("z", "u1")):
         shutil.copy(exp / f"{utt}.wav", tmp_path / f"{copy}.wav")
     most, function = (tmp_path / "z.wav").stat().st_size, getattr(module, name)
-    monkeypatch.setattr(module, name, lambda one, *others: np.empty(10**15) if num_bytes(one) > most else function(one, *others))
+    monkeypatch.setattr(
+        module,
+        name,
+        lambda one, *others: np.empty(10**15) if num_bytes(one) > most else function(one, *others),
+    )
     capsys.readouterr()
-    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"):
+    with pytest.raises(
+        UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"
+    ):
         run_here("transcribe.py", "--one-speaker", one_speaker, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
     assert told.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
-    assert re.fullmatch(rf"{tmp_path}/long.wav: (long.wav: )?memory is not enough for the whole recording: .*; cut it into .*\n", told.err)
+    assert re.fullmatch(
+        rf"{tmp_path}/long.wav: (long.wav: )?memory is not enough for the whole recording: .*; cut it into "
+        r".*\n",
+        told.err,
+    )
 
 
 def test_a_long_recording_is_in_memory_as_few_times_as_can_be(tmp_path):
-    """Twice the file, of 2 bytes a sample; 4 bytes a sample of the parts that were read, and of the whole. Pauses take less than it has."""
+    """Twice the file, of 2 bytes a sample; 4 bytes a sample of the parts that were read, and of the whole.
+    Pauses take less than it has."""
     num = 1_000_000
-    soundfile.write(tmp_path / "long.wav", np.tile(speech(SAID["u0"]), 200)[:num].astype(np.int16), RATE, subtype="PCM_16")
+    soundfile.write(
+        tmp_path / "long.wav", np.tile(speech(SAID["u0"]), 200)[:num].astype(np.int16), RATE, subtype="PCM_16"
+    )
     tracemalloc.start()
     try:
         (recording,) = read_recordings(tmp_path / "long.wav")
@@ -216,7 +300,9 @@ def test_a_long_recording_is_in_memory_as_few_times_as_can_be(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(exp, tmp_path, capsys, monkeypatch):
+def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(
+    exp, tmp_path, capsys, monkeypatch
+):
     for utt in ("u0", "u1"):
         (tmp_path / utt).mkdir()
         shutil.copy(exp / f"{utt}.wav", tmp_path / utt / "t.wav")
@@ -228,10 +314,20 @@ def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(e
         return scores(self, matrix)
 
     monkeypatch.setattr(Gaussians, "scores", scores_of_few)
-    command = ("transcribe.py", "--one-speaker", "true", "--out-dir", tmp_path / "out", exp / "packed", tmp_path)
+    command = (
+        "transcribe.py",
+        "--one-speaker",
+        "true",
+        "--out-dir",
+        tmp_path / "out",
+        exp / "packed",
+        tmp_path,
+    )
     with pytest.raises(UserError, match="^1 of 2 recordings could not be transcribed"):
         run_here(*command, folder="utils")
-    assert (tmp_path / "out/u0/t.txt").read_text().split() == SAID["u0"] and not (tmp_path / "out/u1").exists()
+    assert (tmp_path / "out/u0/t.txt").read_text().split() == SAID["u0"] and not (
+        tmp_path / "out/u1"
+    ).exists()
     assert f"{tmp_path}/u1/t.wav: t.wav from 0.00 to 2.15 s: memory is not enough" in capsys.readouterr().err
     most = 0
     with pytest.raises(UserError, match="^2 of 2 recordings"):
@@ -239,22 +335,42 @@ def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(e
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
-def test_a_name_that_cannot_be_written_does_not_stop_the_others(one_speaker, exp, tmp_path, capsys, monkeypatch):
+def test_a_name_that_cannot_be_written_does_not_stop_the_others(
+    one_speaker, exp, tmp_path, capsys, monkeypatch
+):
     talks, out, long = tmp_path / "talks", tmp_path / "out", 251 * "n"
     for name in ("a.wav", f"b/{long}.wav", "c/c.wav", "d.wav"):
         (talks / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(exp / "u0.wav", talks / name)
     (out / "a.json").mkdir(parents=True)
     (out / "c").write_text("a file")
-    command = ("transcribe.py", "--format", "json", "--one-speaker", one_speaker, "--out-dir", out, exp / "packed", talks)
+    command = (
+        "transcribe.py",
+        "--format",
+        "json",
+        "--one-speaker",
+        one_speaker,
+        "--out-dir",
+        out,
+        exp / "packed",
+        talks,
+    )
     capsys.readouterr()
-    with pytest.raises(UserError, match="^3 of 4 recordings could not be transcribed; see the reasons above$"):
+    with pytest.raises(
+        UserError, match="^3 of 4 recordings could not be transcribed; see the reasons above$"
+    ):
         run_here(*command, folder="utils")
     assert json.loads((out / "d.json").read_text())["text"].split() == SAID["u0"]
     assert capsys.readouterr().err.splitlines() == [
         f"{talks}/a.wav: {out}/a.json: Is a directory; check the path",
-        f"{talks}/b/{long}.wav: {out}/b/{long}.json: the name is too long for the filesystem; give a shorter one",
-        f"{talks}/c/c.wav: {out}/c: a file in the place of a directory; check the path, or move the file elsewhere",
+        (
+            f"{talks}/b/{long}.wav: {out}/b/{long}.json: the name is too long for the filesystem; give a "
+            "shorter one"
+        ),
+        (
+            f"{talks}/c/c.wav: {out}/c: a file in the place of a directory; check the path, or move the file "
+            "elsewhere"
+        ),
     ]
 
     def full(fd):
@@ -271,11 +387,30 @@ def test_a_recording_whose_name_is_no_utf8(format, exp, tmp_path, capfd):
         path = tmp_path / os.fsdecode(name)
         path.parent.mkdir(exist_ok=True)
         shutil.copy(exp / "u0.wav", path)
-    run_here("transcribe.py", "--format", format, "--out-dir", tmp_path / "out", exp / "packed", tmp_path, folder="utils")
+    run_here(
+        "transcribe.py",
+        "--format",
+        format,
+        "--out-dir",
+        tmp_path / "out",
+        exp / "packed",
+        tmp_path,
+        folder="utils",
+    )
     written = [path for path in (tmp_path / "out").rglob("[!.]*") if path.is_file()]
-    assert sorted(path.stem for path in written) == [r"b\xff", r"gr\xfc\xdfe"] and all(SAID["u0"][0] in path.read_text() for path in written)
+    assert sorted(path.stem for path in written) == [r"b\xff", r"gr\xfc\xdfe"] and all(
+        SAID["u0"][0] in path.read_text() for path in written
+    )
     capfd.readouterr()
-    run_here("transcribe.py", "--format", format, exp / "packed", tmp_path / "a", tmp_path / os.fsdecode(b"b\xff.wav"), folder="utils")
+    run_here(
+        "transcribe.py",
+        "--format",
+        format,
+        exp / "packed",
+        tmp_path / "a",
+        tmp_path / os.fsdecode(b"b\xff.wav"),
+        folder="utils",
+    )
     told = capfd.readouterr().out.replace("\\\\", "\\")  # which JSON doubles
     assert r"gr\xfc\xdfe" in told and r"b\xff" in told
 
@@ -286,9 +421,20 @@ def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
     for folder, utt in (("", "u0"), ("a", "u1"), ("a/b", "u2")):
         (tmp_path / "talks" / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy(exp / f"{utt}.wav", tmp_path / "talks" / folder / "t.wav")
-    command = ("transcribe.py", "--one-speaker", one_speaker, "--out-dir", tmp_path / "out", exp / "packed", tmp_path / "talks")
+    command = (
+        "transcribe.py",
+        "--one-speaker",
+        one_speaker,
+        "--out-dir",
+        tmp_path / "out",
+        exp / "packed",
+        tmp_path / "talks",
+    )
     run_here(*command, folder="utils")
-    texts = {str(path.relative_to(tmp_path / "out")): path.read_text().split() for path in (tmp_path / "out").rglob("*.txt")}
+    texts = {
+        str(path.relative_to(tmp_path / "out")): path.read_text().split()
+        for path in (tmp_path / "out").rglob("*.txt")
+    }
     assert texts == {"t.txt": SAID["u0"], "a/t.txt": SAID["u1"], "a/b/t.txt": SAID["u2"]}
     with pytest.raises(UserError, match="two recordings are named t, "):
         run_here(*command, tmp_path / "talks/a/t.wav", folder="utils")
@@ -300,18 +446,26 @@ def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
 
 @pytest.mark.parametrize("channels, name", [("mix", "t"), ("each", "t-1")])
 def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_path, monkeypatch):
-    """Only unchanged transcripts of the same recording are replaced; all else is refused before anything is decoded."""
+    """Only unchanged transcripts of the same recording are replaced; all else is refused before anything is
+    decoded."""
     talks, out = tmp_path / "talks", tmp_path / "out"
     for path, utt in (("a/s.wav", "u0"), ("a/t.wav", "u1"), ("b/t.flac", "u2")):
         (talks / path).parent.mkdir(parents=True, exist_ok=True)
         soundfile.write(talks / path, *soundfile.read(exp / f"{utt}.wav"))
 
     def transcribe(*audio):
-        run_here("transcribe.py", "--channels", channels, "--out-dir", out, exp / "packed", *audio, folder="utils")
+        run_here(
+            "transcribe.py", "--channels", channels, "--out-dir", out, exp / "packed", *audio, folder="utils"
+        )
 
     def refused(place, *audio):
-        monkeypatch.setattr("pyasr.recognition.recognizer.Recognizer.__init__", lambda *_, **__: pytest.fail("too late"))
-        sentence = f"^{place} exists, and is not an unchanged transcript of {audio[-1]} by this program; give another"
+        monkeypatch.setattr(
+            "pyasr.recognition.recognizer.Recognizer.__init__", lambda *_, **__: pytest.fail("too late")
+        )
+        sentence = (
+            f"^{place} exists, and is not an unchanged transcript of {audio[-1]} by this program; "
+            "give another"
+        )
         with pytest.raises(UserError, match=sentence):
             transcribe(*audio)
         monkeypatch.undo()
@@ -349,19 +503,34 @@ def test_a_folder_of_transcripts_is_listed_once(exp, tmp_path, monkeypatch):
         listed.clear()
         run_here(*command, folder="utils")
         assert {folder: listed[folder] for folder in (out, out / "b")} == {out: 1, out / "b": 1}
-    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.txt")) == ["a-1-1.txt", "a-1.txt", "b-1.txt", "b/a-1.txt"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.txt")) == [
+        "a-1-1.txt",
+        "a-1.txt",
+        "b-1.txt",
+        "b/a-1.txt",
+    ]
     (out / "a-1-1.txt").write_text("by hand\n")
-    with pytest.raises(UserError, match=f"^{out}/a-1-1.txt exists, and is not an unchanged transcript of {tmp_path}/talks/a-1.wav by"):
+    with pytest.raises(
+        UserError,
+        match=f"^{out}/a-1-1.txt exists, and is not an unchanged transcript of {tmp_path}/talks/a-1.wav by",
+    ):
         run_here(*command, folder="utils")
 
 
 def test_a_transcript_of_the_users_beside_the_recording(exp, tmp_path):
     shutil.copy(exp / "u0.wav", tmp_path)
     (tmp_path / "u0.txt").write_text("what was really said\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}/u0.txt exists, and is not an unchanged transcript of {tmp_path}/u0.wav by"):
+    with pytest.raises(
+        UserError,
+        match=f"^{tmp_path}/u0.txt exists, and is not an unchanged transcript of {tmp_path}/u0.wav by",
+    ):
         run_here("transcribe.py", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils")
-    assert (tmp_path / "u0.txt").read_text() == "what was really said\n" and len(list(tmp_path.iterdir())) == 2
-    run_here("transcribe.py", "--format", "srt", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils")
+    assert (tmp_path / "u0.txt").read_text() == "what was really said\n" and len(
+        list(tmp_path.iterdir())
+    ) == 2
+    run_here(
+        "transcribe.py", "--format", "srt", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils"
+    )
 
 
 def test_one_speaker_in_several_recordings(exp, recognizer):
@@ -402,11 +571,18 @@ def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
         pyasr.Recognizer(copy)
 
 
-@pytest.mark.parametrize("group, name, value, told", [
-    ("mel", "num_mel_bins", -5, "-5 is below the minimum 3"), ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
-    ("mel", "num_mel_bins", 400_000_000, "some filters cover no line"), ("frame", "frame_length", -25.0, "-25.0 is below the minimum"),
-    ("frame", "frame_shift", 0.0, "0.0 is below the minimum"), ("frame", "sample_frequency", 1e12, "is above"),
-    ("frame", "window_type", "round", "'round' is not one of povey")])  # fmt: skip
+@pytest.mark.parametrize(
+    "group, name, value, told",
+    [
+        ("mel", "num_mel_bins", -5, "-5 is below the minimum 3"),
+        ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
+        ("mel", "num_mel_bins", 400_000_000, "some filters cover no line"),
+        ("frame", "frame_length", -25.0, "-25.0 is below the minimum"),
+        ("frame", "frame_shift", 0.0, "0.0 is below the minimum"),
+        ("frame", "sample_frequency", 1e12, "is above"),
+        ("frame", "window_type", "round", "'round' is not one of povey"),
+    ],
+)
 def test_options_of_features_have_the_bounds_of_the_command_line(group, name, value, told, exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
@@ -414,7 +590,9 @@ def test_options_of_features_have_the_bounds_of_the_command_line(group, name, va
     features[group][name] = value
     (copy / "features.json").write_text(json.dumps(features))
     files = [one for one in info["files"] if one["name"] != "features.json"]
-    (copy / "model.json").write_text(json.dumps(info | {"files": [*files, dataclasses.asdict(PackedFile.of(copy, "features.json"))]}))
+    (copy / "model.json").write_text(
+        json.dumps(info | {"files": [*files, dataclasses.asdict(PackedFile.of(copy, "features.json"))]})
+    )
     with pytest.raises(UserError, match=f"--{name.replace('_', '-')}.*{told}"):
         pyasr.Recognizer(copy)
 
@@ -436,9 +614,12 @@ def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
     shutil.copytree(exp, copy)
     done = copy / "model/decode/.done.json"
     done.write_text(done.read_text().replace(str(exp), str(copy)))
-    for path, content, sentence in (("model/graph/words.txt", "x 0\n", "words.txt: has changed since"), ("data/spk2warp", "u0 1.1\n", "are warped"),
-                                    ("data/feats.scp", "u0 other.ark:3\n", "feats.scp: has changed since"),
-                                    ("model/final.mdl", None, "final.mdl: no such file")):
+    for path, content, sentence in (
+        ("model/graph/words.txt", "x 0\n", "words.txt: has changed since"),
+        ("data/spk2warp", "u0 1.1\n", "are warped"),
+        ("data/feats.scp", "u0 other.ark:3\n", "feats.scp: has changed since"),
+        ("model/final.mdl", None, "final.mdl: no such file"),
+    ):
         shutil.rmtree(copy / "packed", ignore_errors=True)
         before = (copy / path).read_bytes() if (copy / path).exists() else None
         (copy / path).unlink(missing_ok=True) if content is None else (copy / path).write_text(content)
@@ -462,7 +643,9 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
     with pytest.raises(UserError, match="shape"):
         recognizer.transcribe(np.zeros((2, 3)))
     for loud in (speech(["do"]), np.array([0.0, -1e300])):
-        with pytest.raises(UserError, match="samples of up to .*; give floats between -1 and 1, or whole numbers as int16"):
+        with pytest.raises(
+            UserError, match="samples of up to .*; give floats between -1 and 1, or whole numbers as int16"
+        ):
             recognizer.transcribe(loud)
     for rate in (0, -8000, 44100.5, float("nan")):
         for use in (lambda: recognizer.transcribe(np.zeros(10), rate), lambda: recognizer.stream(rate)):
@@ -490,5 +673,8 @@ def test_recordings_that_are_mostly_without_a_word(num_quiet, told, exp, tmp_pat
     out, err = capfd.readouterr()
     assert [line.split()[0] for line in out.splitlines()] == ["u0", "u1"]
     names = " ".join(f"{tmp_path}/q{number}.wav" for number in range(num_quiet))
-    assert (f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); usual causes: " in err) == told
+    assert (
+        f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); usual causes: "
+        in err
+    ) == told
     assert told or not err

@@ -1,4 +1,5 @@
-"""A language of tones: every word a tone of its own pitch, pauses of noise; systems that understand it, made without training."""
+"""A language of tones: every word a tone of its own pitch, pauses of noise; systems that understand it, made
+without training."""
 
 from __future__ import annotations
 
@@ -76,7 +77,10 @@ def moments() -> tuple[np.ndarray, np.ndarray]:
 
 def transitions() -> TransitionModel:
     """A phone of one state for silence, 1, and for each word, 2, 3, ..."""
-    return TransitionModel(Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_PDFS + 1), 0)), [(k + 1, 0, k) for k in range(NUM_PDFS)])
+    return TransitionModel(
+        Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_PDFS + 1), 0)),
+        [(k + 1, 0, k) for k in range(NUM_PDFS)],
+    )
 
 
 def write_graph(graph: Path) -> None:
@@ -86,8 +90,13 @@ def write_graph(graph: Path) -> None:
     for k in range(NUM_PDFS):
         arcs += [(0, 2 * k + 2, k, 3.0, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0)]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
-    write_fst(graph / "HCLG.fst", Fst.from_arcs(NUM_PDFS + 1, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
-    (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1)))
+    write_fst(
+        graph / "HCLG.fst",
+        Fst.from_arcs(NUM_PDFS + 1, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}),
+    )
+    (graph / "words.txt").write_text(
+        "<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1))
+    )
     (graph / "phones.txt").write_text("<eps> 0\n" + "".join(f"P{k} {k}\n" for k in range(1, NUM_PDFS + 1)))
     (graph / "phones/silence.int").write_text("1\n")
     rows = ["0 0 1", *(f"{k} {k} {k + 1}" for k in range(1, NUM_PDFS))]
@@ -99,7 +108,11 @@ def write_system(folder: Path, inputs: InputOptions = InputOptions(cmvn="none"))
     model = folder / "model"
     write_graph(model / "graph")
     means, variances = moments()
-    write_model(model / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means, variances))
+    write_model(
+        model / "final.mdl",
+        transitions(),
+        AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means, variances),
+    )
     inputs.save(model)
     return model
 
@@ -138,12 +151,27 @@ def write_packed(folder: Path, inputs: InputOptions, features=FBANK) -> Path:
 def described(packed: Path, kind: str) -> Path:
     """The packed model, with its description."""
     files = tuple(PackedFile.of(packed, name) for name in files_of(packed))
-    write_info(packed, ModelInfo(kind, 1, 0.0, DecodeOptions(acoustic_scale=1.0), DeterminizeOptions(), None, source="toy", files=files))
+    write_info(
+        packed,
+        ModelInfo(
+            kind,
+            1,
+            0.0,
+            DecodeOptions(acoustic_scale=1.0),
+            DeterminizeOptions(),
+            None,
+            source="toy",
+            files=files,
+        ),
+    )
     return packed
 
 
-def linear_network(means: np.ndarray, variances: np.ndarray, bins: int, unspoken: int = 0, stride: int = 1) -> LayeredNetwork:
-    """A network over time whose outputs are the log posteriors of Gaussians with pooled variances, and `unspoken` others after the first.
+def linear_network(
+    means: np.ndarray, variances: np.ndarray, bins: int, unspoken: int = 0, stride: int = 1
+) -> LayeredNetwork:
+    """A network over time whose outputs are the log posteriors of Gaussians with pooled variances, and
+    `unspoken` others after the first.
 
     It answers one frame of `stride`.
     """
@@ -161,7 +189,9 @@ def linear_network(means: np.ndarray, variances: np.ndarray, bins: int, unspoken
 
 def save_network(folder: Path, made: LayeredNetwork, factor: float = 1.0) -> None:
     bins = made.input_dim
-    AcousticModel(made, torch.zeros(bins), torch.ones(bins), torch.zeros(made.num_pdfs), factor).save(folder / "final.nnet")
+    AcousticModel(made, torch.zeros(bins), torch.ones(bins), torch.zeros(made.num_pdfs), factor).save(
+        folder / "final.nnet"
+    )
     InputOptions(cmvn="none").save(folder)
 
 
@@ -174,9 +204,20 @@ def write_ctc(folder: Path) -> Path:
     SymbolTable.of(units).write(ctc / "units/units.txt")
     save_network(ctc, linear_network(*moments(), FBANK.mel.num_mel_bins, unspoken=1), ACOUSTIC_FACTOR)
     numbers = range(1, len(WORDS) + 1)
-    lg = Fst.from_arcs(1, 0, [0 for _ in WORDS], [k + 2 for k in numbers], list(numbers), [1.0 for _ in WORDS], [0 for _ in WORDS], {0: 0.0})
+    lg = Fst.from_arcs(
+        1,
+        0,
+        [0 for _ in WORDS],
+        [k + 2 for k in numbers],
+        list(numbers),
+        [1.0 for _ in WORDS],
+        [0 for _ in WORDS],
+        {0: 0.0},
+    )
     write_fst(graph / "TLG.fst", ctc_graph(lg))
     SymbolTable.of(["<eps>", *WORDS]).write(graph / "words.txt")
     SymbolTable.of(["<eps>", *units]).write(graph / "phones.txt")
-    (graph / "phones/align_lexicon.int").write_text("0 0 1\n" + "".join(f"{k} {k} {k + 2}\n" for k in numbers))
+    (graph / "phones/align_lexicon.int").write_text(
+        "0 0 1\n" + "".join(f"{k} {k} {k + 2}\n" for k in numbers)
+    )
     return ctc

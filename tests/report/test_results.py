@@ -12,8 +12,8 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import stage_output
 from pyasr.data.tables.datadir import DataDir, write_data_dir
-from pyasr.report.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.results import best_on_dev, results_page, results_table, tables
+from pyasr.report.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.systems import find_systems, paired
 from pyasr.score.filters import TextFilter
 from pyasr.score.score_dir import Chosen, read_params, read_summary, write_scoring
@@ -37,10 +37,18 @@ def make_experiment(root: Path, rates: dict[str, float]) -> Path:
         for name in ("dev", "test"):
             decode, rng = root / "exp" / system / f"decode_{name}", np.random.default_rng(7)
             with stage_output(decode, {}, []) as out:
-                (out / "totals.json").write_text(json.dumps({"num_frames": 60000, "search_s": 30.0, "cpu_s": 60.0}))
-            hypotheses = {point: {utt: corrupt(text, rng, rate + 0.05 * i) for utt, text in texts.items()}
-                          for i, point in enumerate(POINTS)}
-            chosen = Chosen(read_params(decode.with_name("decode_dev")), decode.with_name("decode_dev")) if name == "test" else None
+                (out / "totals.json").write_text(
+                    json.dumps({"num_frames": 60000, "search_s": 30.0, "cpu_s": 60.0})
+                )
+            hypotheses = {
+                point: {utt: corrupt(text, rng, rate + 0.05 * i) for utt, text in texts.items()}
+                for i, point in enumerate(POINTS)
+            }
+            chosen = (
+                Chosen(read_params(decode.with_name("decode_dev")), decode.with_name("decode_dev"))
+                if name == "test"
+                else None
+            )
             with stage_output(decode / "scoring", {}, []) as out:
                 write_scoring(out, DataDir(root / name), hypotheses, TextFilter(), chosen)
     return root / "exp"
@@ -52,8 +60,14 @@ def test_page(tmp_path, monkeypatch):
     rows = [line for line in page.splitlines() if line.startswith(("| mono", "| tri"))]
     assert len(rows) == 4 and rows[0].startswith("| mono") and "**" in rows[1] and "**" not in rows[0]
     assert "7, 0.0" in rows[0] and rows[2].split("|")[3:5] == [f" {'0.050':<36} ", f" {'0.100':<24} "]
-    for needed in ("steps/some_step.py --num-gauss 10", "`wer|case:lower|drop:none|align:sclite|v1`", "commit:", "numpy", "mono 3",
-                   "200 utterances"):
+    for needed in (
+        "steps/some_step.py --num-gauss 10",
+        "`wer|case:lower|drop:none|align:sclite|v1`",
+        "commit:",
+        "numpy",
+        "mono 3",
+        "200 utterances",
+    ):
         assert needed in page
 
 
@@ -103,7 +117,10 @@ def test_parameters_of_another_system(own_dev, tmp_path, monkeypatch):
     tri = "tri decode_test" if own_dev else "tri"
     assert systems.keys() == {"mono", tri} | ({"tri decode_dev"} if own_dev else set())
     assert systems["mono"].dev and systems[tri].dev is None
-    cells = {line.split("|")[1].strip(): line.split("|")[2:8:5] for line in results_table(list(systems.values())).splitlines()}
+    cells = {
+        line.split("|")[1].strip(): line.split("|")[2:8:5]
+        for line in results_table(list(systems.values())).splitlines()
+    }
     assert [cell.strip() for cell in cells[tri]] == ["-", "7, 0.0 (on exp/mono/decode_dev)"]
     assert cells["mono"][1].strip() == "7, 0.0"
     assert not own_dev or cells["tri decode_dev"][1].strip() == "7, 0.0 (on test)"
@@ -117,7 +134,9 @@ def test_a_directory_that_was_moved_or_renamed(model, tmp_path):
     (exp / "tri").rename(tmp_path / "moved/tri")
     systems = {system.name: system for system in find_systems(tmp_path / "moved")}
     assert systems.keys() == {model, "tri/seed1"}
-    assert all(system.dev == read_summary(system.model_dir / "decode_dev", False) for system in systems.values())
+    assert all(
+        system.dev == read_summary(system.model_dir / "decode_dev", False) for system in systems.values()
+    )
 
 
 def test_a_difference_within_chance_is_not_bold(tmp_path):
@@ -125,9 +144,12 @@ def test_a_difference_within_chance_is_not_bold(tmp_path):
 
 
 def test_numbers_are_those_of_the_scoring(tmp_path):
-    system, = find_systems(make_experiment(tmp_path, {"mono": 0.4}))
+    (system,) = find_systems(make_experiment(tmp_path, {"mono": 0.4}))
     line = (system.decode_dir / "scoring/best_wer").read_text().splitlines()[0]
-    assert f"{system.test['chosen']['wer']:.2f}" == line.split()[1] and system.dev["chosen"]["point"] == [7, 0.0]
+    assert f"{system.test['chosen']['wer']:.2f}" == line.split()[1] and system.dev["chosen"]["point"] == [
+        7,
+        0.0,
+    ]
 
 
 def test_nothing_scored(tmp_path):
@@ -144,7 +166,9 @@ def test_simulations_are_left_to_their_own_page(tmp_path):
 def test_minimum_bayes_risk_is_a_row_of_its_own(tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5})
     for name in ("dev", "test"):
-        shutil.copytree(exp / "mono" / f"decode_{name}" / "scoring", exp / "mono" / f"decode_{name}" / "scoring_mbr")
+        shutil.copytree(
+            exp / "mono" / f"decode_{name}" / "scoring", exp / "mono" / f"decode_{name}" / "scoring_mbr"
+        )
     systems = find_systems(exp)
     assert [system.name for system in systems] == ["mono", "mono decode_test mbr"]
     assert all(system.dev for system in systems) and paired(*systems) is not None
@@ -168,29 +192,43 @@ def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
     exp = make_experiment(tmp_path, {"dnn/seed1": 0.30, "dnn/seed2": 0.34})
     shutil.copytree(exp / "dnn/seed1/decode_test", exp / "dnn/seed1/decode_big")
     assert {(system.name, system.family) for system in find_systems(exp)} == {
-        ("dnn/seed1 decode_test", "dnn decode_test"), ("dnn/seed2 decode_test", "dnn decode_test"),
+        ("dnn/seed1 decode_test", "dnn decode_test"),
+        ("dnn/seed2 decode_test", "dnn decode_test"),
         ("dnn/seed1 decode_big", "dnn decode_big"),
-    }  # fmt: skip
+    }
 
 
 def test_lattices_that_were_rescored_stand_beside_those_as_decoded(tmp_path):
-    """For one of two seeds, as in run_models.sh: results of rescored lattices have names; unrescored ones are the model's own row."""
+    """For one of two seeds, as in run_models.sh: results of rescored lattices have names; unrescored ones are
+    the model's own row."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "dnn/seed1": 0.30, "dnn/seed2": 0.34})
     seed = exp / "dnn/seed1"
     for name in ("dev", "test"):
         for suffix, rate in (("_fourgram", 0.20), ("_lstm", 0.10)):
-            other = make_experiment(tmp_path / suffix / name, {"dnn/seed1": rate}) / "dnn/seed1" / f"decode_{name}"
+            other = (
+                make_experiment(tmp_path / suffix / name, {"dnn/seed1": rate})
+                / "dnn/seed1"
+                / f"decode_{name}"
+            )
             shutil.copytree(other, seed / f"decode_{name}{suffix}")
             summary = seed / f"decode_{name}{suffix}/scoring/summary.json"
             summary.write_text(summary.read_text().replace("decode_dev", f"decode_dev{suffix}"))
         for suffix in ("", "_lstm"):
-            shutil.copytree(seed / f"decode_{name}{suffix}/scoring", seed / f"decode_{name}{suffix}/scoring_mbr")
+            shutil.copytree(
+                seed / f"decode_{name}{suffix}/scoring", seed / f"decode_{name}{suffix}/scoring_mbr"
+            )
     lines = [line.split("|") for line in tables(find_systems(exp)).splitlines() if line.startswith("| dnn")]
     assert {cells[1].strip(): cells[2].strip() for cells in lines} == {
-        "dnn": "2", "dnn decode_test mbr": "1", "dnn decode_test_fourgram": "1", "dnn decode_test_lstm": "1",
+        "dnn": "2",
+        "dnn decode_test mbr": "1",
+        "dnn decode_test_fourgram": "1",
+        "dnn decode_test_lstm": "1",
         "dnn decode_test_lstm mbr": "1",
-    }  # fmt: skip
-    assert all(system.dev["chosen"]["wer"] == pytest.approx(system.test["chosen"]["wer"]) for system in find_systems(exp))
+    }
+    assert all(
+        system.dev["chosen"]["wer"] == pytest.approx(system.test["chosen"]["wer"])
+        for system in find_systems(exp)
+    )
 
 
 def test_seeds_that_were_decoded_in_different_ways_have_rows_of_their_own(tmp_path):
@@ -206,13 +244,20 @@ def test_nothing_but_seeds(tmp_path):
 
 def collect(exp, page, kept):
     run_here("collect_results.py", "--kept", kept, exp, page, folder="utils")
-    return {cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for cells in
-            (line.split("|") for line in page.read_text().splitlines() if line.startswith("| "))}
+    return {
+        cells[1].strip(): [cell.strip() for cell in cells[2:-1]]
+        for cells in (line.split("|") for line in page.read_text().splitlines() if line.startswith("| "))
+    }
 
 
 def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
-    """As if all had been in one experiment directory; for a network that was trained again, the new result counts."""
-    parts = [{"dnn/seed1": 0.50, "lstm/seed1": 0.20}, {"dnn/seed1": 0.30, "dnn/seed2": 0.34, "mono": 0.6}, {"dnn/seed3": 0.32}]
+    """As if all had been in one experiment directory; for a network that was trained again, the new result
+    counts."""
+    parts = [
+        {"dnn/seed1": 0.50, "lstm/seed1": 0.20},
+        {"dnn/seed1": 0.30, "dnn/seed2": 0.34, "mono": 0.6},
+        {"dnn/seed3": 0.32},
+    ]
     page, kept = tmp_path / "RESULTS.md", tmp_path / "kept.json"
     for i, rates in enumerate(parts):
         monkeypatch.setattr(sys, "argv", ["steps/of_run.py", str(i)])
@@ -221,31 +266,56 @@ def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
         shutil.rmtree(exp)
     whole = {"lstm/seed1": 0.20, "dnn/seed1": 0.30, "dnn/seed2": 0.34, "dnn/seed3": 0.32}
     expected = results_page(find_systems(make_experiment(tmp_path / "whole", whole)))
-    table = expected[expected.index("| system"):expected.index("\n\n* LM")]
+    table = expected[expected.index("| system") : expected.index("\n\n* LM")]
     assert table in page.read_text() and rows["dnn"][0] == "3"
     assert page.read_text().count("steps/of_run.py") == 3 and "mono" not in page.read_text()
     assert "dnn/seed2 3" in page.read_text()
 
 
 def test_what_is_kept_is_written_once(tmp_path):
-    exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "new/folder/kept.json"
+    exp, page, kept = (
+        make_experiment(tmp_path, {"dnn/seed1": 0.3}),
+        tmp_path / "RESULTS.md",
+        tmp_path / "new/folder/kept.json",
+    )
     first = collect(exp, page, kept), kept.read_text()
     assert (collect(exp, page, kept), kept.read_text()) == first
     assert read_seed_runs(kept) == seed_runs(find_systems(exp))
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"steps": [], "runs": [{"name": "dnn/seed1"}]}', "u1 words of a transcript\n",
-                                     '{"steps": [], "runs": [7]}', '{"steps": {}, "runs": {"a": 1}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"steps": [], "runs": [{"name": "dnn/seed1"}]}',
+        "u1 words of a transcript\n",
+        '{"steps": [], "runs": [7]}',
+        '{"steps": {}, "runs": {"a": 1}}',
+    ],
+)
 def test_a_file_that_keeps_something_else(content, tmp_path):
-    exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "kept.json"
+    exp, page, kept = (
+        make_experiment(tmp_path, {"dnn/seed1": 0.3}),
+        tmp_path / "RESULTS.md",
+        tmp_path / "kept.json",
+    )
     kept.write_text(content)
     with pytest.raises(UserError, match=f"^{kept}: not a file of results .* give another file with --kept$"):
         collect(exp, page, kept)
     assert kept.read_text() == content and not page.exists()
 
 
-@pytest.mark.parametrize("damage", [lambda run: {**run, "made_by": [9999]}, lambda run: {**run, "name": "dnn"},
-                                    lambda run: {**run, "test_wer": "low"}, lambda run: {**run, "made_by": None}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda run: {**run, "made_by": [9999]},
+        lambda run: {**run, "name": "dnn"},
+        lambda run: {**run, "test_wer": "low"},
+        lambda run: {**run, "made_by": None},
+    ],
+)
 def test_kept_results_that_were_damaged(damage, tmp_path):
     kept = tmp_path / "kept.json"
     write_seed_runs(kept, seed_runs(find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))))

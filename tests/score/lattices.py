@@ -1,4 +1,5 @@
-"""Decode directories that tests make: linear lattices with a cheap wrong word, a dear right one, and what tips the balance."""
+"""Decode directories that tests make: linear lattices with a cheap wrong word, a dear right one, and what
+tips the balance."""
 
 from __future__ import annotations
 

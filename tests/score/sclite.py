@@ -14,8 +14,23 @@ SCLITE = shutil.which("sclite") or (str(p) if (p := Path("/usr/lib/sctk/bin/scli
 def sclite_counts(pairs, directory: Path) -> list[tuple[int, int, int, int]]:
     """(correct, sub, ins, del) of (reference, hypothesis) pairs of word lists."""
     for name, side in (("ref", 0), ("hyp", 1)):
-        (directory / name).write_text("".join(f"{' '.join(pair[side])} (s-{i:06d})\n" for i, pair in enumerate(pairs)))
-    words = [SCLITE, "-r", directory / "ref", "trn", "-h", directory / "hyp", "trn", "-i", "spu_id", "-o", "pra", "stdout"]
+        (directory / name).write_text(
+            "".join(f"{' '.join(pair[side])} (s-{i:06d})\n" for i, pair in enumerate(pairs))
+        )
+    words = [
+        SCLITE,
+        "-r",
+        directory / "ref",
+        "trn",
+        "-h",
+        directory / "hyp",
+        "trn",
+        "-i",
+        "spu_id",
+        "-o",
+        "pra",
+        "stdout",
+    ]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     keys = [int(key) for key in re.findall(r"^id: \(s-(\d+)\)", told, re.M)]
     counts = re.findall(r"^Scores: \(#C #S #D #I\) (\d+) (\d+) (\d+) (\d+)", told, re.M)
@@ -25,7 +40,19 @@ def sclite_counts(pairs, directory: Path) -> list[tuple[int, int, int, int]]:
 
 def sclite_ctm(stm: Path, ctm: Path) -> tuple[int, int, int, int, float]:
     """(correct, sub, ins, del) words and the normalised cross entropy of a ctm."""
-    words = [SCLITE, "-r", stm.name, "stm", "-h", os.path.relpath(ctm, stm.parent), "ctm", "-o", "rsum", "stdout"]  # it cuts long paths
+    # it cuts long paths
+    words = [
+        SCLITE,
+        "-r",
+        stm.name,
+        "stm",
+        "-h",
+        os.path.relpath(ctm, stm.parent),
+        "ctm",
+        "-o",
+        "rsum",
+        "stdout",
+    ]
     told = subprocess.run(words, cwd=stm.parent, capture_output=True, text=True, check=True).stdout
     row = next(line for line in told.splitlines() if line.strip().startswith("| Sum"))
     _, _, _, correct, sub, dele, ins, _, _, nce = row.replace("|", " ").split()

@@ -1,6 +1,7 @@
 """Random stm and ctm files for NIST's programs and ours, and what NIST's programs count of them.
 
-    python tests/score/stm_toys.py 200        compares as many random pairs of files, each with hundreds of segments
+python tests/score/stm_toys.py 200        compares as many random pairs of files, each with hundreds of
+                                          segments
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from pathlib import Path
 import numpy as np
 
 BIN = Path("/usr/lib/sctk/bin")
-MISSING = "" if (BIN / "sclite").exists() and (BIN / "csrfilt.sh").exists() else "sctk with csrfilt.sh is not installed"
-Rows = dict[str, tuple[int, ...]]  # {speaker in lower case, 'sum' for all: segments, words, correct, sub, del, ins, segments with errors}
+MISSING = (
+    ""
+    if (BIN / "sclite").exists() and (BIN / "csrfilt.sh").exists()
+    else "sctk with csrfilt.sh is not installed"
+)
+# {speaker in lower case, 'sum' for all: segments, words, correct, sub, del, ins, segments with errors}
+Rows = dict[str, tuple[int, ...]]
 
 GLM = r""";; rules for tests
 * name "toys.glm"
@@ -45,22 +51,39 @@ ZZ       => C / [ ] __ [ ]
 ;; INPUT_DEPENDENT_APPLICATION = "ctm"
 THREE    => A B C / [ ] __ [ ]
 """
-WORDS = """A B C C D E E'S IS NOT UH UH-HUH 'CAUSE BECAUSE OKAY O. K. CAN'T CAN CANNOT DON'T DO MOONS TAIL THE THINK TH- -ING A-B-C
-XX ZZ a b %HESITATION 1984""".split()
-SPOKEN = WORDS + ["(UH)", "(%HESITATION)", "(TH-)", "(A-)", "(-N'T)", "(A B)", "(UH-HUH)", "{ A / B }", "{ A B / C / @ }", "@", "B*",
-                  "{ E'S / E IS }", "{ @ / THE }", "{ A { B / C } / D }", "{ (UH) / A }", "{ TH- / C }"]
+WORDS = """A B C C D E E'S IS NOT UH UH-HUH 'CAUSE BECAUSE OKAY O. K. CAN'T CAN CANNOT DON'T DO MOONS TAIL
+THE THINK TH- -ING A-B-C XX ZZ a b %HESITATION 1984""".split()
+SPOKEN = WORDS + [
+    "(UH)",
+    "(%HESITATION)",
+    "(TH-)",
+    "(A-)",
+    "(-N'T)",
+    "(A B)",
+    "(UH-HUH)",
+    "{ A / B }",
+    "{ A B / C / @ }",
+    "@",
+    "B*",
+    "{ E'S / E IS }",
+    "{ @ / THE }",
+    "{ A { B / C } / D }",
+    "{ (UH) / A }",
+    "{ TH- / C }",
+]
 
 RICH = ["A", "B", "C", "@", "{ A / @ }", "{ @ / B }", "{ A B / @ }", "{ C / A A / @ }"]
 
 
 def random_files(rng: np.random.Generator, num_files: int) -> tuple[str, str]:
-    """(stm, ctm): two channels a file, segments with gaps and overlaps, some empty or ignored, words across their ends."""
+    """(stm, ctm): two channels a file, segments with gaps and overlaps, some empty or ignored, words across
+    their ends."""
     stm, ctm = [], []
     for f in range(num_files):
         for channel in "AB":
             texts = [random_text(rng) for _ in range(rng.integers(1, 7))]
             at = 0.0
-            for k, text in enumerate(texts):
+            for text in texts:
                 begin = max(0.0, at + rng.choice([-0.3, 0.0, 0.0, 0.5]))
                 at = begin + rng.choice([0.5, 1.0, 2.0]) + 0.25 * rng.integers(0, 3)
                 speaker = f"Spk_{f}_{channel}{rng.integers(1, 3) if rng.random() < 0.2 else ''}"
@@ -85,15 +108,21 @@ def random_words(rng: np.random.Generator, side: str, text: str, end_s: float) -
     begins = np.sort(np.round(rng.uniform(0, end_s + 0.3, len(words)), 2))
     durations = np.round(rng.choice([0.1, 0.25, 0.5, 1.0], len(words)), 2)
     confidence = rng.random() < 0.8
-    return [f"{side} {begin:.2f} {duration:.2f} {word}{' 0.9' * confidence}"
-            for begin, duration, word in zip(begins, durations, words)]
+    return [
+        f"{side} {begin:.2f} {duration:.2f} {word}{' 0.9' * confidence}"
+        for begin, duration, word in zip(begins, durations, words)
+    ]
 
 
 def files_with_alternatives(rng: np.random.Generator, num_segments: int) -> tuple[str, str]:
-    """(stm, ctm) with many `@` in both: paths whose costs differ by the rounding of float32 only. The ctm has NIST's own alternatives."""
+    """(stm, ctm) with many `@` in both: paths whose costs differ by the rounding of float32 only. The ctm has
+    NIST's own alternatives."""
     stm, ctm = [], []
     for k in range(num_segments):
-        stm.append(f"file A spk_{k % 50} {k}.00 {k + 1}.00 {' '.join(rng.choice([*RICH, '(A)'], rng.integers(1, 7)))}")
+        stm.append(
+            f"file A spk_{k % 50} {k}.00 {k + 1}.00 "
+            f"{' '.join(rng.choice([*RICH, '(A)'], rng.integers(1, 7)))}"
+        )
         for i, token in enumerate(rng.choice(RICH, rng.integers(1, 7))):
             place = f"file A {k + 0.1 * i + 0.1:.2f} 0.10"
             ctm += alternatives_of_ctm(place, token) if "{" in token else [f"{place} {token}"]
@@ -109,27 +138,48 @@ def alternatives_of_ctm(place: str, token: str) -> list[str]:
 
 
 def files_with_words_at_ends(rng: np.random.Generator, num_segments: int) -> tuple[str, str]:
-    """(stm, ctm): one word at the end of each segment; its middle is the end, or on one side of it by the rounding of times only."""
+    """(stm, ctm): one word at the end of each segment; its middle is the end, or on one side of it by the
+    rounding of times only."""
     ends = np.cumsum(rng.integers(60, 100, num_segments)) / 100
     stm, ctm = [], []
     for k, (begin, end) in enumerate(zip([0.0, *ends], ends)):
-        word, before_end, duration, shift = (("DON'T", 0.1, 0.4, 0.0), ("B", 0.1, 0.2, 0.0), ("THREE", 0.017, 0.1, 0.0004))[k % 3]
+        word, before_end, duration, shift = (
+            ("DON'T", 0.1, 0.4, 0.0),
+            ("B", 0.1, 0.2, 0.0),
+            ("THREE", 0.017, 0.1, 0.0004),
+        )[k % 3]
         stm.append(f"file A spk_{k % 50} {begin:.4f} {end - shift:.4f} A B C D E F")
         ctm.append(f"file A {end - before_end:.3f} {duration:.2f} {word} 0.9")
     return "\n".join(stm) + "\n", "\n".join(ctm) + "\n"
 
 
 def rows_of_sctk(stm: Path, ctm: Path, glm: Path | None, directory: Path) -> Rows:
-    """What csrfilt.sh (with a glm) and sclite -F -D count; the lines of stm and ctm must be by file, channel and time."""
+    """What csrfilt.sh (with a glm) and sclite -F -D count; the lines of stm and ctm must be by file, channel
+    and time."""
     environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}", "LC_ALL": "C"}
     files = {"stm": stm, "ctm": ctm}
     if glm:
         for kind, purpose in (("stm", "ref"), ("ctm", "hyp")):
             command = [BIN / "csrfilt.sh", "-i", kind, "-t", purpose, "-dh", glm]
-            told = subprocess.run(command, input=files[kind].read_bytes(), capture_output=True, check=True, env=environment)
+            told = subprocess.run(
+                command, input=files[kind].read_bytes(), capture_output=True, check=True, env=environment
+            )
             files[kind] = directory / f"filtered.{kind}"
             files[kind].write_bytes(told.stdout)
-    words = [BIN / "sclite", "-r", files["stm"], "stm", "-h", files["ctm"], "ctm", "-F", "-D", "-o", "rsum", "stdout"]
+    words = [
+        BIN / "sclite",
+        "-r",
+        files["stm"],
+        "stm",
+        "-h",
+        files["ctm"],
+        "ctm",
+        "-F",
+        "-D",
+        "-o",
+        "rsum",
+        "stdout",
+    ]
     run = subprocess.run(words, capture_output=True, text=True, errors="replace", env=environment)
     rows: Rows = {}
     for line in run.stdout.splitlines():
@@ -150,7 +200,10 @@ def our_rows(stm: Path, ctm: Path, glm: Path | None) -> Rows:
     scorer = StmScorer(read_stm(stm), glm and read_glm(glm))
     score = scorer.score(read_entries(ctm))
     rows = [*score.of_speaker(scorer.utt2spk).items(), ("sum", score.row)]
-    return {name.lower(): (num, c.num_words, c.correct, c.sub, c.dele, c.ins, wrong) for name, (c, num, wrong) in rows}
+    return {
+        name.lower(): (num, c.num_words, c.correct, c.sub, c.dele, c.ins, wrong)
+        for name, (c, num, wrong) in rows
+    }
 
 
 def compare(files: tuple[str, str], directory: Path, with_glm: bool) -> tuple[Rows, Rows]:
@@ -168,7 +221,9 @@ def main(num: int) -> None:
         for seed in range(num):
             theirs, ours = compare(random_files(np.random.default_rng(seed), 40), Path(name), seed % 4 > 0)
             keys = theirs.keys() | ours.keys()
-            wrong = {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
+            wrong = {
+                key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)
+            }
             different += bool(wrong)
             for key, rows in list(wrong.items())[:3]:
                 print(f"seed {seed}: {key}: sctk {rows[0]}, ours {rows[1]}")

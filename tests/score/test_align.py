@@ -4,7 +4,8 @@ import functools
 import random
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from sclite import SCLITE, sclite_counts
 
 from pyasr.score.word_alignment import Counts, align, count, count_many
@@ -30,7 +31,9 @@ def spoken_pairs(num: int, seed: int = 1):
         for word in reference:
             fate = rng.random()
             other = rng.choice(vocabulary)
-            hypothesis += [word] if fate < 0.5 else [other] if fate < 0.75 else [word, other] if fate < 0.85 else []
+            hypothesis += (
+                [word] if fate < 0.5 else [other] if fate < 0.75 else [word, other] if fate < 0.85 else []
+            )
         yield reference, hypothesis
 
 
@@ -42,12 +45,15 @@ def test_counts_are_those_of_sclite(tmp_path):
 
 
 def test_errors_against_levenshtein():
-    """The weights of sclite never give fewer errors than the least number possible, and on most utterances exactly that."""
+    """The weights of sclite never give fewer errors than the least number possible, and on most utterances
+    exactly that."""
     kaldialign = pytest.importorskip("kaldialign")
     pairs = [*random_pairs(500), *spoken_pairs(500)]
     least = [kaldialign.edit_distance(reference, hypothesis)["total"] for reference, hypothesis in pairs]
     ours = [count(*pair).errors for pair in pairs]
-    assert all(a >= b for a, b in zip(ours, least)) and sum(a == b for a, b in zip(ours, least)) > 0.9 * len(pairs)
+    assert all(a >= b for a, b in zip(ours, least)) and sum(a == b for a, b in zip(ours, least)) > 0.9 * len(
+        pairs
+    )
 
 
 @given(reference=WORDS, hypothesis=WORDS)
@@ -65,11 +71,17 @@ def test_cost_is_the_least(reference, hypothesis):
 @given(reference=WORDS, hypothesis=WORDS)
 def test_pairs_and_counts_agree(reference, hypothesis):
     pairs = align(reference, hypothesis)
-    assert [r for r, _ in pairs if r is not None] == reference and [h for _, h in pairs if h is not None] == hypothesis
-    kinds = [("ins" if r is None else "dele" if h is None else "correct" if r == h else "sub") for r, h in pairs]
+    assert [r for r, _ in pairs if r is not None] == reference and [
+        h for _, h in pairs if h is not None
+    ] == hypothesis
+    kinds = [
+        ("ins" if r is None else "dele" if h is None else "correct" if r == h else "sub") for r, h in pairs
+    ]
     counts = count(reference, hypothesis)
     assert counts == Counts(**{kind: kinds.count(kind) for kind in ("correct", "sub", "ins", "dele")})
-    assert count_many([reference], [hypothesis]).tolist() == [[counts.correct, counts.sub, counts.ins, counts.dele]]
+    assert count_many([reference], [hypothesis]).tolist() == [
+        [counts.correct, counts.sub, counts.ins, counts.dele]
+    ]
 
 
 def test_empty_sides():

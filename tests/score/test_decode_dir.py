@@ -1,4 +1,5 @@
-"""steps/score.py on lattices whose best words at each LM weight are known: 'yes' wins where graph + acoustic / lmwt < 0."""
+"""steps/score.py on lattices whose best words at each LM weight are known: 'yes' wins where graph + acoustic
+/ lmwt < 0."""
 
 import json
 import shutil
@@ -19,20 +20,27 @@ ROOT = Path(__file__).parents[2]
 
 
 def score(*words, ok=True):
-    run = subprocess.run([sys.executable, ROOT / "steps/score.py", "--nj", "2", *map(str, words)], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, ROOT / "steps/score.py", "--nj", "2", *map(str, words)],
+        capture_output=True,
+        text=True,
+    )
     assert (run.returncode == 0) == ok, run.stdout + run.stderr
     return run.stdout + run.stderr
 
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
-    """Dev chooses LM weight 12 or less, because the best word changes at 12.5; test is better at 9 or less."""
+    """Dev chooses LM weight 12 or less, because the best word changes at 12.5; test is better at 9 or
+    less."""
     root = tmp_path_factory.mktemp("score")
     lang = make_lang(root / "lang")
     dev = make_data(root / "dev", {"a-1": "yes yes", "a-2": "yes", "b-1": "no"})
     test = make_data(root / "test", {"c-1": "yes", "c-2": "no no", "d-1": "yes well"})
     wide, narrow = choice(1, 1.0, -12.5), choice(1, 1.0, -9.5)
-    make_decode_dir(root / "exp/tri/decode_dev", {"a-1": choice(2, 1.0, -12.5), "a-2": wide, "b-1": choice(1, 1.0, -10.5)})
+    make_decode_dir(
+        root / "exp/tri/decode_dev", {"a-1": choice(2, 1.0, -12.5), "a-2": wide, "b-1": choice(1, 1.0, -10.5)}
+    )
     make_decode_dir(root / "exp/tri/decode_test", {"c-1": narrow, "c-2": choice(2, 1.0, 0.0)}, num_jobs=1)
     score(dev, lang, root / "exp/tri/decode_dev")
     told = score("--params-from", root / "exp/tri/decode_dev", test, lang, root / "exp/tri/decode_test")
@@ -50,7 +58,11 @@ def test_best_point_is_chosen_on_dev(scored):
     files = list((root / "exp/tri/decode_dev").glob("wer_*"))
     assert len(files) == 33
     by_hand = {path.name: float(path.read_text().split()[1]) for path in files}
-    assert by_hand["wer_11_0.0"] == min(by_hand.values()) == 0 and by_hand["wer_13_0.0"] == 75 and by_hand["wer_7_1.0"] == 25
+    assert (
+        by_hand["wer_11_0.0"] == min(by_hand.values()) == 0
+        and by_hand["wer_13_0.0"] == 75
+        and by_hand["wer_7_1.0"] == 25
+    )
 
 
 def test_nothing_was_decoded():
@@ -76,21 +88,34 @@ def test_dev_point_is_applied_to_test_beside_the_best_one(scored):
     assert chosen["point"] == [11, 0.0] and best["point"] == [7, 0.0]
     assert (chosen["errors"], best["errors"], chosen["words"]) == (3, 2, 5)
     lines = (root / "exp/tri/decode_test/best_wer").read_text().splitlines()
-    assert f"chosen on {root}/exp/tri/decode_dev" in lines[0] and "best on this set: for comparison only" in lines[1]
+    assert (
+        f"chosen on {root}/exp/tri/decode_dev" in lines[0]
+        and "best on this set: for comparison only" in lines[1]
+    )
     assert all("wer|case:lower|drop:none|align:sclite|v1" in line and "95%" in line for line in lines)
-    assert chosen["missing"] == ["d-1"] and "1 utterance(s) have no hypothesis and count as deleted: d-1" in told
+    assert (
+        chosen["missing"] == ["d-1"] and "1 utterance(s) have no hypothesis and count as deleted: d-1" in told
+    )
 
 
-@pytest.mark.parametrize("lmwt, penalty, of_scored, of_another", [
-    (None, None, (11, 0.5), None), (12, None, (12, 0.5), (12, 0.0)), (None, 1.0, (11, 1.0), None), (12, 1.0, (12, 1.0), (12, 1.0)),
-])
+@pytest.mark.parametrize(
+    "lmwt, penalty, of_scored, of_another",
+    [
+        (None, None, (11, 0.5), None),
+        (12, None, (12, 0.5), (12, 0.0)),
+        (None, 1.0, (11, 1.0), None),
+        (12, 1.0, (12, 1.0), (12, 1.0)),
+    ],
+)
 def test_a_point_is_the_chosen_one_unless_given(tmp_path, lmwt, penalty, of_scored, of_another):
     """The scoring that parameters are taken from is an input."""
     path = scoring_dir(tmp_path / "scored") / "summary.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"data": "", "signature": "", "best": {}, "chosen": {"point": [11, 0.5]}}))
     options = PointOptions(lmwt, penalty)
-    assert options.of(path.parents[1]) == of_scored and options.inputs(path.parents[1]) == ([path] if None in (lmwt, penalty) else [])
+    assert options.of(path.parents[1]) == of_scored and options.inputs(path.parents[1]) == (
+        [path] if None in (lmwt, penalty) else []
+    )
     if of_another:
         assert options.of(tmp_path / "another") == of_another and options.inputs(tmp_path / "another") == []
     else:
@@ -127,9 +152,17 @@ def test_insertions_into_empty_transcripts_count(scored, tmp_path):
     run_here("fix_data_dir.py", "--audio", "no", data, folder="utils")
     run_here("copy_data_dir.py", data, tmp_path / "copy", folder="utils")
     run_here("split_data_dir.py", tmp_path / "copy", 2, folder="utils")
-    run_here("combine_data.py", tmp_path / "both", tmp_path / "copy/split2/1", tmp_path / "copy/split2/2", folder="utils")
+    run_here(
+        "combine_data.py",
+        tmp_path / "both",
+        tmp_path / "copy/split2/1",
+        tmp_path / "copy/split2/2",
+        folder="utils",
+    )
     run_here("subset_data_dir.py", "--first", 3, tmp_path / "both", tmp_path / "chosen", folder="utils")
-    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, -100.0), "a-2": choice(2, 1.0, 0.0)}, num_jobs=1)
+    decode = make_decode_dir(
+        tmp_path / "decode", {"a-1": choice(1, 1.0, -100.0), "a-2": choice(2, 1.0, 0.0)}, num_jobs=1
+    )
     run_here("score.py", tmp_path / "chosen", root / "lang", decode)
     chosen = json.loads((decode / "scoring/summary.json").read_text())["chosen"]
     assert (chosen["errors"], chosen["ins"], chosen["words"], chosen["num_utterances"]) == (2, 2, 1, 3)
@@ -141,14 +174,26 @@ def test_transcript_without_speaker(scored, tmp_path):
     data = make_data(tmp_path / "data", {"a-1": "yes"})
     (data / "text").write_text("a-1 yes\nz-1 no\n")
     decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
-    assert f"{data}/utt2spk: no line for utterance 'z-1' of text (1 such)" in score(data, root / "lang", decode, ok=False)
+    assert f"{data}/utt2spk: no line for utterance 'z-1' of text (1 such)" in score(
+        data, root / "lang", decode, ok=False
+    )
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    *((["--word-ins-penalties", f"0,{word}"], f"'0,{word}' is not a list of numbers") for word in ("x", "nan", "-inf", "")),
-    (["--min-lmwt", "12", "--max-lmwt", "9"], "--min-lmwt 12 is greater than --max-lmwt 9"),
-    (["--params-from", "nowhere"], "nowhere/scoring/summary.json: no such file; score that directory first"),
-    (["--nj", "abc"], "--nj: 'abc' is not a whole number")])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        *(
+            (["--word-ins-penalties", f"0,{word}"], f"'0,{word}' is not a list of numbers")
+            for word in ("x", "nan", "-inf", "")
+        ),
+        (["--min-lmwt", "12", "--max-lmwt", "9"], "--min-lmwt 12 is greater than --max-lmwt 9"),
+        (
+            ["--params-from", "nowhere"],
+            "nowhere/scoring/summary.json: no such file; score that directory first",
+        ),
+        (["--nj", "abc"], "--nj: 'abc' is not a whole number"),
+    ],
+)
 def test_bad_options(words, message, scored, tmp_path):
     root, _ = scored
     decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
@@ -157,8 +202,12 @@ def test_bad_options(words, message, scored, tmp_path):
 
 def test_missing_and_damaged_lattices(scored, tmp_path):
     root, _ = scored
-    assert "num_jobs: missing or not a number; decode with steps/decode.py" in score(root / "dev", root / "lang", tmp_path / "nowhere", ok=False)
-    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0), "a-2": choice(9, 1.0, 0.0)}, num_jobs=1)
+    assert "num_jobs: missing or not a number; decode with steps/decode.py" in score(
+        root / "dev", root / "lang", tmp_path / "nowhere", ok=False
+    )
+    decode = make_decode_dir(
+        tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0), "a-2": choice(9, 1.0, 0.0)}, num_jobs=1
+    )
     content = (decode / "lat.1.gz").read_bytes()
     (decode / "lat.1.gz").write_bytes(content[:-20])
     assert "truncated" in score(root / "dev", root / "lang", decode, ok=False)
@@ -175,10 +224,20 @@ def test_words_of_another_lang_directory(scored, tmp_path):
 
 
 def test_words_of_least_risk(scored, tmp_path):
-    """Three paths of posterior 0.4, 0.3, 0.3: 'yes yes' is the best one, but most say 'yes' first and 'no' second."""
+    """Three paths of posterior 0.4, 0.3, 0.3: 'yes yes' is the best one, but most say 'yes' first and 'no'
+    second."""
     root, _ = scored
     costs = -np.log([0.7, 0.3, 4 / 7, 3 / 7, 1.0])
-    lattice = from_arcs(0, [0, 0, 1, 1, 2], [1, 2, 3, 3, 3], [1] * 5, [1, 3, 1, 2, 2], costs, np.zeros(5), [np.inf] * 3 + [0.0])
+    lattice = from_arcs(
+        0,
+        [0, 0, 1, 1, 2],
+        [1, 2, 3, 3, 3],
+        [1] * 5,
+        [1, 3, 1, 2, 2],
+        costs,
+        np.zeros(5),
+        [np.inf] * 3 + [0.0],
+    )
     data = make_data(tmp_path / "data", {"a-1": "yes no"})
     decode = make_decode_dir(tmp_path / "decode", {"a-1": lattice}, num_jobs=1)
     run_here("score.py", data, root / "lang", decode)

@@ -1,4 +1,5 @@
-"""Ranges of LM weights that grow until the best one is inside, on lattices whose best words at each weight are known."""
+"""Ranges of LM weights that grow until the best one is inside, on lattices whose best words at each weight
+are known."""
 
 import json
 import shutil
@@ -32,8 +33,13 @@ class Corpus:
     def __init__(self, root, *utterances, jobs=2):
         root.mkdir(parents=True)
         named = {f"a-{i}": utterance for i, utterance in enumerate(utterances)}
-        self.lang, self.data = make_lang(root / "lang"), make_data(root / "data", {utt: text for utt, (text, _) in named.items()})
-        self.decode = make_decode_dir(root / "decode", {utt: lattice for utt, (_, lattice) in named.items()}, num_jobs=jobs)
+        self.lang, self.data = (
+            make_lang(root / "lang"),
+            make_data(root / "data", {utt: text for utt, (text, _) in named.items()}),
+        )
+        self.decode = make_decode_dir(
+            root / "decode", {utt: lattice for utt, (_, lattice) in named.items()}, num_jobs=jobs
+        )
 
     def score(self, *words) -> dict:
         """The summary; `weights` are those of the files."""
@@ -41,24 +47,41 @@ class Corpus:
         found = json.loads((self.decode / "scoring/summary.json").read_text())
         weights = sorted({int(path.name.split("_")[1]) for path in self.decode.glob("wer_*")})
         assert weights == list(range(weights[0], weights[-1] + 1))
-        assert len(list(self.decode.glob("wer_*"))) == len(list((self.decode / "scoring/hyp").iterdir())) == 3 * len(weights)
+        assert (
+            len(list(self.decode.glob("wer_*")))
+            == len(list((self.decode / "scoring/hyp").iterdir()))
+            == 3 * len(weights)
+        )
         return {**found, "weights": (weights[0], weights[-1])}
 
 
-@pytest.mark.parametrize("first, last, weights, chosen", [
-    (9, 12, (7, 17), 9),      # inside: as ever
-    (20, 24, (7, 30), 20),    # where networks have it
-    (38, 44, (7, 50), 38), (60, 70, (7, 100), 60),
-    (2, 4, (1, 17), 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "first, last, weights, chosen",
+    [
+        (9, 12, (7, 17), 9),  # inside: as ever
+        (20, 24, (7, 30), 20),  # where networks have it
+        (38, 44, (7, 50), 38),
+        (60, 70, (7, 100), 60),
+        (2, 4, (1, 17), 2),
+    ],
+)
 def test_the_range_grows_until_the_best_is_inside(tmp_path, caplog, first, last, weights, chosen):
-    """The number of errors grows with the distance from the best weights. A wide range given by hand finds the same."""
-    steps = [right_from(weight) for weight in range(1, first + 1)] + [right_to(weight) for weight in range(last, 101)]
+    """The number of errors grows with the distance from the best weights. A wide range given by hand finds
+    the same."""
+    steps = [right_from(weight) for weight in range(1, first + 1)] + [
+        right_to(weight) for weight in range(last, 101)
+    ]
     corpus = Corpus(tmp_path / "own", WRONG, *steps)
     with caplog.at_level("INFO", "pyasr"):
         found = corpus.score()
-    assert found["chosen"]["point"] == [chosen, 0.0] and found["chosen"]["errors"] == 1 and found["weights"] == weights
-    assert ("trying more" in caplog.text) == (weights != (7, 17)) and "at the end of the range;" not in caplog.text
+    assert (
+        found["chosen"]["point"] == [chosen, 0.0]
+        and found["chosen"]["errors"] == 1
+        and found["weights"] == weights
+    )
+    assert ("trying more" in caplog.text) == (
+        weights != (7, 17)
+    ) and "at the end of the range;" not in caplog.text
     by_hand = Corpus(tmp_path / "wide", WRONG, *steps).score("--min-lmwt", 1, "--max-lmwt", 100)
     assert by_hand["chosen"] == found["chosen"]
 
@@ -96,15 +119,32 @@ def test_the_limit_is_told(tmp_path, caplog):
 
 def test_the_weight_of_another_set_is_applied_outside_the_first_range(tmp_path):
     """The other set has its best weight at 12."""
-    dev = Corpus(tmp_path / "dev", WRONG, *(right_from(weight) for weight in range(1, 27)), *(right_to(weight) for weight in range(26, 60)))
-    test = Corpus(tmp_path / "test", WRONG, *(right_from(weight) for weight in range(1, 13)), *(right_to(weight) for weight in range(12, 60)))
+    dev = Corpus(
+        tmp_path / "dev",
+        WRONG,
+        *(right_from(weight) for weight in range(1, 27)),
+        *(right_to(weight) for weight in range(26, 60)),
+    )
+    test = Corpus(
+        tmp_path / "test",
+        WRONG,
+        *(right_from(weight) for weight in range(1, 13)),
+        *(right_to(weight) for weight in range(12, 60)),
+    )
     assert dev.score()["chosen"]["point"] == [26, 0.0]
     found = test.score("--params-from", dev.decode)
-    assert found["chosen"]["point"] == [26, 0.0] and found["best"]["point"] == [12, 0.0] and found["weights"] == (7, 26)
+    assert (
+        found["chosen"]["point"] == [26, 0.0]
+        and found["best"]["point"] == [12, 0.0]
+        and found["weights"] == (7, 26)
+    )
     test.decode.rename(tmp_path / "test/again")
     shutil.rmtree(tmp_path / "test/again/scoring")
     test.decode = tmp_path / "test/again"
-    with pytest.raises(UserError, match="LM weight 26 and penalty 0.0 of .* are not in the sweep; widen --min-lmwt, --max-lmwt"):
+    with pytest.raises(
+        UserError,
+        match="LM weight 26 and penalty 0.0 of .* are not in the sweep; widen --min-lmwt, --max-lmwt",
+    ):
         test.score("--params-from", dev.decode, "--max-lmwt", 17)
 
 
@@ -126,11 +166,17 @@ def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys)
     fixed = "--min-lmwt", 7, "--max-lmwt", 17
     found = corpus.score(*fixed)
     assert found["weights"] == (7, 17) and found["chosen"]["point"] == [17, 0.0]
-    assert f"{corpus.decode}/scoring is out of date: it has scores of LM weights 7 to 30; computing it again" in capsys.readouterr().out
+    assert (
+        f"{corpus.decode}/scoring is out of date: it has scores of LM weights 7 to 30; computing it again"
+        in capsys.readouterr().out
+    )
     corpus.score(*fixed)
     assert "up to date" in capsys.readouterr().out
     assert corpus.score()["chosen"]["point"] == [23, 0.0]
-    assert "scoring is out of date: its best LM weight 17 is at a fixed end of its range; computing it again" in capsys.readouterr().out
+    assert (
+        "scoring is out of date: its best LM weight 17 is at a fixed end of its range; computing it again"
+        in capsys.readouterr().out
+    )
     assert corpus.score("--min-lmwt", 7)["weights"] == (7, 30)
     assert "up to date" in capsys.readouterr().out
     assert corpus.score("--max-lmwt", 17)["weights"] == (7, 17)
@@ -148,12 +194,20 @@ def test_words_of_least_risk_grow_alike(tmp_path):
     steps = [right_from(weight) for weight in range(1, 22)] + [right_to(weight) for weight in range(21, 40)]
     corpus = Corpus(tmp_path / "a", WRONG, *steps)
     run_here("score.py", "--nj", 1, "--decode-mbr", "true", corpus.data, corpus.lang, corpus.decode)
-    assert json.loads((corpus.decode / "scoring_mbr/summary.json").read_text())["chosen"]["point"] == [21, 0.0]
+    assert json.loads((corpus.decode / "scoring_mbr/summary.json").read_text())["chosen"]["point"] == [
+        21,
+        0.0,
+    ]
 
 
 def test_first_ranges():
-    assert [first_range(*given) for given in ((None, None), (3, None), (None, 30), (None, 5), (20, None), (9, 11))] == [
-        (7, 17), (3, 17), (7, 30), (5, 5), (20, 20), (9, 11)]
-    assert list(LmWeights(None, None, 25).first) == list(range(7, 26)) and list(LmWeights(None, None, 3).first) == list(range(3, 18))
-    with pytest.raises(UserError, match="--min-lmwt 12 is greater than --max-lmwt 9; lower the first or raise the second"):
+    assert [
+        first_range(*given) for given in ((None, None), (3, None), (None, 30), (None, 5), (20, None), (9, 11))
+    ] == [(7, 17), (3, 17), (7, 30), (5, 5), (20, 20), (9, 11)]
+    assert list(LmWeights(None, None, 25).first) == list(range(7, 26)) and list(
+        LmWeights(None, None, 3).first
+    ) == list(range(3, 18))
+    with pytest.raises(
+        UserError, match="--min-lmwt 12 is greater than --max-lmwt 9; lower the first or raise the second"
+    ):
         first_range(12, 9)

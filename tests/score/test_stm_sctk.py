@@ -1,4 +1,5 @@
-"""References and hypotheses by time at random: every number of NIST's csrfilt and sclite, by speaker and in all."""
+"""References and hypotheses by time at random: every number of NIST's csrfilt and sclite, by speaker and in
+all."""
 
 import numpy as np
 import pytest

@@ -18,8 +18,10 @@ def test_missing_hypothesis_is_deleted_and_named():
     score = score_texts(REFERENCES, HYPOTHESES, TextFilter())
     assert score.missing == ["a-2"]
     assert (score.total.sub, score.total.ins, score.total.dele, score.total.num_words) == (1, 2, 1, 6)
-    assert wer_file(score) == ("%WER 66.67 [ 4 / 6, 2 ins, 1 del, 1 sub ] wer|case:lower|drop:none|align:sclite|v1\n%SER 100.00 [ 3 / 3 ]\n"
-                               "Scored 3 sentences, 1 not present in hyp.\nmissing: a-2\n")
+    assert wer_file(score) == (
+        "%WER 66.67 [ 4 / 6, 2 ins, 1 del, 1 sub ] wer|case:lower|drop:none|align:sclite|v1\n%SER 100.00 [ 3 "
+        "/ 3 ]\nScored 3 sentences, 1 not present in hyp.\nmissing: a-2\n"
+    )
 
 
 def test_no_hypothesis_at_all():
@@ -57,7 +59,11 @@ def test_totals_are_sums_of_rows():
 
 def test_per_utterance_table():
     assert per_utterance({"a": "one two three"}, {"a": "one three four"}, TextFilter()).splitlines() == [
-        "a ref  one two three ***", "a hyp  one *** three four", "a op   C   D   C     I", "a #csid 2 0 1 1"]
+        "a ref  one two three ***",
+        "a hyp  one *** three four",
+        "a op   C   D   C     I",
+        "a #csid 2 0 1 1",
+    ]
 
 
 def test_interval_of_many_utterances_is_the_normal_one():

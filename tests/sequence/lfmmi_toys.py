@@ -24,12 +24,15 @@ def random_sequences(seed: int, num: int = 12, longest: int = 6) -> list[np.ndar
 
 
 def tree_of(width: int, centre: int, num_classes: int = 2, tied: bool = False) -> ContextTree:
-    """A leaf or two for each phone and pdf-class, divided by a neighbour; `tied`: the classes of phone 3 share one pdf."""
+    """A leaf or two for each phone and pdf-class, divided by a neighbour; `tied`: the classes of phone 3
+    share one pdf."""
     numbers = iter(range(100))
 
     def leaf(phone):
         if phone == 1 and width > 1:
-            return Split(0 if centre else width - 1, frozenset({0, 2}), Leaf(next(numbers)), Leaf(next(numbers)))
+            return Split(
+                0 if centre else width - 1, frozenset({0, 2}), Leaf(next(numbers)), Leaf(next(numbers))
+            )
         if phone == 2 and width - centre > 1:
             return Split(width - 1, frozenset({0, 1}), Leaf(next(numbers)), Leaf(next(numbers)))
         return Leaf(next(numbers))
@@ -65,13 +68,17 @@ def phone_strings(num_phones: int):
 
 
 def model_probs(phones, num_frames: int, trans: TransitionModel, tree: ContextTree) -> Counter:
-    """{(string of pdfs, index of each frame's phone): probability} of all ways of `phones` through their HMMs, left at the end."""
+    """{(string of pdfs, index of each frame's phone): probability} of all ways of `phones` through their
+    HMMs, left at the end."""
     windows, found = windows_of(np.array(phones), tree), Counter()
 
     def arcs(place, state):
         pdf = tree.pdf(tuple(windows[place]), trans.topology.entry(phones[place])[state].pdf_class)
         tids = trans.tids_of(trans.transition_state(phones[place], state, pdf))
-        return pdf, [(int(trans.tid2next_hmm_state[t]), float(np.exp(trans.log_prob[t])), bool(trans.is_final[t])) for t in tids]
+        return pdf, [
+            (int(trans.tid2next_hmm_state[t]), float(np.exp(trans.log_prob[t])), bool(trans.is_final[t]))
+            for t in tids
+        ]
 
     def walk(place, state, pdfs, places, prob):
         pdf, ways = arcs(place, state)
@@ -91,7 +98,9 @@ def lm_prob(fst, phones) -> float:
     """The probability that the acceptor, which is deterministic, gives to a whole sequence."""
     state, prob = fst.start, 1.0
     for phone in phones:
-        arcs = [a for a in range(fst.arc_offsets[state], fst.arc_offsets[state + 1]) if fst.ilabels[a] == phone]
+        arcs = [
+            a for a in range(fst.arc_offsets[state], fst.arc_offsets[state + 1]) if fst.ilabels[a] == phone
+        ]
         if not arcs:
             return 0.0
         (arc,) = arcs
@@ -102,13 +111,21 @@ def lm_prob(fst, phones) -> float:
 def dense(graph: DenominatorGraph) -> np.ndarray:
     """Arc probabilities as a table (num_states, num_pdfs, num_states)."""
     table = np.zeros((graph.num_states, graph.num_pdfs, graph.num_states))
-    np.add.at(table, (graph.arc_sources, graph.entry_pdfs[graph.arc_entries], graph.entry_targets[graph.arc_entries]), graph.arc_probs)
+    np.add.at(
+        table,
+        (graph.arc_sources, graph.entry_pdfs[graph.arc_entries], graph.entry_targets[graph.arc_entries]),
+        graph.arc_probs,
+    )
     return table
 
 
 def string_weight(graph: DenominatorGraph, pdfs, leak: float = 0.0) -> float:
-    """The sum over the graph's paths with this string of pdfs, initial probabilities included, any state being final."""
-    table, mixed = dense(graph), np.eye(graph.num_states) + leak * np.tile(graph.initial_probs, (graph.num_states, 1))
+    """The sum over the graph's paths with this string of pdfs, initial probabilities included, any state
+    being final."""
+    table, mixed = (
+        dense(graph),
+        np.eye(graph.num_states) + leak * np.tile(graph.initial_probs, (graph.num_states, 1)),
+    )
     alpha = graph.initial_probs @ mixed
     for pdf in pdfs:
         alpha = alpha @ table[:, pdf] @ mixed
@@ -116,8 +133,12 @@ def string_weight(graph: DenominatorGraph, pdfs, leak: float = 0.0) -> float:
 
 
 def enumerated(weights: dict, logits: np.ndarray) -> tuple[float, np.ndarray]:
-    """(log of the sum over strings {pdfs: weight} with scores exp `logits` (T, num_pdfs), posteriors (T, num_pdfs))."""
-    scores = {pdfs: weight * np.exp(sum(logits[t, pdf] for t, pdf in enumerate(pdfs))) for pdfs, weight in weights.items()}
+    """(log of the sum over strings {pdfs: weight} with scores exp `logits` (T, num_pdfs), posteriors (T,
+    num_pdfs))."""
+    scores = {
+        pdfs: weight * np.exp(sum(logits[t, pdf] for t, pdf in enumerate(pdfs)))
+        for pdfs, weight in weights.items()
+    }
     total, posteriors = sum(scores.values()), np.zeros(logits.shape)
     for pdfs, score in scores.items():
         for t, pdf in enumerate(pdfs):
@@ -127,12 +148,17 @@ def enumerated(weights: dict, logits: np.ndarray) -> tuple[float, np.ndarray]:
 
 def all_strings(graph: DenominatorGraph, num_frames: int, leak: float = 0.0) -> dict:
     """{string: weight} of all strings of pdfs."""
-    return {pdfs: string_weight(graph, pdfs, leak) for pdfs in itertools.product(range(graph.num_pdfs), repeat=num_frames)}
+    return {
+        pdfs: string_weight(graph, pdfs, leak)
+        for pdfs in itertools.product(range(graph.num_pdfs), repeat=num_frames)
+    }
 
 
-def log_space_denominator(graph: DenominatorGraph, logits: torch.Tensor, leak: float) -> tuple[float, torch.Tensor]:
-    """(log-likelihood, posteriors (T, num_pdfs)) of one sequence by sums of logarithms in float64 over a table of all arcs; nothing is
-    scaled, and the leak is the matrix I + eps 1 pi' between frames."""
+def log_space_denominator(
+    graph: DenominatorGraph, logits: torch.Tensor, leak: float
+) -> tuple[float, torch.Tensor]:
+    """(log-likelihood, posteriors (T, num_pdfs)) of one sequence by sums of logarithms in float64 over a
+    table of all arcs; nothing is scaled, and the leak is the matrix I + eps 1 pi' between frames."""
     table, log_pi = torch.from_numpy(dense(graph)).log(), torch.from_numpy(graph.initial_probs).log()
     log_leak = torch.tensor(leak, dtype=torch.float64).log()
     alphas, arcs = [log_pi], [table + y[:, None] for y in logits.double()]
@@ -140,7 +166,11 @@ def log_space_denominator(graph: DenominatorGraph, logits: torch.Tensor, leak: f
         alphas[-1] = torch.logaddexp(alphas[-1], alphas[-1].logsumexp(0) + log_leak + log_pi)
         if number < len(arcs):
             alphas.append((alphas[-1][:, None, None] + arcs[number]).logsumexp((0, 1)))
-    beta, posteriors, total = torch.zeros_like(log_pi), torch.zeros_like(logits, dtype=torch.float64), alphas[-1].logsumexp(0)
+    beta, posteriors, total = (
+        torch.zeros_like(log_pi),
+        torch.zeros_like(logits, dtype=torch.float64),
+        alphas[-1].logsumexp(0),
+    )
     for t in reversed(range(len(arcs))):
         onward = arcs[t] + torch.logaddexp(beta, log_leak + (log_pi + beta).logsumexp(0))
         posteriors[t] = ((alphas[t][:, None, None] + onward).logsumexp((0, 2)) - total).exp()
@@ -149,12 +179,17 @@ def log_space_denominator(graph: DenominatorGraph, logits: torch.Tensor, leak: f
 
 
 def allowed_strings(aligned: AlignedPhones, options: SupervisionOptions, trans, tree) -> set:
-    """The strings of pdfs of a whole utterance whose phones keep to their time, by looking at each of all ways."""
+    """The strings of pdfs of a whole utterance whose phones keep to their time, by looking at each of all
+    ways."""
     factor, found = options.frame_subsampling_factor, set()
     frames = [t for t in range(aligned.num_frames) if t % factor == 0]
     for pdfs, places in model_probs(aligned.phones.tolist(), len(frames), trans, tree):
-        if all(aligned.starts[place] - options.left_tolerance <= t < aligned.starts[place + 1] + options.right_tolerance
-               for t, place in zip(frames, places)):
+        if all(
+            aligned.starts[place] - options.left_tolerance
+            <= t
+            < aligned.starts[place + 1] + options.right_tolerance
+            for t, place in zip(frames, places)
+        ):
             found.add(pdfs)
     return found
 
@@ -162,7 +197,13 @@ def allowed_strings(aligned: AlignedPhones, options: SupervisionOptions, trans, 
 def two_state_graph() -> DenominatorGraph:
     """Four pdfs, of which the last is in no arc."""
     columns = ([0, 0, 1, 1, 0], [0, 0, 1, 2, 1], [0.3, 0.2, 0.6, 0.4, 0.5])
-    return DenominatorGraph(4, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32), *_by_entry(*columns), np.array([0.7, 0.3]))
+    return DenominatorGraph(
+        4,
+        np.array([0, 1, 1], np.int32),
+        np.array([0, 1, 2], np.int32),
+        *_by_entry(*columns),
+        np.array([0.7, 0.3]),
+    )
 
 
 def two_loops() -> DenominatorGraph:
@@ -176,5 +217,3 @@ def two_loops() -> DenominatorGraph:
 def _by_entry(sources, entries, probs):
     order = np.argsort(entries, kind="stable")
     return np.array(sources, np.int32)[order], np.array(entries, np.int32)[order], np.array(probs)[order]
-
-

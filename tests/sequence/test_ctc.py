@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
 from ctc_toys import collapse
+
 from pyasr.base.errors import UserError
 from pyasr.sequence.ctc import CtcCounts, CtcSupervision, ctc_loss
 
@@ -16,20 +16,28 @@ def brute_force(logits: np.ndarray, labels) -> float:
     """-ln of the sum over all paths of (T, K) logits that stand for `labels`."""
     log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     frames, outputs = logits.shape
-    paths = [path for path in itertools.product(range(outputs), repeat=frames) if collapse(path) == tuple(labels)]
+    paths = [
+        path for path in itertools.product(range(outputs), repeat=frames) if collapse(path) == tuple(labels)
+    ]
     return -np.log(sum(np.exp(log_probs[np.arange(frames), list(path)].sum()) for path in paths))
 
 
 def batch(seed: int, labels, frames, num_outputs: int = 3, dtype=torch.float64):
     rng = np.random.default_rng(seed)
-    logits = torch.tensor(rng.standard_normal((len(labels), max(frames), num_outputs)), dtype=dtype, requires_grad=True)
-    return logits, CtcSupervision.of([np.array(one, np.int64) for one in labels], frames, [f"utt{n}" for n in range(len(labels))])
+    logits = torch.tensor(
+        rng.standard_normal((len(labels), max(frames), num_outputs)), dtype=dtype, requires_grad=True
+    )
+    return logits, CtcSupervision.of(
+        [np.array(one, np.int64) for one in labels], frames, [f"utt{n}" for n in range(len(labels))]
+    )
 
 
 def test_equals_the_sum_over_all_alignments():
     labels, frames = [[1, 2], [1, 1], [], [2], [2, 1, 2], [2, 2, 1]], [5, 3, 4, 1, 4, 5]
     logits, supervision = batch(0, labels, frames)
-    expected = sum(brute_force(logits[n, :frames[n]].detach().numpy(), labels[n]) for n in range(len(labels)))
+    expected = sum(
+        brute_force(logits[n, : frames[n]].detach().numpy(), labels[n]) for n in range(len(labels))
+    )
     loss, counts = ctc_loss(logits, supervision)
     assert loss.item() == pytest.approx(expected, rel=1e-12)
     assert counts == CtcCounts(6, sum(frames), 11)
@@ -52,9 +60,14 @@ def test_equals_torchs_own_on_larger_sequences():
     logits, supervision = batch(3, labels, frames.tolist(), 20, torch.float32)
     padded = torch.zeros(8, 12, dtype=torch.int64)
     for n, one in enumerate(labels):
-        padded[n, :len(one)] = torch.from_numpy(one)
-    peer = F.ctc_loss(F.log_softmax(logits, 2).transpose(0, 1), padded, torch.tensor(frames), torch.tensor([len(one) for one in labels]),
-                      reduction="none")
+        padded[n, : len(one)] = torch.from_numpy(one)
+    peer = F.ctc_loss(
+        F.log_softmax(logits, 2).transpose(0, 1),
+        padded,
+        torch.tensor(frames),
+        torch.tensor([len(one) for one in labels]),
+        reduction="none",
+    )
     assert ctc_loss(logits, supervision)[0].item() == pytest.approx(peer.sum().item(), rel=1e-5)
 
 
@@ -77,8 +90,13 @@ def test_a_minibatch_without_any_reachable_utterance_is_zero():
 
 
 def test_mistakes_name_the_utterance():
-    for labels, frames, told in (([3], 2, "utt1: unit 3 is not in 1 to 2"), ([0], 2, "utt1: unit 0 is not in 1 to 2"),
-                                 ([1], 5, "utt1: expected 5 output frames, but the network has 2")):
+    for labels, frames, told in (
+        ([3], 2, "utt1: unit 3 is not in 1 to 2"),
+        ([0], 2, "utt1: unit 0 is not in 1 to 2"),
+        ([1], 5, "utt1: expected 5 output frames, but the network has 2"),
+    ):
         logits, _ = batch(6, [[1], [1]], [2, 2])
         with pytest.raises(UserError, match=told):
-            ctc_loss(logits, CtcSupervision.of([np.array([1]), np.array(labels)], [2, frames], ["utt0", "utt1"]))
+            ctc_loss(
+                logits, CtcSupervision.of([np.array([1]), np.array(labels)], [2, frames], ["utt0", "utt1"])
+            )

@@ -5,7 +5,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from lfmmi_toys import PHONES, chain_model, dense, lm_prob, model_probs, phone_strings, random_sequences, skipping_model
+from lfmmi_toys import (
+    PHONES,
+    chain_model,
+    dense,
+    lm_prob,
+    model_probs,
+    phone_strings,
+    random_sequences,
+    skipping_model,
+)
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
@@ -32,11 +41,17 @@ def string_probs(arcs: PdfArcs, num_frames: int) -> dict:
     return {pdfs: prob for pdfs, prob in found.items() if prob}
 
 
-@pytest.mark.parametrize("model", [
-    pytest.param(chain_model(1, 0), id="no context"), pytest.param(chain_model(2, 1), id="left"), pytest.param(chain_model(3, 1), id="both"),
-    pytest.param(chain_model(2, 0), id="right"), pytest.param(chain_model(2, 1, tied=True), id="tied"),
-    pytest.param(skipping_model(), id="skips"),
-])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(chain_model(1, 0), id="no context"),
+        pytest.param(chain_model(2, 1), id="left"),
+        pytest.param(chain_model(3, 1), id="both"),
+        pytest.param(chain_model(2, 0), id="right"),
+        pytest.param(chain_model(2, 1, tied=True), id="tied"),
+        pytest.param(skipping_model(), id="skips"),
+    ],
+)
 def test_strings_of_pdfs_have_the_probabilities_of_phones_and_hmms(model):
     trans, tree = model
     expanded = expand_phone_lm(PHONE_LM, trans, tree)
@@ -63,11 +78,27 @@ def test_the_two_states_of_a_chain_phone_are_one_where_they_have_the_same_probab
 
 
 def test_states_with_equal_futures_are_joined_and_no_others():
-    arcs = PdfArcs(np.array([0, 0, 1, 2, 3]), np.array([1, 2, 3, 3, 3]), np.array([0, 1, 2, 2, 0]), np.array([0.5, 0.5, 0.9, 0.9, 0.5]),
-                   np.array([0.0, 0.1, 0.1, 0.5]))
+    arcs = PdfArcs(
+        np.array([0, 0, 1, 2, 3]),
+        np.array([1, 2, 3, 3, 3]),
+        np.array([0, 1, 2, 2, 0]),
+        np.array([0.5, 0.5, 0.9, 0.9, 0.5]),
+        np.array([0.0, 0.1, 0.1, 0.5]),
+    )
     joined = join_equal_states(arcs)
-    assert joined.num_states == 3 and sorted(zip(joined.sources, joined.pdfs, joined.probs)) == [(0, 0, 0.5), (0, 1, 0.5), (1, 2, 0.9), (2, 0, 0.5)]
-    different = PdfArcs(arcs.sources, arcs.targets, arcs.pdfs, np.array([0.5, 0.5, 0.9, 0.8, 0.5]), np.array([0.0, 0.1, 0.2, 0.5]))
+    assert joined.num_states == 3 and sorted(zip(joined.sources, joined.pdfs, joined.probs)) == [
+        (0, 0, 0.5),
+        (0, 1, 0.5),
+        (1, 2, 0.9),
+        (2, 0, 0.5),
+    ]
+    different = PdfArcs(
+        arcs.sources,
+        arcs.targets,
+        arcs.pdfs,
+        np.array([0.5, 0.5, 0.9, 0.8, 0.5]),
+        np.array([0.0, 0.1, 0.2, 0.5]),
+    )
     assert join_equal_states(different).num_states == 4
 
 
@@ -98,10 +129,16 @@ def test_the_graph_has_all_arcs_and_its_views_agree(tmp_path):
     offsets, entries, flow = graph.by_pdf
     pdfs = np.repeat(np.arange(graph.num_pdfs), np.diff(offsets))
     assert (graph.entry_pdfs[entries] == pdfs).all() and len(set(entries.tolist())) == graph.num_entries
-    assert flow == pytest.approx(np.einsum("s,spt->pt", graph.initial_probs, table)[pdfs, graph.entry_targets[entries]])
+    assert flow == pytest.approx(
+        np.einsum("s,spt->pt", graph.initial_probs, table)[pdfs, graph.entry_targets[entries]]
+    )
     graph.save(tmp_path / "den.npz")
     loaded = DenominatorGraph.load(tmp_path / "den.npz")
-    assert loaded.num_pdfs == graph.num_pdfs and (dense(loaded) == table).all() and (loaded.initial_probs == graph.initial_probs).all()
+    assert (
+        loaded.num_pdfs == graph.num_pdfs
+        and (dense(loaded) == table).all()
+        and (loaded.initial_probs == graph.initial_probs).all()
+    )
 
 
 def test_bad_graphs(tmp_path):

@@ -37,21 +37,39 @@ ALL = {
 def searched(seed: int) -> Lattice:
     """A lattice with epsilons and several final states."""
     rng = np.random.default_rng(seed)
-    graph, loglikes = random_graph(rng, 7, 26, NUM_PDFS), rng.standard_normal((NUM_FRAMES, NUM_PDFS)).astype(np.float32)
-    return Decoder(graph, PDFS, DecodeOptions(beam=30.0, lattice_beam=8.0, acoustic_scale=SCALE)).decode(loglikes)
+    graph, loglikes = (
+        random_graph(rng, 7, 26, NUM_PDFS),
+        rng.standard_normal((NUM_FRAMES, NUM_PDFS)).astype(np.float32),
+    )
+    return Decoder(graph, PDFS, DecodeOptions(beam=30.0, lattice_beam=8.0, acoustic_scale=SCALE)).decode(
+        loglikes
+    )
 
 
 def task(seed: int, lattice: Lattice | None = None):
     """(lattice, log-likelihoods that its search did not know, reference)."""
     rng = np.random.default_rng(1000 + seed)
-    return lattice or searched(seed), rng.standard_normal((NUM_FRAMES, NUM_PDFS)), rng.integers(1, 2 * NUM_PDFS + 1, NUM_FRAMES)
+    return (
+        lattice or searched(seed),
+        rng.standard_normal((NUM_FRAMES, NUM_PDFS)),
+        rng.integers(1, 2 * NUM_PDFS + 1, NUM_FRAMES),
+    )
 
 
 def weighted_paths(lattice: Lattice, loglikes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(transition-ids of all paths (n, T), their weights w (n,))."""
-    found = [([label for label in labels if label], np.exp(SCALE * sum(loglikes[t, PDFS[tid]] for t, tid in
-                                                                       enumerate(label for label in labels if label)) - graph))
-             for (labels, _), costs in lattice_paths(lattice).items() for graph, _ in costs]
+    found = [
+        (
+            [label for label in labels if label],
+            np.exp(
+                SCALE
+                * sum(loglikes[t, PDFS[tid]] for t, tid in enumerate(label for label in labels if label))
+                - graph
+            ),
+        )
+        for (labels, _), costs in lattice_paths(lattice).items()
+        for graph, _ in costs
+    ]
     return np.array([tids for tids, _ in found]), np.array([weight for _, weight in found])
 
 
@@ -63,7 +81,9 @@ def is_right(tid: int, wanted: int, options: CriterionOptions) -> bool:
     return table[tid] == table[wanted] and PHONES[tid] < 3
 
 
-def by_enumeration(lattice: Lattice, loglikes: np.ndarray, reference: np.ndarray, options: CriterionOptions) -> float:
+def by_enumeration(
+    lattice: Lattice, loglikes: np.ndarray, reference: np.ndarray, options: CriterionOptions
+) -> float:
     tids, weights = weighted_paths(lattice, loglikes)
     if options.criterion == "mmi":
         errors = ((PHONES[tids] != PHONES[reference]) & (PHONES[tids] < 3)).sum(1)
@@ -106,7 +126,9 @@ def test_derivatives_are_those_of_finite_differences(options):
     for place in np.ndindex(*loglikes.shape):
         moved = np.zeros_like(loglikes)
         moved[place] = step
-        ends = [evaluate(loglikes + sign * moved, one, reference, CLASSES, options).objective for sign in (1, -1)]
+        ends = [
+            evaluate(loglikes + sign * moved, one, reference, CLASSES, options).objective for sign in (1, -1)
+        ]
         expected[place] = (ends[0] - ends[1]) / (2 * step)
     np.testing.assert_allclose(found, expected, atol=1e-8)
     assert np.abs(found).max() > 0.01
@@ -115,7 +137,8 @@ def test_derivatives_are_those_of_finite_differences(options):
 def test_one_silence_class():
     """A path of another silence is right, or neither is."""
     line = dict(graph_costs=[0.0, 0.0], acoustic_costs=[0.0, 0.0], final_graph=[np.inf, np.inf, 0.0])
-    lattice, reference = from_arcs(0, [0, 1], [1, 2], [9, 1], [0, 0], **line), np.array([11, 1])  # silences 3 and 4, then the same pdf
+    # silences 3 and 4, then the same pdf
+    lattice, reference = from_arcs(0, [0, 1], [1, 2], [9, 1], [0, 0], **line), np.array([11, 1])
     one, loglikes = hypotheses_of(lattice, 12), np.zeros((2, NUM_PDFS))
     for wanted, right in ((reference, [2, 1]), (np.array([9, 1]), [2, 1])):
         options = [replace(OPTIONS, one_silence_class=flag) for flag in (True, False)]
@@ -127,7 +150,10 @@ def test_frames_whose_reference_is_not_in_the_lattice_are_rejected():
     one, options = hypotheses_of(lattice, 2 * NUM_PDFS), replace(OPTIONS, criterion="mmi")
     tids, _ = weighted_paths(lattice, loglikes)
     absent = [t for t in range(NUM_FRAMES) if PDFS[reference[t]] not in PDFS[tids[:, t]]]
-    whole, rejecting = (evaluate(loglikes, one, reference, CLASSES, replace(options, drop_frames=flag)) for flag in (False, True))
+    whole, rejecting = (
+        evaluate(loglikes, one, reference, CLASSES, replace(options, drop_frames=flag))
+        for flag in (False, True)
+    )
     assert 0 < len(absent) < NUM_FRAMES and rejecting.num_rejected == len(absent) and whole.num_rejected == 0
     assert (rejecting.derivative[absent] == 0).all() and rejecting.objective == whole.objective
     kept = np.setdiff1d(np.arange(NUM_FRAMES), absent)
@@ -143,7 +169,9 @@ def test_rejected_frames_learn_from_their_share_of_cross_entropy_alone():
     supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
     loss, counts = LatticeObjective(options, CLASSES, torch.zeros(NUM_PDFS)).loss(z, supervision)
     loss.backward()
-    of_cross_entropy = np.exp(logits) / np.exp(logits).sum(1, keepdims=True) - np.eye(NUM_PDFS)[PDFS[reference]]
+    of_cross_entropy = (
+        np.exp(logits) / np.exp(logits).sum(1, keepdims=True) - np.eye(NUM_PDFS)[PDFS[reference]]
+    )
     assert counts[1:].tolist() == [len(absent), NUM_FRAMES] and 0 < len(absent) < NUM_FRAMES
     np.testing.assert_allclose(z.grad[absent], 0.25 * of_cross_entropy[absent], atol=1e-12)
     others = np.setdiff1d(np.arange(NUM_FRAMES), absent)
@@ -153,7 +181,10 @@ def test_rejected_frames_learn_from_their_share_of_cross_entropy_alone():
 @pytest.mark.parametrize("seed", range(3))
 def test_compact_lattices_say_the_same(seed):
     lattice, loglikes, reference = task(seed)
-    values = [evaluate(loglikes, hypotheses_of(form, 2 * NUM_PDFS), reference, CLASSES, OPTIONS) for form in (lattice, to_compact(lattice))]
+    values = [
+        evaluate(loglikes, hypotheses_of(form, 2 * NUM_PDFS), reference, CLASSES, OPTIONS)
+        for form in (lattice, to_compact(lattice))
+    ]
     assert values[0].objective == pytest.approx(values[1].objective)
     np.testing.assert_allclose(values[0].derivative, values[1].derivative, atol=1e-12)
     compact = determinize(lattice, 8.0, SCALE)[0]
@@ -162,10 +193,13 @@ def test_compact_lattices_say_the_same(seed):
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
 def test_the_normaliser_of_the_softmax_cancels(options):
-    """Logits, and log posteriors with a softmax before them, have the same criterion; so have the derivatives by the logits."""
+    """Logits, and log posteriors with a softmax before them, have the same criterion; so have the derivatives
+    by the logits."""
     lattice, logits, reference = task(2)
     supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
-    objective = LatticeObjective(options, CLASSES, torch.randn(NUM_PDFS, generator=torch.Generator().manual_seed(1)))
+    objective = LatticeObjective(
+        options, CLASSES, torch.randn(NUM_PDFS, generator=torch.Generator().manual_seed(1))
+    )
     values, grads = [], []
     for function in (lambda z: z, lambda z: z.log_softmax(1)):
         z = torch.from_numpy(logits).requires_grad_()
@@ -175,20 +209,28 @@ def test_the_normaliser_of_the_softmax_cancels(options):
         grads.append(z.grad)
     assert values[0] == pytest.approx(values[1])
     torch.testing.assert_close(grads[0], grads[1])
-    torch.testing.assert_close(grads[0].sum(1), torch.zeros(NUM_FRAMES, dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        grads[0].sum(1), torch.zeros(NUM_FRAMES, dtype=torch.float64), atol=1e-12, rtol=0
+    )
 
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
 def test_autograd_checks_the_objective_of_several_utterances(options):
     tasks = [task(seed) for seed in (0, 4)]
-    supervision = LatticeSupervision([reference for *_, reference in tasks],
-                                     [hypotheses_of(lattice, 2 * NUM_PDFS) for lattice, *_ in tasks])
+    supervision = LatticeSupervision(
+        [reference for *_, reference in tasks],
+        [hypotheses_of(lattice, 2 * NUM_PDFS) for lattice, *_ in tasks],
+    )
     objective = LatticeObjective(options, CLASSES, torch.zeros(NUM_PDFS))
     logits = torch.from_numpy(np.concatenate([loglikes for _, loglikes, _ in tasks])).requires_grad_()
     assert torch.autograd.gradcheck(lambda z: objective(z, supervision)[0], logits, eps=1e-5, atol=1e-7)
     value, counts = objective(logits, supervision)
     loss, negated = objective.loss(logits, supervision)
-    assert counts.tolist() == [value.item(), 0, 2 * NUM_FRAMES] and negated.tolist() == [-value.item(), 0, 2 * NUM_FRAMES]
+    assert counts.tolist() == [value.item(), 0, 2 * NUM_FRAMES] and negated.tolist() == [
+        -value.item(),
+        0,
+        2 * NUM_FRAMES,
+    ]
     assert loss.item() == pytest.approx(-value.item() / SCALE)
 
 
@@ -210,8 +252,13 @@ def test_frame_smoothing_adds_a_share_of_the_cross_entropy(options):
 def test_float32_is_near_float64():
     lattice, loglikes, reference = task(6)
     one = hypotheses_of(lattice, 2 * NUM_PDFS)
-    narrow, wide = (evaluate(loglikes.astype(dtype), one, reference, CLASSES, OPTIONS) for dtype in (np.float32, np.float64))
-    assert narrow.derivative.dtype == np.float32 and narrow.objective == pytest.approx(wide.objective, rel=1e-5)
+    narrow, wide = (
+        evaluate(loglikes.astype(dtype), one, reference, CLASSES, OPTIONS)
+        for dtype in (np.float32, np.float64)
+    )
+    assert narrow.derivative.dtype == np.float32 and narrow.objective == pytest.approx(
+        wide.objective, rel=1e-5
+    )
     np.testing.assert_allclose(narrow.derivative, wide.derivative, atol=1e-6)
 
 

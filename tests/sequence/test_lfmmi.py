@@ -27,16 +27,26 @@ from pyasr.sequence.supervision import Supervision, SupervisionMaker
 MODEL = chain_model(2, 1)
 GRAPH = make_denominator_graph(estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *MODEL)
 MAKER = SupervisionMaker(GRAPH, *MODEL)
-SUPERVISIONS = [MAKER.whole(key, AlignedPhones(np.array(phones, np.int32), np.array(starts))) for key, phones, starts in (
-    ("a", [1, 2, 1], [0, 3, 9, 15]), ("b", [3, 3, 1], [0, 6, 9, 14]), ("c", [1, 1, 2], [0, 3, 6, 9]))]
+SUPERVISIONS = [
+    MAKER.whole(key, AlignedPhones(np.array(phones, np.int32), np.array(starts)))
+    for key, phones, starts in (
+        ("a", [1, 2, 1], [0, 3, 9, 15]),
+        ("b", [3, 3, 1], [0, 6, 9, 14]),
+        ("c", [1, 1, 2], [0, 3, 6, 9]),
+    )
+]
 
 
 def on_cpus(logits, graph, leak, lengths=None):
-    return leaky_hmm._over_blocks(logits, graph, leak, np.full(len(logits), logits.shape[1]) if lengths is None else lengths)
+    return leaky_hmm._over_blocks(
+        logits, graph, leak, np.full(len(logits), logits.shape[1]) if lengths is None else lengths
+    )
 
 
 def on_devices(logits, graph, leak, lengths=None):
-    return leaky_hmm._by_sparse_matrices(logits, graph, leak, np.full(len(logits), logits.shape[1]) if lengths is None else lengths)
+    return leaky_hmm._by_sparse_matrices(
+        logits, graph, leak, np.full(len(logits), logits.shape[1]) if lengths is None else lengths
+    )
 
 
 PATHS = [on_cpus, on_devices]
@@ -47,7 +57,8 @@ def random_logits(*shape, seed=0, scale=2.0, dtype=torch.float64):
 
 
 def dense_denominator(graph, logits: np.ndarray, leak: float) -> tuple[float, np.ndarray]:
-    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame: mixing by I + eps 1 pi' between frames."""
+    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame: mixing by
+    I + eps 1 pi' between frames."""
     table, pi = dense(graph), graph.initial_probs
     mix = np.eye(len(pi)) + leak * np.outer(np.ones(len(pi)), pi)
     steps = [np.einsum("spt,p->st", table, np.exp(y - y.max())) @ mix for y in logits]
@@ -107,10 +118,14 @@ def test_float32_lasts_for_any_length(path, num_frames):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("leak", [1e-6, 1e-5, 0.1])
 def test_scaled_sums_lose_nothing_of_those_in_log_space(path, leak):
-    """Over 500 frames whose outputs lie up to 200 apart, and where the state that is best in the end was long worse by thousands."""
+    """Over 500 frames whose outputs lie up to 200 apart, and where the state that is best in the end was long
+    worse by thousands."""
     turning = torch.zeros(1, 500, 4)
     turning[0, :200, 2], turning[0, 200:, 0] = -120, -60
-    for graph, logits in ((GRAPH, random_logits(2, 500, GRAPH.num_pdfs, scale=30.0, dtype=torch.float32)), (two_loops(), turning)):
+    for graph, logits in (
+        (GRAPH, random_logits(2, 500, GRAPH.num_pdfs, scale=30.0, dtype=torch.float32)),
+        (two_loops(), turning),
+    ):
         expected = [log_space_denominator(graph, y, leak) for y in logits]
         for dtype, precision, of_posteriors in ((torch.float64, 1e-12, 1e-9), (torch.float32, 1e-7, 1e-4)):
             for log_like, posteriors, (total, shares) in zip(*path(logits.to(dtype), graph, leak), expected):
@@ -143,7 +158,8 @@ class Operations(TorchDispatchMode):
 
 
 def test_what_depends_on_the_graph_alone_is_made_once():
-    """For each type; another graph has its own. From the second call on, no number goes to or from a device and none is waited for."""
+    """For each type; another graph has its own. From the second call on, no number goes to or from a device
+    and none is waited for."""
     graph, logits = two_state_graph(), random_logits(2, 5, 4)
     operations = Operations()
     with operations:
@@ -155,15 +171,23 @@ def test_what_depends_on_the_graph_alone_is_made_once():
     operations = Operations()
     with operations:
         again = on_devices(logits, graph, 0.1)
-    assert "mm" in operations.names and not operations.names & (made | {"_to_copy", "_local_scalar_dense", "nonzero"})
+    assert "mm" in operations.names and not operations.names & (
+        made | {"_to_copy", "_local_scalar_dense", "nonzero"}
+    )
     assert all(torch.equal(*pair) for pair in zip(first, again)) and len(graph.kept) == 2
 
 
 def large_graph() -> DenominatorGraph:
     """Of thousands of arcs, of which some pdfs are in none."""
     rng = np.random.default_rng(4)
-    sources, targets, pdfs = rng.integers(200, size=4000), rng.integers(200, size=4000), rng.integers(50, size=4000)
-    return DenominatorGraph.from_arcs(PdfArcs(sources, targets, pdfs, rng.dirichlet(np.ones(4000)) * 200, np.full(200, 0.1)), 60)
+    sources, targets, pdfs = (
+        rng.integers(200, size=4000),
+        rng.integers(200, size=4000),
+        rng.integers(50, size=4000),
+    )
+    return DenominatorGraph.from_arcs(
+        PdfArcs(sources, targets, pdfs, rng.dirichlet(np.ones(4000)) * 200, np.full(200, 0.1)), 60
+    )
 
 
 def test_sparse_matrices_say_what_the_kernel_says():
@@ -176,7 +200,8 @@ def test_sparse_matrices_say_what_the_kernel_says():
 
 @pytest.mark.parametrize("path", PATHS)
 def test_sequences_of_many_lengths_are_what_they_are_alone(path):
-    """In any order, more than fit into a block; values after the end of a sequence are arbitrary and unused."""
+    """In any order, more than fit into a block; values after the end of a sequence are arbitrary and
+    unused."""
     lengths = np.random.default_rng(3).integers(1, 30, 20)
     logits = random_logits(20, 30, GRAPH.num_pdfs, scale=4.0)
     for n, length in enumerate(lengths):
@@ -184,7 +209,10 @@ def test_sequences_of_many_lengths_are_what_they_are_alone(path):
     log_likes, posteriors = path(logits, GRAPH, 1e-5, lengths)
     for n, length in enumerate(lengths):
         (expected,), (shares,) = path(logits[n : n + 1, :length], GRAPH, 1e-5)
-        assert float(log_likes[n]) == pytest.approx(float(expected), rel=1e-12) and not posteriors[n, length:].any()
+        assert (
+            float(log_likes[n]) == pytest.approx(float(expected), rel=1e-12)
+            and not posteriors[n, length:].any()
+        )
         torch.testing.assert_close(posteriors[n, :length], shares, rtol=1e-12, atol=1e-14)
 
 
@@ -193,7 +221,10 @@ def test_long_sequences_go_in_smaller_blocks(monkeypatch):
     expected = leaky_hmm.forward_backward(logits, GRAPH, 0.1)
     for num_bytes in (1, 2 * 7 * GRAPH.num_entries * 8):
         monkeypatch.setattr(leaky_hmm, "_FLOW_BYTES", num_bytes)
-        assert all(torch.allclose(*pair, rtol=1e-12) for pair in zip(leaky_hmm.forward_backward(logits, GRAPH, 0.1), expected))
+        assert all(
+            torch.allclose(*pair, rtol=1e-12)
+            for pair in zip(leaky_hmm.forward_backward(logits, GRAPH, 0.1), expected)
+        )
 
 
 def test_gradients_are_finite_differences():
@@ -227,12 +258,18 @@ def chosen_strings(supervision: Supervision, state: int = 0, pdfs: tuple = ()):
     if supervision.finals[state] == 0:
         yield pdfs
     for a in np.flatnonzero(supervision.sources == state):
-        yield from chosen_strings(supervision, int(supervision.targets[a]), (*pdfs, int(supervision.slot_pdfs[supervision.slots[a]])))
+        yield from chosen_strings(
+            supervision,
+            int(supervision.targets[a]),
+            (*pdfs, int(supervision.slot_pdfs[supervision.slots[a]])),
+        )
 
 
 def test_what_was_said_is_never_more_than_all_that_could_be_and_can_become_all():
     for seed in range(5):
-        _, counts = lf_mmi(random_logits(3, 5, GRAPH.num_pdfs, seed=seed, scale=6.0), SUPERVISIONS, GRAPH, LfMmiOptions(0.0))
+        _, counts = lf_mmi(
+            random_logits(3, 5, GRAPH.num_pdfs, seed=seed, scale=6.0), SUPERVISIONS, GRAPH, LfMmiOptions(0.0)
+        )
         assert counts.log_prob <= 1e-9
     logits = torch.zeros(3, 5, GRAPH.num_pdfs, requires_grad=True)
     values = []
@@ -253,7 +290,12 @@ def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog
     objf.backward()
     assert "1 of 3 sequences have no finite likelihood and are skipped: b" in caplog.text
     assert not lf_mmi_with_posteriors(logits, SUPERVISIONS, GRAPH)[1][1].any()
-    assert counts.num_left_out == 1 and counts.num_sequences == 2 and counts.num_frames == 8 and np.isfinite(objf.item())
+    assert (
+        counts.num_left_out == 1
+        and counts.num_sequences == 2
+        and counts.num_frames == 8
+        and np.isfinite(objf.item())
+    )
     assert not logits.grad[1].any() and not logits.grad[0, 5:].any() and not logits.grad[2, 3:].any()
     assert logits.grad[0, :5].any(dim=1).all() and torch.isfinite(logits.grad).all()
     alone, _ = lf_mmi(logits.detach()[[0, 2]], [SUPERVISIONS[0], SUPERVISIONS[2]], GRAPH)
@@ -263,7 +305,8 @@ def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 2e-4)])
 def test_a_gpu_computes_what_a_cpu_does_in_float64(dtype, tolerance):
-    """Value, counts, gradient and posteriors of sequences of several lengths, and the denominator of a graph of thousands of arcs."""
+    """Value, counts, gradient and posteriors of sequences of several lengths, and the denominator of a graph
+    of thousands of arcs."""
     options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     logits = random_logits(3, 6, GRAPH.num_pdfs, scale=4.0)
     found = [results(logits.to(*place), options) for place in (("cpu", torch.float64), ("cuda", dtype))]
@@ -311,8 +354,13 @@ def test_scale_of_the_gradient_follows_the_caller():
 
 def test_shapes_that_do_not_fit_are_refused():
     good = torch.zeros(3, 5, GRAPH.num_pdfs)
-    for logits, told in ((good[:2], "for 3 supervisions"), (good[0], "for 3 supervisions"), (good[:, :0], "for 3 supervisions"),
-                         (good[:, :4], "a: a supervision of 5 frames"), (good[..., :3], "the network has 3 outputs")):
+    for logits, told in (
+        (good[:2], "for 3 supervisions"),
+        (good[0], "for 3 supervisions"),
+        (good[:, :0], "for 3 supervisions"),
+        (good[:, :4], "a: a supervision of 5 frames"),
+        (good[..., :3], "the network has 3 outputs"),
+    ):
         with pytest.raises(ValueError, match=told):
             lf_mmi(logits, SUPERVISIONS, GRAPH)
     with pytest.raises(ValueError, match="for 0 supervisions"):

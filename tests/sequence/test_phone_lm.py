@@ -7,7 +7,14 @@ import pytest
 from lfmmi_toys import lm_prob, phone_strings, random_sequences
 
 from pyasr.base.errors import UserError
-from pyasr.sequence.phone_lm import END, PhoneLmOptions, count_histories, estimate_phone_lm, log_like, prune_histories
+from pyasr.sequence.phone_lm import (
+    END,
+    PhoneLmOptions,
+    count_histories,
+    estimate_phone_lm,
+    log_like,
+    prune_histories,
+)
 
 SEQUENCES = random_sequences(0, 40)
 
@@ -37,15 +44,19 @@ def test_without_pruning_probabilities_are_ratios_of_counts(order):
 @pytest.mark.parametrize("num_extra", [0, 3, 8])
 def test_pruned_models_are_stochastic_deterministic_and_as_large_as_asked(num_extra):
     fst = estimate_phone_lm(SEQUENCES, PhoneLmOptions(4, 3, num_extra))
-    short = {history for history in count_histories(SEQUENCES, 3)}
+    short = set(count_histories(SEQUENCES, 3))
     assert fst.num_states == len(short) + num_extra
-    sums = np.bincount(fst.sources, np.exp(-fst.weights.astype(float)), fst.num_states) + np.exp(-fst.finals.astype(float))
+    sums = np.bincount(fst.sources, np.exp(-fst.weights.astype(float)), fst.num_states) + np.exp(
+        -fst.finals.astype(float)
+    )
     assert sums == pytest.approx(1, abs=1e-6)
     assert len(np.unique(np.stack([fst.sources, fst.ilabels]), axis=1).T) == fst.num_arcs
     assert all(lm_prob(fst, sequence.tolist()) > 0 for sequence in SEQUENCES)
 
 
-@pytest.mark.parametrize("options", [PhoneLmOptions(5, 3, 20), PhoneLmOptions(4, 2, 20), PhoneLmOptions(6, 1, 7)])
+@pytest.mark.parametrize(
+    "options", [PhoneLmOptions(5, 3, 20), PhoneLmOptions(4, 2, 20), PhoneLmOptions(6, 1, 7)]
+)
 def test_counts_are_where_the_sequences_come_by(options):
     """Each is accepted, and probabilities are those of how often it is taken from state to state."""
     for seed in range(10):
@@ -71,7 +82,9 @@ def test_without_long_histories_it_is_the_model_of_lower_order():
     """But for the beginnings of sequences, which have histories of their own in both."""
     pruned, lower = (estimate_phone_lm(SEQUENCES, PhoneLmOptions(order, 3, 0)) for order in (4, 3))
     for sequence in SEQUENCES:
-        assert lm_prob(pruned, sequence.tolist()) == pytest.approx(lm_prob(lower, sequence.tolist()), rel=1e-5)
+        assert lm_prob(pruned, sequence.tolist()) == pytest.approx(
+            lm_prob(lower, sequence.tolist()), rel=1e-5
+        )
 
 
 def test_the_first_history_given_up_costs_least():
@@ -79,7 +92,9 @@ def test_the_first_history_given_up_costs_least():
     losses = {}
     for history in (history for history in counts if len(history) == 3):
         both = counts[history] + counts.get(history[1:], Counter())
-        losses[history] = log_like(counts[history]) + log_like(counts.get(history[1:], Counter())) - log_like(both)
+        losses[history] = (
+            log_like(counts[history]) + log_like(counts.get(history[1:], Counter())) - log_like(both)
+        )
     before = dict(counts)
     prune_histories(counts, 3, len(losses) - 1)
     (gone,) = set(before) - set(counts)
@@ -92,7 +107,9 @@ def test_pruning_keeps_counts_and_more_states_fit_better():
     for num_extra in (0, 2, 5, 10, 1000):
         counts = count_histories(SEQUENCES, 5)
         prune_histories(counts, 3, num_extra)
-        assert sum(sum(of.values()) for of in counts.values()) == sum(len(sequence) + 1 for sequence in SEQUENCES)
+        assert sum(sum(of.values()) for of in counts.values()) == sum(
+            len(sequence) + 1 for sequence in SEQUENCES
+        )
         assert sum(len(history) >= 3 for history in counts) <= num_extra
         likes.append(sum(map(log_like, counts.values())))
     assert likes == sorted(likes) and likes[0] < likes[-1]

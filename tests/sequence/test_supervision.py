@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from lfmmi_toys import allowed_strings, chain_model, enumerated, random_sequences, skipping_model, string_weight
+from lfmmi_toys import (
+    allowed_strings,
+    chain_model,
+    enumerated,
+    random_sequences,
+    skipping_model,
+    string_weight,
+)
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
@@ -14,17 +21,30 @@ from pyasr.sequence.lfmmi import lf_mmi_with_posteriors
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 
-
 SEQUENCES = random_sequences(0)
 PHONE_LM = estimate_phone_lm(SEQUENCES, PhoneLmOptions(3, 2, 4))
-MODELS = [pytest.param(chain_model(1, 0), id="no context"), pytest.param(chain_model(2, 1), id="left"), pytest.param(chain_model(3, 1), id="both"),
-          pytest.param(chain_model(2, 1, tied=True), id="tied"), pytest.param(skipping_model(), id="skips")]
-ALIGNED = [AlignedPhones(np.array(phones, np.int32), np.array(starts)) for phones, starts in (
-    ([1, 2, 1], [0, 3, 9, 16]), ([3, 3, 1], [0, 6, 9, 15]), ([2], [0, 4]), ([1, 1, 1, 2], [0, 2, 6, 10, 17]))]
+MODELS = [
+    pytest.param(chain_model(1, 0), id="no context"),
+    pytest.param(chain_model(2, 1), id="left"),
+    pytest.param(chain_model(3, 1), id="both"),
+    pytest.param(chain_model(2, 1, tied=True), id="tied"),
+    pytest.param(skipping_model(), id="skips"),
+]
+ALIGNED = [
+    AlignedPhones(np.array(phones, np.int32), np.array(starts))
+    for phones, starts in (
+        ([1, 2, 1], [0, 3, 9, 16]),
+        ([3, 3, 1], [0, 6, 9, 15]),
+        ([2], [0, 4]),
+        ([1, 1, 1, 2], [0, 2, 6, 10, 17]),
+    )
+]
 
 
 def maker(model, *tolerances, factor=3) -> SupervisionMaker:
-    return SupervisionMaker(make_denominator_graph(PHONE_LM, *model), *model, SupervisionOptions(*tolerances, factor))
+    return SupervisionMaker(
+        make_denominator_graph(PHONE_LM, *model), *model, SupervisionOptions(*tolerances, factor)
+    )
 
 
 def strings_of(supervision) -> dict:
@@ -37,7 +57,11 @@ def strings_of(supervision) -> dict:
         for a in np.flatnonzero(supervision.sources == state):
             slot = supervision.slots[a]
             assert supervision.slot_frames[slot] == len(pdfs)
-            walk(supervision.targets[a], (*pdfs, int(supervision.slot_pdfs[slot])), log_prob + supervision.log_probs[a])
+            walk(
+                supervision.targets[a],
+                (*pdfs, int(supervision.slot_pdfs[slot])),
+                log_prob + supervision.log_probs[a],
+            )
 
     walk(0, (), 0.0)
     return found
@@ -58,7 +82,9 @@ def test_a_whole_utterance_has_the_strings_within_the_tolerances(model, aligned)
             with pytest.raises(UserError, match="utt: "):
                 made.whole("utt", aligned)
         else:
-            assert strings_of(made.whole("utt", aligned)) == pytest.approx(weighed(made.graph, allowed), rel=1e-6)
+            assert strings_of(made.whole("utt", aligned)) == pytest.approx(
+                weighed(made.graph, allowed), rel=1e-6
+            )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -72,7 +98,9 @@ def test_chunks_have_the_parts_of_the_strings(model):
                 parts = {pdfs[first : first + num_frames] for pdfs in allowed}
                 expected = weighed(made.graph, parts)
                 if expected:
-                    assert strings_of(made.chunk(states, first, num_frames)) == pytest.approx(expected, rel=1e-6)
+                    assert strings_of(made.chunk(states, first, num_frames)) == pytest.approx(
+                        expected, rel=1e-6
+                    )
                 else:
                     with pytest.raises(UserError, match="no path"):
                         made.chunk(states, first, num_frames)
@@ -121,12 +149,16 @@ def test_what_cannot_be_supervised_is_refused_by_name():
 
 
 def test_a_chunk_that_begins_later_than_the_initial_states_lie_is_refused():
-    """Of a language of one sentence, 150 phones of two outputs each, of which a chunk may begin in the first 100 at most."""
+    """Of a language of one sentence, 150 phones of two outputs each, of which a chunk may begin in the first
+    100 at most."""
     phones = np.arange(1, 151)
     tree = monophone_tree([[phone] for phone in phones.tolist()], dict.fromkeys(phones.tolist(), 2))
     model = TransitionModel.from_tree(chain_topology(phones.tolist()), tree), tree
     made = SupervisionMaker(make_denominator_graph(estimate_phone_lm([phones]), *model), *model)
     states = made.utterance("utt", AlignedPhones(phones.astype(np.int32), 6 * np.arange(151)))
     assert made.chunk(states, 0, 50).num_frames == 50
-    with pytest.raises(UserError, match="utt: .* for the phones of frames 240 .. 289; estimate .* with this utterance and many others"):
+    with pytest.raises(
+        UserError,
+        match="utt: .* for the phones of frames 240 .. 289; estimate .* with this utterance and many others",
+    ):
         made.chunk(states, 240, 50)

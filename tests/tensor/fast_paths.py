@@ -1,8 +1,9 @@
-"""All fast paths of the library beside their plain forms: `python fast_paths.py` prints, as JSON, how far each is from its own.
+"""All fast paths of the library beside their plain forms: `python fast_paths.py` prints, as JSON, how far
+each is from its own.
 
-A fast path is code that is taken for some processors, types, libraries or shapes, or compiled with leave to reorder sums. A function here
-gives pairs (what the library computes, the same in plain form) and names the file where the path lies, and how far the two may be apart,
-relative to the largest number of the plain form.
+A fast path is code that is taken for some processors, types, libraries or shapes, or compiled with leave to
+reorder sums. A function here gives pairs (what the library computes, the same in plain form) and names the
+file where the path lies, and how far the two may be apart, relative to the largest number of the plain form.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class FastPath:
     pairs: Callable[[], Pairs]
 
     def error(self) -> float:
-        """The greatest distance of the two forms, relative; infinite where one is not finite and the other is."""
+        """The greatest distance of the two forms, relative; infinite where one is not finite and the other
+        is."""
         return max(_distance(torch.as_tensor(fast), torch.as_tensor(plain)) for fast, plain in self.pairs())
 
 
@@ -85,7 +87,12 @@ def tanh_of_bfloat16() -> Pairs:
 
 def _operands() -> Iterator[tuple[Tensor, Tensor]]:
     """Of products with more than 2^20 numbers, which lie in memory in several ways."""
-    for a in (matrix(120, 130), matrix(130, 120).T, matrix(120, 300)[:, 10:140], matrix(120, 1).expand(120, 130)):
+    for a in (
+        matrix(120, 130),
+        matrix(130, 120).T,
+        matrix(120, 300)[:, 10:140],
+        matrix(120, 1).expand(120, 130),
+    ):
         for b in (matrix(130, 110), matrix(110, 130).T, matrix(1, 110).expand(130, 110)):
             yield a, b
 
@@ -130,7 +137,11 @@ def residual_of_natural_gradient() -> Pairs:
     """A bfloat16 has 8 bits, and the plain form rounds once more."""
     from pyasr.nn.layers import natural_gradient
 
-    x, ht, w = matrix(50, 70, dtype=torch.bfloat16), matrix(4, 50, dtype=torch.bfloat16), matrix(4, 70, dtype=torch.bfloat16)
+    x, ht, w = (
+        matrix(50, 70, dtype=torch.bfloat16),
+        matrix(4, 50, dtype=torch.bfloat16),
+        matrix(4, 70, dtype=torch.bfloat16),
+    )
     xhat, square, square_hat = natural_gradient._residual(x, ht, w)
     exact = x.float() - ht.T.float() @ w.float()
     yield xhat, exact
@@ -143,12 +154,13 @@ NETWORKS = {
     "tdnnf": ["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4"],
     "lstm": ["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true"],
     "cnn": ["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2", "affine dim=8 activation=sigmoid"],
-}  # fmt: skip
+}
 
 
 @fast_path("nn/layers/natural_gradient.py", 0.25)
 def change_by_minibatches_in_bfloat16() -> Pairs:
-    """What every kind of network learns from two, with natural gradient; rounding may decide which of two bands is the greater."""
+    """What every kind of network learns from two, with natural gradient; rounding may decide which of two
+    bands is the greater."""
     from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
     from pyasr.nn.networks.layered import LayeredNetwork
     from pyasr.train.sgd.learner import Learner, LearnerOptions
@@ -159,13 +171,17 @@ def change_by_minibatches_in_bfloat16() -> Pairs:
             network = LayeredNetwork(lines, 24, 7)
             network.initialise(torch.Generator().manual_seed(1))
             nn.init.normal_(network.output.weight, 0, 0.3, generator=torch.Generator().manual_seed(2))
-            options = LearnerOptions(natural_gradient=NaturalGradientOptions("online"), device="cpu", precision=precision)
+            options = LearnerOptions(
+                natural_gradient=NaturalGradientOptions("online"), device="cpu", precision=precision
+            )
             learner, num_frames = Learner(network, options), network.left + 9 + network.right
             before = learner.flat.master.clone()
             x = matrix(5, num_frames, 24)
             for _ in range(2):
                 outputs = network(x.to(options.torch_dtype())).shape[1]
-                learner.step(x.to(options.torch_dtype()), torch.arange(5 * outputs).view(5, outputs) % 7, 1e-3)
+                learner.step(
+                    x.to(options.torch_dtype()), torch.arange(5 * outputs).view(5, outputs) % 7, 1e-3
+                )
             changes.append(learner.flat.master - before)
         yield tuple(changes)
 
@@ -188,7 +204,8 @@ def update_of_parameters() -> Pairs:
 
     flat = FlatParameters([nn.Parameter(matrix(50, 70))], torch.bfloat16)
     before, gradient = flat.master.clone(), matrix(*flat.master.shape, seed=2, dtype=torch.bfloat16)
-    before[0] = flat.master[0] = torch.tensor(2**31 - 1, dtype=torch.int32).view(torch.float32)  # of all that are no number the one of most bits
+    # of all that are no number the one of most bits
+    before[0] = flat.master[0] = torch.tensor(2**31 - 1, dtype=torch.int32).view(torch.float32)
     flat.grad.copy_(gradient)
     flat.add(flat.grad, [(slice(None), -0.3)])
     yield flat.master, before - 0.3 * gradient.float()
@@ -203,7 +220,10 @@ def sums_of_squares() -> Pairs:
     for dtype in (torch.float32, torch.bfloat16):
         for scale in (1e-15, 1.0, 1e15):
             x = (scale * matrix(60, 200)).to(dtype)
-            yield torch.tensor([sum_of_squares(x), sum_of_squares(x.T)], dtype=torch.float64), x.double().square().sum().repeat(2)
+            yield (
+                torch.tensor([sum_of_squares(x), sum_of_squares(x.T)], dtype=torch.float64),
+                x.double().square().sum().repeat(2),
+            )
 
 
 def _lstm_frame(dtype: torch.dtype, peepholes: Tensor | None, clip: float, limit: float) -> list[Tensor]:
@@ -212,7 +232,9 @@ def _lstm_frame(dtype: torch.dtype, peepholes: Tensor | None, clip: float, limit
     dm, dc, before, c = (matrix(9, 20, seed=seed).to(dtype)[None].clone() for seed in range(4))
     a = matrix(9, 80).sigmoid().to(dtype)[None]
     da = torch.empty_like(a)
-    lstm_cells.step_back(dm, dc, a, before, c, da, None if peepholes is None else peepholes.to(dtype)[None], clip, limit)
+    lstm_cells.step_back(
+        dm, dc, a, before, c, da, None if peepholes is None else peepholes.to(dtype)[None], clip, limit
+    )
     return [da, dc]
 
 
@@ -221,7 +243,9 @@ def derivatives_of_an_lstm() -> Pairs:
     """The loop over float32, and torch's operations in float64."""
     for peepholes in (None, matrix(3, 20)):
         for limits in ((0.0, 0.0), (1.0, 0.0), (0.0, 0.5)):
-            yield from zip(_lstm_frame(torch.float32, peepholes, *limits), _lstm_frame(torch.float64, peepholes, *limits))
+            yield from zip(
+                _lstm_frame(torch.float32, peepholes, *limits), _lstm_frame(torch.float64, peepholes, *limits)
+            )
 
 
 @fast_path("tensor/lstm_kernels.py", 3e-7)
@@ -232,7 +256,9 @@ def nonlinearities_of_an_lstm() -> Pairs:
     c = np.linspace(-30, 30, 20_000, dtype=np.float32)[None]
     a, da = np.full((1, 4 * c.shape[1]), 0.5, np.float32), np.empty((1, 4 * c.shape[1]), np.float32)
     zero = np.zeros_like(c)
-    lstm_kernels.backwards(np.ones_like(c), zero.copy(), a, zero, c, da, np.zeros((0, c.shape[1]), np.float32), 0.0, 0.0)
+    lstm_kernels.backwards(
+        np.ones_like(c), zero.copy(), a, zero, c, da, np.zeros((0, c.shape[1]), np.float32), 0.0, 0.0
+    )
     yield da[0, 3 * c.shape[1] :] * 4, np.tanh(c[0].astype(np.float64))
 
 
@@ -244,7 +270,9 @@ def forward_backward() -> Pairs:
     from pyasr.sequence.denominator_graph import make_denominator_graph
     from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 
-    graph = make_denominator_graph(estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *chain_model(2, 1))
+    graph = make_denominator_graph(
+        estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *chain_model(2, 1)
+    )
     lengths = np.array([12, 7, 12, 1] * 5)
     for dtype in (torch.float32, torch.float64):
         logits = 2 * matrix(20, 12, graph.num_pdfs, dtype=dtype)
@@ -284,7 +312,9 @@ def scores_of_gaussians() -> Pairs:
 
     weights, offsets, feats = _gaussians()
     feats[3, 2] = np.nan
-    exponents = weights.astype(np.float64) @ np.hstack([np.ones((20, 1)), feats, feats.astype(np.float64) ** 2]).T
+    exponents = (
+        weights.astype(np.float64) @ np.hstack([np.ones((20, 1)), feats, feats.astype(np.float64) ** 2]).T
+    )
     exact = np.stack([torch.from_numpy(exponents[a:b]).logsumexp(0) for a, b in zip(offsets, offsets[1:])])
     scores, blocks = np.empty((3, 20), np.float32), gmm_kernels.augmented_blocks(feats)
     gmm_kernels.log_sum_exp(exponents.astype(np.float32), offsets, scores)
@@ -293,7 +323,9 @@ def scores_of_gaussians() -> Pairs:
     for pdf in range(3):
         for number, block in enumerate(blocks):
             scratch = np.empty((offsets[pdf + 1] - offsets[pdf] + 2, gmm_kernels.BLOCK), np.float32)
-            gmm_kernels.score_block(weights, offsets[pdf], offsets[pdf + 1], block, scratch, of_blocks[pdf, number])
+            gmm_kernels.score_block(
+                weights, offsets[pdf], offsets[pdf + 1], block, scratch, of_blocks[pdf, number]
+            )
     yield of_blocks.reshape(3, -1)[:, :20], exact
 
 
@@ -302,7 +334,11 @@ def sums_over_gaussians() -> Pairs:
     from pyasr.hmm.transforms.fmllr_kernels import expected_parameters
 
     weights, offsets, feats = _gaussians()
-    frames, pdfs, shares = np.array([0, 4, 4, 19]), np.array([2, 0, 1, 2]), np.array([1, 0.25, 0.75, 0.5], np.float32)
+    frames, pdfs, shares = (
+        np.array([0, 4, 4, 19]),
+        np.array([2, 0, 1, 2]),
+        np.array([1, 0.25, 0.75, 0.5], np.float32),
+    )
     values = [matrix(7, 5, seed=seed).numpy() for seed in (1, 2)]
     exact = np.zeros((2, 20, 5))
     for t, pdf, share in zip(frames, pdfs, shares):
@@ -318,10 +354,18 @@ def choices() -> dict[str, bool]:
     from pyasr.nn.layers import fast_tanh
     from pyasr.tensor import processor, products
 
-    return {"bfloat16 by default": processor.multiplies_bfloat16(), "registers of 512 bits": processor.has_avx512(),
-            "tanh by oneDNN": fast_tanh.computes_bfloat16(), "products by oneDNN": products.prefers_onednn()}  # fmt: skip
+    return {
+        "bfloat16 by default": processor.multiplies_bfloat16(),
+        "registers of 512 bits": processor.has_avx512(),
+        "tanh by oneDNN": fast_tanh.computes_bfloat16(),
+        "products by oneDNN": products.prefers_onednn(),
+    }
 
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    print(json.dumps({"errors": {name: path.error() for name, path in FAST_PATHS.items()}, "choices": choices()}))
+    print(
+        json.dumps(
+            {"errors": {name: path.error() for name, path in FAST_PATHS.items()}, "choices": choices()}
+        )
+    )

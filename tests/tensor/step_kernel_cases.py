@@ -1,5 +1,6 @@
-"""Triton's kernels of a step against their plain form. As a program, with TRITON_INTERPRET=1, it checks all cases in float32 on the CPU and
-prints their names. The interpreter's products of bfloat16 are not what a GPU computes."""
+"""Triton's kernels of a step against their plain form. As a program, with TRITON_INTERPRET=1, it checks all
+cases in float32 on the CPU and prints their names. The interpreter's products of bfloat16 are not what a GPU
+computes."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Step(NamedTuple):
 
 
 def to(x, device: str):
-    """A tensor, or those of a list, on this device; what lies in one vector there, too, lies so afterwards."""
+    """A tensor, or those of a list, on this device; what lies in one vector there, too, lies so
+    afterwards."""
     return [to(part, device) for part in x] if isinstance(x, list) else x if x is None else x.to(device)
 
 
@@ -40,26 +42,49 @@ def components_of_a_step(natural: bool, dtype: torch.dtype, device: str = "cpu")
         return torch.rand(*shape, generator=generator, dtype=torch.float64).to(device, dtype) + 0.1
 
     vector = (random(400) - 0.5).contiguous()
-    biases = [vector[begin : begin + size] for begin, size in ((10, HIDDEN), (60, HIDDEN), (110, HIDDEN), (200, NUM_OUTPUTS))]
-    squares = [random(2, 1, 5), random(2, NUM_LAYERS - 1, 7), random(2, NUM_LAYERS - 1, 6), random(2, 1, 9)] if natural else []
+    biases = [
+        vector[begin : begin + size]
+        for begin, size in ((10, HIDDEN), (60, HIDDEN), (110, HIDDEN), (200, NUM_OUTPUTS))
+    ]
+    squares = (
+        [random(2, 1, 5), random(2, NUM_LAYERS - 1, 7), random(2, NUM_LAYERS - 1, 6), random(2, 1, 9)]
+        if natural
+        else []
+    )
     columns = [random(1, 1, NUM_ROWS), random(NUM_LAYERS - 1, 1, NUM_ROWS), None, None] if natural else []
     correct = (random(NUM_ROWS) > 0.5).to(dtype)
-    return Step(random(NUM_ROWS), correct, squares, columns, biases, torch.tensor(0.3, dtype=dtype, device=device), torch.tensor(17, device=device))
+    return Step(
+        random(NUM_ROWS),
+        correct,
+        squares,
+        columns,
+        biases,
+        torch.tensor(0.3, dtype=dtype, device=device),
+        torch.tensor(17, device=device),
+    )
 
 
 def make_verdict(step: Step) -> Verdict:
     traces = [part.new_zeros(part.shape[1]) for part in step.squares]
-    return Verdict(traces, step.losses.new_zeros(NUM_LAYERS), torch.zeros(3, dtype=torch.float64, device=step.losses.device),
-                   torch.arange(NUM_LAYERS + 2, device=step.losses.device))  # fmt: skip
+    return Verdict(
+        traces,
+        step.losses.new_zeros(NUM_LAYERS),
+        torch.zeros(3, dtype=torch.float64, device=step.losses.device),
+        torch.arange(NUM_LAYERS + 2, device=step.losses.device),
+    )
 
 
 def check_cross_entropy(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """More classes than a program has at a time, and fewer; the last place, one behind the classes that is greatest, a negative target."""
+    """More classes than a program has at a time, and fewer; the last place, one behind the classes that is
+    greatest, a negative target."""
     for width, num_classes in ((4224, 4200), (128, 67)):
         z = torch.randn(6, width, generator=torch.Generator().manual_seed(1)).to(device, dtype)
         targets = torch.tensor([0, 5, -100, num_classes - 1, 3, 1], device=device)
         z[0, 0], z[3, num_classes - 1], z[4, num_classes:] = 9, 9, 99
-        expected, losses, correct = z.double(), *(torch.zeros(6, dtype=torch.float64, device=device) for _ in range(2))
+        expected, losses, correct = (
+            z.double(),
+            *(torch.zeros(6, dtype=torch.float64, device=device) for _ in range(2)),
+        )
         step_kernels.cross_entropy_(expected, targets, num_classes, losses, correct)
         found = [torch.full((6,), float("nan"), device=device) for _ in range(2)]
         kernels.cross_entropy_(z, targets, num_classes, *found)
@@ -82,11 +107,12 @@ def check_residual(kernels, dtype: torch.dtype, tolerance: float, device: str) -
 
 
 def check_judge(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """With and without natural gradient, finite and not; losses and squares are float32 whatever the gradients are."""
+    """With and without natural gradient, finite and not; losses and squares are float32 whatever the
+    gradients are."""
     for natural in (True, False):
         for bad in (None, "bias", "trace", "square", "loss"):
             step = components_of_a_step(natural, torch.float32, device)
-            vector = torch.cat([bias for bias in step.biases]).to(dtype)
+            vector = torch.cat(list(step.biases)).to(dtype)
             step = step._replace(biases=list(vector.split([len(bias) for bias in step.biases])))
             if bad == "bias":
                 step.biases[2][7] = float("nan")
@@ -114,22 +140,35 @@ def check_verdict(kernels, step: Step) -> None:
 def check_descend(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
     """With a copy in bfloat16 and without, with a relative rate; a factor of 0 changes nothing."""
     generator = torch.Generator().manual_seed(3)
-    start, grad = torch.randn(5000, generator=generator).to(device), torch.randn(5000, generator=generator).to(device, dtype)
+    start, grad = (
+        torch.randn(5000, generator=generator).to(device),
+        torch.randn(5000, generator=generator).to(device, dtype),
+    )
     for factor, relative in ((-0.1, 1.0), (-0.1, 0.25), (0.0, 1.0)):
         factor, master, alone = torch.tensor(factor, device=device), start.clone(), start.clone()
         work = start.to(torch.bfloat16)
         kernels.descend(master, grad, work, factor, relative)
         kernels.descend(alone, grad, alone, factor, relative)
-        torch.testing.assert_close(master, torch.addcmul(start, grad.float(), factor * relative), rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(
+            master, torch.addcmul(start, grad.float(), factor * relative), rtol=1e-6, atol=1e-7
+        )
         assert torch.equal(alone, master)
-        torch.testing.assert_close(work, master.to(torch.bfloat16), rtol=2**-7 if device == "cpu" else 0, atol=0)  # the interpreter cuts off
+        # the interpreter cuts off
+        torch.testing.assert_close(
+            work, master.to(torch.bfloat16), rtol=2**-7 if device == "cpu" else 0, atol=0
+        )
     spoiled, master = grad.clone(), start.clone()
     spoiled[4] = float("nan")
     kernels.descend(master, spoiled, master, torch.zeros((), device=device))
     assert torch.equal(master, start)
 
 
-CASES = {"cross_entropy": check_cross_entropy, "residual": check_residual, "judge": check_judge, "descend": check_descend}
+CASES = {
+    "cross_entropy": check_cross_entropy,
+    "residual": check_residual,
+    "judge": check_judge,
+    "descend": check_descend,
+}
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Loops over bfloat16 against torch's own arithmetic and rounding, with ties, infinities and the smallest numbers."""
+"""Loops over bfloat16 against torch's own arithmetic and rounding, with ties, infinities and the smallest
+numbers."""
 
 import pytest
 import torch
@@ -25,11 +26,19 @@ def test_what_is_not_finite_stays_so(bad):
     x, y = matrix(1), matrix(2)
     x[3, 5] = bad
     squares = subtract_from(x, y)
-    assert not any(map(torch.isfinite, torch.tensor(squares))) and not y[3, 5].isfinite() and y.isfinite().sum() == y.numel() - 1
+    assert (
+        not any(map(torch.isfinite, torch.tensor(squares)))
+        and not y[3, 5].isfinite()
+        and y.isfinite().sum() == y.numel() - 1
+    )
 
 
 def test_descent():
     """`FlatParameters` tests it at all kinds of numbers; here, that it works in place."""
-    master, grad, work = torch.tensor([1.0, 2.0]), torch.tensor([1.0, -1.0]).bfloat16(), torch.zeros(2).bfloat16()
+    master, grad, work = (
+        torch.tensor([1.0, 2.0]),
+        torch.tensor([1.0, -1.0]).bfloat16(),
+        torch.zeros(2).bfloat16(),
+    )
     descend(master, grad, work, 0.25)
     assert master.tolist() == work.tolist() == [1.25, 1.75] and not grad.any()

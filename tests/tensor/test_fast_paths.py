@@ -1,4 +1,5 @@
-"""Every fast path gives what its plain form does, or is not taken, on this processor and on others; none is left out."""
+"""Every fast path gives what its plain form does, or is not taken, on this processor and on others; none is
+left out."""
 
 import functools
 import json
@@ -16,7 +17,10 @@ from pyasr.tensor import processor, products
 from pyasr.train.compute import ComputeOptions
 
 LIBRARY = Path(__file__).parents[2] / "pyasr"
-MARKS = r"ops\.mkldnn|to_mkldnn|fastmath=|error_model=|cudnn_is_acceptable|bfloat16_kernels import|[!=]= torch\.(bfloat16|float16|float32)"
+MARKS = (
+    r"ops\.mkldnn|to_mkldnn|fastmath=|error_model=|cudnn_is_acceptable|bfloat16_kernels import|[!=]= "
+    r"torch\.(bfloat16|float16|float32)"
+)
 HELD_ELSEWHERE = {
     "nn/layers/preconditioned_layers.py": "widens float16: tests/nn/layers/test_preconditioned_layers.py",
     "nn/layers/lstm.py": "asks cuDNN on a GPU: tests/nn/layers/test_lstm.py",
@@ -30,7 +34,9 @@ HELD_ELSEWHERE = {
 def seen_by(name: str) -> dict:
     """What fast_paths.py tells as the processor `name` sees it."""
     program = Path(__file__).with_name("fast_paths.py")
-    done = subprocess.run([sys.executable, str(program)], env=environment(name), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(program)], env=environment(name), capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -54,17 +60,28 @@ def test_paths_beyond_a_processors_instructions_are_not_taken(name):
 
 
 def test_the_list_is_complete():
-    """A file that compiles with leave to reorder, or asks for a library or a type, is in the list, or among the few that have another test."""
-    marked = {str(path.relative_to(LIBRARY)) for path in LIBRARY.rglob("*.py") if re.search(MARKS, path.read_text(encoding="utf-8"))}
+    """A file that compiles with leave to reorder, or asks for a library or a type, is in the list, or among
+    the few that have another test."""
+    marked = {
+        str(path.relative_to(LIBRARY))
+        for path in LIBRARY.rglob("*.py")
+        if re.search(MARKS, path.read_text(encoding="utf-8"))
+    }
     listed = {path.home for path in FAST_PATHS.values()}
     assert marked - listed - set(HELD_ELSEWHERE) == set() and listed | set(HELD_ELSEWHERE) <= marked
 
 
-@pytest.mark.parametrize("variables, bfloat16, registers", [
-    ({}, True, True), ({"ONEDNN_MAX_CPU_ISA": "ALL"}, True, True), ({"ONEDNN_MAX_CPU_ISA": "avx512_core_vnni"}, False, True),
-    ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, False, False), ({"DNNL_MAX_CPU_ISA": "avx2"}, False, False),
-    ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX", "DNNL_MAX_CPU_ISA": "AVX2"}, True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables, bfloat16, registers",
+    [
+        ({}, True, True),
+        ({"ONEDNN_MAX_CPU_ISA": "ALL"}, True, True),
+        ({"ONEDNN_MAX_CPU_ISA": "avx512_core_vnni"}, False, True),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, False, False),
+        ({"DNNL_MAX_CPU_ISA": "avx2"}, False, False),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX", "DNNL_MAX_CPU_ISA": "AVX2"}, True, True),
+    ],
+)
 def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch):
     """On a processor with all of it."""
     for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
@@ -79,6 +96,7 @@ def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch
 
 def test_nothing_is_taken_where_nothing_is_known_of_the_processor(monkeypatch):
     """As without /proc, or with a build of torch that lacks a library or a function."""
+
     def missing(*arguments, **keywords):
         raise FileNotFoundError
 
@@ -87,7 +105,9 @@ def test_nothing_is_taken_where_nothing_is_known_of_the_processor(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(products, "is_from_amd", lambda: True)
     monkeypatch.setattr(products, "has_avx512", lambda: True)
-    monkeypatch.setattr(products, "_by_onednn", lambda *operands: torch.ops.mkldnn._no_such_function(*operands))
+    monkeypatch.setattr(
+        products, "_by_onednn", lambda *operands: torch.ops.mkldnn._no_such_function(*operands)
+    )
     assert not products.prefers_onednn.__wrapped__()
     monkeypatch.setattr(products, "_by_onednn", lambda x, weight, bias: torch.zeros(3, 5))
     assert not products.prefers_onednn.__wrapped__()

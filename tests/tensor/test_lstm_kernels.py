@@ -16,7 +16,9 @@ def both(x):
 
 
 def test_sigmoid_and_tanh():
-    x = np.concatenate([np.linspace(-30, 30, 200_001), [-1e30, 1e30, -88.7, 88.7, -104, 104, 0, 1e-30]]).astype(np.float32)
+    x = np.concatenate(
+        [np.linspace(-30, 30, 200_001), [-1e30, 1e30, -88.7, 88.7, -104, 104, 0, 1e-30]]
+    ).astype(np.float32)
     sigma, tanh = both(x)
     wide = torch.from_numpy(x).double()
     np.testing.assert_allclose(sigma, wide.sigmoid().numpy(), rtol=3e-6, atol=1e-37)

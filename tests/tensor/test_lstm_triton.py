@@ -1,4 +1,5 @@
-"""Triton's kernels of LSTM cells against their twins in torch; without a GPU Triton's interpreter runs them."""
+"""Triton's kernels of LSTM cells against their twins in torch; without a GPU Triton's interpreter runs
+them."""
 
 import importlib
 import importlib.util
@@ -12,14 +13,18 @@ from pyasr.tensor import lstm_cells
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 B, N, H = 2, 3, 5
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 0.008}
-OPTIONS = [(False, 0.0, 0.0), (True, 0.0, 0.0), (False, 0.5, 0.0), (False, 0.0, 0.7), (True, 0.5, 0.7)]  # peepholes, clip, limit
+# peepholes, clip, limit
+OPTIONS = [(False, 0.0, 0.0), (True, 0.0, 0.0), (False, 0.5, 0.0), (False, 0.0, 0.7), (True, 0.5, 0.7)]
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed (pip install triton)")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed (pip install triton)"
+)
 
 
 @pytest.fixture(scope="module")
 def fused():
-    """The module, for the GPU or, where there is none, for the interpreter, which Triton chooses when it is imported."""
+    """The module, for the GPU or, where there is none, for the interpreter, which Triton chooses when it is
+    imported."""
     if DEVICE == "cpu" and "triton" in sys.modules:
         pytest.skip("another test has imported Triton without its interpreter")
     with pytest.MonkeyPatch.context() as patch:
@@ -28,7 +33,8 @@ def fused():
 
 
 def frames(*dims: int, dtype=torch.float32, seed=1) -> torch.Tensor:
-    """The second of three frames (B, N, D), of tensors whose rows lie apart where a further number says so."""
+    """The second of three frames (B, N, D), of tensors whose rows lie apart where a further number says
+    so."""
     dim, room = dims[0], dims[-1]
     values = torch.randn(B, 3, N, room, generator=torch.Generator().manual_seed(seed))
     return values.to(DEVICE, dtype)[:, 1, :, :dim]
@@ -55,7 +61,12 @@ def options_of(has_peepholes: bool, dtype) -> torch.Tensor | None:
 @pytest.mark.parametrize("has_peepholes, clip", [option[:2] for option in OPTIONS])
 def test_step(fused, has_peepholes, clip, dtype):
     results, peepholes = [], options_of(has_peepholes, dtype)
-    both = pairs(frames(4 * H, dtype=dtype), frames(H, seed=2), frames(H, seed=3), frames(H, H + 2, dtype=dtype, seed=4))
+    both = pairs(
+        frames(4 * H, dtype=dtype),
+        frames(H, seed=2),
+        frames(H, seed=3),
+        frames(H, H + 2, dtype=dtype, seed=4),
+    )
     for module, tensors in zip((fused, lstm_cells), both):
         module.step(*tensors, peepholes, clip)
         results.append([tensors[0], *tensors[2:]])
@@ -68,8 +79,14 @@ def test_step(fused, has_peepholes, clip, dtype):
 def test_step_back(fused, has_peepholes, clip, limit, dtype):
     gates = frames(4 * H, dtype=dtype)
     gates.sigmoid_()
-    tensors = [frames(H, H + 2, dtype=dtype, seed=2), frames(H, seed=3), gates, frames(H, seed=4), frames(H, seed=5),
-               frames(4 * H, dtype=dtype, seed=6)]  # fmt: skip
+    tensors = [
+        frames(H, H + 2, dtype=dtype, seed=2),
+        frames(H, seed=3),
+        gates,
+        frames(H, seed=4),
+        frames(H, seed=5),
+        frames(4 * H, dtype=dtype, seed=6),
+    ]
     if clip:
         tensors[4].clamp_(-clip, clip)
     results, peepholes = [], options_of(has_peepholes, dtype)
@@ -93,22 +110,39 @@ def test_bounds(fused, name, size):
         check(*results, torch.float32)
     else:
         rows = results[0][0] - (0 if name == "bound" else before)
-        torch.testing.assert_close(torch.linalg.vector_norm(rows, dim=-1), torch.full((B, N), 1.5, device=DEVICE))
+        torch.testing.assert_close(
+            torch.linalg.vector_norm(rows, dim=-1), torch.full((B, N), 1.5, device=DEVICE)
+        )
     short = torch.linalg.vector_norm(x, dim=-1) < 1.5
     assert size != 1 or short.any() and not short.all()
 
 
-@pytest.mark.parametrize("shape", [
-    dict(), dict(peepholes=True, cell_clip=0.4, gradient_clip=0.5), dict(recurrent_dim=2, gradient_clip=0.5),
-    dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, delay=2, gradient_clip=0.5, projection_bias=True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "shape",
+    [
+        dict(),
+        dict(peepholes=True, cell_clip=0.4, gradient_clip=0.5),
+        dict(recurrent_dim=2, gradient_clip=0.5),
+        dict(
+            recurrent_dim=2,
+            nonrecurrent_dim=1,
+            peepholes=True,
+            delay=2,
+            gradient_clip=0.5,
+            projection_bias=True,
+        ),
+    ],
+)
 def test_layers_with_these_kernels(fused, shape, monkeypatch):
     """Outputs and gradients, in float32 by both."""
     from pyasr.nn.layers import lstm_loop
     from pyasr.nn.layers.lstm import Lstm, side_by_side
 
     torch.manual_seed(1)
-    layers, x = torch.nn.ModuleList(Lstm(3, H, backward=backward, **shape) for backward in (False, True)), torch.randn(6, N, 3)
+    layers, x = (
+        torch.nn.ModuleList(Lstm(3, H, backward=backward, **shape) for backward in (False, True)),
+        torch.randn(6, N, 3),
+    )
     for parameter in layers.parameters():
         torch.nn.init.normal_(parameter)
     layers, x, results = layers.to(DEVICE), x.to(DEVICE).requires_grad_(), []

@@ -1,4 +1,5 @@
-"""Products by either library are the same to rounding, for any strides; layers have the derivatives of torch's."""
+"""Products by either library are the same to rounding, for any strides; layers have the derivatives of
+torch's."""
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from pyasr.tensor.products import add_mm, affine, minus_mm, mm
 @pytest.fixture(params=[True, False], ids=["onednn", "torch"])
 def library(request, monkeypatch):
     """Both, for matrices of any size."""
-    if request.param and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    if request.param and not (
+        torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    ):
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr(products, "prefers_onednn", lambda: request.param)
     monkeypatch.setattr(products, "_LEAST_WORK", 1)
@@ -66,4 +69,6 @@ def test_a_layer_has_the_derivatives_of_torchs(library, shape, bias):
 
 def test_the_choice_is_that_of_the_processor():
     """It stays, so that results do."""
-    assert products.prefers_onednn() == products.prefers_onednn() and isinstance(products.prefers_onednn(), bool)
+    assert products.prefers_onednn() == products.prefers_onednn() and isinstance(
+        products.prefers_onednn(), bool
+    )

@@ -6,11 +6,15 @@ import torch
 from pyasr.tensor.squares import sum_of_squares
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 1e-3), (torch.float32, 1e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(torch.bfloat16, 1e-3), (torch.float32, 1e-6), (torch.float64, 1e-12)]
+)
 @pytest.mark.parametrize("scale", [1e-25, 1e-15, 1.0, 1e15, 1e30])
 @pytest.mark.parametrize("shape", [(3000,), (7,), (40, 300), (300, 4), (0, 5)])
 def test_of_vectors_and_matrices(dtype, tolerance, scale, shape):
-    x = (scale * torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).to(dtype)
+    x = (scale * torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).to(
+        dtype
+    )
     assert sum_of_squares(x) == pytest.approx(float((x.double() ** 2).sum()), rel=tolerance, abs=0)
     if len(shape) > 1:
         assert sum_of_squares(x.T) == pytest.approx(sum_of_squares(x), rel=tolerance, abs=0)

@@ -1,4 +1,5 @@
-"""Parts of a step: the plain form against formulas in float64, and Triton's kernels against the plain form in Triton's interpreter."""
+"""Parts of a step: the plain form against formulas in float64, and Triton's kernels against the plain form in
+Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def random(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def test_cross_entropy_and_its_derivatives():
-    """Against autograd; what lies behind the classes is not looked at, a negative target has no loss and no derivatives."""
+    """Against autograd; what lies behind the classes is not looked at, a negative target has no loss and no
+    derivatives."""
     z, targets, num_classes = 3 * random(9, 20), torch.tensor([0, 5, -100, 12, 3, 1, 12, -1, 7]), 13
     z[:, num_classes:] = 1e6
     z[3, 12], z[4, 8] = 20.0, 20.0
@@ -36,7 +38,11 @@ def test_cross_entropy_and_its_derivatives():
     torch.testing.assert_close(losses[known], expected.detach(), rtol=1e-13, atol=1e-15)
     torch.testing.assert_close(z[:, :num_classes], logits.grad, rtol=1e-13, atol=1e-15)
     assert not losses[~known].any() and not z[~known].any() and not z[:, num_classes:].any()
-    assert torch.equal(correct.bool(), (logits.argmax(1) == targets) & known) and correct[3] == 1 and correct[4] == 0
+    assert (
+        torch.equal(correct.bool(), (logits.argmax(1) == targets) & known)
+        and correct[3] == 1
+        and correct[4] == 0
+    )
 
 
 def test_residual_and_its_squares():
@@ -45,7 +51,9 @@ def test_residual_and_its_squares():
     squares = step_kernels.residual(x, ht, w, xhat)
     expected = torch.stack([own - h.T @ v for own, h, v in zip(x, ht, w)])
     torch.testing.assert_close(xhat, expected, rtol=1e-13, atol=1e-13)
-    torch.testing.assert_close(squares.sum(2), torch.stack([x, expected]).square().sum((2, 3)), rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        squares.sum(2), torch.stack([x, expected]).square().sum((2, 3)), rtol=1e-13, atol=0
+    )
 
 
 def test_verdict_without_natural_gradient():
@@ -53,12 +61,15 @@ def test_verdict_without_natural_gradient():
     verdict = make_verdict(step)
     step_kernels.judge(verdict, *step)
     assert torch.equal(verdict.factors, torch.full((NUM_LAYERS,), -float(step.rate), dtype=torch.float64))
-    assert verdict.counts.tolist() == pytest.approx([float(step.losses.sum()), float(step.correct.sum()), NUM_ROWS])
+    assert verdict.counts.tolist() == pytest.approx(
+        [float(step.losses.sum()), float(step.correct.sum()), NUM_ROWS]
+    )
     assert torch.equal(verdict.skips, torch.arange(NUM_LAYERS + 2))
 
 
 def test_verdict_with_natural_gradient():
-    """g of a layer is that of its input times that of its derivatives; ones have a square of 1 in each row."""
+    """g of a layer is that of its input times that of its derivatives; ones have a square of 1 in each
+    row."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
     first, inputs, hidden, output = step.squares
     before, after = (torch.cat([first[i].sum(1), inputs[i].sum(1)]) for i in (0, 1))
@@ -69,7 +80,9 @@ def test_verdict_with_natural_gradient():
     step_kernels.judge(verdict, *step)
     torch.testing.assert_close(verdict.factors, -step.rate * of_inputs * of_outputs, rtol=1e-13, atol=0)
     torch.testing.assert_close(torch.cat(verdict.traces[:2]), before + NUM_ROWS, rtol=1e-13, atol=0)
-    torch.testing.assert_close(torch.cat(verdict.traces[2:]), torch.cat([hidden[0].sum(1), output[0].sum(1)]), rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        torch.cat(verdict.traces[2:]), torch.cat([hidden[0].sum(1), output[0].sum(1)]), rtol=1e-13, atol=0
+    )
 
 
 def test_a_side_that_is_zero_has_the_factor_1():
@@ -78,16 +91,21 @@ def test_a_side_that_is_zero_has_the_factor_1():
     verdict, usual = make_verdict(step), make_verdict(step)
     step_kernels.judge(verdict, *step)
     step_kernels.judge(usual, *components_of_a_step(natural=True, dtype=torch.float64))
-    assert verdict.factors.all() and torch.equal(verdict.factors == usual.factors, torch.tensor([True, False, True, True]))
+    assert verdict.factors.all() and torch.equal(
+        verdict.factors == usual.factors, torch.tensor([True, False, True, True])
+    )
 
 
-@pytest.mark.parametrize("spoil, parts", [
-    (lambda step: step.biases[2].__setitem__(3, NAN), [2]),
-    (lambda step: step.biases[3].__setitem__(0, float("inf")), [3]),
-    (lambda step: step.squares[0].__setitem__((0, 0, 1), NAN), [0]),
-    (lambda step: step.squares[1].__setitem__((0, 1, 1), float("inf")), [2]),
-    (lambda step: step.squares[3].__setitem__((1, 0, 0), NAN), [3]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil, parts",
+    [
+        (lambda step: step.biases[2].__setitem__(3, NAN), [2]),
+        (lambda step: step.biases[3].__setitem__(0, float("inf")), [3]),
+        (lambda step: step.squares[0].__setitem__((0, 0, 1), NAN), [0]),
+        (lambda step: step.squares[1].__setitem__((0, 1, 1), float("inf")), [2]),
+        (lambda step: step.squares[3].__setitem__((1, 0, 0), NAN), [3]),
+    ],
+)
 def test_what_is_not_finite_changes_nothing(spoil, parts):
     """One bias or one trace is enough for all factors to be 0; its component is counted."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
@@ -112,23 +130,31 @@ def test_counts_of_a_loss_that_is_not_finite_are_zero():
 
 @pytest.mark.parametrize("narrow", [torch.float32, torch.bfloat16])
 def test_descent(narrow):
-    """Of float32 parameters, which may be those that the network computes with; a factor of 0 changes nothing, whatever the gradient is."""
+    """Of float32 parameters, which may be those that the network computes with; a factor of 0 changes
+    nothing, whatever the gradient is."""
     master, grad = random(50).float(), random(50, seed=2).to(narrow)
     before, factor = master.clone(), torch.tensor(-0.3)
     work = master if narrow == torch.float32 else torch.zeros(50, dtype=narrow)
     step_kernels.descend(master, grad, work, factor, 0.5)
-    assert torch.equal(master, torch.addcmul(before, grad.float(), factor * 0.5)) and torch.equal(work, master.to(narrow))
+    assert torch.equal(master, torch.addcmul(before, grad.float(), factor * 0.5)) and torch.equal(
+        work, master.to(narrow)
+    )
     grad[3], before = NAN, master.clone()
     step_kernels.descend(master, grad, work, torch.tensor(0.0))
     assert torch.equal(master, before) and torch.equal(work, master.to(narrow))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton, which comes with torch for CUDA, is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None,
+    reason="Triton, which comes with torch for CUDA, is not installed",
+)
 def test_kernels_in_the_interpreter():
     """Numbers in a process of its own: Triton looks at the variable when it is imported."""
     program = Path(__file__).with_name("step_kernel_cases.py")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == list(CASES)
 

@@ -1,4 +1,5 @@
-"""A small language spoken in clouds of frames, one for each phone, with alignments: what LF-MMI training starts from."""
+"""A small language spoken in clouds of frames, one for each phone, with alignments: what LF-MMI training
+starts from."""
 
 from __future__ import annotations
 
@@ -26,14 +27,24 @@ DIM = 6
 LEXICON = {"adam": "A D A M", "bad": "B A D", "dab": "D A B", "mad": "M A D", "mama": "M A M A"}
 
 
-def write_chain_corpus(path: Path, num_utterances: int = 40, words: tuple[int, int] = (1, 4), seed: int = 1) -> Path:
+def write_chain_corpus(
+    path: Path, num_utterances: int = 40, words: tuple[int, int] = (1, 4), seed: int = 1
+) -> Path:
     """PATH/{data,lang,lang_test,ali}; utterances have words[0] to words[1] - 1 words."""
     write_language(path)
     rng = np.random.default_rng(seed)
-    texts = {f"{'wxyz'[i % 4]}-{i:02d}": list(rng.choice(list(LEXICON), rng.integers(*words))) for i in range(num_utterances)}
+    texts = {
+        f"{'wxyz'[i % 4]}-{i:02d}": list(rng.choice(list(LEXICON), rng.integers(*words)))
+        for i in range(num_utterances)
+    }
     phones = LangDir(path / "lang").phones
-    aligned = {key: spoken([phones[phone] for phone in f"SIL {' SIL '.join(LEXICON[word] for word in text)} SIL".split()], rng)
-               for key, text in sorted(texts.items())}
+    aligned = {
+        key: spoken(
+            [phones[phone] for phone in f"SIL {' SIL '.join(LEXICON[word] for word in text)} SIL".split()],
+            rng,
+        )
+        for key, text in sorted(texts.items())
+    }
     write_alignments(path / "ali", LangDir(path / "lang"), aligned)
     write_features(path / "data", aligned, rng)
     write_table(path / "data" / "text", {key: " ".join(text) for key, text in sorted(texts.items())})
@@ -47,8 +58,13 @@ def write_language(path: Path) -> None:
         lexicon.add(word, tuple(phones.split()), 1.0)
     for name in ("lang", "lang_test"):
         (path / name).mkdir(parents=True)
-    letters = [(phone,) for phone in sorted({phone for phones in LEXICON.values() for phone in phones.split()})]
-    dictionary, options = DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", []), LangOptions(position_dependent_phones=False)
+    letters = [
+        (phone,) for phone in sorted({phone for phones in LEXICON.values() for phone in phones.split()})
+    ]
+    dictionary, options = (
+        DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", []),
+        LangOptions(position_dependent_phones=False),
+    )
     write_lang(dictionary, "<unk>", options, path / "lang")
     write_arpa_text(path / "lm.arpa", [{(word,): (-0.8, 0.0) for word in (*LEXICON, "</s>", "<s>")}])
     make_grammar(path / "lang", path / "lm.arpa", path / "lang_test")
@@ -56,7 +72,9 @@ def write_language(path: Path) -> None:
 
 def spoken(phones: list[int], rng: np.random.Generator) -> AlignedPhones:
     """Each for 4 to 9 frames."""
-    return AlignedPhones(np.array(phones, np.int32), np.concatenate([[0], np.cumsum(rng.integers(4, 10, len(phones)))]))
+    return AlignedPhones(
+        np.array(phones, np.int32), np.concatenate([[0], np.cumsum(rng.integers(4, 10, len(phones)))])
+    )
 
 
 def write_alignments(path: Path, lang: LangDir, aligned: dict[str, AlignedPhones]) -> None:
@@ -71,7 +89,9 @@ def write_alignments(path: Path, lang: LangDir, aligned: dict[str, AlignedPhones
     shutil.copyfile(lang.path / "phones.txt", path / "phones.txt")
     InputOptions(cmvn="none").save(path)
     (path / "num_jobs").write_text("1\n")
-    write_int_vectors(path / "ali.1.gz", {key: chain_alignment(one, trans, tree) for key, one in aligned.items()})
+    write_int_vectors(
+        path / "ali.1.gz", {key: chain_alignment(one, trans, tree) for key, one in aligned.items()}
+    )
 
 
 def write_features(path: Path, aligned: dict[str, AlignedPhones], rng: np.random.Generator) -> None:
@@ -81,6 +101,8 @@ def write_features(path: Path, aligned: dict[str, AlignedPhones], rng: np.random
     with ArkWriter(path / "f.ark", path / "feats.scp") as writer:
         for key, one in aligned.items():
             frames = np.repeat(one.phones, np.diff(one.starts))
-            writer.write(key, (centres[frames] + 0.5 * rng.standard_normal((len(frames), DIM))).astype(np.float32))
+            writer.write(
+                key, (centres[frames] + 0.5 * rng.standard_normal((len(frames), DIM))).astype(np.float32)
+            )
     write_table(path / "utt2spk", {key: key[0] for key in aligned})
     write_table(path / "utt2num_frames", {key: one.num_frames for key, one in aligned.items()})

@@ -30,8 +30,8 @@ def random_pdfs(length: int, num_pdfs: int, rng: np.random.Generator, stay: int 
 
 
 def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0, stay: int = 3) -> Targets:
-    """A data directory with features; utterance ids are SPEAKER-NAME. Returns the pdfs the frames were drawn from, which stay for `stay`
-    frames each."""
+    """A data directory with features; utterance ids are SPEAKER-NAME. Returns the pdfs the frames were drawn
+    from, which stay for `stay` frames each."""
     path.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     pdfs = {utt: random_pdfs(length, num_pdfs, rng, stay) for utt, length in lengths.items()}
@@ -41,15 +41,17 @@ def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0,
     write_table(path / "utt2spk", {utt: utt.partition("-")[0] for utt in lengths})
     write_table(path / "utt2num_frames", lengths)
     offsets = np.concatenate([[0], np.cumsum(list(lengths.values()))])
-    return Targets(list(lengths), offsets, np.concatenate(list(pdfs.values())), np.zeros(len(lengths), bool), num_pdfs)
+    return Targets(
+        list(lengths), offsets, np.concatenate(list(pdfs.values())), np.zeros(len(lengths), bool), num_pdfs
+    )
 
 
 def transition_model(num_phones: int) -> tuple[TransitionModel, object]:
     """One-state phones 1..num_phones, each with a pdf of its own: (transition model, tree)."""
     entry = (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
     phones = list(range(1, num_phones + 1))
-    tree = monophone_tree([[phone] for phone in phones], {phone: 1 for phone in phones})
-    return TransitionModel.from_tree(Topology([entry], {phone: 0 for phone in phones}), tree), tree
+    tree = monophone_tree([[phone] for phone in phones], dict.fromkeys(phones, 1))
+    return TransitionModel.from_tree(Topology([entry], dict.fromkeys(phones, 0)), tree), tree
 
 
 def make_alignments(path: Path, targets: Targets, num_jobs: int = 2) -> None:
@@ -63,7 +65,10 @@ def make_alignments(path: Path, targets: Targets, num_jobs: int = 2) -> None:
     tree.write(path / "tree")
     (path / "num_jobs").write_text(f"{num_jobs}\n")
     for job in range(num_jobs):
-        write_int_vectors(path / f"ali.{job + 1}.gz", {key: lookup[targets.pdfs_of(key)] for key in targets.keys[job::num_jobs]})
+        write_int_vectors(
+            path / f"ali.{job + 1}.gz",
+            {key: lookup[targets.pdfs_of(key)] for key in targets.keys[job::num_jobs]},
+        )
 
 
 def make_training_dirs(path: Path, num_pdfs: int) -> list[Path]:

@@ -1,4 +1,5 @@
-"""A corpus of frames that can be classified, a network that does so badly, and its lattices: what training on lattices starts from."""
+"""A corpus of frames that can be classified, a network that does so badly, and its lattices: what training on
+lattices starts from."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def write_lattice_corpus(path: Path, lengths: dict[str, int] = LENGTHS) -> Path:
     targets = make_data(path / "data", lengths, NUM_PDFS)
     make_alignments(path / "ali", targets)
     (path / "lang" / "phones").mkdir(parents=True)
-    (path / "lang" / "phones.txt").write_text("<eps> 0\n" + "".join(f"p{phone} {phone}\n" for phone in range(1, NUM_PDFS + 1)))
+    (path / "lang" / "phones.txt").write_text(
+        "<eps> 0\n" + "".join(f"p{phone} {phone}\n" for phone in range(1, NUM_PDFS + 1))
+    )
     (path / "lang" / "phones" / "silence.int").write_text("".join(f"{phone}\n" for phone in SILENCES))
     (path / "dnn").mkdir()
     for name in ("final.mdl", "tree"):
@@ -53,8 +56,13 @@ def weak_network() -> AcousticModel:
         hidden.weight.zero_()
         hidden.weight[:, DIM : 2 * DIM] = torch.cat([torch.eye(DIM), -torch.eye(DIM)])
         hidden.weight += 0.1 * torch.randn(hidden.weight.shape, generator=random)
-        output.weight.copy_(0.3 * torch.cat([centres, -centres], 1) + 0.3 * torch.randn(output.weight.shape, generator=random))
-    mean, priors = torch.from_numpy(rng.uniform(-0.1, 0.1, DIM)).float().repeat(3), torch.from_numpy(rng.uniform(-2, -1, NUM_PDFS)).float()
+        output.weight.copy_(
+            0.3 * torch.cat([centres, -centres], 1) + 0.3 * torch.randn(output.weight.shape, generator=random)
+        )
+    mean, priors = (
+        torch.from_numpy(rng.uniform(-0.1, 0.1, DIM)).float().repeat(3),
+        torch.from_numpy(rng.uniform(-2, -1, NUM_PDFS)).float(),
+    )
     return AcousticModel(network.eval(), mean, torch.full((3 * DIM,), 0.9), priors)
 
 
@@ -66,13 +74,23 @@ def write_denlats(path: Path) -> None:
     (path / "denlats").mkdir()
     raw = {key: decoder.decode(scorer.log_likelihoods(reader[key])) for key in reader.keys}
     write_lattices(path / "denlats" / "lat.1.gz", [(key, raw[key]) for key in reader.keys[::2]])
-    write_lattices(path / "denlats" / "lat.2.gz", [(key, determinize(raw[key], 5.0, SCALE)[0]) for key in reader.keys[1::2]])
+    write_lattices(
+        path / "denlats" / "lat.2.gz",
+        [(key, determinize(raw[key], 5.0, SCALE)[0]) for key in reader.keys[1::2]],
+    )
     write_num_jobs(path / "denlats", 2)
 
 
 def phone_loop() -> Fst:
     """The exit of a phone's state on entering it, then its self-loop, then back."""
-    arcs = [arc for k in range(NUM_PDFS) for arc in ((0, 2 * k + 2, k + 1, 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1),
-                                                     (k + 1, 0, 0, 0.5, 0))]
+    arcs = [
+        arc
+        for k in range(NUM_PDFS)
+        for arc in (
+            (0, 2 * k + 2, k + 1, 1.1, k + 1),
+            (k + 1, 2 * k + 1, 0, 0.1, k + 1),
+            (k + 1, 0, 0, 0.5, 0),
+        )
+    ]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
     return Fst.from_arcs(NUM_PDFS + 1, 0, sources, ilabels, olabels, weights, targets, {0: 0.0})

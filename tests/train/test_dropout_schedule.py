@@ -15,19 +15,24 @@ KALDIS = "0,0@0.20,0.5@0.50,0"
 SCHEDULED = with_options(dnn=dict(dropout=0.25), learner=dict(dropout_schedule=KALDIS))
 
 
-@pytest.mark.parametrize("text, points", [
-    (KALDIS, {0: 0, 0.1: 0, 0.2: 0, 0.35: 0.25, 0.5: 0.5, 0.75: 0.25, 1: 0, 1.1: 0}),
-    ("0.1,0.3", {0: 0.1, 0.5: 0.2, 1: 0.3}),
-    ("0,0.4,0.2", {0: 0, 0.25: 0.2, 0.5: 0.4, 0.75: 0.3, 1: 0.2}),
-    ("0,0@0.5,0.5@0.5,0.5", {0.49: 0, 0.51: 0.5}),
-    (" 0 , 0.5 @ 0.5 , 0 ", {0.25: 0.25}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, points",
+    [
+        (KALDIS, {0: 0, 0.1: 0, 0.2: 0, 0.35: 0.25, 0.5: 0.5, 0.75: 0.25, 1: 0, 1.1: 0}),
+        ("0.1,0.3", {0: 0.1, 0.5: 0.2, 1: 0.3}),
+        ("0,0.4,0.2", {0: 0, 0.25: 0.2, 0.5: 0.4, 0.75: 0.3, 1: 0.2}),
+        ("0,0@0.5,0.5@0.5,0.5", {0.49: 0, 0.51: 0.5}),
+        (" 0 , 0.5 @ 0.5 , 0 ", {0.25: 0.25}),
+    ],
+)
 def test_shares_in_the_course_of_a_training(text, points):
     schedule = DropoutSchedule(text)
     assert {done: schedule(done) for done in points} == pytest.approx(points)
 
 
-@pytest.mark.parametrize("text", ["0.3", "a,b", "0,0.6,0", "0,-0.1@0.5,0", "0,,0", "0@0.1,0", "0,0.1@x,0", "0,nan,0", ",", "0;0.5"])
+@pytest.mark.parametrize(
+    "text", ["0.3", "a,b", "0,0.6,0", "0,-0.1@0.5,0", "0,,0", "0@0.1,0", "0,0.1@x,0", "0,nan,0", ",", "0;0.5"]
+)
 def test_what_says_no_shares(text):
     with pytest.raises(UserError, match="--dropout-schedule '.*': give two or more shares from 0 to 0.5"):
         LearnerOptions(dropout_schedule=text).check()
@@ -44,8 +49,11 @@ def test_networks_without_dropout_are_refused(tmp_path):
         training(SoloComm(), tmp_path, store(4), with_options(learner=dict(dropout_schedule=KALDIS)))
 
 
-def shares_of(comm, directory, num_steps: int | None = None) -> tuple[list[tuple[float, float]], torch.Tensor]:
-    """((completed part, dropout share) at each minibatch, final parameters); the job dies after `num_steps` minibatches."""
+def shares_of(
+    comm, directory, num_steps: int | None = None
+) -> tuple[list[tuple[float, float]], torch.Tensor]:
+    """((completed part, dropout share) at each minibatch, final parameters); the job dies after `num_steps`
+    minibatches."""
     job, seen = training(comm, directory, store(8, comm.rank), SCHEDULED), []
     if num_steps:
         crash_after(job, num_steps)
@@ -67,13 +75,24 @@ def shares_of(comm, directory, num_steps: int | None = None) -> tuple[list[tuple
 def test_trainings_keep_to_it(tmp_path):
     """On two ranks: from 0 to 0.5 and back."""
     for seen, _ in run_threads(2, lambda comm: shares_of(comm, tmp_path)):
-        assert [share for _, share in seen] == pytest.approx([DropoutSchedule(KALDIS)(done) for done, _ in seen])
-        assert seen[0][1] == 0 and max(share for _, share in seen) > 0.45 and seen[-1][1] < 0.05 and seen[-1][0] > 0.9
+        assert [share for _, share in seen] == pytest.approx(
+            [DropoutSchedule(KALDIS)(done) for done, _ in seen]
+        )
+        assert (
+            seen[0][1] == 0
+            and max(share for _, share in seen) > 0.45
+            and seen[-1][1] < 0.05
+            and seen[-1][0] > 0.9
+        )
 
 
 def test_a_training_that_goes_on_ends_in_the_same_bits(tmp_path):
     expected = shares_of(SoloComm(), tmp_path / "whole")
     first = shares_of(SoloComm(), tmp_path / "again", num_steps=40)
     rest = shares_of(SoloComm(), tmp_path / "again")
-    assert 0 < len(rest[0]) < len(expected[0]) and rest[0] == expected[0][-len(rest[0]) :] and first[0][:40] == expected[0][:40]
+    assert (
+        0 < len(rest[0]) < len(expected[0])
+        and rest[0] == expected[0][-len(rest[0]) :]
+        and first[0][:40] == expected[0][:40]
+    )
     assert torch.equal(rest[1], expected[1])

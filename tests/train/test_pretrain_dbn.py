@@ -1,4 +1,5 @@
-"""steps/pretrain_dbn.py: a rank killed with SIGKILL and resumption on MPI ranks, fine-tuning from the DBN, bad input."""
+"""steps/pretrain_dbn.py: a rank killed with SIGKILL and resumption on MPI ranks, fine-tuning from the DBN,
+bad input."""
 
 import os
 import shutil
@@ -23,14 +24,30 @@ from pyasr.nn.networks.dbn import load_dbn
 ROOT = Path(__file__).resolve().parents[2]
 INPUT = ["--cmvn", "none", "--splice-left", 1, "--splice-right", 1]
 SHAPE = ["--hidden-layers", 2, "--hidden-dim", 24]
-FLAGS = [*INPUT, *SHAPE, "--precision", "float32", "--period-frames", 300, "--checkpoint-frames", 5000, "--num-ranks", 2]
+FLAGS = [
+    *INPUT,
+    *SHAPE,
+    "--precision",
+    "float32",
+    "--period-frames",
+    300,
+    "--checkpoint-frames",
+    5000,
+    "--num-ranks",
+    2,
+]
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus")
-    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdef" for i in range(9)}, 6))
+    make_alignments(
+        path / "ali",
+        make_data(
+            path / "data", {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdef" for i in range(9)}, 6
+        ),
+    )
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")
     return path
@@ -39,7 +56,9 @@ def corpus(tmp_path_factory):
 def command(data, out, *flags):
     words = [sys.executable, ROOT / "steps" / "pretrain_dbn.py", *FLAGS, *flags, data, out]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return dict(args=list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return dict(
+        args=list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def parameters(out):
@@ -51,7 +70,14 @@ def dbn(corpus, tmp_path_factory):
     """A DBN pretrained without interruption, on two ranks in threads."""
     out = tmp_path_factory.mktemp("whole") / "dbn"
     run_here("pretrain_dbn.py", *FLAGS, "--rbm-iter", 6, corpus / "data", out, threads=True)
-    assert {path.name for path in out.iterdir()} == {".done.json", DBN_FILE, "input.json", "log", "rbm1", "rbm2"}
+    assert {path.name for path in out.iterdir()} == {
+        ".done.json",
+        DBN_FILE,
+        "input.json",
+        "log",
+        "rbm1",
+        "rbm2",
+    }
     assert not list(out.glob("rbm*/checkpoint"))
     return out
 
@@ -73,11 +99,17 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_
     assert torch.equal(parameters(tmp_path / "dbn"), parameters(dbn))
 
 
-@pytest.mark.parametrize("step, number, how", [("train_dnn.py", ["--num-ranks", 1], dict(threads=True)),
-                                               ("simulate_parallel.py", ["--num-learners", 3], {})])  # fmt: skip
+@pytest.mark.parametrize(
+    "step, number, how",
+    [
+        ("train_dnn.py", ["--num-ranks", 1], dict(threads=True)),
+        ("simulate_parallel.py", ["--num-learners", 3], {}),
+    ],
+)
 def test_fine_tuning_from_the_dbn(corpus, dbn, tmp_path, step, number, how):
-    flags = [*INPUT, *SHAPE, *number, "--activation", "sigmoid", "--schedule", "newbob", "--learning-rate", 0.0005, "--lr-convention", "sum",
-             "--minibatch", 32, "--num-epochs", 2, "--heldout-share", 0.15, "--dbn", dbn]  # fmt: skip
+    flags = [*INPUT, *SHAPE, *number, "--activation", "sigmoid", "--schedule", "newbob",
+             "--learning-rate", 0.0005, "--lr-convention", "sum", "--minibatch", 32, "--num-epochs", 2,
+             "--heldout-share", 0.15, "--dbn", dbn]  # fmt: skip
     run_here(step, *flags, corpus / "data", corpus / "lang", corpus / "ali", tmp_path / "dnn", **how)
     scorer, started = load_scorer(tmp_path / "dnn"), load_dbn(dbn / DBN_FILE)
     torch.testing.assert_close(scorer.mean, started.mean.repeat(3))
@@ -85,13 +117,32 @@ def test_fine_tuning_from_the_dbn(corpus, dbn, tmp_path, step, number, how):
         assert 0 < (layer.weight - rbm.weight).norm() < 0.3 * rbm.weight.norm()
 
 
-@pytest.mark.parametrize("flags, sentence", [
-    (["--hidden-layers", 2, "--hidden-dim", 32], "2 layers of 24 sigmoid units; give --hidden-dim 24 --activation sigmoid, or pretrain"),
-    ([*SHAPE, "--activation", "sigmoid", "--splice-left", 3], r"on another input \(splice_left: 1 -> 3\); give the same options"),
-])
+@pytest.mark.parametrize(
+    "flags, sentence",
+    [
+        (
+            ["--hidden-layers", 2, "--hidden-dim", 32],
+            "2 layers of 24 sigmoid units; give --hidden-dim 24 --activation sigmoid, or pretrain",
+        ),
+        (
+            [*SHAPE, "--activation", "sigmoid", "--splice-left", 3],
+            r"on another input \(splice_left: 1 -> 3\); give the same options",
+        ),
+    ],
+)
 def test_network_unlike_the_dbn(corpus, dbn, tmp_path, flags, sentence):
     with pytest.raises(UserError, match=sentence):
-        run_here("train_dnn.py", *INPUT, *flags, "--dbn", dbn, corpus / "data", corpus / "lang", corpus / "ali", tmp_path / "dnn")
+        run_here(
+            "train_dnn.py",
+            *INPUT,
+            *flags,
+            "--dbn",
+            dbn,
+            corpus / "data",
+            corpus / "lang",
+            corpus / "ali",
+            tmp_path / "dnn",
+        )
     assert not (tmp_path / "dnn").exists()
 
 

@@ -24,8 +24,11 @@ def rates_of_epochs(schedule):
 
 
 def test_exponential_goes_from_the_initial_to_the_final_rate():
-    """lr_e = i exp(x ln(f / i) / n) with x = e - 1, n = E - 1: 15 epochs from 0.32 to 0.0032 as in Su, Chen, Xu 2015."""
-    rates = rates_of_epochs(schedule_of(learning_rate=0.32, schedule="exponential", num_epochs=15, final_factor=0.01))
+    """lr_e = i exp(x ln(f / i) / n) with x = e - 1, n = E - 1: 15 epochs from 0.32 to 0.0032 as in Su, Chen,
+    Xu 2015."""
+    rates = rates_of_epochs(
+        schedule_of(learning_rate=0.32, schedule="exponential", num_epochs=15, final_factor=0.01)
+    )
     assert rates == pytest.approx([0.32 * math.exp(x * math.log(0.0032 / 0.32) / 14) for x in range(15)])
     assert rates[0] == 0.32 and rates[-1] == pytest.approx(0.0032)
 
@@ -39,7 +42,9 @@ def test_exponential_of_one_epoch():
 
 def test_exponential_in_frames():
     """nnet2: 15 + 5 epochs, 0.04 to 0.004, the last five constant; a third of the fall after five epochs."""
-    schedule = schedule_of(learning_rate=0.04, schedule="exponential-frames", num_epochs=20, constant_epochs=5, final_factor=0.1)
+    schedule = schedule_of(
+        learning_rate=0.04, schedule="exponential-frames", num_epochs=20, constant_epochs=5, final_factor=0.1
+    )
     assert schedule.rate(0) == 0.04
     assert schedule.rate(5000) == pytest.approx(0.04 * 10 ** (-1 / 3))
     assert schedule.rate(5001) < schedule.rate(5000)
@@ -47,15 +52,25 @@ def test_exponential_in_frames():
 
 
 def test_steps_at_epochs_and_frames():
-    schedule = schedule_of(learning_rate=0.8, schedule="step", num_epochs=6, step_epochs="2, 2.5", step_frames="3e3")
+    schedule = schedule_of(
+        learning_rate=0.8, schedule="step", num_epochs=6, step_epochs="2, 2.5", step_frames="3e3"
+    )
     rates = [schedule.rate(frames) for frames in (0, 1999, 2000, 2499, 2500, 2999, 3000, 6000)]
     assert rates == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
 
 
 def test_steps_end_at_the_least_rate():
-    rates = rates_of_epochs(schedule_of(learning_rate=0.8, schedule="step", num_epochs=5, step_epochs="1,2,3,4", least_rate=0.15))
+    rates = rates_of_epochs(
+        schedule_of(learning_rate=0.8, schedule="step", num_epochs=5, step_epochs="1,2,3,4", least_rate=0.15)
+    )
     assert rates == [0.8, 0.4, 0.2, 0.15, 0.15]
-    with pytest.raises(UserError, match="--least-rate 0.9: the initial learning rate, 0.8, is lower; lower --least-rate, or raise --learning-rate"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "--least-rate 0.9: the initial learning rate, 0.8, is lower; lower --least-rate, or raise "
+            "--learning-rate"
+        ),
+    ):
         schedule_of(learning_rate=0.8, schedule="step", step_epochs="1", least_rate=0.9)
 
 
@@ -71,18 +86,28 @@ def test_steps_that_are_none():
 
 
 def test_warm_up_and_annealing():
-    """Batch 2560 in arXiv:1904.04956: 0.1 to 1.0 over ten epochs, then a factor of 1 / sqrt 2 per epoch, from the eleventh on."""
+    """Batch 2560 in arXiv:1904.04956: 0.1 to 1.0 over ten epochs, then a factor of 1 / sqrt 2 per epoch, from
+    the eleventh on."""
     rates = rates_of_epochs(schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=16))
     assert rates[:10] == pytest.approx([0.1 + 0.09 * epoch for epoch in range(10)])
     assert rates[10:] == pytest.approx([2 ** (-k / 2) for k in range(1, 7)])
     schedule = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=16)
     assert schedule.rate(500) == pytest.approx(0.145) and schedule.rate(9999) == pytest.approx(1.0, rel=1e-3)
     assert schedule.rate(10999) == schedule.rate(10000)
-    with pytest.raises(UserError, match="--warm-up-epochs 10: the learning rate would not fall within the 10 epochs; raise --num-epochs"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "--warm-up-epochs 10: the learning rate would not fall within the 10 epochs; raise --num-epochs"
+        ),
+    ):
         schedule_of(schedule="warm-up", num_epochs=10)
-    assert schedule_of(schedule="warm-up", num_epochs=11).rate(10500) < schedule_of(schedule="warm-up", num_epochs=11).rate(9999)
+    assert schedule_of(schedule="warm-up", num_epochs=11).rate(10500) < schedule_of(
+        schedule="warm-up", num_epochs=11
+    ).rate(9999)
     part = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=5, warm_up_epochs=2.5)
-    assert [part.rate(frames) for frames in (2500, 2999, 3000, 3999, 4000)] == pytest.approx([1, 1, 2**-0.5, 2**-0.5, 0.5])
+    assert [part.rate(frames) for frames in (2500, 2999, 3000, 3999, 4000)] == pytest.approx(
+        [1, 1, 2**-0.5, 2**-0.5, 0.5]
+    )
     constant = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=12, warm_up_factor=1.0)
     assert rates_of_epochs(constant)[:11] == pytest.approx([0.1] * 10 + [0.1 / math.sqrt(2)])
 
@@ -101,13 +126,23 @@ def test_newbob():
     """Gains 50, 10, 0.5 (halving begins), 2 (still halving), worse (rejected, gain 0: end)."""
     schedule = schedule_of(learning_rate=0.008, schedule="newbob", num_epochs=20)
     losses = [(4.0, 0), (2.0, 0), (1.8, 0), (1.791, 0), (1.755, 0), (1.76, 0)]
-    told = [(0.008, True, False), (0.008, True, False), (0.008, True, False), (0.004, True, False), (0.002, False, True)]
+    told = [
+        (0.008, True, False),
+        (0.008, True, False),
+        (0.008, True, False),
+        (0.004, True, False),
+        (0.002, False, True),
+    ]
     assert run(schedule, losses) == told
 
 
 def test_newbob_rejects_before_halving_and_goes_on():
     schedule = schedule_of(learning_rate=1.0, schedule="newbob", num_epochs=3)
-    assert run(schedule, [(2.0, 0), (2.5, 0), (1.0, 0), (0.5, 0)]) == [(1.0, False, False), (0.5, True, False), (0.25, True, True)]
+    assert run(schedule, [(2.0, 0), (2.5, 0), (1.0, 0), (0.5, 0)]) == [
+        (1.0, False, False),
+        (0.5, True, False),
+        (0.25, True, True),
+    ]
 
 
 def test_newbob_by_accuracy():
@@ -125,6 +160,11 @@ def test_scaling_with_ranks(scaling, factor):
 
 
 def test_what_is_printed():
-    options = ScheduleOptions(learning_rate=0.32, lr_convention="sum", schedule="newbob-accuracy", num_epochs=20)
-    expected = "learning rate 0.32 (sum over minibatches of 1024), linear scaling: effective 0.32 x 8 = 2.56; newbob-accuracy, 20 epochs"
+    options = ScheduleOptions(
+        learning_rate=0.32, lr_convention="sum", schedule="newbob-accuracy", num_epochs=20
+    )
+    expected = (
+        "learning rate 0.32 (sum over minibatches of 1024), linear scaling: effective 0.32 x 8 = "
+        "2.56; newbob-accuracy, 20 epochs"
+    )
     assert options.describe(8, 1024) == expected

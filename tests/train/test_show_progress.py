@@ -21,7 +21,16 @@ from pyasr.base.outputs.run_times import RUNS
 from pyasr.cluster.runner.status import JobStatus, write_status
 from pyasr.report.curves import spark
 
-INTERVAL = {"epoch": 2, "frames": 400, "total_frames": 1000, "rate": 0.1, "objective": -1.5, "accuracy": 0.6, "frames_per_s": 50, "left_s": 75}
+INTERVAL = {
+    "epoch": 2,
+    "frames": 400,
+    "total_frames": 1000,
+    "rate": 0.1,
+    "objective": -1.5,
+    "accuracy": 0.6,
+    "frames_per_s": 50,
+    "left_s": 75,
+}
 SVG = "{http://www.w3.org/2000/svg}"
 EPOCHS = [{"epoch": number, "frames": 300 * number, "heldout_objective": -2.0 / number} for number in (1, 2)]
 
@@ -41,24 +50,35 @@ def test_done_and_under_way(tmp_path, monkeypatch, capsys):
         write_metrics(scratch, [*EPOCHS[:1], INTERVAL])
         for job, status in ((1, 0), (2, 1)):
             (scratch / f"log/train.{job}.log").touch()
-            write_status(scratch / f"log/train.{job}.log", JobStatus(job, status, None, False, "here", 0.0, 1.0, 1.0, "true"))
+            write_status(
+                scratch / f"log/train.{job}.log",
+                JobStatus(job, status, None, False, "here", 0.0, 1.0, 1.0, "true"),
+            )
         (scratch / "log/train.3.log").touch()
         raise KeyboardInterrupt
     runs = scratch / RUNS
-    runs.write_text(runs.read_text().replace(f" {runs.read_text().split()[3]} ", f" {time.time() - 7320:.3f} "))
+    runs.write_text(
+        runs.read_text().replace(f" {runs.read_text().split()[3]} ", f" {time.time() - 7320:.3f} ")
+    )
     run_here("show_progress.py", tmp_path / "exp", folder="utils")
     mono, dnn, lstm, bar = capsys.readouterr().out.splitlines()
     assert mono == f"{tmp_path}/exp/mono: done {time.strftime('%Y-%m-%d %H:%M', time.localtime(1e9))}, in 0 s"
-    assert dnn.startswith(f"{tmp_path}/exp/dnn: done ") and dnn.endswith(", in 0 s, epoch 2: objective of held-out frames -1.0000")
+    assert dnn.startswith(f"{tmp_path}/exp/dnn: done ") and dnn.endswith(
+        ", in 0 s, epoch 2: objective of held-out frames -1.0000"
+    )
     assert lstm.startswith(f"{tmp_path}/exp/lstm: begun ") and lstm.endswith(
         ", stopped by SIGINT 2 h 02 min ago; 2 of 3 started jobs have ended, 1 of them failed, see "
-        f"{tmp_path}/exp/lstm.tmp/log/train.2.log")
+        f"{tmp_path}/exp/lstm.tmp/log/train.2.log"
+    )
     assert bar.rstrip().endswith(" 40%  epoch 2  objective -1.5000  accuracy 0.6000  50 frames/s")
 
 
 def courses(training: int) -> list[dict]:
     """Metrics of a training: 40 intervals with recognisable values, and two epochs."""
-    intervals = [{**INTERVAL, "frames": 1000 * number, "objective": -training - 1 / number, "drift": 0.01 * number} for number in range(1, 41)]
+    intervals = [
+        {**INTERVAL, "frames": 1000 * number, "objective": -training - 1 / number, "drift": 0.01 * number}
+        for number in range(1, 41)
+    ]
     return [*intervals[:20], {**EPOCHS[0], "rate": 0.5}, *intervals[20:], {**EPOCHS[1], "rate": 0.5}]
 
 
@@ -99,10 +119,18 @@ def test_a_training_that_has_diverged_is_shown(tmp_path, capsys):
     run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
     shown = capsys.readouterr().out.splitlines()
     assert "epoch 2  objective nan" in shown[2]
-    assert shown[3] == f"objective                 -2 {spark([-1 - 1 / number for number in range(1, 21)])}×××× nan"
-    assert shown[4] == "held-out objective        -2 ▁× nan" and shown[5].startswith("drift                   0.01 ▁")
+    assert (
+        shown[3]
+        == f"objective                 -2 {spark([-1 - 1 / number for number in range(1, 21)])}×××× nan"
+    )
+    assert shown[4] == "held-out objective        -2 ▁× nan" and shown[5].startswith(
+        "drift                   0.01 ▁"
+    )
     plots = ElementTree.parse(tmp_path / "x.svg").getroot().findall(f"{SVG}svg")
-    names = [[text.text for text in plot.findall(f"{SVG}text") if text.text and text.text.startswith("exp/")] for plot in plots]
+    names = [
+        [text.text for text in plot.findall(f"{SVG}text") if text.text and text.text.startswith("exp/")]
+        for plot in plots
+    ]
     assert names == [*2 * [["exp/sound", "exp/dnn (diverged)"]], *2 * [["exp/sound", "exp/dnn"]]]
     assert [len(plot.findall(f"{SVG}circle")) for plot in plots] == [60, 3, 64, 64]
 
@@ -112,21 +140,49 @@ def test_a_training_of_which_no_value_is_finite(tmp_path, capsys):
         write_metrics(scratch, [{**INTERVAL, "objective": np.nan}, {**INTERVAL, "objective": np.inf}])
     run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn", folder="utils")
     assert capsys.readouterr().out.splitlines()[1] == "objective                nan ×× inf"
-    assert ElementTree.parse(tmp_path / "x.svg").getroot().findall(f"{SVG}svg/{SVG}text")[0].text == "learning rate"
+    assert (
+        ElementTree.parse(tmp_path / "x.svg").getroot().findall(f"{SVG}svg/{SVG}text")[0].text
+        == "learning rate"
+    )
 
 
 def test_picture_of_all_trainings(tmp_path):
     """One plot per kind of curve, with a line for each training; also for RBMs, which have other metrics."""
-    for name, lines in (("a", courses(1)), ("b", courses(2)), ("rbm", [{**INTERVAL, "reconstruction_error": 0.5}])):
+    for name, lines in (
+        ("a", courses(1)),
+        ("b", courses(2)),
+        ("rbm", [{**INTERVAL, "reconstruction_error": 0.5}]),
+    ):
         with stage_output(tmp_path / "exp" / name, {}, []) as scratch:
-            write_metrics(scratch, [{key: value for key, value in line.items() if name != "rbm" or key != "objective"} for line in lines])
+            write_metrics(
+                scratch,
+                [
+                    {key: value for key, value in line.items() if name != "rbm" or key != "objective"}
+                    for line in lines
+                ],
+            )
     run_here("show_progress.py", "--svg", tmp_path / "new/x.svg", tmp_path / "exp", folder="utils")
     root = ElementTree.parse(tmp_path / "new/x.svg").getroot()
     plots = root.findall(f"{SVG}svg")
-    assert [plot.findall(f"{SVG}text")[0].text for plot in plots] == ["objective", "held-out objective", "drift", "learning rate"]
-    assert [plot.get("y") for plot in plots] == ["0", "420", "840", "1260"] and root.get("viewBox") == "0 0 760 1680"
-    names = [[text.text for text in plot.findall(f"{SVG}text") if text.text and text.text.startswith("exp/")] for plot in plots]
-    assert names == [["exp/a", "exp/b", "exp/rbm"], ["exp/a", "exp/b"], ["exp/a", "exp/b"], ["exp/a", "exp/b", "exp/rbm"]]
+    assert [plot.findall(f"{SVG}text")[0].text for plot in plots] == [
+        "objective",
+        "held-out objective",
+        "drift",
+        "learning rate",
+    ]
+    assert [plot.get("y") for plot in plots] == ["0", "420", "840", "1260"] and root.get(
+        "viewBox"
+    ) == "0 0 760 1680"
+    names = [
+        [text.text for text in plot.findall(f"{SVG}text") if text.text and text.text.startswith("exp/")]
+        for plot in plots
+    ]
+    assert names == [
+        ["exp/a", "exp/b", "exp/rbm"],
+        ["exp/a", "exp/b"],
+        ["exp/a", "exp/b"],
+        ["exp/a", "exp/b", "exp/rbm"],
+    ]
     assert [len(plot.findall(f"{SVG}circle")) for plot in plots] == [81, 4, 80, 81]
     run_here("show_progress.py", "--svg", tmp_path / "new/x.svg", tmp_path / "exp", folder="utils")
 
@@ -139,23 +195,39 @@ def test_pictures_that_cannot_be_drawn(tmp_path):
     for number in range(21):
         with stage_output(tmp_path / f"exp/dnn{number}", {}, []) as scratch:
             write_metrics(scratch, [INTERVAL])
-    with pytest.raises(UserError, match="exp: 21 trainings, but a figure shows at most 20; give a directory with fewer trainings"):
+    with pytest.raises(
+        UserError,
+        match="exp: 21 trainings, but a figure shows at most 20; give a directory with fewer trainings",
+    ):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
     (tmp_path / "x.svg").write_text("<svg>mine</svg>")
-    with pytest.raises(UserError, match="x.svg exists and is not a figure drawn by this program; give another name, or --force to replace it"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "x.svg exists and is not a figure drawn by this program; give another name, or --force to "
+            "replace it"
+        ),
+    ):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn1", folder="utils")
 
 
 def test_the_job_that_failed_first_is_named(tmp_path, capsys):
-    """Jobs that were stopped because of a failed one are not named. Logs of requeued jobs do not count as further jobs."""
+    """Jobs that were stopped because of a failed one are not named. Logs of requeued jobs do not count as
+    further jobs."""
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
         for name in ("a.1", "a.2", "a.3", "a.3.requeued-1", "train", "train.1"):
             (scratch / f"log/{name}.log").touch()
         for job, stopped, end in ((1, True, 2.0), (2, False, 1.9), (3, False, 1.5)):
-            write_status(scratch / f"log/a.{job}.log", JobStatus(job, 143 if stopped else 1, None, stopped, "here", 0.0, end, 1.0, "true"))
+            write_status(
+                scratch / f"log/a.{job}.log",
+                JobStatus(job, 143 if stopped else 1, None, stopped, "here", 0.0, end, 1.0, "true"),
+            )
         raise KeyboardInterrupt
     run_here("show_progress.py", tmp_path, folder="utils")
-    assert f"2 of 4 started jobs have ended, 2 of them failed, see {scratch}/log/a.3.log, 1 was stopped\n" in capsys.readouterr().out
+    assert (
+        f"2 of 4 started jobs have ended, 2 of them failed, see {scratch}/log/a.3.log, 1 was stopped\n"
+        in capsys.readouterr().out
+    )
 
 
 STEP = """
@@ -188,19 +260,32 @@ def hear_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("number, told, goes_on", [
-    (None, r"in progress, last written to \d+ s ago", True),
-    (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
-    (signal.SIGINT, r"stopped by SIGINT \d+ s ago", False),
-    (signal.SIGHUP, r"stopped by SIGHUP \d+ s ago", False),
-    (signal.SIGKILL, r"was killed without a record \(kill -9, out of memory, or a crash\), last written to \d+ s ago", False),
-])
+@pytest.mark.parametrize(
+    "number, told, goes_on",
+    [
+        (None, r"in progress, last written to \d+ s ago", True),
+        (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
+        (signal.SIGINT, r"stopped by SIGINT \d+ s ago", False),
+        (signal.SIGHUP, r"stopped by SIGHUP \d+ s ago", False),
+        (
+            signal.SIGKILL,
+            r"was killed without a record \(kill -9, out of memory, or a crash\), last written to \d+ s ago",
+            False,
+        ),
+    ],
+)
 def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
     """The remaining time is shown only for steps that continue."""
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
-    with subprocess.Popen([sys.executable, "step.py", "exp/x"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                          preexec_fn=hear_signals) as step:
+    with subprocess.Popen(
+        [sys.executable, "step.py", "exp/x"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=hear_signals,
+    ) as step:
         while step.stdout.readline() != "begun\n":
             assert step.poll() is None
         if number:
@@ -217,15 +302,27 @@ def test_a_step_that_has_failed_is_shown_with_its_sentence(tmp_path, capsys):
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
     subprocess.run([sys.executable, "step.py", "exp/fails"], cwd=tmp_path, capture_output=True, timeout=60)
     run_here("show_progress.py", tmp_path / "exp", folder="utils")
-    assert re.search(r"exp/fails: begun \S+ \S+, failed \d+ s ago: data/train: no frames; make its features first\n", capsys.readouterr().out)
+    assert re.search(
+        r"exp/fails: begun \S+ \S+, failed \d+ s ago: data/train: no frames; make its features first\n",
+        capsys.readouterr().out,
+    )
 
 
-@pytest.mark.parametrize("runs, told", [
-    ("1000.000 on node7", "in progress on node7 or killed there (not visible from this machine), last written to "),
-    ("1000.000", "was killed without a record "),
-    ("1000.000 1030.000\n", "stopped "),
-    ("1000.000 on node7 1030.000\n2000.000 on node7 2030.000 stopped by SIGTERM\n", "stopped by SIGTERM "),
-])
+@pytest.mark.parametrize(
+    "runs, told",
+    [
+        (
+            "1000.000 on node7",
+            "in progress on node7 or killed there (not visible from this machine), last written to ",
+        ),
+        ("1000.000", "was killed without a record "),
+        ("1000.000 1030.000\n", "stopped "),
+        (
+            "1000.000 on node7 1030.000\n2000.000 on node7 2030.000 stopped by SIGTERM\n",
+            "stopped by SIGTERM ",
+        ),
+    ],
+)
 def test_runs_on_other_hosts_and_of_earlier_versions(runs, told, tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
         raise KeyboardInterrupt
@@ -239,13 +336,18 @@ def test_metrics_of_a_run_that_was_killed_while_it_wrote(tmp_path, capsys):
     cut = json.dumps(INTERVAL)[:30] + "\n"
     for name, last in (("cut", [cut]), ("whole", [])):
         with stage_output(tmp_path / name, {}, []) as scratch:
-            (scratch / "metrics.jsonl").write_text("".join([json.dumps(EPOCHS[0]) + "\n", cut, json.dumps(EPOCHS[1]) + "\n", *last]))
+            (scratch / "metrics.jsonl").write_text(
+                "".join([json.dumps(EPOCHS[0]) + "\n", cut, json.dumps(EPOCHS[1]) + "\n", *last])
+            )
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
         (scratch / "metrics.jsonl").write_text(json.dumps(INTERVAL) + "\n" + cut)
         raise KeyboardInterrupt
     run_here("show_progress.py", tmp_path, folder="utils")
     shown = capsys.readouterr().out
-    assert shown.count("epoch 2: objective of held-out frames -1.0000") == 2 and " 40%  epoch 2  objective -1.5000" in shown
+    assert (
+        shown.count("epoch 2: objective of held-out frames -1.0000") == 2
+        and " 40%  epoch 2  objective -1.5000" in shown
+    )
 
 
 def test_what_was_kept_of_an_output_is_not_shown(tmp_path, capsys):

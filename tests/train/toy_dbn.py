@@ -49,7 +49,9 @@ def make_toy(path: Path, num_utterances: int = 16) -> Path:
     return path / "data"
 
 
-def spec_of(data: Path, out: Path, options: DbnTraining = OPTIONS, heldout_share: float = 0.2) -> PretrainSpec:
+def spec_of(
+    data: Path, out: Path, options: DbnTraining = OPTIONS, heldout_share: float = 0.2
+) -> PretrainSpec:
     """The work of `pretrain_rank`, its utterances prepared."""
     out.mkdir(exist_ok=True)
     prepare_utterances(data, out, HeldoutOptions(heldout_share=heldout_share), options.rbm.max_frames)
@@ -78,8 +80,11 @@ def _sample_by_thresholds(p: torch.Tensor, generator=None) -> torch.Tensor:
     return (p > torch.linspace(0.1, 0.9, p.shape[1])).to(p.dtype)
 
 
-def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatch: int, num_shares: int) -> torch.Tensor:
-    """The parameters of a machine after two epochs of minibatches of which a rank has every `comm.size`-th; a mixing after each."""
+def trained_without_chance(
+    comm: Comm, directory: Path, gaussian: bool, minibatch: int, num_shares: int
+) -> torch.Tensor:
+    """The parameters of a machine after two epochs of minibatches of which a rank has every `comm.size`-th; a
+    mixing after each."""
     rbm_module.sample_bernoulli = _sample_by_thresholds
     torch.manual_seed(11)
     rows = torch.randn(10 * 6 * num_shares * minibatch, 5)
@@ -92,16 +97,28 @@ def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatc
     compute = ComputeOptions(minibatch=size, precision="float32", device="cpu")
     schedule_options = ScheduleOptions(learning_rate=0.05, num_epochs=2, lr_scaling="none")
     momentum = MomentumOptions(momentum_step_frames=500)
-    learner = RbmLearner(rbm, Below([], torch.device("cpu"), torch.float32), compute, 0.001, torch.Generator(), course=momentum)
+    learner = RbmLearner(
+        rbm, Below([], torch.device("cpu"), torch.float32), compute, 0.001, torch.Generator(), course=momentum
+    )
     schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum, size)
     directory.mkdir(parents=True, exist_ok=True)
     strategy = make_strategy(comm, mixing_options(period_frames=1))
-    Trainer(learner, ResidentFrames(store, 777, comm.rank), store, strategy, schedule, LoopOptions(), size, directory).run()
+    Trainer(
+        learner,
+        ResidentFrames(store, 777, comm.rank),
+        store,
+        strategy,
+        schedule,
+        LoopOptions(),
+        size,
+        directory,
+    ).run()
     return learner.flat.master.clone()
 
 
 def period_one(spec, comm: Comm) -> None:
-    """What three MPI ranks of a test run: both kinds of machines, on two of them and on all, their parameters put down by rank 0."""
+    """What three MPI ranks of a test run: both kinds of machines, on two of them and on all, their parameters
+    put down by rank 0."""
     pair = comm.split(comm.rank // 2)  # ranks 0 and 1; rank 2 alone
     for group in (pair, comm):
         for gaussian in (True, False):

@@ -45,7 +45,9 @@ def with_options(**groups) -> DnnTraining:
     return changed_groups(OPTIONS, **groups)
 
 
-def store(num_utterances: int, seed: int = 0, kind=FrameStore, context: int = 2, length: int = 50) -> FrameStore:
+def store(
+    num_utterances: int, seed: int = 0, kind=FrameStore, context: int = 2, length: int = 50
+) -> FrameStore:
     rng = np.random.default_rng(seed)
     pdfs = [random_pdfs(length, NUM_PDFS, rng) for _ in range(num_utterances)]
     return kind([frames_of(states, NUM_PDFS, rng) for states in pdfs], pdfs, context, context, DIM)
@@ -56,14 +58,18 @@ def warper() -> Warper:
     return Warper(FbankOptions(mel=MelOptions(num_mel_bins=DIM)))
 
 
-def shard(path: Path, num_utterances: int, left: int = 2, right: int = 2, code=None, length: int = 50) -> Shard:
+def shard(
+    path: Path, num_utterances: int, left: int = 2, right: int = 2, code=None, length: int = 50
+) -> Shard:
     """The utterances of a data directory, which is made in `path`."""
     targets = make_data(path, {f"a-{i:02d}": length + i % 3 for i in range(num_utterances)}, NUM_PDFS)
     reader = FeatureReader(path, InputOptions(cmvn="none"))
     return Shard(reader, targets, targets.keys, Packing(left, right), code or Plain(torch.float32))
 
 
-def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.float32, num_epochs: int = 3) -> StreamedFrames:
+def streamed(
+    from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.float32, num_epochs: int = 3
+) -> StreamedFrames:
     """The frames of `from_shard` in blocks."""
     sizes = from_shard.num_bytes()
     max_bytes = 2 * int(sizes.sum() / (num_blocks - 0.5) + sizes.max()) if num_blocks > 1 else 0
@@ -73,21 +79,29 @@ def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.floa
     return frames
 
 
-def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Trainer,
-             tries_speed: bool = False) -> Trainer:  # fmt: skip
-    """A job on a FrameStore or on streamed frames; unless it tries how fast one rank is, all steps of its learner are of the training."""
+def training(
+    comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Trainer, tries_speed: bool = False
+) -> Trainer:
+    """A job on a FrameStore or on streamed frames; unless it tries how fast one rank is, all steps of its
+    learner are of the training."""
     dtype = options.learner.torch_dtype()
     if isinstance(frames, FrameStore):
         frames.move(CPU, dtype)
         frames = ResidentFrames(frames, options.loop.train_seed, comm.rank)
     context = frames.store.left if isinstance(frames, ResidentFrames) else frames.shard.packing.left
     strategy = make_strategy(comm, options.mixing)
-    learner = make_learner(options, DIM * (2 * context + 1), NUM_PDFS, comm, gradient_sum=strategy.sum_gradients())
+    learner = make_learner(
+        options, DIM * (2 * context + 1), NUM_PDFS, comm, gradient_sum=strategy.sum_gradients()
+    )
     heldout = store(2, 77, context=context)
     heldout.move(CPU, dtype)
     directory.mkdir(exist_ok=True)
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(frames.num_frames), options.learner.minibatch)
-    job = kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch, directory)
+    schedule = make_schedule(
+        options.schedule, strategy.epoch_frames(frames.num_frames), options.learner.minibatch
+    )
+    job = kind(
+        learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch, directory
+    )
     if not tries_speed:
         job.speed_alone = lambda: 0.0
     return job
@@ -136,7 +150,8 @@ def crash_after(job: Trainer, num_steps: int) -> None:
 
 @contextmanager
 def power_cut(learners: type, num_steps: int):
-    """What is trained within by such learners dies in the middle of minibatch `num_steps`, and the block ends by that."""
+    """What is trained within by such learners dies in the middle of minibatch `num_steps`, and the block ends
+    by that."""
     step, done = learners.step, []
 
     def dying(*arguments):

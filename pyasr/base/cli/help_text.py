@@ -1,7 +1,7 @@
 """The text of --help: a program's docstring, its arguments, and its flags under headings.
 
-A dataclass of options names its heading in a class attribute `heading`, which groups inside it inherit. Flags that are declared as `rare`
-are omitted by --help and shown by --help-all, unless the program has few flags.
+A dataclass of options names its heading in a class attribute `heading`, which groups inside it inherit. Flags
+that are declared as `rare` are omitted by --help and shown by --help-all, unless the program has few flags.
 """
 
 from __future__ import annotations
@@ -14,20 +14,27 @@ from pyasr.base.cli.option_values import as_typed
 
 ALL = "--help-all"
 HEADINGS = (
-    "", "audio", "features", "pitch", "input", "data", "network", "objective", "tree", "alignment", "Gaussians",
-    "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation", "search", "scoring",
-    "progress and checkpoints", "resources", "jobs",
+    "", "audio", "features", "pitch", "input", "data", "network", "objective", "tree", "alignment",
+    "Gaussians", "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation",
+    "search", "scoring", "progress and checkpoints", "resources", "jobs",
 )  # fmt: skip
 _MAX_SHOWN = 30  # flags of a program that shows all of them
 _WIDTH = 28
 
 
 def help_text(cls, doc: str, switches: dict[str, str], show_all: bool) -> str:
-    """The text for a program with the options `cls` and the docstring `doc`; `switches` are further flags and their texts."""
+    """The text for a program with the options `cls` and the docstring `doc`; `switches` are further flags and
+    their texts."""
     flags = flags_of(cls)
-    shown = flags if show_all or len(flags) <= _MAX_SHOWN else [flag for flag in flags if not flag.meta["rare"]]
+    shown = (
+        flags if show_all or len(flags) <= _MAX_SHOWN else [flag for flag in flags if not flag.meta["rare"]]
+    )
     arguments = [_line(field.name.upper(), field.metadata["help"]) for field in positionals_of(cls)]
-    general = {"config FILE": "read --name=value lines from FILE", **switches}
+    general = {
+        "config FILE": "read --name=value lines from FILE",
+        **switches,
+        "version": "show pyasr's version",
+    }
     if len(shown) < len(flags):
         general["help-all"] = f"show {len(flags) - len(shown)} more options, which are rarely used"
     last = ["", "General:", *(_line("--" + name, text) for name, text in general.items())]

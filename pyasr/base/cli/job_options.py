@@ -10,13 +10,19 @@ from pyasr.base.cli.options import option
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """Options of a step with one job: runner and number of threads. They never change the results of the step."""
+    """Options of a step with one job: runner and number of threads. They never change the results of the
+    step."""
 
     heading = "jobs"
 
-    cmd: str = option("run.pl", "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, e.g. 'slurm.pl --mem 4G'",
-                      is_command=True)  # fmt: skip
-    num_threads: int | None = option(None, "threads per job; default: as set by --cmd or its configuration, else 1", minimum=1)
+    cmd: str = option(
+        "run.pl",
+        "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, e.g. 'slurm.pl --mem 4G'",
+        is_command=True,
+    )
+    num_threads: int | None = option(
+        None, "threads per job; default: as set by --cmd or its configuration, else 1", minimum=1
+    )
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,21 @@ class JobOptions(RunnerOptions):
 class RankJobOptions(RunnerOptions):
     """Options of a step whose ranks resume from checkpoints."""
 
-    max_restarts: int = option(2, "maximum number of restarts from the last checkpoint after the loss of ranks", minimum=0)
-    rank_timeout: float = option(600.0, "seconds a rank may be suspended or its host unreachable before it is lost; 0: no limit",
-                                 minimum=0.0, rare=True)  # fmt: skip
-    share_devices: bool = option(False, "allow several ranks and other jobs on one GPU if there are too few GPUs", rare=True)
+    max_restarts: int = option(
+        2, "maximum number of restarts from the last checkpoint after the loss of ranks", minimum=0
+    )
+    rank_timeout: float = option(
+        600.0,
+        "seconds a rank may be suspended or its host unreachable before it is lost; 0: no limit",
+        minimum=0.0,
+        rare=True,
+    )
+    share_devices: bool = option(
+        False, "allow several ranks and other jobs on one GPU if there are too few GPUs", rare=True
+    )
 
 
 def threads_of_job(given: int | None = None) -> int:
-    """Number of threads of this job or rank: `given`, else the number set by the runner (OMP_NUM_THREADS), else 1."""
+    """Number of threads of this job or rank: `given`, else the number set by the runner (OMP_NUM_THREADS),
+    else 1."""
     return given or int(os.environ.get("OMP_NUM_THREADS", "1"))

@@ -7,7 +7,9 @@ import importlib
 import json
 import re
 import typing
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pyasr.base.cli.option_flags import kind_of
 from pyasr.base.cli.option_values import check, item_type, plain_type
@@ -19,7 +21,10 @@ from pyasr.base.system_errors import naming
 
 def to_json(instance) -> dict:
     """The options as plain JSON values, with their class under `"type"`."""
-    return {"type": f"{type(instance).__module__}:{type(instance).__qualname__}", **_jsonable(dataclasses.asdict(instance))}
+    return {
+        "type": f"{type(instance).__module__}:{type(instance).__qualname__}",
+        **_jsonable(dataclasses.asdict(instance)),
+    }
 
 
 def defaults(cls) -> dict:
@@ -27,7 +32,7 @@ def defaults(cls) -> dict:
     return completed(cls, {})
 
 
-def completed(cls, content: dict, standard: dict = {}) -> dict:
+def completed(cls, content: dict, standard: Mapping = MappingProxyType({})) -> dict:
     """Saved options of this or an earlier version, as plain JSON values, in the form of this version.
 
     Missing options get their defaults; values in `standard` override the defaults of the class.
@@ -42,14 +47,17 @@ def completed(cls, content: dict, standard: dict = {}) -> dict:
 
 
 def _upgraded(cls, content: dict) -> dict:
-    """Saved options in the form of this version; a class whose form has changed has a static method `upgraded` for older ones."""
+    """Saved options in the form of this version; a class whose form has changed has a static method
+    `upgraded` for older ones."""
     return cls.upgraded(content) if hasattr(cls, "upgraded") else content
 
 
 def paths_in(instance) -> list[Path]:
     """All paths in the options."""
     if dataclasses.is_dataclass(instance):
-        return [path for field in dataclasses.fields(instance) for path in paths_in(getattr(instance, field.name))]
+        return [
+            path for field in dataclasses.fields(instance) for path in paths_in(getattr(instance, field.name))
+        ]
     if isinstance(instance, (list, tuple)):
         return [path for item in instance for path in paths_in(item)]
     return [instance] if isinstance(instance, Path) else []
@@ -71,16 +79,20 @@ def save(path: Path, instance) -> None:
 
 
 def load(path: Path, kinds: tuple[type, ...] = ()):
-    """Read an instance that `save` wrote. Only classes of pyasr are accepted; raises UserError for anything else.
+    """Read an instance that `save` wrote. Only classes of pyasr are accepted; raises UserError for anything
+    else.
 
-    kinds  the expected classes, for files from untrusted sources; values are checked like those of a command line
+    kinds  the expected classes, for files from untrusted sources; values are checked like those of a command
+    line
     """
     try:
         with naming(path):
             content = read_object(path)
         module, _, name = content.pop("type").partition(":")
     except (ValueError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: not a file of saved options ({error}); run the step that wrote it again") from None
+        raise UserError(
+            f"{path}: not a file of saved options ({error}); run the step that wrote it again"
+        ) from None
     if not re.fullmatch(r"pyasr(\.\w+)+", module):
         raise UserError(f"{path}: options of {module}, which is not part of pyasr")
     try:
@@ -89,19 +101,26 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
             raise TypeError(f"{name} is not one of the expected classes")
         instance = from_json(cls, content)
     except (ImportError, AttributeError, TypeError, OverflowError) as error:
-        raise UserError(f"{path}: not compatible with this version of pyasr ({error}); run the step that wrote it again") from None
+        raise UserError(
+            f"{path}: not compatible with this version of pyasr ({error}); run the step that wrote it again"
+        ) from None
     if kinds:
         check(instance, str(path))
     return instance
 
 
 def from_json(cls, content: dict):
-    """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` lacks."""
+    """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that
+    `cls` lacks."""
     hints, content = typing.get_type_hints(cls), _upgraded(cls, content)
     unknown = content.keys() - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
-    groups = [field for field in dataclasses.fields(cls) if field.metadata.get("kind") == "chosen" and field.name in content]
+    groups = [
+        field
+        for field in dataclasses.fields(cls)
+        if field.metadata.get("kind") == "chosen" and field.name in content
+    ]
     chosen = {field.name: kind_of(field, content) for field in groups}
     return cls(**{name: _revive(chosen.get(name, hints[name]), value) for name, value in content.items()})
 

@@ -25,7 +25,8 @@ class Flag:
     heading: str = ""
 
     def convert(self, text: str, where: str):
-        """Parse `text`. Raises UserError, beginning with `where`, for a wrong type, an invalid choice or a value out of bounds."""
+        """Parse `text`. Raises UserError, beginning with `where`, for a wrong type, an invalid choice or a
+        value out of bounds."""
         value = self._typed(text, where)
         check_bounds(value, self.meta, where, text)
         return value
@@ -53,8 +54,11 @@ class UnusedFlag(Flag):
         return value
 
 
-def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = (), heading: str = "") -> list[Flag]:
-    """All flags of `cls`, groups flattened. Raises TypeError if a name occurs twice, which is a programming error.
+def flags_of(
+    cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = (), heading: str = ""
+) -> list[Flag]:
+    """All flags of `cls`, groups flattened. Raises TypeError if a name occurs twice, which is a programming
+    error.
 
     only     conditions of each of the groups around `cls`: of all of its fields, or {field: conditions}
     heading  heading of the fields of classes without an attribute `heading`
@@ -62,16 +66,24 @@ def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = (), h
     hints = typing.get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
-        meta, place, under = field.metadata, (*path, field.name), getattr(_owner(cls, field.name), "heading", heading)
+        meta, place, under = (
+            field.metadata,
+            (*path, field.name),
+            getattr(_owner(cls, field.name), "heading", heading),
+        )
         if meta.get("kind") == "group":
-            found += flags_of(meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]), under)
+            found += flags_of(
+                meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]), under
+            )
         elif meta.get("kind") == "chosen":
             found += _chosen_flags(meta, place, sum(_of(only, field.name), ()), under)
         elif meta.get("kind") == "option":
             hint, optional = plain_type(hints[field.name])
             default = (defaults or {}).get(field.name, field.default)
             conditions = sum(_of(only, field.name), ()) + meta["only"]
-            found.append(Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions, under))
+            found.append(
+                Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions, under)
+            )
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -86,35 +98,62 @@ def _owner(cls: type, name: str) -> type:
 
 def _of(only: tuple[tuple | dict, ...], name: str) -> tuple[tuple | dict, ...]:
     """A field's conditions among those of the groups around it."""
-    return tuple(conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only)
+    return tuple(
+        conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only
+    )
 
 
 def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple, heading: str) -> list[Flag]:
-    """The flags of all dataclasses that an option selects from, without duplicates, with the condition under which each is used."""
+    """The flags of all dataclasses that an option selects from, without duplicates, with the condition under
+    which each is used."""
     kinds = meta["kinds"]()
     of_kinds = {value: flags_of(kind, path, heading=heading) for value, kind in kinds.items()}
     found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
-    users = {key: [value for value, flags in of_kinds.items() if any(flag.meta is found[key].meta for flag in flags)] for key in found}
-    return [dataclasses.replace(flag, only=only + flag.only + _for_values(meta["by"], users[key], kinds)) for key, flag in found.items()]
+    users = {
+        key: [
+            value for value, flags in of_kinds.items() if any(flag.meta is found[key].meta for flag in flags)
+        ]
+        for key in found
+    }
+    return [
+        dataclasses.replace(flag, only=only + flag.only + _for_values(meta["by"], users[key], kinds))
+        for key, flag in found.items()
+    ]
 
 
 def _for_values(by: str, users: list[str], kinds: dict) -> tuple[Condition, ...]:
-    """The condition that an option has one of the values `users`, or none of the others if those are fewer; () if there are no others."""
+    """The condition that an option has one of the values `users`, or none of the others if those are fewer;
+    () if there are no others."""
     others, flag = [value for value in kinds if value not in users], by.replace("_", "-")
     if not others:
         return ()
-    return (Condition(flag, tuple(others), unless=True) if len(others) < len(users) else Condition(flag, tuple(users)),)
+    return (
+        Condition(flag, tuple(others), unless=True)
+        if len(others) < len(users)
+        else Condition(flag, tuple(users)),
+    )
 
 
 def with_unused(flags: dict[str, Flag]) -> dict[str, Flag]:
     """The flags of a step, and the options of Kaldi that it accepts and ignores."""
-    taken = {name: unused for name, unused in kaldi_names.UNUSED.items() if unused.beside in flags and name not in flags}
-    return flags | {name: UnusedFlag(name, (), unused.type, False, None, {}, unused=unused) for name, unused in taken.items()}
+    taken = {
+        name: unused
+        for name, unused in kaldi_names.UNUSED.items()
+        if unused.beside in flags and name not in flags
+    }
+    return flags | {
+        name: UnusedFlag(name, (), unused.type, False, None, {}, unused=unused)
+        for name, unused in taken.items()
+    }
 
 
 def on_command_line(flags: dict[str, Flag]) -> dict[str, Flag]:
     """The flags without those that are accepted in --config files only."""
-    return {name: flag for name, flag in flags.items() if not (isinstance(flag, UnusedFlag) and flag.unused.in_files)}
+    return {
+        name: flag
+        for name, flag in flags.items()
+        if not (isinstance(flag, UnusedFlag) and flag.unused.in_files)
+    }
 
 
 def positionals_of(cls) -> list[dataclasses.Field]:
@@ -123,20 +162,23 @@ def positionals_of(cls) -> list[dataclasses.Field]:
 
 
 def kind_of(field, values: dict) -> type | None:
-    """The dataclass of a group field, selected by the values of the owner's options; None for other fields. Raises UserError for a value
-    without a dataclass."""
+    """The dataclass of a group field, selected by the values of the owner's options; None for other fields.
+    Raises UserError for a value without a dataclass."""
     meta = field.metadata
     if meta.get("kind") != "chosen":
         return meta.get("cls")
     kinds, value = meta["kinds"](), values.get(meta["by"])
     if value not in kinds:
-        raise UserError(f"--{meta['by'].replace('_', '-')} '{value}': no such {meta['what']}; choose one of {', '.join(kinds)}")
+        raise UserError(
+            f"--{meta['by'].replace('_', '-')} '{value}': no such {meta['what']}; choose one of "
+            f"{', '.join(kinds)}"
+        )
     return kinds[value]
 
 
 def choose(instance) -> None:
-    """For `__post_init__`: set a missing group that one of the options selects, with its defaults. Raises TypeError if the group belongs to
-    another value of the option, which is a programming error."""
+    """For `__post_init__`: set a missing group that one of the options selects, with its defaults. Raises
+    TypeError if the group belongs to another value of the option, which is a programming error."""
     for field in dataclasses.fields(instance):
         if field.metadata.get("kind") == "chosen":
             kind, group = kind_of(field, vars(instance)), getattr(instance, field.name)

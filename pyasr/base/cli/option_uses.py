@@ -3,8 +3,8 @@
     beam: float = option(15.0, "beam of the search", only=if_is("search", "graph"))
     lm_weight: float = option(1.0, "weight of the language model", only=if_set("lm"))
 
-An option that is given although its condition is false is refused; --help shows the condition. A condition on an option that the program
-does not have is always true.
+An option that is given although its condition is false is refused; --help shows the condition. A condition on
+an option that the program does not have is always true.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _UNSET = (None, False, 0, "", "none")
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition that an option has one of some values or, with `unless`, none of them. Without values: that it is set.
+    """The condition that an option has one of some values or, with `unless`, none of them. Without values:
+    that it is set.
 
     flag    name of the option without dashes
     values  values of the option
@@ -32,7 +33,8 @@ class Condition:
     reason: str = ""
 
     def holds(self, values: dict[str, object]) -> bool:
-        """Whether the condition is true for the values of a program's options {name without dashes: value}."""
+        """Whether the condition is true for the values of a program's options {name without dashes:
+        value}."""
         if self.flag not in values:
             return True
         value = values[self.flag]
@@ -44,7 +46,11 @@ class Condition:
         named = f"--{self.flag} {', '.join(map(str, self.values))}".strip()
         if not self.unless:
             return f"with {named}"
-        return f"with any --{self.flag} except {', '.join(map(str, self.values))}" if self.values else f"without {named}"
+        return (
+            f"with any --{self.flag} except {', '.join(map(str, self.values))}"
+            if self.values
+            else f"without {named}"
+        )
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """The error message for options that were given although the condition is false."""
@@ -52,9 +58,17 @@ class Condition:
         if not self.values and not self.unless:
             return f"{names} {_have(names)} no effect without --{self.flag}; omit {them}"
         given = f"--{self.flag}" if value is True else f"--{self.flag} {as_typed(value)}"
-        hint = "" if self.unless else f", or choose one of {', '.join(map(str, self.values))}" if self.values[1:] else \
-            f", or give --{self.flag} {self.values[0]}"
-        return f"{names} cannot be combined with {given}{': ' * bool(self.reason)}{self.reason}; omit {them}{hint}"
+        hint = (
+            ""
+            if self.unless
+            else f", or choose one of {', '.join(map(str, self.values))}"
+            if self.values[1:]
+            else f", or give --{self.flag} {self.values[0]}"
+        )
+        return (
+            f"{names} cannot be combined with {given}{': ' * bool(self.reason)}{self.reason}; omit "
+            f"{them}{hint}"
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,9 @@ class AnyOf:
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """As `Condition.refusal`."""
-        known = [condition.told.removeprefix("with ") for condition in self.conditions if condition.flag in values]
+        known = [
+            condition.told.removeprefix("with ") for condition in self.conditions if condition.flag in values
+        ]
         return f"{names} {_have(names)} no effect without {' or '.join(known)}; omit {_them(names)}"
 
 
@@ -144,7 +160,9 @@ def refuse_unused(given: dict[str, tuple], values: dict[str, object]) -> None:
     given   {name without dashes: conditions} of the given options
     values  {name without dashes: value} of all options of the program
     """
-    unmet = {name: next((c for c in conditions if not c.holds(values)), None) for name, conditions in given.items()}
+    unmet = {
+        name: next((c for c in conditions if not c.holds(values)), None) for name, conditions in given.items()
+    }
     unused = {name: condition for name, condition in unmet.items() if condition}
     for condition in unused.values():
         names = ", ".join(f"--{name}" for name, other in unused.items() if other == condition)

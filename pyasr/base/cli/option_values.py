@@ -15,7 +15,8 @@ _JSON_TYPES = {float: (float, int)}  # of fields that are saved with one of seve
 
 
 def check_bounds(value, meta: dict, where: str, text: str) -> None:
-    """Raise UserError, beginning with `where`, for a value that is not among the choices or is out of bounds."""
+    """Raise UserError, beginning with `where`, for a value that is not among the choices or is out of
+    bounds."""
     if meta["choices"] and value is not None and value not in meta["choices"]:
         raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
     if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
@@ -58,11 +59,15 @@ def item_type(hint) -> type:
 
 
 def check(instance, where: str) -> None:
-    """Raise UserError, beginning with `where`, for a field of the wrong type and for an option with an invalid choice or out of bounds."""
+    """Raise UserError, beginning with `where`, for a field of the wrong type and for an option with an
+    invalid choice or out of bounds."""
     hints = typing.get_type_hints(type(instance))
     for field in dataclasses.fields(instance):
         is_flag = field.metadata.get("kind") == "option"
-        value, of_field = getattr(instance, field.name), f"{where}: {'--' + field.name.replace('_', '-') if is_flag else field.name}"
+        value, of_field = (
+            getattr(instance, field.name),
+            f"{where}: {'--' + field.name.replace('_', '-') if is_flag else field.name}",
+        )
         _check_value(value, *plain_type(hints[field.name]), where, of_field)
         if is_flag:
             check_bounds(value, field.metadata, of_field, str(value))
@@ -84,7 +89,8 @@ def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str
 
 
 def _check_type(value, kind: type, where: str) -> None:
-    """Raise UserError, beginning with `where`, unless a value is of this type and, if it is a number, finite and below 2^63."""
+    """Raise UserError, beginning with `where`, unless a value is of this type and, if it is a number, finite
+    and below 2^63."""
     fits = type(value) in _JSON_TYPES.get(kind, (kind,))
     if not fits or isinstance(value, (int, float)) and not abs(value) < 1 << 63:
         raise UserError(f"{where}: '{str(value)[:40]}' is not a value of type {kind.__name__}")

@@ -2,11 +2,13 @@
 
     python -m pyasr.base.cli.recipe_options RUN.SH START_DIR [ARGUMENTS...]
 
-Reads the lines `name=value  # help` of RUN.SH before its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
-Prints assignments that the shell evaluates. The type of a variable is that of its default: integer, list of integers separated by spaces,
-number, true/false (can stand alone as `--name`) or text. Marks in the help restrict the values:
+Reads the lines `name=value  # help` of RUN.SH before its call of parse_recipe_options; `--name VALUE` or
+`--name=VALUE` replaces the value. Prints assignments that the shell evaluates. The type of a variable is that
+of its default: integer, list of integers separated by spaces, number, true/false (can stand alone as
+`--name`) or text. Marks in the help restrict the values:
 
-    (path)            a file or directory, relative to START_DIR, the user's directory; ~ is the home directory
+    (path)            a file or directory, relative to START_DIR, the user's directory; ~ is the home
+                      directory
     (paths)           several of these, separated by colons
     (any of these)    a list of words separated by spaces, each one of the words of the default
     (one of A B C)    one of these words
@@ -26,6 +28,7 @@ from pathlib import Path
 from pyasr.base.cli.options import did_you_mean
 from pyasr.base.errors import UserError
 from pyasr.base.utf8 import insist_on_utf8
+from pyasr.base.version import VERSION
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
 _CHOICES = re.compile(r"\(one of ([^)]+)\)")
@@ -38,8 +41,11 @@ _KINDS = {  # the first one that matches the default is the type of the variable
     "true or false": r"true|false",
     "text": r"(?s).*",
 }
-_STAGES = ["stage=0  # first stage to run", "stop_stage=1000  # last stage to run",
-           "plan=false  # print the estimated time, disk space and memory of the stages without running them"]
+_STAGES = [
+    "stage=0  # first stage to run",
+    "stop_stage=1000  # last stage to run",
+    "plan=false  # print the estimated time, disk space and memory of the stages without running them",
+]
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,8 @@ class Variable:
         return next(kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, self.default))
 
     def check(self, value: str, start_dir: Path) -> str:
-        """The value for the shell. Raises UserError if it does not have the variable's type or violates a mark in the help."""
+        """The value for the shell. Raises UserError if it does not have the variable's type or violates a
+        mark in the help."""
         if not value and "(may be empty)" in self.help:
             return value
         if not re.fullmatch(_KINDS[self.kind], value):
@@ -109,12 +116,16 @@ def read_variables(recipe: Path) -> tuple[str, list[Variable]]:
             break
         comment.append(line[1:].removeprefix(" "))
     matches = [match for line in [*lines, *_STAGES] if (match := _DECLARATION.fullmatch(line.rstrip()))]
-    variables = {match[1]: Variable(match[1], match[2].replace("'", "").replace('"', ""), match[3]) for match in matches}
+    variables = {
+        match[1]: Variable(match[1], match[2].replace("'", "").replace('"', ""), match[3])
+        for match in matches
+    }
     return "\n".join(comment), list(variables.values())
 
 
 def parse(variables: list[Variable], argv: list[str], start_dir: Path) -> dict[str, str]:
-    """Parse {variable name: value} of a command line. Raises UserError for unknown options, missing or invalid values."""
+    """Parse {variable name: value} of a command line. Raises UserError for unknown options, missing or
+    invalid values."""
     known, values, rest = {variable.flag: variable for variable in variables}, {}, list(argv)
     while rest:
         word = rest.pop(0)
@@ -137,7 +148,9 @@ def _check_stages(values: dict[str, str]) -> None:
     """Raise UserError for a --stop-stage before --stage."""
     first, last = values.get("stage", "0"), values.get("stop_stage", "0")
     if "stop_stage" in values and int(last) < int(first):
-        raise UserError(f"--stop-stage {last} comes before --stage {first}, so no stage would run; give {first} or more")
+        raise UserError(
+            f"--stop-stage {last} comes before --stage {first}, so no stage would run; give {first} or more"
+        )
 
 
 def _value_of(variable: Variable, rest: list[str]) -> str:
@@ -156,11 +169,15 @@ def help_text(comment: str, variables: list[Variable]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Print shell code that sets the variables of `argv` = [RECIPE, START_DIR, OPTIONS...] or shows the help; the exit status."""
+    """Print shell code that sets the variables of `argv` = [RECIPE, START_DIR, OPTIONS...] or shows the help;
+    the exit status."""
     recipe, start_dir, arguments = Path(argv[0]), Path(argv[1]), argv[2:]
     comment, variables = read_variables(recipe)
     if "--help" in arguments or "-h" in arguments:
         print(f"printf '%s\\n' {shlex.quote(help_text(comment, variables))}; trap - EXIT; exit 0")
+        return 0
+    if "--version" in arguments:
+        print(f"echo pyasr {VERSION}; trap - EXIT; exit 0")
         return 0
     try:
         for name, value in parse(variables, arguments, start_dir).items():

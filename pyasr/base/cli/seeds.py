@@ -18,6 +18,7 @@ class SeedOptions:
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:
-    """A random generator for one purpose: the same `seed` and `names` (utterance, layer, epoch) always give the same numbers."""
+    """A random generator for one purpose: the same `seed` and `names` (utterance, layer, epoch) always give
+    the same numbers."""
     digest = hashlib.sha256(repr((seed, *map(str, names))).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "little"))

@@ -1,4 +1,5 @@
-"""Utterances that a step leaves out: the log lists them by reason, and the step fails if there are too many."""
+"""Utterances that a step leaves out: the log lists them by reason, and the step fails if there are too
+many."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ class LeftOutOptions:
 
     heading = "data"
 
-    max_missing: float = option(0.01, "maximum fraction of utterances that may be left out", minimum=0.0, maximum=1.0)
+    max_missing: float = option(
+        0.01, "maximum fraction of utterances that may be left out", minimum=0.0, maximum=1.0
+    )
 
 
 def log_reasons(failed: dict[str, str], what: str) -> None:
@@ -32,9 +35,13 @@ def log_reasons(failed: dict[str, str], what: str) -> None:
 
 
 def told_reasons(failed: dict[str, str]) -> str:
-    """The most frequent reasons of {utterance: reason} with counts and examples: `5: no features (a b c ...), 1: no text (d)`."""
+    """The most frequent reasons of {utterance: reason} with counts and examples: `5: no features (a b c ...),
+    1: no text (d)`."""
     counts = _counts(failed)
-    parts = [f"{number}: {reason} ({_names(failed, reason, _NUM_EXAMPLES)})" for reason, number in counts[:_NUM_REASONS]]
+    parts = [
+        f"{number}: {reason} ({_names(failed, reason, _NUM_EXAMPLES)})"
+        for reason, number in counts[:_NUM_REASONS]
+    ]
     others = [f"{len(counts) - _NUM_REASONS} other reasons"] if len(counts) > _NUM_REASONS else []
     return ", ".join(parts + others) or "no utterances"
 
@@ -50,9 +57,11 @@ def _names(failed: dict[str, str], reason: str, most: int) -> str:
     return " ".join(utterances[:most]) + (" ..." if len(utterances) > most else "")
 
 
-def check_left_out(left_out: dict[str, str], num_wanted: int, options: LeftOutOptions, where: str, advice: str) -> None:
-    """Log the left-out utterances {utterance: reason}. Raises UserError, beginning with `where`, if they are all `num_wanted` utterances
-    or more than the allowed fraction."""
+def check_left_out(
+    left_out: dict[str, str], num_wanted: int, options: LeftOutOptions, where: str, advice: str
+) -> None:
+    """Log the left-out utterances {utterance: reason}. Raises UserError, beginning with `where`, if they are
+    all `num_wanted` utterances or more than the allowed fraction."""
     log_reasons(left_out, "left out")
     if left_out and (len(left_out) > options.max_missing * num_wanted or len(left_out) == num_wanted):
         found = f"{len(left_out)} of {num_wanted} utterances have to be left out: {told_reasons(left_out)}"

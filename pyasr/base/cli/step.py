@@ -1,4 +1,5 @@
-"""Entry point of all programs in steps/ and utils/: options, logging, signals, and error messages of one sentence.
+"""Entry point of all programs in steps/ and utils/: options, logging, signals, and error messages of one
+sentence.
 
 Importing it from a Python outside pyasr's environment ends the program.
 """
@@ -31,11 +32,14 @@ if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is Non
 _MARK_BYTES = 4096
 _state = {"force": False}
 _FORCE = "compute the output again from scratch, even if its options differ"
-_SWITCHES = {"no-pipes": f"refuse to run commands in tables such as wav.scp (for whole recipes: {pipes.NO_PIPES}=1)"}
+_SWITCHES = {
+    "no-pipes": f"refuse to run commands in tables such as wav.scp (for whole recipes: {pipes.NO_PIPES}=1)"
+}
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP (`number`), handled like an interruption from the keyboard, so that jobs are stopped and files closed."""
+    """SIGTERM or SIGHUP (`number`), handled like an interruption from the keyboard, so that jobs are stopped
+    and files closed."""
 
     number = signal.SIGTERM
 
@@ -56,8 +60,9 @@ def _heed_signals() -> None:
 def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str = _FORCE) -> None:
     """Parse the command line into `cls`, call `main(options)` and exit. `force` is the help text of --force.
 
-    Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error: SENTENCE`; 130, 143 or 129:
-    interrupted, terminated or hung up; 141: ended silently because the reader of standard output, such as `head`, has closed it.
+    Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error:
+    SENTENCE`; 130, 143 or 129: interrupted, terminated or hung up; 141: ended silently because the reader of
+    standard output, such as `head`, has closed it.
     """
     name = Path(sys.argv[0]).name
     try:
@@ -95,14 +100,17 @@ def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None
 
 
 def output_of(options, out: Path, inputs: list[Path], **keywords):
-    """`stage_output` for a step, with its options as JSON (without those of the jobs) and --force from the command line. Raises UserError,
-    even with --force, if another path among the options is OUT or inside it."""
+    """`stage_output` for a step, with its options as JSON (without those of the jobs) and --force from the
+    command line. Raises UserError, even with --force, if another path among the options is OUT or inside
+    it."""
     check_apart(out, _besides(out, opt.paths_in(options)))
 
     def complete(saved: dict) -> dict:
         return _of_output(opt.completed(type(options), saved))
 
-    return stage_output(out, _of_output(opt.to_json(options)), inputs, force=_state["force"], complete=complete, **keywords)
+    return stage_output(
+        out, _of_output(opt.to_json(options)), inputs, force=_state["force"], complete=complete, **keywords
+    )
 
 
 def _besides(out: Path, paths: list[Path]) -> list[Path]:
@@ -113,8 +121,8 @@ def _besides(out: Path, paths: list[Path]) -> list[Path]:
 
 
 def check_replaceable(path: Path, mark: str, what: str) -> None:
-    """Raise UserError if `path` is a file that does not begin with `mark`, the regular expression (ASCII) by which a program recognises
-    `what` it writes, unless --force was given."""
+    """Raise UserError if `path` is a file that does not begin with `mark`, the regular expression (ASCII) by
+    which a program recognises `what` it writes, unless --force was given."""
     if path.is_file() and not is_forced() and not re.match(mark, _begin_of(path)):
         raise UserError(f"{path} exists and is not a {what}; give another name, or --force to replace it")
 
@@ -135,7 +143,8 @@ def _of_output(values: dict) -> dict:
 
 
 def make_part(options, out: Path, inputs: list[Path], make: Callable[[Path], None]) -> None:
-    """Compute one of several outputs of a program by `make(scratch directory)`. If OUT is up to date, only log that."""
+    """Compute one of several outputs of a program by `make(scratch directory)`. If OUT is up to date, only
+    log that."""
     try:
         with output_of(options, out, inputs) as scratch:
             make(scratch)

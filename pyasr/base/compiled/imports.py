@@ -1,5 +1,5 @@
-"""Imports: of large libraries without garbage collection, which takes a tenth of the time of importing torch, and of all modules of a
-package."""
+"""Imports: of large libraries without garbage collection, which takes a tenth of the time of importing torch,
+and of all modules of a package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def without_collection() -> Iterator[None]:
-    """Disable garbage collection in the block. Objects imported in it are excluded from later collections, too (`gc.freeze`)."""
+    """Disable garbage collection in the block. Objects imported in it are excluded from later collections,
+    too (`gc.freeze`)."""
     num_modules, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """The cache directory of compiled kernels: a separate one for each kind of processor.
 
-numba compiles for the processor of the host. Its index of a module's kernels is one file for all processors; if two hosts write it at the
-same time on a shared filesystem, one can get code for the other's processor. Call `find_a_place` before numba is imported, because numba
-reads NUMBA_CACHE_DIR at its import.
+numba compiles for the processor of the host. Its index of a module's kernels is one file for all processors;
+if two hosts write it at the same time on a shared filesystem, one can get code for the other's processor.
+Call `find_a_place` before numba is imported, because numba reads NUMBA_CACHE_DIR at its import.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _TEMPORARY = Path("/tmp")  # not $TMPDIR, because schedulers set it per job
 _PACKAGES = Path(__file__).parents[2]
 _OF_PROCESSOR = re.compile(r"cpu-[0-9a-f]{8}")
 _PROCESSOR, _PROCESSOR_BYTES = Path("/proc/cpuinfo"), 1 << 13  # enough for the entry of the first processor
-_KINDS = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "Features")  # x86 and ARM
+# x86 and ARM
+_KINDS = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "Features")
 CHOSEN = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")  # numba's variables that select another target processor
 
 
 def find_a_place() -> None:
-    """Set NUMBA_CACHE_DIR to a directory for this kind of processor, below the first writable one of: the directory given in the variable,
-    `__pycache__` of pyasr's sources, the user's cache directory, /tmp/pyasr-numba-UID.
+    """Set NUMBA_CACHE_DIR to a directory for this kind of processor, below the first writable one of: the
+    directory given in the variable, `__pycache__` of pyasr's sources, the user's cache directory,
+    /tmp/pyasr-numba-UID.
 
     Raises ImportError if others can access the last one: kernels in it are executed like programs.
     """
@@ -35,7 +37,8 @@ def find_a_place() -> None:
 
 def _parent() -> Path:
     """The directory with one subdirectory per kind of processor."""
-    if given := os.environ.get(VARIABLE):  # set by the user, or by the parent process, possibly on another processor
+    # set by the user, or by the parent process, possibly on another processor
+    if given := os.environ.get(VARIABLE):
         return Path(given).parent if _OF_PROCESSOR.fullmatch(Path(given).name) else Path(given)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     for place in (_PACKAGES / "__pycache__", cache / "pyasr-numba"):
@@ -43,7 +46,10 @@ def _parent() -> Path:
             return place
     own = _TEMPORARY / f"pyasr-numba-{os.getuid()}"
     if not _is_ours_alone(own):
-        raise ImportError(f"{own}: not a private directory, which the cache of compiled kernels needs; set {VARIABLE} to one")
+        raise ImportError(
+            f"{own}: not a private directory, which the cache of compiled kernels needs; set {VARIABLE} to "
+            "one"
+        )
     return own
 
 
@@ -70,7 +76,8 @@ def _is_writable(path: Path) -> bool:
 
 
 def _is_ours_alone(path: Path) -> bool:
-    """Whether this directory, created if it does not exist, belongs to the user, is not a link and is inaccessible to others."""
+    """Whether this directory, created if it does not exist, belongs to the user, is not a link and is
+    inaccessible to others."""
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()

@@ -1,5 +1,6 @@
-"""Load kernels from numba's cache without filling the registries of its compiler, which takes more CPU time than loading most kernels, and
-without the code that is needed only to compile other kernels. Compiled kernels are passed on to `kernel_objects`.
+"""Load kernels from numba's cache without filling the registries of its compiler, which takes more CPU time
+than loading most kernels, and without the code that is needed only to compile other kernels. Compiled kernels
+are passed on to `kernel_objects`.
 
 Importing this module imports numba.
 """
@@ -22,7 +23,8 @@ _OF_HASHES = b"_numba_hashsecret_"  # symbols whose values differ between proces
 
 
 class LoadedLibrary(JITCodeLibrary):
-    """The library of one function. If it comes from the cache, its bitcode is parsed when another function is linked with it."""
+    """The library of one function. If it comes from the cache, its bitcode is parsed when another function is
+    linked with it."""
 
     _bitcode = b""
 
@@ -70,12 +72,16 @@ class _LoadingImpl(CompileResultCacheImpl):
         self.payloads[payload[1].argtypes] = payload
         description, codegen = payload[1], target_context.codegen()
         codegen._library_class = LoadedLibrary
-        codegen._engine._defined_symbols |= {description.llvm_func_name, description.llvm_cpython_wrapper_name}
+        codegen._engine._defined_symbols |= {
+            description.llvm_func_name,
+            description.llvm_cpython_wrapper_name,
+        }
         return super().rebuild(target_context, payload)
 
 
 class LoadingCache(FunctionCache):
-    """numba's cache of one function. A kernel that is not cached is compiled as usual: numba's compiler fills the registries itself."""
+    """numba's cache of one function. A kernel that is not cached is compiled as usual: numba's compiler fills
+    the registries itself."""
 
     _impl_class = _LoadingImpl
 
@@ -95,8 +101,8 @@ class LoadingCache(FunctionCache):
             return self._load_overload(sig, target_context)
 
     def _load_overload(self, sig, target_context):
-        """The cached function for a signature; None if there is none. An index that names classes which the sources no longer have is
-        removed."""
+        """The cached function for a signature; None if there is none. An index that names classes which the
+        sources no longer have is removed."""
         try:
             return super()._load_overload(sig, target_context)
         except (AttributeError, ImportError):
@@ -111,7 +117,8 @@ class LoadingCache(FunctionCache):
             self._turn.end()
 
     def compiled_object(self, types: tuple) -> CompiledObject | None:
-        """The compiled or loaded function for arguments of these types; None if it cannot be stored in a file."""
+        """The compiled or loaded function for arguments of these types; None if it cannot be stored in a
+        file."""
         if types not in self._impl.payloads:
             return None
         (_, kind, code), description, own, *_, to_run_again, others = self._impl.payloads[types]
@@ -122,7 +129,8 @@ class LoadingCache(FunctionCache):
 
 
 def compiled_object(dispatcher, arguments: tuple) -> CompiledObject | None:
-    """The kernel for arguments of these types, compiled or from numba's cache; None if it cannot be stored in a file."""
+    """The kernel for arguments of these types, compiled or from numba's cache; None if it cannot be stored in
+    a file."""
     try:
         types = tuple(map(numba.typeof, arguments))
     except ValueError:

@@ -1,9 +1,10 @@
-"""Compiled kernels in files that are loaded without numba: object code, linked by llvmlite and called through numba's C modules.
+"""Compiled kernels in files that are loaded without numba: object code, linked by llvmlite and called through
+numba's C modules.
 
 numba compiles a kernel when it is first called with arguments of certain kinds, and writes its file
-(`pyasr.base.compiled.kernel_loading`). Every later process loads that file in a few milliseconds, whereas importing numba takes
-two tenths of a CPU second. A file is valid for the source, the Python and the numba that it was compiled with, and for one kind of
-processor (`pyasr.base.compiled.kernel_cache`).
+(`pyasr.base.compiled.kernel_loading`). Every later process loads that file in a few milliseconds, whereas
+importing numba takes two tenths of a CPU second. A file is valid for the source, the Python and the numba
+that it was compiled with, and for one kind of processor (`pyasr.base.compiled.kernel_cache`).
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ class CompiledObject:
 
 
 def are_used() -> bool:
-    """Whether kernels are loaded from such files; not if the user has set numba variables that may change the code."""
-    return sys.platform == "linux" and not any(name.startswith("NUMBA_") and name not in _HARMLESS for name in os.environ)
+    """Whether kernels are loaded from such files; not if the user has set numba variables that may change the
+    code."""
+    return sys.platform == "linux" and not any(
+        name.startswith("NUMBA_") and name not in _HARMLESS for name in os.environ
+    )
 
 
 def read(function: FunctionType, kinds: tuple) -> CompiledObject | None:
@@ -84,7 +88,9 @@ def _stamp(function: FunctionType, kinds: tuple) -> tuple:
 @functools.cache
 def _libraries() -> tuple:
     """Python's version, and sizes and times of the libraries of numba and llvmlite."""
-    found = [os.stat(_helper(name)) for name in _HELPERS] + [os.stat(_folder("llvmlite") / "binding" / "libllvmlite.so")]
+    found = [os.stat(_helper(name)) for name in _HELPERS] + [
+        os.stat(_folder("llvmlite") / "binding" / "libllvmlite.so")
+    ]
     return sys.version, tuple((one.st_size, one.st_mtime_ns) for one in found)
 
 
@@ -97,7 +103,9 @@ def _folder(package: str) -> Path:
 def _helper(name: str) -> Path:
     """The file of one of numba's C modules. Raises StopIteration if it does not exist."""
     place = _folder("numba").joinpath(*name.split("."))
-    return next(path for suffix in EXTENSION_SUFFIXES if (path := place.with_name(place.name + suffix)).exists())
+    return next(
+        path for suffix in EXTENSION_SUFFIXES if (path := place.with_name(place.name + suffix)).exists()
+    )
 
 
 def function_of(compiled: CompiledObject, function: FunctionType) -> Callable:
@@ -126,9 +134,20 @@ class _Linker:
 
     def _add_symbols(self) -> None:
         """Add the symbols that numba adds when it is imported."""
-        symbols = {f"numba_{name}": address for helpers in (self._helpers, self._dynfunc) for name, address in helpers.c_helpers.items()}
-        symbols |= {name if name.startswith("_") else f"NRT_{name}": address for name, address in self._runtime.c_helpers.items()}
-        kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
+        symbols = {
+            f"numba_{name}": address
+            for helpers in (self._helpers, self._dynfunc)
+            for name, address in helpers.c_helpers.items()
+        }
+        symbols |= {
+            name if name.startswith("_") else f"NRT_{name}": address
+            for name, address in self._runtime.c_helpers.items()
+        }
+        kinds = [
+            kind
+            for kind in vars(builtins).values()
+            if isinstance(kind, type) and issubclass(kind, BaseException)
+        ]
         symbols |= {"_Py_NoneStruct": id(None), **{f"PyExc_{kind.__name__}": id(kind) for kind in kinds}}
         symbols["numba_unpickle"] = ctypes.cast(_unpickled, ctypes.c_void_p).value
         for name, address in symbols.items():
@@ -138,9 +157,13 @@ class _Linker:
         """See `function_of`."""
         self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(compiled.code))
         self._engine.finalize_object()
-        environments = [self._set_environment(symbol, objects, function) for symbol, objects in compiled.constants.items()]
+        environments = [
+            self._set_environment(symbol, objects, function) for symbol, objects in compiled.constants.items()
+        ]
         address = self._engine.get_function_address(compiled.wrapper)
-        return self._dynfunc.make_function(sys.modules[function.__module__], function.__name__, "", address, environments[0], ())
+        return self._dynfunc.make_function(
+            sys.modules[function.__module__], function.__name__, "", address, environments[0], ()
+        )
 
     def _set_environment(self, symbol: str, objects: list, function: FunctionType):
         """Bind this symbol of the code to an environment with the objects."""

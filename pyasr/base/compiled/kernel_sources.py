@@ -1,6 +1,8 @@
-"""The source files that a kernel is compiled from: its own, and those of the kernels and modules that it refers to.
+"""The source files that a kernel is compiled from: its own, and those of the kernels and modules that it
+refers to.
 
-numba's cache checks only the file of the kernel itself, so it would keep code that contains an outdated kernel of another file.
+numba's cache checks only the file of the kernel itself, so it would keep code that contains an outdated
+kernel of another file.
 """
 
 from __future__ import annotations
@@ -29,9 +31,17 @@ def sources_of(function: FunctionType) -> list[str]:
 
 def _referred(function: FunctionType) -> list[FunctionType | ModuleType]:
     """Kernels and modules of pyasr among the globals that a function refers to."""
-    values = [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
-    kernels = [value.__wrapped__ for value in values if isinstance(getattr(value, "__wrapped__", None), FunctionType)]
-    return kernels + [value for value in values if isinstance(value, ModuleType) and value.__name__.partition(".")[0] == _PACKAGE]
+    values = [
+        function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__
+    ]
+    kernels = [
+        value.__wrapped__ for value in values if isinstance(getattr(value, "__wrapped__", None), FunctionType)
+    ]
+    return kernels + [
+        value
+        for value in values
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] == _PACKAGE
+    ]
 
 
 def digest_of_sources(function: FunctionType) -> str:

@@ -1,6 +1,8 @@
-"""Coordination of processes that need the same kernel: one compiles it, the others wait and load it from the cache.
+"""Coordination of processes that need the same kernel: one compiles it, the others wait and load it from the
+cache.
 
-The turn to compile is a flock(2) lock on a file next to the kernel's in the cache. The operating system releases it when the process ends.
+The turn to compile is a flock(2) lock on a file next to the kernel's in the cache. The operating system
+releases it when the process ends.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ _LOOK_S = 0.02
 
 
 class CompileTurn:
-    """The turn to compile one kernel. `lock` is the lock file; it exists only while a process holds the turn."""
+    """The turn to compile one kernel. `lock` is the lock file; it exists only while a process holds the
+    turn."""
 
     def __init__(self, lock: Path):
         self._lock, self._file = lock, None
 
     def take(self) -> None:
-        """Wait for the turn. If the filesystem has no locks or is read-only, processes do not wait for each other."""
+        """Wait for the turn. If the filesystem has no locks or is read-only, processes do not wait for each
+        other."""
         if self._file is not None:
             return
         with contextlib.suppress(OSError):  # harmless: the kernel is compiled by several processes

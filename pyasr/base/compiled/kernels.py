@@ -1,5 +1,6 @@
-"""Compiled functions. numba is imported only when a function is called for which no compiled code is stored. Programs that end early
-(`--help`, a wrong option, an output that is up to date) and jobs whose kernels were compiled before do not import it.
+"""Compiled functions. numba is imported only when a function is called for which no compiled code is stored.
+Programs that end early (`--help`, a wrong option, an output that is up to date) and jobs whose kernels were
+compiled before do not import it.
 
     @njit(nogil=True, cache=True)
     def total(x): ...
@@ -21,7 +22,8 @@ _LOADING = threading.RLock()
 
 
 def njit(**options) -> Callable[[Callable], Kernel]:
-    """Decorator: compile a function with `numba.njit(**options)` when it is first called, also by another compiled function."""
+    """Decorator: compile a function with `numba.njit(**options)` when it is first called, also by another
+    compiled function."""
     return lambda function: Kernel(function, options)
 
 
@@ -60,7 +62,11 @@ class Kernel:
 
     def _first(self, kinds: tuple, arguments: tuple) -> Callable:
         """The callable for arguments of these kinds, at the first call with them."""
-        if not self._options.get("cache") or not _are_plain(kinds) or len(kinds) < self._function.__code__.co_argcount:
+        if (
+            not self._options.get("cache")
+            or not _are_plain(kinds)
+            or len(kinds) < self._function.__code__.co_argcount
+        ):
             return self._dispatcher
         with _LOADING:
             return self.load(kinds) or self._compile(kinds, arguments)
@@ -69,7 +75,11 @@ class Kernel:
         """The kernel for arguments of these kinds, from its file; None if the file is missing or damaged."""
         from pyasr.base.compiled import kernel_objects
 
-        if kinds not in self._by_kinds and kernel_objects.are_used() and (found := kernel_objects.read(self._function, kinds)):
+        if (
+            kinds not in self._by_kinds
+            and kernel_objects.are_used()
+            and (found := kernel_objects.read(self._function, kinds))
+        ):
             self._by_kinds[kinds] = kernel_objects.function_of(found, self._function)
         return self._by_kinds.get(kinds)
 
@@ -90,13 +100,18 @@ class Kernel:
 
 
 def _kind_of(value) -> object:
-    """The properties of an argument on which its compiled code depends: type, and dtype, dimensions and layout of an array."""
+    """The properties of an argument on which its compiled code depends: type, and dtype, dimensions and
+    layout of an array."""
     kind = type(value)
     if kind is np.ndarray or kind is np.memmap:
         return value.dtype, value.ndim, value.flags.num & _LAYOUT
     if kind is tuple:
         return tuple(map(_kind_of, value))
-    return (kind, kind._fields, *map(_kind_of, value)) if hasattr(kind, "_fields") and isinstance(value, tuple) else kind
+    return (
+        (kind, kind._fields, *map(_kind_of, value))
+        if hasattr(kind, "_fields") and isinstance(value, tuple)
+        else kind
+    )
 
 
 def _are_plain(kinds: tuple) -> bool:
@@ -118,8 +133,13 @@ def _has_names(kind: tuple) -> bool:
 
 def loaded_kernels() -> list[tuple[str, str, list]]:
     """(module, name, list of kinds of arguments) of the kernels that this process has loaded or compiled."""
-    found = [(module, name, kernel) for module, names in list(sys.modules.items()) if module.startswith("pyasr.")
-             for name, kernel in vars(names).items() if isinstance(kernel, Kernel) and kernel.__module__ == module]  # fmt: skip
+    found = [
+        (module, name, kernel)
+        for module, names in list(sys.modules.items())
+        if module.startswith("pyasr.")
+        for name, kernel in vars(names).items()
+        if isinstance(kernel, Kernel) and kernel.__module__ == module
+    ]
     return [(module, name, list(kernel._by_kinds)) for module, name, kernel in found if kernel._by_kinds]
 
 

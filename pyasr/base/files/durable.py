@@ -2,9 +2,9 @@
 
     write, fsync of the file, rename, fsync of the directory
 
-Without the first fsync, a file may be empty under its new name; without the second, the rename may be lost. Some filesystems do not support
-fsync of directories, and a directory without read permission cannot be opened for it; there, a rename is as durable as the filesystem
-makes it.
+Without the first fsync, a file may be empty under its new name; without the second, the rename may be lost.
+Some filesystems do not support fsync of directories, and a directory without read permission cannot be opened
+for it; there, a rename is as durable as the filesystem makes it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def rename(source: Path, target: Path) -> None:
     source, target = Path(source), Path(target)
     os.replace(source, target)
     for folder in dict.fromkeys([target.parent, source.parent]):
-        with contextlib.suppress(PermissionError):  # harmless: a directory without read permission cannot be opened for fsync
+        # harmless: a directory without read permission cannot be opened for fsync
+        with contextlib.suppress(PermissionError):
             sync(folder)
 
 

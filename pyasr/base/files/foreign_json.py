@@ -13,7 +13,8 @@ _TOO_DEEP = f"nested deeper than {_MOST_LEVELS} levels"
 
 
 def parse_object(text: str) -> dict:
-    """Parse a JSON object. Raises ValueError if the text is not a JSON object or is nested deeper than 100 levels."""
+    """Parse a JSON object. Raises ValueError if the text is not a JSON object or is nested deeper than 100
+    levels."""
     try:
         found = json.loads(text)
     except RecursionError:
@@ -26,8 +27,8 @@ def parse_object(text: str) -> dict:
 
 
 def parse_text_object(text: str) -> dict:
-    """`parse_object` for values that are written to other files. Also raises ValueError for a lone surrogate (`\\ud83d`), which UTF-8
-    cannot encode."""
+    """`parse_object` for values that are written to other files. Also raises ValueError for a lone surrogate
+    (`\\ud83d`), which UTF-8 cannot encode."""
     found = parse_object(text)
     if "\\u" in text:
         json.dumps(found, ensure_ascii=False).encode()
@@ -35,8 +36,8 @@ def parse_text_object(text: str) -> dict:
 
 
 def read_object(path: Path) -> dict:
-    """Read a JSON object from a file. Raises ValueError as `parse_object` does and for bytes that are not UTF-8; UserError for UTF-16;
-    OSError."""
+    """Read a JSON object from a file. Raises ValueError as `parse_object` does and for bytes that are not
+    UTF-8; UserError for UTF-16; OSError."""
     with keeping_name(path):
         return parse_object(without_mark(Path(path).read_bytes(), path).decode("utf-8"))
 

@@ -15,7 +15,8 @@ def existing_part(path: Path) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file, directory or link of this name exists. Unlike `os.path.lexists`, raises OSError if that cannot be determined."""
+    """Whether a file, directory or link of this name exists. Unlike `os.path.lexists`, raises OSError if that
+    cannot be determined."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -26,7 +27,8 @@ def is_there(path: Path) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with its content. An OSError names the full path, unlike those of `shutil.rmtree`."""
+    """Remove a directory with its content. An OSError names the full path, unlike those of
+    `shutil.rmtree`."""
 
     def refuse(function, path, raised) -> None:
         error = raised[1]

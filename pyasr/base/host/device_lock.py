@@ -1,15 +1,16 @@
 """Locks on the GPUs of this host: one per GPU, held while a job or the ranks of a job use it.
 
-    (lock,) = claim([["5d7c...", "91ab..."]], {"5d7c...": "GPU 0", "91ab...": "GPU 1"}, Path("exp/dnn/log/train.log"))
-    ...
-    lock.release()
+    (lock,) = claim([["5d7c...", "91ab..."]], {"5d7c...": "GPU 0", "91ab...": "GPU 1"},
+    Path("exp/dnn/log/train.log")) ... lock.release()
 
-The locks are those of flock(2), which the kernel releases when the process ends. There is one lock file per GPU, with one line of JSON per
-holder. The files are in /tmp/pyasr-UID, or in the directory named by PYASR_LOCKS; not in $TMPDIR, because schedulers set it per job.
+The locks are those of flock(2), which the kernel releases when the process ends. There is one lock file per
+GPU, with one line of JSON per holder. The files are in /tmp/pyasr-UID, or in the directory named by
+PYASR_LOCKS; not in $TMPDIR, because schedulers set it per job.
 
-A runner that allocates GPUs to its jobs holds their locks and passes their names to the jobs in an environment variable
-(`held_for_a_job`). Processes of the job lock the same GPUs again, one level below the runner's lock: the job is not refused, but its ranks
-and programs that run side by side in it do not share a GPU.
+A runner that allocates GPUs to its jobs holds their locks and passes their names to the jobs in an
+environment variable (`held_for_a_job`). Processes of the job lock the same GPUs again, one level below the
+runner's lock: the job is not refused, but its ranks and programs that run side by side in it do not share a
+GPU.
 """
 
 from __future__ import annotations
@@ -70,17 +71,24 @@ class DeviceLock:
         os.close(self.file)
 
 
-def claim(choices: Sequence[Sequence[str]], names: Mapping[str, str], log: Path, share: bool = False, least: int | None = None,
-          patience_s: float = PATIENCE_S) -> list[DeviceLock]:  # fmt: skip
-    """Lock one free device from each of these lists, in order. With `share`, if no device of a list is free, lock the one that has been
-    assigned to the fewest of the preceding lists.
+def claim(
+    choices: Sequence[Sequence[str]],
+    names: Mapping[str, str],
+    log: Path,
+    share: bool = False,
+    least: int | None = None,
+    patience_s: float = PATIENCE_S,
+) -> list[DeviceLock]:
+    """Lock one free device from each of these lists, in order. With `share`, if no device of a list is free,
+    lock the one that has been assigned to the fewest of the preceding lists.
 
     names  names of the devices in messages
     log    log of the requesting job, shown to other users of the device
-    least  number of lists that must get a device [all]; the first list without one, and all after it, get none
+    least  number of lists that must get a device [all]; the first list without one, and all after it, get
+           none
 
-    Locks are taken all at once or not at all, so that one of two processes that request several devices succeeds. Raises UserError if too
-    few devices are free for `patience_s` seconds.
+    Locks are taken all at once or not at all, so that one of two processes that request several devices
+    succeeds. Raises UserError if too few devices are free for `patience_s` seconds.
     """
     least, deadline = len(choices) if least is None else least, time.monotonic() + patience_s
     while len(locks := _claim_at_once(choices, log, share)) < least:
@@ -137,7 +145,8 @@ def _lock(device: str, log: Path, share: bool) -> DeviceLock | None:
 
 
 def _lock_shared(device: str, log: Path) -> DeviceLock:
-    """A shared lock on a device that others share; if another process holds it exclusively, the file is opened but not locked."""
+    """A shared lock on a device that others share; if another process holds it exclusively, the file is
+    opened but not locked."""
     file = _open(_path(device))
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -146,7 +155,9 @@ def _lock_shared(device: str, log: Path) -> DeviceLock:
 
 
 def _introduce(file: int, log: Path) -> None:
-    holder = Holder(os.getpid(), socket.gethostname(), str(Path(log).absolute()), time.strftime("%Y-%m-%d %H:%M:%S"))
+    holder = Holder(
+        os.getpid(), socket.gethostname(), str(Path(log).absolute()), time.strftime("%Y-%m-%d %H:%M:%S")
+    )
     with contextlib.suppress(OSError):  # harmless on a full disk: the lock is valid without its record
         os.write(file, (json.dumps(asdict(holder)) + "\n").encode())
 
@@ -154,8 +165,12 @@ def _introduce(file: int, log: Path) -> None:
 def _holder(device: str) -> Holder | None:
     """Holder of a locked device: the last one that is alive, or the last one; None if unknown."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        holders = [Holder(**json.loads(line)) for line in _path(device).read_text(encoding="utf-8").splitlines()]
-        return next((holder for holder in reversed(holders) if holder.lives()), holders[-1] if holders else None)
+        holders = [
+            Holder(**json.loads(line)) for line in _path(device).read_text(encoding="utf-8").splitlines()
+        ]
+        return next(
+            (holder for holder in reversed(holders) if holder.lives()), holders[-1] if holders else None
+        )
     return None
 
 
@@ -164,9 +179,20 @@ def _refusal(choices: Sequence[Sequence[str]], ours: set[str], names: Mapping[st
     others = list(dict.fromkeys(device for devices in choices for device in devices if device not in ours))
     if not others:
         raise ValueError("more devices requested than available")
-    more = "" if len(others) == 1 else f", {len(others) - 1} more as well" if len(others) > 2 else f", {names[others[1]]} as well"
-    todo = "wait until it ends, select another GPU with CUDA_VISIBLE_DEVICES, or share it with --share-devices true"
-    return UserError(f"{names[others[0]]} ({others[0]}) is used by {_holder(others[0]) or 'another process'}{more}; {todo}")
+    more = (
+        ""
+        if len(others) == 1
+        else f", {len(others) - 1} more as well"
+        if len(others) > 2
+        else f", {names[others[1]]} as well"
+    )
+    todo = (
+        "wait until it ends, select another GPU with CUDA_VISIBLE_DEVICES, or share it with "
+        "--share-devices true"
+    )
+    return UserError(
+        f"{names[others[0]]} ({others[0]}) is used by {_holder(others[0]) or 'another process'}{more}; {todo}"
+    )
 
 
 def _held() -> list[str]:
@@ -174,7 +200,8 @@ def _held() -> list[str]:
 
 
 def _key(device: str) -> str:
-    """The UUID of a device as part of a file name; the driver's programs print it as `GPU-5d7c...`, torch as `5d7c...`."""
+    """The UUID of a device as part of a file name; the driver's programs print it as `GPU-5d7c...`, torch as
+    `5d7c...`."""
     return re.sub(r"[^\w.-]", "_", device.removeprefix("GPU-").lower())
 
 
@@ -189,7 +216,10 @@ def _directory() -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = path.lstat().st_uid
     if not named and (owner != os.getuid() or path.is_symlink()):
-        raise UserError(f"{path}: the directory of GPU locks belongs to another user; set {DIRECTORY} to a directory of your own")
+        raise UserError(
+            f"{path}: the directory of GPU locks belongs to another user; set {DIRECTORY} to a directory of "
+            "your own"
+        )
     return path
 
 
@@ -204,4 +234,6 @@ def _refusing_unusable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or str(error)
-        raise UserError(f"{path}: {why}, so that GPUs cannot be locked; set {DIRECTORY} to another directory") from None
+        raise UserError(
+            f"{path}: {why}, so that GPUs cannot be locked; set {DIRECTORY} to another directory"
+        ) from None

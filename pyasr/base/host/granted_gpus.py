@@ -11,6 +11,7 @@ OF_ONE_HOST = (VARIABLE, _OF_GRID_ENGINE)  # valid on one host: on another they 
 
 
 def granted_by_grid_engine() -> dict[str, str]:
-    """Environment with CUDA_VISIBLE_DEVICES if Grid Engine has allocated GPUs by number without setting the variable; else empty."""
+    """Environment with CUDA_VISIBLE_DEVICES if Grid Engine has allocated GPUs by number without setting the
+    variable; else empty."""
     numbers = re.findall(r"\d+(?=\s|$)", os.environ.get(_OF_GRID_ENGINE, ""))
     return {VARIABLE: ",".join(numbers)} if numbers and VARIABLE not in os.environ else {}

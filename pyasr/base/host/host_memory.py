@@ -1,4 +1,5 @@
-"""Main memory of this host, and the part of it that control groups (of Slurm or a container) and resource limits leave to this process."""
+"""Main memory of this host, and the part of it that control groups (of Slurm or a container) and resource
+limits leave to this process."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-_NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
-                    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
+_NAMES_IN_GROUPS = [
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+]
 _OWN_LIMITS = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}
 _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -29,11 +32,18 @@ def free_in_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
 
 
 def left_in_limits() -> float:
-    """Bytes left by the limits of this process (`ulimit -v`, `ulimit -d`); infinite if unlimited or unknown."""
+    """Bytes left by the limits of this process (`ulimit -v`, `ulimit -d`); infinite if unlimited or
+    unknown."""
     limits = {field: resource.getrlimit(kind)[0] for kind, field in _OWN_LIMITS.items()}
     try:
-        taken = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
-        left = [most - 1024 * int(taken[field].split()[0]) for field, most in limits.items() if most != resource.RLIM_INFINITY]
+        taken = dict(
+            line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        )
+        left = [
+            most - 1024 * int(taken[field].split()[0])
+            for field, most in limits.items()
+            if most != resource.RLIM_INFINITY
+        ]
         return min(left, default=math.inf)
     except (OSError, ValueError, KeyError):
         return math.inf  # harmless: not Linux
@@ -61,8 +71,15 @@ def _in_groups(bytes_of: Callable[[Path], float], root: Path, own: Path) -> floa
     try:
         lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
         tops = {"": root, "memory": root / "memory"}  # of versions 2 and 1
-        own_groups = [(tops[kind], tops[kind] / place.lstrip("/")) for _, kind, place in lines if kind in tops]
-        groups = [group for top, last in own_groups for group in (last, *last.parents) if top in (group, *group.parents)]
+        own_groups = [
+            (tops[kind], tops[kind] / place.lstrip("/")) for _, kind, place in lines if kind in tops
+        ]
+        groups = [
+            group
+            for top, last in own_groups
+            for group in (last, *last.parents)
+            if top in (group, *group.parents)
+        ]
         return min(map(bytes_of, groups), default=None)
     except (OSError, ValueError, KeyError):
         return None  # harmless: a limit that cannot be read is unknown
@@ -72,7 +89,9 @@ def _left_in(group: Path) -> float:
     """Bytes that a group may still allocate; inactive file cache counts as free."""
     for limit, taken, cached in _NAMES_IN_GROUPS:
         if (most := _read_limit(group / limit)) != math.inf:
-            numbers = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
+            numbers = dict(
+                line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines()
+            )
             return most - int((group / taken).read_text(encoding="utf-8")) + int(numbers[cached])
     return math.inf
 

@@ -19,8 +19,8 @@ def num_cores() -> int:
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:
-    """Results of `work` for each item, in order, computed by `num_threads` threads with at most 2 * num_threads items pending. With one
-    thread, the caller computes them itself.
+    """Results of `work` for each item, in order, computed by `num_threads` threads with at most 2 *
+    num_threads items pending. With one thread, the caller computes them itself.
 
     An exception of `work` is raised at the position of its item.
     """
@@ -43,7 +43,8 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], num_thread
 
 @contextlib.contextmanager
 def beside(follow: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run `follow(ended)` in a thread while the block runs. `ended` is set at the end of the block, which waits for the thread."""
+    """Run `follow(ended)` in a thread while the block runs. `ended` is set at the end of the block, which
+    waits for the thread."""
     ended = threading.Event()
     thread = threading.Thread(target=follow, args=(ended,), daemon=True)
     thread.start()

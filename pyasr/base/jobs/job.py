@@ -1,6 +1,8 @@
-"""Entry point of one job of `run_jobs`: `python -m pyasr.base.jobs.job MODULE:FUNCTION SPEC.json JOB` calls FUNCTION(spec, JOB).
+"""Entry point of one job of `run_jobs`: `python -m pyasr.base.jobs.job MODULE:FUNCTION SPEC.json JOB` calls
+FUNCTION(spec, JOB).
 
-When the function has returned, SPEC.JOB.done is written. It proves success: a runner can exit with status 0 without having run the job.
+When the function has returned, SPEC.JOB.done is written. It proves success: a runner can exit with status 0
+without having run the job.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def done_marker(spec: Path, job: int) -> Path:
 
 
 def main(argv: list[str]) -> int:
-    """Run job JOB of `argv` = [MODULE:FUNCTION, SPEC.json, JOB]; the exit status. A UserError is printed as `error: SENTENCE`, status 1."""
+    """Run job JOB of `argv` = [MODULE:FUNCTION, SPEC.json, JOB]; the exit status. A UserError is printed as
+    `error: SENTENCE`, status 1."""
     name, spec, job = argv[0], Path(argv[1]), int(argv[2])
     log.setup(name.partition(":")[2])
     try:

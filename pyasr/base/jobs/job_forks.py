@@ -1,12 +1,15 @@
-"""Run the jobs of a group as forks of one process that has already imported their libraries:
-`python -m pyasr.base.jobs.job_forks MODULE:FUNCTION SPEC.json SOCKET`, which run.pl starts (`pyasr.cluster.runner.job_template`).
+"""Run the jobs of a group as forks of one process that has already imported their libraries: `python -m
+pyasr.base.jobs.job_forks MODULE:FUNCTION SPEC.json SOCKET`, which run.pl starts
+(`pyasr.cluster.runner.job_template`).
 
-A request on the socket is {"job": 3, "environment": {...}} with two file descriptors, the job's log and a pipe; the reply is the ID of the
-process that becomes the job. The job is an independent process: a session leader, a child of run.pl, with its own memory, which starts as a
-copy of this process's. It waits until run.pl, which then knows its ID, writes to the pipe; if the pipe is closed instead, it exits.
+A request on the socket is {"job": 3, "environment": {...}} with two file descriptors, the job's log and a
+pipe; the reply is the ID of the process that becomes the job. The job is an independent process: a session
+leader, a child of run.pl, with its own memory, which starts as a copy of this process's. It waits until
+run.pl, which then knows its ID, writes to the pipe; if the pipe is closed instead, it exits.
 
-The first job that succeeds reports which libraries it imported and which kernels it loaded; this process loads them, too, for all later
-jobs. A process with threads is not forked: if an import has started threads, this process ends, and run.pl starts each job by itself.
+The first job that succeeds reports which libraries it imported and which kernels it loaded; this process
+loads them, too, for all later jobs. A process with threads is not forked: if an import has started threads,
+this process ends, and run.pl starts each job by itself.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ class Template:
                 os.close(file)
 
     def _fork(self, request: dict, log: int, go: int) -> int:
-        """Fork a job; its process ID. The intermediate parent exits at once, so that run.pl becomes the parent."""
+        """Fork a job; its process ID. The intermediate parent exits at once, so that run.pl becomes the
+        parent."""
         gc.freeze()  # otherwise garbage collection would copy all pages that jobs share
         reader, writer = os.pipe()
         if not (parent := os.fork()):
@@ -86,7 +90,8 @@ class Template:
         _leave_like_a_program(argv, socket.socket(fileno=kept[0]) if kept else None)
 
     def _learn(self) -> None:
-        """Import the modules and load the kernels that the first job reported. Without a report, jobs import them themselves."""
+        """Import the modules and load the kernels that the first job reported. Without a report, jobs import
+        them themselves."""
         if self.has_learned:
             return
         try:
@@ -128,10 +133,14 @@ def _close_files(first: int) -> None:
 
 
 def _report(channel: socket.socket) -> None:
-    """Send the names of imported modules (pyasr's modules; packages of other libraries) and of loaded kernels."""
-    packages = {name.partition(".")[0] if not name.startswith("pyasr.") else name: None for name in sys.modules}
+    """Send the names of imported modules (pyasr's modules; packages of other libraries) and of loaded
+    kernels."""
+    packages = {
+        name.partition(".")[0] if not name.startswith("pyasr.") else name: None for name in sys.modules
+    }
     found = [name for name in packages if getattr(sys.modules.get(name), "__spec__", None)]
-    with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):  # harmless: another job reports, or jobs import
+    # harmless: another job reports, or jobs import
+    with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError):
         channel.send(pickle.dumps((found, loaded_kernels())), socket.MSG_DONTWAIT)
 
 
@@ -143,7 +152,8 @@ def _is_alone() -> bool:
 def main(argv: list[str]) -> None:
     """Serve the run.pl at the other end of a socket: `argv` = [MODULE:FUNCTION, SPEC.json, SOCKET]."""
     die_with_parent(signal.SIGKILL)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):  # a scheduler's warnings before the time limit are for run.pl
+    # a scheduler's warnings before the time limit are for run.pl
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     Template(argv[0], argv[1], socket.socket(fileno=int(argv[2]))).serve()
     sys.stdout.flush()

@@ -1,4 +1,5 @@
-"""Exit of a process without the teardown of its modules, which takes half a CPU second for torch and a fifth for numba."""
+"""Exit of a process without the teardown of its modules, which takes half a CPU second for torch and a fifth
+for numba."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from typing import NoReturn
 
 
 def leave(status: int) -> NoReturn:
-    """End this process with an exit status. As with sys.exit, threads are joined, functions registered with `atexit` are called, and the
-    standard streams are flushed; but objects are not finalised, so other files must have been closed."""
+    """End this process with an exit status. As with sys.exit, threads are joined, functions registered with
+    `atexit` are called, and the standard streams are flushed; but objects are not finalised, so other files
+    must have been closed."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -1,10 +1,12 @@
-"""Requests that a job save its state and end: a file that the runner creates when the scheduler announces the end of the job.
+"""Requests that a job save its state and end: a file that the runner creates when the scheduler announces the
+end of the job.
 
     in the runner   environment[VARIABLE] = str(path); path.touch()
     in the job      if is_stop_requested(): save; raise StopRequested("saved at 1200 frames")
 
-A file is used because schedulers and MPIs deliver signals differently: to the ranks or to mpiexec, and some end either of them. With a
-second file, a job shows that it looks for requests, so that the runner waits for it:
+A file is used because schedulers and MPIs deliver signals differently: to the ranks or to mpiexec, and some
+end either of them. With a second file, a job shows that it looks for requests, so that the runner waits for
+it:
 
     in the job      with heeding(rank == 0): ...
 """
@@ -34,7 +36,8 @@ def sign_of_heed(stop_file: Path) -> Path:
 
 @contextlib.contextmanager
 def heeding(speaks: bool) -> Iterator[None]:
-    """Show the runner, if there is one, that this job looks for requests to end. `speaks` is true in one process of the job."""
+    """Show the runner, if there is one, that this job looks for requests to end. `speaks` is true in one
+    process of the job."""
     sign = sign_of_heed(Path(os.environ[VARIABLE])) if speaks and VARIABLE in os.environ else None
     if sign is None:
         yield
@@ -47,5 +50,6 @@ def heeding(speaks: bool) -> Iterator[None]:
 
 
 def is_stop_requested() -> bool:
-    """Whether this process's job was asked to end. The file need not be visible on hosts other than the first."""
+    """Whether this process's job was asked to end. The file need not be visible on hosts other than the
+    first."""
     return os.path.exists(os.environ.get(VARIABLE, ""))

@@ -1,10 +1,11 @@
 """Keep the foreign content of a replaced output in `.OUT.changed`, next to the output.
 
-Foreign content is everything that the output's own run did not write: outputs of other steps, their unfinished runs with all checkpoints,
-and files and folders of the user. Outputs derived from the replaced one, such as the graph and decodings of a model, are not kept, unless
-they are trained networks. Each entry is moved by one rename, so that moving needs no disk space and a kill leaves the entry in one of the
-two places. Not kept are entries that `.OUT.changed` already contains with the same content, logs (log/, q/), hidden files, and
-copies next to the output they were copied from, such as DATA/feats.scp.
+Foreign content is everything that the output's own run did not write: outputs of other steps, their
+unfinished runs with all checkpoints, and files and folders of the user. Outputs derived from the replaced
+one, such as the graph and decodings of a model, are not kept, unless they are trained networks. Each entry is
+moved by one rename, so that moving needs no disk space and a kill leaves the entry in one of the two places.
+Not kept are entries that `.OUT.changed` already contains with the same content, logs (log/, q/), hidden
+files, and copies next to the output they were copied from, such as DATA/feats.scp.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def aside_of(out: Path) -> Path:
 
 
 def is_aside(path: Path) -> bool:
-    """Whether a path is part of a scratch directory, of a replaced output (.OUT.old, or OUT.old kept by the user) or of kept content."""
+    """Whether a path is part of a scratch directory, of a replaced output (.OUT.old, or OUT.old kept by the
+    user) or of kept content."""
     return any(part.endswith((".tmp", ".old", ".changed")) for part in Path(path).parts)
 
 
@@ -51,7 +53,8 @@ def keep_changed(out: Path, names: list[str]) -> None:
 
 
 def keep_copy(path: Path, place: Path) -> Path:
-    """Copy the file to `place`, or to the first free one of PLACE.2, PLACE.3, ... if another file is there; the path of the copy.
+    """Copy the file to `place`, or to the first free one of PLACE.2, PLACE.3, ... if another file is there;
+    the path of the copy.
 
     A place that already has the same content is returned without copying."""
     kept, is_there = _free_or_equal(path, place)
@@ -61,14 +64,18 @@ def keep_copy(path: Path, place: Path) -> Path:
 
 
 def keep_others(out: Path) -> None:
-    """Move foreign content of an output to `.OUT.changed` and report it on standard output. An interrupted move can be repeated."""
+    """Move foreign content of an output to `.OUT.changed` and report it on standard output. An interrupted
+    move can be repeated."""
     others = other_entries(out)
     if others:
         names = [str(path.relative_to(out)) for path in others]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         found = f"{', '.join(names[:_MOST_NAMED])}{more}"
-        print(f"{out} is replaced; files that its step did not write ({found}) are moved to {aside_of(out)}; "
-              "remove the ones that you do not need", flush=True)  # fmt: skip
+        print(
+            f"{out} is replaced; files that its step did not write ({found}) are moved to {aside_of(out)}; "
+            "remove the ones that you do not need",
+            flush=True,
+        )
     for path in others:
         kept, is_there = _free_or_equal(path, aside_of(out) / path.relative_to(out))
         if not is_there:
@@ -76,13 +83,22 @@ def keep_others(out: Path) -> None:
 
 
 def other_entries(out: Path) -> list[Path]:
-    """Files, links and folders of a stage output that its own run did not write; a folder without files of the run is listed as a whole."""
+    """Files, links and folders of a stage output that its own run did not write; a folder without files of
+    the run is listed as a whole."""
     made = _files_of(out)
     nested = [path.parent for path in sorted(files_below(out)) if path.name == DONE and path.parent != out]
-    while gone := [output for output in nested if _goes_with(output, made) and not any(parent in nested for parent in output.parents)]:
+    while gone := [
+        output
+        for output in nested
+        if _goes_with(output, made) and not any(parent in nested for parent in output.parents)
+    ]:
         nested = [output for output in nested if output not in gone]
         made = made.union(*map(_files_of, gone))
-    return list(_others_in(out, made, {folder for path in made for folder in path.parents}, "files" in (read_done(out) or {})))
+    return list(
+        _others_in(
+            out, made, {folder for path in made for folder in path.parents}, "files" in (read_done(out) or {})
+        )
+    )
 
 
 def _files_of(output: Path) -> set[Path]:
@@ -90,24 +106,34 @@ def _files_of(output: Path) -> set[Path]:
 
 
 def _goes_with(output: Path, made: set[Path]) -> bool:
-    """Whether an output is derived from the replaced files and is not marked as precious (expensive to compute again)."""
+    """Whether an output is derived from the replaced files and is not marked as precious (expensive to
+    compute again)."""
     done, places = read_done(output) or {}, {os.path.realpath(path) for path in made}
     return not done.get("precious", True) and not places.isdisjoint(map(os.path.realpath, done["inputs"]))
 
 
 def unfinished_runs(out: Path) -> list[Path]:
     """Scratch directories of other outputs in this one."""
-    return [path.parent for path in sorted(files_below(out)) if path.name == STARTED and path.parent.name.endswith(".tmp")]
+    return [
+        path.parent
+        for path in sorted(files_below(out))
+        if path.name == STARTED and path.parent.name.endswith(".tmp")
+    ]
 
 
 def _others_in(folder: Path, made: set[Path], around: set[Path], is_listed: bool) -> Iterator[Path]:
-    """Foreign entries below a folder. `is_listed`: the done-file lists the files of the output; otherwise only outputs and runs of other
-    steps are recognised as foreign."""
+    """Foreign entries below a folder. `is_listed`: the done-file lists the files of the output; otherwise
+    only outputs and runs of other steps are recognised as foreign."""
     entries = sorted(folder.iterdir())
     outputs = [path for path in entries if (path / DONE).exists()]
     for path in entries:
         if path.is_symlink() or not path.is_dir():
-            if is_listed and path not in made and not path.name.startswith(".") and not _is_copy_of_any(path, outputs):
+            if (
+                is_listed
+                and path not in made
+                and not path.name.startswith(".")
+                and not _is_copy_of_any(path, outputs)
+            ):
                 yield path
         elif path in around or not is_listed and not _is_of_a_step(path):
             yield from _others_in(path, made, around, is_listed)
@@ -120,7 +146,8 @@ def _is_of_a_step(folder: Path) -> bool:
 
 
 def _goes_along(folder: Path, is_in_output: bool) -> bool:
-    """Whether a folder need not be kept: the output's own log, a replaced output that awaits removal, or a folder without files."""
+    """Whether a folder need not be kept: the output's own log, a replaced output that awaits removal, or a
+    folder without files."""
     own_log = is_in_output and folder.name in _LOGS
     replaced = folder.name.startswith(".") and folder.name.endswith(".old") and (folder / DONE).exists()
     return own_log or replaced or not any(files_below(folder))
@@ -129,11 +156,14 @@ def _goes_along(folder: Path, is_in_output: bool) -> bool:
 def _is_copy_of_any(path: Path, outputs: list[Path]) -> bool:
     """Whether a file is a copy of the file of the same name in one of these outputs."""
     originals = (output / path.name for output in outputs)
-    return path.is_file() and any(original.is_file() and filecmp.cmp(path, original, shallow=False) for original in originals)
+    return path.is_file() and any(
+        original.is_file() and filecmp.cmp(path, original, shallow=False) for original in originals
+    )
 
 
 def _free_or_equal(path: Path, place: Path) -> tuple[Path, bool]:
-    """The first of PLACE, PLACE.2, PLACE.3, ... that is free or has the content of `path`; whether it has that content."""
+    """The first of PLACE, PLACE.2, PLACE.3, ... that is free or has the content of `path`; whether it has
+    that content."""
     place.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
         kept = place if number == 1 else place.with_name(f"{place.name}.{number}")

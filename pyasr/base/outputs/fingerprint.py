@@ -1,9 +1,10 @@
 """Fingerprints: identifiers of the content of files and directories.
 
-Two files or directories with the same content have the same fingerprint, independent of times, hosts and commands.
+Two files or directories with the same content have the same fingerprint, independent of times, hosts and
+commands.
 
-A done-file records the size, time and digest of each file of its output. A file that was damaged or changed is found by comparing sizes
-and times; a file is read only if its time differs.
+A done-file records the size, time and digest of each file of its output. A file that was damaged or changed
+is found by comparing sizes and times; a file is read only if its time differs.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from pyasr.base.files.table_paths import root_of
 from pyasr.base.system_errors import is_absence, naming
 
 DONE = ".done.json"
-_ASIDE = ("log/", "q/", ".")  # q/: submitted scripts and output of the scheduler, which may arrive after the step has ended
+# q/: submitted scripts and output of the scheduler, which may arrive after the step has ended
+_ASIDE = ("log/", "q/", ".")
 _BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
-_OF_ARCHIVES = 1 << 16, 16  # bytes per block and number of blocks read from archives that are not part of a stage output
+# bytes per block and number of blocks read from archives that are not part of a stage output
+_OF_ARCHIVES = 1 << 16, 16
 _FROM_OFFSET = re.compile(r":[0-9]+(\[[0-9:, ]*\])?\s*$")
 _MISSING = "missing"
 
 
 def fingerprint(path: Path) -> str:
-    """Fingerprint of a file, of a table (.scp) together with the stage outputs that it refers to, or of a directory; 'missing' if the path
-    does not exist.
+    """Fingerprint of a file, of a table (.scp) together with the stage outputs that it refers to, or of a
+    directory; 'missing' if the path does not exist.
 
-    A stage output is identified by the content it had when it was completed; any other directory is read. Raises UserError if a file of a
-    stage output has changed since.
+    A stage output is identified by the content it had when it was completed; any other directory is read.
+    Raises UserError if a file of a stage output has changed since.
     """
     path = Path(path)
     if path.is_dir():
@@ -72,8 +75,11 @@ def directory_fingerprint(directory: Path) -> str:
     return content_of(file_states(directory))
 
 
-def file_states(directory: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> dict[str, list]:
-    """Map of file name -> [bytes, time of the last change in ns, digest], for all files in a directory that count as its content.
+def file_states(
+    directory: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})
+) -> dict[str, list]:
+    """Map of file name -> [bytes, time of the last change in ns, digest], for all files in a directory that
+    count as its content.
 
     known  {(inode, bytes, time of the last change in ns): digest} of files that need not be read
     """
@@ -82,7 +88,8 @@ def file_states(directory: Path, known: Mapping[tuple[int, int, int], str] = Map
 
 
 def files_below(directory: Path) -> Iterator[Path]:
-    """Files and links below a directory, at any depth. Unlike `rglob`, raises OSError for a folder that cannot be listed."""
+    """Files and links below a directory, at any depth. Unlike `rglob`, raises OSError for a folder that
+    cannot be listed."""
     for folder, folders, files in os.walk(directory, onerror=_refuse):
         yield from (Path(folder, name) for name in files)
         yield from (Path(folder, name) for name in folders if os.path.islink(Path(folder, name)))
@@ -94,7 +101,8 @@ def _refuse(error: OSError) -> None:
 
 
 def counts(name: str) -> bool:
-    """Whether the file of this name is part of the content of its directory; hidden files and files in log/ and q/ are not."""
+    """Whether the file of this name is part of the content of its directory; hidden files and files in log/
+    and q/ are not."""
     return not name.startswith(_ASIDE)
 
 
@@ -107,12 +115,18 @@ def content_of(states: dict[str, list]) -> str:
 
 
 def changed_files(directory: Path, done: dict) -> list[str]:
-    """Files of a stage output that differ from its done-file. Done-files of earlier versions may list q/, or no files."""
-    return [name for name, state in done.get("files", {}).items() if counts(name) and not is_still(Path(directory) / name, state)]
+    """Files of a stage output that differ from its done-file. Done-files of earlier versions may list q/, or
+    no files."""
+    return [
+        name
+        for name, state in done.get("files", {}).items()
+        if counts(name) and not is_still(Path(directory) / name, state)
+    ]
 
 
 def file_state(path: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> list:
-    """[bytes, time of the last change in ns, digest] of a file, for `is_still`; `known` as of `file_states`."""
+    """[bytes, time of the last change in ns, digest] of a file, for `is_still`; `known` as of
+    `file_states`."""
     found = path.stat()
     digest = known.get((found.st_ino, found.st_size, found.st_mtime_ns))
     return [found.st_size, found.st_mtime_ns, digest or digest_of(path)]
@@ -130,8 +144,8 @@ def is_still(path: Path, state: list) -> bool:
 
 
 def read_done(directory: Path) -> dict | None:
-    """Content of the done-file of a complete output; None if the output is incomplete. Raises OSError if the file cannot be read, because
-    the output may be complete."""
+    """Content of the done-file of a complete output; None if the output is incomplete. Raises OSError if the
+    file cannot be read, because the output may be complete."""
     try:
         done = read_object(Path(directory) / DONE)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -151,8 +165,8 @@ def is_hashed_as_a_whole(num_bytes: int) -> bool:
 
 
 def _file_digest(path: Path, blocks: tuple[int, int] | None = None):
-    """SHA-256 of a file. For a file larger than `blocks` (bytes per block, number of blocks): of its size and of that many evenly spaced
-    blocks from the first to the last."""
+    """SHA-256 of a file. For a file larger than `blocks` (bytes per block, number of blocks): of its size and
+    of that many evenly spaced blocks from the first to the last."""
     block_bytes, max_blocks = blocks or (_BLOCK_BYTES, _MAX_BLOCKS)
     size, digest = path.stat().st_size, hashlib.sha256()
     if size > block_bytes * max_blocks:
@@ -171,8 +185,8 @@ def _blocks(size: int, block_bytes: int, max_blocks: int) -> Iterable[int]:
 
 
 def _contents_pointed_into(table: Path) -> Iterator[str]:
-    """Fingerprints of the stage outputs, or folders of them, that contain files named in the second column of a table, and digests of
-    other archives (FILE:OFFSET). Commands and other files are ignored."""
+    """Fingerprints of the stage outputs, or folders of them, that contain files named in the second column of
+    a table, and digests of other archives (FILE:OFFSET). Commands and other files are ignored."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
         named = _named_in(f)
     places: dict[str, list[str]] = {}
@@ -188,16 +202,22 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
             around[output] = read_done(output) or {}
         found = _folder_fingerprint(output, around[output], directory.name)
         archives = [root / place[:-1] for place in sorted(places[name]) if place.endswith(":")]
-        yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in archives if path.is_file())
+        yield found or "".join(
+            _file_digest(path, _OF_ARCHIVES).hexdigest() for path in archives if path.is_file()
+        )
 
 
 def _named_in(lines: Iterable[str]) -> dict[str, None]:
-    """The different values of `_without_offset` of the second columns, in their order. Lines that name the archive of the line before, as
-    most of a large table do, are skipped at once."""
+    """The different values of `_without_offset` of the second columns, in their order. Lines that name the
+    archive of the line before, as most of a large table do, are skipped at once."""
     named, archive = {}, "\n"
     for line in lines:
         place = line.partition(" ")[2]
-        if place.startswith(archive) and (offset := place[len(archive) : -1]).isdecimal() and offset.isascii():
+        if (
+            place.startswith(archive)
+            and (offset := place[len(archive) : -1]).isdecimal()
+            and offset.isascii()
+        ):
             continue
         for place in line.split(maxsplit=1)[1:]:
             named[found := _without_offset(place)] = None

@@ -1,11 +1,12 @@
 """Outputs that are either complete or absent: they are written under a scratch name and renamed.
 
-A step writes its output directory OUT as OUT.tmp and renames it at the successful end. The done-file `.done.json` in it records the
-options, the fingerprints of inputs and files, and what computed the output (`pyasr.base.outputs.run_record`). During the rename,
-the previous output is `.OUT.old`. A directory under one of these names that no step wrote is never removed.
+A step writes its output directory OUT as OUT.tmp and renames it at the successful end. The done-file
+`.done.json` in it records the options, the fingerprints of inputs and files, and what computed the output
+(`pyasr.base.outputs.run_record`). During the rename, the previous output is `.OUT.old`. A directory under one
+of these names that no step wrote is never removed.
 
-An output with a changed, damaged or missing file is computed again. Its changed files, and foreign content of a replaced output, are kept
-in `.OUT.changed` (`pyasr.base.outputs.displaced_files`).
+An output with a changed, damaged or missing file is computed again. Its changed files, and foreign content of
+a replaced output, are kept in `.OUT.changed` (`pyasr.base.outputs.displaced_files`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from pyasr.base.files import durable
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.files.places import remove_tree
 from pyasr.base.outputs.displaced_files import STARTED, keep_changed, keep_others, short_name, unfinished_runs
-from pyasr.base.outputs.fingerprint import DONE, changed_files, content_of, file_states, files_below, fingerprint, read_done
+from pyasr.base.outputs.fingerprint import (
+    DONE,
+    changed_files,
+    content_of,
+    file_states,
+    files_below,
+    fingerprint,
+    read_done,
+)
 from pyasr.base.outputs.run_record import run_record
 from pyasr.base.outputs.run_times import RUNS, timed_run
 from pyasr.base.outputs.written_digests import forget_digests, note_digest, noted_digests, open_hashed
@@ -39,7 +48,8 @@ _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
 
 @contextlib.contextmanager
 def atomic_write(path: Path, mode: str = "w"):
-    """Open `path` for writing; the file appears under its name only if the block ends without an exception."""
+    """Open `path` for writing; the file appears under its name only if the block ends without an
+    exception."""
     path = Path(path)
     scratch = path.with_name(f".{short_name(path.name)}.{os.getpid()}.tmp")
     try:
@@ -87,12 +97,21 @@ def _is_same(old, new) -> bool:
     return old == new or is_path and os.path.realpath(old) == os.path.realpath(new)
 
 
-def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (),
-                  complete: Callable[[dict], dict] = dict, outdated: str = "") -> None:  # fmt: skip
-    """Raise UpToDate if `out` is complete and current, UserError if it was computed with other options (unless `force`).
+def check_current(
+    out: Path,
+    options: dict,
+    inputs: dict[str, str],
+    force: bool,
+    also: list[Path] = (),
+    complete: Callable[[dict], dict] = dict,
+    outdated: str = "",
+) -> None:
+    """Raise UpToDate if `out` is complete and current, UserError if it was computed with other options
+    (unless `force`).
 
-    Returns if the output has to be computed: it does not exist, an input was changed, added or removed, a file of the output or of `also`
-    was changed, or it is `outdated`. A directory that was not written by a step is never replaced, not even with `force`.
+    Returns if the output has to be computed: it does not exist, an input was changed, added or removed, a
+    file of the output or of `also` was changed, or it is `outdated`. A directory that was not written by a
+    step is never replaced, not even with `force`.
     """
     _refuse_to_replace(out)
     done = read_done(out)
@@ -100,7 +119,10 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
         return
     changed = differences(complete(done["options"]), options)
     if changed:
-        raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to replace it, or another output name")
+        raise UserError(
+            f"{out} exists with other options ({'; '.join(changed)}); give --force to replace it, or "
+            "another output name"
+        )
     stale = _stale(done["inputs"], inputs)
     damaged = changed_files(out, done)
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
@@ -114,17 +136,28 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
 
 def _refuse_to_replace(path: Path) -> None:
     if _is_strange(path):
-        raise UserError(f"{path} exists and was not written by a step; move it away, or give another output name")
+        raise UserError(
+            f"{path} exists and was not written by a step; move it away, or give another output name"
+        )
 
 
 def _is_strange(path: Path) -> bool:
-    """Whether the path exists but was not written by a step: a file, a link, or a nonempty directory without a done-file."""
-    return path.is_symlink() or path.exists() and not (path / DONE).exists() and (not path.is_dir() or any(path.iterdir()))
+    """Whether the path exists but was not written by a step: a file, a link, or a nonempty directory without
+    a done-file."""
+    return (
+        path.is_symlink()
+        or path.exists()
+        and not (path / DONE).exists()
+        and (not path.is_dir() or any(path.iterdir()))
+    )
 
 
 def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Inputs that were changed, added or removed; different paths to the same place count as the same input."""
-    found, expected = ({os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now))
+    """Inputs that were changed, added or removed; different paths to the same place count as the same
+    input."""
+    found, expected = (
+        {os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now)
+    )
     names = {os.path.realpath(name): name for name in (*now, *before)}
     return [name for place, name in names.items() if found.get(place) != expected.get(place)]
 
@@ -135,39 +168,47 @@ def _is_copy(path: Path, original: Path) -> bool:
 
 
 @contextlib.contextmanager
-def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
-                 may_change: tuple[str, ...] = (), also: list[Path] = (), complete: Callable[[dict], dict] = dict,
-                 check: Callable[[], None] | None = None, outdated: str = ""):  # fmt: skip
-    """The scratch directory `OUT.tmp` for the output of a step; renamed to OUT with its done-file if the block ends without an exception.
+def stage_output(
+    out: Path,
+    options: dict,
+    inputs: list[Path],
+    *,
+    force: bool = False,
+    resume: bool = False,
+    precious: str = "",
+    may_change: tuple[str, ...] = (),
+    also: list[Path] = (),
+    complete: Callable[[dict], dict] = dict,
+    check: Callable[[], None] | None = None,
+    outdated: str = "",
+):
+    """The scratch directory `OUT.tmp` for the output of a step; renamed to OUT with its done-file if the
+    block ends without an exception.
 
-    options  options of the step as JSON values; compared with those of an existing output
-    inputs   files and stage outputs that are read; if one has changed, the output is out of date
-    resume   keep the files that an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
-    precious pattern of files in OUT.tmp that a run with other options does not delete without `force`. It also marks the output as
-             expensive: it is kept if the output around it, from which it is derived, is replaced
-    may_change options that may differ from those of the interrupted run that is resumed
-    also     files outside OUT that belong to the output: copies of the files of these names in OUT, if it has any
-    complete function that converts saved options of an existing output or interrupted run to the form of this version
-    check    function that raises UserError for unsuitable inputs; called before anything is written, if the output has to be computed
-    outdated reason why an output with these options and inputs has to be computed again, if the step knows one
+    options     options of the step as JSON values; compared with those of an existing output
+    inputs      files and stage outputs that are read; if one has changed, the output is out of date
+    resume      keep the files (checkpoints) that an interrupted run with the same options and inputs left in
+                OUT.tmp
+    precious    pattern of files in OUT.tmp that a run with other options does not delete without `force`. It
+                also marks the output as expensive: it is kept if the output around it is replaced
+    may_change  options that may differ from those of the interrupted run that is resumed
+    also        files outside OUT that belong to it: copies of the files of these names in OUT
+    complete    function that converts saved options of an earlier run to the form of this version
+    check       function that raises UserError for unsuitable inputs; called if the output has to be computed,
+                before anything is written
+    outdated    reason why an output with these options and inputs has to be computed again
 
-    Raises UpToDate if there is nothing to do. Raises UserError if OUT was computed with other options and `force` is not given, an
-    interrupted run with other options left precious files, another process is writing OUT or an output inside it, an input is part of OUT,
-    or an input changed while it was read.
+    Raises UpToDate if there is nothing to do. Raises UserError if OUT was computed with other options and
+    `force` is not given, an interrupted run with other options left precious files, another process is
+    writing OUT or an output inside it, an input is part of OUT, or an input changed while it was read.
     """
     out = Path(out)
     if out.is_symlink():  # the output is written to the target of the link
         out = out.resolve()
-    if out.name in ("", ".."):
-        raise UserError(f"'{out}' cannot be an output directory; give a directory of its own")
-    if "\n" in str(out.absolute()):
-        raise UserError(f"'{out.absolute()}' has a line break in its name, which Kaldi's tables do not allow; rename it")
-    for path in inputs:
-        if not Path(path).exists():
-            raise UserError(f"{path}: no such file or directory")
-    check_apart(out, inputs)
+    _check_places(out, inputs)
     scratch = _scratch_of(out)
-    if _is_finished(scratch):  # an earlier run was killed between its last write and the renaming, or is about to rename
+    # an earlier run was killed between its last write and the renaming, or is about to rename
+    if _is_finished(scratch):
         with _claimed(scratch):
             if _is_finished(scratch):
                 _swap(scratch, out)
@@ -187,12 +228,31 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             durable.sync_tree(scratch)
             files = file_states(scratch, noted_digests(scratch))
             forget_digests(scratch)
-            made = {"content": content_of(files), "files": files, "seconds": seconds(), "precious": bool(precious)}
+            made = {
+                "content": content_of(files),
+                "files": files,
+                "seconds": seconds(),
+                "precious": bool(precious),
+            }
             _write_done(scratch, {**started, **made, **run_record()})
             take_over(also)
             _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error
+
+
+def _check_places(out: Path, inputs: list[Path]) -> None:
+    """Raise UserError if OUT cannot be an output, or an input does not exist or is part of OUT."""
+    if out.name in ("", ".."):
+        raise UserError(f"'{out}' cannot be an output directory; give a directory of its own")
+    if "\n" in str(out.absolute()):
+        raise UserError(
+            f"'{out.absolute()}' has a line break in its name, which Kaldi's tables do not allow; rename it"
+        )
+    for path in inputs:
+        if not Path(path).exists():
+            raise UserError(f"{path}: no such file or directory")
+    check_apart(out, inputs)
 
 
 def check_apart(out: Path, inputs: list[Path]) -> None:
@@ -202,7 +262,9 @@ def check_apart(out: Path, inputs: list[Path]) -> None:
     for path in map(Path, inputs):
         for place in (path.resolve(), path.parent.resolve() / path.name, Path(os.path.abspath(path))):
             if replaced & {place, *place.parents}:
-                raise UserError(f"{path} is an input and would be replaced by the output {out}; give another output name")
+                raise UserError(
+                    f"{path} is an input and would be replaced by the output {out}; give another output name"
+                )
 
 
 def _scratch_of(out: Path) -> Path:
@@ -210,7 +272,8 @@ def _scratch_of(out: Path) -> Path:
 
 
 def _check_at_rest(out: Path) -> None:
-    """Raise UserError if another process is writing an output inside this one, which would be moved meanwhile."""
+    """Raise UserError if another process is writing an output inside this one, which would be moved
+    meanwhile."""
     for run in unfinished_runs(out):
         with _claimed(run):
             pass
@@ -218,7 +281,8 @@ def _check_at_rest(out: Path) -> None:
 
 @contextlib.contextmanager
 def _unchanged(prints: dict[str, str], scratch: Path):
-    """Check at the end of the block that the inputs still have these fingerprints. If not, the scratch directory cannot be resumed."""
+    """Check at the end of the block that the inputs still have these fingerprints. If not, the scratch
+    directory cannot be resumed."""
     try:
         yield
     except BaseException:
@@ -231,16 +295,23 @@ def _unchanged(prints: dict[str, str], scratch: Path):
 def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
     try:
         around = scratch.resolve().parents  # an output inside an input changes it
-        changed = [name for name, value in prints.items() if Path(name).resolve() not in around and fingerprint(name) != value]
+        changed = [
+            name
+            for name, value in prints.items()
+            if Path(name).resolve() not in around and fingerprint(name) != value
+        ]
         if changed:
-            raise UserError(f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again")
+            raise UserError(
+                f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again"
+            )
     except UserError:
         _forget(scratch)
         raise
 
 
 def adopt(directory: Path) -> None:
-    """Record the current files of a directory in its done-file, if it has one, after they were changed on purpose."""
+    """Record the current files of a directory in its done-file, if it has one, after they were changed on
+    purpose."""
     done = read_done(directory)
     if done and changed_files(directory, done):
         states = file_states(directory)
@@ -263,7 +334,8 @@ def _write_done(directory: Path, done: dict) -> None:
 
 @contextlib.contextmanager
 def _claimed(scratch: Path):
-    """Lock the scratch directory against a second run of the same step. The kernel releases the lock when this process ends.
+    """Lock the scratch directory against a second run of the same step. The kernel releases the lock when
+    this process ends.
 
     Locks of directories are local to the host: on NFS, runs on other hosts do not see them.
     """
@@ -271,15 +343,17 @@ def _claimed(scratch: Path):
     directory = os.open(scratch, os.O_RDONLY)
     try:
         if not _is_locked(scratch, directory):
-            raise UserError(f"{scratch} is in use: another process is writing this output; wait until it has ended")
+            raise UserError(
+                f"{scratch} is in use: another process is writing this output; wait until it has ended"
+            )
         yield
     finally:
         os.close(directory)
 
 
 def _is_locked(scratch: Path, directory: int) -> bool:
-    """Try to lock the scratch directory, which was opened as `directory`; whether that succeeded. Waits for programs that only test the
-    lock and hold it for a moment."""
+    """Try to lock the scratch directory, which was opened as `directory`; whether that succeeded. Waits for
+    programs that only test the lock and hold it for a moment."""
     for wait_s in (*_LOCK_WAITS_S, None):
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -309,29 +383,59 @@ def _read_started(marker: Path, complete: Callable[[dict], dict]) -> dict | None
 
 def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
     """Whether two runs have the same inputs and the same options except `may_change`."""
-    options = ({name: value for name, value in run["options"].items() if name not in may_change} for run in (before, now))
+    options = (
+        {name: value for name, value in run["options"].items() if name not in may_change}
+        for run in (before, now)
+    )
     return not differences(*options) and not _stale(before["inputs"], now["inputs"])
 
 
-def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, precious: str, may_change: tuple[str, ...],
-                     complete: Callable[[dict], dict]) -> None:  # fmt: skip
-    """Empty the scratch directory unless it has an interrupted run that can be resumed. With `force`, only a run that was started with
-    `force` is resumed. Raises UserError instead of deleting `precious` files."""
+def _prepare_scratch(
+    scratch: Path,
+    started: dict,
+    resume: bool,
+    force: bool,
+    precious: str,
+    may_change: tuple[str, ...],
+    complete: Callable[[dict], dict],
+) -> None:
+    """Empty the scratch directory unless it has an interrupted run that can be resumed. With `force`, only a
+    run that was started with `force` is resumed. Raises UserError instead of deleting `precious` files."""
     _check_own(scratch)
     marker = scratch / STARTED
     before = _read_started(marker, complete)
-    if resume and before and (before.get("forced") or not force) and _is_same_run(before, started, may_change):
+    if (
+        resume
+        and before
+        and (before.get("forced") or not force)
+        and _is_same_run(before, started, may_change)
+    ):
         print(f"{scratch}: resuming an interrupted run", flush=True)
         _remove_half_written(scratch)
         return
     changed = differences(before["options"], started["options"]) if before else []
-    if changed and precious and not force and any(path.relative_to(scratch).match(precious) for path in files_below(scratch)):
+    if (
+        changed
+        and precious
+        and not force
+        and any(path.relative_to(scratch).match(precious) for path in files_below(scratch))
+    ):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
-        raise UserError(f"{scratch}: {found}; give those options to resume it, or --force to start from scratch")
+        raise UserError(
+            f"{scratch}: {found}; give those options to resume it, or --force to start from scratch"
+        )
     if changed:
-        print(f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); its files are discarded", flush=True)
+        print(
+            f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); its files are "
+            "discarded",
+            flush=True,
+        )
     elif before and (stale := _stale(before["inputs"], started["inputs"])):
-        print(f"{scratch}: {', '.join(stale[:_MOST_NAMED])} changed since an interrupted run; its files are discarded", flush=True)
+        print(
+            f"{scratch}: {', '.join(stale[:_MOST_NAMED])} changed since an interrupted run; its files are "
+            "discarded",
+            flush=True,
+        )
     _forget(scratch)
     _empty(scratch, STARTED)
     (scratch / "log").mkdir()
@@ -340,10 +444,13 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
 
 
 def _check_own(scratch: Path) -> None:
-    """Raise UserError if the scratch directory has files but no record of an interrupted run: they belong to the user."""
+    """Raise UserError if the scratch directory has files but no record of an interrupted run: they belong to
+    the user."""
     found = {entry.name for entry in scratch.iterdir()}
     if STARTED not in found and (found - {"log"} or any(scratch.glob("log/*"))):
-        raise UserError(f"{scratch} has files that were not written by a step; move it away, or give another output name")
+        raise UserError(
+            f"{scratch} has files that were not written by a step; move it away, or give another output name"
+        )
 
 
 def _forget(scratch: Path) -> None:
@@ -358,7 +465,8 @@ def _remove_half_written(scratch: Path) -> None:
 
 
 def _is_finished(scratch: Path) -> bool:
-    """Whether a run has completed the scratch directory except for the rename. Without the marker it is an output renamed by the user."""
+    """Whether a run has completed the scratch directory except for the rename. Without the marker it is an
+    output renamed by the user."""
     return (scratch / DONE).exists() and (scratch / STARTED).exists()
 
 
@@ -383,7 +491,8 @@ def _replaced(out: Path) -> Path:
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove the marker and the replaced output once the new output exists, also those of an earlier run that was killed before."""
+    """Remove the marker and the replaced output once the new output exists, also those of an earlier run that
+    was killed before."""
     if (out / DONE).exists():
         with contextlib.suppress(OSError):  # harmless: the next run tries again
             (out / STARTED).unlink(missing_ok=True)
@@ -392,7 +501,8 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _discard(old: Path) -> None:
-    """Remove a replaced output, if there is one; its done-file last, by which the next run recognises it after a kill."""
+    """Remove a replaced output, if there is one; its done-file last, by which the next run recognises it
+    after a kill."""
     if old.exists():
         _empty(old, DONE)
         remove_tree(old)

@@ -1,8 +1,8 @@
 """Progress of a job with ranks: a file written by rank 0 and read by the waiting step.
 
-    in the step    environment[VARIABLE] = str(path)
-    in the rank    course = Course("iteration", 40); course.tell(3, objective=-61.2, frames=120000)
-    in the step    note = read_note(path)
+in the step    environment[VARIABLE] = str(path)
+in the rank    course = Course("iteration", 40); course.tell(3, objective=-61.2, frames=120000)
+in the step    note = read_note(path)
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class Note:
 
     def text(self) -> str:
         """The note as a line, without the time left."""
-        return f"{self.what} ({self.share:.0%}), objective {self.objective:.4f}, {self.frames_per_s:.0f} frames/s"
+        return (
+            f"{self.what} ({self.share:.0%}), objective {self.objective:.4f}, {self.frames_per_s:.0f} "
+            "frames/s"
+        )
 
 
 class Course:
@@ -46,13 +49,19 @@ class Course:
         """Report that `done` passes are finished, the last over `frames` frames with this objective."""
         self._num_reports += 1
         each_s = (time.monotonic() - self._begin) / self._num_reports
-        note = Note(f"{self.unit} {done} of {self.total}", done / self.total, objective, frames / max(each_s, 1e-6),
-                    each_s * (self.total - done))  # fmt: skip
+        note = Note(
+            f"{self.unit} {done} of {self.total}",
+            done / self.total,
+            objective,
+            frames / max(each_s, 1e-6),
+            each_s * (self.total - done),
+        )
         _write(note)
 
 
 def _write(note: Note) -> None:
-    """Write the note to the file named by the step. Errors are ignored, because they do not affect the job."""
+    """Write the note to the file named by the step. Errors are ignored, because they do not affect the
+    job."""
     path = os.environ.get(VARIABLE)
     if path:
         with contextlib.suppress(OSError, UserError), atomic_write(Path(path)) as f:

@@ -1,6 +1,8 @@
-"""Provenance of an output: command, commit, machine and versions. It is stored in the done-file, from which RESULTS.md is written.
+"""Provenance of an output: command, commit, machine and versions. It is stored in the done-file, from which
+RESULTS.md is written.
 
-Imports that are needed only at the end of a step are inside the functions, because jobs import this module, too.
+Imports that are needed only at the end of a step are inside the functions, because jobs import this module,
+too.
 """
 
 from __future__ import annotations
@@ -16,13 +18,20 @@ _PACKAGES = ("numpy", "numba", "torch", "mpi4py")
 
 
 def run_record() -> dict:
-    """JSON values: command, time of its end (UTC), commit of the code, machine, versions of Python and packages."""
-    return {"command": shlex.join(sys.argv), "ended": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
-            "commit": commit(), "machine": machine(), "versions": versions()}
+    """JSON values: command, time of its end (UTC), commit of the code, machine, versions of Python and
+    packages."""
+    return {
+        "command": shlex.join(sys.argv),
+        "ended": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
+        "commit": commit(),
+        "machine": machine(),
+        "versions": versions(),
+    }
 
 
 def commit() -> str:
-    """The commit of pyasr's own repository, with '+changes' if tracked files differ from it; 'unknown' outside a repository."""
+    """The commit of pyasr's own repository, with '+changes' if tracked files differ from it; 'unknown'
+    outside a repository."""
     import subprocess
 
     try:
@@ -35,7 +44,8 @@ def commit() -> str:
 def _git(*words: str) -> str:
     import subprocess
 
-    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]  # a killed `status` would leave its lock file
+    # a killed `status` would leave its lock file
+    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

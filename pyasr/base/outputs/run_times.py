@@ -1,8 +1,10 @@
-"""The time spent on an output by one run or by several runs that resumed each other, and the way in which the last run ended.
+"""The time spent on an output by one run or by several runs that resumed each other, and the way in which the
+last run ended.
 
-The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in seconds since 1970. The line of a
-killed run ends after the host; its time is counted up to the last change in the directory. The process that writes an output holds a lock
-on the scratch directory (`pyasr.base.outputs.output`), which the kernel releases when the process ends.
+The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in
+seconds since 1970. The line of a killed run ends after the host; its time is counted up to the last change in
+the directory. The process that writes an output holds a lock on the scratch directory
+(`pyasr.base.outputs.output`), which the kernel releases when the process ends.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Run:
 
 @contextlib.contextmanager
 def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
-    """Record the start of a run, and its interruption. Yields a function that returns the total seconds of this run and earlier ones."""
+    """Record the start of a run, and its interruption. Yields a function that returns the total seconds of
+    this run and earlier ones."""
     runs = scratch / RUNS
     earlier, begin = _seconds_of(runs), time.time()
     _append(runs, f"{begin:.3f} on {os.uname().nodename}")
@@ -69,7 +72,8 @@ def last_run(scratch: Path) -> Run | None:
 
 
 def is_held(scratch: Path) -> bool:
-    """Whether a process of this host is writing the scratch directory. On NFS, locks of other hosts are not visible."""
+    """Whether a process of this host is writing the scratch directory. On NFS, locks of other hosts are not
+    visible."""
     directory = os.open(scratch, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -86,7 +90,8 @@ def last_change(directory: Path) -> float:
 
 
 def changed(path: Path) -> float:
-    """The time of a file's last change, in seconds since 1970; 0 if it has been renamed or removed meanwhile."""
+    """The time of a file's last change, in seconds since 1970; 0 if it has been renamed or removed
+    meanwhile."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

@@ -1,11 +1,12 @@
-"""Digests of an output's files, computed while they are written, so that the step need not read the files again at its end.
+"""Digests of an output's files, computed while they are written, so that the step need not read the files
+again at its end.
 
     in a job:    with open_hashed(path) as f: ...
                  note_digest(path, f)
     in the step: file_states(scratch, noted_digests(scratch))
 
-Each process appends to its own file below the log directory of the output that is being written. A digest is valid for the file with the
-recorded inode, size and time of the last change; all other files are read.
+Each process appends to its own file below the log directory of the output that is being written. A digest is
+valid for the file with the recorded inode, size and time of the last change; all other files are read.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class HashingFile(io.FileIO):
         return super().seek(*place)
 
     def digest(self, num_bytes: int) -> str | None:
-        """Digest of a file of this size; None if the file was not written sequentially by this object, or if its digest is sampled."""
+        """Digest of a file of this size; None if the file was not written sequentially by this object, or if
+        its digest is sampled."""
         is_known = self._in_order and self._num_bytes == num_bytes and is_hashed_as_a_whole(num_bytes)
         return self._digest.hexdigest() if is_known else None
 
@@ -58,7 +60,8 @@ def open_hashed(path: Path) -> io.BufferedWriter:
 
 
 def note_digest(path: Path, written: io.BufferedWriter) -> None:
-    """Record the digest of a closed file, which may have been renamed to `path`, for the step whose output contains it."""
+    """Record the digest of a closed file, which may have been renamed to `path`, for the step whose output
+    contains it."""
     found = path.stat()
     if found.st_size < _LEAST_BYTES or not (output := _output_around(path)):
         return
@@ -70,7 +73,8 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
 
 
 def noted_digests(output: Path) -> dict[tuple[int, int, int], str]:
-    """Recorded digests {(inode, bytes, time of the last change in ns): digest} of an output that is being written."""
+    """Recorded digests {(inode, bytes, time of the last change in ns): digest} of an output that is being
+    written."""
     notes = [note for file in (Path(output) / _FOLDER).glob("*") for note in _NOTE.findall(file.read_bytes())]
     return {tuple(map(int, numbers)): digest.decode() for *numbers, digest in notes}
 
@@ -83,4 +87,6 @@ def forget_digests(output: Path) -> None:
 
 def _output_around(path: Path) -> Path | None:
     """The innermost output being written that contains the file."""
-    return next((folder for folder in Path(os.path.abspath(path)).parents if (folder / STARTED).exists()), None)
+    return next(
+        (folder for folder in Path(os.path.abspath(path)).parents if (folder / STARTED).exists()), None
+    )

@@ -1,7 +1,8 @@
-"""Files that a program writes into a user's folder, distinguished from the user's own by a record of their contents and sources.
+"""Files that a program writes into a user's folder, distinguished from the user's own by a record of their
+contents and sources.
 
-The record is a hidden file in the folder, with one JSON line [digest, file, source] per file. It is written before the file, so that a
-file of a killed run is recognised, too.
+The record is a hidden file in the folder, with one JSON line [digest, file, source] per file. It is written
+before the file, so that a file of a killed run is recognised, too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ class WrittenFiles:
             self.known.add(entry)
 
     def _entry(self, path: Path, source: Path, content: bytes) -> tuple[str, str, str]:
-        return hashlib.sha256(content).hexdigest(), str(path.relative_to(self.folder)), os.path.realpath(source)
+        return (
+            hashlib.sha256(content).hexdigest(),
+            str(path.relative_to(self.folder)),
+            os.path.realpath(source),
+        )
 
 
 def _lines(record: Path):

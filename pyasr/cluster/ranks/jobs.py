@@ -1,6 +1,7 @@
 """Run the work of a step as `nj` jobs, or as the ranks of one MPI job, through the runner that --cmd names.
 
-    run_jobs(options.jobs, out / "log/extract.JOB.log", "pyasr.feats.extraction.extract_dir:extract_shard", spec)    # function(spec, job)
+    run_jobs(options.jobs, out / "log/extract.JOB.log", "pyasr.feats.extraction.extract_dir:extract_shard",
+             spec)  # function(spec, job)
     run_ranks(options.jobs, out / "log/train.log", "pyasr.train.objectives.dnn_training:train_rank", spec,
               num_ranks=2)  # function(spec, comm)
 
@@ -43,7 +44,8 @@ _LITTLE_DISK = 1 << 16  # bytes; a log and a status file need more than this
 
 
 class RankLost(UserError):
-    """Ranks were lost without an error of their own: killed, stopped, or with their host. `what`: which ranks; `num_ranks`: how many."""
+    """Ranks were lost without an error of their own: killed, stopped, or with their host. `what`: which
+    ranks; `num_ranks`: how many."""
 
     def __init__(self, sentence: str, what: str, num_ranks: int = 1):
         super().__init__(sentence)
@@ -55,7 +57,8 @@ class Recovery:
     """How to recover from the loss of ranks.
 
     options  the number of restarts, and the timeout after which a silent rank counts as lost
-    usable   function from the number of remaining ranks to the largest number, not above it, with which the job can continue; 0: none
+    usable   function from the number of remaining ranks to the largest number, not above it, with which the
+             job can continue; 0: none
     place    function that returns where the job resumes: `from 1200 frames`
     """
 
@@ -65,9 +68,11 @@ class Recovery:
 
 
 def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
-    """Call `function(spec, job)` for job = 1..num_jobs (default: `jobs.nj` of `JobOptions`), each in its own process.
+    """Call `function(spec, job)` for job = 1..num_jobs (default: `jobs.nj` of `JobOptions`), each in its own
+    process.
 
-    The name of `log` contains JOB. Raises UserError when a job fails, with the job's own error message if it has one.
+    The name of `log` contains JOB. Raises UserError when a job fails, with the job's own error message if it
+    has one.
     """
     num_jobs = num_jobs or jobs.nj
     if "JOB" not in Path(log).name:
@@ -88,15 +93,24 @@ def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: i
     _take_proofs(jobs, proofs)
 
 
-def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery(),
-              told: Callable[[], str | None] | None = None) -> None:  # fmt: skip
+def run_ranks(
+    jobs: RunnerOptions,
+    log: Path,
+    function: str,
+    spec,
+    num_ranks: int,
+    recovery: Recovery = Recovery(),
+    told: Callable[[], str | None] | None = None,
+) -> None:
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
-    Reports progress while the ranks work (`pyasr.cluster.ranks.rank_progress`): the text that `told` returns, else the ranks' own notes.
+    Reports progress while the ranks work (`pyasr.cluster.ranks.rank_progress`): the text that `told` returns,
+    else the ranks' own notes.
 
-    If `recovery` allows it, a job that has lost ranks is started again with the largest usable number of ranks up to the number of
-    remaining ranks, or with the same number if no number is usable or all ranks were lost. A function that keeps checkpoints then resumes
-    from the last one. An error that a rank has raised would occur again, and ends the job.
+    If `recovery` allows it, a job that has lost ranks is started again with the largest usable number of
+    ranks up to the number of remaining ranks, or with the same number if no number is usable or all ranks
+    were lost. A function that keeps checkpoints then resumes from the last one. An error that a rank has
+    raised would occur again, and ends the job.
     """
     runner_command(jobs.cmd)
     find_mpiexec(within_slurm=name_of_runner(jobs.cmd) == "slurm.pl")
@@ -117,21 +131,33 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
 
 
 def _kept_log(log: Path, kept: Path) -> str:
-    """Rename the log of a job that restarts; return a note for the user, "" if the job never started because its host was lost."""
+    """Rename the log of a job that restarts; return a note for the user, "" if the job never started because
+    its host was lost."""
     if not log.exists():
         return ""
     durable.rename(log, kept)
     return f" (log until then: {kept})"
 
 
-def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
+def _run_ranks_once(
+    jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions
+) -> None:
     saved = _save_spec(log, spec)
     marker, said, report = saved.with_suffix(".done"), words_of(saved), _report_file(saved)
     listener = HeartbeatMonitor(saved, num_ranks, how.rank_timeout)
     for left in (said, marker, status_path(log), report):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
-    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.ranks.rank", function, str(saved), *settings]
+    words = [
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-m",
+        "pyasr.parallel.ranks.rank",
+        function,
+        str(saved),
+        *settings,
+    ]
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
@@ -151,21 +177,30 @@ def _note_file(spec: Path) -> Path:
 
 
 def _report_file(spec: Path) -> Path:
-    """The file for the runner's report on the jobs with this spec; the report is shown unless the jobs restart."""
+    """The file for the runner's report on the jobs with this spec; the report is shown unless the jobs
+    restart."""
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 
 def _failure(log: Path, silence: Silence | None, words: RankFailure | None, marker: Path) -> UserError:
-    """The error for an MPI job that has failed. A rank that is lost before it starts, or with its host, leaves no message."""
+    """The error for an MPI job that has failed. A rank that is lost before it starts, or with its host,
+    leaves no message."""
     if silence:
-        return RankLost(f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks)
+        return RankLost(
+            f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks
+        )
     status = read_status(log)
     sentence = _what_failed([log], (status and status.reason) or (words and words.sentence))
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
-    if status is None or status.stopped or not (status.host_lost if status.reason else unsaid or words and words.lost):
+    if (
+        status is None
+        or status.stopped
+        or not (status.host_lost if status.reason else unsaid or words and words.lost)
+    ):
         return UserError(sentence)
     witnessed = words.sentence if words else "a rank was lost; it is unknown which"
-    return RankLost(sentence, status.reason or witnessed)  # the messages may be those of ranks that ended because a host was lost
+    # the messages may be those of ranks that ended because a host was lost
+    return RankLost(sentence, status.reason or witnessed)
 
 
 def _spec_of(log: Path) -> Path:
@@ -190,13 +225,26 @@ def _unused_name(words: list[str]) -> str:
     return name
 
 
-def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], report: Path,
-         meanwhile=contextlib.nullcontext, more: dict[str, str] | None = None) -> bool:  # fmt: skip
-    """Start the runner with `more` added to its environment, and wait in the context `meanwhile(its process)`; return whether all jobs
-    succeeded. The runner writes failures to the file `report`."""
+def _run(
+    jobs: RunnerOptions,
+    arguments: list[str],
+    log: Path,
+    words: list[str],
+    report: Path,
+    meanwhile=contextlib.nullcontext,
+    more: dict[str, str] | None = None,
+) -> bool:
+    """Start the runner with `more` added to its environment, and wait in the context `meanwhile(its
+    process)`; return whether all jobs succeeded. The runner writes failures to the file `report`."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
     command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
-    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, LATER: str(report), **(more or {})}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": _python_path(),
+        "PYASR_STEP": Path(sys.argv[0]).name,
+        LATER: str(report),
+        **(more or {}),
+    }
     with naming(jobs.cmd):
         started = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)
     with started as process, meanwhile(process):
@@ -210,11 +258,15 @@ def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str],
 
 
 def _take_proofs(jobs: RunnerOptions, proofs: list[Path]) -> None:
-    """Remove the done markers of the jobs. Raises UserError if one is missing: a runner may exit with status 0 without running the jobs."""
-    there = os.listdir(proofs[0].parent)  # also makes network file systems notice files that other hosts have written
+    """Remove the done markers of the jobs. Raises UserError if one is missing: a runner may exit with status
+    0 without running the jobs."""
+    # also makes network file systems notice files that other hosts have written
+    there = os.listdir(proofs[0].parent)
     if missing := [proof for proof in proofs if proof.name not in there]:
-        raise UserError(f"--cmd '{jobs.cmd}' ended with status 0 but has not run the work ({missing[0]} is missing): there is no output; "
-                        "use run.pl, slurm.pl or queue.pl, without --dry-run")  # fmt: skip
+        raise UserError(
+            f"--cmd '{jobs.cmd}' ended with status 0 but has not run the work ({missing[0]} is missing): "
+            "there is no output; use run.pl, slurm.pl or queue.pl, without --dry-run"
+        )
     for proof in proofs:
         proof.unlink()
 
@@ -232,7 +284,9 @@ def _what_failed(logs: list[Path], said: str | None = None) -> str:
     reasons = [said or _reason(*one) for one in failed]
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
     if len(failed) > 1:
-        which = f"{len(failed)} of {len(logs)} jobs failed" + (f", job {status.job} first" if len(set(reasons)) > 1 else "")
+        which = f"{len(failed)} of {len(logs)} jobs failed" + (
+            f", job {status.job} first" if len(set(reasons)) > 1 else ""
+        )
     return f"{which}: {reasons[0]} (log: {log})"
 
 

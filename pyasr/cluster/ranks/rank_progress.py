@@ -1,9 +1,11 @@
 """Progress of an MPI job, printed on standard error by the step that waits for it:
 
-    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1 min so far
+    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1
+    min so far
 
-Without a terminal, `pyasr.base.pace` sets the pace: fifteen lines in the first hour, then six per hour. On a terminal, one line is updated.
-The text comes from the ranks' progress note, else from the last line of their log.
+Without a terminal, `pyasr.base.pace` sets the pace: fifteen lines in the first hour, then six per hour. On a
+terminal, one line is updated. The text comes from the ranks' progress note, else from the last line of their
+log.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ def told_by_ranks(note: Path, log: Path) -> str:
 
 @contextlib.contextmanager
 def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
-    """Context that prints the text that `told` returns on standard error from time to time; nothing for None."""
+    """Context that prints the text that `told` returns on standard error from time to time; nothing for
+    None."""
     pace, on_terminal = Pace(first_s), sys.stderr.isatty()
     with beside(lambda ended: _follow(told, pace, on_terminal, ended)):
         yield
@@ -52,7 +55,10 @@ def _follow(told: Callable[[], str | None], pace: Pace, on_terminal: bool, ended
         if not (shown and on_terminal or pace.is_due()):
             continue
         if text := _if_readable(told):
-            line = f"{time.strftime('%H:%M:%S')} {Path(sys.argv[0]).name}: {text}, {lasting(pace.passed_s)} so far"
+            line = (
+                f"{time.strftime('%H:%M:%S')} {Path(sys.argv[0]).name}: {text}, {lasting(pace.passed_s)} "
+                "so far"
+            )
             _write(f"{_CLEAR}{line[: _columns() - 1]}" if on_terminal else f"{line}\n")
             shown = True
     if shown and on_terminal:

@@ -1,4 +1,5 @@
-"""The failure report for the user: the first failed job, the end of its log, a likely cause and the command that repeats the job."""
+"""The failure report for the user: the first failed job, the end of its log, a likely cause and the command
+that repeats the job."""
 
 from __future__ import annotations
 
@@ -13,47 +14,94 @@ from pathlib import Path
 from pyasr.base.errors import printable_lines
 from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.status import JobStatus
-from pyasr.liveness.rank_failures import first as first_words, words_of
+from pyasr.liveness.rank_failures import first as first_words
+from pyasr.liveness.rank_failures import words_of
 
 STAGE = "PYASR_STAGE"  # environment variable with the recipe's stage (utils/recipe.sh)
 LATER = "PYASR_REPORT"  # environment variable with the file for a report that may not be needed
 _REFUSAL = "refused: "  # prefix of a report file if no job was run
 _RAISED = r"[\w.]*(Error|Exception|Warning)(: |$)"
-_BANNER = r"=|\s*$|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page"
+_BANNER = (
+    r"=|\s*$|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page"
+)
 _TAIL_LINES = 15
 _TAIL_BYTES = 16384
 
 HINTS = [
-    (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED",
-     "GPU memory ran out: use a smaller minibatch, or check with nvidia-smi which other processes use the GPU"),
-    (r"No space left on device|[Tt]he disk is full|Disk quota exceeded",
-     "the disk is full: free some space (df -h .) and run the same command again"),
-    (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator",
-     "memory ran out: {fewer_jobs}"),
+    (
+        r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED",
+        (
+            "GPU memory ran out: use a smaller minibatch, or check with nvidia-smi which other processes use "
+            "the GPU"
+        ),
+    ),
+    (
+        r"No space left on device|[Tt]he disk is full|Disk quota exceeded",
+        "the disk is full: free some space (df -h .) and run the same command again",
+    ),
+    (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator", "memory ran out: {fewer_jobs}"),
     (r"[Bb]us error|SIGBUS", "usually /dev/shm is too small for MPI (df -h /dev/shm): give it 64 MB or more"),
-    (r"[Ii]llegal instruction|SIGILL",
-     "a library uses an instruction that this processor lacks: install the library's version for this processor"),
-    (r"No module named", "a library is missing: source path.sh, which installs requirements.txt, before the recipe"),
+    (
+        r"[Ii]llegal instruction|SIGILL",
+        (
+            "a library uses an instruction that this processor lacks: install the library's version for this "
+            "processor"
+        ),
+    ),
+    (
+        r"No module named",
+        "a library is missing: source path.sh, which installs requirements.txt, before the recipe",
+    ),
     (r"Too many open files", "the limit on open files is too low: run 'ulimit -n 4096' before the recipe"),
-    (r"mpiexec is missing|mpiexec: (command )?not found", "MPI is not installed: utils/check_install.py says how"),
-    (r"nvidia-smi|CUDA error|no CUDA-capable device", "the GPU could not be used: check whether nvidia-smi lists it, or run on the CPU"),
-    (r"(?i)licen[cs]e[^.\n]{0,40}(missing|not found|expired|invalid|refused|denied)|\bno (valid )?licen[cs]e|licen[cs]e (server|check)",
-     "a program found no valid licence: install its licence, or check that its licence server answers (see its documentation)"),
-    (r"Killed \(signal 9\)|exited on signal 9",
-     "a rank was killed from outside, usually because memory ran out: {fewer_ranks}"),
-    (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: check whether the previous stage has written it"),
+    (
+        r"mpiexec is missing|mpiexec: (command )?not found",
+        "MPI is not installed: utils/check_install.py says how",
+    ),
+    (
+        r"nvidia-smi|CUDA error|no CUDA-capable device",
+        "the GPU could not be used: check whether nvidia-smi lists it, or run on the CPU",
+    ),
+    (
+        (
+            r"(?i)licen[cs]e[^.\n]{0,40}(missing|not found|expired|invalid|refused|denied)|\bno (valid "
+            r")?licen[cs]e|licen[cs]e (server|check)"
+        ),
+        (
+            "a program found no valid licence: install its licence, or check that its licence server answers "
+            "(see its documentation)"
+        ),
+    ),
+    (
+        r"Killed \(signal 9\)|exited on signal 9",
+        "a rank was killed from outside, usually because memory ran out: {fewer_ranks}",
+    ),
+    (
+        r"FileNotFoundError|[Nn]o such file or directory",
+        "an input is missing: check whether the previous stage has written it",
+    ),
     (r"command not found", "a program is not on PATH: was path.sh sourced?"),
-    (r"[Pp]ermission denied", "no permission to read, write or run a file: check its owner and mode with ls -l"),
-    (r"application called MPI_Abort|MPI_ABORT was invoked",
-     "one rank has ended all of them by MPI_Abort: its reason is above this message in the log"),
-    (r"BAD TERMINATION|exited on signal",
-     "a rank crashed in a library or was ended from outside: the cause is above this message in the log"),
+    (
+        r"[Pp]ermission denied",
+        "no permission to read, write or run a file: check its owner and mode with ls -l",
+    ),
+    (
+        r"application called MPI_Abort|MPI_ABORT was invoked",
+        "one rank has ended all of them by MPI_Abort: its reason is above this message in the log",
+    ),
+    (
+        r"BAD TERMINATION|exited on signal",
+        "a rank crashed in a library or was ended from outside: the cause is above this message in the log",
+    ),
 ]
-_KILLED = ("it was killed from outside, usually because memory ran out (its peak was {mb:.0f} MB): "
-           "{fewer_jobs}")
-HERE = {"fewer_jobs": "run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1'), see also 'dmesg'",
-        "fewer_ranks": "run fewer ranks or lower --max-store-mb, see also 'dmesg'"}
-ELSEWHERE = dict.fromkeys(HERE, "ask for more with --mem, in --cmd or its configuration")  # a scheduler limits each job
+_KILLED = (
+    "it was killed from outside, usually because memory ran out (its peak was {mb:.0f} MB): {fewer_jobs}"
+)
+HERE = {
+    "fewer_jobs": "run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1'), see also 'dmesg'",
+    "fewer_ranks": "run fewer ranks or lower --max-store-mb, see also 'dmesg'",
+}
+# a scheduler limits each job
+ELSEWHERE = dict.fromkeys(HERE, "ask for more with --mem, in --cmd or its configuration")
 
 
 def log_tail(log: Path) -> list[str]:
@@ -69,7 +117,8 @@ def log_tail(log: Path) -> list[str]:
 
 
 def hint(text: str, status: JobStatus, more_memory: dict[str, str] = HERE) -> str | None:
-    """The likely cause of a failure, as a sentence, from the end of its log, `text`; None if the cause is unknown.
+    """The likely cause of a failure, as a sentence, from the end of its log, `text`; None if the cause is
+    unknown.
 
     `more_memory`: advice on how to give a job more memory, `HERE` or `ELSEWHERE`.
     """
@@ -113,7 +162,8 @@ def refuse(sentence: str, later: str | None) -> None:
 
 
 def take_refusal(report: Path) -> str | None:
-    """Why a runner ran no jobs, from its report file, which is deleted; None if the report is about failed jobs."""
+    """Why a runner ran no jobs, from its report file, which is deleted; None if the report is about failed
+    jobs."""
     text = report.read_text(encoding="utf-8") if report.exists() else ""
     if not text.startswith(_REFUSAL):
         return None
@@ -129,7 +179,8 @@ def show_kept(report: Path) -> None:
 
 
 def failure_report(request: Request, failed: list[JobStatus], for_step: bool = False) -> str:
-    """The report on failed jobs, in the order in which they ended, with control characters of logs and names removed.
+    """The report on failed jobs, in the order in which they ended, with control characters of logs and names
+    removed.
 
     for_step  omit the stage, the step and the job's error message, which the step prints itself
     """
@@ -144,7 +195,12 @@ def failure_report(request: Request, failed: list[JobStatus], for_step: bool = F
         lines = [f"{head}; job {which} on {first.host} {after}", *([] if says_all else _untold(tail))]
     else:
         says_all = first.reason != ""
-        lines = [head, *_around(), f"  job    {which} on {first.host}: {first.how()} {after}", f"  log    {log}, its last lines:"]
+        lines = [
+            head,
+            *_around(),
+            f"  job    {which} on {first.host}: {first.how()} {after}",
+            f"  log    {log}, its last lines:",
+        ]
         lines += map(_quoted, tail)
     lines += [] if says_all or not cause else [f"  hint   {cause}"]
     lines += [f"  again  {again(replace(request, log=str(log)), which)}"]
@@ -170,5 +226,6 @@ def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
 
 
 def _untold(tail: list[str]) -> list[str]:
-    """The last lines of a log, without the exception itself, which the step prints, and without MPICH's banner."""
+    """The last lines of a log, without the exception itself, which the step prints, and without MPICH's
+    banner."""
     return [_quoted(line) for line in tail if not re.match(rf"{_RAISED}|{_BANNER}", line)]

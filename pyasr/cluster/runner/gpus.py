@@ -14,8 +14,8 @@ from pyasr.base.host.granted_gpus import VARIABLE, granted_by_grid_engine
 
 
 def visible_gpus() -> dict[str, str]:
-    """{UUID: name for CUDA_VISIBLE_DEVICES} of the GPUs that this process may use; empty without a driver. If the driver does not report a
-    UUID, the name is the key."""
+    """{UUID: name for CUDA_VISIBLE_DEVICES} of the GPUs that this process may use; empty without a driver. If
+    the driver does not report a UUID, the name is the key."""
     allowed, listed = {**os.environ, **granted_by_grid_engine()}.get(VARIABLE), _listed()
     if allowed is None:
         return {uuid: number for number, uuid in listed.items()}
@@ -29,7 +29,10 @@ def _listed() -> dict[str, str]:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return {}  # harmless: a machine without NVIDIA's driver has no usable GPU
-    return {number: uuid or number for number, uuid in re.findall(r"(?m)^GPU (\d+):(?:.*\(UUID: (\S+)\))?", listed.stdout)}
+    return {
+        number: uuid or number
+        for number, uuid in re.findall(r"(?m)^GPU (\d+):(?:.*\(UUID: (\S+)\))?", listed.stdout)
+    }
 
 
 def _uuid(name: str, listed: dict[str, str]) -> str:
@@ -49,14 +52,21 @@ def environment_of(gpus: list[HeldGpu]) -> dict[str, str]:
     """The environment variables that assign GPUs to a job; empty if it requested none."""
     if not gpus:
         return {}
-    numbers = {} if VARIABLE in os.environ else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # the driver's numbers, not CUDA's own
-    return {VARIABLE: ",".join(gpu.name for gpu in gpus), **numbers, **held_for_a_job([gpu.lock for gpu in gpus])}
+    # the driver's numbers, not CUDA's own
+    numbers = {} if VARIABLE in os.environ else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {
+        VARIABLE: ",".join(gpu.name for gpu in gpus),
+        **numbers,
+        **held_for_a_job([gpu.lock for gpu in gpus]),
+    }
 
 
 class GpuSlots:
-    """Assigns `num` GPUs to each running job: `take()` returns them, `give_back(gpus)` frees them for the next job.
+    """Assigns `num` GPUs to each running job: `take()` returns them, `give_back(gpus)` frees them for the
+    next job.
 
-    Jobs get no GPU if `num` is 0 or the machine has none. Raises UserError if the machine has some, but fewer than `num`.
+    Jobs get no GPU if `num` is 0 or the machine has none. Raises UserError if the machine has some, but fewer
+    than `num`.
     """
 
     def __init__(self, num: int):
@@ -64,11 +74,13 @@ class GpuSlots:
         self._free: list[HeldGpu] = []
         self.num = num if self._names else 0
         if 0 < len(self._names) < self.num:
-            raise UserError(f"--gpu {num}: only {len(self._names)} GPU(s) of this machine are available; request fewer")
+            raise UserError(
+                f"--gpu {num}: only {len(self._names)} GPU(s) of this machine are available; request fewer"
+            )
 
     def hold(self, num_jobs: int, log: str, share: bool) -> int:
-        """Lock GPUs for `num_jobs` jobs, or for fewer if not enough are free; return how many jobs can run at a time. Raises UserError if
-        one job cannot get its GPUs."""
+        """Lock GPUs for `num_jobs` jobs, or for fewer if not enough are free; return how many jobs can run at
+        a time. Raises UserError if one job cannot get its GPUs."""
         if not self.num:
             return num_jobs
         num_gpus = min(num_jobs, len(self._names) // self.num) * self.num

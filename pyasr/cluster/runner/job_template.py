@@ -1,8 +1,10 @@
-"""Start the jobs of a group as forks of one process that has already imported their modules (`pyasr.base.jobs.job_forks`). The start of a
-job then takes hundredths of a CPU second, instead of tenths, or more than a second with torch.
+"""Start the jobs of a group as forks of one process that has already imported their modules
+(`pyasr.base.jobs.job_forks`). The start of a job then takes hundredths of a CPU second, instead of tenths, or
+more than a second with torch.
 
-Like a job started in the usual way, a forked job is a child of this process and leads a process group: it has its own log, exit status,
-signals, memory and environment. If the process to fork is not available or has ended, jobs are started in the usual way.
+Like a job started in the usual way, a forked job is a child of this process and leads a process group: it has
+its own log, exit status, signals, memory and environment. If the process to fork is not available or has
+ended, jobs are started in the usual way.
 """
 
 from __future__ import annotations
@@ -70,10 +72,15 @@ class JobTemplate:
         return None
 
     def _is_ready(self, name: str, spec: str) -> bool:
-        """Whether the process to fork is ready. It is not used if it prints anything, because that belongs in the log of each job."""
+        """Whether the process to fork is ready. It is not used if it prints anything, because that belongs in
+        the log of each job."""
         if self._is_usable and self._channel is None:
             self._begin(name, spec)
-        self._is_usable = self._is_usable and self._channel.recv(len(READY)) == READY and not os.fstat(self._said.fileno()).st_size
+        self._is_usable = (
+            self._is_usable
+            and self._channel.recv(len(READY)) == READY
+            and not os.fstat(self._said.fileno()).st_size
+        )
         return self._is_usable
 
     def _begin(self, name: str, spec: str) -> None:
@@ -82,8 +89,15 @@ class JobTemplate:
         self._said = tempfile.TemporaryFile()
         command = [sys.executable, "-m", "pyasr.base.jobs.job_forks", name, spec, str(theirs.fileno())]
         with theirs:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, env=self._environment,
-                                             pass_fds=[theirs.fileno()], preexec_fn=self._guard.enter)  # fmt: skip
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                env=self._environment,
+                pass_fds=[theirs.fileno()],
+                preexec_fn=self._guard.enter,
+            )
         self._guard.hold(str(self._process.pid))
 
     def close(self) -> None:
@@ -97,7 +111,8 @@ class JobTemplate:
 
 
 def _parent_of(process: int) -> int:
-    """The parent of a process. It is not this runner if the kernel (or its emulation) does not support subreapers."""
+    """The parent of a process. It is not this runner if the kernel (or its emulation) does not support
+    subreapers."""
     with open(f"/proc/{process}/stat", "rb") as f:
         return int(f.read().rpartition(b")")[2].split()[1])
 
@@ -111,6 +126,17 @@ def begin(go: int) -> None:
 def are_of_a_fork(request: Request) -> bool:
     """Whether a request has several jobs, all started by `run_jobs`, that need neither a shell nor GPUs."""
     words = request.words
-    is_of_run_jobs = len(words) == 6 and words[0] == sys.executable and words[1:3] == _OF_A_JOB and words[5] == request.name
+    is_of_run_jobs = (
+        len(words) == 6
+        and words[0] == sys.executable
+        and words[1:3] == _OF_A_JOB
+        and words[5] == request.name
+    )
     is_plain = all(re.fullmatch(_PLAIN, word, re.ASCII) for word in words)
-    return sys.platform.startswith("linux") and len(request.jobs) > 1 and not request.gpu and is_of_run_jobs and is_plain
+    return (
+        sys.platform.startswith("linux")
+        and len(request.jobs) > 1
+        and not request.gpu
+        and is_of_run_jobs
+        and is_plain
+    )

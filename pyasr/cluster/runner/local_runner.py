@@ -1,11 +1,12 @@
 """Run jobs as processes of this machine: the implementation of utils/run.pl.
 
-Each job is a process group with its own log (Kaldi's header and trailer) and status file. The numbers of cores and GPUs limit the number
-of jobs that run at the same time. When one job fails, the others are stopped, because the step as a whole has failed.
+Each job is a process group with its own log (Kaldi's header and trailer) and status file. The numbers of
+cores and GPUs limit the number of jobs that run at the same time. When one job fails, the others are stopped,
+because the step as a whole has failed.
 
 A scheduler sends SIGUSR1 to warn that it will end the job: the runner then asks its jobs to save their state
-(`pyasr.base.jobs.stop_request`). When the runner itself is stopped, it asks the jobs that check for such requests, and waits for
-them briefly.
+(`pyasr.base.jobs.stop_request`). When the runner itself is stopped, it asks the jobs that check for such
+requests, and waits for them briefly.
 """
 
 from __future__ import annotations
@@ -31,13 +32,21 @@ from pyasr.cluster.runner.gpus import GpuSlots, HeldGpu, environment_of
 from pyasr.cluster.runner.job_template import Forked, JobTemplate, are_of_a_fork, begin
 from pyasr.cluster.runner.mpi import for_ranks, launch_prefix
 from pyasr.cluster.runner.processes import Guard, Stopped, ignore_stop, signal_group
-from pyasr.cluster.runner.status import NOT_PROVED, JobStatus, from_wait, read_status, status_path, write_status
+from pyasr.cluster.runner.status import (
+    NOT_PROVED,
+    JobStatus,
+    from_wait,
+    read_status,
+    status_path,
+    write_status,
+)
 from pyasr.liveness.heartbeat import hearts_in, hearts_of
 from pyasr.liveness.rank_failures import words_of
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _GRACE_S = 2.0
-ALIKE_S = 0.5  # jobs that fail within this time after the first failure count as failed, too, usually for the same reason
+# jobs that fail within this time after the first failure count as failed, too, usually for the same reason
+ALIKE_S = 0.5
 _LONG_LINE = 100_000  # bytes; the kernel's limit on one word of a command is 131,071
 
 
@@ -59,7 +68,11 @@ class LocalRunner:
         self.request = request
         self.prefix = launch_prefix(request.num_ranks, request.num_threads) + " " if request.num_ranks else ""
         granted = {} if request.num_ranks else granted_by_grid_engine()  # ranks query this on their own hosts
-        self.environment = {**os.environ, **granted, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
+        self.environment = {
+            **os.environ,
+            **granted,
+            **{name: str(request.num_threads) for name in _THREAD_VARIABLES},
+        }
         self.gpus = GpuSlots(request.gpu)
         self.waiting = list(request.jobs)
         self.running: dict[int, _Running] = {}
@@ -73,10 +86,12 @@ class LocalRunner:
     def run(self) -> list[JobStatus]:
         """Run all jobs of the request; the numbers of cores and GPUs limit how many run at a time.
 
-        After the first failure, no further job starts, and jobs that still run `ALIKE_S` seconds later are ended.
+        After the first failure, no further job starts, and jobs that still run `ALIKE_S` seconds later are
+        ended.
         """
         limit = self.gpus.hold(self._max_jobs(), self.request.log, self.request.share_devices)
-        self.guard = Guard()  # after `hold`: if this runner is killed, the guard keeps the GPUs locked until it has ended the jobs
+        # after `hold`: if this runner is killed, the guard keeps the GPUs locked until it has ended the jobs
+        self.guard = Guard()
         signal.signal(signal.SIGUSR1, self._ask_to_end)
         self.template = JobTemplate(self.environment, self.guard) if are_of_a_fork(self.request) else None
         try:
@@ -105,17 +120,22 @@ class LocalRunner:
             stop_file(run.log).touch()
 
     def _let_save(self) -> None:
-        """Ask the jobs that check for stop requests to save their state, and wait for their end; ignore further signals."""
+        """Ask the jobs that check for stop requests to save their state, and wait for their end; ignore
+        further signals."""
         ignore_stop()
         saving = [run for run in self.running.values() if sign_of_heed(stop_file(run.log)).exists()]
         for run in saving:
             stop_file(run.log).touch()
-            print(f"{Path(sys.argv[0]).name}: {run.log}: saving its state, for at most {SAVING_S:.0f} s", file=sys.stderr, flush=True)
+            print(
+                f"{Path(sys.argv[0]).name}: {run.log}: saving its state, for at most {SAVING_S:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
         self._wait_while(lambda: any(run.process.pid in self.running for run in saving), SAVING_S)
 
     def _enter(self) -> None:
-        """Runs in a job's process before its command. Ignores a scheduler's warning signals, which may go to all processes of a job but
-        are meant for the runner."""
+        """Runs in a job's process before its command. Ignores a scheduler's warning signals, which may go to
+        all processes of a job but are meant for the runner."""
         self.guard.enter()
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
@@ -143,15 +163,31 @@ class LocalRunner:
         environment = {**self.environment, **own}
         environment |= for_ranks(environment) if self.request.num_ranks else {}
         with _script(command) as (line, files):
-            return subprocess.Popen(["bash", "-o", "pipefail", "-c", line], stdin=subprocess.DEVNULL, stdout=log, pass_fds=files,
-                                    stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)  # fmt: skip
+            return subprocess.Popen(
+                ["bash", "-o", "pipefail", "-c", line],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                pass_fds=files,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                preexec_fn=self._enter,
+            )
 
     def _left_before(self, log: Path) -> list[Path]:
-        """Obsolete files of an earlier run of the same job: a scheduler may have started it before, possibly on another host."""
+        """Obsolete files of an earlier run of the same job: a scheduler may have started it before, possibly
+        on another host."""
         spec, marker = self.request.spec, self.request.done_marker
         of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
-        of_before = [log] if self.request.run_id else []  # a run that still goes on elsewhere must not find it: see _is_given_up
-        return [*of_before, status_path(log), stop_file(log), sign_of_heed(stop_file(log)), *([Path(marker)] if marker else []), *of_ranks]
+        # a run that still goes on elsewhere must not find it: see _is_given_up
+        of_before = [log] if self.request.run_id else []
+        return [
+            *of_before,
+            status_path(log),
+            stop_file(log),
+            sign_of_heed(stop_file(log)),
+            *([Path(marker)] if marker else []),
+            *of_ranks,
+        ]
 
     def _collect(self) -> JobStatus:
         """Wait for the next job that ends, and write its status."""
@@ -168,7 +204,10 @@ class LocalRunner:
         signal_group(pid, signal.SIGKILL)  # processes that the job left in the background
         self.guard.drop(str(pid))
         (self.gpus.give_back if self.waiting else self.gpus.let_go)(run.gpus)
-        status = replace(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run_id=self.request.run_id)
+        status = replace(
+            from_wait(run.job, wait_status, usage, run.begin, run.command, stopped),
+            run_id=self.request.run_id,
+        )
         if not self._is_given_up(run):
             for left in (stop_file(run.log), sign_of_heed(stop_file(run.log))):
                 left.unlink(missing_ok=True)
@@ -186,8 +225,9 @@ class LocalRunner:
         return status
 
     def _is_given_up(self, run: _Running) -> bool:
-        """Whether the waiting process, possibly on another host, has given the job up. Then the job's log is gone or belongs to another run
-        of the command or to restarted ranks, or its status file already exists, as for a job whose host counts as lost."""
+        """Whether the waiting process, possibly on another host, has given the job up. Then the job's log is
+        gone or belongs to another run of the command or to restarted ranks, or its status file already
+        exists, as for a job whose host counts as lost."""
         if not (self.request.run_id or self.request.num_ranks):
             return False
         if not (run.log.exists() and os.path.samestat(run.log.stat(), run.log_file)):
@@ -203,14 +243,17 @@ class LocalRunner:
         return self._failure(status, log, NOT_PROVED.format(marker=marker))
 
     def _with_its_file_free(self, status: JobStatus, log: Path) -> JobStatus:
-        """The status, or a failure if the command itself has written a file with the name of the status file; that file is renamed."""
+        """The status, or a failure if the command itself has written a file with the name of the status file;
+        that file is renamed."""
         file = status_path(log)
         if not file.exists() or read_status(log):
             return status
         kept = file.with_name(f"{file.name}.kept")
         durable.rename(file, kept)
         own = "the job's command has written this file, but it is the name of the job's status file"
-        return self._failure(status, log, f"{file}: {own}; it was renamed to {kept}; give the log or the file another name")
+        return self._failure(
+            status, log, f"{file}: {own}; it was renamed to {kept}; give the log or the file another name"
+        )
 
     def _failure(self, status: JobStatus, log: Path, sentence: str) -> JobStatus:
         with _text(log, "a") as f:
@@ -248,7 +291,8 @@ def stop_file(log: Path) -> Path:
 
 @contextlib.contextmanager
 def _script(command: str) -> Iterator[tuple[str, list[int]]]:
-    """(argument of `bash -c`, file descriptors to pass) that run `command`, which may exceed the kernel's limit on one argument."""
+    """(argument of `bash -c`, file descriptors to pass) that run `command`, which may exceed the kernel's
+    limit on one argument."""
     text = os.fsencode(command)
     if len(text) < _LONG_LINE:
         yield command, []
@@ -265,7 +309,8 @@ def _text(log: Path, mode: str):
 
 
 def _missing_line_end(log: Path) -> str:
-    """The line break to write before the next line if the last line of the log, perhaps of a killed command, is incomplete."""
+    """The line break to write before the next line if the last line of the log, perhaps of a killed command,
+    is incomplete."""
     with log.open("ab+") as f:
         f.seek(max(f.tell() - 1, 0))
         return "" if f.read(1) in (b"", b"\n") else "\n"

@@ -1,4 +1,5 @@
-"""Process groups that do not outlive their runner: each job is a process group, and a guard ends the groups if the runner dies."""
+"""Process groups that do not outlive their runner: each job is a process group, and a guard ends the groups
+if the runner dies."""
 
 from __future__ import annotations
 
@@ -47,10 +48,11 @@ def _reap(groups: list[int]) -> None:
 
 
 class Guard:
-    """A small process that briefly outlives its parent and ends the process groups that the parent left (or calls `end` on other names).
+    """A small process that briefly outlives its parent and ends the process groups that the parent left (or
+    calls `end` on other names).
 
-    The parent reports through a pipe what has started and ended; the pipe closes when the parent dies, for whatever reason. If the guard is
-    killed, it is replaced at the parent's next report or call of `replace`.
+    The parent reports through a pipe what has started and ended; the pipe closes when the parent dies, for
+    whatever reason. If the guard is killed, it is replaced at the parent's next report or call of `replace`.
     """
 
     def __init__(self, end: Callable[[list[str]], None] | None = None):
@@ -88,10 +90,11 @@ class Guard:
             self.replace()
 
     def enter(self) -> None:
-        """Called in a job's process between fork and exec: become the leader of a new group, and report it to the guard if that is
-        alive. The parent, which can replace the guard, reports the group, too.
+        """Called in a job's process between fork and exec: become the leader of a new group, and report it to
+        the guard if that is alive. The parent, which can replace the guard, reports the group, too.
 
-        The group is also a new session: a background group of the terminal's session would be stopped silently when it reads the terminal.
+        The group is also a new session: a background group of the terminal's session would be stopped
+        silently when it reads the terminal.
         """
         os.setsid()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -159,15 +162,18 @@ def ignore_stop() -> None:
 def supervise(command: list[str]) -> int:
     """Run a command as a process group and end the whole group with it.
 
-    Returns the exit status as a shell gives it. If this process receives a stop signal, it ends the group; the group has time to
-    save its state unless a second signal arrives. If this process is killed, the guard ends the group.
+    Returns the exit status as a shell gives it. If this process receives a stop signal, it ends the group;
+    the group has time to save its state unless a second signal arrives. If this process is killed, the guard
+    ends the group.
     """
     guard, groups = Guard(), []
     name = os.path.basename(next((word for word in command if word.endswith(".sh")), command[0]))
     try:
         raise_on_stop()
         with stop_later():
-            process = subprocess.Popen(command, stdin=None if _may_read() else subprocess.DEVNULL, preexec_fn=guard.enter)
+            process = subprocess.Popen(
+                command, stdin=None if _may_read() else subprocess.DEVNULL, preexec_fn=guard.enter
+            )
             groups.append(process.pid)
         status = process.wait()
         _wait_until_empty(process.pid, _LAST_WORDS_S)
@@ -177,7 +183,9 @@ def supervise(command: list[str]) -> int:
     except Stopped as stop:
         status = -stop.args[0]
         with contextlib.suppress(Stopped):  # harmless: a second signal ends the rest at once
-            print(f"{name}: stopped by signal {-status}; run the same command again to resume", file=sys.stderr)
+            print(
+                f"{name}: stopped by signal {-status}; run the same command again to resume", file=sys.stderr
+            )
             end_groups(groups, SAVING_S + _GRACE_S)
     ignore_stop()
     end_groups(groups)
@@ -185,7 +193,8 @@ def supervise(command: list[str]) -> int:
 
 
 def _may_read() -> bool:
-    """Whether this process may read standard input: not if it is a terminal and this process is in its background."""
+    """Whether this process may read standard input: not if it is a terminal and this process is in its
+    background."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
@@ -193,7 +202,8 @@ def _may_read() -> bool:
 
 
 def _wait_until_empty(group: int, most_s: float) -> None:
-    """Wait briefly for the rest of a group to end by itself: `tee` in `run.sh > >(tee log)` still has to write the last lines."""
+    """Wait briefly for the rest of a group to end by itself: `tee` in `run.sh > >(tee log)` still has to
+    write the last lines."""
     deadline = time.monotonic() + most_s
     while signal_group(group, 0) and time.monotonic() < deadline:
         time.sleep(0.02)

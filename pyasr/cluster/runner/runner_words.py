@@ -1,4 +1,5 @@
-"""The words of --cmd: a runner (one of utils/ or one on PATH) and its options. They are checked before any work."""
+"""The words of --cmd: a runner (one of utils/ or one on PATH) and its options. They are checked before any
+work."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from pyasr.cluster.runner.mpi import ROOT
 from pyasr.cluster.runner.runner_config import split_words
 
 _OWN = ("run.pl", "slurm.pl", "queue.pl")
-_SUBMITTING = {"sbatch": "slurm.pl", "srun": "slurm.pl", "salloc": "slurm.pl", "qsub": "queue.pl", "qrsh": "queue.pl"}
+_SUBMITTING = {
+    "sbatch": "slurm.pl",
+    "srun": "slurm.pl",
+    "salloc": "slurm.pl",
+    "qsub": "queue.pl",
+    "qrsh": "queue.pl",
+}
 
 
 def name_of_runner(cmd: str) -> str:
@@ -52,7 +59,10 @@ def _check_own(cmd: str, options: list[str]) -> None:
 
 def _why_no_runner(name: str) -> str:
     if name in _SUBMITTING:
-        return f"{name} neither waits for jobs nor reports how they ended; use {_SUBMITTING[name]}, which calls it"
+        return (
+            f"{name} neither waits for jobs nor reports how they ended; use {_SUBMITTING[name]}, which "
+            "calls it"
+        )
     if name.startswith("-"):
         return f"'{name}' is an option, but a runner is expected; begin with run.pl, slurm.pl or queue.pl"
     if " " in name:

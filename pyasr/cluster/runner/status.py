@@ -1,4 +1,5 @@
-"""The status of an ended job: a JSON file next to its log, written by atomic rename. It decides whether the job succeeded."""
+"""The status of an ended job: a JSON file next to its log, written by atomic rename. It decides whether the
+job succeeded."""
 
 from __future__ import annotations
 
@@ -77,8 +78,11 @@ def read_status(log: Path) -> JobStatus | None:
 
 
 def failures(logs: Iterable[Path]) -> list[tuple[Path, JobStatus]]:
-    """Logs and statuses of the jobs that failed by themselves, in the order in which they ended, without jobs that the runner stopped."""
-    found = [(log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
+    """Logs and statuses of the jobs that failed by themselves, in the order in which they ended, without jobs
+    that the runner stopped."""
+    found = [
+        (log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped
+    ]
     return sorted(found, key=lambda item: item[1].end)
 
 
@@ -89,4 +93,14 @@ def from_wait(job: int, wait_status: int, usage, begin: float, command: str, sto
         code = 128 - code
     number = code - 128 if 128 < code <= 192 else None
     peak_memory_mb = round(usage.ru_maxrss / 1024, 1)  # Linux counts in KiB
-    return JobStatus(job, code, number, stopped, socket.gethostname(), round(begin, 3), round(time.time(), 3), peak_memory_mb, command)
+    return JobStatus(
+        job,
+        code,
+        number,
+        stopped,
+        socket.gethostname(),
+        round(begin, 3),
+        round(time.time(), 3),
+        peak_memory_mb,
+        command,
+    )

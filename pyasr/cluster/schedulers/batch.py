@@ -1,8 +1,9 @@
 """Run jobs through a scheduler: the implementation of utils/slurm.pl and utils/queue.pl.
 
-On its host, utils/run.pl runs the job, so logs and status files are the same everywhere. The status file of a job decides whether it
-succeeded; the runner queries the scheduler for jobs without a status file. As with run.pl, the first failure ends the other jobs. A job
-that the scheduler asks to end (time limit, preemption) and that reports that it can resume is submitted again.
+On its host, utils/run.pl runs the job, so logs and status files are the same everywhere. The status file of a
+job decides whether it succeeded; the runner queries the scheduler for jobs without a status file. As with
+run.pl, the first failure ends the other jobs. A job that the scheduler asks to end (time limit, preemption)
+and that reports that it can resume is submitted again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from pyasr.cluster.schedulers.ending import end_jobs
 from pyasr.cluster.schedulers.scheduler import UNKNOWN, Fate, NotTaken, Scheduler, submit
 from pyasr.liveness.heartbeat import beat_for, forget, hearts_in, hearts_of
 
-_CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and every variable whose name begins with PYASR_
+# and every variable whose name begins with PYASR_
+_CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")
 _PAUSES_S = (5.0, 10.0, 20.0, 40.0)  # between attempts to submit, while the scheduler is unreachable
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two checks for status files
 _FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two queries to the scheduler
@@ -41,7 +43,8 @@ _ENDING_S, _GUARD_S = 30.0, 1800.0  # grace period of cancelled jobs: while the 
 
 
 class BatchRunner:
-    """Runs the jobs of one request through a scheduler. `run()` returns their statuses in the order in which they ended."""
+    """Runs the jobs of one request through a scheduler. `run()` returns their statuses in the order in which
+    they ended."""
 
     def __init__(self, request: Request, scheduler: Scheduler):
         self.request, self.scheduler = request, scheduler
@@ -52,7 +55,8 @@ class BatchRunner:
         self.over: dict[int, float] = {}  # {job: when the scheduler first reported it as ended}
         self.ended: list[JobStatus] = []
         files = {job: status_path(request.log_of(job)) for job in request.jobs}
-        self.status_files = {job: (str(path.parent), path.name) for job, path in files.items()}  # {job: (directory, name)}
+        # {job: (directory, name)}
+        self.status_files = {job: (str(path.parent), path.name) for job, path in files.items()}
         self.num_requeued: Counter[int] = Counter()  # {job: number of times}
         self.outlasting: list[str] = []  # numbers of jobs that were cancelled but may still run
         self.told: set[str] = set()
@@ -60,7 +64,10 @@ class BatchRunner:
 
     def plan(self) -> str:
         """The command and the script that `run` would submit."""
-        return f"{shlex.join(submission(self.request, self.scheduler, self.request.jobs))}\n\n{script(self.request, self.scheduler)}"
+        return (
+            f"{shlex.join(submission(self.request, self.scheduler, self.request.jobs))}\n\n"
+            f"{script(self.request, self.scheduler)}"
+        )
 
     def run(self) -> list[JobStatus]:
         """Submit the jobs and wait for them; the first failure cancels the remaining jobs."""
@@ -83,21 +90,27 @@ class BatchRunner:
             self.request.log_of(job).unlink(missing_ok=True)
             output_of(self.request, job).unlink(missing_ok=True)
         script_path(self.request).parent.mkdir(parents=True, exist_ok=True)
-        script_path(self.request).write_text(script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape")
+        script_path(self.request).write_text(
+            script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape"
+        )
 
     def _submit(self, jobs: range) -> None:
-        """Submit; retry after a pause if the scheduler is unreachable, because a failure here could end a run of several days."""
+        """Submit; retry after a pause if the scheduler is unreachable, because a failure here could end a run
+        of several days."""
         for pause_s in (*_PAUSES_S, None):
             try:
                 return self._submit_once(jobs)
             except NotTaken as error:
                 if pause_s is None:
-                    raise UserError(f"{error}; check whether {self.scheduler.name} is up, then run the same command again") from None
+                    raise UserError(
+                        f"{error}; check whether {self.scheduler.name} is up, then run the same command again"
+                    ) from None
                 self._tell(f"{error}; trying again, up to {len(_PAUSES_S)} times")
                 time.sleep(pause_s)
 
     def _submit_once(self, jobs: range) -> None:
-        """Submit with stop signals deferred until the job number is known, because the jobs cannot be cancelled without it."""
+        """Submit with stop signals deferred until the job number is known, because the jobs cannot be
+        cancelled without it."""
         with stop_later():
             number = submit(self.scheduler, submission(self.request, self.scheduler, jobs))
             self.guard.hold(number)
@@ -131,18 +144,25 @@ class BatchRunner:
         return any(not status.ok for status in self.ended)
 
     def _take_statuses(self) -> bool:
-        """Collect the available statuses; return whether there were any. The status of a job that was ended from outside counts only after
-        the scheduler has reported the job as ended, because the scheduler may start the job again."""
-        there = {directory: set(_listed(directory)) for directory in {self.status_files[job][0] for job in self.left}}
+        """Collect the available statuses; return whether there were any. The status of a job that was ended
+        from outside counts only after the scheduler has reported the job as ended, because the scheduler may
+        start the job again."""
+        there = {
+            directory: set(_listed(directory))
+            for directory in {self.status_files[job][0] for job in self.left}
+        }
         written = [job for job in self.left if self.status_files[job][1] in there[self.status_files[job][0]]]
         found = list(map(self._status_of, written))
-        ended = sorted((status for status in found if status and not status.stopped), key=lambda status: status.end)
+        ended = sorted(
+            (status for status in found if status and not status.stopped), key=lambda status: status.end
+        )
         for status in ended:
             self._take(status)
         return bool(ended)
 
     def _status_of(self, job: int) -> JobStatus | None:
-        """The status of a job of this run, or None. A job of an earlier, stopped run may end late and write one, too."""
+        """The status of a job of this run, or None. A job of an earlier, stopped run may end late and write
+        one, too."""
         status = read_status(self.request.log_of(job))
         return status if status and status.run_id == self.request.run_id else None
 
@@ -156,12 +176,17 @@ class BatchRunner:
         """Submit a job again and keep its log so far."""
         self.num_requeued[job] += 1
         log = self.request.log_of(job)
-        kept = log.replace(log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued[job]}.log"))
+        kept = log.replace(
+            log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued[job]}.log")
+        )
         status_path(log).unlink()
         self.over.pop(job, None)
         forget(self._hearts())
         count = f"time {self.num_requeued[job]} of at most {self.request.max_requeue}"
-        self._tell(f"{self._name(job)} was asked to end, has saved its state and is submitted again, {count} (log until then: {kept})")
+        self._tell(
+            f"{self._name(job)} was asked to end, has saved its state and is submitted again, {count} (log "
+            f"until then: {kept})"
+        )
         self._submit(range(job, job + 1))
 
     def _end(self, status: JobStatus) -> None:
@@ -193,22 +218,31 @@ class BatchRunner:
     def _judge(self, job: int, fate: Fate) -> None:
         if fate.active:
             self.over.pop(job, None)
-            if reason := fate.reason or fate.suspended and f"is suspended, says {self.scheduler.name}; still waiting":
+            if (
+                reason := fate.reason
+                or fate.suspended
+                and f"is suspended, says {self.scheduler.name}; still waiting"
+            ):
                 self._tell(f"{self._name(job)} {reason}")
-            return
+            return None
         status = self._status_of(job)
         if status and not status.stopped:
             return self._take(status)
         late_s = max(_LATE_S, self.scheduler.silent_s if fate.host_lost else 0.0)
         if status is None and time.monotonic() - self.over.setdefault(job, time.monotonic()) < late_s:
-            return
+            return None
         self._end(self._lost(job, status, fate))
 
     def _lost(self, job: int, status: JobStatus | None, fate: Fate) -> JobStatus:
         """Write and return the status of a job that could not write its own, or was ended from outside."""
-        reason = fate.reason or f"it has ended, says {self.scheduler.name}, but has written no status: it was killed or could not start"
+        reason = fate.reason or (
+            f"it has ended, says {self.scheduler.name}, but has written no status: it was killed or "
+            "could not start"
+        )
         log, host = self.request.log_of(job), fate.host or "a host unknown"
-        status = status or JobStatus(job, 1, None, False, host, self.begin, time.time(), 0.0, self.request.command_of(job))
+        status = status or JobStatus(
+            job, 1, None, False, host, self.begin, time.time(), 0.0, self.request.command_of(job)
+        )
         known = dict(reason=reason, host_lost=fate.host_lost, run_id=self.request.run_id)
         status = replace(status, status=status.status or 1, stopped=False, **known)
         if not log.exists() and output_of(self.request, job).exists():
@@ -217,8 +251,8 @@ class BatchRunner:
         return status
 
     def _with_reason(self, status: JobStatus) -> JobStatus:
-        """The status, with the scheduler's reason if the job's command was killed over a limit but its run.pl was not. Not for ranks, which
-        report themselves which of them was killed, and may continue."""
+        """The status, with the scheduler's reason if the job's command was killed over a limit but its run.pl
+        was not. Not for ranks, which report themselves which of them was killed, and may continue."""
         if status.signal not in _AT_A_LIMIT or status.reason or self.request.num_ranks:
             return status
         fate = self._fate_at_end(status.job)
@@ -229,7 +263,8 @@ class BatchRunner:
         return status
 
     def _fate_at_end(self, job: int) -> Fate:
-        """The scheduler's report on a job that has written its status. The scheduler may report the end some seconds later."""
+        """The scheduler's report on a job that has written its status. The scheduler may report the end some
+        seconds later."""
         task, end_s = self._task(job), time.monotonic() + _LATE_S
         while True:
             fate = (self.scheduler.fates(self.number_of[job], [task]) or {}).get(task, UNKNOWN)
@@ -250,20 +285,24 @@ class BatchRunner:
             self.told.add(sentence)
 
     def _stop_left(self) -> None:
-        """Cancel the remaining jobs, including jobs that will never start, and ignore further stop signals meanwhile. These jobs must not
-        run at the same time as those of the same command run again; the guard ends jobs that take longer."""
+        """Cancel the remaining jobs, including jobs that will never start, and ignore further stop signals
+        meanwhile. These jobs must not run at the same time as those of the same command run again; the guard
+        ends jobs that take longer."""
         ignore_stop()
         if self.left or self._has_failed():
             self.outlasting = end_jobs(self.scheduler, self.numbers, _ENDING_S, self._tell)
         if self.outlasting:
-            self._tell(f"cancelled jobs have not ended yet, according to {self.scheduler.name}: {' '.join(self.outlasting)}; "
-                       "wait for their end before you run the same command again")  # fmt: skip
+            self._tell(
+                f"cancelled jobs have not ended yet, according to {self.scheduler.name}: "
+                f"{' '.join(self.outlasting)}; wait for their end before you run the same command again"
+            )
         for number in set(self.numbers).difference(self.outlasting):
             self.guard.drop(number)
 
 
 def _listed(directory: str) -> list[str]:
-    """Names in a directory. Listing it also makes network file systems notice files that other hosts have written."""
+    """Names in a directory. Listing it also makes network file systems notice files that other hosts have
+    written."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -271,9 +310,11 @@ def _listed(directory: str) -> list[str]:
 
 
 def directory_of(request: Request) -> Path:
-    """The directory of the script and its output: `exp/x/log/a.JOB.log` -> `exp/x/q`, as in Kaldi, and `exp/x/JOB/log/a.log` -> `exp/x/q`,
-    because all jobs share one script."""
-    parent = Path(*(part for part in Path(request.log).parent.parts if not request.name or request.name not in part))
+    """The directory of the script and its output: `exp/x/log/a.JOB.log` -> `exp/x/q`, as in Kaldi, and
+    `exp/x/JOB/log/a.log` -> `exp/x/q`, because all jobs share one script."""
+    parent = Path(
+        *(part for part in Path(request.log).parent.parts if not request.name or request.name not in part)
+    )
     return parent.with_name("q") if parent.name == "log" else parent / "q"
 
 
@@ -292,7 +333,9 @@ def output_of(request: Request, job: int) -> Path:
 def submission(request: Request, scheduler: Scheduler, jobs: range) -> list[str]:
     """The command that submits these jobs."""
     script = str(script_path(request))
-    return scheduler.submission(request, jobs, f"./{script}" if script.startswith("-") else script, _job_name(script_path(request)))
+    return scheduler.submission(
+        request, jobs, f"./{script}" if script.startswith("-") else script, _job_name(script_path(request))
+    )
 
 
 def _job_name(script: Path) -> str:
@@ -309,20 +352,36 @@ def _gpu_options(request: Request) -> list[str]:
 
 
 def script(request: Request, scheduler: Scheduler) -> str:
-    """The bash script that runs the job through run.pl on its host, in this directory and with the relevant part of this environment.
+    """The bash script that runs the job through run.pl on its host, in this directory and with the relevant
+    part of this environment.
 
-    It redirects its own output, because schedulers interpret some characters of a path: qsub `:` `,` `$`, sbatch `%` and backslashes.
+    It redirects its own output, because schedulers interpret some characters of a path: qsub `:` `,` `$`,
+    sbatch `%` and backslashes.
     """
-    carried = {name: value for name, value in sorted(os.environ.items()) if name in _CARRIED or name.startswith("PYASR_")}
+    carried = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name in _CARRIED or name.startswith("PYASR_")
+    }
     options = ["--num-threads", str(request.num_threads)]
     options += ["--num-ranks", str(request.num_ranks)] if request.num_ranks else _gpu_options(request)
     options += ["--done-marker", request.done_marker] if request.done_marker else []
     options += ["--run-id", request.run_id] if request.run_id else []
     job = [f"{request.name}=${scheduler.task_variable}"] if request.name else []
-    words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,
-             *map(shlex.quote, [request.log, *request.words])]  # fmt: skip
-    lines = ["#!/bin/bash", f"# Made by {Path(sys.argv[0]).name} (pyasr).", "trap '' USR1 USR2  # run.pl handles warnings of an end"]
-    lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", f"exec >>{_output_for_shell(request, scheduler)} 2>&1"]
+    words = [
+        *map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]),
+        *job,
+        *map(shlex.quote, [request.log, *request.words]),
+    ]
+    lines = [
+        "#!/bin/bash",
+        f"# Made by {Path(sys.argv[0]).name} (pyasr).",
+        "trap '' USR1 USR2  # run.pl handles warnings of an end",
+    ]
+    lines += [
+        f"cd {shlex.quote(os.getcwd())} || exit 1",
+        f"exec >>{_output_for_shell(request, scheduler)} 2>&1",
+    ]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in carried.items()]
     return "\n".join([*lines, f"exec {' '.join(words)}", ""])
 

@@ -1,4 +1,5 @@
-"""End the jobs of a scheduler: cancel them until the scheduler confirms it, then wait until they have ended."""
+"""End the jobs of a scheduler: cancel them until the scheduler confirms it, then wait until they have
+ended."""
 
 from __future__ import annotations
 
@@ -10,9 +11,15 @@ from pyasr.cluster.schedulers.scheduler import Scheduler
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.25, 5.0  # between two checks whether jobs have ended
 
 
-def end_jobs(scheduler: Scheduler, numbers: list[str], most_s: float, tell: Callable[[str], None] = lambda sentence: None) -> list[str]:
-    """Cancel the jobs; return the numbers of those that have not ended after `most_s` seconds, according to the scheduler. Slots that tasks
-    on lost hosts occupy on other hosts are released; `tell` is called with a message if that fails."""
+def end_jobs(
+    scheduler: Scheduler,
+    numbers: list[str],
+    most_s: float,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> list[str]:
+    """Cancel the jobs; return the numbers of those that have not ended after `most_s` seconds, according to
+    the scheduler. Slots that tasks on lost hosts occupy on other hosts are released; `tell` is called with a
+    message if that fails."""
     deadline, wait_s = time.monotonic() + most_s, _LEAST_WAIT_S
     left, unheard, released = list(numbers), set(numbers), set()
     while True:
@@ -24,7 +31,9 @@ def end_jobs(scheduler: Scheduler, numbers: list[str], most_s: float, tell: Call
         wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
 
 
-def _goes_on(scheduler: Scheduler, number: str, released: set[tuple[str, int]], tell: Callable[[str], None]) -> bool:
+def _goes_on(
+    scheduler: Scheduler, number: str, released: set[tuple[str, int]], tell: Callable[[str], None]
+) -> bool:
     """Whether any job of this number may still run or wait."""
     fates = scheduler.fates(number, [])
     if fates is None:

@@ -39,7 +39,10 @@ _OF_SBATCH = {
 }
 _FORCED_S = 120.0  # time limit of qdel -f
 _WARNING_S = 120  # before the time limit of ranks
-_OVER_A_LIMIT = "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work into more jobs"
+_OVER_A_LIMIT = (
+    "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work "
+    "into more jobs"
+)
 _KILLED = "it was killed: by qdel, over a limit, or from outside"
 
 
@@ -51,13 +54,16 @@ class GridEngine(Scheduler):
     usual = Path("conf/queue.conf")
     foreign = _OF_SBATCH
     task_variable = "SGE_TASK_ID"
-    not_taken = r"unable to contact qmaster|unable to send message to qmaster.*got send error|failed sending gdi request"
+    not_taken = (
+        r"unable to contact qmaster|unable to send message to qmaster.*got send error|failed "
+        r"sending gdi request"
+    )
     unsure = r"unable to send message to qmaster|failed receiving gdi request"
     silent_s = 60.0  # after a restart, qmaster reports all hosts as silent until they have contacted it
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
-        """`qsub ... -t 1-4 SCRIPT`. Each rank takes one slot per thread. Times are in seconds; SIGUSR1 warns ranks before their time
-        limit."""
+        """`qsub ... -t 1-4 SCRIPT`. Each rank takes one slot per thread. Times are in seconds; SIGUSR1 warns
+        ranks before their time limit."""
         values = dict(request.given)
         skip = () if request.name else ("max_jobs_run",)
         if request.num_ranks:
@@ -70,7 +76,8 @@ class GridEngine(Scheduler):
             warning = ["-l", f"s_rt={max(limit_s - _WARNING_S, limit_s // 2)}"] if request.num_ranks else []
         array = ["-t", f"{jobs[0]}-{jobs[-1]}"] if request.name else []
         words = self.site_words(replace(request, given=tuple(values.items())), skip)
-        elsewhere = ["-wd", "/"] if "$" in os.getcwd() else []  # -cwd would expand variables in the path; the script changes to it itself
+        # -cwd would expand variables in the path; the script changes to it itself
+        elsewhere = ["-wd", "/"] if "$" in os.getcwd() else []
         return [*words, *warning, "-N", name, *elsewhere, "-o", "/dev/null", "-j", "y", *array, script]
 
     def number(self, said: str) -> str:
@@ -78,14 +85,16 @@ class GridEngine(Scheduler):
         return "".join(re.findall(r"job(?:-array)? (\d+)", said)[-1:])
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
-        """From qstat; for tasks that qstat no longer lists, from qacct, which reads the whole accounting file."""
+        """From qstat; for tasks that qstat no longer lists, from qacct, which reads the whole accounting
+        file."""
         done = call(["qstat", "-f", "-u", _own_name(), "-xml"])
         if done is None or done.returncode:
             return None
         try:
             there = _there(ElementTree.fromstring(done.stdout), number)
         except ElementTree.ParseError:
-            return None  # the output is truncated or contains a warning; the status files of the jobs still count
+            # the output is truncated or contains a warning; the status files of the jobs still count
+            return None
         never = _why_never(number) if any(state == "qw" for state, _, _ in there.values()) else ""
         gone = {} if there.keys() >= set(tasks) else _accounted(number)
         return {**gone, **{task: _fate(number, *found, never) for task, found in there.items()}}
@@ -95,13 +104,21 @@ class GridEngine(Scheduler):
         return is_well(call(["qdel", number]))
 
     def release(self, number: str, tasks: list[int]) -> str:
-        """Run qdel -f: a job whose first host is silent would stay listed and keep its slots on all its hosts until that host is back.
-        Users who are not managers need ENABLE_FORCED_QDEL on the cluster, and wait one minute first."""
+        """Run qdel -f: a job whose first host is silent would stay listed and keep its slots on all its hosts
+        until that host is back. Users who are not managers need ENABLE_FORCED_QDEL on the cluster, and wait
+        one minute first."""
         call(["qdel", "-f", *(f"{number}.{task}" if task else number for task in tasks)], answer_s=_FORCED_S)
         left = self.fates(number, tasks) or {}
         hosts = sorted({left[task].host for task in tasks if task in left and left[task].host_lost})
         who = "a manager of Grid Engine can free them"
-        return f"job {number} keeps its slots on all its hosts until {' '.join(hosts)} is back; {who}: qdel -f {number}" if hosts else ""
+        return (
+            (
+                f"job {number} keeps its slots on all its hosts until {' '.join(hosts)} is back; {who}: qdel "
+                f"-f {number}"
+            )
+            if hosts
+            else ""
+        )
 
 
 def _own_name() -> str:
@@ -121,11 +138,13 @@ def seconds(time: str) -> int:
 
 
 def _there(listed: ElementTree.Element, number: str) -> dict[int, tuple[str, str, bool]]:
-    """{task: (state, host, whether the host is silent)} of the tasks of a job that `qstat -f -xml` lists. An MPI job is listed once per
-    host; a silent host takes precedence."""
+    """{task: (state, host, whether the host is silent)} of the tasks of a job that `qstat -f -xml` lists. An
+    MPI job is listed once per host; a silent host takes precedence."""
     found = {}
-    places = [(queue, queue.findtext("name", "").partition("@")[2], "u" in queue.findtext("state", ""))
-              for queue in listed.iter("Queue-List")]  # fmt: skip
+    places = [
+        (queue, queue.findtext("name", "").partition("@")[2], "u" in queue.findtext("state", ""))
+        for queue in listed.iter("Queue-List")
+    ]
     places += [(waiting, "", False) for waiting in listed.findall("job_info")]
     for place, host, is_silent in places:
         for job in place.iter("job_list"):
@@ -143,13 +162,21 @@ def _fate(number: str, state: str, host: str, is_silent: bool, never: str) -> Fa
         return Fate(False, f"its host {host} was lost (Grid Engine says au)", host, host_lost=True)
     if never and state == "qw":
         return Fate(False, f"it will never start: {never}")
-    return Fate(True, f"waits: {state}" if "h" in state else "", host, waits="q" in state, suspended=not set("sST").isdisjoint(state))
+    return Fate(
+        True,
+        f"waits: {state}" if "h" in state else "",
+        host,
+        waits="q" in state,
+        suspended=not set("sST").isdisjoint(state),
+    )
 
 
 def _error_of(number: str) -> str:
     """The reason of a job's error state."""
     done = call(["qstat", "-j", number])
-    found = re.search(r"(?m)^error reason\s+\d+:\s+(?:\S+ \S+ \[[\d:]+\]: )?(?:error: )?(.*)", done.stdout if done else "")
+    found = re.search(
+        r"(?m)^error reason\s+\d+:\s+(?:\S+ \S+ \[[\d:]+\]: )?(?:error: )?(.*)", done.stdout if done else ""
+    )
     return found[1] if found else "see qstat -j"
 
 
@@ -159,7 +186,10 @@ def _why_never(number: str) -> str:
     said = done.stdout.splitlines() if done else []
     if "verification: no suitable queues" not in said:
         return ""
-    return "; ".join(re.sub(r"^Job \d+ ", "", line) for line in said[:2] if line.startswith("Job ")) or "no queue is suitable"
+    return (
+        "; ".join(re.sub(r"^Job \d+ ", "", line) for line in said[:2] if line.startswith("Job "))
+        or "no queue is suitable"
+    )
 
 
 def _accounted(number: str) -> dict[int, Fate]:
@@ -182,4 +212,9 @@ def _ended(fields: dict[str, str]) -> Fate:
     if code in ("0", ""):
         return Fate(False, "", host)
     known = {"37": _OVER_A_LIMIT, "100": _KILLED}.get(code, "it could not be run")
-    return Fate(False, f"{known} (Grid Engine says failed {code}: {text.strip()})", host, over_limit=known == _OVER_A_LIMIT)
+    return Fate(
+        False,
+        f"{known} (Grid Engine says failed {code}: {text.strip()})",
+        host,
+        over_limit=known == _OVER_A_LIMIT,
+    )

@@ -15,7 +15,8 @@ from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.runner_config import RunnerConfig
 
 _ANSWER_S = 60.0  # a busy scheduler may answer slowly
-_SUBMISSION_S = 180.0  # sbatch and qsub try for two minutes before they report that the scheduler did not answer
+# sbatch and qsub try for two minutes before they report that the scheduler did not answer
+_SUBMISSION_S = 180.0
 _MOST_LINES = 5  # last lines of a program's output to show
 
 
@@ -42,12 +43,16 @@ class Fate:
 
 
 CUT = "..."  # end of a list of tasks that the scheduler has truncated
-UNKNOWN = Fate(False, "the scheduler no longer knows it, and it has written no status: it was deleted before it started, or the "
-                      "scheduler was restarted")  # fmt: skip
+UNKNOWN = Fate(
+    False,
+    "the scheduler no longer knows it, and it has written no status: it was deleted before it started, or "
+    "the scheduler was restarted",
+)
 
 
 class NotTaken(UserError):
-    """The scheduler is unreachable or accepts no jobs at the moment. It has not accepted this one, which may be submitted again."""
+    """The scheduler is unreachable or accepts no jobs at the moment. It has not accepted this one, which may
+    be submitted again."""
 
 
 class Scheduler:
@@ -59,7 +64,8 @@ class Scheduler:
     foreign        {pattern of an option of another scheduler, with its value: what to use instead}
     task_variable  environment variable with the number of an array task
     silent_s       seconds for which the scheduler must report a host as lost before the runner believes it
-    not_taken      regular expression for the last line of the program's output if the job was not accepted and may be submitted again
+    not_taken      regular expression for the last line of the program's output if the job was not accepted
+                   and may be submitted again
     unsure         the same if the job may have been accepted
     """
 
@@ -72,7 +78,8 @@ class Scheduler:
     not_taken = unsure = r"(?!)"
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
-        """The command that submits `script` for these jobs under this name. Output before the script redirects it is discarded."""
+        """The command that submits `script` for these jobs under this name. Output before the script
+        redirects it is discarded."""
         raise NotImplementedError
 
     def number(self, said: str) -> str:
@@ -80,21 +87,23 @@ class Scheduler:
         raise NotImplementedError
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
-        """The states of these tasks, and possibly others, of the job with this number; a missing task is `UNKNOWN`. None: no answer now. A
-        job that is not an array is task 0."""
+        """The states of these tasks, and possibly others, of the job with this number; a missing task is
+        `UNKNOWN`. None: no answer now. A job that is not an array is task 0."""
         raise NotImplementedError
 
     def cancel(self, number: str) -> bool:
-        """Cancel all jobs with this number; return whether the scheduler has accepted that and knows any of them."""
+        """Cancel all jobs with this number; return whether the scheduler has accepted that and knows any of
+        them."""
         raise NotImplementedError
 
     def release(self, number: str, tasks: list[int]) -> str:
-        """After `cancel`, release the slots that tasks of lost hosts occupy on other hosts; return a message if that fails. Does nothing by
-        default, for schedulers that release them themselves."""
+        """After `cancel`, release the slots that tasks of lost hosts occupy on other hosts; return a message
+        if that fails. Does nothing by default, for schedulers that release them themselves."""
         return ""
 
     def of_a_job(self) -> list[str]:
-        """Names of environment variables that describe the job in which this process runs, and must not be passed to submitted jobs."""
+        """Names of environment variables that describe the job in which this process runs, and must not be
+        passed to submitted jobs."""
         return []
 
     def site_words(self, request: Request, skip: tuple[str, ...] = ()) -> list[str]:
@@ -105,20 +114,28 @@ class Scheduler:
 
 
 def submit(scheduler: Scheduler, words: list[str]) -> str:
-    """Run a submit command; return the job number. Raises UserError with the command's own message if it refuses the job or prints no
-    number, and NotTaken if the command may be repeated."""
+    """Run a submit command; return the job number. Raises UserError with the command's own message if it
+    refuses the job or prints no number, and NotTaken if the command may be repeated."""
     if shutil.which(words[0]) is None:
-        raise UserError(f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl")
+        raise UserError(
+            f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl"
+        )
     done = call(words, apart=True, answer_s=_SUBMISSION_S, without=scheduler.of_a_job())
     if done is None:
-        raise UserError(f"{words[0]} did not answer; check whether the scheduler is up, and whether it has the job nevertheless")
+        raise UserError(
+            f"{words[0]} did not answer; check whether the scheduler is up, and whether it has the job "
+            "nevertheless"
+        )
     if done.returncode:
         raise _refusal(scheduler, words[0], done)
     said = _lines(done.stderr + done.stdout)
     number = scheduler.number(done.stdout)
     if not number:
         told = f"{words[0]} printed '{said[-1]}'" if said else f"{words[0]} printed nothing"
-        see = "check whether another scheduler's program comes first on PATH, and whether it has the job nevertheless"
+        see = (
+            "check whether another scheduler's program comes first on PATH, and whether it has the job "
+            "nevertheless"
+        )
         raise UserError(f"{told}, but that of {scheduler.name} prints a job number; {see}")
     return number
 
@@ -126,13 +143,17 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
 def _refusal(scheduler: Scheduler, program: str, done: subprocess.CompletedProcess) -> UserError:
     """The error for a failed submission, with the program's own message."""
     said = _lines(done.stderr) or _lines(done.stdout) or [f"exit status {done.returncode}"]
-    told = "; ".join(re.sub(rf"^{re.escape(Path(program).name)}: (error: )?", "", line) for line in said[-_MOST_LINES:])
+    told = "; ".join(
+        re.sub(rf"^{re.escape(Path(program).name)}: (error: )?", "", line) for line in said[-_MOST_LINES:]
+    )
     if re.search(scheduler.not_taken, said[-1], re.IGNORECASE):
         return NotTaken(f"{program} could not submit the job: {told}")
     if re.search(scheduler.unsure, said[-1], re.IGNORECASE):
         see = f"check whether {scheduler.name} has it, and cancel it"
         return UserError(f"{program} does not know whether the job was submitted: {told}; {see}")
-    return UserError(f"{program} refused the job: {told} (--dry-run shows the whole command, {scheduler.usual} changes it)")
+    return UserError(
+        f"{program} refused the job: {told} (--dry-run shows the whole command, {scheduler.usual} changes it)"
+    )
 
 
 def _lines(said: str) -> list[str]:
@@ -140,14 +161,28 @@ def _lines(said: str) -> list[str]:
     return [line.strip() for line in said.splitlines() if line.strip() not in ("", "Exiting.")]
 
 
-def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, without: Collection[str] = (),
-         **environment: str) -> subprocess.CompletedProcess | None:  # fmt: skip
-    """Run a scheduler's program with `environment` added to this process's environment and the variables `without` removed from it; None if
-    it does not answer within `answer_s` seconds. `apart`: run it in a new session, out of reach of signals to this process group."""
+def call(
+    words: list[str],
+    apart: bool = False,
+    answer_s: float = _ANSWER_S,
+    without: Collection[str] = (),
+    **environment: str,
+) -> subprocess.CompletedProcess | None:
+    """Run a scheduler's program with `environment` added to this process's environment and the variables
+    `without` removed from it; None if it does not answer within `answer_s` seconds. `apart`: run it in a new
+    session, out of reach of signals to this process group."""
     ours = {name: value for name, value in os.environ.items() if name not in without}
     try:
-        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=answer_s,
-                              env={**ours, **environment}, start_new_session=apart)  # fmt: skip
+        return subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=answer_s,
+            env={**ours, **environment},
+            start_new_session=apart,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
 
@@ -158,6 +193,7 @@ def is_well(done: subprocess.CompletedProcess | None) -> bool:
 
 
 def numbers_of(tasks: str) -> list[int]:
-    """Tasks of an array in the notation of schedulers: `1-3,7%2` -> [1, 2, 3, 7]; `2-4:1` -> [2, 3, 4]; `1,4,...` -> [1, 4]"""
+    """Tasks of an array in the notation of schedulers: `1-3,7%2` -> [1, 2, 3, 7]; `2-4:1` -> [2, 3, 4];
+    `1,4,...` -> [1, 4]"""
     ranges = [part.partition(":")[0].split("-") for part in tasks.partition("%")[0].split(",") if part != CUT]
     return [number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)]

@@ -1,7 +1,8 @@
-"""Slurm: sbatch, scontrol, scancel. No accounting database is needed: slurmctld still knows a job for a while after its end (MinJobAge).
+"""Slurm: sbatch, scontrol, scancel. No accounting database is needed: slurmctld still knows a job for a while
+after its end (MinJobAge).
 
-The whole environment is exported. If only a part of it is exported, such as PATH, Slurm logs in as the user on the node to get the rest;
-this takes seconds, and after a timeout the job waits for minutes.
+The whole environment is exported. If only a part of it is exported, such as PATH, Slurm logs in as the user
+on the node to get the rest; this takes seconds, and after a timeout the job waits for minutes.
 """
 
 from __future__ import annotations
@@ -28,17 +29,30 @@ option gpu=0
 option partition=* --partition=$0
 default gpu=0
 """
-_WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+_WAITING = {
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "RESV_DEL_HOLD",
+}
 _SUSPENDED = {"SUSPENDED", "STOPPED"}
 _ACTIVE = _WAITING | _SUSPENDED | {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING"}
 _ENDS = {
     "CANCELLED": "it was cancelled (scancel)",
-    "TIMEOUT": "it exceeded its time limit of {TimeLimit}; ask for more with --time, or split the work into more jobs",
+    "TIMEOUT": (
+        "it exceeded its time limit of {TimeLimit}; ask for more with --time, or split the work into "
+        "more jobs"
+    ),
     "DEADLINE": "it could not end before its deadline",
     "OUT_OF_MEMORY": "it used more memory than it had requested; ask for more with --mem",
     "NODE_FAIL": "its node {NodeList} was lost",
     "BOOT_FAIL": "its node {NodeList} did not boot",
-    "PREEMPTED": "it was preempted by another job, and Slurm did not queue it again (see --requeue of sbatch)",
+    "PREEMPTED": (
+        "it was preempted by another job, and Slurm did not queue it again (see --requeue of sbatch)"
+    ),
 }
 _HOST_LOST = ("NODE_FAIL", "BOOT_FAIL")
 _OVER_LIMIT = ("OUT_OF_MEMORY", "TIMEOUT")
@@ -54,8 +68,10 @@ _NEVER = {
     "JobHeldAdmin": "it is held by an administrator, or could not be launched (see scontrol show job)",
     "launch_failed_requeued_held": "it could not be launched on {NodeList}, and is held",
 }
-_OF_A_JOB = (r"SLURM_(JOB|STEP|ARRAY|HET|MEM_PER|NTASKS|NPROCS|NNODES|NODE|CPUS_|TASKS_PER|TRES_PER|GPUS|THREADS_PER|"
-             r"DISTRIBUTION$|RESTART_COUNT$|SUBMIT_|PROCID$|LOCALID$|GTIDS$|TASK_PID$)")
+_OF_A_JOB = (
+    r"SLURM_(JOB|STEP|ARRAY|HET|MEM_PER|NTASKS|NPROCS|NNODES|NODE|CPUS_|TASKS_PER|TRES_PER|GPUS|THREADS_PER|"
+    r"DISTRIBUTION$|RESTART_COUNT$|SUBMIT_|PROCID$|LOCALID$|GTIDS$|TASK_PID$)"
+)
 _MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
 _OF_QSUB = {
     "-l .*": "resources are --mem, --time and --gpu",
@@ -80,22 +96,29 @@ class Slurm(Scheduler):
     unsure = r"timed out|(send|receive|shutdown) failure"
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
-        """`sbatch ... --array=1-4%2 SCRIPT`. The array limits how many jobs run at a time; a site's file does not change that."""
-        array = [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")] if request.name else []
+        """`sbatch ... --array=1-4%2 SCRIPT`. The array limits how many jobs run at a time; a site's file does
+        not change that."""
+        array = (
+            [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")]
+            if request.name
+            else []
+        )
         what = ["--parsable", f"--job-name={name}", "--output=/dev/null", *array, script]
         given = tuple((name, memory(value) if name == "mem" else value) for name, value in request.given)
         words = self.site_words(replace(request, given=given), skip=("max_jobs_run",))
         return [*(_with_several_tasks_on_a_node(words) if _may_share_nodes(request) else words), *what]
 
     def of_a_job(self) -> list[str]:
-        """Variables that describe the resources of the job in which a recipe runs, such as its memory; srun would apply them to the inner
-        job. Variables that a user may have set for srun and other programs are not included."""
+        """Variables that describe the resources of the job in which a recipe runs, such as its memory; srun
+        would apply them to the inner job. Variables that a user may have set for srun and other programs are
+        not included."""
         if "SLURM_JOB_ID" not in os.environ:
             return []
         return [name for name in os.environ if re.match(_OF_A_JOB, name) or _is_binding_of_a_step(name)]
 
     def number(self, said: str) -> str:
-        """The output of `--parsable`, which serves as the job number: NUMBER, or NUMBER;CLUSTER for a cluster other than the default."""
+        """The output of `--parsable`, which serves as the job number: NUMBER, or NUMBER;CLUSTER for a cluster
+        other than the default."""
         last = "".join(said.split()[-1:])
         return last if re.fullmatch(r"[0-9]+(;\S+)?", last) else ""
 
@@ -120,8 +143,9 @@ class Slurm(Scheduler):
 
 
 def _is_binding_of_a_step(name: str) -> bool:
-    """Whether a variable describes the processors or memory to which a step, such as `srun --pty bash`, is bound; jobs of a recipe in that
-    step are bound to others. A user who sets SLURM_CPU_BIND for srun does not set the further variables that srun adds."""
+    """Whether a variable describes the processors or memory to which a step, such as `srun --pty bash`, is
+    bound; jobs of a recipe in that step are bound to others. A user who sets SLURM_CPU_BIND for srun does not
+    set the further variables that srun adds."""
     found = re.match("SLURM_(CPU|MEM)_BIND", name)
     return found is not None and f"{found[0]}_TYPE" in os.environ
 
@@ -134,14 +158,21 @@ def memory(amount: str) -> str:
 
 def _may_share_nodes(request: Request) -> bool:
     """Whether there are several ranks and the site's `option num_ranks` does not set the number per node."""
-    return request.num_ranks > 1 and "--ntasks-per-node" not in "".join(request.site.options.get("num_ranks", {}).values())
+    return request.num_ranks > 1 and "--ntasks-per-node" not in "".join(
+        request.site.options.get("num_ranks", {}).values()
+    )
 
 
 def _with_several_tasks_on_a_node(words: list[str]) -> list[str]:
-    """Remove `--ntasks-per-node=1`, which Kaldi's configuration sets for jobs of one task: each rank would need its own node."""
+    """Remove `--ntasks-per-node=1`, which Kaldi's configuration sets for jobs of one task: each rank would
+    need its own node."""
     alone = ["--ntasks-per-node", "1"]
     pairs = {place for place in range(len(words)) if words[place : place + 2] == alone}
-    return [word for place, word in enumerate(words) if word != "=".join(alone) and pairs.isdisjoint((place, place - 1))]
+    return [
+        word
+        for place, word in enumerate(words)
+        if word != "=".join(alone) and pairs.isdisjoint((place, place - 1))
+    ]
 
 
 def _alone(number: str) -> str:
@@ -164,8 +195,13 @@ def fate(fields: dict[str, str]) -> Fate:
         reason = f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else ""
         return Fate(True, reason, host, waits=state in _WAITING, suspended=state in _SUSPENDED)
     if state in _ENDS:
-        return Fate(False, f"{_filled(_ENDS[state], fields)} (Slurm says {state})", host, state in _HOST_LOST,
-                    over_limit=state in _OVER_LIMIT)  # fmt: skip
+        return Fate(
+            False,
+            f"{_filled(_ENDS[state], fields)} (Slurm says {state})",
+            host,
+            state in _HOST_LOST,
+            over_limit=state in _OVER_LIMIT,
+        )
     return Fate(False, "", host)
 
 

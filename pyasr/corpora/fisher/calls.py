@@ -1,9 +1,11 @@
 """Find the calls of Fisher English on its discs: the audio, transcripts and tables of both parts.
 
-Part 1 (LDC2004S13, LDC2004T19) contains the calls 00001 to 05850, part 2 (LDC2005S13, LDC2005T19) the calls 05851 to 11699.
+Part 1 (LDC2004S13, LDC2004T19) contains the calls 00001 to 05850, part 2 (LDC2005S13, LDC2005T19) the calls
+05851 to 11699.
 
     fe_03_p1_sph1/audio/000/fe_03_00001.sph              DVDs; downloads have fisher_eng_tr_sp_d1
-    [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       also in other folders, but not in data/bbn_orig, which has other files
+    [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       also in other folders, but not in data/bbn_orig,
+                                                         which has other files
     [fe_03_p1_tran/]doc/fe_03_p1_calldata.tbl            callers (`pyasr.corpora.fisher.speakers`)
 """
 
@@ -22,7 +24,9 @@ CALL_PREFIX, FIRST_OF_PART_2 = "fe_03_", 5851
 NUM_CALLS = {1: 5850, 2: 5849}
 RELEASES = {1: ("LDC2004S13", "LDC2004T19"), 2: ("LDC2005S13", "LDC2005T19")}  # speech, transcripts
 SPEECH = Disc("Fisher English speech (LDC2004S13, LDC2005S13)", "audio/NNN/fe_03_NNNNN.sph", "--fisher")
-TRANSCRIPTS = Disc("Fisher English transcripts (LDC2004T19, LDC2005T19)", "data/trans/NNN/fe_03_NNNNN.txt", "--fisher")
+TRANSCRIPTS = Disc(
+    "Fisher English transcripts (LDC2004T19, LDC2005T19)", "data/trans/NNN/fe_03_NNNNN.txt", "--fisher"
+)
 _AUDIO = r"(fe_03_[0-9]{5})\.(?:sph|wav)"
 _TRANSCRIPT = rf"(fe_03_[0-9]{{5}})\.txt{PACKED}"
 _IN_TRANS = rf"trans/(?:[^/]+/)?{_TRANSCRIPT}"
@@ -53,7 +57,8 @@ def find_transcripts(places: list[Path]) -> Calls:
 
 
 def find_calls(places: list[Path]) -> Calls:
-    """All files of one part or both. Raises UserError if there is no audio, no transcript, or no call with both."""
+    """All files of one part or both. Raises UserError if there is no audio, no transcript, or no call with
+    both."""
     paths = list(paths_below(places))
     audio = files_by_name([path for path in paths if not _is_wav(path) or _is_sphere(path)], _AUDIO)
     calls = Calls(audio, _transcripts(paths), _tables(paths))
@@ -101,22 +106,33 @@ def _tables(paths: list[Path]) -> dict[str, list[Path]]:
 def _missing_speech(places: list[Path], paths: list[Path]) -> UserError:
     """The error for missing speech, with a hint if it was converted."""
     if converted := next(filter(_is_wav, paths), None):
-        return UserError(f"{SPEECH.missing(places)}; {converted} is not a SPHERE file: give the audio as the LDC has published it")
+        return UserError(
+            f"{SPEECH.missing(places)}; {converted} is not a SPHERE file: give the audio as the LDC has "
+            "published it"
+        )
     return SPEECH.missing(places, paths)
 
 
 def _of_different_parts(calls: Calls) -> UserError:
-    speech, text = (", ".join(sorted({RELEASES[part_of(call)][kind] for call in found}))
-                    for kind, found in enumerate((calls.audio, calls.transcripts)))  # fmt: skip
-    return UserError(f"no call has both speech and a transcript: {len(calls.audio)} calls of {speech} and "
-                     f"{len(calls.transcripts)} transcripts of {text} were found; give the transcripts of the same part")
+    speech, text = (
+        ", ".join(sorted({RELEASES[part_of(call)][kind] for call in found}))
+        for kind, found in enumerate((calls.audio, calls.transcripts))
+    )
+    return UserError(
+        f"no call has both speech and a transcript: {len(calls.audio)} calls of {speech} and "
+        f"{len(calls.transcripts)} transcripts of {text} were found; give the transcripts of the same part"
+    )
 
 
 def _log_parts(calls: Calls) -> None:
     """Log the number of calls of each part, as a warning if some are missing."""
     for part, published in NUM_CALLS.items():
-        speech, text = (sum(part_of(call) == part for call in found) for found in (calls.audio, calls.transcripts))
+        speech, text = (
+            sum(part_of(call) == part for call in found) for found in (calls.audio, calls.transcripts)
+        )
         say = log.info if speech == text == published else log.warning
         of_speech, of_text = RELEASES[part]
-        say(f"Fisher part {part}: {speech} calls with speech ({of_speech}), {text} with transcripts ({of_text}), "
-            f"published {published} of each")
+        say(
+            f"Fisher part {part}: {speech} calls with speech ({of_speech}), {text} with transcripts "
+            f"({of_text}), published {published} of each"
+        )

@@ -1,7 +1,8 @@
-"""The dictionary of Fisher English: the CMU dictionary for the words of the transcripts, acronyms spelled by letters, noises.
+"""The dictionary of Fisher English: the CMU dictionary for the words of the transcripts, acronyms spelled by
+letters, noises.
 
-Phones are those of the CMU dictionary in lower case, without stress. `sil`, and the phones of noises and of unknown words,
-are silence phones; one question of the tree covers all of them.
+Phones are those of the CMU dictionary in lower case, without stress. `sil`, and the phones of noises and of
+unknown words, are silence phones; one question of the tree covers all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def in_lower_case(lexicon: Lexicon) -> Lexicon:
 
 
 def of_words(counts: Counter[str], dictionary: Lexicon) -> tuple[Lexicon, Counter[str]]:
-    """(pronunciations of the words in the dictionary, counts of the others); an acronym `c._n._n.` is pronounced as its parts.
+    """(pronunciations of the words in the dictionary, counts of the others); an acronym `c._n._n.` is
+    pronounced as its parts.
 
     counts      {word: count}
     dictionary  in lower case, without stress
@@ -62,14 +64,20 @@ def as_dict_dir(lexicon: Lexicon, noises: dict[str, str] = NOISES) -> DictDir:
     return dict_dir_of(lexicon, silence, [tuple(silence)])
 
 
-def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path, noises: dict[str, str] = NOISES) -> Lexicon:
+def write_dict(
+    counts: Counter[str], dictionary: Lexicon, out: Path, noises: dict[str, str] = NOISES
+) -> Lexicon:
     """Fill the directory `out`, with `missing_words.txt` (COUNT WORD); returns the lexicon.
 
     Raises UserError if none of the words is in the dictionary.
     """
-    lexicon, missing = of_words(Counter({word: counts[word] for word in counts if word not in noises}), dictionary)
+    lexicon, missing = of_words(
+        Counter({word: counts[word] for word in counts if word not in noises}), dictionary
+    )
     if not lexicon.entries:
-        raise UserError("no word of the transcripts is in the dictionary; give an English one with --dictionary")
+        raise UserError(
+            "no word of the transcripts is in the dictionary; give an English one with --dictionary"
+        )
     _tell_missing(counts, missing)
     as_dict_dir(lexicon, noises).write(out)
     write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count(missing)])
@@ -79,5 +87,7 @@ def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path, noises: dic
 def _tell_missing(counts: Counter[str], missing: Counter[str]) -> None:
     share = 100 * missing.total() / max(counts.total(), 1)
     examples = ", ".join(f"{word} ({count})" for word, count in missing.most_common(5))
-    log.info(f"{len(missing)} of {len(counts)} words ({share:.2f} % of the running words) have no pronunciation and become "
-             f"{OOV_WORD}{': ' * bool(missing)}{examples}")
+    log.info(
+        f"{len(missing)} of {len(counts)} words ({share:.2f} % of the running words) have no pronunciation "
+        f"and become {OOV_WORD}{': ' * bool(missing)}{examples}"
+    )

@@ -1,4 +1,5 @@
-"""Split Fisher English: the first utterances, in the order of calls, form dev and test, as in Kaldi's recipe."""
+"""Split Fisher English: the first utterances, in the order of calls, form dev and test, as in Kaldi's
+recipe."""
 
 from __future__ import annotations
 
@@ -14,18 +15,25 @@ def in_order_of_calls(utterances: list[str]) -> list[str]:
 
 
 def _from_call(utterance: str) -> str:
-    return utterance[max(utterance.find(CALL_PREFIX), 0):]
+    return utterance[max(utterance.find(CALL_PREFIX), 0) :]
 
 
 def split(utterances: list[str], num_dev: int, num_test: int, where: Path) -> dict[str, list[str]]:
     """{dev, test, train: utterances}: the first `num_dev`, the next `num_test`, the rest.
 
-    Raises UserError, beginning with `where`, if nothing is left for training, and for an utterance that is not from Fisher.
+    Raises UserError, beginning with `where`, if nothing is left for training, and for an utterance that is
+    not from Fisher.
     """
     if strange := [utterance for utterance in utterances if CALL_PREFIX not in utterance]:
-        raise UserError(f"{where}: '{strange[0]}' is not an utterance of Fisher; give a directory written by local/prepare_fisher.py")
+        raise UserError(
+            f"{where}: '{strange[0]}' is not an utterance of Fisher; give a directory written by "
+            "local/prepare_fisher.py"
+        )
     ordered, num_heldout = in_order_of_calls(utterances), num_dev + num_test
     if len(ordered) <= num_heldout:
-        found = f"{len(ordered)} utterances, which leaves none for training besides {num_dev} for dev and {num_test} for test"
+        found = (
+            f"{len(ordered)} utterances, which leaves none for training besides {num_dev} for dev and "
+            f"{num_test} for test"
+        )
         raise UserError(f"{where}: {found}; give more calls, or lower --num-dev and --num-test")
     return {"dev": ordered[:num_dev], "test": ordered[num_dev:num_heldout], "train": ordered[num_heldout:]}

@@ -4,7 +4,8 @@
     fe_03_p1_filelist.tbl   fe_03_p1_sph1 00001 ff LDC     volume and call may also be swapped
     filetable.txt           fe_03_p1_sph1 fe_03_00001.sph ff
 
-A PIN is not always one person: some PINs have a man in one call and a woman in another. A speaker is therefore a PIN with a sex.
+A PIN is not always one person: some PINs have a man in one call and a woman in another. A speaker is
+therefore a PIN with a sex.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from pyasr.corpora.conversations import CHANNELS
 from pyasr.io.content import read_content
 
 _COLUMNS = {"CALL_ID": 0, "APIN": 5, "ASX.DL": 6, "BPIN": 10, "BSX.DL": 11}  # if there is no header
-_CALL, _SEXES = re.compile(r"(?:fe_03_)?([0-9]{5})(?:\.\w+)?", re.IGNORECASE), re.compile(r"[mf]{2}", re.IGNORECASE)
+_CALL, _SEXES = (
+    re.compile(r"(?:fe_03_)?([0-9]{5})(?:\.\w+)?", re.IGNORECASE),
+    re.compile(r"[mf]{2}", re.IGNORECASE),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Caller:
 
 
 def read_callers(tables: dict[str, list[Path]]) -> dict[str, Caller]:
-    """{side: caller} of all `Calls.tables`; a side is `fe_03_00001-A`. The sex is that of calldata, else of the others."""
+    """{side: caller} of all `Calls.tables`; a side is `fe_03_00001-A`. The sex is that of calldata, else of
+    the others."""
     callers = dict(_of_all(tables.get("calldata", []), read_calldata))
     for kind in ("filelist", "filetable"):
         for side, sex in _of_all(tables.get(kind, []), read_sexes):

@@ -1,7 +1,8 @@
-"""Words of Fisher's transcripts: for acoustic training, and for language models that are mixed with Switchboard's.
+"""Words of Fisher's transcripts: for acoustic training, and for language models that are mixed with
+Switchboard's.
 
-The rules are those of Kaldi's recipes fisher_english (acoustic) and swbd (language models), which differ in noises of the mouth:
-`[mn]` is `[noise]` in the first and `[vocalized-noise]` in the second.
+The rules are those of Kaldi's recipes fisher_english (acoustic) and swbd (language models), which differ in
+noises of the mouth: `[mn]` is `[noise]` in the first and `[vocalized-noise]` in the second.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ _MARK = re.compile(r"((?<!\S)-)?\[+(\w+)\]+(-(?!\S))?")  # with the hyphen of a 
 _SHORTENED = re.compile(r"(?<!\S)'(?=(?:blade|cause|course|frisco|okay|plain|specially)(?!\S))")
 _QUOTED = re.compile(r"(?<!\S)'(?=\S)([^']*(?:'(?=\S)[^']*)*)'(?!\S)")
 _WHOLE_WORDS = frozenset(
-    "acceptable arthritis ball cause comes course eight eighty field giving habitating heard hood how king ninety okay paper press scripts "
-    "store till vascular wood what york".split()
+    "acceptable arthritis ball cause comes course eight eighty field giving habitating heard hood how king "
+    "ninety okay paper press scripts store till vascular wood what york".split()
 )
 
 
@@ -36,7 +37,8 @@ def acoustic_words(text: str) -> str:
 
 
 def lm_words(text: str) -> str:
-    """The words for a language model that is mixed with Switchboard's, in its spelling; '' if nothing is left.
+    """The words for a language model that is mixed with Switchboard's, in its spelling; '' if nothing is
+    left.
 
     >>> lm_words("'cause (( the )) non-stop york- 'kay - [mn]")
     'cause the non stop york -kay [vocalized-noise]'
@@ -60,4 +62,6 @@ def _lm_words_of(token: str) -> list[str]:
 
 def _with_marks(text: str, marks: dict[str, str]) -> str:
     """Replace known marks, such as `[laugh]` and `[[skip]]`, by separate words; other marks are unchanged."""
-    return _MARK.sub(lambda found: f" {marks[found[2].lower()]} " if found[2].lower() in marks else found[0], text)
+    return _MARK.sub(
+        lambda found: f" {marks[found[2].lower()]} " if found[2].lower() in marks else found[0], text
+    )

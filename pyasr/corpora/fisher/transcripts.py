@@ -20,8 +20,13 @@ from pyasr.corpora.conversations import SkippedItems, hundredths
 from pyasr.io.content import read_content
 
 NO_UTF8, OTHER_FORM = "text that is not UTF-8", "a line that is not 'BEGIN END A: WORDS'"
-UNREADABLE, OTHER_CALL = "a transcript that cannot be read", "a transcript whose first line names another call"
-_LINE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([AB])\s*:(.*)", re.DOTALL)
+UNREADABLE, OTHER_CALL = (
+    "a transcript that cannot be read",
+    "a transcript whose first line names another call",
+)
+_LINE = re.compile(
+    r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([AB])\s*:(.*)", re.DOTALL
+)
 _CALL = re.compile(rb"\s*#\s*(fe_03_[0-9]{5})", re.IGNORECASE)
 _WRONG_BEGINS = {("fe_03_11487", 31.09): 231.09}  # ends at 234.06
 
@@ -48,7 +53,8 @@ class TranscriptLine:
 
 
 def read_transcript(call: str, path: Path, left_out: SkippedItems) -> list[TranscriptLine]:
-    """The lines of a transcript in file order. Unreadable lines, or an unreadable file, are added to `left_out`."""
+    """The lines of a transcript in file order. Unreadable lines, or an unreadable file, are added to
+    `left_out`."""
     try:
         content = read_content(path)
     except SystemRefusal:
@@ -59,7 +65,9 @@ def read_transcript(call: str, path: Path, left_out: SkippedItems) -> list[Trans
     if (named := _CALL.match(content)) and named[1].decode().lower() != call:
         left_out.add(OTHER_CALL, str(path))
         return []
-    lines = (_line(call, raw, f"{path}:{number}", left_out) for number, raw in enumerate(content.splitlines(), 1))
+    lines = (
+        _line(call, raw, f"{path}:{number}", left_out) for number, raw in enumerate(content.splitlines(), 1)
+    )
     return [line for line in lines if line]
 
 
@@ -76,7 +84,9 @@ def _line(call: str, raw: bytes, where: str, left_out: SkippedItems) -> Transcri
     if not match:
         left_out.add(OTHER_FORM, where)
         return None
-    return _repaired(TranscriptLine(call, match[3], float(match[1]), float(match[2]), " ".join(match[4].split())))
+    return _repaired(
+        TranscriptLine(call, match[3], float(match[1]), float(match[2]), " ".join(match[4].split()))
+    )
 
 
 def _repaired(line: TranscriptLine) -> TranscriptLine:

@@ -1,4 +1,5 @@
-"""Select utterances for acoustic training from the calls of Fisher English, with reasons for those left out."""
+"""Select utterances for acoustic training from the calls of Fisher English, with reasons for those left
+out."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's 
 
 @dataclass
 class Taken:
-    """The utterances in the order of calls, and what is left out: whole calls, and utterances of other calls."""
+    """The utterances in the order of calls, and what is left out: whole calls, and utterances of other
+    calls."""
 
     utterances: list[Utterance] = field(default_factory=list)
     calls_left_out: SkippedItems = field(default_factory=SkippedItems)
@@ -30,7 +32,8 @@ class Taken:
 
 
 def take(calls: Calls, callers: dict[str, Caller]) -> Taken:
-    """The utterances of all calls with speech and a transcript; a side without a PIN in `callers` is a speaker itself."""
+    """The utterances of all calls with speech and a transcript; a side without a PIN in `callers` is a
+    speaker itself."""
     taken = Taken()
     seconds = seconds_of_calls(calls.audio, _usable(calls, taken.calls_left_out))
     found: dict[str, Utterance] = {}
@@ -50,7 +53,9 @@ def utterance_of(line: TranscriptLine, callers: dict[str, Caller]) -> Utterance:
     speaker = callers.get(line.side, Caller()).name or line.side
     name = line.name if speaker == line.side else f"{speaker}-{line.name}"
     begin, end = hundredths(line.begin_s), hundredths(line.end_s)
-    return Utterance(name, line.call, line.channel, speaker, begin / 100, end / 100, acoustic_words(line.text))
+    return Utterance(
+        name, line.call, line.channel, speaker, begin / 100, end / 100, acoustic_words(line.text)
+    )
 
 
 def _why_not(line: TranscriptLine, utterance: Utterance, found: dict[str, Utterance]) -> str:

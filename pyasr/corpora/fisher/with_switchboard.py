@@ -1,6 +1,7 @@
 """A joint dictionary of Fisher and Switchboard: Fisher's, plus Switchboard's acronyms in Fisher's phones.
 
-Mississippi State's dictionary of Switchboard has three phones that the CMU dictionary does not have: ax, en, el.
+Mississippi State's dictionary of Switchboard has three phones that the CMU dictionary does not have: ax, en,
+el.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def acronyms_of(dictionary: Lexicon) -> Lexicon:
 
 
 def write_joint_dict(out: Path, counts: Counter[str], dictionary: Lexicon) -> Lexicon:
-    """Fill the directory `out` with the dictionary of the words of a text, {word: count}, and of all acronyms; returns the lexicon.
+    """Fill the directory `out` with the dictionary of the words of a text, {word: count}, and of all
+    acronyms; returns the lexicon.
 
     dictionary  Mississippi State's, as for `acronyms_of`
     """

@@ -20,10 +20,12 @@ from pyasr.lang.symbols import write_lines
 
 
 def make_evaluation_set(options, name: str, kind: EvaluationSet, audio: list[Path], text: list[Path]) -> None:
-    """Create DATA/NAME from the discs below `audio` and `text`, unless it is up to date, and log its counts next to the published ones.
+    """Create DATA/NAME from the discs below `audio` and `text`, unless it is up to date, and log its counts
+    next to the published ones.
 
-    `options` are those of the program; its `glm`, if given, replaces the one on the discs. Raises UserError for a missing file and for a
-    glm that scoring cannot read, which would otherwise stop the recipe after the first decoding.
+    `options` are those of the program; its `glm`, if given, replaces the one on the discs. Raises UserError
+    for a missing file and for a glm that scoring cannot read, which would otherwise stop the recipe after the
+    first decoding.
     """
     files = find_files(kind, audio, text, options.glm)
     read_glm(files.glm)
@@ -36,16 +38,23 @@ def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> Non
     """Fill the directory `out`. Raises UserError if no segment can be decoded."""
     stm, left = read_references(files.stm), SkippedItems()
     log_calls(kind, stm, files.audio)
-    seconds = seconds_of_calls(files.audio, sorted(files.audio.keys() & {segment.file for segment in stm.segments}))
+    seconds = seconds_of_calls(
+        files.audio, sorted(files.audio.keys() & {segment.file for segment in stm.segments})
+    )
     utterances = utterances_of(stm, read_pem(files.pem) if files.pem else None, files.audio, left)
     utterances = within_audio(utterances, seconds, left)
     left.log("segments")
     if not utterances:
-        raise UserError(f"{files.stm[0]}: none of its segments has usable audio; give audio and reference of the same set")
+        raise UserError(
+            f"{files.stm[0]}: none of its segments has usable audio; give audio and reference of the same set"
+        )
     write_data_dir(out, tables_of(utterances, files.audio))
     write_lines(out / "stm", stm.lines)
     write_lines(out / "glm", read_lines(files.glm))
-    write_table(out / "stm_subsets", {name: pattern for name, pattern in kind.subsets.items() if _has_segments(stm, pattern)})
+    write_table(
+        out / "stm_subsets",
+        {name: pattern for name, pattern in kind.subsets.items() if _has_segments(stm, pattern)},
+    )
 
 
 def _has_segments(stm: References, pattern: str) -> bool:

@@ -1,8 +1,9 @@
-"""Read references (stm) and segment lists (pem) of NIST's evaluation sets of telephone speech, as they are on the discs.
+"""Read references (stm) and segment lists (pem) of NIST's evaluation sets of telephone speech, as they are on
+the discs.
 
-    en_4156 A en_4156_A 357.64 359.64 <O,en,F,en-F>  WELL (%HESITATION) I { DON'T / DO NOT } (TH-) THINK        stm
+    en_4156 A en_4156_A 357.64 359.64 <O,en,F,en-F>  WELL (%HESITATION) I { DON'T / DO NOT } (TH-) THINK   stm
     fsh_60262 1 inter_segment_gap 1.09 1.10 <O,FI,M,STANDARD>
-    en_4156 A unknown_speaker 301.85 302.48                                                                    pem
+    en_4156 A unknown_speaker 301.85 302.48                                                               pem
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class References:
 
 
 def read_references(paths: list[Path]) -> References:
-    """The segments of stm files, repaired (`pyasr.data.transcripts.stm`); channels 1 and 2 are A and B, names of files are in lower case.
+    """The segments of stm files, repaired (`pyasr.data.transcripts.stm`); channels 1 and 2 are A and B, names
+    of files are in lower case.
 
     Raises UserError as `parse_stm`, for other channels, and if there is no segment.
     """
@@ -53,7 +55,9 @@ def read_references(paths: list[Path]) -> References:
 
 
 def _of_side(segment: StmSegment, path: Path) -> StmSegment:
-    return replace(segment, file=segment.file.lower(), channel=_channel(segment.channel, f"{path}:{segment.line}"))
+    return replace(
+        segment, file=segment.file.lower(), channel=_channel(segment.channel, f"{path}:{segment.line}")
+    )
 
 
 def _channel(name: str, place: str) -> str:
@@ -68,7 +72,8 @@ def span_of(segment: StmSegment) -> tuple[str, int, int]:
 
 
 def read_pem(path: Path) -> list[tuple[str, float, float]]:
-    """(side, begin, end) of each segment, `en_4156-A`, seconds. Raises UserError with file and line for anything else."""
+    """(side, begin, end) of each segment, `en_4156-A`, seconds. Raises UserError with file and line for
+    anything else."""
     segments = []
     for number, line in enumerate(read_lines(path), 1):
         if line.startswith(COMMENT) or not line.strip():
@@ -83,6 +88,7 @@ def read_pem(path: Path) -> list[tuple[str, float, float]]:
 
 
 def plain_words(text: str) -> str:
-    """The words of a reference in lower case: the first of several alternatives, nothing for `@`, optional words without parentheses."""
+    """The words of a reference in lower case: the first of several alternatives, nothing for `@`, optional
+    words without parentheses."""
     words = _ALTERNATIVES.sub(r" \1 ", text).translate(_PARENTHESES).lower().split()
     return " ".join(word for word in words if word != "@")

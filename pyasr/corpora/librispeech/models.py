@@ -1,4 +1,5 @@
-"""The published lexicon and language models of LibriSpeech (OpenSLR 11), under their published names or those of Kaldi's recipe."""
+"""The published lexicon and language models of LibriSpeech (OpenSLR 11), under their published names or those
+of Kaldi's recipe."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class _File:
 
 _FILES = {
     LEXICON: _File(("librispeech-lexicon.txt",), 5_627_653),
-    "tgsmall": _File(("3-gram.pruned.3e-7.arpa.gz", "3-gram.pruned.3e-7.arpa", "lm_tgsmall.arpa.gz"), 13_654_242),
+    "tgsmall": _File(
+        ("3-gram.pruned.3e-7.arpa.gz", "3-gram.pruned.3e-7.arpa", "lm_tgsmall.arpa.gz"), 13_654_242
+    ),
     "tgmed": _File(("3-gram.pruned.1e-7.arpa.gz", "3-gram.pruned.1e-7.arpa", "lm_tgmed.arpa.gz"), 34_094_057),
     "tglarge": _File(("3-gram.arpa.gz", "3-gram.arpa", "lm_tglarge.arpa.gz"), 759_636_181),
     "fglarge": _File(("4-gram.arpa.gz", "4-gram.arpa", "lm_fglarge.arpa.gz"), 1_355_172_078),
@@ -58,7 +61,10 @@ def _missing(names: list[str], places: list[Path]) -> UserError:
     advice = f"download from {_PAGE}, and give their directory with --lm-dir"
     if set(names) <= set(RESCORING_MODELS):
         advice += ", or remove these models from --rescoring"
-    return UserError(f"LibriSpeech's lexicon and language models: no {listed} below {', '.join(map(str, places))}; {advice}")
+    return UserError(
+        f"LibriSpeech's lexicon and language models: no {listed} below {', '.join(map(str, places))}; "
+        f"{advice}"
+    )
 
 
 def _check_size(name: str, path: Path) -> None:
@@ -69,12 +75,16 @@ def _check_size(name: str, path: Path) -> None:
 
 
 def read_lexicon(path: Path) -> Lexicon:
-    """The lexicon, in which an entry may occur several times. Raises UserError for a word without phones, and if there are no words."""
+    """The lexicon, in which an entry may occur several times. Raises UserError for a word without phones, and
+    if there are no words."""
     lexicon = Lexicon()
     for number, line in enumerate(read_word_lines(path), 1):
         word, *phones = line.split() or [""]
         if word and not phones:
-            raise UserError(f"{path}:{number}: the pronunciation of '{word}' is empty; download the file again from {_PAGE}")
+            raise UserError(
+                f"{path}:{number}: the pronunciation of '{word}' is empty; download the file again from "
+                f"{_PAGE}"
+            )
         if word:
             lexicon.add(word, tuple(phones))
     if not lexicon.entries:

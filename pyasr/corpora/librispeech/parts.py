@@ -1,13 +1,14 @@
-"""The parts of LibriSpeech (OpenSLR 12) and mini_librispeech (OpenSLR 31): their folders and published counts.
+"""The parts of LibriSpeech (OpenSLR 12) and mini_librispeech (OpenSLR 31): their folders and published
+counts.
 
     LibriSpeech/train-clean-100/1088/134315/1088-134315-0000.flac    READER/CHAPTER
     LibriSpeech/SPEAKERS.TXT
 
 Each archive unpacks to a folder LibriSpeech; the archives may be unpacked in one place or several.
 
-Hours and readers are those of V. Panayotov, G. Chen, D. Povey, S. Khudanpur, "LibriSpeech: an ASR corpus based on public domain audio
-books", ICASSP 2015, Table 1 (dev-other and test-other have 5.1 and 5.3 h; the table swaps them). The word counts of dev and test sets are
-those on which Kaldi's RESULTS are scored.
+Hours and readers are those of V. Panayotov, G. Chen, D. Povey, S. Khudanpur, "LibriSpeech: an ASR corpus
+based on public domain audio books", ICASSP 2015, Table 1 (dev-other and test-other have 5.1 and 5.3 h; the
+table swaps them). The word counts of dev and test sets are those on which Kaldi's RESULTS are scored.
 """
 
 from __future__ import annotations
@@ -45,22 +46,27 @@ _PAGE = "www.openslr.org/12"
 
 
 def parts_of(subset: str, test_kinds: Iterable[str] = TEST_KINDS) -> list[str]:
-    """The training and test parts of a subset (mini, 100, 460, 960); mini has one dev set, independent of `test_kinds`."""
+    """The training and test parts of a subset (mini, 100, 460, 960); mini has one dev set, independent of
+    `test_kinds`."""
     if subset == "mini":
         return [*TRAINING[subset], "dev-clean-2"]
     return [*TRAINING[subset], *(f"{name}-{kind}" for name in ("dev", "test") for kind in test_kinds)]
 
 
 def published(part: str) -> list[Published]:
-    """Published counts of a part. Its speakers are called readers, because a speaker of the data directory is a reader of a chapter."""
-    return [Published(quantity, values, _HOURS_TOLERANCE if quantity == "hours" else 0.0) for quantity, values in PUBLISHED[part].items()]
+    """Published counts of a part. Its speakers are called readers, because a speaker of the data directory is
+    a reader of a chapter."""
+    return [
+        Published(quantity, values, _HOURS_TOLERANCE if quantity == "hours" else 0.0)
+        for quantity, values in PUBLISHED[part].items()
+    ]
 
 
 def part_folders(places: list[Path], subset: str, parts: list[str]) -> dict[str, list[Path]]:
     """{part: folders of its name at or below `places`}.
 
-    Raises UserError for a place that is not a directory, and for missing parts; the message names all of them and the archives that have
-    not been unpacked.
+    Raises UserError for a place that is not a directory, and for missing parts; the message names all of them
+    and the archives that have not been unpacked.
     """
     found: dict[str, dict[str, Path]] = {part: {} for part in parts}
     archives: dict[str, Path] = {}
@@ -79,7 +85,9 @@ def folders_below(places: list[Path]) -> Iterator[Path]:
     for place in places:
         if not place.is_dir():
             is_file = "a file, not a directory; give the directory that contains it"
-            raise UserError(f"{place}: {is_file if place.exists() else 'no such directory; correct the path'}")
+            raise UserError(
+                f"{place}: {is_file if place.exists() else 'no such directory; correct the path'}"
+            )
         yield from _walk(place, _DEPTH)
 
 
@@ -97,6 +105,8 @@ def _missing(parts: list[str], archives: dict[str, Path], places: list[Path], su
     absent = [part for part in parts if part not in archives]
     told = [f"{path.name} is not unpacked: run 'tar -xzf {path} -C {path.parent}'" for path in packed]
     if absent:
-        told.append(f"no folder {', '.join(absent)} below {where}: download from {_PAGES.get(subset, _PAGE)} and unpack the missing parts, "
-                    "or give their directories with --corpus, separated by ':'")  # fmt: skip
+        told.append(
+            f"no folder {', '.join(absent)} below {where}: download from {_PAGES.get(subset, _PAGE)} and "
+            "unpack the missing parts, or give their directories with --corpus, separated by ':'"
+        )
     return UserError(f"LibriSpeech: {'; '.join(told)}")

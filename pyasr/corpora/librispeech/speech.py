@@ -1,8 +1,9 @@
 """The utterances of a part of LibriSpeech (FLAC files with transcripts), as tables of a data directory.
 
-    1088/134315/1088-134315-0000.flac      utterance READER-CHAPTER-NUMBER, speaker READER-CHAPTER, as in Kaldi's recipe
-    1088/134315/1088-134315.trans.txt      1088-134315-0000 SO IT IS
-    SPEAKERS.TXT                           1088 | F | train-clean-100 | 25.00 | NAME, which may contain |
+1088/134315/1088-134315-0000.flac      utterance READER-CHAPTER-NUMBER, speaker READER-CHAPTER, as in Kaldi's
+                                       recipe
+1088/134315/1088-134315.trans.txt      1088-134315-0000 SO IT IS
+SPEAKERS.TXT                           1088 | F | train-clean-100 | 25.00 | NAME, which may contain |
 """
 
 from __future__ import annotations
@@ -62,10 +63,18 @@ class Sources:
     def of(cls, folders: list[Path]) -> Sources:
         """The files in the folders of a part. Raises UserError if there is no audio or no transcript."""
         paths = list(paths_below(folders))
-        found = cls(files_by_name(paths, r"(\d+-\d+-\d+)\.flac"), files_by_name(paths, rf"(\d+-\d+)\.trans\.txt{PACKED}"))
-        for files, form in ((found.audio, "READER-CHAPTER-NUMBER.flac"), (found.transcripts, "READER-CHAPTER.trans.txt")):
+        found = cls(
+            files_by_name(paths, r"(\d+-\d+-\d+)\.flac"),
+            files_by_name(paths, rf"(\d+-\d+)\.trans\.txt{PACKED}"),
+        )
+        for files, form in (
+            (found.audio, "READER-CHAPTER-NUMBER.flac"),
+            (found.transcripts, "READER-CHAPTER.trans.txt"),
+        ):
             if not files:
-                raise UserError(f"{', '.join(map(str, folders))}: no file {form} below; unpack its archive again")
+                raise UserError(
+                    f"{', '.join(map(str, folders))}: no file {form} below; unpack its archive again"
+                )
         return found
 
     def lines(self) -> Iterator[str]:
@@ -77,7 +86,8 @@ class Sources:
 
 
 def read_utterances(sources: Sources, num_processes: int, left_out: SkippedItems) -> list[ReadUtterance]:
-    """The utterances with complete audio of one channel at 16 kHz and a transcript with words, sorted; others are added to `left_out`.
+    """The utterances with complete audio of one channel at 16 kHz and a transcript with words, sorted; others
+    are added to `left_out`.
 
     Raises UserError for a file of transcripts with lines in another format, or not in UTF-8.
     """
@@ -103,7 +113,10 @@ def _read_transcripts(files: dict[str, Path], left_out: SkippedItems) -> dict[st
         for number, line in enumerate(read_lines(path), 1):
             name, *words = line.split() or [""]
             if name and not _UTTERANCE.fullmatch(name):
-                raise UserError(f"{path}:{number}: '{name}' is not READER-CHAPTER-NUMBER; unpack the archive of this part again")
+                raise UserError(
+                    f"{path}:{number}: '{name}' is not READER-CHAPTER-NUMBER; unpack the archive of this "
+                    "part again"
+                )
             if name and texts.setdefault(name, " ".join(words)) != " ".join(words):
                 left_out.add("a second transcript with other words", name)
     return texts
@@ -149,17 +162,29 @@ def read_sexes(folders: list[Path]) -> dict[str, str]:
 def speaker_tables(folders: list[Path]) -> list[Path]:
     """The files SPEAKERS.TXT (case-insensitive) next to the folders of parts."""
     beside = {folder.parent: None for folder in folders}
-    return [path for parent in beside for path in sorted(parent.iterdir()) if path.name.lower() == "speakers.txt" and path.is_file()]
+    return [
+        path
+        for parent in beside
+        for path in sorted(parent.iterdir())
+        if path.name.lower() == "speakers.txt" and path.is_file()
+    ]
 
 
 def tables_of(utterances: list[ReadUtterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:
-    """The tables of the data directory of these utterances; spk2gender only if the sex of all readers is known."""
-    tables = {"wav.scp": {u.name: as_named(u.audio) for u in utterances}, "text": {u.name: u.text for u in utterances},
-              "utt2spk": {u.name: u.speaker for u in utterances}, "utt2dur": {u.name: u.seconds for u in utterances}}
+    """The tables of the data directory of these utterances; spk2gender only if the sex of all readers is
+    known."""
+    tables = {
+        "wav.scp": {u.name: as_named(u.audio) for u in utterances},
+        "text": {u.name: u.text for u in utterances},
+        "utt2spk": {u.name: u.speaker for u in utterances},
+        "utt2dur": {u.name: u.seconds for u in utterances},
+    }
     unknown = sorted({u.reader for u in utterances} - sexes.keys(), key=int)
     if unknown:
         named = " ".join(unknown[:_MOST_NAMED]) + " ..." * (len(unknown) > _MOST_NAMED)
-        log.warning(f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {named}")
+        log.warning(
+            f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {named}"
+        )
     else:
         tables["spk2gender"] = {u.speaker: sexes[u.reader] for u in utterances}
     return tables

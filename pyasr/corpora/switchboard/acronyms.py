@@ -1,5 +1,5 @@
-"""Acronyms that are spoken letter by letter. Each is one word of the lexicon and the transcripts, `IBM` as `i._b._m.`, and is scored as
-letters (`pyasr.data.transcripts.spoken`).
+"""Acronyms that are spoken letter by letter. Each is one word of the lexicon and the transcripts, `IBM` as
+`i._b._m.`, and is scored as letters (`pyasr.data.transcripts.spoken`).
 
     IBM  i._b._m.       i b m
     TVs  t._v.s         t v's
@@ -18,13 +18,16 @@ _NAMES = (
     "ey/b iy/s iy/d iy/iy/eh f/jh iy/ey ch/ay/jh ey/k ey/eh l/eh m/eh n/"
     "ow/p iy/k y uw/aa r/eh s/t iy/y uw/v iy/d ah b ax l y uw/eh k s/w ay/z iy"
 )
-LETTER_NAMES = {letter: tuple(name.split()) for letter, name in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _NAMES.split("/"))}
+LETTER_NAMES = {
+    letter: tuple(name.split()) for letter, name in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _NAMES.split("/"))
+}
 _PRONOUN = "I"
 _PLURALS = (("s",), ("z",))
 
 
 def acronym_of(word: str, pronunciations: list[Phones]) -> str | None:
-    """`i._b._m.` for a word with a capital that one of its pronunciations spells, with or without a final s or 's; else None."""
+    """`i._b._m.` for a word with a capital that one of its pronunciations spells, with or without a final s
+    or 's; else None."""
     letters, ending = _without_ending(word)
     if word == word.lower() or not re.fullmatch("[A-Za-z]+('s)?", word):
         return None
@@ -52,12 +55,17 @@ def _written(letters: str) -> str:
 
 def acronyms_in(dictionary: Lexicon) -> dict[str, str]:
     """{word in its case: acronym} for all acronyms of a mixed-case dictionary and the 26 capital letters."""
-    found = {word: acronym for word in dictionary.entries if (acronym := acronym_of(word, dictionary.pronunciations(word)))}
+    found = {
+        word: acronym
+        for word in dictionary.entries
+        if (acronym := acronym_of(word, dictionary.pronunciations(word)))
+    }
     return found | {letter: _written(letter) for letter in LETTER_NAMES}
 
 
 def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
-    """Replace words by acronyms, case-sensitively. `I` is a letter only in a run of several single letters."""
+    """Replace words by acronyms, case-sensitively. `I` is a letter only in a run of several single
+    letters."""
     result = []
     for is_letter, run in groupby(words, LETTER_NAMES.__contains__):
         run = list(run)

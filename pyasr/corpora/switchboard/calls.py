@@ -1,7 +1,7 @@
 """Utterances of Switchboard-1 Release 2 (LDC97S62), from the calls on discs and their transcripts.
 
-Utterances are named by their side and times in units of 10 ms, `sw02001-A_000098-001156`, or, if callers are known, by their
-speaker, `sw1020-02001-A_000098-001156`.
+Utterances are named by their side and times in units of 10 ms, `sw02001-A_000098-001156`, or, if callers are
+known, by their speaker, `sw1020-02001-A_000098-001156`.
 """
 
 from __future__ import annotations
@@ -19,46 +19,73 @@ from pyasr.corpora.switchboard.acronyms import with_acronyms
 from pyasr.corpora.switchboard.text import words_of
 from pyasr.corpora.switchboard.transcripts import Transcripts, Turn, turns_of
 
-DISC = Disc("Switchboard-1 Release 2 (LDC97S62)", "sw0NNNN.sph (2,435 or 2,438 calls, sw02001.sph to sw04940.sph)", "--swbd")
+DISC = Disc(
+    "Switchboard-1 Release 2 (LDC97S62)",
+    "sw0NNNN.sph (2,435 or 2,438 calls, sw02001.sph to sw04940.sph)",
+    "--swbd",
+)
 EMPTY_SIDES = frozenset({"sw02167-B"})  # contains only noise, on which training fails
 NUM_CALLS = (2435, 2438)  # of the two releases in circulation
 NUM_DVDS = 4
-PUBLISHED = [Published("recordings", (4870, 4876)), Published("utterances", (264_000,), 0.02), Published("hours", (318.5,), 0.02)]
+PUBLISHED = [
+    Published("recordings", (4870, 4876)),
+    Published("utterances", (264_000,), 0.02),
+    Published("hours", (318.5,), 0.02),
+]
 _AUDIO = r"sw0?(\d{4})\.sph"
 
 
 def find_audio(places: list[Path]) -> dict[str, Path]:
-    """{call: file}, `sw02001` for sw02001.sph and sw2001.sph, in any folders below `places`. Raises UserError if there is none; logs
-    which DVDs are there if not all are."""
+    """{call: file}, `sw02001` for sw02001.sph and sw2001.sph, in any folders below `places`. Raises UserError
+    if there is none; logs which DVDs are there if not all are."""
     paths = list(paths_below(places))
     audio = {f"sw0{number}": path for number, path in files_by_name(paths, _AUDIO).items()}
     if not audio:
         raise DISC.missing(places, paths)
-    numbers = {int(found[1]) for path in audio.values() if (found := re.search(r"/swb1_d([1-4])/", path.as_posix(), re.IGNORECASE))}
+    numbers = {
+        int(found[1])
+        for path in audio.values()
+        if (found := re.search(r"/swb1_d([1-4])/", path.as_posix(), re.IGNORECASE))
+    }
     if numbers and len(numbers) < NUM_DVDS:
         missing = ", ".join(f"swb1_d{number}" for number in range(1, NUM_DVDS + 1) if number not in numbers)
-        log.warning(f"{DISC.name}: no calls in {missing}, but in {len(numbers)} other discs; give the directory above all of them")
+        log.warning(
+            f"{DISC.name}: no calls in {missing}, but in {len(numbers)} other discs; give the directory "
+            "above all of them"
+        )
     return audio
 
 
 def calls_with_both(audio: Mapping[str, Path], sides: Iterable[str]) -> list[str]:
-    """Calls with audio and the transcript of a side, sorted. Calls that lack one of them are logged. Raises UserError if all do."""
+    """Calls with audio and the transcript of a side, sorted. Calls that lack one of them are logged. Raises
+    UserError if all do."""
     transcribed = {side.partition("-")[0] for side in sides}
     both = sorted(audio.keys() & transcribed)
     if not both:
-        raise UserError(f"{DISC.name}: of {len(audio)} calls with audio ({min(audio)} ...) and {len(transcribed)} with transcripts "
-                        f"({min(transcribed, default='none')} ...) none has both; give audio and transcripts of the same corpus")
-    cases = {"audio, but no transcript": audio.keys() - transcribed, "a transcript, but no audio": transcribed - audio.keys()}
+        raise UserError(
+            f"{DISC.name}: of {len(audio)} calls with audio ({min(audio)} ...) and {len(transcribed)} with "
+            f"transcripts ({min(transcribed, default='none')} ...) none has both; give audio and transcripts "
+            "of the same corpus"
+        )
+    cases = {
+        "audio, but no transcript": audio.keys() - transcribed,
+        "a transcript, but no audio": transcribed - audio.keys(),
+    }
     log_calls_that_have(cases, DISC.name)
     if len(audio) not in NUM_CALLS:
         log.warning(f"{DISC.name}: {len(audio)} calls have audio, of {NUM_CALLS[0]:,} or {NUM_CALLS[1]:,}")
     return both
 
 
-def utterances_of(transcripts: Transcripts, calls: Iterable[str], acronyms: Mapping[str, str], callers: Mapping[str, str],
-                  left: SkippedItems) -> list[Utterance]:  # fmt: skip
-    """The utterances of these calls that have words; others are added to `left`. `callers`: {side: speaker}; a side without an entry is
-    its own speaker."""
+def utterances_of(
+    transcripts: Transcripts,
+    calls: Iterable[str],
+    acronyms: Mapping[str, str],
+    callers: Mapping[str, str],
+    left: SkippedItems,
+) -> list[Utterance]:
+    """The utterances of these calls that have words; others are added to `left`. `callers`: {side: speaker};
+    a side without an entry is its own speaker."""
     wanted, found = set(calls), {}
     for side, (name, content) in sorted(transcripts.sides.items()):
         for turn in turns_of(side, name, content, left):
@@ -69,7 +96,10 @@ def utterances_of(transcripts: Transcripts, calls: Iterable[str], acronyms: Mapp
             else:
                 found[utterance.name] = utterance
     if not found:
-        raise UserError(f"{DISC.name}: no segment with words is left of {len(transcripts.sides)} transcripts; check what was left out")
+        raise UserError(
+            f"{DISC.name}: no segment with words is left of {len(transcripts.sides)} transcripts; check "
+            "what was left out"
+        )
     return list(found.values())
 
 

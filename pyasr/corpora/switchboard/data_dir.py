@@ -15,7 +15,9 @@ from pyasr.corpora.switchboard.transcripts import read_transcripts
 from pyasr.data.tables.datadir import write_data_dir
 
 
-def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path], tables: SpeakerTables, by_caller: bool) -> None:
+def write_switchboard(
+    out: Path, audio: dict[str, Path], transcripts: list[Path], tables: SpeakerTables, by_caller: bool
+) -> None:
     """Fill the directory `out`; log what is left out, with reasons. Raises UserError if nothing is left.
 
     audio        {call: file}
@@ -30,4 +32,6 @@ def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path]
     left.log("segments")
     if not utterances:
         raise UserError(f"{DISC.name}: no call with a transcript has usable audio; check what was left out")
-    write_data_dir(out, tables_of(utterances, audio, tables.sexes_of({one.speaker: one.side for one in utterances})))
+    write_data_dir(
+        out, tables_of(utterances, audio, tables.sexes_of({one.speaker: one.side for one in utterances}))
+    )

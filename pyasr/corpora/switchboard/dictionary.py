@@ -1,9 +1,10 @@
 """The dictionary of Mississippi State's transcripts, `sw-ms98-dict.text`, and the lexicon derived from it.
 
-     file: $SWB/data/dictionary/sw-ms98-dict.text       no entry
-    # a comment
-    ab[solute]- ae b s                                  words in the forms of the transcripts, in their case, phones in lower case
-    AT&amp;T ey t iy ax n t iy
+ file: $SWB/data/dictionary/sw-ms98-dict.text       no entry
+# a comment
+ab[solute]- ae b s                                  words in the forms of the transcripts, in their case,
+                                                    phones in lower case
+AT&amp;T ey t iy ax n t iy
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from pyasr.lang.symbols import write_lines
 
 SILENCE_PHONES = ("sil", "spn", "nsn", "lau")
 OOV_WORD = "<unk>"
-_OF_NOISES = {"!sil": "sil", "[vocalized-noise]": "spn", "[noise]": "nsn", "[laughter]": "lau", OOV_WORD: "spn"}
+_OF_NOISES = {
+    "!sil": "sil",
+    "[vocalized-noise]": "spn",
+    "[noise]": "nsn",
+    "[laughter]": "lau",
+    OOV_WORD: "spn",
+}
 _NO_ENTRY = re.compile(r"\s*(#.*|file:.*)?")
 _REDUCED = {"AH0": "ax", "SPN": "spn"}  # mapping of the CMU dictionary's phones; others lose their stress
 
@@ -45,8 +52,8 @@ def read_dictionary(transcripts: Transcripts) -> Lexicon:
 def entries_in(lines: list[str], name: object) -> Lexicon:
     """The words of a dictionary, in their case; forms of the transcripts are converted by `word_of`.
 
-    Noises, silence and pronunciations with a silence phone are left out, the latter with a warning. A line without phones is left out and
-    logged. `name`: the file, for messages.
+    Noises, silence and pronunciations with a silence phone are left out, the latter with a warning. A line
+    without phones is left out and logged. `name`: the file, for messages.
     """
     lexicon, without = Lexicon(), []
     for number, line in enumerate(lines, 1):
@@ -62,12 +69,16 @@ def entries_in(lines: list[str], name: object) -> Lexicon:
         lexicon.add(word, phones)
     if without:
         more = " ..." * (len(without) > 3)
-        log.warning(f"{name}: {len(without)} lines without a pronunciation of speech are left out: {', '.join(without[:3])}{more}")
+        log.warning(
+            f"{name}: {len(without)} lines without a pronunciation of speech are left out: "
+            f"{', '.join(without[:3])}{more}"
+        )
     return lexicon
 
 
 def lexicon_of(dictionary: Lexicon) -> tuple[Lexicon, dict[str, str]]:
-    """(lexicon in lower case with noises, letters and acronyms; {word in its case: acronym} for transcripts)."""
+    """(lexicon in lower case with noises, letters and acronyms; {word in its case: acronym} for
+    transcripts)."""
     acronyms, lexicon = acronyms_in(dictionary), Lexicon()
     for word, phone in _OF_NOISES.items():
         lexicon.add(word, (phone,))
@@ -81,7 +92,8 @@ def lexicon_of(dictionary: Lexicon) -> tuple[Lexicon, dict[str, str]]:
 
 
 def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
-    """Add the words of a text that the lexicon lacks, with pronunciations of the CMU dictionary, or guessed from the letters.
+    """Add the words of a text that the lexicon lacks, with pronunciations of the CMU dictionary, or guessed
+    from the letters.
 
     Returns a line per word: count, word, source of the pronunciation, pronunciation; most frequent first.
     """
@@ -89,7 +101,10 @@ def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
     if not lacking:
         return []
     vocabulary = look_up(lacking, read_cmudict(stress=True), DictOptions(stress=True, oov_word=OOV_WORD))
-    log.info(f"{len(lacking)} words are not in the dictionary of the transcripts; of the CMU dictionary: {vocabulary.summary()}")
+    log.info(
+        f"{len(lacking)} words are not in the dictionary of the transcripts; of the CMU dictionary: "
+        f"{vocabulary.summary()}"
+    )
     rows = []
     for word, count in by_count(lacking):
         guess = vocabulary.missing.get(word)
@@ -101,21 +116,27 @@ def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
 
 
 def as_phones_of_switchboard(phones: Phones) -> Phones:
-    """Map phones of the CMU dictionary, with stress, to Mississippi State's set: lower case, `ax` for an unstressed AH."""
+    """Map phones of the CMU dictionary, with stress, to Mississippi State's set: lower case, `ax` for an
+    unstressed AH."""
     return tuple(_REDUCED.get(phone, phone.rstrip("012").lower()) for phone in phones)
 
 
 def as_dict_dir(lexicon: Lexicon) -> DictDir:
-    """The dictionary directory: silence phones sil, spn, nsn, lau; sil is optional between words; no extra questions."""
+    """The dictionary directory: silence phones sil, spn, nsn, lau; sil is optional between words; no extra
+    questions."""
     return dict_dir_of(lexicon, list(SILENCE_PHONES), [])
 
 
 def write_dict(out: Path, counts: Counter[str], dictionary: Lexicon) -> Lexicon:
-    """Fill the directory `out` with the dictionary directory of `dictionary`, extended by the words of a text, {word: count}, that it
-    lacks (`missing_words.txt`), and with tables of acronyms; returns the lexicon."""
+    """Fill the directory `out` with the dictionary directory of `dictionary`, extended by the words of a
+    text, {word: count}, that it lacks (`missing_words.txt`), and with tables of acronyms; returns the
+    lexicon."""
     lexicon, acronyms = lexicon_of(dictionary)
     write_lines(out / MISSING_FILE, add_missing(lexicon, counts))
     as_dict_dir(lexicon).write(out)
     write_table(out / "acronyms.txt", acronyms)
-    write_table(out / "acronyms_spelled.txt", {acronym: " ".join(letters_of(acronym)) for acronym in acronyms.values()})
+    write_table(
+        out / "acronyms_spelled.txt",
+        {acronym: " ".join(letters_of(acronym)) for acronym in acronyms.values()},
+    )
     return lexicon

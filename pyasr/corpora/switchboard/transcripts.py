@@ -1,9 +1,10 @@
-"""Read Mississippi State's transcripts of Switchboard from a folder, from the published archive, or from LDC's discs.
+"""Read Mississippi State's transcripts of Switchboard from a folder, from the published archive, or from
+LDC's discs.
 
-    swb_ms98_transcriptions/20/2001/sw2001A-ms98-a-trans.text       a side's segments
-    swb_ms98_transcriptions/sw-ms98-dict.text                       the dictionary
+swb_ms98_transcriptions/20/2001/sw2001A-ms98-a-trans.text       a side's segments
+swb_ms98_transcriptions/sw-ms98-dict.text                       the dictionary
 
-    sw2001A-ms98-a-0003 4.120375 9.833250 [laughter] um [laughter-yeah] i wen[t]- {zwieback} to it
+sw2001A-ms98-a-0003 4.120375 9.833250 [laughter] um [laughter-yeah] i wen[t]- {zwieback} to it
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from pyasr.corpora.discs import PACKED, Disc, files_by_name, paths_below
 from pyasr.corpora.texts import lines_of
 from pyasr.io.content import check_unpacked, open_file, read_content, readable, telling_damage, unpack
 
-DISC = Disc("Mississippi State's transcripts of Switchboard (OpenSLR 5)",
-            "swNNNNA-ms98-a-trans.text with sw-ms98-dict.text, nor switchboard_word_alignments.tar.gz", "--transcripts")
+DISC = Disc(
+    "Mississippi State's transcripts of Switchboard (OpenSLR 5)",
+    "swNNNNA-ms98-a-trans.text with sw-ms98-dict.text, nor switchboard_word_alignments.tar.gz",
+    "--transcripts",
+)
 _TRANSCRIPT, _DICTIONARY = rf"(sw\d{{4}}[ab])-ms98-a-trans\.text{PACKED}", rf"(sw-ms98-dict)\.text{PACKED}"
 _ARCHIVE = r"([^/]*(?:switchboard_word_alignments|ms98_trans)[^/]*)\.(?:tgz|tar(?:\.gz|\.bz2|\.xz)?)"
 _LINE = re.compile(r"\s*(sw\d{4}[AB]-ms98-a-\d+)\s+([0-9.]+)\s+([0-9.]+)\s(.*)", re.IGNORECASE)
@@ -50,7 +54,8 @@ class Turn:
 
 
 def find_transcripts(places: list[Path]) -> list[Path]:
-    """The files with transcripts and dictionary: an archive, or the files of a folder below `places`, which are folders or archives.
+    """The files with transcripts and dictionary: an archive, or the files of a folder below `places`, which
+    are folders or archives.
 
     Raises UserError if there are no transcripts, or no dictionary with them.
     """
@@ -70,15 +75,23 @@ def find_transcripts(places: list[Path]) -> list[Path]:
 
 
 def read_transcripts(sources: list[Path]) -> Transcripts:
-    """The transcripts in files of `find_transcripts`. Raises UserError for an archive that is damaged or contains something else."""
-    contents = _members(sources[0]) if len(sources) == 1 else ((str(path), read_content(path)) for path in sources)
+    """The transcripts in files of `find_transcripts`. Raises UserError for an archive that is damaged or
+    contains something else."""
+    contents = (
+        _members(sources[0]) if len(sources) == 1 else ((str(path), read_content(path)) for path in sources)
+    )
     named = {str(Path(name)): content for name, content in contents}
     paths = list(map(Path, named))
-    sides = {_side(name): (str(path), named[str(path)]) for name, path in files_by_name(paths, _TRANSCRIPT).items()}
+    sides = {
+        _side(name): (str(path), named[str(path)]) for name, path in files_by_name(paths, _TRANSCRIPT).items()
+    }
     dictionary = [(str(path), named[str(path)]) for path in files_by_name(paths, _DICTIONARY).values()]
     if not sides or not dictionary:
         lacks = "no swNNNNA-ms98-a-trans.text" if not sides else "no sw-ms98-dict.text"
-        raise UserError(f"{sources[0]}: it contains {lacks}; give {DISC.option} switchboard_word_alignments.tar.gz, or its content")
+        raise UserError(
+            f"{sources[0]}: it contains {lacks}; give {DISC.option} switchboard_word_alignments.tar.gz, or "
+            "its content"
+        )
     return Transcripts(sides, dictionary[0])
 
 
@@ -86,8 +99,12 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
     """(ARCHIVE/NAME, content) of the transcripts and the dictionary in a tar archive, plain or compressed."""
     wanted, num_unpacked = re.compile(rf"(?:.*/)?(?:{_TRANSCRIPT}|{_DICTIONARY})", re.IGNORECASE), 0
     try:
-        with readable(archive), telling_damage("tar", lambda what: _damaged(archive, what)), open_file(archive) as file, \
-                tarfile.open(fileobj=file, mode="r:*") as members:
+        with (
+            readable(archive),
+            telling_damage("tar", lambda what: _damaged(archive, what)),
+            open_file(archive) as file,
+            tarfile.open(fileobj=file, mode="r:*") as members,
+        ):
             for member in members:
                 if member.isfile() and wanted.fullmatch(member.name):
                     num_unpacked += member.size
@@ -108,7 +125,8 @@ def _side(name: str) -> str:
 
 
 def turns_of(side: str, name: str, content: bytes, left: SkippedItems) -> list[Turn]:
-    """The segments of a side's file. Lines in another format, and segments that end before they begin, are left out."""
+    """The segments of a side's file. Lines in another format, and segments that end before they begin, are
+    left out."""
     turns = []
     for number, line in enumerate(lines_of(content, name), 1):
         if not line.strip():

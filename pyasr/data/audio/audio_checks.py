@@ -1,4 +1,5 @@
-"""Check whether recordings exist and are complete, from their headers and last bytes or by reading them to the end."""
+"""Check whether recordings exist and are complete, from their headers and last bytes or by reading them to
+the end."""
 
 from __future__ import annotations
 
@@ -26,18 +27,19 @@ _ALIGNMENT = 512  # a multiple of the alignment of chunks after the audio in all
 class Look:
     """The result of checking a recording."""
 
-    complaint: str = ""            # '' if nothing is wrong
-    seconds: float | None = None   # None if the recording was not read
-    rate: int = 0                  # sampling rate in Hz; 0 if the recording was not read
-    by_hand: str = ""              # what the user has to do if the recording itself may be intact
+    complaint: str = ""  # '' if nothing is wrong
+    seconds: float | None = None  # None if the recording was not read
+    rate: int = 0  # sampling rate in Hz; 0 if the recording was not read
+    by_hand: str = ""  # what the user has to do if the recording itself may be intact
 
 
 def look_at_audio(rx: str, how: str, label: str = "") -> Look:
     """Check the audio of `rx`, an entry of wav.scp.
 
-    label  channel named by `reco2file_and_channel`; without one, 'read' complains about a file of several channels
-    how    'no': no check; 'exists': the file exists, and has the size or the end that its header implies; 'read': the file can be read to
-           its end
+    label  channel named by `reco2file_and_channel`; without one, 'read' complains about a file of several
+           channels
+    how    'no': no check; 'exists': the file exists, and has the size or the end that its header implies;
+           'read': the file can be read to its end
     """
     if how == "no" or how == "exists" and pipes.is_command(rx):
         return Look()
@@ -67,10 +69,11 @@ def _read(rx: str, label: str) -> Look:
 
 
 def is_as_its_header_tells(path: str) -> bool:
-    """Whether an audio file has the size that its header gives or, in formats without such a size, is complete by its last bytes.
+    """Whether an audio file has the size that its header gives or, in formats without such a size, is
+    complete by its last bytes.
 
-    Reads the first bytes of the file; the last ones only in these formats and if something follows the audio. If False, read all of it to
-    find out whether it is complete.
+    Reads the first bytes of the file; the last ones only in these formats and if something follows the audio.
+    If False, read all of it to find out whether it is complete.
     """
     with open_file(path) as file, readable(path):
         head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size

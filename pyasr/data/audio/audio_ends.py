@@ -1,8 +1,10 @@
-"""Check from the first and last bytes whether a FLAC, Ogg or MP3 file is complete; its header does not give the bytes of the audio.
+"""Check from the first and last bytes whether a FLAC, Ogg or MP3 file is complete; its header does not give
+the bytes of the audio.
 
     FLAC  the last frame is complete, and ends with the last sample that the header counts
     Ogg   the last page is complete, belongs to the stream of the first page, and is marked as the last
-    MP3   the file has the number of bytes that the Xing header counts; a file without such a header cannot be checked
+    MP3   the file has the number of bytes that the Xing header counts; a file without such a header cannot be
+          checked
 
 Damage within the file, and joined files of equal length, are found only by reading all of it.
 """
@@ -19,7 +21,8 @@ _PAGE, _HEAD_BYTES, _LAST_PAGE, _MARK_AT, _STREAM = b"OggS", 27, 4, 5, slice(14,
 
 
 def ends_well(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
-    """Whether a file of `num_bytes` that begins with `head` is certainly complete; if False, read all of it to find out."""
+    """Whether a file of `num_bytes` that begins with `head` is certainly complete; if False, read all of it
+    to find out."""
     if flac_length.is_flac(head):
         return flac_length.ends_as_told(head, _tail(file, num_bytes))
     if head[:4] == _PAGE:
@@ -42,7 +45,8 @@ def _ends_with_last_page(head: bytes, tail: bytes) -> bool:
 
 
 def _has_promised_size(file: BinaryIO, num_bytes: int) -> bool:
-    """Whether the frames have the size given by the Xing header in the first one; ID3 tags before and after them are not counted."""
+    """Whether the frames have the size given by the Xing header in the first one; ID3 tags before and after
+    them are not counted."""
     begin = mp3_length.begin_of_frames(file)
     file.seek(begin)
     head = file.read(mp3_length.FRAME_BYTES)

@@ -1,4 +1,5 @@
-"""Correct audio headers that count no audio, or less than the file contains, so that libsndfile reads all of it."""
+"""Correct audio headers that count no audio, or less than the file contains, so that libsndfile reads all of
+it."""
 
 from __future__ import annotations
 
@@ -12,32 +13,42 @@ _AIFF_HEAD_BYTES, _CAF_HEAD_BYTES = 8, 4  # within the audio chunk, before the s
 
 
 def with_size(content: bytes) -> bytes:
-    """A WAV, RF64, AU, AIFF or CAF file with its true size in the header. Headers are corrected that have the size of an empty file or of
-    a stream, or a size that is too small by a multiple of 2^32; other files are unchanged."""
+    """A WAV, RF64, AU, AIFF or CAF file with its true size in the header. Headers are corrected that have the
+    size of an empty file or of a stream, or a size that is too small by a multiple of 2^32; other files are
+    unchanged."""
     if not (numbers := _lost_sizes(content)):
         return content
     if content[:4] == b"RIFF" and len(content) > GREATEST:
         return _as_rf64(content)
     filled_in = bytearray(content)
     for at, number in numbers.items():
-        filled_in[at:at + len(number)] = number
+        filled_in[at : at + len(number)] = number
     return bytes(filled_in)
 
 
 def is_of_stream(head: bytes) -> bool:
-    """Whether a file that begins with `head`, which includes the begin of the audio, has a header without the size of the audio."""
+    """Whether a file that begins with `head`, which includes the begin of the audio, has a header without the
+    size of the audio."""
     return bool(_lost_sizes(head))
 
 
 def _lost_sizes(content: bytes) -> dict[int, bytes]:
-    """{position in the header: bytes of the true size} if the header lacks it and the file has audio, else {}."""
-    known = {b"RIFF": _size_of_wav, b"RIFX": _size_of_wav, b"RF64": _size_of_rf64, b".snd": _size_of_au, b"FORM": _size_of_aiff,
-             b"caff": _size_of_caf}.get(content[:4])  # fmt: skip
+    """{position in the header: bytes of the true size} if the header lacks it and the file has audio, else
+    {}."""
+    known = {
+        b"RIFF": _size_of_wav,
+        b"RIFX": _size_of_wav,
+        b"RF64": _size_of_rf64,
+        b".snd": _size_of_au,
+        b"FORM": _size_of_aiff,
+        b"caff": _size_of_caf,
+    }.get(content[:4])
     return known(content) if known else {}
 
 
 def _lacks_size(content: bytes, begin: int, size: int, least: int = 0) -> bool:
-    """Whether all bytes from `begin` on are audio although the header has another `size`; `least`: the size of a chunk without audio."""
+    """Whether all bytes from `begin` on are audio although the header has another `size`; `least`: the size
+    of a chunk without audio."""
     there = len(content) - begin
     if not 0 < begin < len(content) or size == there:
         return False
@@ -60,7 +71,17 @@ def _as_rf64(content: bytes) -> bytes:
     begin, _ = chunk(content, 12, "<4sI", 2, b"data")
     sizes = struct.pack("<4sIqqqI", b"ds64", 28, len(content) + 28, len(content) - begin, 0, 0)
     all_ones = struct.pack("<I", GREATEST)
-    return b"".join((b"RF64", all_ones, content[8:12], sizes, content[12:begin - 4], all_ones, memoryview(content)[begin:]))
+    return b"".join(
+        (
+            b"RF64",
+            all_ones,
+            content[8:12],
+            sizes,
+            content[12 : begin - 4],
+            all_ones,
+            memoryview(content)[begin:],
+        )
+    )
 
 
 def _size_of_rf64(content: bytes) -> dict[int, bytes]:
@@ -68,12 +89,19 @@ def _size_of_rf64(content: bytes) -> dict[int, bytes]:
     sizes, num_bytes = chunk(content, 12, "<4sI", 2, b"ds64")
     if num_bytes < 16 or sizes > begin or not _lacks_size(content, begin, size):
         return {}
-    return {begin - 4: struct.pack("<I", GREATEST), sizes: struct.pack("<qq", len(content) - 8, len(content) - begin)}
+    return {
+        begin - 4: struct.pack("<I", GREATEST),
+        sizes: struct.pack("<qq", len(content) - 8, len(content) - begin),
+    }
 
 
 def _size_of_au(content: bytes) -> dict[int, bytes]:
     begin, size = struct.unpack_from(">II", content, 4) if len(content) >= 12 else (0, 0)
-    return {8: struct.pack(">I", min(len(content) - begin, GREATEST))} if _lacks_size(content, begin, size) else {}
+    return (
+        {8: struct.pack(">I", min(len(content) - begin, GREATEST))}
+        if _lacks_size(content, begin, size)
+        else {}
+    )
 
 
 def _size_of_aiff(content: bytes) -> dict[int, bytes]:
@@ -97,13 +125,19 @@ def readable(content: bytes) -> bytes:
 
 
 def _without_tail(content: bytes) -> bytes:
-    """A W64 or SPHERE file without the bytes after its audio, which libsndfile would read as audio; other files unchanged."""
+    """A W64 or SPHERE file without the bytes after its audio, which libsndfile would read as audio; other
+    files unchanged."""
     begin, size = promised(content)
-    return content[:begin + size] if content[:4] in (b"riff", b"NIST") and size > 0 and begin + size < len(content) else content
+    return (
+        content[: begin + size]
+        if content[:4] in (b"riff", b"NIST") and size > 0 and begin + size < len(content)
+        else content
+    )
 
 
 def _with_length(content: bytes) -> bytes:
-    """A FLAC or MP3 file with its true length in the header, if the header counts less; other files unchanged."""
+    """A FLAC or MP3 file with its true length in the header, if the header counts less; other files
+    unchanged."""
     if not flac_length.is_flac(content):
         return mp3_length.with_length(content)
     num = flac_length.num_samples(content) or 0

@@ -12,12 +12,12 @@ _HEAD_BYTES = 1 << 16
 
 
 def seconds_of(path: str | os.PathLike) -> float:
-    """Seconds of an audio file, the same for each channel. They are read from the header if it gives the length and the file has the size
-    that the header implies; otherwise the file is decoded.
+    """Seconds of an audio file, the same for each channel. They are read from the header if it gives the
+    length and the file has the size that the header implies; otherwise the file is decoded.
 
-    A SPHERE header may count the samples of all channels together, as in the first release of Switchboard; the count of a file compressed
-    by shorten is taken as that of one channel. Truncation of the latter is detected from its last bytes
-    (`pyasr.data.audio.shorten.seems_whole`).
+    A SPHERE header may count the samples of all channels together, as in the first release of Switchboard;
+    the count of a file compressed by shorten is taken as that of one channel. Truncation of the latter is
+    detected from its last bytes (`pyasr.data.audio.shorten.seems_whole`).
 
     Raises UnusableAudio if the file is missing, truncated or not audio.
     """
@@ -37,7 +37,11 @@ def _by_header(path: str) -> float | None:
     if sphere.is_sphere(head):
         rate = sphere.rate_hz(head)
         return _num_of_sphere(head, num_bytes) / rate if rate else None
-    return _by_library(path) if audio_sizes.num_bytes(head) or flac_length.is_flac(head) and flac_length.told(head) else None
+    return (
+        _by_library(path)
+        if audio_sizes.num_bytes(head) or flac_length.is_flac(head) and flac_length.told(head)
+        else None
+    )
 
 
 def _num_of_sphere(head: bytes, num_bytes: int) -> float:

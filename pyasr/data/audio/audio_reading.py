@@ -1,6 +1,7 @@
 """Audio of wav.scp entries: files, and commands whose output is audio (`sph2pipe ... |`).
 
-A damaged recording is an error and never yields a shorter utterance: a file must contain all audio that its header counts.
+A damaged recording is an error and never yields a shorter utterance: a file must contain all audio that its
+header counts.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
 _NOT_STARTED = (126, 127)  # exit status of bash if a command is not executable or not found
 _BLOCK_VALUES = 1 << 20
 _HEAD_BYTES = 1 << 16  # first bytes of an audio file in an archive, which include its header
-_MOST_TIMES = 600  # ratio of decoded to stored bytes; speech in Opus at 6 kbit/s decodes to 256 times its size, with pauses to more
+# ratio of decoded to stored bytes; speech in Opus at 6 kbit/s decodes to 256 times its size, with pauses to
+# more
+_MOST_TIMES = 600
 _MOST_TIMES_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
 _MOST_TIMES_SHORTEN = 2000  # a block of 256 samples of silence takes 5 bits
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
@@ -38,30 +41,37 @@ _RESAMPLE_PAD_S = 0.05
 
 
 class UnusableAudio(UserError):
-    """A missing or damaged recording. Errors that a table, an installed program or an option can correct are plain UserErrors."""
+    """A missing or damaged recording. Errors that a table, an installed program or an option can correct are
+    plain UserErrors."""
 
 
 @dataclass(frozen=True)
 class AudioAdvice:
-    """Advice that ends each message about unusable audio; the defaults are for recordings of a data directory."""
+    """Advice that ends each message about unusable audio; the defaults are for recordings of a data
+    directory."""
 
     damaged: str = "replace the file or remove its utterances"
     unreadable: str = "replace the file or remove its utterances"  # of an unknown format
-    joined: str = "split it into one file per recording, convert it to a single WAV file, or remove its utterances"
-    uncounted: str = "rewrite its header, for example by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
+    joined: str = (
+        "split it into one file per recording, convert it to a single WAV file, or remove its utterances"
+    )
+    uncounted: str = (
+        "rewrite its header, for example by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
+    )
     unending: str = "let the command write WAV, or encode the recording again"
 
 
 def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples,), sampling rate in Hz) of one wav.scp entry.
 
-    rx       a path, `path:offset` into an archive of WAV files, or a command ending in `|` if `pyasr.base.files.pipes` permits commands
+    rx       a path, `path:offset` into an archive of WAV files, or a command ending in `|` if
+             `pyasr.base.files.pipes` permits commands
     name     the recording or utterance, for messages
     channel  the channel to read, 0 is the left one; ONLY: the audio must have a single channel
 
-    Formats are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, with `name` and the file, if the audio is
-    missing, truncated, not audio, lacks the channel, or has several channels but one is expected. The error is an UnusableAudio if the
-    recording itself is missing or damaged.
+    Formats are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, with `name` and
+    the file, if the audio is missing, truncated, not audio, lacks the channel, or has several channels but
+    one is expected. The error is an UnusableAudio if the recording itself is missing or damaged.
     """
     samples, rate = read_channels(rx, name)
     check_channel(samples.shape[1], channel, _where(rx, name))
@@ -69,7 +79,8 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
 
 
 def read_channels(rx: str, name: str = "") -> tuple[np.ndarray, int]:
-    """As `read_audio`, with all channels: (float32 samples, shape (num_samples, num_channels), sampling rate in Hz)."""
+    """As `read_audio`, with all channels: (float32 samples, shape (num_samples, num_channels), sampling rate
+    in Hz)."""
     where = _where(rx, name)
     return decode_audio(_content(rx, where), where)
 
@@ -79,18 +90,23 @@ def _where(rx: str, name: str) -> str:
 
 
 def check_channel(num_channels: int, channel: int, where: str) -> None:
-    """Raise UserError, beginning with `where`, if a recording lacks this channel, or has several channels but one is expected."""
+    """Raise UserError, beginning with `where`, if a recording lacks this channel, or has several channels but
+    one is expected."""
     if channel == ONLY and num_channels > 1:
         choices = "0 or 1" if num_channels == 2 else f"0 to {num_channels - 1}"
         by_table = "name the channel of each recording in reco2file_and_channel"
         advice = f"choose one with --channel {choices} of the feature extraction step, or {by_table}"
         raise UserError(f"{where}: {num_channels} channels, expected 1; {advice}")
     if channel >= num_channels:
-        raise UserError(f"{where}: no channel {channel}, the file has {num_channels}, counted from 0; give another --channel")
+        raise UserError(
+            f"{where}: no channel {channel}, the file has {num_channels}, counted from 0; give another "
+            "--channel"
+        )
 
 
 def audio_head(rx: str) -> tuple[int, int] | None:
-    """(sampling rate in Hz, number of channels) from the header of a file in wav.scp; None for a command, and if they are unknown."""
+    """(sampling rate in Hz, number of channels) from the header of a file in wav.scp; None for a command, and
+    if they are unknown."""
     if pipes.is_command(rx):
         return None
     import soundfile
@@ -108,8 +124,11 @@ def audio_head(rx: str) -> tuple[int, int] | None:
         return None
 
 
-def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdvice()) -> tuple[np.ndarray, int]:
-    """(float32 samples at int16 scale, shape (num_samples, num_channels), sampling rate in Hz) of the bytes of an audio file.
+def decode_audio(
+    content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdvice()
+) -> tuple[np.ndarray, int]:
+    """(float32 samples at int16 scale, shape (num_samples, num_channels), sampling rate in Hz) of the bytes
+    of an audio file.
 
     Raises UserError, from `where` to `advice`, if they are truncated or not audio.
     """
@@ -117,7 +136,11 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
     _check_extent(whole, where, advice)
     samples, rate = (_of_shorten if sphere.is_shortened(whole) else _of_library)(whole, where, advice)
     if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
-        what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are NaN or infinite"
+        what = (
+            f"a sampling rate of {rate} Hz"
+            if np.isfinite(samples).all()
+            else "samples that are NaN or infinite"
+        )
         raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples, rate
 
@@ -132,18 +155,24 @@ def _of_library(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.nda
                 found = f"audio in the format {audio.format}, in which truncation is not detected"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
             rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(content) else audio.frames
-            samples = _samples(audio, len(content), where) if promised else np.zeros((0, audio.channels), np.float32)
+            samples = (
+                _samples(audio, len(content), where)
+                if promised
+                else np.zeros((0, audio.channels), np.float32)
+            )
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = _other_kind(content) or getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
     if len(samples) < promised:
-        raise UnusableAudio(f"{where}: cut short, {len(samples)} of {promised} samples found; {advice.damaged}")
+        raise UnusableAudio(
+            f"{where}: cut short, {len(samples)} of {promised} samples found; {advice.damaged}"
+        )
     return samples * np.float32(INT16_SCALE), rate
 
 
 def _of_shorten(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.ndarray, int]:
-    """`decode_audio` for SPHERE files compressed by shorten. Headers of the first release of Switchboard count the samples of all
-    channels together."""
+    """`decode_audio` for SPHERE files compressed by shorten. Headers of the first release of Switchboard
+    count the samples of all channels together."""
     count, num_channels, _ = sphere.counts(content)
     check_unpacked(4 * count * num_channels, len(content), where, _MOST_TIMES_SHORTEN)
     begin = sphere.head_bytes(content)
@@ -187,12 +216,15 @@ def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
 
 
 def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
-    """All samples, (num_samples, num_channels), decoded block by block, since a damaged header may give any number of samples."""
+    """All samples, (num_samples, num_channels), decoded block by block, since a damaged header may give any
+    number of samples."""
     blocks, num_unpacked = [np.zeros((0, audio.channels), np.float32)], 0
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
         blocks.append(block)
         num_unpacked += block.nbytes
-        check_unpacked(num_unpacked, num_bytes, where, _MOST_TIMES_FLAC if audio.format == "FLAC" else _MOST_TIMES)
+        check_unpacked(
+            num_unpacked, num_bytes, where, _MOST_TIMES_FLAC if audio.format == "FLAC" else _MOST_TIMES
+        )
     return np.concatenate(blocks)
 
 
@@ -203,7 +235,9 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
         return io.BytesIO(_output_of(rx.rstrip()[:-1], where))
     path, offset = _place(rx)
     if os.path.exists(path) and Path(path).is_fifo():
-        raise UserError(f"{where}: a named pipe, which can be read once only; give a file, or a command that ends in |")
+        raise UserError(
+            f"{where}: a named pipe, which can be read once only; give a file, or a command that ends in |"
+        )
     try:
         content = read_file(path) if path == rx else _of_archive(path, offset)
     except UserError as error:
@@ -216,7 +250,8 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
 
 
 def _place(rx: str) -> tuple[str, int]:
-    """(path, offset) of an entry that is not a command; the offset is 0 for a file that is not in an archive."""
+    """(path, offset) of an entry that is not a command; the offset is 0 for a file that is not in an
+    archive."""
     match = _OFFSET.match(rx)
     return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 
@@ -227,9 +262,11 @@ def _says_absence(error: UserError) -> bool:
 
 
 def _of_archive(path: str, offset: int) -> bytes:
-    """The bytes of the audio file at `offset`; only as much of the archive is read as the header of the file requires.
+    """The bytes of the audio file at `offset`; only as much of the archive is read as the header of the file
+    requires.
 
-    Raises UnusableAudio if neither another entry nor the end of the archive follows the bytes that the header counts.
+    Raises UnusableAudio if neither another entry nor the end of the archive follows the bytes that the header
+    counts.
     """
     with open_file(path) as archive, readable(path):
         archive.seek(offset)
@@ -245,15 +282,23 @@ def _of_archive(path: str, offset: int) -> bytes:
         promised = _shorter_end(archive, offset, head, promised)
         content = head[:promised] + archive.read(min(max(promised - len(head), 0), left))
         if not audio_tails.begins_entry(_bytes_at(archive, offset + promised)):
-            raise UnusableAudio(f"{path}:{offset}: its header counts {promised} bytes, but no other file of the archive begins after them")
+            raise UnusableAudio(
+                f"{path}:{offset}: its header counts {promised} bytes, but no other file of the archive "
+                "begins after them"
+            )
     return content
 
 
 def _shorter_end(archive: BinaryIO, offset: int, head: bytes, promised: int) -> int:
-    """`promised`; for a SPHERE file whose header counts all channels together the smaller size, if another entry begins after it."""
+    """`promised`; for a SPHERE file whose header counts all channels together the smaller size, if another
+    entry begins after it."""
     shorter, size = audio_sizes.num_bytes_of_all_channels(head), os.fstat(archive.fileno()).st_size
     fits = offset + promised <= size and audio_tails.begins_entry(_bytes_at(archive, offset + promised))
-    return shorter if shorter and not fits and audio_tails.begins_entry(_bytes_at(archive, offset + shorter)) else promised
+    return (
+        shorter
+        if shorter and not fits and audio_tails.begins_entry(_bytes_at(archive, offset + shorter))
+        else promised
+    )
 
 
 def _bytes_at(archive: BinaryIO, place: int) -> bytes:
@@ -272,18 +317,25 @@ def _output_of(command: str, where: str) -> bytes:
     if run.returncode:
         message = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         if run.returncode in _NOT_STARTED or b"command not found" in run.stderr:
-            raise UserError(f"{where}: the command cannot be started ({message}); install its programs, or convert the recording to a file")
-        raise UnusableAudio(f"{where}: the command failed with status {run.returncode} ({message}); run it by hand to see why")
+            raise UserError(
+                f"{where}: the command cannot be started ({message}); install its programs, or convert the "
+                "recording to a file"
+            )
+        raise UnusableAudio(
+            f"{where}: the command failed with status {run.returncode} ({message}); run it by hand to see why"
+        )
     if not run.stdout:
         raise UnusableAudio(f"{where}: the command wrote no audio; run it by hand to see why")
     return run.stdout
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32 (ceil(num_samples * new_rate / rate),).
+    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32 (ceil(num_samples * new_rate
+    / rate),).
 
-    Band-limited interpolation: the spectrum of the whole (zero-padded) signal is cut at the lower of the two Nyquist frequencies, with a
-    raised-cosine edge below it that reduces ringing, and transformed back on the new grid. It causes no delay and no aliasing.
+    Band-limited interpolation: the spectrum of the whole (zero-padded) signal is cut at the lower of the two
+    Nyquist frequencies, with a raised-cosine edge below it that reduces ringing, and transformed back on the
+    new grid. It causes no delay and no aliasing.
     """
     if rate == new_rate:
         return samples.astype(np.float32, copy=False)
@@ -296,11 +348,12 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
     position = np.arange(num_bins) / (num_bins - 1)
     edge = np.clip((1 - position) / _RESAMPLE_TAPER, 0, 1)
     kept[:num_bins] = spectrum[:num_bins] * (0.5 - 0.5 * np.cos(np.pi * edge)) * (up / down)
-    return np.fft.irfft(kept, num_blocks * up)[:-(-len(samples) * up // down)].astype(np.float32)
+    return np.fft.irfft(kept, num_blocks * up)[: -(-len(samples) * up // down)].astype(np.float32)
 
 
 def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, by the suffix of `path`. Samples beyond 16 bits are clipped."""
+    """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, by the suffix of `path`. Samples beyond
+    16 bits are clipped."""
     import soundfile
 
     whole, content = np.clip(np.rint(samples), -32768, 32767).astype(np.int16), io.BytesIO()

@@ -1,6 +1,8 @@
-"""The amount of audio according to file headers. libsndfile silently shortens a recording whose end is missing or not counted.
+"""The amount of audio according to file headers. libsndfile silently shortens a recording whose end is
+missing or not counted.
 
-libsndfile itself reports truncated FLAC and MP3 files, except for MP3 files without a Xing header, which give no length.
+libsndfile itself reports truncated FLAC and MP3 files, except for MP3 files without a Xing header, which give
+no length.
 """
 
 from __future__ import annotations
@@ -10,19 +12,23 @@ from itertools import dropwhile
 
 from pyasr.data.audio import audio_tails, flac_length, mp3_length, sphere
 
-FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # formats in which truncation is detected
-_OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # sizes written into pipes
+# formats in which truncation is detected
+FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}
+# sizes written into pipes
+_OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
 GREATEST = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
 
 
 def is_of_stream(size: int) -> bool:
-    """Whether a size is one that programs write into pipes because the length is unknown; the audio then extends to the end of the file."""
+    """Whether a size is one that programs write into pipes because the length is unknown; the audio then
+    extends to the end of the file."""
     return any(size in sizes for sizes in _OF_STREAMS)
 
 
 def num_bytes(head: bytes) -> int | None:
-    """Bytes of an audio file that begins with `head`, according to its header; None if the header does not give them."""
+    """Bytes of an audio file that begins with `head`, according to its header; None if the header does not
+    give them."""
     begin, size = promised(head)
     if not begin or size <= 0:
         return None
@@ -32,14 +38,16 @@ def num_bytes(head: bytes) -> int | None:
 
 
 def num_bytes_of_all_channels(head: bytes) -> int:
-    """Bytes of a SPHERE file with several channels if its header counts the samples of all channels together; 0 for other files."""
+    """Bytes of a SPHERE file with several channels if its header counts the samples of all channels together;
+    0 for other files."""
     count, num_channels, num_bytes_of_one = sphere.counts(head)
     is_meant = sphere.is_sphere(head) and num_channels > 1 and not sphere.is_shortened(head)
     return sphere.head_bytes(head) + count * num_bytes_of_one if is_meant else 0
 
 
 def what_is_missing(content: bytes) -> str:
-    """A clause about audio that the header counts and the file lacks; '' if it is complete or the header does not give a length."""
+    """A clause about audio that the header counts and the file lacks; '' if it is complete or the header does
+    not give a length."""
     if content[:4] == b"OggS":
         return "" if _has_last_page(content) else "its last page is missing"
     begin, size = promised(content)
@@ -48,15 +56,24 @@ def what_is_missing(content: bytes) -> str:
 
 
 def what_is_not_counted(content: bytes) -> str:
-    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none follow."""
+    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none
+    follow."""
     if flac_length.is_flac(content):
         counts = "more frames follow than its header counts, and the last is incomplete"
         return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""
     begin, size = promised(content)
     end = begin + size
-    if not size or end >= len(content) or audio_tails.is_tail(content, end) or audio_tails.is_filling(content, end):
+    if (
+        not size
+        or end >= len(content)
+        or audio_tails.is_tail(content, end)
+        or audio_tails.is_filling(content, end)
+    ):
         return ""
-    return f"its header counts {size} bytes of audio, but {len(content) - end} bytes follow that are not other chunks"
+    return (
+        f"its header counts {size} bytes of audio, but {len(content) - end} bytes follow that are not "
+        "other chunks"
+    )
 
 
 def promised(content: bytes) -> tuple[int, int]:
@@ -84,7 +101,9 @@ def _known(begin: int, size: int) -> tuple[int, int]:
     return (0, 0) if is_of_stream(size) else (begin, size)
 
 
-def chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0) -> tuple[int, int]:
+def chunk(
+    content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0
+) -> tuple[int, int]:
     """(begin, size) of the first chunk named `wanted` from the byte `at` on; (0, 0) if no such chunk exists.
 
     form         name and size of a chunk, as a format of `struct`
@@ -102,31 +121,41 @@ def chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_
 
 
 def of_rf64(content: bytes) -> tuple[int, int]:
-    """(offset of the audio, its bytes) of an RF64 file, by the ds64 chunk if it gives a size, as libsndfile reads it."""
+    """(offset of the audio, its bytes) of an RF64 file, by the ds64 chunk if it gives a size, as libsndfile
+    reads it."""
     begin, size = chunk(content, 12, "<4sI", 2, b"data")
     sizes, num_bytes = chunk(content, 12, "<4sI", 2, b"ds64")
-    counted = struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
+    counted = (
+        struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
+    )
     return (begin, counted) if counted > 0 or size == GREATEST else _known(begin, size)
 
 
 def _of_sphere(content: bytes) -> tuple[int, int]:
-    """(offset, bytes) by the lines of NIST's header such as `sample_count -i 9000`. The count is samples per channel or, if the size of
-    the file shows it, samples of all channels together, as in the first release of Switchboard."""
+    """(offset, bytes) by the lines of NIST's header such as `sample_count -i 9000`. The count is samples per
+    channel or, if the size of the file shows it, samples of all channels together, as in the first release of
+    Switchboard."""
     begin, (count, num_channels, num_bytes) = sphere.head_bytes(content), sphere.counts(content)
     together = count * num_bytes
     return begin, together if len(content) - begin == together else together * num_channels
 
 
 def is_flac_stream(content: bytes) -> bool:
-    """Whether it is a FLAC file whose length is neither in the header nor in the last frame; libsndfile cannot read it."""
-    is_untold = flac_length.is_flac(content) and not flac_length.told(content) and not flac_length.is_without_audio(content)
+    """Whether it is a FLAC file whose length is neither in the header nor in the last frame; libsndfile
+    cannot read it."""
+    is_untold = (
+        flac_length.is_flac(content)
+        and not flac_length.told(content)
+        and not flac_length.is_without_audio(content)
+    )
     return is_untold and flac_length.num_samples(content) is None
 
 
 def holds_several(content: bytes) -> bool:
     """Whether several files are joined; libsndfile would read at most the first.
 
-    The first pages of the parallel streams of an Ogg file are together at its start; a first page after other pages begins another file.
+    The first pages of the parallel streams of an Ogg file are together at its start; a first page after other
+    pages begins another file.
     """
     if content[:4] == b"fLaC":
         return flac_length.holds_several(content)
@@ -134,7 +163,9 @@ def holds_several(content: bytes) -> bool:
         marks = dropwhile(lambda mark: mark & _OGG_FIRST_PAGE, _marks_of_pages(content))
         return any(mark & _OGG_FIRST_PAGE for mark in marks)
     begin, size = promised(content)
-    return size > 0 and audio_tails.begins_file(content, begin + size) if begin else mp3_length.goes_on(content)
+    return (
+        size > 0 and audio_tails.begins_file(content, begin + size) if begin else mp3_length.goes_on(content)
+    )
 
 
 def _has_last_page(content: bytes) -> bool:
@@ -145,8 +176,8 @@ def _has_last_page(content: bytes) -> bool:
 def _marks_of_pages(content: bytes) -> list[int]:
     """The header types of the pages of an Ogg file (RFC 3533); 0 for a truncated page."""
     at, marks = 0, []
-    while content[at:at + 4] == b"OggS" and at + _OGG_HEAD_BYTES <= len(content):
+    while content[at : at + 4] == b"OggS" and at + _OGG_HEAD_BYTES <= len(content):
         mark, body = content[at + 5], at + _OGG_HEAD_BYTES + content[at + _OGG_HEAD_BYTES - 1]
-        at = body + sum(content[at + _OGG_HEAD_BYTES:body])
+        at = body + sum(content[at + _OGG_HEAD_BYTES : body])
         marks.append(mark if at <= len(content) else 0)
     return marks or [0]

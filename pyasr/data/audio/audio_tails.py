@@ -1,6 +1,7 @@
 """The bytes after the audio in a file: other chunks, tags, padding; in an archive, the next entry.
 
-Chunks after the audio (LIST, id3, cue, PEAK and many others) are normal in WAV, RF64, W64, AIFF and CAF files.
+Chunks after the audio (LIST, id3, cue, PEAK and many others) are normal in WAV, RF64, W64, AIFF and CAF
+files.
 """
 
 from __future__ import annotations
@@ -14,11 +15,26 @@ from pyasr.data.audio.mp3_length import tag_bytes
 
 _FORMS = rb"RIFF|RIFX|RF64|FORM|caff|riff\x2e\x91\xcf\x11|\.snd|NIST_1A|fLaC|OggS"
 _FILE = re.compile(_FORMS)
-_ENTRY = re.compile(rb"\s*(?:[^\s\x00-\x1f\x7f]{1,1000}[ \t]+)?(?:" + _FORMS + rb"|ID3|\xff[\xe2-\xfb]|PK\x03\x04)")
+_ENTRY = re.compile(
+    rb"\s*(?:[^\s\x00-\x1f\x7f]{1,1000}[ \t]+)?(?:" + _FORMS + rb"|ID3|\xff[\xe2-\xfb]|PK\x03\x04)"
+)
 _FILLED_TO, _MOST_FILLING = 512, 4096
 _TAR_MARK, _TAR_MARK_AT = b"ustar", 257
 _TAG_HEAD_BYTES = 32
-_OFTEN_CUT = {b"LIST", b"list", b"id3 ", b"ID3 ", b"bext", b"iXML", b"_PMX", b"JUNK", b"junk", b"FLLR", b"PAD ", b"free"}
+_OFTEN_CUT = {
+    b"LIST",
+    b"list",
+    b"id3 ",
+    b"ID3 ",
+    b"bext",
+    b"iXML",
+    b"_PMX",
+    b"JUNK",
+    b"junk",
+    b"FLLR",
+    b"PAD ",
+    b"free",
+}
 PEEK_BYTES = 4096
 
 
@@ -37,7 +53,9 @@ class _Chunks:
 
     def ends(self, content: bytes, at: int) -> Iterator[int]:
         """Possible ends of the chunk that begins at `at`; none if it is not a chunk."""
-        if at + self.form.size > len(content) or not all(32 <= letter < 127 for letter in content[at:at + 4]):
+        if at + self.form.size > len(content) or not all(
+            32 <= letter < 127 for letter in content[at : at + 4]
+        ):
             return
         name, size = self.form.unpack_from(content, at)
         end = at + self.form.size + max(size - self.num_counted, 0)
@@ -50,12 +68,19 @@ class _Chunks:
 
 
 _WAV, _AIFF = _Chunks(struct.Struct("<4sI"), 2), _Chunks(struct.Struct(">4sI"), 2)
-_CHUNKS = {b"RIFF": _WAV, b"RF64": _WAV, b"RIFX": _AIFF, b"FORM": _AIFF, b"caff": _Chunks(struct.Struct(">4sq"), 1),
-           b"riff": _Chunks(struct.Struct("<4s12xq"), 8, num_counted=24)}  # fmt: skip
+_CHUNKS = {
+    b"RIFF": _WAV,
+    b"RF64": _WAV,
+    b"RIFX": _AIFF,
+    b"FORM": _AIFF,
+    b"caff": _Chunks(struct.Struct(">4sq"), 1),
+    b"riff": _Chunks(struct.Struct("<4s12xq"), 8, num_counted=24),
+}
 
 
 def is_tail(content: bytes, at: int) -> bool:
-    """Whether only complete chunks and tags, or nothing, follow the audio of a file, which ends at the byte `at`."""
+    """Whether only complete chunks and tags, or nothing, follow the audio of a file, which ends at the byte
+    `at`."""
     chunks = _CHUNKS.get(content[:4])
     places = [at, *([at + -at % chunks.multiple] if chunks else [])]
     known = set(places)
@@ -63,7 +88,7 @@ def is_tail(content: bytes, at: int) -> bool:
         at = places.pop()
         if at >= len(content):
             return True
-        tag = tag_bytes(content[at:at + _TAG_HEAD_BYTES])
+        tag = tag_bytes(content[at : at + _TAG_HEAD_BYTES])
         ends = {at + tag} if tag else set(chunks.ends(content, at)) if chunks else set()
         places += sorted(ends - known)
         known |= ends
@@ -86,7 +111,7 @@ def begins_file(content: bytes, at: int) -> bool:
 
 
 def begins_entry(content: bytes) -> bool:
-    """Whether `content`, the rest of an archive, begins with another entry or is empty; zeros, with which archives are padded, may precede
-    it."""
+    """Whether `content`, the rest of an archive, begins with another entry or is empty; zeros, with which
+    archives are padded, may precede it."""
     rest = content.lstrip(b"\0")
     return not rest or bool(_ENTRY.match(rest)) or rest[_TAR_MARK_AT:].startswith(_TAR_MARK)

@@ -1,7 +1,8 @@
-"""The channel of each recording in its file: the table `reco2file_and_channel`, lines `RECORDING FILE CHANNEL`.
+"""The channel of each recording in its file: the table `reco2file_and_channel`, lines `RECORDING FILE
+CHANNEL`.
 
-Channels are A, B, ... or 1, 2, ... in their order in the file. The table does not apply to audio of a single channel: the output of
-`sph2pipe -c 2 FILE |` is channel B only.
+Channels are A, B, ... or 1, 2, ... in their order in the file. The table does not apply to audio of a single
+channel: the output of `sph2pipe -c 2 FILE |` is channel B only.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ _THREADS = 8
 
 
 def file_and_channel(data: DataDir, name: str) -> tuple[str, str] | None:
-    """(file, channel) of the recording `name`; None without a line. Raises UserError for a line that is not 'RECORDING FILE CHANNEL'."""
+    """(file, channel) of the recording `name`; None without a line. Raises UserError for a line that is not
+    'RECORDING FILE CHANNEL'."""
     value = data.reco2file_and_channel.get(name)
     if value is None:
         return None
     fields = value.split()
     if len(fields) != 2:
-        raise UserError(f"{data.path}/{FILE_AND_CHANNEL}: '{name} {value}' is not 'RECORDING FILE CHANNEL'; correct the line")
+        raise UserError(
+            f"{data.path}/{FILE_AND_CHANNEL}: '{name} {value}' is not 'RECORDING FILE CHANNEL'; correct the "
+            "line"
+        )
     return fields[0], fields[1]
 
 
@@ -40,9 +45,11 @@ def labels_of(table: Mapping[str, str]) -> dict[str, str]:
 
 
 def pick(num_channels: int, label: str, where: str, channel: int = ONLY, unnamed: int = ONLY) -> int:
-    """The channel of a file to read, counted from 0: `channel` if given, else the only one, else that of `label`, else `unnamed`.
+    """The channel of a file to read, counted from 0: `channel` if given, else the only one, else that of
+    `label`, else `unnamed`.
 
-    Raises UserError, beginning with `where`, if the file lacks this channel, or has several and none of these names one.
+    Raises UserError, beginning with `where`, if the file lacks this channel, or has several and none of these
+    names one.
     """
     if channel == ONLY and num_channels > 1:
         channel = _place(label, num_channels, where) if label else unnamed
@@ -51,12 +58,16 @@ def pick(num_channels: int, label: str, where: str, channel: int = ONLY, unnamed
 
 
 def named_channels(data: DataDir) -> dict[str, int]:
-    """{recording: channel} of the recordings that have a line and whose file has several channels according to its header."""
+    """{recording: channel} of the recordings that have a line and whose file has several channels according
+    to its header."""
     names = [name for name in data.reco2file_and_channel if name in data.wav_scp]
     with ThreadPoolExecutor(_THREADS) as pool:  # headers of files on a network are read concurrently
         heads = dict(zip(names, pool.map(lambda name: audio_head(data.wav_scp[name]), names)))
     num_channels = {name: head[1] for name, head in heads.items() if head and head[1] > 1}
-    return {name: pick(num, label_of(data, name), f"{name}: {data.wav_scp[name]}") for name, num in num_channels.items()}
+    return {
+        name: pick(num, label_of(data, name), f"{name}: {data.wav_scp[name]}")
+        for name, num in num_channels.items()
+    }
 
 
 def _place(label: str, num_channels: int, where: str) -> int:
@@ -66,5 +77,8 @@ def _place(label: str, num_channels: int, where: str) -> int:
         place = int(label) - 1 if re.fullmatch("[1-9][0-9]{0,3}", label) else num_channels
     if place >= num_channels:
         found = f"{FILE_AND_CHANNEL} names channel '{label}', but the file has {num_channels} channels"
-        raise UserError(f"{where}: {found}; correct the line: channels are A, B, ... or 1, 2, ... in the order of the file")
+        raise UserError(
+            f"{where}: {found}; correct the line: channels are A, B, ... or 1, 2, ... in the order of the "
+            "file"
+        )
     return place

@@ -1,7 +1,8 @@
 """Number of samples in a FLAC file according to its frames, for headers that count fewer or none (RFC 9639).
 
-A frame begins with two bytes of synchronisation and its own header, which has its position in the stream, its number of samples and a
-checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file therefore gives the length of the file.
+A frame begins with two bytes of synchronisation and its own header, which has its position in the stream, its
+number of samples and a checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file
+therefore gives the length of the file.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def num_samples(content: bytes) -> int | None:
 
 
 def stream_info(content: bytes) -> tuple[int, int, int]:
-    """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from the header of a FLAC file."""
+    """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from the header of a FLAC
+    file."""
     number = int.from_bytes(content[18:_TOLD_END], "big")
     return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
 
@@ -66,7 +68,8 @@ def goes_on(content: bytes) -> bool:
 
 
 def ends_as_told(head: bytes, tail: bytes) -> bool:
-    """Whether a file ends with the last sample that its header counts, in a complete frame; `tail` are its last bytes."""
+    """Whether a file ends with the last sample that its header counts, in a complete frame; `tail` are its
+    last bytes."""
     end = _without_tag(tail)
     found = islice(_frames_in(tail, 0, end, _block_size(head)), _MOST_CHECKED)
     return any(last == told(head) and _is_whole(tail, at, end, slack=0) for at, last in found)
@@ -79,7 +82,8 @@ def with_length(content: bytes, num: int) -> bytes:
 
 
 def _end(content: bytes) -> tuple[int, int]:
-    """(end of the file, or begin of the next one in an archive; maximum number of bytes before it that may be the key of that one)"""
+    """(end of the file, or begin of the next one in an archive; maximum number of bytes before it that may be
+    the key of that one)"""
     nexts = [at for at in (content.find(head, 1) for head in _HEAD) if at > 0]
     if nexts:
         return min(nexts), _MOST_KEY
@@ -102,10 +106,14 @@ def _block_size(head: bytes) -> int:
 
 
 def _frames_in(content: bytes, first: int, end: int, block_size: int) -> Iterator[tuple[int, int]]:
-    """(offset, number of samples of the file up to the end of the frame) of each frame that begins between `first` and `end`, backwards."""
+    """(offset, number of samples of the file up to the end of the frame) of each frame that begins between
+    `first` and `end`, backwards."""
     at = end
     while (at := content.rfind(b"\xff", first, at)) >= 0:
-        if content[at + 1 : at + 2] in (b"\xf8", b"\xf9") and (last := _last_sample(content, at, block_size)) is not None:
+        if (
+            content[at + 1 : at + 2] in (b"\xf8", b"\xf9")
+            and (last := _last_sample(content, at, block_size)) is not None
+        ):
             yield at, last
 
 
@@ -129,7 +137,8 @@ def _last_sample(content: bytes, at: int, block_size: int) -> int | None:
 
 
 def _coded_number(content: bytes) -> tuple[int, int]:
-    """(number, size of its code in bytes), coded like characters in UTF-8, up to 36 bits; (0, 0) for anything else."""
+    """(number, size of its code in bytes), coded like characters in UTF-8, up to 36 bits; (0, 0) for anything
+    else."""
     first = content[0]
     size = 8 - (first ^ 0xFF).bit_length() if first >= 0x80 else 1
     rest = content[1:size]
@@ -142,11 +151,15 @@ def _coded_number(content: bytes) -> tuple[int, int]:
 
 
 def _is_whole(content: bytes, at: int, end: int, slack: int) -> bool:
-    """Whether the frame that begins at `at` ends at `end`, or at most `slack` bytes before it, with the key of an archive between."""
+    """Whether the frame that begins at `at` ends at `end`, or at most `slack` bytes before it, with the key
+    of an archive between."""
     sums = _checksums(content[at:end], 0x8005, 16)
     if not slack:
         return sums[-1] == 0
-    return any(sums[place - at - 1] == 0 and _KEY.fullmatch(content, place, end) for place in range(max(end - slack, at + 1), end))
+    return any(
+        sums[place - at - 1] == 0 and _KEY.fullmatch(content, place, end)
+        for place in range(max(end - slack, at + 1), end)
+    )
 
 
 def _checksum(content: bytes, polynomial: int, num_bits: int) -> int:
@@ -175,7 +188,8 @@ def _remainder(rest: int, polynomial: int, num_bits: int) -> int:
 
 
 def _end_of_head(content: bytes) -> int:
-    """The end of the metadata blocks before the audio; a block has a type byte, its size in three bytes, and its content."""
+    """The end of the metadata blocks before the audio; a block has a type byte, its size in three bytes, and
+    its content."""
     at, is_last = 4, False
     while not is_last and at + 4 <= len(content):
         is_last = content[at] >= _LAST_BLOCK

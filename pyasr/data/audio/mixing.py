@@ -3,18 +3,21 @@ r"""Apply a `Distortion` to a recording: reverberation and noise.
 With speech x of N samples, impulse response h whose direct path is h[d], and noises v_i at s_i dB:
 
     y[t] = a sum_k h[k] x[t + d - k]                   0 <= t < N, a such that y has the power of x
-    z[t] = y[t] + sum_i b_i v_i[t]                     b_i^2 mean(v_i^2) = 10^(-s_i / 10) mean(x^2); mean(v_i^2) over the extent of v_i
-    out  = c z                                         c such that out has the power of x, or less if it would exceed 16 bits
+    z[t] = y[t] + sum_i b_i v_i[t]                     b_i^2 mean(v_i^2) = 10^(-s_i / 10) mean(x^2);
+                                                       mean(v_i^2) over the extent of v_i
+    out  = c z                                         c such that out has the power of x, or less if it would
+                                                       exceed 16 bits
 
-The direct path has no delay and the length is unchanged, so an alignment of x is valid for `out`. Kaldi's wav-reverberate does the same
-with --shift-output and --normalize-output. Two details differ: Kaldi takes the strongest sample of h, which can be a reflection, as the
-direct path, and computes the speech power for the noise levels with the first 50 ms of h. Both programs use the first channel of responses
-and noises; in pyasr a noise can name another channel.
+The direct path has no delay and the length is unchanged, so an alignment of x is valid for `out`. Kaldi's
+wav-reverberate does the same with --shift-output and --normalize-output. Two details differ: Kaldi takes the
+strongest sample of h, which can be a reflection, as the direct path, and computes the speech power for the
+noise levels with the first 50 ms of h. Both programs use the first channel of responses and noises; in pyasr
+a noise can name another channel.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -29,9 +32,11 @@ _REPAIR = "repair the file, or create the copies again with utils/reverberate_da
 
 
 def distorted(samples: np.ndarray, rate: int, distortion: Distortion) -> np.ndarray:
-    """The recording `samples` at `rate` Hz with the room and the noises of `distortion`: float32 (num_samples,).
+    """The recording `samples` at `rate` Hz with the room and the noises of `distortion`: float32
+    (num_samples,).
 
-    Digital silence is not changed. Raises UserError if audio cannot be read, or an impulse response consists of zeros.
+    Digital silence is not changed. Raises UserError if audio cannot be read, or an impulse response consists
+    of zeros.
     """
     power = power_of(samples)
     if not power or not distortion.sources:
@@ -58,7 +63,8 @@ def reverberated(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
 
 
 def direct_path(response: np.ndarray) -> int:
-    """The sample of an impulse response at which sound arrives: the first peak of at least a quarter of the maximum magnitude."""
+    """The sample of an impulse response at which sound arrives: the first peak of at least a quarter of the
+    maximum magnitude."""
     magnitude = np.abs(response)
     rise = int(np.argmax(magnitude >= 0.25 * magnitude.max()))
     falls = np.flatnonzero(np.diff(magnitude[rise:]) < 0)
@@ -66,7 +72,8 @@ def direct_path(response: np.ndarray) -> int:
 
 
 def convolved(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
-    """The convolution of both, float64 (len(samples) + len(response) - 1,), by overlapping blocks of several times len(response)."""
+    """The convolution of both, float64 (len(samples) + len(response) - 1,), by overlapping blocks of several
+    times len(response)."""
     size = 1 << (4 * len(response) - 1).bit_length()
     step = size - len(response) + 1
     spectrum = np.fft.rfft(response, size)
@@ -116,7 +123,7 @@ def source_samples(rx: str, rate: int, channel: str = "") -> np.ndarray:
     return resample(*_read(rx, channel), rate)
 
 
-@lru_cache(maxsize=None)
+@cache
 def source_duration_s(rx: str) -> float:
     """Seconds of a noise. Raises UserError if it cannot be read."""
     samples, rate = _read(rx)

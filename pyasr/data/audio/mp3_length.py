@@ -1,7 +1,8 @@
-"""Length of an MP3 file according to its frames, if its Xing header is wrong or missing (ISO 11172-3, 13818-3; Xing and LAME).
+"""Length of an MP3 file according to its frames, if its Xing header is wrong or missing (ISO 11172-3,
+13818-3; Xing and LAME).
 
-libsndfile trusts the Xing header. Without one it estimates the length from the bit rate of the first frame; it then truncates a file of
-variable bit rate, or the file appears to be truncated.
+libsndfile trusts the Xing header. Without one it estimates the length from the bit rate of the first frame;
+it then truncates a file of variable bit rate, or the file appears to be truncated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MOST_KEY)
 
 
 def goes_on(content: bytes) -> bool:
-    """Whether another file follows the frames counted by the Xing header: several files were joined, with or without tags between them."""
+    """Whether another file follows the frames counted by the Xing header: several files were joined, with or
+    without tags between them."""
     begin = _after_tags(content, 0)
     end = begin + _promised(content, begin)
     if end == begin:
@@ -44,14 +46,14 @@ def begin_of_frames(file: BinaryIO) -> int:
 
 
 def has_promised_size(head: bytes, num_bytes: int) -> bool:
-    """Whether the frames of a file, `num_bytes` without tags, have the size given by the Xing header in the first frame `head`; True if
-    the header gives no size."""
+    """Whether the frames of a file, `num_bytes` without tags, have the size given by the Xing header in the
+    first frame `head`; True if the header gives no size."""
     return (_promised(head, 0) or num_bytes) == num_bytes
 
 
 def with_length(content: bytes) -> bytes:
-    """The file with a Xing header that counts all its frames, if its own header counts fewer, or if it has a variable bit rate and no Xing
-    header; other files unchanged."""
+    """The file with a Xing header that counts all its frames, if its own header counts fewer, or if it has a
+    variable bit rate and no Xing header; other files unchanged."""
     begin = _after_tags(content, 0)
     if not (size := _frame_bytes(content, begin)):
         return content
@@ -64,12 +66,18 @@ def with_length(content: bytes) -> bytes:
     if told >= num:
         return content
     numbers = (num, end - begin) if marks & _HAS_BYTES else (num,)
-    return content[: xing + 8] + struct.pack(f">{len(numbers)}I", *numbers) + content[xing + 8 + 4 * len(numbers) :]
+    return (
+        content[: xing + 8]
+        + struct.pack(f">{len(numbers)}I", *numbers)
+        + content[xing + 8 + 4 * len(numbers) :]
+    )
 
 
 def _xing_frame(head: bytes, num: int, num_bytes: int) -> bytes:
-    """A silent frame like that of `head` with the number of the following frames, which mpg123, libsndfile's decoder, reads as a header."""
-    head = bytes([head[0], head[1] | 1, head[2] & 0x0D, head[3]])  # without a checksum, at a bit rate that is set below
+    """A silent frame like that of `head` with the number of the following frames, which mpg123, libsndfile's
+    decoder, reads as a header."""
+    # without a checksum, at a bit rate that is set below
+    head = bytes([head[0], head[1] | 1, head[2] & 0x0D, head[3]])
     is_first, is_mono = head[1] >> 3 & 3 == _MPEG_1, head[3] >> 6 == _MONO
     side = {(True, False): 32, (True, True): 17, (False, False): 17, (False, True): 9}[is_first, is_mono]
     for kbits in range(1, 15):
@@ -94,11 +102,12 @@ def _count(content: bytes, at: int) -> tuple[int, int, bool]:
 
 
 def _gap(content: bytes, at: int, like: bytes) -> int:
-    """Bytes of damage or tags before the next two frames of the stream; 0 at its end, or if another file of an archive begins."""
+    """Bytes of damage or tags before the next two frames of the stream; 0 at its end, or if another file of
+    an archive begins."""
     place, end = _after_tags(content, at), min(len(content), at + _RESUMED_WITHIN)
     if place > at:
         return place - at
-    while 0 <= (place := content.find(like[:1], place + 1, end)):
+    while (place := content.find(like[:1], place + 1, end)) >= 0:
         second = place + _frame_bytes(content, place)
         if _are_alike(content, place, like) and second > place and _are_alike(content, second, like):
             return 0 if _KEY.fullmatch(content, max(at, place - _MOST_KEY), place) else place - at
@@ -111,7 +120,8 @@ def _are_alike(content: bytes, at: int, like: bytes) -> bool:
 
 
 def _promised(content: bytes, at: int) -> int:
-    """Bytes of all frames according to the Xing header in the frame at `at`; 0 without such a header or number."""
+    """Bytes of all frames according to the Xing header in the frame at `at`; 0 without such a header or
+    number."""
     begin = _xing(content, at)
     if not begin:
         return 0
@@ -131,7 +141,13 @@ def _xing(content: bytes, at: int) -> int:
 def _frame_bytes(content: bytes, at: int) -> int:
     """Bytes of the frame of layer III that begins at `at`; 0 if no frame begins there."""
     head = int.from_bytes(content[at : at + 4], "big")
-    version, layer, kbits, rate, padding = head >> 19 & 3, head >> 17 & 3, head >> 12 & 15, head >> 10 & 3, head >> 9 & 1
+    version, layer, kbits, rate, padding = (
+        head >> 19 & 3,
+        head >> 17 & 3,
+        head >> 12 & 15,
+        head >> 10 & 3,
+        head >> 9 & 1,
+    )
     if head >> 21 != 0x7FF or version not in _DIVISORS or layer != _LAYER_3 or kbits in (0, 15) or rate == 3:
         return 0
     numerator = 144_000 * _KBITS_1[kbits - 1] if version == _MPEG_1 else 72_000 * _KBITS_2[kbits - 1]

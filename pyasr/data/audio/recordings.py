@@ -18,16 +18,20 @@ from pyasr.data.tables.rules import overshoot_complaint, speed_complaint
 def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
 
-    channel  the channel of a file with several, the first is 0; ONLY: the one named by `reco2file_and_channel`
+    channel  the channel of a file with several, the first is 0; ONLY: the one named by
+    `reco2file_and_channel`
 
-    Raises UserError as `read_audio` does, and if wav.scp lacks the recording, its speed is not from 0.25 to 4, or its volume is not a
-    positive number.
+    Raises UserError as `read_audio` does, and if wav.scp lacks the recording, its speed is not from 0.25 to
+    4, or its volume is not a positive number.
     """
     return next(read_recordings(data, [name], channel))
 
 
-def read_recordings(data: DataDir, names: Iterable[str], channel: int = ONLY, unnamed: int = ONLY) -> Iterator[tuple[np.ndarray, int]]:
-    """`read_recording` for each of `names`. A file is decoded once for consecutive recordings that are its channels, and then freed.
+def read_recordings(
+    data: DataDir, names: Iterable[str], channel: int = ONLY, unnamed: int = ONLY
+) -> Iterator[tuple[np.ndarray, int]]:
+    """`read_recording` for each of `names`. A file is decoded once for consecutive recordings that are its
+    channels, and then freed.
 
     unnamed  the channel of a file with several if neither `channel` nor `reco2file_and_channel` names one
     """
@@ -43,14 +47,18 @@ def read_recordings(data: DataDir, names: Iterable[str], channel: int = ONLY, un
 
 def _entry(data: DataDir, name: str) -> str:
     if name not in data.wav_scp:
-        raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
+        raise UserError(
+            f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}"
+        )
     return data.wav_scp[name]
 
 
 def _channel_of(data: DataDir, name: str, audio: np.ndarray, channel: int, unnamed: int) -> np.ndarray:
     """The channel of the recording `name`, (num_samples,), of `audio` (num_samples, num_channels)."""
     label = label_of(data, name) if channel == ONLY and audio.shape[1] > 1 else ""
-    return np.ascontiguousarray(audio[:, pick(audio.shape[1], label, f"{name}: {data.wav_scp[name]}", channel, unnamed)])
+    return np.ascontiguousarray(
+        audio[:, pick(audio.shape[1], label, f"{name}: {data.wav_scp[name]}", channel, unnamed)]
+    )
 
 
 def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> np.ndarray:
@@ -62,21 +70,28 @@ def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> n
 
 
 def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> np.ndarray:
-    """The samples of an utterance, cut from the `samples` of its recording by `segments`; all of them without a segment.
+    """The samples of an utterance, cut from the `samples` of its recording by `segments`; all of them without
+    a segment.
 
-    Raises UserError for a segment outside of its recording; an overshoot of up to 0.5 s at the end is allowed.
+    Raises UserError for a segment outside of its recording; an overshoot of up to 0.5 s at the end is
+    allowed.
     """
     segment = data.segments.get(utt)
     if segment is None:
         return samples
     line = f"{segment.recording} {segment.begin_s} {segment.end_s}"
     if complaint := overshoot_complaint(line, {segment.recording: len(samples) / rate}):
-        raise UserError(f"{data.path}/segments: {utt} {complaint}; correct it, or run {FIX} --audio read {data.path}")
-    return samples[round(segment.begin_s * rate):round(segment.end_s * rate) if segment.end_s > 0 else len(samples)]
+        raise UserError(
+            f"{data.path}/segments: {utt} {complaint}; correct it, or run {FIX} --audio read {data.path}"
+        )
+    return samples[
+        round(segment.begin_s * rate) : round(segment.end_s * rate) if segment.end_s > 0 else len(samples)
+    ]
 
 
 def speed(data: DataDir, name: str) -> float:
-    """The playback speed of the recording `name`; 1 is the original speed. Raises UserError for a value outside of 0.25 to 4."""
+    """The playback speed of the recording `name`; 1 is the original speed. Raises UserError for a value
+    outside of 0.25 to 4."""
     text = data.reco2speed.get(name, "1")
     if complaint := speed_complaint(text):
         raise UserError(f"{data.path}/{SPEED}: '{name} {text}' is {complaint}; correct the line")
@@ -84,8 +99,15 @@ def speed(data: DataDir, name: str) -> float:
 
 
 def duration_s(data: DataDir, name: str) -> float:
-    """Seconds of a recording, from `reco2dur`, or from `utt2dur` if recordings are utterances; otherwise its audio is read."""
-    known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
+    """Seconds of a recording, from `reco2dur`, or from `utt2dur` if recordings are utterances; otherwise its
+    audio is read."""
+    known = (
+        data.reco2dur
+        if data.has("reco2dur")
+        else data.utt2dur
+        if data.has("utt2dur") and not data.segments
+        else {}
+    )
     if name in known:
         return known[name]
     samples, rate = read_recording(data, name, channel=0)  # all channels have the same length
@@ -93,7 +115,8 @@ def duration_s(data: DataDir, name: str) -> float:
 
 
 def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:
-    """`samples` played `factor` times as fast at the same sampling rate, about len(samples) / factor samples; the pitch changes, too."""
+    """`samples` played `factor` times as fast at the same sampling rate, about len(samples) / factor samples;
+    the pitch changes, too."""
     return resample(samples, max(round(rate * factor), 1), rate)
 
 

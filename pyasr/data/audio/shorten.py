@@ -2,23 +2,25 @@ r"""Decoder of shorten, versions 1 and 2, the compression of the SPHERE files of
 
 T. Robinson, "SHORTEN: simple lossless and near-lossless waveform compression", CUED/F-INFENG/TR.156, 1994.
 
-A stream has `ajkg`, a byte with the version, then bits, the highest of each byte first, of numbers u in Rice code:
+A stream has `ajkg`, a byte with the version, then bits, the highest of each byte first, of numbers u in Rice
+code:
 
     unsigned(n)   u div 2^n zeros, a one, u mod 2^n in n bits
     signed(n)     unsigned(n + 1) of 2 x for x >= 0, of -2 x - 1 for x < 0
     number()      unsigned(2) is n, then unsigned(n)
 
-The header has six numbers: sample type, channels, block size, maximum order of prediction, number of means, bytes to skip. Commands
-follow, each unsigned(2). Commands 0 to 3, 7 and 8 are a block of the next channel, with the number `low` and a residual r = signed(low)
-for each sample x[t]:
+The header has six numbers: sample type, channels, block size, maximum order of prediction, number of means,
+bytes to skip. Commands follow, each unsigned(2). Commands 0 to 3, 7 and 8 are a block of the next channel,
+with the number `low` and a residual r = signed(low) for each sample x[t]:
 
-    0         x[t] = r + m                                      m: rounded mean of the means of the last blocks of the channel
+    0         x[t] = r + m            m: rounded mean of the means of the last blocks of the channel
     1, 2, 3   x[t] = r + the polynomial of degree 0, 1, 2 through the previous samples
     7         x[t] = r + (32 + sum_j w[j] (x[t - 1 - j] - m)) / 32 + m         32 weights w as integers
     8         x[t] = 0, without residuals
 
-Command 5 sets the size of the following blocks, 6 the number of low bits that were dropped from the following samples, and 4 is the end.
-Samples of mu-law are indices into an order of its codes, which depends on the dropped bits (`_codes`).
+Command 5 sets the size of the following blocks, 6 the number of low bits that were dropped from the following
+samples, and 4 is the end. Samples of mu-law are indices into an order of its codes, which depends on the
+dropped bits (`_codes`).
 """
 
 from __future__ import annotations
@@ -33,8 +35,10 @@ from pyasr.base.compiled.kernels import njit
 _MAGIC, _HEAD_BYTES = b"ajkg", 5
 _VERSIONS = (1, 2)
 _LPC, _ZERO, _END, _SIZE, _SHIFT = 7, 8, 4, 5, 6
-_MU_LAW, _BIG_ENDIAN, _LITTLE_ENDIAN = 8, 3, 5  # sample types; PCM types are named after the byte order before compression
-_CODINGS = {"ulaw": (_MU_LAW,), "mu-law": (_MU_LAW,), "pcm": (_BIG_ENDIAN, _LITTLE_ENDIAN)}  # sample types for each sample_coding of SPHERE
+# sample types; PCM types are named after the byte order before compression
+_MU_LAW, _BIG_ENDIAN, _LITTLE_ENDIAN = 8, 3, 5
+# sample types for each sample_coding of SPHERE
+_CODINGS = {"ulaw": (_MU_LAW,), "mu-law": (_MU_LAW,), "pcm": (_BIG_ENDIAN, _LITTLE_ENDIAN)}
 _LEAST_PADDING = 4  # minimum padding in bits of a stream that is accepted as complete without decoding
 _MU_LAW_SHIFTS, _NEGATIVE_ZERO, _BIAS = 13, 0x7F, 132
 _MOST_BLOCK, _MOST_ORDER, _MOST_MEANS, _MOST_BITS = 1 << 16, 256, 256, 32
@@ -44,7 +48,8 @@ _DIFFERENCES = np.array([[0, 0, 0], [1, 0, 0], [2, -1, 0], [3, -3, 1]])  # weigh
 
 @dataclass(frozen=True)
 class DecodedAudio:
-    """int16 `samples` (num_samples, num_channels) at linear scale, whether the end of the stream was found, and its size in bytes."""
+    """int16 `samples` (num_samples, num_channels) at linear scale, whether the end of the stream was found,
+    and its size in bytes."""
 
     samples: np.ndarray
     is_whole: bool
@@ -57,11 +62,13 @@ def is_stream(content: bytes) -> bool:
 
 
 def seems_whole(tail: bytes, num_bytes: int) -> bool:
-    """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is accepted as complete without decoding: it has a multiple of 4
-    bytes after its head and ends with the end command, bits 0100, and 4 to 31 zero bits of padding.
+    """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is accepted as complete without decoding:
+    it has a multiple of 4 bytes after its head and ends with the end command, bits 0100, and 4 to 31 zero
+    bits of padding.
 
-    The result is False for an eighth of the complete streams, which have less padding and must be decoded. It is True for about 4 in 1,000
-    streams of speech that were cut at a random byte, and for none whose SPHERE file was cut at a multiple of 512 bytes.
+    The result is False for an eighth of the complete streams, which have less padding and must be decoded. It
+    is True for about 4 in 1,000 streams of speech that were cut at a random byte, and for none whose SPHERE
+    file was cut at a multiple of 512 bytes.
     """
     bits = int.from_bytes(tail, "big")
     num_zeros = (bits & -bits).bit_length() - 1
@@ -75,7 +82,8 @@ def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded
     num_channels, coding  from the header of the SPHERE file
     most                  maximum number of samples per channel
 
-    Raises ValueError, with a clause for an error message, for a stream of another kind, a damaged stream, and one with more samples.
+    Raises ValueError, with a clause for an error message, for a stream of another kind, a damaged stream, and
+    one with more samples.
     """
     if len(content) < _HEAD_BYTES:
         return DecodedAudio(np.zeros((0, num_channels), np.int16), False, len(content))
@@ -103,14 +111,18 @@ def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded
 
 @lru_cache(maxsize=1)
 def _mu_law_samples() -> np.ndarray:
-    """The linear sample for each number of dropped bits and each decoded value from -129 to 127 of mu-law, int16 (13, 257)."""
-    codes = [(order := _codes(shift))[:128] + [_NEGATIVE_ZERO] + order[128:] for shift in range(_MU_LAW_SHIFTS)]
+    """The linear sample for each number of dropped bits and each decoded value from -129 to 127 of mu-law,
+    int16 (13, 257)."""
+    codes = [
+        (order := _codes(shift))[:128] + [_NEGATIVE_ZERO] + order[128:] for shift in range(_MU_LAW_SHIFTS)
+    ]
     return np.array([[_linear(code) for code in row] for row in codes], np.int16)
 
 
 def _codes(shift: int) -> list[int]:
-    """All codes of mu-law, with the smallest magnitudes in the middle: for each sign, first the codes whose cell contains a multiple of
-    2^shift steps of 8, then the others."""
+    """All codes of mu-law, with the smallest magnitudes in the middle: for each sign, first the codes whose
+    cell contains a multiple of 2^shift steps of 8, then the others."""
+
     def rank(code: int) -> tuple[bool, int]:
         """Order among the codes of a sign."""
         low, high = _cell(code)
@@ -134,7 +146,8 @@ def _linear(code: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _unsigned(data, at, num_bits):
-    """(the number whose code begins at the bit `at`, the bit after the code); a bit beyond `data` if the code is truncated."""
+    """(the number whose code begins at the bit `at`, the bit after the code); a bit beyond `data` if the code
+    is truncated."""
     end, begin = 8 * len(data), at
     while at < end and not data[at >> 3] >> (7 - (at & 7)) & 1:
         at += 1
@@ -188,7 +201,10 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
     """
     end, (most, num_channels) = 8 * len(data), out.shape
     num_before = max(order, 3)
-    history, means = np.zeros((num_channels, num_before), np.int64), np.zeros((num_channels, num_means), np.int64)
+    history, means = (
+        np.zeros((num_channels, num_before), np.int64),
+        np.zeros((num_channels, num_means), np.int64),
+    )
     block = np.zeros(num_before + min(most, _MOST_BLOCK), np.int64)
     num, channel, shift = 0, 0, 0
     while True:
@@ -201,18 +217,26 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
             return _CUT, num, end
         if command == _END:
             return (_WHOLE if channel == 0 else _DAMAGED), num, at
-        if not 0 < size <= _MOST_BLOCK or shift > _MOST_BITS or command > _ZERO or command == _SIZE and channel > 0:
+        if (
+            not 0 < size <= _MOST_BLOCK
+            or shift > _MOST_BITS
+            or command > _ZERO
+            or command == _SIZE
+            and channel > 0
+        ):
             return _DAMAGED, num, at
         if command == _SIZE or command == _SHIFT:
             continue
         if size > most - num:
             return _FULL, num, at
-        samples = block[:num_before + size]
+        samples = block[: num_before + size]
         samples[:num_before] = history[channel]
-        at = _read_block(data, at, command, _mean_of(means[channel], rounds, shift), rounds, samples, num_before)
+        at = _read_block(
+            data, at, command, _mean_of(means[channel], rounds, shift), rounds, samples, num_before
+        )
         if at > end:
             return _CUT, num, end
-        if at < 0 or not _write_block(samples[num_before:], shift, table, out[num:num + size, channel]):
+        if at < 0 or not _write_block(samples[num_before:], shift, table, out[num : num + size, channel]):
             return _DAMAGED, num, at
         history[channel] = samples[size:]
         _add_mean(means[channel], samples[num_before:], rounds, shift)
@@ -223,7 +247,8 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
 
 @njit(nogil=True, cache=True)
 def _read_block(data, at, command, mean, rounds, samples, first):
-    """Decode a block to `samples`, after its `first` previous samples; the bit after the block, -1 for a damaged block."""
+    """Decode a block to `samples`, after its `first` previous samples; the bit after the block, -1 for a
+    damaged block."""
     if command == _ZERO:
         samples[first:] = 0
         return at

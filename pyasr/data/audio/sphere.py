@@ -1,20 +1,22 @@
-"""Headers of NIST's SPHERE files: ASCII lines `name -TYPE value`, padded to the size given in the second line.
+"""Headers of NIST's SPHERE files: ASCII lines `name -TYPE value`, padded to the size given in the second
+line.
 
-    NIST_1A
-       1024
-    sample_count -i 2400000
-    channel_count -i 2
-    sample_n_bytes -i 1
-    sample_rate -i 8000
-    sample_coding -s27 ulaw,embedded-shorten-v2.00
-    end_head
+NIST_1A
+   1024
+sample_count -i 2400000
+channel_count -i 2
+sample_n_bytes -i 1
+sample_rate -i 8000
+sample_coding -s27 ulaw,embedded-shorten-v2.00
+end_head
 """
 
 from __future__ import annotations
 
 import re
 
-_MOST_GROWTH, _LEAST_BOUND = 4, 1 << 16  # bounds of the size of compressed audio: factor on the plain size, bytes in addition
+# bounds of the size of compressed audio: factor on the plain size, bytes in addition
+_MOST_GROWTH, _LEAST_BOUND = 4, 1 << 16
 
 
 def is_sphere(head: bytes) -> bool:
@@ -29,15 +31,22 @@ def head_bytes(content: bytes) -> int:
 
 
 def counts(content: bytes) -> tuple[int, int, int]:
-    """(sample_count, channel_count, sample_n_bytes). Headers of the first release of Switchboard count the samples of all channels."""
-    found = re.findall(rb"^(\w+) -i ([0-9]{1,18})\s", content[:head_bytes(content)], re.MULTILINE)
+    """(sample_count, channel_count, sample_n_bytes). Headers of the first release of Switchboard count the
+    samples of all channels."""
+    found = re.findall(rb"^(\w+) -i ([0-9]{1,18})\s", content[: head_bytes(content)], re.MULTILINE)
     numbers = {name: int(count) for name, count in found}
-    return numbers.get(b"sample_count", 0), numbers.get(b"channel_count", 1), numbers.get(b"sample_n_bytes", 1)
+    return (
+        numbers.get(b"sample_count", 0),
+        numbers.get(b"channel_count", 1),
+        numbers.get(b"sample_n_bytes", 1),
+    )
 
 
 def rate_hz(content: bytes) -> int:
     """sample_rate; 0 if it is missing."""
-    found = re.search(rb"^sample_rate -[ir] ([0-9]{1,9})(?:\.0*)?\s", content[:head_bytes(content)], re.MULTILINE)
+    found = re.search(
+        rb"^sample_rate -[ir] ([0-9]{1,9})(?:\.0*)?\s", content[: head_bytes(content)], re.MULTILINE
+    )
     return int(found[1]) if found else 0
 
 
@@ -58,5 +67,5 @@ def most_shortened_bytes(head: bytes) -> int:
 
 
 def _sample_coding(content: bytes) -> str:
-    found = re.search(rb"^sample_coding -s[0-9]+ (\S+)", content[:head_bytes(content)], re.MULTILINE)
+    found = re.search(rb"^sample_coding -s[0-9]+ (\S+)", content[: head_bytes(content)], re.MULTILINE)
     return found[1].decode("latin-1").lower() if found else ""

@@ -1,16 +1,19 @@
 r"""Impulse responses of empty rooms with six flat walls, by the image method.
 
-J. B. Allen, D. A. Berkley, "Image method for efficiently simulating small-room acoustics", JASA 65 (1979). A reflection at a wall is
-equivalent to an image of the source behind the wall. In a room of size L, the images of a source at s are, on each axis, at
+J. B. Allen, D. A. Berkley, "Image method for efficiently simulating small-room acoustics", JASA 65 (1979). A
+reflection at a wall is equivalent to an image of the source behind the wall. In a room of size L, the images
+of a source at s are, on each axis, at
 
     x = (1 - 2p) s + 2 n L       p = 0, 1,  n = ..., -1, 0, 1, ...    after |n - p| + |n| reflections
 
-With d the distance from an image to the receiver r and k its number of reflections on all axes, the response is (Allen and Berkley, eq. 10)
+With d the distance from an image to the receiver r and k its number of reflections on all axes, the response
+is (Allen and Berkley, eq. 10)
 
-    h(t) = sum  (1 - a)^(k / 2) / (4 pi d)  delta(t - d / c)          a: fraction of the energy that walls absorb
+    h(t) = sum  (1 - a)^(k / 2) / (4 pi d)  delta(t - d / c)       a: fraction of the energy that walls absorb
 
-The pulses are placed on a grid of 16 points per sample, which is then band-limited, so arrivals can be between samples. As in that paper,
-a high-pass filter removes frequencies below 100 Hz, in which the reflections, which are all positive, accumulate.
+The pulses are placed on a grid of 16 points per sample, which is then band-limited, so arrivals can be
+between samples. As in that paper, a high-pass filter removes frequencies below 100 Hz, in which the
+reflections, which are all positive, accumulate.
 """
 
 from __future__ import annotations
@@ -39,11 +42,22 @@ class Room:
         """Time in which energy decays by 60 dB, by Eyring's formula: 0.161 V / (-S ln(1 - a))."""
         width, length, height = self.size
         surface = 2 * (width * length + width * height + length * height)
-        return 24 * np.log(10) / SPEED_OF_SOUND * width * length * height / (-surface * np.log1p(-self.absorption))
+        return (
+            24
+            * np.log(10)
+            / SPEED_OF_SOUND
+            * width
+            * length
+            * height
+            / (-surface * np.log1p(-self.absorption))
+        )
 
 
-def impulse_response(room: Room, source: np.ndarray, receiver: np.ndarray, rate: int, duration_s: float) -> np.ndarray:
-    """The response at `receiver` to a pulse at `source`, float32 (duration_s * rate,); positions (3,) in metres from a corner."""
+def impulse_response(
+    room: Room, source: np.ndarray, receiver: np.ndarray, rate: int, duration_s: float
+) -> np.ndarray:
+    """The response at `receiver` to a pulse at `source`, float32 (duration_s * rate,); positions (3,) in
+    metres from a corner."""
     grid_rate = rate * _OVERSAMPLING
     reach = SPEED_OF_SOUND * duration_s
     (dx, kx), (dy, ky), (dz, kz) = (_images(*axis, reach) for axis in zip(room.size, source, receiver))
@@ -61,7 +75,8 @@ def impulse_response(room: Room, source: np.ndarray, receiver: np.ndarray, rate:
 
 
 def _images(size: float, source: float, receiver: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """(distances to the receiver along one axis, numbers of reflections) of all images within `reach` metres."""
+    """(distances to the receiver along one axis, numbers of reflections) of all images within `reach`
+    metres."""
     most = int(np.ceil(reach / (2 * size))) + 1
     n, p = (index.ravel() for index in np.meshgrid(np.arange(-most, most + 1), [0, 1]))
     distance = (1 - 2 * p) * source + 2 * n * size - receiver
@@ -70,7 +85,8 @@ def _images(size: float, source: float, receiver: float, reach: float) -> tuple[
 
 
 def high_passed(response: np.ndarray, rate: int) -> np.ndarray:
-    """The response after Allen and Berkley's second-order high-pass filter with the corner frequency 100 Hz, float32."""
+    """The response after Allen and Berkley's second-order high-pass filter with the corner frequency 100 Hz,
+    float32."""
     size = 1 << (len(response) + rate // 10).bit_length()
     w = 2 * np.pi * _HIGH_PASS_HZ / rate
     r = np.exp(-w)
@@ -80,7 +96,8 @@ def high_passed(response: np.ndarray, rate: int) -> np.ndarray:
 
 
 def decay_time_s(response: np.ndarray, rate: int) -> float:
-    """Reverberation time by Schroeder's backward integration: the line through the decay from -5 to -25 dB, continued to -60 dB.
+    """Reverberation time by Schroeder's backward integration: the line through the decay from -5 to -25 dB,
+    continued to -60 dB.
 
     M. R. Schroeder, "New method of measuring reverberation time", JASA 37 (1965).
     """

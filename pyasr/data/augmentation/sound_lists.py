@@ -1,11 +1,13 @@
 """Lists of noises and of impulse responses.
 
-A line is `PATH`, `KEY PATH` as in wav.scp, or in Kaldi's format, with properties of the sound before the path:
+A line is `PATH`, `KEY PATH` as in wav.scp, or in Kaldi's format, with properties of the sound before the
+path:
 
     --rir-id 7 --room-id room3 --rt-60 0.41 rirs/room3-1.wav
     --noise-id 12 --noise-type point-source --bg-fg-type foreground noises/cough.wav
 
-Instead of a path, a command that ends in a bar is allowed after a key or properties. A data directory can be given instead of its wav.scp.
+Instead of a path, a command that ends in a bar is allowed after a key or properties. A data directory can be
+given instead of its wav.scp.
 """
 
 from __future__ import annotations
@@ -24,14 +26,27 @@ from pyasr.data.audio.channels import labels_of
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_lines
 
-_KNOWN = ("rir-id", "room-id", "receiver-position-id", "source-position-id", "rt-60", "drr", "cte", "probability",
-          "noise-id", "noise-type", "bg-fg-type", "room-linkage")  # fmt: skip
+_KNOWN = (
+    "rir-id",
+    "room-id",
+    "receiver-position-id",
+    "source-position-id",
+    "rt-60",
+    "drr",
+    "cte",
+    "probability",
+    "noise-id",
+    "noise-type",
+    "bg-fg-type",
+    "room-linkage",
+)
 FOREGROUND, BACKGROUND = "foreground", "background"
 
 
 @dataclass(frozen=True)
 class Sound:
-    """A noise or an impulse response: its entry, its room, FOREGROUND or BACKGROUND, its channel in the file; "" if unknown."""
+    """A noise or an impulse response: its entry, its room, FOREGROUND or BACKGROUND, its channel in the file;
+    "" if unknown."""
 
     audio: str
     room: str = ""
@@ -50,14 +65,22 @@ class SoundList:
 
     def __init__(self, path: Path, ground: str = ""):
         self.path = list_file(path)
-        lines = [(number, line.strip()) for number, line in enumerate(read_lines(self.path), 1) if line.strip()]
+        lines = [
+            (number, line.strip()) for number, line in enumerate(read_lines(self.path), 1) if line.strip()
+        ]
         sounds = [_sound(line, f"{self.path}:{number}") for number, line in lines]
         root, labels = root_of(self.path, [sound.audio for sound in sounds]), _labels(path)
         keys = [line.split()[0] for _, line in lines]
-        sounds = [replace(sound, audio=placed(root, sound.audio), channel=labels.get(key, "")) for key, sound in zip(keys, sounds)]
+        sounds = [
+            replace(sound, audio=placed(root, sound.audio), channel=labels.get(key, ""))
+            for key, sound in zip(keys, sounds)
+        ]
         self.sounds = [sound for sound in sounds if not ground or sound.ground in ("", ground)]
         if not self.sounds:
-            raise UserError(f"{self.path}: no {f'{ground} noise' if ground else 'sound'} in this list; write one path per line")
+            raise UserError(
+                f"{self.path}: no {f'{ground} noise' if ground else 'sound'} in this list; write one path "
+                "per line"
+            )
         admit_table({sound.audio: sound.audio for sound in self.sounds}, self.path)
         self._weights = _shares(self.sounds)
         self._of_room: dict[str, list[Sound]] = {}
@@ -97,8 +120,8 @@ def _labels(path: Path) -> dict[str, str]:
 
 
 def _sound(line: str, where: str) -> Sound:
-    """Parse a line. Raises UserError, beginning with `where`, for options that Kaldi's lists lack, for a line without a path, and for a
-    command without a key, whose program would be taken as the key."""
+    """Parse a line. Raises UserError, beginning with `where`, for options that Kaldi's lists lack, for a line
+    without a path, and for a command without a key, whose program would be taken as the key."""
     known: dict[str, str] = {}
     while line.startswith("--"):
         name, _, rest = line[2:].partition(" ")
@@ -114,12 +137,17 @@ def _sound(line: str, where: str) -> Sound:
     audio = line if known or len(words) < 2 else words[1]
     if not audio.strip('"'):
         raise UserError(f"{where}: no path; write 'PATH', 'KEY PATH', or Kaldi's '--room-id ROOM PATH'")
-    return Sound(audio.strip('"'), known.get("room-id", ""), known.get("bg-fg-type", ""), _weight(known.get("probability", "1"), where))
+    return Sound(
+        audio.strip('"'),
+        known.get("room-id", ""),
+        known.get("bg-fg-type", ""),
+        _weight(known.get("probability", "1"), where),
+    )
 
 
 def _is_without_key(words: list[str]) -> bool:
-    """Whether the first word of a line with a command is the program and not a key: the second word is an option, or it is not a program,
-    and either the first word is a program or the second an existing file."""
+    """Whether the first word of a line with a command is the program and not a key: the second word is an
+    option, or it is not a program, and either the first word is a program or the second an existing file."""
     if len(words) < 3:  # 'COMMAND |': the word may be a key or a program
         return False
     second = words[1]

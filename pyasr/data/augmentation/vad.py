@@ -1,12 +1,14 @@
-r"""Detection of speech in a recording by energy, with the decision of Kaldi's compute-vad and the constants of its x-vector recipes.
+r"""Detection of speech in a recording by energy, with the decision of Kaldi's compute-vad and the constants
+of its x-vector recipes.
 
-A frame of 25 ms, one every 10 ms, is loud if its log energy E (of samples at int16 scale, mean removed) is above
+A frame of 25 ms, one every 10 ms, is loud if its log energy E (of samples at int16 scale, mean removed) is
+above
 
     T = energy_threshold + mean_scale * mean(E)                  mean over the utterance
 
-A frame is speech if at least the fraction `proportion` of the frames at most `context` frames away are loud. Runs of speech become
-segments: short pauses are closed, short segments are removed, long segments are cut where they are quietest, and padding is added at both
-ends.
+A frame is speech if at least the fraction `proportion` of the frames at most `context` frames away are loud.
+Runs of speech become segments: short pauses are closed, short segments are removed, long segments are cut
+where they are quietest, and padding is added at both ends.
 """
 
 from __future__ import annotations
@@ -35,10 +37,16 @@ class VadOptions:
     """Detection of speech, and its conversion to segments."""
 
     vad_energy_threshold: float = option(5.5, "constant term of the threshold on log energy")
-    vad_energy_mean_scale: float = option(0.5, "factor on the mean log energy of the recording in the threshold", minimum=0.0)
+    vad_energy_mean_scale: float = option(
+        0.5, "factor on the mean log energy of the recording in the threshold", minimum=0.0
+    )
     vad_frames_context: int = option(2, "number of frames on each side that a decision considers", minimum=0)
-    vad_proportion_threshold: float = option(0.12, "minimum fraction of loud frames within the context", minimum=0.0, maximum=1.0)
-    min_silence_s: float = option(0.5, "minimum silence between two segments, seconds; shorter pauses are closed", minimum=0.0)
+    vad_proportion_threshold: float = option(
+        0.12, "minimum fraction of loud frames within the context", minimum=0.0, maximum=1.0
+    )
+    min_silence_s: float = option(
+        0.5, "minimum silence between two segments, seconds; shorter pauses are closed", minimum=0.0
+    )
     padding_s: float = option(0.2, "silence kept at each end of a segment, seconds", minimum=0.0)
     min_segment_s: float = option(0.3, "minimum length of a segment without padding, seconds", minimum=0.0)
     max_segment_s: float = option(30.0, "maximum length of a segment without padding, seconds", minimum=2.0)
@@ -50,7 +58,10 @@ def log_energies(samples: np.ndarray, rate: int) -> np.ndarray:
     if len(samples) < size:
         return np.zeros(0)
     frames = sliding_window_view(samples, size)[::shift]
-    blocks = (frames[begin : begin + _BLOCK_FRAMES].astype(np.float64) for begin in range(0, len(frames), _BLOCK_FRAMES))
+    blocks = (
+        frames[begin : begin + _BLOCK_FRAMES].astype(np.float64)
+        for begin in range(0, len(frames), _BLOCK_FRAMES)
+    )
     energies = np.concatenate([np.square(block - block.mean(1, keepdims=True)).sum(1) for block in blocks])
     return np.log(np.maximum(energies, np.finfo(np.float32).eps))
 
@@ -105,7 +116,8 @@ def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list
 
 
 def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Subsegment]:
-    """The segments of a recording, in order; overlapping paddings of two segments end in the middle between them."""
+    """The segments of a recording, in order; overlapping paddings of two segments end in the middle between
+    them."""
     log_energy = log_energies(samples, rate)
     runs = speech_runs(speech_frames(log_energy, options), log_energy, options)
     size, shift = _window_and_shift(rate)
@@ -114,8 +126,10 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Sub
     ends = [end for _, end in times]
     edges = [0.0, *((one + other) / 2 for one, other in zip(ends, begins[1:])), len(samples) / rate]
     padding = options.padding_s
-    return [Subsegment(max(begin - padding, low), min(end + padding, high))
-            for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
+    return [
+        Subsegment(max(begin - padding, low), min(end + padding, high))
+        for begin, end, low, high in zip(begins, ends, edges, edges[1:])
+    ]
 
 
 def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapping[str, list[Subsegment]]:
@@ -126,5 +140,8 @@ def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> Mapp
     of_recordings = Groups(data.utterances, map(data.recording, data.utterances))
     names = Keys(of_recordings.names)
     read = read_recordings(data, names, channel, unnamed=0)
-    return packed((utt, find_speech(cut_utterance(samples, rate, data, utt), rate, options))
-                  for name, (samples, rate) in zip(names, read) for utt in of_recordings[name])
+    return packed(
+        (utt, find_speech(cut_utterance(samples, rate, data, utt), rate, options))
+        for name, (samples, rate) in zip(names, read)
+        for utt in of_recordings[name]
+    )

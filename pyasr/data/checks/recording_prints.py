@@ -1,9 +1,12 @@
-"""Detection of replaced recordings: DATA/.recordings has digests of all recordings, and done-files of outputs computed from audio have the
-fingerprint of this file.
+"""Detection of replaced recordings: DATA/.recordings has digests of all recordings, and done-files of outputs
+computed from audio have the fingerprint of this file.
 
-    RECORDING DIGEST               digest of its size and a few blocks, not of its times; none for commands, whose output is unknown
-    RECORDING DIGEST:CHANNEL       the same for one of several channels of a file, by `reco2file_and_channel`; the first channel is 0
-    reco2distortion:PATH DIGEST    digest of an impulse response or a noise that is applied to recordings, its blanks as %20
+    RECORDING DIGEST               digest of its size and a few blocks, not of its times; none for commands,
+                                   whose output is unknown
+    RECORDING DIGEST:CHANNEL       the same for one of several channels of a file, by `reco2file_and_channel`;
+                                   the first channel is 0
+    reco2distortion:PATH DIGEST    digest of an impulse response or a noise that is applied to recordings, its
+                                   blanks as %20
 """
 
 from __future__ import annotations
@@ -35,18 +38,26 @@ _MISSING = "missing"
 
 
 @contextlib.contextmanager
-def recording_prints(data: Path, output: Path, others: list[Path], channel: int = ONLY) -> Iterator[list[Path]]:
-    """Update DATA/.recordings to the present recordings; yields [DATA/.recordings], to be added to the inputs of `output`.
+def recording_prints(
+    data: Path, output: Path, others: list[Path], channel: int = ONLY
+) -> Iterator[list[Path]]:
+    """Update DATA/.recordings to the present recordings; yields [DATA/.recordings], to be added to the inputs
+    of `output`.
 
     others   the other inputs of `output`
     channel  the channel of all recordings, or ONLY if `reco2file_and_channel` may name it
 
-    If the block raises, the previous file is restored. Yields [] if DATA is not writable. Yields [] also if `output` was written by an
-    earlier version, which had no digests of recordings, and is otherwise up to date, so that it remains up to date.
+    If the block raises, the previous file is restored. Yields [] if DATA is not writable. Yields [] also if
+    `output` was written by an earlier version, which had no digests of recordings, and is otherwise up to
+    date, so that it remains up to date.
     """
     done = read_done(output)
     path = Path(data) / PRINTS_FILE
-    is_older = done and str(path) not in done["inputs"] and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others)
+    is_older = (
+        done
+        and str(path) not in done["inputs"]
+        and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others)
+    )
     if is_older or not os.access(data, os.W_OK):
         yield []
         return
@@ -68,7 +79,10 @@ def recording_prints(data: Path, output: Path, others: list[Path], channel: int 
 
 def _prints_of(data: DataDir, channel: int) -> Table:
     channels = named_channels(data) if channel == ONLY and data.has("wav.scp") else {}
-    return Table.of((name, f"{told}:{channels[name]}" if name in channels else told) for name, told in prints(audio_of(data)))
+    return Table.of(
+        (name, f"{told}:{channels[name]}" if name in channels else told)
+        for name, told in prints(audio_of(data))
+    )
 
 
 def audio_of(data: DataDir) -> Iterator[tuple[str, str]]:
@@ -113,5 +127,9 @@ def _digest(rx: str) -> str:
 def _digest_of(file: int, size: int, offset: int) -> str:
     digest = hashlib.sha256(f"{size} {offset}".encode())
     for i in range(_NUM_BLOCKS):
-        digest.update(os.pread(file, _BLOCK_BYTES, offset + i * max(size - offset - _BLOCK_BYTES, 0) // (_NUM_BLOCKS - 1)))
+        digest.update(
+            os.pread(
+                file, _BLOCK_BYTES, offset + i * max(size - offset - _BLOCK_BYTES, 0) // (_NUM_BLOCKS - 1)
+            )
+        )
     return digest.hexdigest()[:16]

@@ -1,4 +1,5 @@
-"""Repair a data directory: sort its tables, remove invalid lines and incomplete utterances, rebuild spk2utt."""
+"""Repair a data directory: sort its tables, remove invalid lines and incomplete utterances, rebuild
+spk2utt."""
 
 from __future__ import annotations
 
@@ -18,9 +19,25 @@ from pyasr.data.checks.backup import back_up
 from pyasr.data.checks.soundness import sound_table
 from pyasr.data.checks.validation import TableLines
 from pyasr.data.tables.datadir import (
-    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, Tables, completed, default_value, filtered,
-)  # fmt: skip
-from pyasr.data.tables.rules import MADE_BY_HAND, OF_WORDS, RULES, by_hand, overshoot_complaint, recording_seconds
+    FILE_AND_CHANNEL,
+    RECORDING_TABLES,
+    SPEAKER_TABLES,
+    SPEED,
+    UTTERANCE_TABLES,
+    DataDir,
+    Tables,
+    completed,
+    default_value,
+    filtered,
+)
+from pyasr.data.tables.rules import (
+    MADE_BY_HAND,
+    OF_WORDS,
+    RULES,
+    by_hand,
+    overshoot_complaint,
+    recording_seconds,
+)
 from pyasr.io.ark import archive_of
 from pyasr.io.keys import Keys, distinct
 from pyasr.io.lazy_tables import Lazy, Stored, at_hand, mapped
@@ -33,14 +50,17 @@ _HELD = ("utt2spk", "segments")  # kept in memory, together with one other table
 
 
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
-    """Repair the data directory `path` in place; one sentence for each change. The previous files are saved in PATH/.backup.
+    """Repair the data directory `path` in place; one sentence for each change. The previous files are saved
+    in PATH/.backup.
 
-    audio             'exists' removes recordings whose file is missing or has another size than its header gives; 'read' removes those
-                      that cannot be read to their end; 'no' does not check the audio. Recordings are kept if a table, an installed
-                      program or an option can correct the problem.
+    audio             'exists' removes recordings whose file is missing or has another size than its header
+                      gives; 'read' removes those that cannot be read to their end; 'no' does not check the
+                      audio. Recordings are kept if a table, an installed program or an option can correct the
+                      problem.
     prefix_speakers   prepend 'SPEAKER-' to every utterance that does not begin with its speaker
 
-    Raises UserError, and changes nothing, if no utterance would remain, or if two utterances would get the same name.
+    Raises UserError, and changes nothing, if no utterance would remain, or if two utterances would get the
+    same name.
     """
     path = Path(path)
     DataDir(path)
@@ -59,7 +79,8 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
 
 
 def _sound_part(path: Path, said: list[str]) -> Stored:
-    """The table in a file, without invalid lines; it is read at each use, because all tables together may not fit into memory."""
+    """The table in a file, without invalid lines; it is read at each use, because all tables together may not
+    fit into memory."""
     part = Stored(partial(_read, path))
     _read(path, said)
     return part
@@ -67,11 +88,16 @@ def _sound_part(path: Path, said: list[str]) -> Stored:
 
 def _read(path: Path, said: list[str] | None = None) -> Table:
     table = sound_table(path)
-    return Table.of(_sound_lines(path.name, TableLines(path), [] if said is None else said)) if table is None else table
+    return (
+        Table.of(_sound_lines(path.name, TableLines(path), [] if said is None else said))
+        if table is None
+        else table
+    )
 
 
 def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tuple[str, str]]:
-    """The table without invalid lines. Surplus columns of utt2spk are removed; of several lines with the same key the first is kept.
+    """The table without invalid lines. Surplus columns of utt2spk are removed; of several lines with the same
+    key the first is kept.
 
     Invalid lines that cannot be created again are kept, too.
     """
@@ -94,13 +120,18 @@ def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tupl
             said.append(f"{table.path}:{number}: removed the surplus columns '{' '.join(words[1:])}'")
             words, value = words[:1], words[0]
         num = len(words) + bool(key)
-        broken = num < least or (most is not None and num > most) or (rule.check is not None and rule.check(value))
+        broken = (
+            num < least or (most is not None and num > most) or (rule.check is not None and rule.check(value))
+        )
         if broken and (advice := by_hand(name, key, num)) and key not in taken:
             said.append(f"{table.path}:{number}: kept the invalid line '{table.lines[number - 1]}'; {advice}")
             yield key, value
             taken.update(doubled & {key})
         elif broken or key in taken:
-            said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a duplicate key'}")
+            said.append(
+                f"{table.path}:{number}: removed "
+                f"'{table.lines[number - 1]}'{'' if broken else ', a duplicate key'}"
+            )
         else:
             yield key, value
             taken.update(doubled & {key})
@@ -113,7 +144,8 @@ def _doubled(table: TableLines) -> set[str]:
 
 
 def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str]) -> dict[str, float]:
-    """Remove recordings with missing or damaged audio, and missing features; {recording: seconds} of the audio that was read."""
+    """Remove recordings with missing or damaged audio, and missing features; {recording: seconds} of the
+    audio that was read."""
     wav, gone, heard = at_hand(tables.get("wav.scp", {})), set[str](), dict[str, float]()
     root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
     for key, entry in wav.items():
@@ -133,9 +165,17 @@ def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str])
 def _drop_missing_features(path: Path, tables: Tables, said: list[str]) -> None:
     feats = at_hand(tables.get("feats.scp", {}))
     root = root_of(path / "feats.scp", feats.values())
-    are_there = {archive: (root / archive).exists() for archive in set(map(archive_of, feats.values())) if archive}
-    gone = {key for key, rx in feats.items() if not are_there.get(archive_of(rx), True)} if not all(are_there.values()) else set()
-    said += [f"removed features of {key}: no archive {archive_of(rx)}" for key, rx in feats.items() if key in gone]
+    are_there = {
+        archive: (root / archive).exists() for archive in set(map(archive_of, feats.values())) if archive
+    }
+    gone = (
+        {key for key, rx in feats.items() if not are_there.get(archive_of(rx), True)}
+        if not all(are_there.values())
+        else set()
+    )
+    said += [
+        f"removed features of {key}: no archive {archive_of(rx)}" for key, rx in feats.items() if key in gone
+    ]
     _remove(tables, "feats.scp", gone)
     if "feats.scp" in tables and not tables["feats.scp"] and tables.get("wav.scp"):
         said.append("removed feats.scp: none of its archives exist")
@@ -160,12 +200,16 @@ def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[
 
 
 def _agree(tables: Tables, path: Path, said: list[str]) -> None:
-    """Keep the utterances that are in all essential tables, and the speakers and recordings of these utterances."""
+    """Keep the utterances that are in all essential tables, and the speakers and recordings of these
+    utterances."""
     _hold(tables)
     kept = _kept(tables)
     if not kept:
-        raise UserError(f"{path}: no utterance is in all of {', '.join(n for n in (*_ESSENTIAL, 'wav.scp') if n in tables)}; "
-                        "nothing was changed, correct these tables first")
+        raise UserError(
+            f"{path}: no utterance is in all of "
+            f"{', '.join(n for n in (*_ESSENTIAL, 'wav.scp') if n in tables)}; nothing was changed, correct "
+            "these tables first"
+        )
     lost = len(tables["utt2spk"]) - len(kept)
     if lost:
         said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} remain")
@@ -195,11 +239,18 @@ def _where(keys: Table, is_wanted: Callable[[str], bool]) -> Table:
 
 
 def _complete_or_drop(tables: Tables, said: list[str]) -> None:
-    """Complete or remove the tables that lack an entry; tables that cannot be created again are kept unchanged."""
+    """Complete or remove the tables that lack an entry; tables that cannot be created again are kept
+    unchanged."""
     utterances, speakers = Keys(tables["utt2spk"]), Keys(distinct(tables["utt2spk"].values())[0])
     segments = tables.get("segments")
-    recordings = utterances if segments is None else Keys(distinct(value.split()[0] for value in segments.values())[0])
-    for names, keys in ((UTTERANCE_TABLES, utterances), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
+    recordings = (
+        utterances if segments is None else Keys(distinct(value.split()[0] for value in segments.values())[0])
+    )
+    for names, keys in (
+        (UTTERANCE_TABLES, utterances),
+        (SPEAKER_TABLES, speakers),
+        (RECORDING_TABLES, recordings),
+    ):
         for name in (name for name in names if name != "spk2utt" and name in tables):
             if lacks := len(keys) - sum(1 for _ in tables[name].items()):
                 _complete_one_or_drop(tables, name, keys, f"it lacks {lacks} of {len(keys)} entries", said)
@@ -223,7 +274,10 @@ def _prefixed(tables: Tables, path: Path, said: list[str]) -> Tables:
     _check_distinct(new, path)
     said.append(f"renamed {sum(utt != name for utt, name in new.items())} utterance(s) to SPEAKER-UTTERANCE")
     by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
-    renamed = {name: mapped(table, new.__getitem__) if name in by_utterance else table for name, table in tables.items()}
+    renamed = {
+        name: mapped(table, new.__getitem__) if name in by_utterance else table
+        for name, table in tables.items()
+    }
     if "utt2uniq" in renamed:
         renamed["utt2uniq"] = mapped(renamed["utt2uniq"], value=lambda original: new.get(original, original))
     _hold(renamed)
@@ -236,13 +290,16 @@ def _check_distinct(new: Table, path: Path) -> None:
     old: dict[str, str] = {}
     for utt, name in new.items():
         if name in old:
-            raise UserError(f"{path}/utt2spk: {old[name]} and {utt} would both be renamed to {name}; "
-                            "nothing was changed, rename one of them in all tables first")
+            raise UserError(
+                f"{path}/utt2spk: {old[name]} and {utt} would both be renamed to {name}; "
+                "nothing was changed, rename one of them in all tables first"
+            )
         old[name] = utt
 
 
 def _write_changed(path: Path, tables: Tables, said: list[str]) -> None:
-    """Write the tables that differ from their files, delete the files of removed tables; the previous files are saved in PATH/.backup."""
+    """Write the tables that differ from their files, delete the files of removed tables; the previous files
+    are saved in PATH/.backup."""
     for name in RULES:
         with keeping_name(path / name):
             _write_changed_table(path / name, tables.get(name), said)

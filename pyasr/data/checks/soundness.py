@@ -1,8 +1,8 @@
-"""A fast check whether the tables of a data directory are valid. If the check is not certain, `pyasr.data.checks.validation`
-checks the directory line by line.
+"""A fast check whether the tables of a data directory are valid. If the check is not certain,
+`pyasr.data.checks.validation` checks the directory line by line.
 
-One table is in memory at a time, as one byte string, in addition to the names of utterances, speakers and recordings, which are stored in
-strings of some thousand names.
+One table is in memory at a time, as one byte string, in addition to the names of utterances, speakers and
+recordings, which are stored in strings of some thousand names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _NUM_SPACES = methodcaller("count", " ")
 
 
 def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
-    """The table, if its file has the content that `write_table` would write, and each line follows its rule; None if that is not certain.
+    """The table, if its file has the content that `write_table` would write, and each line follows its rule;
+    None if that is not certain.
 
     keys  the required keys, in C order, from `key_blocks`; None: any
     """
@@ -38,9 +39,12 @@ def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
 
 
 def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
-    """Whether all lines of a table, whose words are separated by single spaces, follow the rule and have these keys."""
+    """Whether all lines of a table, whose words are separated by single spaces, follow the rule and have
+    these keys."""
     (least, most), blocks = rule.columns, table.line_blocks()
-    for lines, wanted in zip_longest(blocks, keys, fillvalue=()) if keys is not None else zip(blocks, repeat(None)):
+    for lines, wanted in (
+        zip_longest(blocks, keys, fillvalue=()) if keys is not None else zip(blocks, repeat(None))
+    ):
         pairs = [line.partition(" ") for line in lines]
         if wanted is not None and "\n".join([key for key, _, _ in pairs]) != wanted:
             return False
@@ -67,12 +71,19 @@ class Soundness:
         """The results of the checks; `all` stops at the first that is False."""
         utt2spk = sound_table(self._path / "utt2spk") if "utt2spk" in names else None
         yield utt2spk is not None and _speakers_ascend(utt2spk)
-        utterances, speakers = key_blocks(utt2spk), key_blocks(speaker for speaker, _ in groupby(utt2spk.values()))
+        utterances, speakers = (
+            key_blocks(utt2spk),
+            key_blocks(speaker for speaker, _ in groupby(utt2spk.values())),
+        )
         yield "spk2utt" not in names or self._is_inverse(utt2spk)
         del utt2spk
         segments = sound_table(self._path / "segments", utterances) if "segments" in names else None
         yield "segments" not in names or segments is not None
-        recordings = key_blocks(sorted({value.partition(" ")[0] for value in segments.values()})) if segments else utterances
+        recordings = (
+            key_blocks(sorted({value.partition(" ")[0] for value in segments.values()}))
+            if segments
+            else utterances
+        )
         del segments
         expected = {"utterance": utterances, "speaker": speakers, "recording": recordings}
         for name in (name for name in names if name not in ("utt2spk", "spk2utt", "segments")):
@@ -109,7 +120,8 @@ def _speakers_ascend(utt2spk: Table) -> bool:
 
 def _may_hold_symbols(text: Table) -> bool:
     symbols = [symbol.encode() for symbol in NO_WORDS]
-    return any(symbol[:1] in text.content and symbol in text.content for symbol in symbols)  # the search for a byte is faster
+    # the search for a byte is faster
+    return any(symbol[:1] in text.content and symbol in text.content for symbol in symbols)
 
 
 def _are_there(path: Path, table: Mapping[str, str]) -> bool:

@@ -1,10 +1,12 @@
-"""Validation of a data directory: every problem with file, line, the offending text and a command that repairs it.
+"""Validation of a data directory: every problem with file, line, the offending text and a command that
+repairs it.
 
     for problem in validate("data/train"):
         print(problem)
 
-The rules are those on which Kaldi's programs rely: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the
-inverse of utt2spk, the same order of utterances and speakers, existing audio, segments within their recordings.
+The rules are those on which Kaldi's programs rely: tables sorted in C order without duplicates, equal sets of
+utterances, spk2utt the inverse of utt2spk, the same order of utterances and speakers, existing audio,
+segments within their recordings.
 """
 
 from __future__ import annotations
@@ -26,7 +28,16 @@ from pyasr.data.audio.audio_checks import Look, look_at_audio
 from pyasr.data.audio.channels import labels_of
 from pyasr.data.checks.soundness import Soundness
 from pyasr.data.tables.datadir import FILE_AND_CHANNEL, FIX, SPEED, DataDir
-from pyasr.data.tables.rules import MADE_BY_HAND, NO_WORDS, OF_WORDS, RULES, Rule, by_hand, overshoot_complaint, recording_seconds
+from pyasr.data.tables.rules import (
+    MADE_BY_HAND,
+    NO_WORDS,
+    OF_WORDS,
+    RULES,
+    Rule,
+    by_hand,
+    overshoot_complaint,
+    recording_seconds,
+)
 from pyasr.io.ark import archive_of
 from pyasr.io.content import packing_of, read_file, unpack
 from pyasr.io.tables import Lines
@@ -65,7 +76,8 @@ def _value(line: str) -> str:
 
 
 class TableLines:
-    """The lines of a table, valid or not: `keys[i]` and `values[i]` belong to line i + 1; lines that are not UTF-8 are read as Latin-1.
+    """The lines of a table, valid or not: `keys[i]` and `values[i]` belong to line i + 1; lines that are not
+    UTF-8 are read as Latin-1.
 
     packing            compression of the file, which is unpacked when read; '' if it is not compressed
     has_mark           whether the file begins with a byte order mark, which is removed from the first key
@@ -82,9 +94,13 @@ class TableLines:
         content = without_mark(unpacked, path)
         self.has_mark = len(content) < len(unpacked)
         self.with_returns: list[int] = []
-        self.lines = Lines(content if self._is_utf8(content) and b"\r" not in content else self._repaired(content))
+        self.lines = Lines(
+            content if self._is_utf8(content) and b"\r" not in content else self._repaired(content)
+        )
         odd = not content.isascii() or any(blank in content for blank in b"\r\x0b\x0c\x1c\x1d\x1e\x1f")
-        self.with_other_blanks = [i for i, line in enumerate(self.lines, 1) if _OTHER_BLANK.search(line)] if odd else []
+        self.with_other_blanks = (
+            [i for i, line in enumerate(self.lines, 1) if _OTHER_BLANK.search(line)] if odd else []
+        )
         self.keys, self.values = self.lines.parts(_key), self.lines.parts(_value)
 
     @cached_property
@@ -122,20 +138,31 @@ class TableLines:
             return line.decode("latin-1")
 
 
-def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, audio: str = "exists",
-             lang: Path | None = None) -> list[Problem]:
+def validate(
+    path: Path,
+    *,
+    need_text: bool = True,
+    need_feats: bool = False,
+    audio: str = "exists",
+    lang: Path | None = None,
+) -> list[Problem]:
     """All problems of a data directory; empty if it is valid.
 
     need_text, need_feats   whether `text`, `feats.scp` are required
-    audio                   check of the audio (`pyasr.data.audio.audio_checks`): 'no'; 'exists': files exist and have the size
-                            that their headers give; 'read': files can be read to their end
+    audio                   check of the audio (`pyasr.data.audio.audio_checks`): 'no'; 'exists': files exist
+                            and have the size that their headers give; 'read': files can be read to their end
     lang                    language directory; every transcript must contain at least one of its words
     """
     collects_garbage = gc.isenabled()
-    gc.disable()  # with millions of lines, the collector would traverse objects without cycles again and again
+    # with millions of lines, the collector would traverse objects without cycles again and again
+    gc.disable()
     try:
         found = list(_Validator(Path(path), need_text, need_feats, audio).problems())
-        return found + (list(_oov_only(Path(path) / "text", Path(lang))) if lang and (Path(path) / "text").exists() else [])
+        return found + (
+            list(_oov_only(Path(path) / "text", Path(lang)))
+            if lang and (Path(path) / "text").exists()
+            else []
+        )
     finally:
         if collects_garbage:
             gc.enable()
@@ -175,7 +202,8 @@ class _Validator:
         self.heard: dict[str, float] = {}  # {recording: seconds} of audio that was read
 
     def problems(self) -> Iterator[Problem]:
-        """All problems: missing files, then tables one by one, then contradictions between tables, then files named by tables."""
+        """All problems: missing files, then tables one by one, then contradictions between tables, then files
+        named by tables."""
         yield from self._missing_files()
         if not self._sound.of_tables:
             yield from self._table_problems()
@@ -203,29 +231,56 @@ class _Validator:
 
     def _missing_files(self) -> Iterator[Problem]:
         """Missing or empty files, with the command that creates them, or what to write by hand."""
-        by_hand = {"utt2spk": f"write it with lines '{RULES['utt2spk'].form}'",
-                   "text": "write it, or give --need-text false if there are no transcripts",
-                   "feats.scp": f"steps/make_mfcc.py {self.path}", "spk2utt": self.fix}
+        by_hand = {
+            "utt2spk": f"write it with lines '{RULES['utt2spk'].form}'",
+            "text": "write it, or give --need-text false if there are no transcripts",
+            "feats.scp": f"steps/make_mfcc.py {self.path}",
+            "spk2utt": self.fix,
+        }
         for name in self.need:
             if name not in self.tables:
                 yield Problem(self.path / name, 0, "", "missing", by_hand[name])
             elif not self._sound.of_tables and not self.tables[name].lines:
                 yield Problem(self.path / name, 0, "", "empty file", by_hand[name])
         if "wav.scp" not in self.tables and "feats.scp" not in self.tables:
-            yield Problem(self.path / "wav.scp", 0, "", "missing, and so is feats.scp", f"write it with lines '{RULES['wav.scp'].form}'")
+            yield Problem(
+                self.path / "wav.scp",
+                0,
+                "",
+                "missing, and so is feats.scp",
+                f"write it with lines '{RULES['wav.scp'].form}'",
+            )
 
     def _lines(self, name: str, table: TableLines) -> Iterator[Problem]:
         """Problems of encoding, number of columns and values."""
         rule, (least, most) = RULES[name], RULES[name].columns
         for number in table.not_utf8:
-            yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
+            yield Problem(
+                table.path,
+                number,
+                table.lines[number - 1],
+                "not UTF-8 (the fix reads the line as Latin-1)",
+                self.fix,
+            )
         if table.packing:
-            yield Problem(table.path, 0, "", f"compressed by {table.packing}, but Kaldi's programs do not read compressed tables", self.fix)
+            yield Problem(
+                table.path,
+                0,
+                "",
+                f"compressed by {table.packing}, but Kaldi's programs do not read compressed tables",
+                self.fix,
+            )
         if table.has_mark:
-            message = "the byte order mark at its beginning is skipped, but Kaldi's programs take it as a part of the first key"
+            message = (
+                "the byte order mark at its beginning is skipped, but Kaldi's programs take it as a "
+                "part of the first key"
+            )
             log.warning(f"{table.path}: {message}; {self.fix} removes it")
         if lines := table.with_returns:
-            message = f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take as a part of the last word"
+            message = (
+                f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take as "
+                "a part of the last word"
+            )
             yield Problem(table.path, lines[0], table.lines[lines[0] - 1], message, self.fix)
         for number in table.with_other_blanks if name in OF_WORDS else ():
             blank = ord(_OTHER_BLANK.search(table.lines[number - 1])[0])
@@ -242,7 +297,9 @@ class _Validator:
             elif rule.check:
                 complaint = rule.check(value)
             if complaint:
-                yield Problem(table.path, i + 1, table.lines[i], complaint, by_hand(name, key, num) or self.fix)
+                yield Problem(
+                    table.path, i + 1, table.lines[i], complaint, by_hand(name, key, num) or self.fix
+                )
 
     @staticmethod
     def _column_complaint(name: str, rule: Rule, num: int) -> str:
@@ -258,26 +315,49 @@ class _Validator:
         if len(table.line_of) < len(keys):
             for i, key in enumerate(keys):
                 if key and table.line_of[key] != i + 1:
-                    yield Problem(table.path, i + 1, table.lines[i], f"'{key}' is already in line {table.line_of[key]}", self.fix)
+                    yield Problem(
+                        table.path,
+                        i + 1,
+                        table.lines[i],
+                        f"'{key}' is already in line {table.line_of[key]}",
+                        self.fix,
+                    )
         if keys != sorted(keys):
             i = next(i for i in range(1, len(keys)) if keys[i] < keys[i - 1])
-            yield Problem(table.path, i + 1, table.lines[i], f"not sorted in C order, '{keys[i]}' comes after '{keys[i - 1]}'", self.fix)
+            yield Problem(
+                table.path,
+                i + 1,
+                table.lines[i],
+                f"not sorted in C order, '{keys[i]}' comes after '{keys[i - 1]}'",
+                self.fix,
+            )
 
     @staticmethod
     def _symbols(table: TableLines) -> Iterator[Problem]:
-        """Transcripts with symbols that language directories reserve; only the user knows which words were meant."""
+        """Transcripts with symbols that language directories reserve; only the user knows which words were
+        meant."""
         reserved = frozenset(NO_WORDS)
         for i, value in enumerate(table.values):
             if not reserved.isdisjoint(words := value.split()):
                 symbol = next(word for word in words if word in reserved)
-                message = f"contains the symbol {symbol}, which is not a word, and training skips the utterance"
-                yield Problem(table.path, i + 1, table.lines[i], message, "remove the symbol, or replace it by the spoken words")
+                message = (
+                    f"contains the symbol {symbol}, which is not a word, and training skips the utterance"
+                )
+                yield Problem(
+                    table.path,
+                    i + 1,
+                    table.lines[i],
+                    message,
+                    "remove the symbol, or replace it by the spoken words",
+                )
 
     def _keys(self) -> Iterator[Problem]:
         """Differences between the keys of each table and the existing utterances, speakers or recordings."""
-        expected = {"utterance": ("utt2spk", self.tables["utt2spk"].line_of),
-                    "speaker": ("utt2spk", dict.fromkeys(self._speaker_of.values())),
-                    "recording": self._recordings()}
+        expected = {
+            "utterance": ("utt2spk", self.tables["utt2spk"].line_of),
+            "speaker": ("utt2spk", dict.fromkeys(self._speaker_of.values())),
+            "recording": self._recordings(),
+        }
         for name, table in self.tables.items():
             source, known = expected[RULES[name].of]
             if name != "utt2spk" and known.keys() != table.line_of.keys():
@@ -293,17 +373,24 @@ class _Validator:
     def _recordings(self) -> tuple[str, dict]:
         """(the table that defines recordings, {recording: ...})"""
         if "segments" in self.tables:
-            return "segments", dict.fromkeys(value.split(None, 1)[0] for value in self.tables["segments"].values if value)
+            return "segments", dict.fromkeys(
+                value.split(None, 1)[0] for value in self.tables["segments"].values if value
+            )
         return "utt2spk", self.tables["utt2spk"].line_of
 
     def _differences(self, name: str, table: TableLines, source: str, known: dict) -> Iterator[Problem]:
         noun = RULES[name].of
         for key, line in table.line_of.items():
             if key and key not in known:
-                yield Problem(table.path, line, table.lines[line - 1], f"{noun} '{key}' is not in {source}", self.fix)
+                yield Problem(
+                    table.path, line, table.lines[line - 1], f"{noun} '{key}' is not in {source}", self.fix
+                )
         if name == "wav.scp" and source == "segments":
             return  # reported for each line of segments
-        reference, fix = self.tables[source], f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix
+        reference, fix = (
+            self.tables[source],
+            f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix,
+        )
         for key in known:
             if key and key not in table.line_of:
                 line = reference.line_of.get(key, 0)
@@ -313,7 +400,13 @@ class _Validator:
     def _missing_recordings(self, segments: TableLines, wav: TableLines) -> Iterator[Problem]:
         for i, value in enumerate(segments.values):
             if value and value.split(None, 1)[0] not in wav.line_of:
-                yield Problem(segments.path, i + 1, segments.lines[i], f"recording '{value.split()[0]}' is not in wav.scp", self.fix)
+                yield Problem(
+                    segments.path,
+                    i + 1,
+                    segments.lines[i],
+                    f"recording '{value.split()[0]}' is not in wav.scp",
+                    self.fix,
+                )
 
     def _speakers(self) -> Iterator[Problem]:
         """Differences between spk2utt and the inverse of utt2spk."""
@@ -333,18 +426,25 @@ class _Validator:
         for utterance, speaker in speaker_of.items():
             if utterance not in named and speaker in table.line_of:
                 line = table.line_of[speaker]
-                yield Problem(table.path, line, f"{speaker} ...", f"'{utterance}' of this speaker is missing", self.fix)
+                yield Problem(
+                    table.path, line, f"{speaker} ...", f"'{utterance}' of this speaker is missing", self.fix
+                )
 
     def _speaker_order(self) -> Iterator[Problem]:
-        """The first line of utt2spk where the order of utterances differs from that of speakers; Kaldi's programs iterate over both in
-        parallel."""
+        """The first line of utt2spk where the order of utterances differs from that of speakers; Kaldi's
+        programs iterate over both in parallel."""
         pairs = sorted(self._speaker_of.items())
         for (utterance1, speaker1), (utterance2, speaker2) in zip(pairs, pairs[1:]):
             if speaker2 < speaker1:
                 line = self.tables["utt2spk"].line_of[utterance2]
-                yield Problem(self.path / "utt2spk", line, f"{utterance2} {speaker2}",
-                              f"sorts after '{utterance1} {speaker1}' as utterance but before it as speaker; "
-                              "Kaldi needs utterances that begin with their speaker", f"{FIX} --prefix-speakers {self.path}")
+                yield Problem(
+                    self.path / "utt2spk",
+                    line,
+                    f"{utterance2} {speaker2}",
+                    f"sorts after '{utterance1} {speaker1}' as utterance but before it as speaker; "
+                    "Kaldi needs utterances that begin with their speaker",
+                    f"{FIX} --prefix-speakers {self.path}",
+                )
                 return
 
     def _audio(self, table: TableLines) -> Iterator[Problem]:
@@ -352,20 +452,28 @@ class _Validator:
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
             found = look_at_audio(placed(root, value), self.audio, labels.get(key, "")) if value else Look()
             if found.complaint:
-                yield Problem(table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio)
+                yield Problem(
+                    table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio
+                )
             elif found.seconds is not None:
                 self.heard[key], rates[key] = found.seconds, found.rate
         yield from self._rates(table, rates)
 
     @staticmethod
     def _rates(table: TableLines, rates: Mapping[str, int]) -> Iterator[Problem]:
-        """Recordings whose sampling rate differs from most; extraction of features with one configuration requires resampling them."""
+        """Recordings whose sampling rate differs from most; extraction of features with one configuration
+        requires resampling them."""
         usual = max(Counter(rates.values()).items(), key=lambda item: (item[1], item[0]), default=(0, 0))[0]
         for i, key in enumerate(table.keys):
             if (rate := rates.get(key, usual)) != usual:
                 flag = "--allow-downsample" if rate > usual else "--allow-upsample"
-                yield Problem(table.path, i + 1, table.lines[i], f"audio of {rate} Hz, most recordings have {usual} Hz",
-                              f"give {flag} true to the feature extraction step, or resample it")
+                yield Problem(
+                    table.path,
+                    i + 1,
+                    table.lines[i],
+                    f"audio of {rate} Hz, most recordings have {usual} Hz",
+                    f"give {flag} true to the feature extraction step, or resample it",
+                )
 
     @property
     def _fix_by_audio(self) -> str:
@@ -393,11 +501,14 @@ class _Validator:
 
 
 def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
-    """Transcripts without any word of `lang`: valid, but nearly always of another language, case or normalisation."""
+    """Transcripts without any word of `lang`: valid, but nearly always of another language, case or
+    normalisation."""
     oov = lang / "oov.txt"  # does not exist for the units of a CTC network
     known = read_table(lang / "words.txt").keys() - ({read_lines(oov)[0].strip()} if oov.exists() else set())
     table = TableLines(text)
     for i, value in enumerate(table.values):
         if value and known.isdisjoint(value.split()):
             complaint = f"none of its words is in {lang}/words.txt"
-            yield Problem(text, i + 1, table.lines[i], complaint, "correct it, or add its words to the dictionary")
+            yield Problem(
+                text, i + 1, table.lines[i], complaint, "correct it, or add its words to the dictionary"
+            )

@@ -1,4 +1,5 @@
-"""Division of the utterances of a data directory among jobs that read audio; a file with several recordings is decoded once."""
+"""Division of the utterances of a data directory among jobs that read audio; a file with several recordings
+is decoded once."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ _TOLERANCE = 0.025  # fraction of the share of a job by which a border may be mo
 def shards(data: DataDir, num: int) -> list[Keys]:
     """The utterances for each of `num` jobs, in lists of nearly equal duration.
 
-    If recordings are channels of the same file according to `reco2file_and_channel`, the utterances of a file are consecutive, and the next
-    job begins with another file if the jobs stay balanced: at most `num` - 1 files are in several jobs. Other directories are split by
-    speakers (`pyasr.data.tables.datadir.split`). Raises UserError if there are fewer utterances than jobs.
+    If recordings are channels of the same file according to `reco2file_and_channel`, the utterances of a file
+    are consecutive, and the next job begins with another file if the jobs stay balanced: at most `num` - 1
+    files are in several jobs. Other directories are split by speakers (`pyasr.data.tables.datadir.split`).
+    Raises UserError if there are fewer utterances than jobs.
     """
     names, recordings = distinct(map(data.recording, data.utterances))
     files = _files(data, names)
@@ -29,12 +31,14 @@ def shards(data: DataDir, num: int) -> list[Keys]:
     order = np.lexsort((by_name[recordings], files[recordings]))
     ends_of_files = np.append(1 + np.flatnonzero(np.diff(files[recordings[order]])), len(order))
     borders = _borders(data.audio_durations.array[order], ends_of_files, num)
-    return [data.utterances.take(order[begin:end]) for begin, end in zip([0, *borders], [*borders, len(order)])]
+    return [
+        data.utterances.take(order[begin:end]) for begin, end in zip([0, *borders], [*borders, len(order)])
+    ]
 
 
 def _files(data: DataDir, names: Table) -> np.ndarray:
-    """For each recording the number of the first recording that is a channel of the same file, int64 (number of names,); copies at other
-    speeds have other files in the table."""
+    """For each recording the number of the first recording that is a channel of the same file, int64 (number
+    of names,); copies at other speeds have other files in the table."""
     files = np.arange(len(names))
     if not data.reco2file_and_channel:
         return files

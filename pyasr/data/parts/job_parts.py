@@ -1,12 +1,13 @@
-"""Parts of a data directory for jobs: the step writes them once, so that each job reads only the lines of its own utterances.
+"""Parts of a data directory for jobs: the step writes them once, so that each job reads only the lines of its
+own utterances.
 
-    with parts_of_jobs(data, out, split(data, nj), tables=("utt2spk", "feats.scp")):     # the step: OUT/.data_parts/JOB
-        run_jobs(...)
-    part = part_of(spec.data, spec.out, spec.num_jobs, job)                              # the job
+    with parts_of_jobs(data, out, split(data, nj), tables=("utt2spk", "feats.scp")):  # OUT/.data_parts/JOB
+        run_jobs(...)                                                                 # in the step
+    part = part_of(spec.data, spec.out, spec.num_jobs, job)                           # in the job
     part.utterances, part.directory().utt2spk
 
-The parts are in the scratch directory of the step, separate from those of other steps, and are removed when its jobs have ended. Messages
-of the jobs name the data directory itself.
+The parts are in the scratch directory of the step, separate from those of other steps, and are removed when
+its jobs have ended. Messages of the jobs name the data directory itself.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _UTTERANCES = "utterances"
 
 @dataclass(frozen=True)
 class JobPart:
-    """The `utterances` of a job, in the order of processing, of the data directory `data`; `tables` is the directory of their lines, or
-    `data` itself."""
+    """The `utterances` of a job, in the order of processing, of the data directory `data`; `tables` is the
+    directory of their lines, or `data` itself."""
 
     data: Path
     tables: Path
@@ -46,10 +47,16 @@ class JobPart:
         return DataDir(self.data, self.tables)
 
 
-def part_of(data: Path, out: Path, num_jobs: int, job: int, cut: Callable[[Path, int], list[Sequence[str]]] = split,
-            name: str = PARTS) -> JobPart:  # fmt: skip
-    """The part of job `job` (1-based) as written by the step; if the step wrote none, the whole directory with the utterances that `cut`
-    assigns to the job."""
+def part_of(
+    data: Path,
+    out: Path,
+    num_jobs: int,
+    job: int,
+    cut: Callable[[Path, int], list[Sequence[str]]] = split,
+    name: str = PARTS,
+) -> JobPart:
+    """The part of job `job` (1-based) as written by the step; if the step wrote none, the whole directory
+    with the utterances that `cut` assigns to the job."""
     place = Path(out) / name / str(job)
     if place.is_dir():
         return JobPart(data, place, Keys.by_line(Table.read(place / _UTTERANCES)))
@@ -57,8 +64,11 @@ def part_of(data: Path, out: Path, num_jobs: int, job: int, cut: Callable[[Path,
 
 
 @contextlib.contextmanager
-def parts_of_jobs(data: Path, out: Path, lists: list[Sequence[str]], tables: Iterable[str], name: str = PARTS) -> Iterator[None]:
-    """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of `tables` that `data` has.
+def parts_of_jobs(
+    data: Path, out: Path, lists: list[Sequence[str]], tables: Iterable[str], name: str = PARTS
+) -> Iterator[None]:
+    """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of `tables` that
+    `data` has.
 
     Raises UserError if a table cannot be read.
     """
@@ -71,7 +81,9 @@ def parts_of_jobs(data: Path, out: Path, lists: list[Sequence[str]], tables: Ite
             with (place / _UTTERANCES).open("w", encoding="utf-8") as f:
                 f.writelines(f"{utt}\n" for utt in utterances)
         wanted = filter(DataDir(data).has, dict.fromkeys(("utt2spk", *tables)))
-        for table, parts in _cut({table: Stored(partial(_from_anywhere, data, table, out)) for table in wanted}, lists):
+        for table, parts in _cut(
+            {table: Stored(partial(_from_anywhere, data, table, out)) for table in wanted}, lists
+        ):
             for lines, place in zip(parts, places):
                 (place / table).write_bytes(lines)
         yield
@@ -85,7 +97,8 @@ def _remove(folder: Path) -> None:
 
 
 def write_parts(tables: Tables, lists: list[Sequence[str]], directories: list[Path]) -> None:
-    """Write the data directory of each list of utterances into the corresponding one of `directories`, which exist."""
+    """Write the data directory of each list of utterances into the corresponding one of `directories`, which
+    exist."""
     for name, parts in _cut(tables, lists):
         for lines, directory in zip(parts, directories):
             write_table(directory / name, Table(lines))
@@ -103,7 +116,9 @@ def _cut(tables: Tables, lists: list[Sequence[str]]) -> Iterator[tuple[str, Iter
         yield name, _handed_out(at_hand(tables[name]), places.get(name, of_utterances.places), num)
 
 
-def _handed_out(table: Mapping[str, str], places_of: Callable[[Table], tuple[np.ndarray, np.ndarray]], num: int) -> Iterator[bytes]:
+def _handed_out(
+    table: Mapping[str, str], places_of: Callable[[Table], tuple[np.ndarray, np.ndarray]], num: int
+) -> Iterator[bytes]:
     """The lines of each of `num` parts; in memory are the table and the lines of one part."""
     table = table if isinstance(table, Table) else Table.of(table.items())
     lines, parts = places_of(table)
@@ -142,7 +157,8 @@ def _numbered(lists: list[Sequence[str]]) -> tuple[Table, np.ndarray]:
 
 
 class _Shared:
-    """Which lists the lines of a table of speakers or recordings belong to, of which each may have utterances in several.
+    """Which lists the lines of a table of speakers or recordings belong to, of which each may have utterances
+    in several.
 
     table  {utterance: its speaker, or its recording and times}
     """
@@ -152,11 +168,19 @@ class _Shared:
         lines, parts = of_utterances.places(table)
         num = int(parts.max(initial=0)) + 1
         pairs = np.unique(num * names[lines] + parts)
-        self._parts, self._borders = pairs % num, np.searchsorted(pairs, num * np.arange(len(self._names) + 1))
+        self._parts, self._borders = (
+            pairs % num,
+            np.searchsorted(pairs, num * np.arange(len(self._names) + 1)),
+        )
 
     def places(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """(numbers of lines, ascending; the list of each): a line stands here once for each list that its key belongs to."""
-        names = np.fromiter((-1 if (line := self._names.line_of(key)) is None else line for key in table), np.int64, len(table))
+        """(numbers of lines, ascending; the list of each): a line stands here once for each list that its key
+        belongs to."""
+        names = np.fromiter(
+            (-1 if (line := self._names.line_of(key)) is None else line for key in table),
+            np.int64,
+            len(table),
+        )
         known = np.flatnonzero(names >= 0)
         begins, ends = self._borders[names[known]], self._borders[names[known] + 1]
         sizes = ends - begins
@@ -165,8 +189,8 @@ class _Shared:
 
 
 def _from_anywhere(data: Path, name: str, out: Path) -> Mapping[str, str]:
-    """The table `name` with paths that are valid in OUT/PARTS/JOB. They are absolute unless OUT is below the current directory: the base
-    directory of relative paths is searched for among the parents of the table."""
+    """The table `name` with paths that are valid in OUT/PARTS/JOB. They are absolute unless OUT is below the
+    current directory: the base directory of relative paths is searched for among the parents of the table."""
     table = DataDir(data).utt2spk if name == "utt2spk" else DataDir(data).table(name)
     if not name.endswith(".scp") or Path.cwd() in Path(out).resolve().parents:
         return table

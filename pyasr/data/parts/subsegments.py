@@ -1,4 +1,5 @@
-"""Data directories whose utterances are parts of those of another one, named as in Kaldi: UTT-BEGIN-END in hundredths of a second."""
+"""Data directories whose utterances are parts of those of another one, named as in Kaldi: UTT-BEGIN-END in
+hundredths of a second."""
 
 from __future__ import annotations
 
@@ -46,13 +47,16 @@ def _parts_at(times: str) -> list[Subsegment]:
 
 
 def subsegmented(data: DataDir, parts: Mapping[str, list[Subsegment]], with_text: bool) -> Tables:
-    """The tables of a directory whose utterances are `parts` of the utterances of `data`, without feature tables. If `with_text`, an
-    utterance with a single part keeps its name and times.
+    """The tables of a directory whose utterances are `parts` of the utterances of `data`, without feature
+    tables. If `with_text`, an utterance with a single part keeps its name and times.
 
     Raises UserError if there is no part.
     """
     if not any(parts.values()):
-        raise UserError(f"{data.path}: no segment found in any of its {len(data.utterances)} utterances; change the segmentation options")
+        raise UserError(
+            f"{data.path}: no segment found in any of its {len(data.utterances)} utterances; change the "
+            "segmentation options"
+        )
     tables = {name: table for name, table in read_all(data).items() if name not in _OF_WHOLE_UTTERANCES}
     new = _New(parts, with_text)
     for name in ("utt2spk", "utt2lang", "utt2warp", "utt2uniq"):
@@ -71,8 +75,13 @@ class _New:
     def __init__(self, parts: Mapping[str, list[Subsegment]], with_text: bool):
         self._parts, self._with_text = parts, with_text
 
-    def table(self, value: Callable[[str, Subsegment, bool, Mapping[str, str]], object], known: Mapping[str, str] = {}) -> Lazy:
-        """{new utterance: value(utterance, part, whether the part is the whole utterance, the table `known`)}"""
+    def table(
+        self,
+        value: Callable[[str, Subsegment, bool, Mapping[str, str]], object],
+        known: Mapping[str, str] = {},
+    ) -> Lazy:
+        """{new utterance: value(utterance, part, whether the part is the whole utterance, the table
+        `known`)}"""
         return Lazy(lambda: self._lines(value, at_hand(known)))
 
     def _lines(self, value: Callable, known: Mapping[str, str]) -> Iterator[tuple[str, object]]:

@@ -29,7 +29,7 @@ from pyasr.data.tables.datadir import (
     completed,
     default_value,
     filtered,
-)  # fmt: skip
+)
 from pyasr.io.keys import Keys
 from pyasr.io.lazy_tables import Joined, Lazy, Stored, mapped
 from pyasr.io.tables import Table
@@ -40,7 +40,11 @@ FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
 
 def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
     """The files of `data` on which a copy or a part of it depends."""
-    tables = [data.path / name for name in TABLES if data.has(name) and (with_features or name not in FEATURE_TABLES)]
+    tables = [
+        data.path / name
+        for name in TABLES
+        if data.has(name) and (with_features or name not in FEATURE_TABLES)
+    ]
     return tables + side_files(data, with_features)
 
 
@@ -54,7 +58,10 @@ def read_all(data: DataDir) -> Tables:
 def all_tables(data: DataDir) -> Tables:
     """All known tables of `data`, utt2spk first; the others are read at each iteration over them."""
     others = [name for name in TABLES if name != "utt2spk" and data.has(name)]
-    return {"utt2spk": data.utt2spk, **{name: Stored(partial(data.table, name), partial(data.pairs, name)) for name in others}}
+    return {
+        "utt2spk": data.utt2spk,
+        **{name: Stored(partial(data.table, name), partial(data.pairs, name)) for name in others},
+    }
 
 
 def write_all(path: Path, tables: Tables) -> None:
@@ -71,11 +78,13 @@ def num_utterances(path: Path) -> int:
 
 
 def write_subset(data: DataDir, out: Path, utterances: Sequence[str]) -> None:
-    """Write a data directory of some utterances of `data`. Raises UserError for an utterance that `data` or its segments lack, and for an
-    empty list."""
+    """Write a data directory of some utterances of `data`. Raises UserError for an utterance that `data` or
+    its segments lack, and for an empty list."""
     unknown = [utt for utt in utterances if utt not in data.utt2spk]
     if unknown:
-        raise UserError(f"{data.path}/utt2spk: no utterance '{unknown[0]}' ({len(unknown)} such); correct the list")
+        raise UserError(
+            f"{data.path}/utt2spk: no utterance '{unknown[0]}' ({len(unknown)} such); correct the list"
+        )
     if not utterances:
         raise UserError(f"{data.path}: no utterance selected; select at least one")
     check_recordings(data, [utterances])
@@ -98,7 +107,10 @@ def first(data: DataDir, num: int) -> Keys:
 def all_but_first(data: DataDir, num: int) -> Keys:
     """All utterances after the first `num` in C order. Raises UserError if none remains."""
     if num >= len(data.utterances):
-        raise UserError(f"{data.path}: {len(data.utterances)} utterances, none after the first {num}; give a smaller number")
+        raise UserError(
+            f"{data.path}: {len(data.utterances)} utterances, none after the first {num}; give a smaller "
+            "number"
+        )
     return data.utterances[num:]
 
 
@@ -109,10 +121,11 @@ def last(data: DataDir, num: int) -> Keys:
 
 
 def without_repetitions(data: DataDir, most: int, seed: int = 0) -> Keys:
-    """Up to `most` utterances of each transcript, in C order, as by Kaldi's `remove_dup_utts.sh`; none without a transcript.
+    """Up to `most` utterances of each transcript, in C order, as by Kaldi's `remove_dup_utts.sh`; none
+    without a transcript.
 
-    If a transcript has more utterances, they are drawn at random from all of the data. The draw depends only on the seed, the transcript
-    and its utterances.
+    If a transcript has more utterances, they are drawn at random from all of the data. The draw depends only
+    on the seed, the transcript and its utterances.
     """
     text, taken = data.table("text"), np.zeros(len(data.utterances), bool)
     places = np.flatnonzero(np.fromiter(map(text.__contains__, data.utterances), bool))
@@ -157,7 +170,10 @@ def _drawn(places: list[int], most: int, seed: int, words: str) -> np.ndarray:
 def shortest(data: DataDir, num: int) -> Keys:
     """The `num` shortest utterances. Raises UserError if no table has durations."""
     if not any(map(data.has, ("utt2dur", "utt2num_frames", "segments"))):
-        raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, so durations are unknown; extract features first")
+        raise UserError(
+            f"{data.path}: utt2dur, utt2num_frames and segments are missing, so durations are unknown; "
+            "extract features first"
+        )
     _warn_of_fewer(data, num)
     return _taken(data, np.argsort(data.durations.array, kind="stable")[:num])
 
@@ -178,7 +194,8 @@ def per_speaker(data: DataDir, num: int) -> Keys:
 
 
 def of_speakers(data: DataDir, num: int) -> Keys:
-    """All utterances of the first speakers in C order; as many whole speakers as give at least `num` utterances."""
+    """All utterances of the first speakers in C order; as many whole speakers as give at least `num`
+    utterances."""
     _warn_of_fewer(data, num)
     sizes = np.diff(data.spk2utt.borders)[data.spk2utt.names.order]
     num_speakers = np.searchsorted(np.cumsum(sizes), num) + 1
@@ -196,7 +213,9 @@ def utterances_of(data: DataDir, speakers: list[str]) -> Keys:
 def _of_groups(data: DataDir, groups: Iterable[int]) -> Keys:
     """All utterances of the speakers with these numbers."""
     members, borders = data.spk2utt.members, data.spk2utt.borders
-    return _taken(data, np.concatenate([np.zeros(0, np.int64), *(members[borders[i] : borders[i + 1]] for i in groups)]))
+    return _taken(
+        data, np.concatenate([np.zeros(0, np.int64), *(members[borders[i] : borders[i + 1]] for i in groups)])
+    )
 
 
 def listed(path: Path) -> list[str]:
@@ -206,7 +225,10 @@ def listed(path: Path) -> list[str]:
 
 def _warn_of_fewer(data: DataDir, num: int) -> None:
     if num > len(data.utterances):
-        log.warning(f"{data.path}: {len(data.utterances)} utterances, fewer than the requested {num}; all are selected")
+        log.warning(
+            f"{data.path}: {len(data.utterances)} utterances, fewer than the requested {num}; all are "
+            "selected"
+        )
 
 
 def _taken(data: DataDir, places: np.ndarray) -> Keys:
@@ -215,9 +237,9 @@ def _taken(data: DataDir, places: np.ndarray) -> Keys:
 
 
 def combine(sources: list[DataDir], out: Path) -> None:
-    """Write one data directory of several. Tables that not all of them have are skipped, with a warning, and so are tables with different
-    values of a speaker, such as cmvn.scp. If only some directories have segments, each utterance of the others gets a segment that is its
-    whole recording, with a log line.
+    """Write one data directory of several. Tables that not all of them have are skipped, with a warning, and
+    so are tables with different values of a speaker, such as cmvn.scp. If only some directories have
+    segments, each utterance of the others gets a segment that is its whole recording, with a log line.
 
     Raises UserError if two directories have the same utterance, or a recording with different values.
     """
@@ -240,7 +262,10 @@ def _segment(parts: list[dict], sources: list[DataDir]) -> None:
     for tables, data, has in zip(parts, sources, has_segments):
         if any(has_segments) and not has:
             tables["segments"] = Lazy(partial(_whole_recordings, tables["utt2spk"]))
-            log.info(f"{data.path}: no segments, unlike other directories; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'")
+            log.info(
+                f"{data.path}: no segments, unlike other directories; its utterances get lines 'UTTERANCE "
+                "UTTERANCE 0 -1'"
+            )
 
 
 def _whole_recordings(utterances: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -252,7 +277,9 @@ def _complete(parts: list[dict]) -> None:
     for name in set().union(*parts):
         for tables in parts:
             if name not in tables and default_value(name, "") is not None:
-                tables[name] = completed(name, {}, tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {}))
+                tables[name] = completed(
+                    name, {}, tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {})
+                )
 
 
 def _union(name: str, parts: list[Tables], sources: list[DataDir]) -> Joined | None:
@@ -263,25 +290,34 @@ def _union(name: str, parts: list[Tables], sources: list[DataDir]) -> Joined | N
         for key in sorted(key for key in table if any(key in other for other in earlier)):
             value = next(other[key] for other in earlier if key in other)
             if name in SPEAKER_TABLES and table[key] != value:
-                log.warning(f"{name} is not written: speaker {key} has other values in {data.path}; create it again")
+                log.warning(
+                    f"{name} is not written: speaker {key} has other values in {data.path}; create it again"
+                )
                 return None
             if name in UTTERANCE_TABLES or table[key] != value:
-                flag = "--reco-prefix" if name in RECORDING_TABLES and data.has("segments") else "--utt-prefix"
-                raise UserError(f"{data.path}/{name}: '{key}' is also in another of the directories; "
-                                f"rename it with utils/copy_data_dir.py {flag}")
+                flag = (
+                    "--reco-prefix" if name in RECORDING_TABLES and data.has("segments") else "--utt-prefix"
+                )
+                raise UserError(
+                    f"{data.path}/{name}: '{key}' is also in another of the directories; "
+                    f"rename it with utils/copy_data_dir.py {flag}"
+                )
         earlier.append(table)
     return Joined(earlier)
 
 
 @dataclass(frozen=True)
 class Renaming:
-    """Prefixes and suffixes for the names of a copy. The utterance prefix should begin with the speaker prefix, for Kaldi's order."""
+    """Prefixes and suffixes for the names of a copy. The utterance prefix should begin with the speaker
+    prefix, for Kaldi's order."""
 
     utt_prefix: str = option("", "prefix added to the name of each utterance")
     utt_suffix: str = option("", "suffix added to the name of each utterance")
     spk_prefix: str = option("", "prefix added to the name of each speaker")
     spk_suffix: str = option("", "suffix added to the name of each speaker")
-    reco_prefix: str = option("", "prefix added to the name of each recording with segments; others are named like utterances")
+    reco_prefix: str = option(
+        "", "prefix added to the name of each recording with segments; others are named like utterances"
+    )
     reco_suffix: str = option("", "suffix added to the name of each recording with segments")
 
     def utterance(self, name: str) -> str:
@@ -298,9 +334,12 @@ class Renaming:
 
 
 def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = True) -> None:
-    """Write a copy of `data` with other names, optionally without feature tables. `utt2uniq` maps renamed utterances to their previous
-    names, or to the originals that it already has, as in Kaldi's copy_data_dir.sh."""
-    tables = {name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES}
+    """Write a copy of `data` with other names, optionally without feature tables. `utt2uniq` maps renamed
+    utterances to their previous names, or to the originals that it already has, as in Kaldi's
+    copy_data_dir.sh."""
+    tables = {
+        name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES
+    }
     if renaming.utterance(""):
         tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     write_all(out, renamed(tables, renaming))
@@ -310,7 +349,9 @@ def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = Tru
 def renamed(tables: Tables, renaming: Renaming) -> Tables:
     """The tables with new names of utterances, speakers and recordings."""
     recording = renaming.recording if "segments" in tables else renaming.utterance
-    rename_by = dict.fromkeys(UTTERANCE_TABLES, renaming.utterance) | dict.fromkeys(SPEAKER_TABLES, renaming.speaker)
+    rename_by = dict.fromkeys(UTTERANCE_TABLES, renaming.utterance) | dict.fromkeys(
+        SPEAKER_TABLES, renaming.speaker
+    )
     rename_by |= dict.fromkeys(RECORDING_TABLES, recording)
     rename_value = {"utt2spk": renaming.speaker, "segments": lambda value: _with_first_word(value, recording)}
     return {name: mapped(table, rename_by[name], rename_value.get(name)) for name, table in tables.items()}
@@ -323,11 +364,15 @@ def _with_first_word(value: str, rename: Callable[[str], str]) -> str:
 
 
 def own_copy(tables: Tables, renaming: Renaming) -> Tables:
-    """`renamed`, with recordings and the files of their channels renamed like utterances. The result can be joined with `tables`:
-    the copies have their own recordings and times."""
-    copy = renamed(tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix))
+    """`renamed`, with recordings and the files of their channels renamed like utterances. The result can be
+    joined with `tables`: the copies have their own recordings and times."""
+    copy = renamed(
+        tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix)
+    )
     if files := copy.get(FILE_AND_CHANNEL):
-        copy[FILE_AND_CHANNEL] = mapped(files, value=lambda value: _with_first_word(value, renaming.utterance))
+        copy[FILE_AND_CHANNEL] = mapped(
+            files, value=lambda value: _with_first_word(value, renaming.utterance)
+        )
     return copy
 
 

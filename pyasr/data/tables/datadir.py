@@ -3,7 +3,8 @@
     data = DataDir("data/train")
     data.utterances[:3], data.utt2spk["joe-001"], data.durations["joe-001"]
 
-A table is read at its first use. A DataDir does not check that its tables agree; `pyasr.data.checks.validation` does.
+A table is read at its first use. A DataDir does not check that its tables agree;
+`pyasr.data.checks.validation` does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,18 @@ from pyasr.io.lazy_tables import Lazy, at_hand, having
 from pyasr.io.tables import Parsed, Table, pairs_of_file
 from pyasr.io.text_tables import grouped, invert, number_table, utt2spk_table, write_table
 
-UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
+UTTERANCE_TABLES = (
+    "text",
+    "segments",
+    "utt2spk",
+    "feats.scp",
+    "utt2dur",
+    "utt2num_frames",
+    "utt2lang",
+    "utt2uniq",
+    "utt2warp",
+    "vad.scp",
+)
 SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender", "spk2warp")
 SPEED, VOLUME, DISTORTION = "reco2speed", "reco2volume", "reco2distortion"
 AUDIO_CHANGES = (SPEED, VOLUME, DISTORTION)
@@ -57,18 +69,24 @@ def _completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Iter
 
 
 def filtered(tables: Tables, kept: Container[str]) -> Tables:
-    """The lines of each table that belong to the utterances `kept`; if segments exist, each of these utterances has a line there."""
+    """The lines of each table that belong to the utterances `kept`; if segments exist, each of these
+    utterances has a line there."""
     speakers, _ = distinct(speaker for utt, speaker in tables["utt2spk"].items() if utt in kept)
     recordings = kept
     if segments := tables.get("segments"):
         recordings, _ = distinct(value.split()[0] for utt, value in segments.items() if utt in kept)
-    wanted = dict.fromkeys(UTTERANCE_TABLES, kept) | dict.fromkeys(SPEAKER_TABLES, speakers) | dict.fromkeys(RECORDING_TABLES, recordings)
+    wanted = (
+        dict.fromkeys(UTTERANCE_TABLES, kept)
+        | dict.fromkeys(SPEAKER_TABLES, speakers)
+        | dict.fromkeys(RECORDING_TABLES, recordings)
+    )
     return {name: having(table, wanted[name]) for name, table in tables.items()}
 
 
 @dataclass(frozen=True)
 class Segment:
-    """The part of a recording that is an utterance; an end of -1 means the end of the recording, as in Kaldi."""
+    """The part of a recording that is an utterance; an end of -1 means the end of the recording, as in
+    Kaldi."""
 
     recording: str
     begin_s: float
@@ -85,9 +103,11 @@ class Segment:
 
 
 class DataDir:
-    """A data directory; every property is one table as a Mapping, which takes little more memory than its file.
+    """A data directory; every property is one table as a Mapping, which takes little more memory than its
+    file.
 
-    tables  directory of tables that have the lines of some utterances only; tables that it lacks are read from `path`
+    tables  directory of tables that have the lines of some utterances only; tables that it lacks are read
+    from `path`
 
     Raises UserError if a table cannot be read.
     """
@@ -106,7 +126,8 @@ class DataDir:
         return (self.path / name).exists()
 
     def table(self, name: str) -> Mapping[str, str]:
-        """The table `name` as {key: rest of the line}; paths of scp tables are valid from the current directory."""
+        """The table `name` as {key: rest of the line}; paths of scp tables are valid from the current
+        directory."""
         return self._segment_lines if name == "segments" else self._read(name)
 
     def _read(self, name: str) -> Mapping[str, str]:
@@ -115,7 +136,8 @@ class DataDir:
         return table if root == Path() else Parsed(table, partial(placed, root))
 
     def pairs(self, name: str) -> Iterator[tuple[str, str]]:
-        """The (key, value) pairs of `table(name)`, some thousand of them in memory at a time; `table` refuses what is wrong with them."""
+        """The (key, value) pairs of `table(name)`, some thousand of them in memory at a time; `table` refuses
+        what is wrong with them."""
         root = self._root(name, (value for _, value in pairs_of_file(self.file(name))))
         pairs = pairs_of_file(self.file(name))
         return pairs if root == Path() else ((key, placed(root, value)) for key, value in pairs)
@@ -151,21 +173,25 @@ class DataDir:
 
     @cached_property
     def wav_scp(self) -> Mapping[str, str]:
-        """{recording: entry for `pyasr.data.audio.audio_reading.read_audio`}. Raises UserError for commands if
-        `pyasr.base.files.pipes` refuses them."""
+        """{recording: entry for `pyasr.data.audio.audio_reading.read_audio`}. Raises UserError for commands
+        if `pyasr.base.files.pipes` refuses them."""
         table = self.table("wav.scp")
         admit_table(table, self.path / "wav.scp")
         return table
 
     def check_commands(self) -> None:
-        """Raise UserError if wav.scp or reco2distortion contains commands that are refused; call it before any work."""
+        """Raise UserError if wav.scp or reco2distortion contains commands that are refused; call it before
+        any work."""
         self.wav_scp
-        commands = {name: next(filter(is_command, found.sources), "") for name, found in self.reco2distortion.items()}
+        commands = {
+            name: next(filter(is_command, found.sources), "") for name, found in self.reco2distortion.items()
+        }
         admit_table(commands, self.path / DISTORTION)
 
     @cached_property
     def reco2file_and_channel(self) -> Mapping[str, str]:
-        """{recording: "FILE CHANNEL"}; empty without such a table. `pyasr.data.audio.channels` parses the lines."""
+        """{recording: "FILE CHANNEL"}; empty without such a table. `pyasr.data.audio.channels` parses the
+        lines."""
         return self.optional_table(FILE_AND_CHANNEL)
 
     @cached_property
@@ -214,21 +240,29 @@ class DataDir:
 
     @cached_property
     def segments(self) -> Mapping[str, Segment]:
-        """{utterance: segment}; empty if every recording is one utterance. Raises UserError for a line that is not 'UTTERANCE RECORDING
-        BEGIN END'."""
+        """{utterance: segment}; empty if every recording is one utterance. Raises UserError for a line that
+        is not 'UTTERANCE RECORDING BEGIN END'."""
         table = self.optional_table("segments")
         for key, value in table.items():
             try:
                 Segment.parse(value)
             except ValueError:
-                raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds, "
-                                f"END after BEGIN or -1 (end of the recording); correct the line, or run {FIX} {self.path}") from None
+                raise UserError(
+                    f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with "
+                    "times in seconds, END after BEGIN or -1 (end of the recording); correct the line, or "
+                    f"run {FIX} {self.path}"
+                ) from None
         return Parsed(table, Segment.parse)
 
     @cached_property
     def durations(self) -> Numbers:
         """The length of every utterance: seconds, or frames, or 1 if nothing is known."""
-        counted = [path for path in (self.path / "feats/utt2num_frames", self.path / "utt2num_frames") if path.exists()]  # and its copy
+        # and its copy
+        counted = [
+            path
+            for path in (self.path / "feats/utt2num_frames", self.path / "utt2num_frames")
+            if path.exists()
+        ]
         if self.has("utt2dur") or not counted:
             return self.audio_durations
         return self._for_all(number_table(counted[0], int))
@@ -238,23 +272,31 @@ class DataDir:
         """The length of every utterance, independent of features: seconds, or 1 if nothing is known."""
         if self.has("utt2dur"):
             return self._for_all(number_table(self.file("utt2dur")))
-        return self._for_all(self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan)
+        return self._for_all(
+            self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan
+        )
 
     def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> Numbers:
-        """The `length` of every utterance; the mean of all lengths for utterances that `known` lacks or whose length is NaN."""
+        """The `length` of every utterance; the mean of all lengths for utterances that `known` lacks or whose
+        length is NaN."""
         lengths = found = np.fromiter(map(length, known.values()), np.float64)
         if len(known) != len(self.utterances) or not all(map(eq, known, self.utterances)):
-            found = np.fromiter((length(known[utt]) if utt in known else math.nan for utt in self.utterances), np.float64)
+            found = np.fromiter(
+                (length(known[utt]) if utt in known else math.nan for utt in self.utterances), np.float64
+            )
         lengths = lengths[~np.isnan(lengths)]
         missing = float(np.mean(lengths)) if len(lengths) else 1.0
         return Numbers(self.utterances, np.where(np.isnan(found), missing, found))
 
     def recording(self, utterance: str) -> str:
-        """The recording of an utterance, a key of wav.scp. Raises UserError if `segments` exists but lacks the utterance."""
+        """The recording of an utterance, a key of wav.scp. Raises UserError if `segments` exists but lacks
+        the utterance."""
         if not self.segments:
             return utterance
         if utterance not in self.segments:
-            raise UserError(f"{self.path}/segments: no line for {utterance}; run utils/fix_data_dir.py {self.path}")
+            raise UserError(
+                f"{self.path}/segments: no line for {utterance}; run utils/fix_data_dir.py {self.path}"
+            )
         return self.segments[utterance].recording
 
 
@@ -262,7 +304,9 @@ def check_split(data: Path | DataDir, num: int) -> None:
     """Raise UserError if a data directory has fewer utterances than `num`."""
     tables = _opened(data)
     if num > len(tables.utt2spk):
-        raise UserError(f"{tables.path}: {len(tables.utt2spk)} utterance(s) cannot be split into {num} jobs; lower --nj")
+        raise UserError(
+            f"{tables.path}: {len(tables.utt2spk)} utterance(s) cannot be split into {num} jobs; lower --nj"
+        )
 
 
 def _opened(data: Path | DataDir) -> DataDir:
@@ -270,10 +314,11 @@ def _opened(data: Path | DataDir) -> DataDir:
 
 
 def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[Keys]:
-    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order. The result is deterministic; without
-    `by_features` it does not depend on features.
+    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order. The result
+    is deterministic; without `by_features` it does not depend on features.
 
-    Speakers stay whole if possible (`pyasr.data.tables.dividing`). Raises UserError if the directory has fewer utterances than `num`.
+    Speakers stay whole if possible (`pyasr.data.tables.dividing`). Raises UserError if the directory has
+    fewer utterances than `num`.
     """
     data = _opened(data)
     check_split(data, num)
@@ -282,7 +327,8 @@ def split(data: Path | DataDir, num: int, by_features: bool = True) -> list[Keys
 
 
 def split_by_speakers(data: Path | DataDir, num: int) -> list[Keys]:
-    """The utterances in `num` lists of whole speakers, of nearly equal duration; some lists are empty if there are fewer speakers."""
+    """The utterances in `num` lists of whole speakers, of nearly equal duration; some lists are empty if
+    there are fewer speakers."""
     data = _opened(data)
     return data.utterances.shared_out(divided_by_speakers(data.spk2utt, data.durations.array, num), num)
 

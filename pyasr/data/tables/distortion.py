@@ -1,8 +1,11 @@
-"""Room and noises that are applied to a recording when it is read: the table `reco2distortion`, one JSON object per recording.
+"""Room and noises that are applied to a recording when it is read: the table `reco2distortion`, one JSON
+object per recording.
 
-    {"rir": "room3-1.wav", "noises": [{"audio": "fan.wav", "snr_db": 10, "start": 0.3}, {"audio": "cough.wav", "snr_db": 5, "at_s": 1}]}
+    {"rir": "room3-1.wav", "noises": [{"audio": "fan.wav", "snr_db": 10, "start": 0.3}, {"audio": "cough.wav",
+    "snr_db": 5, "at_s": 1}]}
 
-`{}` means an unchanged recording. `pyasr.data.augmentation.augment` draws distortions, `pyasr.data.audio.mixing` applies them.
+`{}` means an unchanged recording. `pyasr.data.augmentation.augment` draws distortions,
+`pyasr.data.audio.mixing` applies them.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ class Noise:
 
     audio    a file or a command, as in wav.scp
     snr_db   ratio of the power of the recording to that of the noise, in dB
-    at_s     position in the recording, in seconds, of a noise that is added once; None: repeat it over the whole recording
+    at_s     position in the recording, in seconds, of a noise that is added once; None: repeat it over the
+             whole recording
     start    position in a repeated noise at which it starts, as a fraction of its length
     begin_s  begin of the noise in `audio`, in seconds
     end_s    end of the noise in `audio`, in seconds; None: the end of `audio`
@@ -45,16 +49,25 @@ class Noise:
 
     def __post_init__(self):
         end_s = _MOST_SECONDS if self.end_s is None else self.end_s
-        are_known = _is_source(self.audio) and (self.rir is None or _is_source(self.rir)) and isinstance(self.channel, str)
-        are_possible = (abs(self.snr_db) <= _MOST_SNR_DB and 0 <= (self.at_s or 0.0) <= _MOST_SECONDS and 0 <= self.start <= 1
-                        and 0 <= self.begin_s < end_s <= _MOST_SECONDS)  # fmt: skip
+        are_known = (
+            _is_source(self.audio)
+            and (self.rir is None or _is_source(self.rir))
+            and isinstance(self.channel, str)
+        )
+        are_possible = (
+            abs(self.snr_db) <= _MOST_SNR_DB
+            and 0 <= (self.at_s or 0.0) <= _MOST_SECONDS
+            and 0 <= self.start <= 1
+            and 0 <= self.begin_s < end_s <= _MOST_SECONDS
+        )
         if not (are_known and are_possible):
             raise ValueError("a value is out of bounds")
 
 
 @dataclass(frozen=True)
 class Distortion:
-    """The impulse response of a room, and noises. Raises ValueError for an impulse response without a name."""
+    """The impulse response of a room, and noises. Raises ValueError for an impulse response without a
+    name."""
 
     rir: str | None = None
     noises: tuple[Noise, ...] = ()
@@ -66,7 +79,11 @@ class Distortion:
     @property
     def sources(self) -> list[str]:
         """All audio entries that the distortion reads."""
-        return [source for source in (self.rir, *(one for noise in self.noises for one in (noise.audio, noise.rir))) if source]
+        return [
+            source
+            for source in (self.rir, *(one for noise in self.noises for one in (noise.audio, noise.rir)))
+            if source
+        ]
 
     @classmethod
     def parse(cls, text: str) -> Distortion:
@@ -80,7 +97,10 @@ class Distortion:
 
     def __str__(self) -> str:
         noises = [_without_defaults(noise) for noise in self.noises]
-        return json.dumps(({"rir": self.rir} if self.rir else {}) | ({"noises": noises} if noises else {}), ensure_ascii=False)
+        return json.dumps(
+            ({"rir": self.rir} if self.rir else {}) | ({"noises": noises} if noises else {}),
+            ensure_ascii=False,
+        )
 
 
 def _is_source(value) -> bool:

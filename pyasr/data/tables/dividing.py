@@ -13,13 +13,14 @@ _UNBALANCED = 1.05
 
 
 def divided(speakers: Groups, durations: np.ndarray, num: int) -> np.ndarray:
-    """The list of each utterance, from 0, int64 (number of utterances,); each of the `num` lists gets at least one utterance.
+    """The list of each utterance, from 0, int64 (number of utterances,); each of the `num` lists gets at
+    least one utterance.
 
     speakers   {speaker: utterances}
     durations  durations of the utterances, float64, at least `num` of them
 
-    Speakers stay whole unless that would make a list more than 5 % longer than the mean. In this case the longest speakers are cut into
-    as few pieces as needed.
+    Speakers stay whole unless that would make a list more than 5 % longer than the mean. In this case the
+    longest speakers are cut into as few pieces as needed.
     """
     total, of_members = sum(memoryview(durations)), durations[speakers.members]
     limit = total / num
@@ -38,13 +39,17 @@ def divided_by_speakers(speakers: Groups, durations: np.ndarray, num: int) -> np
     return _of_utterances(speakers, lists, speakers.borders)
 
 
-def distributed(lengths: np.ndarray, sizes: np.ndarray, firsts: np.ndarray, num: int) -> tuple[np.ndarray, float]:
-    """(the list of each piece, from 0, int64; duration of the longest list). The pieces are assigned from the longest to the shortest,
-    each to the list that is shortest so far.
+def distributed(
+    lengths: np.ndarray, sizes: np.ndarray, firsts: np.ndarray, num: int
+) -> tuple[np.ndarray, float]:
+    """(the list of each piece, from 0, int64; duration of the longest list). The pieces are assigned from the
+    longest to the shortest, each to the list that is shortest so far.
 
     lengths  durations of the pieces, float64
-    sizes    their numbers of utterances: of lists with the same duration, the one with the fewest utterances is chosen
-    firsts   their first utterances: of pieces with the same duration, the one with the smaller first utterance comes first
+    sizes    their numbers of utterances: of lists with the same duration, the one with the fewest utterances
+             is chosen
+    firsts   their first utterances: of pieces with the same duration, the one with the smaller first
+             utterance comes first
     """
     heap = [(0.0, 0, j) for j in range(num)]  # duration, utterances, number of each list, the shortest first
     lists, each = np.empty(len(lengths), np.int64), list(zip(lengths.tolist(), sizes.tolist()))
@@ -55,25 +60,33 @@ def distributed(lengths: np.ndarray, sizes: np.ndarray, firsts: np.ndarray, num:
     return lists, max(heap)[0]
 
 
-def _to_lists(speakers: Groups, durations: np.ndarray, borders: np.ndarray, num: int) -> tuple[np.ndarray, float]:
-    """`distributed` for pieces of speakers: piece i has the members `borders[i]:borders[i + 1]`; `durations` are those of the members."""
+def _to_lists(
+    speakers: Groups, durations: np.ndarray, borders: np.ndarray, num: int
+) -> tuple[np.ndarray, float]:
+    """`distributed` for pieces of speakers: piece i has the members `borders[i]:borders[i + 1]`; `durations`
+    are those of the members."""
     each = memoryview(durations)
     lengths = np.fromiter((sum(each[begin:end]) for begin, end in pairwise(memoryview(borders))), np.float64)
     return distributed(lengths, np.diff(borders), speakers.members[borders[:-1]], num)
 
 
 def _of_utterances(speakers: Groups, lists: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """The list of each utterance, from the lists of the pieces; piece i has the members `borders[i]:borders[i + 1]`."""
+    """The list of each utterance, from the lists of the pieces; piece i has the members `borders[i]:borders[i
+    + 1]`."""
     found = np.empty(len(speakers.members), np.int64)
     found[speakers.members] = np.repeat(lists, np.diff(borders))
     return found
 
 
 def _cut(borders: np.ndarray, durations: np.ndarray, limit: float) -> np.ndarray:
-    """The borders of speakers, with more borders in each speaker longer than `limit`, so that its pieces have about equal durations of at
-    most `limit`."""
+    """The borders of speakers, with more borders in each speaker longer than `limit`, so that its pieces have
+    about equal durations of at most `limit`."""
     long = np.flatnonzero(np.diff(borders) > 1).tolist()
-    begins = (begin + cuts for i in long if len(cuts := _cuts(durations[(begin := borders[i]) : borders[i + 1]], limit)))
+    begins = (
+        begin + cuts
+        for i in long
+        if len(cuts := _cuts(durations[(begin := borders[i]) : borders[i + 1]], limit))
+    )
     return np.sort(np.concatenate([borders, *begins]))
 
 

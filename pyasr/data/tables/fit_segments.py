@@ -1,7 +1,8 @@
-"""Check segments of a corpus against the lengths of its recordings: transcripts have invalid times, and times after the end of the audio.
+"""Check segments of a corpus against the lengths of its recordings: transcripts have invalid times, and times
+after the end of the audio.
 
-    kept, dropped = fit(segments, {name: seconds_of(path) for name, path in audio.items()})
-    dropped["it begins after the end of its recording"]
+kept, dropped = fit(segments, {name: seconds_of(path) for name, path in audio.items()})
+dropped["it begins after the end of its recording"]
 """
 
 from __future__ import annotations
@@ -11,23 +12,29 @@ from collections.abc import Mapping
 
 from pyasr.data.tables.datadir import TO_THE_END, Segment
 
-MOST_OVERSHOOT_S = 0.5  # seconds by which a segment may end after its recording, as in Kaldi's extract-segments
+# seconds by which a segment may end after its recording, as in Kaldi's extract-segments
+MOST_OVERSHOOT_S = 0.5
 WITHOUT_AUDIO = "its recording is missing"
 BACKWARD = "its end is not after its begin"
 AFTER_THE_END = "it begins after the end of its recording"
 TOO_LONG = f"it ends more than {MOST_OVERSHOOT_S:g} s after the end of its recording"
 
 
-def fit(segments: Mapping[str, Segment], durations: Mapping[str, float]) -> tuple[dict[str, Segment], Counter[str]]:
+def fit(
+    segments: Mapping[str, Segment], durations: Mapping[str, float]
+) -> tuple[dict[str, Segment], Counter[str]]:
     """(the segments that can be cut from their recordings, {reason: number of segments that cannot}).
 
-    Segments that are kept are not changed: a segment that ends up to 0.5 s after its recording is cut to its end when it is read.
+    Segments that are kept are not changed: a segment that ends up to 0.5 s after its recording is cut to its
+    end when it is read.
 
     segments   {utterance: segment}; an end of -1 means the end of the recording
     durations  {recording: seconds}, from `pyasr.data.audio.audio_lengths.seconds_of` of its file
     """
     reasons = {name: why_not(segment, durations) for name, segment in segments.items()}
-    return {name: segment for name, segment in segments.items() if not reasons[name]}, Counter(filter(None, reasons.values()))
+    return {name: segment for name, segment in segments.items() if not reasons[name]}, Counter(
+        filter(None, reasons.values())
+    )
 
 
 def why_not(segment: Segment, durations: Mapping[str, float]) -> str:
@@ -35,7 +42,7 @@ def why_not(segment: Segment, durations: Mapping[str, float]) -> str:
     if segment.recording not in durations:
         return WITHOUT_AUDIO
     is_whole, end_s = segment.end_s == TO_THE_END, durations[segment.recording]
-    if not (0 <= segment.begin_s and (is_whole or segment.begin_s < segment.end_s)):
+    if not (segment.begin_s >= 0 and (is_whole or segment.begin_s < segment.end_s)):
         return BACKWARD
     if segment.begin_s >= end_s:
         return AFTER_THE_END

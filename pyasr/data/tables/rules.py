@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.data.tables import distortion
-from pyasr.data.tables.datadir import AUDIO_CHANGES, DISTORTION, FILE_AND_CHANNEL, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME
+from pyasr.data.tables.datadir import (
+    AUDIO_CHANGES,
+    DISTORTION,
+    FILE_AND_CHANNEL,
+    LEAST_SPEED,
+    MOST_SPEED,
+    SPEED,
+    VOLUME,
+)
 from pyasr.data.tables.fit_segments import MOST_OVERSHOOT_S
 
 
@@ -17,15 +25,17 @@ from pyasr.data.tables.fit_segments import MOST_OVERSHOOT_S
 class Rule:
     """The format of the lines of a table."""
 
-    form: str                                   # expected form of a line
-    columns: tuple[int, int | None]             # minimum and maximum number of words
-    check: Callable[[str], str] | None = None   # complaint about the value of a line, or ''
-    of: str = "utterance"                       # meaning of the keys
+    form: str  # expected form of a line
+    columns: tuple[int, int | None]  # minimum and maximum number of words
+    check: Callable[[str], str] | None = None  # complaint about the value of a line, or ''
+    of: str = "utterance"  # meaning of the keys
     holds: Callable[[list[str]], bool] | None = None  # fast check: True if certainly all values are valid
 
     def holds_for(self, values: list[str]) -> bool:
         """Whether all values are valid; they are from lines with a valid number of columns."""
-        return self.check is None or bool(self.holds and self.holds(values)) or not any(map(self.check, values))
+        return (
+            self.check is None or bool(self.holds and self.holds(values)) or not any(map(self.check, values))
+        )
 
 
 def _segment_complaint(value: str) -> str:
@@ -68,6 +78,7 @@ def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
             return "" if 0 < kind(value) < float("inf") else f"not a positive {noun}"
         except ValueError:
             return f"not a positive {noun}"
+
     return complaint
 
 
@@ -106,31 +117,46 @@ RULES = {
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     FILE_AND_CHANNEL: Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
-OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # without file names
+# without file names
+OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}
 MADE_BY_HAND = ("utt2lang", "spk2gender", FILE_AND_CHANNEL)  # their lines cannot be derived from other tables
-NO_WORDS = ("<eps>", "<s>", "</s>", "#0")  # symbols of words.txt, as `pyasr.lang.lexicons.dict_dir.RESERVED_WORDS`
+# symbols of words.txt, as `pyasr.lang.lexicons.dict_dir.RESERVED_WORDS`
+NO_WORDS = ("<eps>", "<s>", "</s>", "#0")
 
 
 def by_hand(name: str, key: str, num_columns: int) -> str:
-    """What the user has to do about an invalid line of the table `name` that cannot be created again; '' for a line to be removed."""
+    """What the user has to do about an invalid line of the table `name` that cannot be created again; '' for
+    a line to be removed."""
     if name == "segments" and num_columns == 5:
-        return f"make each channel a separate recording, list it in {FILE_AND_CHANNEL}, and remove the fifth column"
+        return (
+            f"make each channel a separate recording, list it in {FILE_AND_CHANNEL}, and remove the "
+            "fifth column"
+        )
     return "correct the line" if key and name in (*MADE_BY_HAND, *AUDIO_CHANGES) else ""
 
 
-def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:
-    """{recording: seconds at its playback speed}, from the audio in `heard` if the speed is valid, otherwise from a valid line of
-    reco2dur."""
+def recording_seconds(
+    reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]
+) -> dict[str, float]:
+    """{recording: seconds at its playback speed}, from the audio in `heard` if the speed is valid, otherwise
+    from a valid line of reco2dur."""
     speeds = {name: reco2speed.get(name, "1") for name in heard}
-    return {**{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
-            **{name: heard[name] / float(speed) for name, speed in speeds.items() if not speed_complaint(speed)}}
+    return {
+        **{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
+        **{name: heard[name] / float(speed) for name, speed in speeds.items() if not speed_complaint(speed)},
+    }
 
 
 def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:
-    """What is wrong with the times of a valid line of segments, given {recording: seconds}; '' if nothing is, or the length is unknown."""
+    """What is wrong with the times of a valid line of segments, given {recording: seconds}; '' if nothing is,
+    or the length is unknown."""
     if _segment_complaint(value) or (recording := value.split(None, 1)[0]) not in seconds:
         return ""
     (begin, end), most = map(float, value.split()[1:3]), seconds[recording]
     if begin >= most:
         return f"begins after the end of the recording, which has {most:g} s"
-    return f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s" if end > most + MOST_OVERSHOOT_S else ""
+    return (
+        f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s"
+        if end > most + MOST_OVERSHOOT_S
+        else ""
+    )

@@ -1,6 +1,7 @@
 """Words with times and confidences as lines of NIST's ctm.
 
-    FILE CHANNEL BEGIN DURATION WORD CONFIDENCE         seconds from the begin of the recording; confidence from 0 to 1
+FILE CHANNEL BEGIN DURATION WORD CONFIDENCE         seconds from the begin of the recording; confidence from 0
+                                                    to 1
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class CtmLine:
     confidence: float
 
     def __str__(self) -> str:
-        return f"{self.file} {self.channel} {self.begin_s:.2f} {self.duration_s:.2f} {self.word} {self.confidence:.4f}"
+        return (
+            f"{self.file} {self.channel} {self.begin_s:.2f} {self.duration_s:.2f} {self.word} "
+            f"{self.confidence:.4f}"
+        )
 
     @property
     def end_s(self) -> float:
@@ -52,7 +56,8 @@ class CtmLine:
 
 
 def read_ctm(path: Path) -> list[CtmLine]:
-    """The words of a ctm, without comments (`;;`). Raises UserError with file and line for a malformed line."""
+    """The words of a ctm, without comments (`;;`). Raises UserError with file and line for a malformed
+    line."""
     found = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.startswith(";;"):
@@ -60,36 +65,58 @@ def read_ctm(path: Path) -> list[CtmLine]:
         try:
             found.append(CtmLine.parse(line))
         except (ValueError, TypeError):
-            raise UserError(f"{path}:{number}: '{line}' is not 'FILE CHANNEL BEGIN DURATION WORD [CONFIDENCE]'; correct it") from None
+            raise UserError(
+                f"{path}:{number}: '{line}' is not 'FILE CHANNEL BEGIN DURATION WORD [CONFIDENCE]'; correct "
+                "it"
+            ) from None
     return found
 
 
 class Recordings:
-    """Positions of utterances in files, by `segments` and `reco2file_and_channel` of a data directory, both optional."""
+    """Positions of utterances in files, by `segments` and `reco2file_and_channel` of a data directory, both
+    optional."""
 
     def __init__(self, data: DataDir):
         self.data = data
         self.names = {name: file_and_channel(data, name) for name in data.reco2file_and_channel}
 
     def locate(self, utterance: str) -> tuple[str, str, float]:
-        """(file, channel, begin in seconds). Without tables the file is named as the utterance or recording, and the channel is 1."""
+        """(file, channel, begin in seconds). Without tables the file is named as the utterance or recording,
+        and the channel is 1."""
         segments = self.data.segments
         if segments and utterance not in segments:
-            raise UserError(f"{self.data.path}/segments has no utterance '{utterance}'; repair it with utils/fix_data_dir.py")
+            raise UserError(
+                f"{self.data.path}/segments has no utterance '{utterance}'; repair it with "
+                "utils/fix_data_dir.py"
+            )
         recording = self.data.recording(utterance)
         if self.names and recording not in self.names:
-            raise UserError(f"{self.data.path}/reco2file_and_channel has no recording '{recording}' of utterance '{utterance}'; "
-                            "add a line 'RECORDING FILE CHANNEL'")
+            raise UserError(
+                f"{self.data.path}/reco2file_and_channel has no recording '{recording}' of utterance "
+                f"'{utterance}'; add a line 'RECORDING FILE CHANNEL'"
+            )
         file, channel = self.names.get(recording, (recording, "1"))
         return file, channel, segments[utterance].begin_s if segments else 0.0
 
 
-def utterance_lines(words: Iterable[str], times: Iterable[tuple[float, float]], confidences: Iterable[float], place: tuple[str, str, float],
-                    frame_shift_s: float) -> list[CtmLine]:  # fmt: skip
-    """The words of an utterance at `place` (file, channel, begin in seconds); `times` are their begins and ends in frames."""
+def utterance_lines(
+    words: Iterable[str],
+    times: Iterable[tuple[float, float]],
+    confidences: Iterable[float],
+    place: tuple[str, str, float],
+    frame_shift_s: float,
+) -> list[CtmLine]:
+    """The words of an utterance at `place` (file, channel, begin in seconds); `times` are their begins and
+    ends in frames."""
     file, channel, start_s = place
-    seconds = [(round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2)) for begin, end in times]
-    return [CtmLine(file, channel, begin_s, end_s - begin_s, *word) for (begin_s, end_s), *word in zip(seconds, words, confidences)]
+    seconds = [
+        (round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2))
+        for begin, end in times
+    ]
+    return [
+        CtmLine(file, channel, begin_s, end_s - begin_s, *word)
+        for (begin_s, end_s), *word in zip(seconds, words, confidences)
+    ]
 
 
 def sorted_lines(lines: Iterable[CtmLine]) -> list[CtmLine]:

@@ -1,16 +1,18 @@
 r"""NIST's word mapping rules (glm): reading the file and applying the rules to a text.
 
     ;; a comment                                       the first word of the file, here ';;', starts comments
-    * name "en20000405_hub5.glm"                       header: name, desc, format, max_nrules, copy_no_hit, case_sensitive
+    * name "en20000405_hub5.glm"                       header: name, desc, format, max_nrules, copy_no_hit,
+                                                       case_sensitive
     UH-HUH  =>  %BCACK  / [ ] __ [ ]                   between blanks
     'CAUSE  =>  BECAUSE                                anywhere, also within words
     [IT'S]  =>  [{IT IS / IT HAS}] / [ ] __ [ ]        alternatives
     ;; INPUT_DEPENDENT_APPLICATION = "ctm"             the rules after this line apply to the ctm only
 
-At each position of the text the first rule of the file applies whose left side matches there between its contexts.
-Matching continues after the left side. Contexts are compared with the original text, before any rule was applied. This is
-what rfilter1 of NIST's sctk does. Two kinds of rules are read as intended, although rfilter1 cuts their right side: rules
-with a slash within braces and no context, and rules without a blank after `=>`.
+At each position of the text the first rule of the file applies whose left side matches there between its
+contexts. Matching continues after the left side. Contexts are compared with the original text, before any
+rule was applied. This is what rfilter1 of NIST's sctk does. Two kinds of rules are read as intended, although
+rfilter1 cuts their right side: rules with a slash within braces and no context, and rules without a blank
+after `=>`.
 """
 
 from __future__ import annotations
@@ -65,11 +67,15 @@ class RuleSet:
 
     @cached_property
     def _compiled(self) -> tuple[re.Pattern | None, list[str]]:
-        """(a pattern with one group for each rule, the target of each group). Rules are grouped by first letter, in their order."""
+        """(a pattern with one group for each rule, the target of each group). Rules are grouped by first
+        letter, in their order."""
         by_letter: dict[str, list[GlmRule]] = {}
         for rule in self.rules:
             by_letter.setdefault(self._matched(rule.source)[0], []).append(rule)
-        parts = (f"{re.escape(letter)}(?:{'|'.join(map(self._rest, rules))})" for letter, rules in by_letter.items())
+        parts = (
+            f"{re.escape(letter)}(?:{'|'.join(map(self._rest, rules))})"
+            for letter, rules in by_letter.items()
+        )
         targets = ["", *(rule.target for rules in by_letter.values() for rule in rules)]
         return re.compile("|".join(parts)) if by_letter else None, targets
 
@@ -98,15 +104,18 @@ def ascii_upper(text: str) -> str:
 
 
 def read_glm(path: Path) -> Glm:
-    """The rules for stm and ctm. Raises UserError with file and line for a malformed rule, and for a file without rules."""
+    """The rules for stm and ctm. Raises UserError with file and line for a malformed rule, and for a file
+    without rules."""
     lines = _lines(path)
     header = dict(_header(path, lines))
     form = header.get("format", "NIST1")
     if form != "NIST1":
         raise UserError(f"{path}: format '{form}' is unknown; only rules in format 'NIST1' can be read")
     case_sensitive, copies = (_is_true(header.get(name, "T")) for name in ("case_sensitive", "copy_no_hit"))
-    reference, hypothesis = (RuleSet(tuple(_rules(path, lines, kinds)), case_sensitive, copies)
-                             for kinds in (("stm", "ref"), ("ctm", "hyp")))
+    reference, hypothesis = (
+        RuleSet(tuple(_rules(path, lines, kinds)), case_sensitive, copies)
+        for kinds in (("stm", "ref"), ("ctm", "hyp"))
+    )
     if not (reference.rules or hypothesis.rules):
         raise UserError(f"{path}: no rules; a rule is {_FORM}")
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
@@ -147,7 +156,9 @@ def _header(path: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
         if line.startswith("*"):
             found = _HEADER.match(line)
             if not found:
-                raise UserError(f"{path}:{number}: '{line}' has no value in quotes; write it as '* name \"value\"'")
+                raise UserError(
+                    f"{path}:{number}: '{line}' has no value in quotes; write it as '* name \"value\"'"
+                )
             yield found[1].lower(), found[2]
 
 
@@ -167,8 +178,10 @@ def _applying(path: Path, lines: list[str], kinds: tuple[str, str]) -> Iterator[
             try:
                 applies = any(re.search(wanted[1].lower(), kind) for kind in kinds)
             except re.error as error:
-                raise UserError(f"{path}:{number}: '{wanted[1]}' is not a regular expression: {error}; "
-                                "write \"stm\" or \"ctm\"") from None
+                raise UserError(
+                    f"{path}:{number}: '{wanted[1]}' is not a regular expression: {error}; "
+                    'write "stm" or "ctm"'
+                ) from None
         yield applies
 
 
@@ -186,8 +199,8 @@ def _rule(line: str, place: str) -> GlmRule:
 
 
 def _divided(rest: str) -> tuple[str, str, str]:
-    """(target, left context, right context) of the part after the arrow. The last slash starts the contexts, unless it is
-    enclosed in brackets or braces."""
+    """(target, left context, right context) of the part after the arrow. The last slash starts the contexts,
+    unless it is enclosed in brackets or braces."""
     target, slash, contexts = rest.rpartition("/")
     opened, closed = contexts.find("["), contexts.find("]")
     if not slash or "}" in contexts or (opened >= 0 and closed < opened):

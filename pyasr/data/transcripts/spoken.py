@@ -1,7 +1,8 @@
-"""Words of telephone speech that scoring against an stm treats specially, as Kaldi's recipes for Switchboard do.
+"""Words of telephone speech that scoring against an stm treats specially, as Kaldi's recipes for Switchboard
+do.
 
-Noises and unknown words are not scored. Hesitations and fragments are optional. An acronym is scored as its letters: `i._b._m.`
-is i b m, `t._v.s` and `t._v.'s` are t v's.
+Noises and unknown words are not scored. Hesitations and fragments are optional. An acronym is scored as its
+letters: `i._b._m.` is i b m, `t._v.s` and `t._v.'s` are t v's.
 """
 
 from __future__ import annotations

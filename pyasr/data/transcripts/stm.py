@@ -1,11 +1,13 @@
-"""Transcripts with times in NIST's stm format: the references for scoring evaluation sets and data directories.
+"""Transcripts with times in NIST's stm format: the references for scoring evaluation sets and data
+directories.
 
     ;; LABEL "en-F" "English women" "..."                  other lines that start with ;; are comments
     sw_4390 A sw_4390_A 1.10 2.83 <O,en,F,en-F>  WELL (%HESITATION) I { DON'T / DO NOT } (TH-) THINK
 
-The columns are FILE CHANNEL SPEAKER BEGIN END <LABELS> TEXT. `(WORD)` is optional, `{ A / B }` are alternatives, `@`
-means no word. The text IGNORE_TIME_SEGMENT_IN_SCORING excludes a segment. Two errors of published files are repaired:
-`((` is read as `(`, and <B_ASIDE> and <E_ASIDE> are removed. Lines of the speaker `inter_segment_gap` are skipped.
+The columns are FILE CHANNEL SPEAKER BEGIN END <LABELS> TEXT. `(WORD)` is optional, `{ A / B }` are
+alternatives, `@` means no word. The text IGNORE_TIME_SEGMENT_IN_SCORING excludes a segment. Two errors of
+published files are repaired: `((` is read as `(`, and <B_ASIDE> and <E_ASIDE> are removed. Lines of the
+speaker `inter_segment_gap` are skipped.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ _PARENTHESES = re.compile(r"\([^()]*\)")
 
 @dataclass(frozen=True)
 class StmSegment:
-    """A line of an stm: what a speaker said on a channel of a file. `begin` and `end` are in seconds, as they are written;
-    `labels` may be empty; `line` is the number of the line."""
+    """A line of an stm: what a speaker said on a channel of a file. `begin` and `end` are in seconds, as they
+    are written; `labels` may be empty; `line` is the number of the line."""
 
     file: str
     channel: str
@@ -72,12 +74,15 @@ class StmSegment:
 
     def __str__(self) -> str:
         labels = [f"<{','.join(self.labels)}>"] if self.labels else []
-        return f"{' '.join([self.file, self.channel, self.speaker, self.begin, self.end, *labels])}  {self.text}".rstrip()
+        return (
+            f"{' '.join([self.file, self.channel, self.speaker, self.begin, self.end, *labels])}  {self.text}"
+        ).rstrip()
 
 
 @dataclass(frozen=True)
 class Stm:
-    """The segments of an stm sorted by file, channel and begin; `identity` is its name and a digest of its content."""
+    """The segments of an stm sorted by file, channel and begin; `identity` is its name and a digest of its
+    content."""
 
     path: Path
     segments: list[StmSegment]
@@ -101,11 +106,14 @@ def read_stm(path: Path) -> Stm:
 def parse_stm(lines: list[str], path: Path, repairs: Counter[str]) -> list[StmSegment]:
     """The segments in the order of the lines. Repairs are counted in `repairs`, {repair: number}.
 
-    Raises UserError with `path` and line for a malformed line, for times that are not numbers or run backwards, and for
-    parentheses or braces that do not match.
+    Raises UserError with `path` and line for a malformed line, for times that are not numbers or run
+    backwards, and for parentheses or braces that do not match.
     """
-    found = [_segment(line, number, path, repairs) for number, line in enumerate(lines, 1)
-             if line.strip() and not line.lstrip().startswith(COMMENT)]
+    found = [
+        _segment(line, number, path, repairs)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith(COMMENT)
+    ]
     return [segment for segment in found if segment]
 
 
@@ -138,7 +146,9 @@ def _segment(line: str, number: int, path: Path, repairs: Counter[str]) -> StmSe
     labels, text = _labels_and_text("".join(rest), place)
     repairs["<B_ASIDE> and <E_ASIDE> removed"] += len(_ASIDE.findall(line))
     repairs["'((' read as '('"] += text.count("((")
-    return StmSegment(file, channel, speaker, begin, end, labels, _checked(text.replace("((", "("), place), number)
+    return StmSegment(
+        file, channel, speaker, begin, end, labels, _checked(text.replace("((", "("), place), number
+    )
 
 
 def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
@@ -151,7 +161,8 @@ def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
 
 
 def check_times(begin: str, end: str, place: str) -> None:
-    """Raise UserError, beginning with `place`, for times of a segment that are not seconds, or run backwards."""
+    """Raise UserError, beginning with `place`, for times of a segment that are not seconds, or run
+    backwards."""
     try:
         begin_s, end_s = float(begin), float(end)
         if not (0 <= begin_s < math.inf and 0 <= end_s < math.inf):
@@ -159,7 +170,9 @@ def check_times(begin: str, end: str, place: str) -> None:
     except ValueError:
         raise UserError(f"{place}: '{begin}' and '{end}' are not times in seconds; correct them") from None
     if end_s < begin_s:
-        raise UserError(f"{place}: the segment ends at {end} s, before it begins at {begin} s; correct its times")
+        raise UserError(
+            f"{place}: the segment ends at {end} s, before it begins at {begin} s; correct its times"
+        )
 
 
 def _checked(text: str, place: str) -> str:
@@ -172,16 +185,23 @@ def _checked(text: str, place: str) -> str:
         if depth < 0:
             break
     if depth or _EMPTY_ALTERNATIVES.search(text):
-        raise UserError(f"{place}: the braces of '{text}' do not match or are empty; alternatives are '{{ A / B / @ }}'")
+        raise UserError(
+            f"{place}: the braces of '{text}' do not match or are empty; alternatives are '{{ A / B / @ }}'"
+        )
     return text
 
 
 def _log_overlaps(path: Path, segments: list[StmSegment]) -> None:
-    overlapping = [segment.line for before, segment in pairwise(segments)
-                   if before.side == segment.side and segment.begin_s < before.end_s]
+    overlapping = [
+        segment.line
+        for before, segment in pairwise(segments)
+        if before.side == segment.side and segment.begin_s < before.end_s
+    ]
     if overlapping:
-        log.info(f"{path}: {len(overlapping)} segment(s) begin before the end of the previous segment of the same channel, "
-                 f"the first in line {overlapping[0]}")
+        log.info(
+            f"{path}: {len(overlapping)} segment(s) begin before the end of the previous segment of the same "
+            f"channel, the first in line {overlapping[0]}"
+        )
 
 
 def _identity(path: Path, lines: list[str]) -> str:

@@ -1,4 +1,5 @@
-"""The lexicon for lattice alignment: phone sequences that are pronunciations of words, or silences without a word."""
+"""The lexicon for lattice alignment: phone sequences that are pronunciations of words, or silences without a
+word."""
 
 from __future__ import annotations
 
@@ -10,18 +11,19 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 
 AlignLexicon = namedtuple("AlignLexicon", "steps nodes ends prefixes")
-AlignLexicon.__doc__ = """Pronunciations as a trie of phones with root node 0. All keys are int64 and ascending.
+AlignLexicon.__doc__ = """Pronunciations as a trie of phones with root 0. All keys are int64 and ascending.
 
 steps, nodes  node << 32 | phone, and the node that the phone leads to
-ends          node << 32 | word if a pronunciation of the word ends at the node. Word 0 is silence; a node where a word ends also has
-              ANY_WORD.
+ends          node << 32 | word if a pronunciation of the word ends at the node. Word 0 is silence; a node
+              where a word ends also has ANY_WORD.
 prefixes      node << 32 | word if a pronunciation of the word continues after the node
 """
 ANY_WORD = 0xFFFFFFFF
 
 
 def align_lexicon(rows: Iterable[tuple[int, tuple[int, ...]]]) -> AlignLexicon:
-    """Build the lexicon from (word, phones) rows (`pyasr.lang.lang_dirs.lang_dir.LangDir.align_lexicon`); word 0 is silence."""
+    """Build the lexicon from (word, phones) rows (`pyasr.lang.lang_dirs.lang_dir.LangDir.align_lexicon`);
+    word 0 is silence."""
     steps: dict[int, int] = {}
     ends, prefixes = set(), set()
     for word, phones in rows:
@@ -32,7 +34,9 @@ def align_lexicon(rows: Iterable[tuple[int, tuple[int, ...]]]) -> AlignLexicon:
         ends |= {node << 32 | word, node << 32 | ANY_WORD} if word else {node << 32}
     keys = sorted(steps)
     nodes = np.array([steps[key] for key in keys], np.int64)
-    return AlignLexicon(np.array(keys, np.int64), nodes, *(np.array(sorted(pairs), np.int64) for pairs in (ends, prefixes)))
+    return AlignLexicon(
+        np.array(keys, np.int64), nodes, *(np.array(sorted(pairs), np.int64) for pairs in (ends, prefixes))
+    )
 
 
 @njit(nogil=True, cache=True)

@@ -1,20 +1,23 @@
-"""Alignment of lattices with words, so that each arc is one word: the behaviour of Kaldi's lattice-align-words-lexicon.
+"""Alignment of lattices with words, so that each arc is one word: the behaviour of Kaldi's
+lattice-align-words-lexicon.
 
     aligned = align_words(compact, trans, align_lexicon(LangDir("data/lang").align_lexicon))
     begin = state_times(aligned)[aligned.sources]              # frames
     end = begin + aligned.lengths
 
-In a compact lattice, words and transition-ids are paired loosely: a word may be before, within or after its phones. The algorithm therefore
-reads a path phone by phone. Each state has *pending* phones and words, which have been read but not matched with each other. In each state,
-the algorithm does one of two things:
+In a compact lattice, words and transition-ids are paired loosely: a word may be before, within or after its
+phones. The algorithm therefore reads a path phone by phone. Each state has *pending* phones and words, which
+have been read but not matched with each other. In each state, the algorithm does one of two things:
 
-* *cut*: write an arc with the first k pending phones, which are a pronunciation of the first pending word or a silence;
+* *cut*: write an arc with the first k pending phones, which are a pronunciation of the first pending word or
+  a silence;
 * *read*: follow the arcs of the phone-aligned lattice.
 
-The phones of a path can often be divided among its words in several ways. The path must appear once in the result, so that it counts once
-in posteriors. A piece is therefore cut only if it is the first piece of every division that the labels read next can continue. Of the
-divisions that leave the same number of phones and words, only one is considered: that with the shortest last piece, then the shortest piece
-before it, and so on.
+The phones of a path can often be divided among its words in several ways. The path must appear once in the
+result, so that it counts once in posteriors. A piece is therefore cut only if it is the first piece of every
+division that the labels read next can continue. Of the divisions that leave the same number of phones and
+words, only one is considered: that with the shortest last piece, then the shortest piece before it, and so
+on.
 """
 
 from __future__ import annotations
@@ -27,7 +30,16 @@ from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
 from pyasr.decode.align.align_lexicon import ANY_WORD, AlignLexicon, goes_on, has_pair, step
 from pyasr.decode.align.align_phones import align_phones, arc_phones
-from pyasr.decode.align.unfold import as_arrays, content_of, new_arcs, new_states, num_states, number_of, unfolded, write
+from pyasr.decode.align.unfold import (
+    as_arrays,
+    content_of,
+    new_arcs,
+    new_states,
+    num_states,
+    number_of,
+    unfolded,
+    write,
+)
 from pyasr.decode.lattices.compact_lattice import CompactLattice, pick_strings, without_epsilons
 from pyasr.decode.lattices.lattice import trim
 from pyasr.hmm.model.transitions import TransitionModel
@@ -35,12 +47,14 @@ from pyasr.hmm.model.transitions import TransitionModel
 _STATES_PER_ARC, _MORE_STATES = 100, 100_000
 
 
-def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignLexicon, name: str = "lattice") -> CompactLattice:
+def align_words(
+    lattice: CompactLattice, trans: TransitionModel, lexicon: AlignLexicon, name: str = "lattice"
+) -> CompactLattice:
     """The same paths on arcs that each have one word, or word 0 for a silence, and its transition-ids.
 
-    If the phones of a path can be divided among its words in several ways, the result contains one of them. Words that are incomplete
-    because the search ended keep the transition-ids that they have, possibly none. Raises UserError, naming `name`, if the phones do not
-    match the words.
+    If the phones of a path can be divided among its words in several ways, the result contains one of them.
+    Words that are incomplete because the search ended keep the transition-ids that they have, possibly none.
+    Raises UserError, naming `name`, if the phones do not match the words.
     """
     phones = align_phones(lattice, trans, name)
     if phones.empty:
@@ -50,15 +64,26 @@ def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignL
         aligned = _align(phones, labels, lexicon, may_break, name)
         if (np.bincount(aligned.tids, minlength=len(labels))[labels > 0] > 0).all():
             return replace(aligned, **_expanded(aligned, phones))
-    raise UserError(f"{name}: its phones do not match its words; give the language directory and the model of the decoding")
+    raise UserError(
+        f"{name}: its phones do not match its words; give the language directory and the model of the "
+        "decoding"
+    )
 
 
-def _align(phones: CompactLattice, labels: np.ndarray, lexicon: AlignLexicon, may_break: bool, name: str) -> CompactLattice:
-    """The paths that can be aligned; their strings are arc numbers of `phones` instead of transition-ids. labels: the phone of each arc."""
+def _align(
+    phones: CompactLattice, labels: np.ndarray, lexicon: AlignLexicon, may_break: bool, name: str
+) -> CompactLattice:
+    """The paths that can be aligned; their strings are arc numbers of `phones` instead of transition-ids.
+    labels: the phone of each arc."""
     limit = _STATES_PER_ARC * phones.num_arcs + _MORE_STATES
-    arcs, last = _word_arcs(phones.arc_offsets, phones.targets, phones.words, labels, lexicon, may_break, limit)
+    arcs, last = _word_arcs(
+        phones.arc_offsets, phones.targets, phones.words, labels, lexicon, may_break, limit
+    )
     if last < 0:
-        raise UserError(f"{name}: its words are too far from their phones to be aligned; decode with a narrower --lattice-beam")
+        raise UserError(
+            f"{name}: its words are too far from their phones to be aligned; decode with a narrower "
+            "--lattice-beam"
+        )
     return without_epsilons(trim(unfolded(phones, arcs, last)))
 
 
@@ -70,7 +95,8 @@ def _expanded(aligned: CompactLattice, phones: CompactLattice) -> dict[str, np.n
 
 @njit(nogil=True, cache=True)
 def _word_arcs(offsets, targets, words, phones, lexicon, may_break, limit):
-    """(arcs of the word-aligned lattice, whose strings are arc numbers; its last state, or -1 if it has more than `limit` states).
+    """(arcs of the word-aligned lattice, whose strings are arc numbers; its last state, or -1 if it has more
+    than `limit` states).
 
     A state consists of: state of the lattice, number of pending phones, arcs of these phones, pending words.
     """
@@ -104,7 +130,8 @@ def _state(states, state, pending, spoken):
 
 @njit(nogil=True, cache=True)
 def _read(states, arcs, item, state, lattice, pending, spoken):
-    """Write an arc without a word for each arc out of `state`; its phone and word are pending at the target."""
+    """Write an arc without a word for each arc out of `state`; its phone and word are pending at the
+    target."""
     offsets, targets, words, phones = lattice
     for a in range(offsets[state], offsets[state + 1]):
         more = np.append(pending, a) if phones[a] else pending
@@ -114,16 +141,19 @@ def _read(states, arcs, item, state, lattice, pending, spoken):
 
 @njit(nogil=True, cache=True)
 def _cut(states, arcs, item, state, length, num_words, pending, spoken):
-    """Write an arc with the first `length` pending phones and, unless num_words is 0, the first pending word."""
+    """Write an arc with the first `length` pending phones and, unless num_words is 0, the first pending
+    word."""
     word = spoken[0] if num_words else 0
     write(arcs, item, _state(states, state, pending[length:], spoken[num_words:]), word, -1, pending[:length])
 
 
 @njit(nogil=True, cache=True)
 def _first_piece(lexicon, phones, spoken, is_last, may_break):
-    """The first piece of the pending labels, encoded as by `_pieces`; 0 if it depends on labels not yet read, -1 if there is no division.
+    """The first piece of the pending labels, encoded as by `_pieces`; 0 if it depends on labels not yet read,
+    -1 if there is no division.
 
-    At the end of the lattice (is_last), 0 means that nothing is pending or, with may_break, that the first word is incomplete.
+    At the end of the lattice (is_last), 0 means that nothing is pending or, with may_break, that the first
+    word is incomplete.
     """
     first, follows = _pieces(lexicon, phones, spoken), _word_follows(lexicon, phones)
     if is_last and (first[-1, -1] >= 0 or not may_break):
@@ -131,7 +161,9 @@ def _first_piece(lexicon, phones, spoken, is_last, may_break):
     found = -1
     for w in range(len(spoken), -1, -1):
         for i in range(len(phones), -1, -1):
-            if first[i, w] < 0 or not (_goes_on(lexicon, phones[i:], spoken[w]) if w < len(spoken) else follows[i]):
+            if first[i, w] < 0 or not (
+                _goes_on(lexicon, phones[i:], spoken[w]) if w < len(spoken) else follows[i]
+            ):
                 continue
             if is_last:  # as many words as possible are complete
                 return first[i, w]
@@ -143,7 +175,8 @@ def _first_piece(lexicon, phones, spoken, is_last, may_break):
 
 @njit(nogil=True, cache=True)
 def _pieces(lexicon, phones, spoken):
-    """Array [i, w]: the first piece of the division of the first i phones into the first w words and silences; -1 if there is none.
+    """Array [i, w]: the first piece of the division of the first i phones into the first w words and
+    silences; -1 if there is none.
 
     A piece is encoded as twice the number of its phones, plus one if it is a word; entry [0, 0] is 0.
     """
@@ -177,7 +210,8 @@ def _goes_on(lexicon, phones, word):
 
 @njit(nogil=True, cache=True)
 def _word_follows(lexicon, phones):
-    """Array [i]: whether the phones from i on may begin with a word that has not been read yet, or with an incomplete silence."""
+    """Array [i]: whether the phones from i on may begin with a word that has not been read yet, or with an
+    incomplete silence."""
     num = len(phones)
     follows, divides = np.zeros(num + 1, np.bool_), np.zeros(num + 1, np.bool_)
     follows[num] = divides[num] = True

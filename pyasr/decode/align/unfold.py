@@ -1,7 +1,9 @@
-"""Lattices whose states are split by their *pending* labels: the common part of alignment with phones and with words.
+"""Lattices whose states are split by their *pending* labels: the common part of alignment with phones and
+with words.
 
-A state of the new lattice is a sequence of integers: a state of the old lattice, followed by the labels that were read on the path but not
-written yet. Equal sequences are one state. States are numbered in the order of discovery, and processed in this order.
+A state of the new lattice is a sequence of integers: a state of the old lattice, followed by the labels that
+were read on the path but not written yet. Equal sequences are one state. States are numbered in the order of
+discovery, and processed in this order.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ def number_of(states, content):
 
 @njit(nogil=True, cache=True)
 def new_arcs():
-    """Empty lists: sources, targets, words, old arcs whose costs the arcs have (-1: none), ends of strings, concatenated strings."""
+    """Empty lists: sources, targets, words, old arcs whose costs the arcs have (-1: none), ends of strings,
+    concatenated strings."""
     nothing = [np.int64(0) for _ in range(0)]
     return nothing.copy(), nothing.copy(), nothing.copy(), nothing.copy(), [np.int64(0)], nothing.copy()
 
@@ -98,15 +101,36 @@ def write(arcs, source, target, word, old, string):
 def as_arrays(arcs):
     """Arcs as arrays, int64."""
     sources, targets, words, olds, ends, labels = arcs
-    return np.array(sources), np.array(targets), np.array(words), np.array(olds), np.array(ends), np.array(labels)
+    return (
+        np.array(sources),
+        np.array(targets),
+        np.array(words),
+        np.array(olds),
+        np.array(ends),
+        np.array(labels),
+    )
 
 
 def unfolded(lattice: CompactLattice, arcs: tuple[np.ndarray, ...], last: int) -> CompactLattice:
-    """The lattice of `arcs`, derived from the arcs of `lattice`, from state 0 to state `last`, the only final state."""
+    """The lattice of `arcs`, derived from the arcs of `lattice`, from state 0 to state `last`, the only final
+    state."""
     sources, targets, words, olds, ends, labels = arcs
-    graph, acoustic = (np.append(costs, np.float32(0))[olds] for costs in (lattice.graph_costs, lattice.acoustic_costs))
+    graph, acoustic = (
+        np.append(costs, np.float32(0))[olds] for costs in (lattice.graph_costs, lattice.acoustic_costs)
+    )
     finals = np.full(1 + max(last, sources.max(initial=0), targets.max(initial=0)), np.inf)
     finals[last] = 0
     no_strings = np.zeros(len(finals) + 1, np.int64), np.empty(0, np.int32)
-    found = compact_from_arcs(0, sources, targets, words, graph, acoustic, (ends, labels.astype(np.int32)), finals, finals, no_strings)
+    found = compact_from_arcs(
+        0,
+        sources,
+        targets,
+        words,
+        graph,
+        acoustic,
+        (ends, labels.astype(np.int32)),
+        finals,
+        finals,
+        no_strings,
+    )
     return replace(found, reached_final=lattice.reached_final, stats=lattice.stats)

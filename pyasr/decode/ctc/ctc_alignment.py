@@ -1,7 +1,8 @@
-"""Units of a CTC network in place of phones, so that lattices of CTC and HMM systems are aligned with words by the same code.
+"""Units of a CTC network in place of phones, so that lattices of CTC and HMM systems are aligned with words
+by the same code.
 
-A unit is a run of equal transition-ids. Blanks are optional between units, and are the silence between words. Two equal units have a blank
-between them, so each run is one unit.
+A unit is a run of equal transition-ids. Blanks are optional between units, and are the silence between words.
+Two equal units have a blank between them, so each run is one unit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pyasr.decode.align.align_lexicon import AlignLexicon
 
 @dataclass(frozen=True)
 class UnitRuns:
-    """The part of a transition model's interface (`pyasr.hmm.model.transitions`) that alignment uses. A phone, which is the unit's label in
-    phones.txt, ends when the transition-id changes."""
+    """The part of a transition model's interface (`pyasr.hmm.model.transitions`) that alignment uses. A
+    phone, which is the unit's label in phones.txt, ends when the transition-id changes."""
 
     num_tids: int
     tid2phone: np.ndarray
@@ -32,7 +33,8 @@ class UnitRuns:
 
 
 def with_blanks(lexicon: AlignLexicon, blank: int) -> AlignLexicon:
-    """The lexicon with an optional label `blank` between any two units of a word: each node inside a word gets a twin after a blank."""
+    """The lexicon with an optional label `blank` between any two units of a word: each node inside a word
+    gets a twin after a blank."""
     num_nodes = len(lexicon.nodes) + 1
     twin, inner = num_nodes << 32, lexicon.steps >> 32 > 0
     goes_on = np.unique(lexicon.steps[inner] >> 32)

@@ -10,7 +10,8 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.lang.lang_dirs.subwords import words_of
 
-_MOST_OFF = 0.1  # maximum deviation of a frame's sum of posteriors from 1; compressed tables deviate by a few hundredths
+# maximum deviation of a frame's sum of posteriors from 1; compressed tables deviate by a few hundredths
+_MOST_OFF = 0.1
 
 
 @dataclass(frozen=True)
@@ -27,20 +28,24 @@ class CtcHypothesis:
     lm_cost: float = 0.0
 
     def score(self, lm_weight: float, word_bonus: float) -> float:
-        """The score for ranking: ln p(words | frames) + lm_weight * ln p(words) + word_bonus * number of words."""
+        """The score for ranking: ln p(words | frames) + lm_weight * ln p(words) + word_bonus * number of
+        words."""
         return -self.ctc_cost - lm_weight * self.lm_cost + word_bonus * len(self.words)
 
 
 def checked(log_posteriors: np.ndarray, num_units: int, name: str) -> np.ndarray:
-    """The log posteriors as float32 (T, num_units). Raises UserError, naming the utterance, for another shape or values not finite."""
+    """The log posteriors as float32 (T, num_units). Raises UserError, naming the utterance, for another shape
+    or values not finite."""
     log_posteriors = np.ascontiguousarray(log_posteriors, np.float32)
     if log_posteriors.ndim != 2 or log_posteriors.shape[1] != num_units:
         found = f"log posteriors of shape {log_posteriors.shape}, expected (frames, {num_units})"
         raise UserError(f"{name}: {found}; decode with the units that the network was trained with")
     if not np.isfinite(log_posteriors).all():
         frame, unit = np.argwhere(~np.isfinite(log_posteriors))[0]
-        raise UserError(f"{name}: the log posterior of unit {unit} at frame {frame} is {log_posteriors[frame, unit]}; check the features "
-                        "and the model")
+        raise UserError(
+            f"{name}: the log posterior of unit {unit} at frame {frame} is {log_posteriors[frame, unit]}; "
+            "check the features and the model"
+        )
     return log_posteriors
 
 
@@ -51,13 +56,16 @@ def checked_posteriors(log_posteriors: np.ndarray, num_units: int, name: str) ->
         sums = np.exp(log_posteriors, dtype=np.float64).sum(1)
     off = np.flatnonzero(~(np.abs(sums - 1) <= _MOST_OFF))
     if len(off):
-        raise UserError(f"{name}: the probabilities of the units at frame {off[0]} add up to {sums[off[0]]:.3g}, not to 1; give natural "
-                        "logarithms of posteriors, as a log-softmax computes them")
+        raise UserError(
+            f"{name}: the probabilities of the units at frame {off[0]} add up to {sums[off[0]]:.3g}, not to "
+            "1; give natural logarithms of posteriors, as a log-softmax computes them"
+        )
     return log_posteriors
 
 
 def greedy(log_posteriors: np.ndarray, units: Sequence[str], name: str = "the utterance") -> CtcHypothesis:
-    """The labels of the most likely path: the best unit of each frame, with repetitions merged and blanks (0) removed.
+    """The labels of the most likely path: the best unit of each frame, with repetitions merged and blanks (0)
+    removed.
 
     log_posteriors  (T, num_units), natural logarithms
 

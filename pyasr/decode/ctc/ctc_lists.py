@@ -2,7 +2,8 @@
 
 DECODE_DIR/nbest.JOB.txt  `UTTERANCE CTC_COST LM_COST WORD WORD ...`, best first
 DECODE_DIR/words.txt      the words found, which are the words of the lattices
-DECODE_DIR/lat.JOB.gz     lattices: graph costs are those of the language model, acoustic costs are 10 times the CTC costs
+DECODE_DIR/lat.JOB.gz     lattices: graph costs are those of the language model, acoustic costs are 10 times
+                          the CTC costs
 DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best words
 """
 
@@ -32,11 +33,14 @@ def list_path(out: Path, job: int) -> Path:
 
 def write_list(f: TextIO, utt: str, hypotheses: list[CtcHypothesis]) -> None:
     """Write an utterance's lines of an nbest.JOB.txt."""
-    f.writelines(f"{' '.join([utt, f'{one.ctc_cost:.6f}', f'{one.lm_cost:.6f}', *one.words])}\n" for one in hypotheses)
+    f.writelines(
+        f"{' '.join([utt, f'{one.ctc_cost:.6f}', f'{one.lm_cost:.6f}', *one.words])}\n" for one in hypotheses
+    )
 
 
 def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
-    """{utterance: hypotheses, best first} of an nbest.JOB.txt. The hypotheses have no units, which the file does not contain."""
+    """{utterance: hypotheses, best first} of an nbest.JOB.txt. The hypotheses have no units, which the file
+    does not contain."""
     found: dict[str, list[CtcHypothesis]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         utt, ctc_cost, lm_cost, *words = line.split(" ")
@@ -45,9 +49,12 @@ def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
 
 
 def join_lists(out: Path, num_jobs: int) -> int:
-    """Write words.txt, lat.JOB.gz and hyp.JOB.txt from all nbest.JOB.txt. Returns the number of utterances."""
+    """Write words.txt, lat.JOB.gz and hyp.JOB.txt from all nbest.JOB.txt. Returns the number of
+    utterances."""
     lists = [read_list(list_path(out, job)) for job in range(1, num_jobs + 1)]
-    spoken = {word for found in lists for hypotheses in found.values() for one in hypotheses for word in one.words}
+    spoken = {
+        word for found in lists for hypotheses in found.values() for one in hypotheses for word in one.words
+    }
     words = SymbolTable.of([EPSILON, *sorted(spoken or {_NO_WORDS}, key=str.encode)])
     words.write(out / "words.txt")
     for job, found in enumerate(lists, 1):
@@ -59,7 +66,8 @@ def join_lists(out: Path, num_jobs: int) -> int:
 
 
 def list_lattice(hypotheses: list[CtcHypothesis], words: SymbolTable) -> CompactLattice:
-    """The lattice of distinct word sequences, with graph costs lm_cost and acoustic costs ACOUSTIC_FACTOR * ctc_cost.
+    """The lattice of distinct word sequences, with graph costs lm_cost and acoustic costs ACOUSTIC_FACTOR *
+    ctc_cost.
 
     It has no transition-ids, because a word sequence has many alignments.
     """

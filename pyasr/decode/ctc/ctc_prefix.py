@@ -1,12 +1,14 @@
-"""Prefix beam search: the best words of a CTC network by sums over all their alignments, with an optional n-gram model of words.
+"""Prefix beam search: the best words of a CTC network by sums over all their alignments, with an optional
+n-gram model of words.
 
     decoder = PrefixDecoder(read_units("data/units"), PrefixOptions(num_prefixes=32), read_arpa("lm.arpa.gz"))
     best = decoder.decode(log_posteriors, "utt1")[0]
     best.words, best.ctc_cost, best.lm_cost
 
-A. Hannun et al., "First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs", arXiv:1408.2873 (2014),
-algorithm 1. The search can output any word. A word outside the language model counts as its <unk>, or has a fixed cost if there is no
-<unk>. In addition, each letter of such a word has a cost: without it, one long nonexistent word would cost less than the spoken words.
+A. Hannun et al., "First-pass large vocabulary continuous speech recognition using bi-directional recurrent
+DNNs", arXiv:1408.2873 (2014), algorithm 1. The search can output any word. A word outside the language model
+counts as its <unk>, or has a fixed cost if there is no <unk>. In addition, each letter of such a word has a
+cost: without it, one long nonexistent word would cost less than the spoken words.
 """
 
 from __future__ import annotations
@@ -42,14 +44,31 @@ class PrefixOptions:
     heading = "search"
 
     num_prefixes: int = option(32, "number of prefixes kept at each frame", minimum=1)
-    unit_beam: float = option(15.0, "ignore units whose log posterior is more than this below the frame's best", minimum=0.0, rare=True)
-    lm_weight: float = option(0.5, "weight of the language model's log probabilities", minimum=0.0,
-                              only=if_set("lm"))  # fmt: skip
-    word_bonus: float | None = option(None, "added to the log probability for each word; none: 3 with a language model, else 0")
-    oov_cost: float = option(OOV_COST, "-ln probability of an out-of-vocabulary word if the language model has no <unk>",
-                             minimum=0.0, only=if_set("lm"))  # fmt: skip
-    letter_cost: float = option(3.4, "cost of each letter of an out-of-vocabulary word; 3.4 is -ln(1/30)",
-                                minimum=0.0, only=if_set("lm"), rare=True)  # fmt: skip
+    unit_beam: float = option(
+        15.0,
+        "ignore units whose log posterior is more than this below the frame's best",
+        minimum=0.0,
+        rare=True,
+    )
+    lm_weight: float = option(
+        0.5, "weight of the language model's log probabilities", minimum=0.0, only=if_set("lm")
+    )
+    word_bonus: float | None = option(
+        None, "added to the log probability for each word; none: 3 with a language model, else 0"
+    )
+    oov_cost: float = option(
+        OOV_COST,
+        "-ln probability of an out-of-vocabulary word if the language model has no <unk>",
+        minimum=0.0,
+        only=if_set("lm"),
+    )
+    letter_cost: float = option(
+        3.4,
+        "cost of each letter of an out-of-vocabulary word; 3.4 is -ln(1/30)",
+        minimum=0.0,
+        only=if_set("lm"),
+        rare=True,
+    )
     num_best: int = option(10, "maximum number of word sequences per utterance", minimum=1)
 
     def bonus(self, with_model: bool) -> float:
@@ -64,30 +83,47 @@ class PrefixDecoder:
     arpa     n-gram model of words, or None
     lm_name  name of the model in messages
 
-    Logs a warning for words of the model that the units cannot spell. Raises UserError if the units can spell none of its words.
+    Logs a warning for words of the model that the units cannot spell. Raises UserError if the units can spell
+    none of its words.
     """
 
-    def __init__(self, units: Sequence[str], options: PrefixOptions = PrefixOptions(), arpa: Arpa | None = None,
-                 lm_name: str = "the language model"):
+    def __init__(
+        self,
+        units: Sequence[str],
+        options: PrefixOptions = PrefixOptions(),
+        arpa: Arpa | None = None,
+        lm_name: str = "the language model",
+    ):
         self.units, self.options, self._bonus = list(units), options, options.bonus(arpa is not None)
         words = SymbolTable.of(dict.fromkeys([*_SPECIAL, *(arpa.words if arpa else ())]))
         spoken = {word: number for word, number in words.ids.items() if word not in _SPECIAL}
         _warn_of_unspelled(self.units, [word for word in spoken if word != UNKNOWN], lm_name)
         self._table = spellings(self.units, spoken, options.letter_cost if arpa else 0.0)
-        self._lm = _no_model() if arpa is None else BackoffLm.from_fst(
-            arpa_to_fst(arpa, words)[0], words[BACKOFF], oov_cost=options.oov_cost).tables
+        self._lm = (
+            _no_model()
+            if arpa is None
+            else BackoffLm.from_fst(
+                arpa_to_fst(arpa, words)[0], words[BACKOFF], oov_cost=options.oov_cost
+            ).tables
+        )
 
     def decode(self, log_posteriors: np.ndarray, name: str = "the utterance") -> list[CtcHypothesis]:
-        """Up to `num_best` distinct word sequences, best first, from natural logarithms of posteriors, float32 (T, num_units).
+        """Up to `num_best` distinct word sequences, best first, from natural logarithms of posteriors,
+        float32 (T, num_units).
 
-        Their probabilities are sums over all alignments, and over all unit sequences that spell the same words, within the beam; `units` is
-        the most likely unit sequence. Raises UserError, naming the utterance, for another number of units or values other than posteriors.
+        Their probabilities are sums over all alignments, and over all unit sequences that spell the same
+        words, within the beam; `units` is the most likely unit sequence. Raises UserError, naming the
+        utterance, for another number of units or values other than posteriors.
         """
         options = self.options
         weights = kernels.Weights(options.num_prefixes, options.unit_beam, options.lm_weight, self._bonus)
-        found = kernels.search(checked_posteriors(log_posteriors, len(self.units), name), self._table, self._lm, weights)
+        found = kernels.search(
+            checked_posteriors(log_posteriors, len(self.units), name), self._table, self._lm, weights
+        )
         hypotheses = self._joined(*found)
-        return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, self._bonus))[:options.num_best]
+        return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, self._bonus))[
+            : options.num_best
+        ]
 
     def _joined(self, flat, ends, log_probs, lm_costs) -> list[CtcHypothesis]:
         """One hypothesis for each word sequence, from unit sequences."""
@@ -97,7 +133,9 @@ class PrefixDecoder:
             units = tuple(strings[k].tolist())
             words = tuple(words_of(self.units[unit] for unit in units))
             known = joined.get(words)
-            cost = -float(log_probs[k]) if known is None else -float(np.logaddexp(-known.ctc_cost, log_probs[k]))
+            cost = (
+                -float(log_probs[k]) if known is None else -float(np.logaddexp(-known.ctc_cost, log_probs[k]))
+            )
             joined[words] = CtcHypothesis(words, known.units if known else units, cost, float(lm_costs[k]))
         return list(joined.values())
 
@@ -110,13 +148,21 @@ def _warn_of_unspelled(units: list[str], words: list[str], lm_name: str) -> None
         return
     folded = set("".join(letters).casefold())
     cased = sum(folded.issuperset(word.casefold()) for word in missing)
-    hint = f"{cased} of them can in another case: convert words or units, for example with tr A-Z a-z" if cased else ""
+    hint = (
+        f"{cased} of them can in another case: convert words or units, for example with tr A-Z a-z"
+        if cased
+        else ""
+    )
     if len(missing) == len(words):
-        raise UserError(f"{lm_name}: none of its words can be spelled with the letters of the units; "
-                        f"{hint or 'give a model of words in the spelling of the text that the units were trained on'}")
+        raise UserError(
+            f"{lm_name}: none of its words can be spelled with the letters of the units; "
+            f"{hint or 'give a model of words in the spelling of the text that the units were trained on'}"
+        )
     shown = " ".join(missing[:_SHOWN]) + " ..." * (len(missing) > _SHOWN)
-    log.warning(f"{lm_name}: {len(missing)} of its {len(words)} words have letters that are in no unit, so they cannot be recognised "
-                f"({shown}){hint and '; ' + hint}")
+    log.warning(
+        f"{lm_name}: {len(missing)} of its {len(words)} words have letters that are in no unit, so they "
+        f"cannot be recognised ({shown}){hint and '; ' + hint}"
+    )
 
 
 def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -> kernels.Spellings:
@@ -129,11 +175,17 @@ def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -
     keys = np.array([node * num_letters + letter for node, letter in nodes], np.int64)
     order = np.argsort(keys)
     return kernels.Spellings(
-        np.array([unit.startswith(BOUNDARY) for unit in units]), np.cumsum([0, *map(len, strings)]),
-        np.array([letter for string in strings for letter in string], np.int64), keys[order],
-        np.array(list(nodes.values()), np.int64)[order], num_letters,
-        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64), unknown,
-        units.index(UNKNOWN) if UNKNOWN in units else _NO_UNIT, letter_cost)  # fmt: skip
+        np.array([unit.startswith(BOUNDARY) for unit in units]),
+        np.cumsum([0, *map(len, strings)]),
+        np.array([letter for string in strings for letter in string], np.int64),
+        keys[order],
+        np.array(list(nodes.values()), np.int64)[order],
+        num_letters,
+        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64),
+        unknown,
+        units.index(UNKNOWN) if UNKNOWN in units else _NO_UNIT,
+        letter_cost,
+    )
 
 
 def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[str, int]]:

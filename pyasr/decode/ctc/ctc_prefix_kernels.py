@@ -1,15 +1,18 @@
 """Kernels of the prefix beam search; docs/ctc.md has the equations, `pyasr.decode.ctc.ctc_prefix` calls them.
 
-Prefixes are nodes of a tree; node 0 is the empty prefix. Nodes stay in the tree when they leave the beam, so each prefix has exactly one
-node. A node stores the values that depend only on its units:
+Prefixes are nodes of a tree; node 0 is the empty prefix. Nodes stay in the tree when they leave the beam, so
+each prefix has exactly one node. A node stores the values that depend only on its units:
 
 * spelling             the trie node, in the language model's spellings, where the unfinished word ends
-* num_words, lm_cost   number and cost of the finished words; closed_words, closed_cost: the same with the unfinished word closed
-* unknown_cost         cost of an unknown word after the finished words; closed_unknown_cost: after the closed ones
-* due_words, due_cost  number and cost of the words that count when prefixes are compared: the finished words, and the unfinished word as
-                       soon as no word of the model begins with its letters
+* num_words, lm_cost   number and cost of the finished words; closed_words, closed_cost: the same with the
+                       unfinished word closed
+* unknown_cost         cost of an unknown word after the finished words; closed_unknown_cost: after the closed
+                       ones
+* due_words, due_cost  number and cost of the words that count when prefixes are compared: the finished words,
+                       and the unfinished word as soon as no word of the model begins with its letters
 
-The beam stores node numbers and two log probabilities: of all alignments that end in a blank, and of those that end in the last unit.
+The beam stores node numbers and two log probabilities: of all alignments that end in a blank, and of those
+that end in the last unit.
 """
 
 from __future__ import annotations
@@ -24,10 +27,11 @@ from pyasr.decode.search.token_passing import grown
 from pyasr.lang.grammars.backoff_lm import strict_end, strict_word
 from pyasr.lang.ngrams.arpa_kernels import find_key
 
-NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"), ("spelling", "i4"),
-                 ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"), ("closed_history", "i4"), ("closed_words", "i4"),
-                 ("closed_cost", "f8"), ("num_letters", "i4"), ("due_words", "i4"), ("due_cost", "f8"),
-                 ("unknown_cost", "f8"), ("closed_unknown_cost", "f8"), ("has_unknown", "i4")])  # fmt: skip
+NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"),
+                 ("spelling", "i4"), ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"),
+                 ("closed_history", "i4"), ("closed_words", "i4"), ("closed_cost", "f8"),
+                 ("num_letters", "i4"), ("due_words", "i4"), ("due_cost", "f8"), ("unknown_cost", "f8"),
+                 ("closed_unknown_cost", "f8"), ("has_unknown", "i4")])  # fmt: skip
 
 _NOWHERE = -1
 
@@ -36,11 +40,14 @@ class Spellings(NamedTuple):
     """Letters of the units, and a trie of the words of the language model.
 
     begins           bool (num_units): whether a unit begins a word
-    offsets, letters int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]]; -1 for a letter in no word
-    keys, targets    int64, sorted: node * num_letters + letter, and the node that it leads to; node 0 is the root
+    offsets, letters int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]];
+    -1 for a letter in no word
+    keys, targets    int64, sorted: node * num_letters + letter, and the node that it leads to; node 0 is the
+                     root
     words            int64 (num_nodes): the word that ends at a node, else `unknown`
     unknown          the id of <unk>; 0 if the model has none
-    unknown_unit     number of the unit <unk>, which adds no letters; a word without letters is `unknown`; -1: no such unit
+    unknown_unit     number of the unit <unk>, which adds no letters; a word without letters is `unknown`; -1:
+                     no such unit
     letter_cost      cost of each letter of an unknown word
     """
 
@@ -57,7 +64,8 @@ class Spellings(NamedTuple):
 
 
 class Beam(NamedTuple):
-    """The nodes kept at a frame, with the log probabilities of alignments that end in a blank (blank) and in the last unit (label)."""
+    """The nodes kept at a frame, with the log probabilities of alignments that end in a blank (blank) and in
+    the last unit (label)."""
 
     active: np.ndarray
     blank: np.ndarray
@@ -157,7 +165,8 @@ def _offer(heap, beam, score, number):
 
 @njit(nogil=True, cache=True)
 def _stay(nodes, kept, frame, taken):
-    """The same prefixes with log probabilities one frame later; `taken` marks the extensions that lead to one of them."""
+    """The same prefixes with log probabilities one frame later; `taken` marks the extensions that lead to one
+    of them."""
     active, blank, label = kept.active, kept.blank, kept.label
     new_blank, new_label = np.empty(len(active)), np.full(len(active), -np.inf)
     for j in range(len(active)):
@@ -176,9 +185,11 @@ def _stay(nodes, kept, frame, taken):
 
 @njit(nogil=True, cache=True)
 def _select(nodes, kept, stayed, frame, extending, table, taken, weights):
-    """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units + u for prefix i and unit u.
+    """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units +
+    u for prefix i and unit u.
 
-    The due words of a child are computed only if the child could be kept with the due cost of its parent and the bonus of one more word.
+    The due words of a child are computed only if the child could be kept with the due cost of its parent and
+    the bonus of one more word.
     """
     active, blank, label = kept.active, kept.blank, kept.label
     beam, lm_weight, bonus = weights.beam, weights.lm_weight, weights.bonus
@@ -196,9 +207,17 @@ def _select(nodes, kept, stayed, frame, extending, table, taken, weights):
             if not taken[i, u]:
                 before = blank[i] if node.unit == u else total
                 score = before + frame[u]
-                if len(heap) < beam or score + (closed if table.begins[u] else due) + max(bonus, 0.0) >= heap[0][0]:
+                if (
+                    len(heap) < beam
+                    or score + (closed if table.begins[u] else due) + max(bonus, 0.0) >= heap[0][0]
+                ):
                     words, cost = _due(node, u, table)
-                    _offer(heap, beam, score + (bonus * words - lm_weight * cost), np.int64(num_active + i * num_units + u))
+                    _offer(
+                        heap,
+                        beam,
+                        score + (bonus * words - lm_weight * cost),
+                        np.int64(num_active + i * num_units + u),
+                    )
     return heap
 
 
@@ -207,11 +226,19 @@ def _move(nodes, used, heap, kept, stayed, frame, table, lm):
     """(number of nodes used, beam one frame later with the best prefix last)."""
     active, blank, label = kept.active, kept.blank, kept.label
     num_units, size = np.int64(len(frame)), len(heap)
-    new_active, new_blank, new_label = np.empty(size, np.int64), np.full(size, -np.inf), np.full(size, -np.inf)
+    new_active, new_blank, new_label = (
+        np.empty(size, np.int64),
+        np.full(size, -np.inf),
+        np.full(size, -np.inf),
+    )
     for k in range(size):
         number = -heappop(heap)[1]
         if number < len(active):
-            new_active[k], new_blank[k], new_label[k] = active[number], stayed.blank[number], stayed.label[number]
+            new_active[k], new_blank[k], new_label[k] = (
+                active[number],
+                stayed.blank[number],
+                stayed.label[number],
+            )
             continue
         i, u = np.int64((number - len(active)) // num_units), np.int64((number - len(active)) % num_units)
         before = blank[i] if nodes[active[i]].unit == u else log_add(blank[i], label[i])
@@ -236,7 +263,8 @@ def _root(nodes, table, lm):
 
 @njit(nogil=True, cache=True)
 def search(log_posteriors, table, lm, weights):
-    """Prefixes of the last frame: (all units concatenated, end of each prefix, ln p, language model cost with the end of the sentence)."""
+    """Prefixes of the last frame: (all units concatenated, end of each prefix, ln p, language model cost with
+    the end of the sentence)."""
     nodes, used = np.empty(256, NODE), np.int64(1)
     _root(nodes, table, lm)
     kept = Beam(np.zeros(1, np.int64), np.zeros(1), np.full(1, -np.inf))

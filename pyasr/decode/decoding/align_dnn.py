@@ -1,4 +1,5 @@
-"""Forced alignment of a data directory with a network: one shard per job, one utterance in memory at a time."""
+"""Forced alignment of a data directory with a network: one shard per job, one utterance in memory at a
+time."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 
 
 def align_shard(spec: AlignSpec, job: int) -> None:
-    """Align shard `job` (1-based) and write ali.JOB.gz and report.JOB.json, like `pyasr.hmm.training.align_gmm.align_shard`."""
+    """Align shard `job` (1-based) and write ali.JOB.gz and report.JOB.json, like
+    `pyasr.hmm.training.align_gmm.align_shard`."""
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
     trans, model = read_transitions(spec.model_dir / MODEL), load_scorer(spec.model_dir)
@@ -36,17 +38,22 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     aligner, part = _Aligner(spec, lang, trans, model), part_of(spec.data, spec.out, spec.num_jobs, job)
     words, failed = aligner.words(part)
     reader, report = open_features(spec.data, spec.model_dir, part=part), AlignReport(failed=failed)
-    failed |= {utt: "no features in feats.scp" for utt in words.keys() - failed.keys() - set(reader.keys)}
-    alignments = aligner.align(reader, {utt: words[utt] for utt in reader.keys if utt in words and utt not in failed}, report)
+    failed |= dict.fromkeys(words.keys() - failed.keys() - set(reader.keys), "no features in feats.scp")
+    alignments = aligner.align(
+        reader, {utt: words[utt] for utt in reader.keys if utt in words and utt not in failed}, report
+    )
     report.log(f"job {job}")
     write_int_vectors(spec.out / f"ali.{job}.gz", alignments)
     num_frames = sum(map(len, alignments.values()))
     with atomic_write(spec.out / f"report.{job}.json") as f:
-        json.dump({"report": dataclasses.asdict(report), "log_like": aligner.log_like, "num_frames": num_frames}, f)
+        json.dump(
+            {"report": dataclasses.asdict(report), "log_like": aligner.log_like, "num_frames": num_frames}, f
+        )
 
 
 class _Aligner:
-    """A network and the costs for aligning with it; `log_like` is the total log-likelihood of the alignments so far."""
+    """A network and the costs for aligning with it; `log_like` is the total log-likelihood of the alignments
+    so far."""
 
     def __init__(self, spec: AlignSpec, lang: LangDir, trans: TransitionModel, model: AcousticModel):
         self.spec, self.lang, self.trans, self.model, self.log_like = spec, lang, trans, model, 0.0
@@ -62,8 +69,11 @@ class _Aligner:
         words, failed = read_words(self.spec.data, self.lang, part.utterances, part.tables)
         return words, failed | self.compiler.failures(words)
 
-    def align(self, reader: FeatureReader, words: dict[str, np.ndarray], report: AlignReport) -> dict[str, np.ndarray]:
-        """{utterance: transition-ids} of the utterances that can be aligned; `report` receives the outcome of all."""
+    def align(
+        self, reader: FeatureReader, words: dict[str, np.ndarray], report: AlignReport
+    ) -> dict[str, np.ndarray]:
+        """{utterance: transition-ids} of the utterances that can be aligned; `report` receives the outcome of
+        all."""
         found, progress = {}, log.Progress("align", len(words), "utterances", 30.0)
         for number, (utt, graph) in enumerate(self.compiler.graphs(words.items()), 1):
             loglikes = computed(utt, self.model.log_likelihoods, reader[utt])
@@ -76,7 +86,9 @@ class _Aligner:
                 report.failed[utt] = NO_PATH
                 continue
             found[utt] = tids
-            self.log_like += float(loglikes[np.arange(len(tids)), self.trans.tid2pdf[tids]].sum(dtype=np.float64))
+            self.log_like += float(
+                loglikes[np.arange(len(tids)), self.trans.tid2pdf[tids]].sum(dtype=np.float64)
+            )
             report.num_aligned, report.num_retried = report.num_aligned + 1, report.num_retried + retried
             progress.update(number)
         return found

@@ -1,12 +1,14 @@
 """Decoding of utterances with language models of their own transcripts, to find errors in the transcripts.
 
-Utterances are processed in groups of at least `group_words` words. Each group gets an n-gram model of its transcripts and a decoding graph
-of this model. The vocabulary of the model also contains the `top_words` most frequent words of the data. The transcripts are likely under
-the model; other orders of their words, and frequent words in between, are possible. Kaldi's find_bad_utts.sh (a unigram model for each
-utterance) and clean_and_segment_data.sh (n-gram models of groups) use the same method.
+Utterances are processed in groups of at least `group_words` words. Each group gets an n-gram model of its
+transcripts and a decoding graph of this model. The vocabulary of the model also contains the `top_words` most
+frequent words of the data. The transcripts are likely under the model; other orders of their words, and
+frequent words in between, are possible. Kaldi's find_bad_utts.sh (a unigram model for each utterance) and
+clean_and_segment_data.sh (n-gram models of groups) use the same method.
 
-OUT/decoded.JOB.txt   `UTTERANCE WORD WORD ...`: the path of the lattice that is closest to the transcript. An error is counted only if
-                      every path without it is worse than the best path by more than --lattice-beam.
+OUT/decoded.JOB.txt   `UTTERANCE WORD WORD ...`: the path of the lattice that is closest to the transcript. An
+                      error is counted only if every path without it is worse than the best path by more than
+                      --lattice-beam.
 OUT/failed.JOB.json   {utterance: reason why it was not decoded}
 """
 
@@ -48,8 +50,12 @@ from pyasr.lang.ngrams.vocabulary import map_text
 class BiasOptions:
     """Language models of groups of utterances."""
 
-    group_words: int = option(100, "minimum number of transcript words that share a language model and a graph", minimum=1)
-    top_words: int = option(100, "number of most frequent words of the data that every model contains", minimum=0)
+    group_words: int = option(
+        100, "minimum number of transcript words that share a language model and a graph", minimum=1
+    )
+    top_words: int = option(
+        100, "number of most frequent words of the data that every model contains", minimum=0
+    )
     ngram_order: int = option(3, "n-gram order of these models", minimum=1, maximum=6)
 
 
@@ -86,8 +92,10 @@ class BiasedGraphs:
         grammar, _ = arpa_to_fst(model, self._words)
         lg = compose_lg(self._part_of_lexicon(ids), grammar)
         if lg is None:
-            raise UserError(f"L_disambig.fst: no pronunciation of the words of {len(texts)} transcripts ({' '.join(names[:5])} ...); "
-                            "add them to the lexicon")
+            raise UserError(
+                f"L_disambig.fst: no pronunciation of the words of {len(texts)} transcripts "
+                f"({' '.join(names[:5])} ...); add them to the lexicon"
+            )
         return lg_to_hclg(lg, self._symbols, self._trans, self._tree, self._options)[0]
 
     def _part_of_lexicon(self, ids: np.ndarray) -> Fst:
@@ -96,7 +104,8 @@ class BiasedGraphs:
 
 
 def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str, np.ndarray]]:
-    """Utterances in their order, in groups of at least `num_words` words; the remainder joins the last group."""
+    """Utterances in their order, in groups of at least `num_words` words; the remainder joins the last
+    group."""
     parts: list[dict[str, np.ndarray]] = [{}]
     for utt, text in texts.items():
         if sum(map(len, parts[-1].values())) >= num_words:
@@ -109,14 +118,18 @@ def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str
 
 
 def top_words(texts: dict[str, np.ndarray], num: int) -> np.ndarray:
-    """The most frequent words of all texts, int64 (num or fewer); at equal frequency, smaller ids come first."""
+    """The most frequent words of all texts, int64 (num or fewer); at equal frequency, smaller ids come
+    first."""
     counts = Counter(np.concatenate([np.zeros(0, np.int64), *texts.values()]).tolist())
-    return np.array([word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:num]], np.int64)
+    return np.array(
+        [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:num]], np.int64
+    )
 
 
 @contextmanager
 def parts_to_decode(spec: BiasedSpec) -> Iterator[None]:
-    """During the `with` block, the jobs' parts of the data directory and the most frequent words of all of it are on disk."""
+    """During the `with` block, the jobs' parts of the data directory and the most frequent words of all of it
+    are on disk."""
     with parts_of_jobs(spec.data, spec.out, split(spec.data, spec.num_jobs), (*INPUT_TABLES, "text")):
         np.save(_common_words_file(spec), _common_words(spec, LangDir(spec.lang)))
         yield
@@ -126,7 +139,9 @@ def _common_words(spec: BiasedSpec, lang: LangDir) -> np.ndarray:
     """The most frequent words: those saved by `parts_to_decode`, else those of all transcripts."""
     if (path := _common_words_file(spec)).exists():
         return np.load(path)
-    return top_words(map_text(DataDir(spec.data).table("text"), lang.words, lang.oov).ids, spec.bias.top_words)
+    return top_words(
+        map_text(DataDir(spec.data).table("text"), lang.words, lang.oov).ids, spec.bias.top_words
+    )
 
 
 def _common_words_file(spec: BiasedSpec) -> Path:
@@ -142,13 +157,19 @@ def decode_shard(spec: BiasedSpec, job: int) -> None:
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
     mine, known = part.utterances, set(reader.keys)
     failed = {utt: "no features in feats.scp" for utt in mine if utt not in known}
-    failed |= {utt: "no line of words (without reserved symbols) in text" for utt in mine if utt in known and not len(texts.get(utt, ()))}
+    failed |= {
+        utt: "no line of words (without reserved symbols) in text"
+        for utt in mine
+        if utt in known and not len(texts.get(utt, ()))
+    }
     chosen = {utt: texts[utt] for utt in mine if utt not in failed}
     progress = log.Progress("decode", len(chosen), "utterances", 30.0)
     num_done = 0
     with atomic_write(spec.out / f"decoded.{job}.txt") as f:
         for group in groups_of(chosen, spec.bias.group_words):
-            decoder = Decoder(graphs.make(list(group.values()), common, spec.bias.ngram_order), tid2pdf, spec.decode)
+            decoder = Decoder(
+                graphs.make(list(group.values()), common, spec.bias.ngram_order), tid2pdf, spec.decode
+            )
             for utt, likelihoods in scored(reader, scorer, list(group)):
                 found = oracle(decoder.decode(likelihoods(), utt), group[utt], name=utt)
                 f.write(" ".join([utt, *map(lang.words.symbol, found.words)]) + "\n")

@@ -1,6 +1,8 @@
-"""Decoding of a data directory with a CTC network: in a graph to lattices, as with HMMs, or without a graph to N-best lists.
+"""Decoding of a data directory with a CTC network: in a graph to lattices, as with HMMs, or without a graph
+to N-best lists.
 
-DECODE_DIR/lat.JOB.gz   lattices: graph costs are those of the language model, acoustic costs are the negated scores (`Scores`)
+DECODE_DIR/lat.JOB.gz   lattices: graph costs are those of the language model, acoustic costs are the negated
+                        scores (`Scores`)
 DECODE_DIR/hyp.JOB.txt  `UTTERANCE WORD WORD ...`, the best words at the scales of the search
 DECODE_DIR/words.txt    the words of the lattices: those of the graph or, without a graph, those found
 
@@ -69,35 +71,65 @@ class CtcDecodeSpec:
 
     def of_graph(self) -> DecodeSpec:
         """The parameters of the search in a graph."""
-        return DecodeSpec(self.graph, self.ctc_dir, self.data, self.out, self.num_jobs, self.num_threads, self.decode, None, self.lattices)
+        return DecodeSpec(
+            self.graph,
+            self.ctc_dir,
+            self.data,
+            self.out,
+            self.num_jobs,
+            self.num_threads,
+            self.decode,
+            None,
+            self.lattices,
+        )
 
     def input_files(self) -> list[Path]:
-        """The input files. Raises UserError for a missing file, naming the program that creates it, and as `check_origin` does."""
-        makers = {self.units_dir / UNITS: "utils/train_subwords.py", self.data / "utt2spk": "the script that prepares the data"}
+        """The input files. Raises UserError for a missing file, naming the program that creates it, and as
+        `check_origin` does."""
+        makers = {
+            self.units_dir / UNITS: "utils/train_subwords.py",
+            self.data / "utt2spk": "the script that prepares the data",
+        }
         if self.posteriors:
             makers[self.posteriors] = "the program that computes log posteriors"
         else:
-            makers |= {self.ctc_dir / NETWORK: "the training step of this network", self.data / "feats.scp": "steps/make_fbank.py"}
+            makers |= {
+                self.ctc_dir / NETWORK: "the training step of this network",
+                self.data / "feats.scp": "steps/make_fbank.py",
+            }
         if self.search == WFST:
-            makers |= {self.graph / name: "utils/make_ctc_graph.py" for name in (GRAPH, "words.txt", "phones.txt")}
+            makers |= {
+                self.graph / name: "utils/make_ctc_graph.py" for name in (GRAPH, "words.txt", "phones.txt")
+            }
         for path, maker in makers.items():
             if not path.exists():
                 raise UserError(f"{path}: no such file; create it with {maker}")
         if not self.posteriors:
             check_origin(self.data, self.ctc_dir)
-        inputs = [] if self.posteriors else [*input_tables(self.data, InputOptions.load(self.ctc_dir)), *input_option_files(self.ctc_dir)]
-        of_search = {PREFIX: [self.lm] if self.lm else [], WFST: subsampling_files(self.ctc_dir)}.get(self.search, [])
+        inputs = (
+            []
+            if self.posteriors
+            else [
+                *input_tables(self.data, InputOptions.load(self.ctc_dir)),
+                *input_option_files(self.ctc_dir),
+            ]
+        )
+        of_search = {PREFIX: [self.lm] if self.lm else [], WFST: subsampling_files(self.ctc_dir)}.get(
+            self.search, []
+        )
         return [*dict.fromkeys([*makers, *inputs, *of_search])]
 
 
 class Scores:
-    """Input scores of the search for the utterances of a data directory, from a network or from a table of log posteriors.
+    """Input scores of the search for the utterances of a data directory, from a network or from a table of
+    log posteriors.
 
     For a search in a graph, the score of unit k is
 
         10 (log p(k | x) - log P(k))
 
-    with the priors P of the units in the model file; for a table, all priors are equal. For other searches, it is log p(k | x).
+    with the priors P of the units in the model file; for a table, all priors are equal. For other searches,
+    it is log p(k | x).
 
     part  the part of the data directory that is decoded
     keys  the utterances that have scores
@@ -108,7 +140,11 @@ class Scores:
         if spec.posteriors:
             table, reader = read_scp(spec.posteriors), ArkReader()
             factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
-            self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: factor * matrix
+            self.keys, self._read, self._score = (
+                list(table),
+                lambda utt: reader.load(table[utt]),
+                lambda matrix: factor * matrix,
+            )
         else:
             features = open_features(spec.data, spec.ctc_dir, part=part)
             model = load_network(spec.ctc_dir, in_graph, threads_of_job(spec.num_threads))
@@ -116,10 +152,14 @@ class Scores:
             self._score = model.log_likelihoods if in_graph else model.log_posteriors
 
     def of(self, keys: list[str]) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-        """Yield (utterance, function that computes its scores). Input is read here; scores are computed where the function is called."""
+        """Yield (utterance, function that computes its scores). Input is read here; scores are computed where
+        the function is called."""
         for utt in keys:
             read = self._read(utt)
-            yield utt, lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt)
+            yield (
+                utt,
+                lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt),
+            )
 
 
 def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
@@ -132,7 +172,9 @@ def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
 
     model = acoustic.load_scorer(ctc_dir, num_threads)
     if in_graph and model.factor != ACOUSTIC_FACTOR:
-        problem = "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
+        problem = (
+            "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
+        )
         raise UserError(f"{ctc_dir / NETWORK}: {problem}")
     return model
 
@@ -153,7 +195,9 @@ def _graph_shard(spec: CtcDecodeSpec, job: int) -> None:
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
     scores = Scores(spec, len(units), part)
     with ShardWriter(inner, job, part.utterances, set(scores.keys)) as writer:
-        for utt, lattice in decoder.decode_many(scores.of(writer.keys), inner.threads(), inner.determinizer()):
+        for utt, lattice in decoder.decode_many(
+            scores.of(writer.keys), inner.threads(), inner.determinizer()
+        ):
             writer.write(utt, lattice)
 
 
@@ -162,8 +206,11 @@ def _check_units(units: list[str], spec: CtcDecodeSpec) -> None:
     phones = SymbolTable.read(spec.graph / "phones.txt")
     different = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
     if different is not None:
-        raise UserError(f"{spec.graph}/phones.txt: the unit '{different}' of {spec.units_dir}/{UNITS} has another id or is missing; "
-                        "create the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py and make_ctc_graph.py")
+        raise UserError(
+            f"{spec.graph}/phones.txt: the unit '{different}' of {spec.units_dir}/{UNITS} has another id or "
+            "is missing; create the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py "
+            "and make_ctc_graph.py"
+        )
 
 
 def _list_shard(spec: CtcDecodeSpec, job: int) -> None:
@@ -178,14 +225,19 @@ def _list_shard(spec: CtcDecodeSpec, job: int) -> None:
     mine, known = part.utterances, set(scores.keys)
     missing = [utt for utt in mine if utt not in known]
     if missing:
-        log.warning(f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: {' '.join(missing[:20])}")
+        log.warning(
+            f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: "
+            f"{' '.join(missing[:20])}"
+        )
 
     def decode(utterance):
         utt, compute = utterance
         return utt, search(compute(), utt)
 
     with atomic_write(path) as f:
-        for utt, found in in_threads(decode, scores.of([utt for utt in mine if utt in known]), threads_of_job(spec.num_threads)):
+        for utt, found in in_threads(
+            decode, scores.of([utt for utt in mine if utt in known]), threads_of_job(spec.num_threads)
+        ):
             log.info(f"{utt}: {' '.join(found[0].words)}")
             write_list(f, utt, found)
 

@@ -1,6 +1,8 @@
-"""Decoding of a data directory: each job decodes a shard of utterances to lattices, best hypotheses and statistics.
+"""Decoding of a data directory: each job decodes a shard of utterances to lattices, best hypotheses and
+statistics.
 
-DECODE_DIR/lat.JOB.gz     compact lattices (raw lattices with --determinize false) with graph costs and unscaled acoustic costs
+DECODE_DIR/lat.JOB.gz     compact lattices (raw lattices with --determinize false) with graph costs and
+                          unscaled acoustic costs
 DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best path at the acoustic scale of the search
 DECODE_DIR/shard.JOB.json statistics of the job; written last, so its existence marks the job as complete
 DECODE_DIR/totals.json    statistics of all jobs
@@ -42,8 +44,14 @@ from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, input_option_files, open_features
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model.model_file import (
-    ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
-)  # fmt: skip
+    ALIGNMENT_MODEL,
+    MODEL,
+    answer_shift_s,
+    first_pass_model,
+    read_model,
+    read_transitions,
+    subsampling_files,
+)
 from pyasr.lang.symbols import SymbolTable
 
 NETWORK, TOTALS = "final.nnet", "totals.json"
@@ -56,7 +64,8 @@ class DecodeSpec:
     """Parameters of one decoding, shared by all jobs.
 
     num_threads    threads per job; None: as many as the runner assigns to the job
-    transform_dir  directory with the speakers' fMLLR transforms; None: a SAT system is decoded with its alignment model
+    transform_dir  directory with the speakers' fMLLR transforms; None: a SAT system is decoded with its
+                   alignment model
     """
 
     graph: Path
@@ -95,7 +104,8 @@ class DecodeStep:
 
     @staticmethod
     def upgraded(content: dict) -> dict:
-        """Upgrade saved options of earlier versions, which omitted the model directory if it was the parent of the graph directory."""
+        """Upgrade saved options of earlier versions, which omitted the model directory if it was the parent
+        of the graph directory."""
         if content.get("model_dir") or "graph_dir" not in content:
             return content
         return {**content, "model_dir": str(Path(content["graph_dir"]).parent)}
@@ -107,16 +117,26 @@ class DecodeStep:
 
     def spec(self, out: Path, transform_dir: Path | None = None) -> DecodeSpec:
         """The parameters of a decoding that writes to `out`."""
-        return DecodeSpec(self.graph_dir, self.model, self.data, out, self.jobs.nj, self.jobs.num_threads, self.decode,
-                          transform_dir, self.lattices)
+        return DecodeSpec(
+            self.graph_dir,
+            self.model,
+            self.data,
+            out,
+            self.jobs.nj,
+            self.jobs.num_threads,
+            self.decode,
+            transform_dir,
+            self.lattices,
+        )
 
 
 @dataclass
 class DecodingTotals:
     """Statistics of a decoding.
 
-    num_frames counts frames of the lattices; `audio_s` is their duration. CPU seconds: `search_s` of the search, `determinize_s` of the
-    determinisation, `cpu_s` of everything (model, features, likelihoods, search, lattices, writing).
+    num_frames counts frames of the lattices; `audio_s` is their duration. CPU seconds: `search_s` of the
+    search, `determinize_s` of the determinisation, `cpu_s` of everything (model, features, likelihoods,
+    search, lattices, writing).
     """
 
     num_utterances: int = 0
@@ -145,15 +165,20 @@ class DecodingTotals:
         """Lines for the log."""
         frames, audio_s = max(self.num_frames, 1), max(self.audio_s, FRAME_SHIFT_S)
         rtf = {name: figure(getattr(self, name) / audio_s) for name in ("search_s", "determinize_s", "cpu_s")}
-        lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({figure(audio_s / 60)} min); "
-                 f"log-like per frame {-self.cost / frames:.3f}",
-                 f"real-time factor {rtf['search_s']} for the search, {rtf['determinize_s']} for the determinisation, "
-                 f"{rtf['cpu_s']} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
-                 f"{figure(self.num_tokens / frames)} active tokens per frame; "
-                 f"{self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} per frame"]
-        for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
-                            (self.cut_short, "ended early, because no path of the graph continued within the beam"),
-                            (self.narrowed, "have lattices of a narrower beam; increase --determinize-mb")):
+        lines = [
+            f"{self.num_utterances} utterances, {self.num_frames} frames ({figure(audio_s / 60)} min); "
+            f"log-like per frame {-self.cost / frames:.3f}",
+            f"real-time factor {rtf['search_s']} for the search, {rtf['determinize_s']} for the "
+            f"determinisation, {rtf['cpu_s']} for everything (CPU); peak memory of a job {self.peak_mb:.0f} "
+            "MB",
+            f"{figure(self.num_tokens / frames)} active tokens per frame; "
+            f"{self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} per frame",
+        ]
+        for names, what in (
+            (self.not_final, "did not reach a final state of the graph at the end"),
+            (self.cut_short, "ended early, because no path of the graph continued within the beam"),
+            (self.narrowed, "have lattices of a narrower beam; increase --determinize-mb"),
+        ):
             if names:
                 lines.append(f"{len(names)} utterance(s) {what}: {_some(names)}")
         return lines
@@ -164,7 +189,10 @@ class DecodingTotals:
         for line in self.report():
             log.info(head + line)
         if self.no_features:
-            log.warning(f"{head}{len(self.no_features)} utterance(s) have no features and are not decoded: {_some(self.no_features)}")
+            log.warning(
+                f"{head}{len(self.no_features)} utterance(s) have no features and are not decoded: "
+                f"{_some(self.no_features)}"
+            )
 
 
 def _some(names: list[str]) -> str:
@@ -172,21 +200,32 @@ def _some(names: list[str]) -> str:
 
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
-    """The input files of decoding, for the output's fingerprint. Raises UserError for a missing file, naming the step that creates it."""
+    """The input files of decoding, for the output's fingerprint. Raises UserError for a missing file, naming
+    the step that creates it."""
     model = model_dir / (NETWORK if (model_dir / NETWORK).exists() else MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
-    makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
-              data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "the script that prepares the data"}
+    makers = {
+        graph / "HCLG.fst": graph_step,
+        graph / "words.txt": graph_step,
+        model: training,
+        model_dir / MODEL: training,
+        data / "feats.scp": "steps/make_mfcc.py",
+        data / "utt2spk": "the script that prepares the data",
+    }
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; create it with {maker}")
-    optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
+    optional, transforms = (
+        [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL],
+        transform_files(transform_dir) if transform_dir else [],
+    )
     of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
 
 
 def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
-    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or network directory, for use by `num_threads` threads at once.
+    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or network directory, for use by
+    `num_threads` threads at once.
 
     adapted  use the final model of a SAT system, for features with fMLLR, instead of its alignment model
 
@@ -196,7 +235,10 @@ def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
         with without_collection():
             from pyasr.nn.networks import acoustic  # torch is loaded only where a network is decoded
 
-        network, transitions = acoustic.load_scorer(model_dir, num_threads), read_transitions(model_dir / MODEL)
+        network, transitions = (
+            acoustic.load_scorer(model_dir, num_threads),
+            read_transitions(model_dir / MODEL),
+        )
         network.check_pdfs(model_dir, transitions.num_pdfs)
         return network, transitions.tid2pdf
     transitions, gmm = read_model(model_dir / MODEL if adapted else first_pass_model(model_dir))
@@ -213,8 +255,8 @@ def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
 
 
 def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]] | None = None) -> None:
-    """Write num_jobs. If an interrupted run divided the data into other parts than `lists` (of `split`), remove its files from `out`; logs
-    remain."""
+    """Write num_jobs. If an interrupted run divided the data into other parts than `lists` (of `split`),
+    remove its files from `out`; logs remain."""
     parts, marker = _digest_of(lists or split(data, num_jobs)), out / _PARTS
     if not marker.exists() or marker.read_text(encoding="utf-8") != parts:
         for path in out.glob("[!.]*"):
@@ -229,7 +271,9 @@ def _digest_of(lists: list[Sequence[str]]) -> str:
     """SHA-256 of the Python representation of the lists."""
     digest = hashlib.sha256(b"[")
     for number, one in enumerate(lists):
-        digest.update((", " * (number > 0) + f"[{', '.join(map(repr, one))}]").encode("utf-8", "surrogateescape"))
+        digest.update(
+            (", " * (number > 0) + f"[{', '.join(map(repr, one))}]").encode("utf-8", "surrogateescape")
+        )
     digest.update(b"]")
     return digest.hexdigest()
 
@@ -243,7 +287,9 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir, part)
     with ShardWriter(spec, job, part.utterances, set(reader.keys)) as writer:
-        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.threads(), spec.determinizer()):
+        for utt, lattice in decoder.decode_many(
+            scored(reader, scorer, writer.keys), spec.threads(), spec.determinizer()
+        ):
             writer.write(utt, lattice)
 
 
@@ -267,34 +313,47 @@ def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray, name: str = "HCLG.fst") 
 def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name: str = "HCLG.fst") -> Decoder:
     """The decoder on the graph `name` of a directory.
 
-    Raises UserError if the graph was created for another number of pdfs, or if words.txt lacks a word of the graph.
+    Raises UserError if the graph was created for another number of pdfs, or if words.txt lacks a word of the
+    graph.
     """
     _check_pdfs(graph, int(tid2pdf.max()) + 1)
     search_graph = Graph.read(graph / name, tid2pdf)
     missing = set(search_graph.vocabulary.tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
     if missing:
-        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; create the graph again")
+        raise UserError(
+            f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; create the graph again"
+        )
     return Decoder.on(search_graph, options)
 
 
 def _check_pdfs(graph: Path, num_pdfs: int) -> None:
-    """Raise UserError if the graph records another number of pdfs; graphs of HMM systems record it, TLG does not."""
+    """Raise UserError if the graph records another number of pdfs; graphs of HMM systems record it, TLG does
+    not."""
     marker = graph / "num_pdfs"
     needed = marker.read_text(encoding="utf-8").strip() if marker.exists() else str(num_pdfs)
     if needed != str(num_pdfs):
-        raise UserError(f"{marker}: the graph is for a model with {needed[:20]} pdfs, but this model has {num_pdfs}; "
-                        "give the graph of this model or, for a network, of the model that aligned its training data")
+        raise UserError(
+            f"{marker}: the graph is for a model with {needed[:20]} pdfs, but this model has {num_pdfs}; "
+            "give the graph of this model or, for a network, of the model that aligned its training data"
+        )
 
 
 def scored(reader: FeatureReader, scorer, keys: list[str]):
-    """Yield (utterance, function that computes its log-likelihoods). Features are read here, in one thread."""
+    """Yield (utterance, function that computes its log-likelihoods). Features are read here, in one
+    thread."""
     for utt in keys:
         features = reader[utt]
-        yield utt, lambda utt=utt, features=features: np.asarray(computed(utt, scorer.log_likelihoods, features), np.float32)
+        yield (
+            utt,
+            lambda utt=utt, features=features: np.asarray(
+                computed(utt, scorer.log_likelihoods, features), np.float32
+            ),
+        )
 
 
 class ShardWriter:
-    """Writes the files of one job of a decode directory: lattices, best hypotheses and, at the end of a `with` block, statistics.
+    """Writes the files of one job of a decode directory: lattices, best hypotheses and, at the end of a
+    `with` block, statistics.
 
     mine    the job's utterances
     known   utterances that have features
@@ -305,7 +364,10 @@ class ShardWriter:
     def __init__(self, spec: DecodeSpec, job: int, mine: list[str], known: set[str]):
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
         self.totals = DecodingTotals(no_features=[utt for utt in mine if utt not in known])
-        self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.data, spec.model_dir)
+        self._words, self._shift_s = (
+            SymbolTable.read(spec.graph / "words.txt"),
+            answer_shift_s(spec.data, spec.model_dir),
+        )
         self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
 
     def __enter__(self) -> ShardWriter:
@@ -333,7 +395,9 @@ class ShardWriter:
             json.dump(asdict(self.totals), f)
 
 
-def _account(totals: DecodingTotals, utt: str, lattice: Lattice | CompactLattice, words: SymbolTable, scale: float) -> list[str]:
+def _account(
+    totals: DecodingTotals, utt: str, lattice: Lattice | CompactLattice, words: SymbolTable, scale: float
+) -> list[str]:
     """Add an utterance to the totals, log it, and return its words."""
     path, stats = best_path(lattice, scale), lattice.stats
     cost = path.graph_cost + scale * path.acoustic_cost
@@ -354,8 +418,10 @@ def _account(totals: DecodingTotals, utt: str, lattice: Lattice | CompactLattice
         totals.not_final.append(utt)
         note = "; no final state reached, the last words are uncertain"
     text = [words.symbol(word) for word in path.words]
-    log.info(f"{utt}: log-like per frame {-cost / max(stats.num_frames, 1):.3f} over {stats.num_frames} frames, "
-             f"{lattice.num_arcs} lattice arcs{note}: {' '.join(text)}")
+    log.info(
+        f"{utt}: log-like per frame {-cost / max(stats.num_frames, 1):.3f} over {stats.num_frames} frames, "
+        f"{lattice.num_arcs} lattice arcs{note}: {' '.join(text)}"
+    )
     return text
 
 

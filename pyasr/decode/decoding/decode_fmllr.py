@@ -1,12 +1,17 @@
-"""Decoding with fMLLR in the passes of Kaldi's decode_fmllr.sh. Each pass runs one job per part of the data directory.
+"""Decoding with fMLLR in the passes of Kaldi's decode_fmllr.sh. Each pass runs one job per part of the data
+directory.
 
     OUT.si          lattices of decoding without fMLLR, by `decode_dir` with the alignment model
-    first_stats     fMLLR statistics from the posteriors of these lattices; Gaussian posteriors are those of the alignment model
-    decode_again    decoding with the first transforms, estimated from these statistics; statistics from the new lattices
-    rescore_last    second transforms, on top of the first; acoustic costs of the lattices on features with both transforms
+    first_stats     fMLLR statistics from the posteriors of these lattices; Gaussian posteriors are those of
+                    the alignment model
+    decode_again    decoding with the first transforms, estimated from these statistics; statistics from the
+                    new lattices
+    rescore_last    second transforms, on top of the first; acoustic costs of the lattices on features with
+                    both transforms
 
-The utterances of a speaker may be divided among jobs. Each job therefore writes its statistics to a file, and transforms are estimated from
-the sum of all files. Only the last pass writes the files of a decode directory and the transforms, trans.JOB.
+The utterances of a speaker may be divided among jobs. Each job therefore writes its statistics to a file, and
+transforms are estimated from the sum of all files. Only the last pass writes the files of a decode directory
+and the transforms, trans.JOB.
 """
 
 from __future__ import annotations
@@ -26,7 +31,15 @@ from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.parts.job_parts import JobPart, part_of
 from pyasr.data.tables.datadir import DataDir
-from pyasr.decode.decoding.decode_dir import TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
+from pyasr.decode.decoding.decode_dir import (
+    TOTALS,
+    DecodeSpec,
+    ShardWriter,
+    cut_short,
+    load_decoder,
+    scored,
+    shard_is_complete,
+)
 from pyasr.decode.lattice_jobs.lattice_dir import archives, job_archives, of_data
 from pyasr.decode.lattices.lattice import DecodeStats, Lattice, best_path, prune
 from pyasr.decode.lattices.lattice_io import LatticeWriter, read_lattices
@@ -54,12 +67,22 @@ class AdaptOptions:
 
     heading = "transforms and adaptation"
 
-    first_beam: float = option(10.0, "beam of the first pass, without fMLLR", minimum=0.1,
-                               only=unless_set("si-dir"))  # fmt: skip
-    first_max_active: int = option(2000, "maximum number of tokens per frame that are expanded in the first pass", minimum=1,
-                                   only=unless_set("si-dir"))  # fmt: skip
-    silence_weight: float = option(0.01, "weight of silence frames in the fMLLR statistics", minimum=0.0, maximum=1.0,
-                                   only=unless_is("fmllr-update-type", "none"))  # fmt: skip
+    first_beam: float = option(
+        10.0, "beam of the first pass, without fMLLR", minimum=0.1, only=unless_set("si-dir")
+    )
+    first_max_active: int = option(
+        2000,
+        "maximum number of tokens per frame that are expanded in the first pass",
+        minimum=1,
+        only=unless_set("si-dir"),
+    )
+    silence_weight: float = option(
+        0.01,
+        "weight of silence frames in the fMLLR statistics",
+        minimum=0.0,
+        maximum=1.0,
+        only=unless_is("fmllr-update-type", "none"),
+    )
 
     def first(self, decode: DecodeOptions) -> DecodeOptions:
         """The search options of the first pass."""
@@ -86,12 +109,20 @@ class FmllrDecodeSpec:
 def check_system(model_dir: Path) -> None:
     """Raise UserError if the final model and the alignment model have different numbers of Gaussians."""
     if read_model(first_pass_model(model_dir))[1].num_gauss != read_model(model_dir / MODEL)[1].num_gauss:
-        raise UserError(f"{model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
+        raise UserError(
+            f"{model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from "
+            "one training"
+        )
 
 
 def adaptation_files(graph: Path, si_dir: Path) -> list[Path]:
-    """The input files of the passes with fMLLR, in addition to those of decoding. totals.json is included only if lattices end early."""
-    return [graph / "phones/silence.int", *archives(si_dir), *([si_dir / TOTALS] if cut_short(si_dir) else [])]
+    """The input files of the passes with fMLLR, in addition to those of decoding. totals.json is included
+    only if lattices end early."""
+    return [
+        graph / "phones/silence.int",
+        *archives(si_dir),
+        *([si_dir / TOTALS] if cut_short(si_dir) else []),
+    ]
 
 
 def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
@@ -110,15 +141,24 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
 def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> Iterator[tuple]:
     """(speaker, features, lattice) of the job's part of `spec.si_dir`.
 
-    Raises UserError if a lattice does not belong to the features, or if one of the first lattices is from another system. A lattice may be
-    shorter than its features only if totals.json lists it as cut short.
+    Raises UserError if a lattice does not belong to the features, or if one of the first lattices is from
+    another system. A lattice may be shorter than its features only if totals.json lists it as cut short.
     """
-    number, ends_early, data, reader_of = 0, cut_short(spec.si_dir), DataDir(spec.decode.data), _readers(spec, job)
+    number, ends_early, data, reader_of = (
+        0,
+        cut_short(spec.si_dir),
+        DataDir(spec.decode.data),
+        _readers(spec, job),
+    )
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
         for number, (utt, lattice) in enumerate(of_data(read_lattices(archive), archive, data), number + 1):
             reader = reader_of(utt)
             features = reader[utt]
-            fits = lattice.num_frames == len(features) or utt in ends_early and lattice.num_frames < len(features)
+            fits = (
+                lattice.num_frames == len(features)
+                or utt in ends_early
+                and lattice.num_frames < len(features)
+            )
             if not lattice.empty and not fits:
                 found = f"the lattice has {lattice.num_frames} frames but the features have {len(features)}"
                 raise UserError(f"{archive}: {utt}: {found}; give lattices of these features")
@@ -128,9 +168,13 @@ def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> 
 
 
 def _readers(spec: FmllrDecodeSpec, job: int) -> Callable[[str], FeatureReader]:
-    """A function from an utterance to the reader of its features: the job's own, or one of all data if `spec.si_dir` has other parts."""
+    """A function from an utterance to the reader of its features: the job's own, or one of all data if
+    `spec.si_dir` has other parts."""
     part = _part(spec, job)
-    own, inside = open_features(spec.decode.data, spec.decode.model_dir, part=part), Table.of_keys(part.utterances)
+    own, inside = (
+        open_features(spec.decode.data, spec.decode.model_dir, part=part),
+        Table.of_keys(part.utterances),
+    )
     others = functools.cache(lambda: open_features(spec.decode.data, spec.decode.model_dir))
     return lambda utt: own if utt in inside else others()
 
@@ -140,7 +184,8 @@ def _part(spec: FmllrDecodeSpec, job: int) -> JobPart:
 
 
 def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
-    """Decode the job's utterances on features with the first transforms, and write statistics for the second transforms."""
+    """Decode the job's utterances on features with the first transforms, and write statistics for the second
+    transforms."""
     path = _stats_path(spec, SECOND, job)
     if path.exists():
         return
@@ -159,7 +204,8 @@ def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
 
 
 def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
-    """Write trans.JOB and the job's files of the decode directory, from the lattices of `decode_again` and the second transforms."""
+    """Write trans.JOB and the job's files of the decode directory, from the lattices of `decode_again` and
+    the second transforms."""
     if shard_is_complete(spec.decode, job):
         return
     trans, gmm = read_model(spec.decode.model_dir / MODEL)
@@ -170,7 +216,9 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
     with ShardWriter(spec.decode, job, _part(spec, job).utterances, set(reader.keys)) as writer:
         for utt, lattice in read_lattices(_raw_lattices(spec, job)):
             known = found["utterances"][utt]
-            lattice = replace(lattice, reached_final=known["reached_final"], stats=DecodeStats(**known["stats"]))
+            lattice = replace(
+                lattice, reached_final=known["reached_final"], stats=DecodeStats(**known["stats"])
+            )
             rescored = with_acoustics(lattice, gmm, reader[utt], trans.tid2pdf)
             writer.write(utt, determinizer(prune(rescored, options.lattice_beam, options.acoustic_scale)))
         writer.totals.cpu_s += found["cpu_s"]
@@ -179,14 +227,21 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
 def remove_intermediate(spec: FmllrDecodeSpec) -> None:
     """Remove the files that only the passes need."""
     for job in range(1, spec.decode.num_jobs + 1):
-        for path in (_stats_path(spec, FIRST, job), _stats_path(spec, SECOND, job), _raw_lattices(spec, job), _found_path(spec, job)):
+        for path in (
+            _stats_path(spec, FIRST, job),
+            _stats_path(spec, SECOND, job),
+            _raw_lattices(spec, job),
+            _found_path(spec, job),
+        ):
             path.unlink(missing_ok=True)
 
 
 class LatticePosteriors:
     """Function of a lattice: pdf posteriors of its frames at an acoustic scale, with weighted silence."""
 
-    def __init__(self, trans: TransitionModel, silence_phones: list[int], silence_weight: float, scale: float):
+    def __init__(
+        self, trans: TransitionModel, silence_phones: list[int], silence_weight: float, scale: float
+    ):
         self.scale, self.weighting = scale, SilenceWeighting(trans, silence_phones, silence_weight)
 
     def __call__(self, lattice: Lattice) -> PdfPosteriors:
@@ -194,11 +249,17 @@ class LatticePosteriors:
 
 
 def _posteriors(spec: FmllrDecodeSpec, trans: TransitionModel) -> LatticePosteriors:
-    return LatticePosteriors(trans, LangDir(spec.decode.graph).silence_phones, spec.silence_weight, spec.decode.decode.acoustic_scale)
+    return LatticePosteriors(
+        trans,
+        LangDir(spec.decode.graph).silence_phones,
+        spec.silence_weight,
+        spec.decode.decode.acoustic_scale,
+    )
 
 
 def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
-    """(feature reader with the transforms estimated from the statistics of `passes`, the job's utterances)."""
+    """(feature reader with the transforms estimated from the statistics of `passes`, the job's
+    utterances)."""
     part = _part(spec, job)
     reader = open_features(spec.decode.data, spec.decode.model_dir, part=part)
     keys = [utt for utt in part.utterances if reader.has(utt)]

@@ -13,7 +13,8 @@ from pyasr.decode.lattices.lattice_io import LatticeWriter
 
 @dataclass(frozen=True)
 class LatticeAlignSpec:
-    """Parameters of all jobs; job J writes the aligned lattices of its archives to lat.J.gz. phones: align with phones, not words."""
+    """Parameters of all jobs; job J writes the aligned lattices of its archives to lat.J.gz. phones: align
+    with phones, not words."""
 
     decoded: Decoded
     out: Path
@@ -26,5 +27,9 @@ def align_shard(spec: LatticeAlignSpec, job: int) -> None:
     with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:
         for archive, utterance, lattice in spec.decoded.lattices(job, trans):
             name = f"{archive}: {utterance}"
-            aligned = phone_lattice(lattice, trans, name) if spec.phones else align_words(lattice, trans, lexicon, name)
+            aligned = (
+                phone_lattice(lattice, trans, name)
+                if spec.phones
+                else align_words(lattice, trans, lexicon, name)
+            )
             writer.write(utterance, aligned)

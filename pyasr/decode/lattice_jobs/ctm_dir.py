@@ -32,25 +32,37 @@ class CtmSpec:
 
 def ctm_shard(spec: CtmSpec, job: int) -> None:
     """Write ctm.JOB, utterances in the order of the lattices."""
-    lang, recordings, scale = LangDir(spec.decoded.lang), Recordings(DataDir(spec.decoded.data)), 1.0 / spec.lm_weight
+    lang, recordings, scale = (
+        LangDir(spec.decoded.lang),
+        Recordings(DataDir(spec.decoded.data)),
+        1.0 / spec.lm_weight,
+    )
     trans, lexicon = spec.decoded.read_model()
     with atomic_write(spec.out / f"ctm.{job}") as f:
         for archive, utterance, lattice in spec.decoded.lattices(job, trans, scale):
             aligned = align_words(lattice, trans, lexicon, f"{archive}: {utterance}")
-            found = mbr_decode(WordGraph.of(aligned, scale, spec.penalty), decode=spec.mbr.decode_mbr,
-                               posterior_scale=spec.mbr.posterior_scale)
+            found = mbr_decode(
+                WordGraph.of(aligned, scale, spec.penalty),
+                decode=spec.mbr.decode_mbr,
+                posterior_scale=spec.mbr.posterior_scale,
+            )
             text = spelled(found.words, lang.words, lang.path / "words.txt", archive)
-            lines = utterance_lines(text, found.times, found.confidences, recordings.locate(utterance), spec.frame_shift_s)
+            lines = utterance_lines(
+                text, found.times, found.confidences, recordings.locate(utterance), spec.frame_shift_s
+            )
             f.writelines(f"{line}\n" for line in lines)
 
 
 def join_ctm(out: Path, num_jobs: int) -> int:
-    """Merge the jobs' words into `out`/ctm, sorted by file, channel and time. Returns their number. Keeps words of one job in memory."""
+    """Merge the jobs' words into `out`/ctm, sorted by file, channel and time. Returns their number. Keeps
+    words of one job in memory."""
     parts = [out / f"ctm.{job}" for job in range(1, num_jobs + 1)]
     for part in parts:
         sort_ctm(part)
     with ExitStack() as stack, atomic_write(out / "ctm") as f:
-        lines = merge(*(stack.enter_context(part.open(encoding="utf-8", newline="\n")) for part in parts), key=place_of)
+        lines = merge(
+            *(stack.enter_context(part.open(encoding="utf-8", newline="\n")) for part in parts), key=place_of
+        )
         num_words = sum(map(bool, map(f.write, lines)))
     for part in parts:
         part.unlink()

@@ -1,4 +1,5 @@
-"""The best words, with times, of all lattices of a decode directory for every LM weight and word insertion penalty."""
+"""The best words, with times, of all lattices of a decode directory for every LM weight and word insertion
+penalty."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class CtmSweepSpec:
 
 
 def ctm_sweep_shard(spec: CtmSweepSpec, job: int) -> None:
-    """Write sweep.JOB.txt: for each distinct hypothesis of an utterance, a line `LMWT_WIP,LMWT_WIP,... UTTERANCE` and its ctm lines."""
+    """Write sweep.JOB.txt: for each distinct hypothesis of an utterance, a line `LMWT_WIP,LMWT_WIP,...
+    UTTERANCE` and its ctm lines."""
     lang, recordings = LangDir(spec.decoded.lang), Recordings(DataDir(spec.decoded.data))
     trans, lexicon = spec.decoded.read_model()
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
@@ -44,7 +46,9 @@ def ctm_sweep_shard(spec: CtmSweepSpec, job: int) -> None:
             for words, points in _hypotheses(aligned, spec).items():
                 text = spelled([word for word, _, _ in words], lang.words, lang.path / "words.txt", archive)
                 times = [(begin, end) for _, begin, end in words]
-                lines = utterance_lines(text, times, [1.0] * len(text), recordings.locate(utterance), spec.frame_shift_s)
+                lines = utterance_lines(
+                    text, times, [1.0] * len(text), recordings.locate(utterance), spec.frame_shift_s
+                )
                 f.write(f"{','.join(f'{weight}_{penalty}' for weight, penalty in points)} {utterance}\n")
                 f.writelines(f"{line}\n" for line in lines)
 
@@ -57,7 +61,9 @@ def read_ctm_sweep(out: Path, num_jobs: int) -> dict[Point, list[CtmLine]]:
         for line in (Path(out) / f"sweep.{job}.txt").read_text(encoding="utf-8").splitlines():
             if line.count(" ") == 1:
                 points = (name.partition("_") for name in line.split()[0].split(","))
-                current = [found.setdefault((int(weight), float(penalty)), []) for weight, _, penalty in points]
+                current = [
+                    found.setdefault((int(weight), float(penalty)), []) for weight, _, penalty in points
+                ]
             else:
                 word = CtmLine.parse(line)
                 for lines in current:
@@ -77,7 +83,10 @@ def _best_paths(aligned: CompactLattice, spec: CtmSweepSpec) -> Iterator[tuple[P
     begins, lengths = state_times(aligned)[aligned.sources], aligned.lengths
     for point, arcs in sweep_arcs(aligned, spec.lm_weights, spec.penalties).items():
         arcs = arcs[aligned.words[arcs] != 0]
-        yield point, list(zip(aligned.words[arcs].tolist(), begins[arcs].tolist(), (begins + lengths)[arcs].tolist()))
+        yield (
+            point,
+            list(zip(aligned.words[arcs].tolist(), begins[arcs].tolist(), (begins + lengths)[arcs].tolist())),
+        )
 
 
 def _least_risk(aligned: CompactLattice, spec: CtmSweepSpec) -> Iterator[tuple[Point, list[TimedWord]]]:

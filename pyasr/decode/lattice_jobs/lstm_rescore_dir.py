@@ -1,4 +1,5 @@
-"""Rescoring of the lattices of a decode directory with an LSTM language model, interpolated with an n-gram model."""
+"""Rescoring of the lattices of a decode directory with an LSTM language model, interpolated with an n-gram
+model."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.decode.lattice_jobs.rescore_dir import LstmRescoreOptions, LstmRescoreSpec, read_models, rewrite_shard, spoken_words
+from pyasr.decode.lattice_jobs.rescore_dir import (
+    LstmRescoreOptions,
+    LstmRescoreSpec,
+    read_models,
+    rewrite_shard,
+    spoken_words,
+)
 from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.rescoring.lm_rescore import add_lm
 from pyasr.decode.rescoring.lstm_rescore import Expansion, rescore_together
@@ -26,17 +33,26 @@ def check_lstm(spec: LstmRescoreSpec) -> None:
     missing = [word for word in spoken_words(words) if word not in known]
     if missing:
         others = f" and {len(missing) - 1} more of its words are" if len(missing) > 1 else " is"
-        raise UserError(f"{spec.lstm}: the word '{missing[0]}' of {spec.words}{others} not in this language model; "
-                        f"train one with this vocabulary with utils/train_lstm_lm.py")  # fmt: skip
-    log.info(f"{spec.lstm}: weight {expansion(spec.rescore, model, spec.lstm).weight:g}, interpolated with {spec.new_lm}")
+        raise UserError(
+            f"{spec.lstm}: the word '{missing[0]}' of {spec.words}{others} not in this language model; "
+            f"train one with this vocabulary with utils/train_lstm_lm.py"
+        )
+    log.info(
+        f"{spec.lstm}: weight {expansion(spec.rescore, model, spec.lstm).weight:g}, interpolated with "
+        f"{spec.new_lm}"
+    )
     spec.rescore.torch_device()
 
 
 def expansion(options: LstmRescoreOptions, model: LstmLm, name: Path) -> Expansion:
-    """The options of rescoring with `model`, including the interpolation weight. Raises UserError if the weight is unknown."""
+    """The options of rescoring with `model`, including the interpolation weight. Raises UserError if the
+    weight is unknown."""
     weight = model.weight if options.lstm_weight is None else options.lstm_weight
     if weight is None:
-        raise UserError(f"{name}: this language model was trained without --ngram, so it has no interpolation weight; give --lstm-weight")
+        raise UserError(
+            f"{name}: this language model was trained without --ngram, so it has no interpolation weight; "
+            "give --lstm-weight"
+        )
     return Expansion(options.ngram_order, weight, options.rescore_beam, options.acoustic_scale)
 
 
@@ -48,7 +64,9 @@ def rescore_shard(spec: LstmRescoreSpec, job: int) -> None:
     options, ids = expansion(spec.rescore, model, spec.lstm), ids_in(model, words)
 
     def change(lattices: Sequence[CompactLattice]) -> list[CompactLattice]:
-        return rescore_together([add_lm(lattice, old, -1.0) for lattice in lattices], new, model, ids, options)
+        return rescore_together(
+            [add_lm(lattice, old, -1.0) for lattice in lattices], new, model, ids, options
+        )
 
     rewrite_shard(spec, job, old, new, change, _MOST_ARCS)
 

@@ -1,4 +1,5 @@
-"""N-best lists of a decode directory, in the form of Kaldi's lattice-to-nbest and nbest-to-linear: the n-th best of `utt` is `utt-n`."""
+"""N-best lists of a decode directory, in the form of Kaldi's lattice-to-nbest and nbest-to-linear: the n-th
+best of `utt` is `utt-n`."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class NbestSpec:
 
 
 def nbest_shard(spec: NbestSpec, job: int) -> None:
-    """Write {text,lm_cost,ac_cost}.JOB, one line per path, and ali.JOB.gz, the transition-ids of the paths."""
+    """Write {text,lm_cost,ac_cost}.JOB, one line per path, and ali.JOB.gz, the transition-ids of the
+    paths."""
     words, data, alignments = SymbolTable.read(spec.words), DataDir(spec.data), {}
     lines: dict[str, list[str]] = {name: [] for name in TABLES}
     scale = 1.0 / spec.lm_weight
@@ -51,7 +53,8 @@ def nbest_shard(spec: NbestSpec, job: int) -> None:
 
 
 def join_tables(out: Path, num_jobs: int) -> list[str]:
-    """Join the jobs' tables to `out`/{text,lm_cost,ac_cost}, in the order of the lattices. Returns the paths' names `UTTERANCE-RANK`."""
+    """Join the jobs' tables to `out`/{text,lm_cost,ac_cost}, in the order of the lattices. Returns the paths'
+    names `UTTERANCE-RANK`."""
     for name in TABLES:
         parts = [out / f"{name}.{job}" for job in range(1, num_jobs + 1)]
         content = "".join(part.read_text(encoding="utf-8") for part in parts)

@@ -1,4 +1,5 @@
-"""Rescoring of the lattices of a decode directory: subtracts the costs of the old language model and adds those of a new one."""
+"""Rescoring of the lattices of a decode directory: subtracts the costs of the old language model and adds
+those of a new one."""
 
 from __future__ import annotations
 
@@ -30,8 +31,11 @@ _SHOWN = 10
 class RescoreOptions:
     """Options of language model replacement."""
 
-    oov_cost: float = option(OOV_COST, "-ln probability of a word outside the new model, in addition to the cost of backing off",
-                             minimum=0.0)
+    oov_cost: float = option(
+        OOV_COST,
+        "-ln probability of a word outside the new model, in addition to the cost of backing off",
+        minimum=0.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class RescoreSpec:
 
     @property
     def places(self) -> list[Path]:
-        """Directories for the tables of large models while the jobs run, if the models' own directories cannot be written."""
+        """Directories for the tables of large models while the jobs run, if the models' own directories
+        cannot be written."""
         return [self.out / ".tables"]
 
     def end(self) -> None:
@@ -66,10 +71,20 @@ class RescoreSpec:
 class LstmRescoreOptions(RescoreOptions, DeviceOptions):
     """Options of rescoring with an LSTM language model."""
 
-    ngram_order: int = option(4, "merge histories that agree in their last n - 1 words; 1: merge all histories of a state", minimum=1)
-    lstm_weight: float | None = option(None, "weight of the LSTM in the interpolation; none: the weight stored with the LSTM",
-                                       minimum=0.0, maximum=1.0)  # fmt: skip
-    rescore_beam: float = option(8.0, "drop histories whose cost exceeds the best by more than this", minimum=0.0)
+    ngram_order: int = option(
+        4,
+        "merge histories that agree in their last n - 1 words; 1: merge all histories of a state",
+        minimum=1,
+    )
+    lstm_weight: float | None = option(
+        None,
+        "weight of the LSTM in the interpolation; none: the weight stored with the LSTM",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    rescore_beam: float = option(
+        8.0, "drop histories whose cost exceeds the best by more than this", minimum=0.0
+    )
     acoustic_scale: float = option(0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0)
 
 
@@ -87,20 +102,27 @@ def spoken_words(words: SymbolTable) -> dict[str, int]:
 
 
 def check_models(spec: RescoreSpec) -> None:
-    """Log a warning for words that the new n-gram model lacks. Raises UserError if it lacks all, or if a model cannot be read."""
+    """Log a warning for words that the new n-gram model lacks. Raises UserError if it lacks all, or if a
+    model cannot be read."""
     words = SymbolTable.read(spec.words)
     spoken = np.array(list(spoken_words(words).values()))
     model = BackoffLm.read(spec.new_lm, words, more=spec.places)
     missing = model.missing(spoken)
     if len(missing) == len(spoken):
-        raise UserError(f"{model.name}: contains none of the words of {spec.words}; give a language model with the same vocabulary")
+        raise UserError(
+            f"{model.name}: contains none of the words of {spec.words}; give a language model with the same "
+            "vocabulary"
+        )
     _warn_of_missing(missing, words, spec)
 
 
 def warn_of_same_model(spec: RescoreSpec) -> None:
     """Log a warning if the old and the new model are identical."""
     if filecmp.cmp(spec.old_lm, spec.new_lm, shallow=False):
-        log.warning(f"{spec.new_lm}: identical to the language model of the lattices ({spec.old_lm}), so their costs do not change")
+        log.warning(
+            f"{spec.new_lm}: identical to the language model of the lattices ({spec.old_lm}), so their "
+            "costs do not change"
+        )
 
 
 def _warn_of_missing(missing: np.ndarray, words: SymbolTable, spec: RescoreSpec) -> None:
@@ -108,23 +130,35 @@ def _warn_of_missing(missing: np.ndarray, words: SymbolTable, spec: RescoreSpec)
     if not len(missing):
         return
     shown = " ".join(map(words.symbol, missing[:_SHOWN])) + " ..." * (len(missing) > _SHOWN)
-    log.warning(f"{spec.new_lm}: {len(missing)} word(s) of {spec.words} are not in it ({shown}); "
-                f"each costs --oov-cost {spec.rescore.oov_cost:g} in addition to the back-off")
+    log.warning(
+        f"{spec.new_lm}: {len(missing)} word(s) of {spec.words} are not in it ({shown}); "
+        f"each costs --oov-cost {spec.rescore.oov_cost:g} in addition to the back-off"
+    )
 
 
 def word_tables(decode_dir: Path, old: Path, new: Path) -> list[Path]:
-    """The words.txt of a lang directory, and that of a language model's directory if it exists. Raises UserError unless they have the same
-    ids, which are also those of the lattices."""
+    """The words.txt of a lang directory, and that of a language model's directory if it exists. Raises
+    UserError unless they have the same ids, which are also those of the lattices."""
     check_words(decode_dir, old)
     tables = [old / "words.txt", *([new / "words.txt"] if (new / "words.txt").exists() else [])]
-    check_same_words(tables[0], tables[-1], "create both lang directories with utils/make_grammar.py from the same lang directory")
+    check_same_words(
+        tables[0],
+        tables[-1],
+        "create both lang directories with utils/make_grammar.py from the same lang directory",
+    )
     return tables
 
 
 def rescore_shard(spec: RescoreSpec, job: int) -> None:
     """Write lat.JOB.gz."""
     old, new = read_models(spec)
-    rewrite_shard(spec, job, old, new, lambda lattices: [rescore(lattice, [(old, -1.0), (new, 1.0)]) for lattice in lattices])
+    rewrite_shard(
+        spec,
+        job,
+        old,
+        new,
+        lambda lattices: [rescore(lattice, [(old, -1.0), (new, 1.0)]) for lattice in lattices],
+    )
 
 
 def read_models(spec: RescoreSpec) -> tuple[BackoffLm, BackoffLm]:
@@ -134,10 +168,22 @@ def read_models(spec: RescoreSpec) -> tuple[BackoffLm, BackoffLm]:
     return old, BackoffLm.read(spec.new_lm, words, oov_cost=spec.rescore.oov_cost, more=spec.places)
 
 
-def rewrite_shard(spec: RescoreSpec, job: int, old: BackoffLm, new: BackoffLm,
-                  change: Callable[[Sequence[CompactLattice]], list[CompactLattice]], most_arcs: int = 0) -> None:  # fmt: skip
-    """Write lat.JOB.gz: the lattices of this job, changed by `change` in batches of at most `most_arcs` arcs or a single lattice."""
-    words, data, counts, unknown = SymbolTable.read(spec.words), DataDir(spec.data), np.zeros(3, np.int64), set()
+def rewrite_shard(
+    spec: RescoreSpec,
+    job: int,
+    old: BackoffLm,
+    new: BackoffLm,
+    change: Callable[[Sequence[CompactLattice]], list[CompactLattice]],
+    most_arcs: int = 0,
+) -> None:
+    """Write lat.JOB.gz: the lattices of this job, changed by `change` in batches of at most `most_arcs` arcs
+    or a single lattice."""
+    words, data, counts, unknown = (
+        SymbolTable.read(spec.words),
+        DataDir(spec.data),
+        np.zeros(3, np.int64),
+        set(),
+    )
     with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:
         for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
             for entries in _together(_checked(archive, data, old, words, spec.words), most_arcs):
@@ -150,7 +196,9 @@ def rewrite_shard(spec: RescoreSpec, job: int, old: BackoffLm, new: BackoffLm,
     _warn_of_missing(np.array(sorted(unknown)), words, spec)
 
 
-def _together(entries: Iterable[tuple[str, CompactLattice]], most_arcs: int) -> Iterator[list[tuple[str, CompactLattice]]]:
+def _together(
+    entries: Iterable[tuple[str, CompactLattice]], most_arcs: int
+) -> Iterator[list[tuple[str, CompactLattice]]]:
     """Batches of entries with a total of at most `most_arcs` arcs, or of a single entry."""
     found: list[tuple[str, CompactLattice]] = []
     num_arcs = 0
@@ -164,8 +212,11 @@ def _together(entries: Iterable[tuple[str, CompactLattice]], most_arcs: int) -> 
         yield found
 
 
-def _checked(archive: Path, data: DataDir, old: BackoffLm, words: SymbolTable, table: Path) -> Iterator[tuple[str, CompactLattice]]:
-    """The lattices of an archive. Raises UserError unless all of their words are in words.txt and in the language model of the decoding."""
+def _checked(
+    archive: Path, data: DataDir, old: BackoffLm, words: SymbolTable, table: Path
+) -> Iterator[tuple[str, CompactLattice]]:
+    """The lattices of an archive. Raises UserError unless all of their words are in words.txt and in the
+    language model of the decoding."""
     listed, remedy = np.sort(list(words.ids.values())), "give the lang directory of the decoding graph"
     for utterance, lattice in read_of_data(archive, data):
         where = f"{archive}: {utterance}"
@@ -174,5 +225,8 @@ def _checked(archive: Path, data: DataDir, old: BackoffLm, words: SymbolTable, t
             raise UserError(f"{where}: word id {unlisted[0]} is not in {table}; {remedy}")
         if len(missing):
             word = words.symbol(missing[0])
-            raise UserError(f"{where}: the word '{word}' is not in {old.name}, whose costs the lattice should contain; {remedy}")
+            raise UserError(
+                f"{where}: the word '{word}' is not in {old.name}, whose costs the lattice should contain; "
+                f"{remedy}"
+            )
         yield utterance, lattice

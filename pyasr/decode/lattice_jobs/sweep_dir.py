@@ -21,7 +21,8 @@ Point = tuple[int, float]  # (LM weight, word insertion penalty)
 class SweepSpec:
     """Parameters of all jobs; job J processes every num_jobs-th archive of `decode_dir`.
 
-    acoustic_scale  scale for the determinisation of raw lattices for MBR if the decoding did not record its own
+    acoustic_scale  scale for the determinisation of raw lattices for MBR if the decoding did not record its
+    own
     """
 
     decode_dir: Path
@@ -35,19 +36,25 @@ class SweepSpec:
 
 
 def sweep_shard(spec: SweepSpec, job: int) -> None:
-    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for each point and utterance of the job's archives."""
+    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for each point and utterance of the job's
+    archives."""
     words = SymbolTable.read(spec.words)
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):
             for utt, found in _swept(path, spec):
                 for (lm_weight, penalty), ids in found.items():
-                    f.write(" ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)]) + "\n")
+                    f.write(
+                        " ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)])
+                        + "\n"
+                    )
 
 
 def _swept(archive: Path, spec: SweepSpec) -> Iterator[tuple[str, dict[Point, list[int]]]]:
     """(utterance, {point: word ids}) of an archive."""
     if not spec.mbr.decode_mbr:
-        yield from ((utt, sweep(lattice, spec.lm_weights, spec.penalties)) for utt, lattice in read_either(archive))
+        yield from (
+            (utt, sweep(lattice, spec.lm_weights, spec.penalties)) for utt, lattice in read_either(archive)
+        )
         return
     for utt, lattice in read_deterministic(archive, spec.acoustic_scale):
         yield utt, mbr_sweep(lattice, spec.lm_weights, spec.penalties, spec.mbr.posterior_scale)
@@ -58,8 +65,10 @@ def spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> l
     try:
         return [words.symbol(i) for i in ids]
     except KeyError as error:
-        raise UserError(f"{table}: no word with id {error.args[0]}, which {archive} contains; "
-                        "give the lang directory of the decoding graph") from None
+        raise UserError(
+            f"{table}: no word with id {error.args[0]}, which {archive} contains; "
+            "give the lang directory of the decoding graph"
+        ) from None
 
 
 def read_sweep(out: Path, num_jobs: int) -> dict[Point, dict[str, str]]:

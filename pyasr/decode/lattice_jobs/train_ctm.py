@@ -35,8 +35,9 @@ class TrainCtmSpec:
 
 
 def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
-    """Write ctm.JOB with the words of a job's archives, spelled as in the transcript, and aligned.JOB with the utterances of the archives
-    and the reason why an utterance has no words in ctm.JOB, else an empty string."""
+    """Write ctm.JOB with the words of a job's archives, spelled as in the transcript, and aligned.JOB with
+    the utterances of the archives and the reason why an utterance has no words in ctm.JOB, else an empty
+    string."""
     lang, data, aligned = LangDir(spec.lang), DataDir(spec.data), TableBuilder()
     check_phones(spec.ali_dir, lang)
     recordings = Recordings(data)
@@ -51,7 +52,9 @@ def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
                     faults[utt] = "its alignment does not contain the words of its transcript"
                     continue
                 times = [(segment.begin, segment.end) for segment in segments if segment.word]
-                lines = utterance_lines(texts[utt].split(), times, [1.0] * len(times), recordings.locate(utt), spec.frame_shift_s)
+                lines = utterance_lines(
+                    texts[utt].split(), times, [1.0] * len(times), recordings.locate(utt), spec.frame_shift_s
+                )
                 f.writelines(f"{line}\n" for line in lines)
             for utt in alignments:
                 aligned.add(utt, faults.get(utt, ""))
@@ -68,17 +71,27 @@ def _has_words(data: DataDir, utt: str) -> bool:
 
 
 def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:
-    """Log the utterances without words in the ctm, and alignments without a transcript. Raises UserError if too many utterances lack words,
-    as with alignments of other data or another lexicon."""
+    """Log the utterances without words in the ctm, and alignments without a transcript. Raises UserError if
+    too many utterances lack words, as with alignments of other data or another lexicon."""
     data, files = DataDir(spec.data), [spec.out / f"aligned.{job}" for job in range(1, spec.num_jobs + 1)]
     num_wanted = sum(1 for utt in data.utterances if _has_words(data, utt))
     if not num_wanted:
-        raise UserError(f"{data.path}/text: no utterance of utt2spk has words; run utils/fix_data_dir.py {data.path}")
+        raise UserError(
+            f"{data.path}/text: no utterance of utt2spk has words; run utils/fix_data_dir.py {data.path}"
+        )
     aligned = at_hand(Joined([Table.read(file) for file in files]))
     for file in files:
         file.unlink()
     silent = [utt for utt in aligned if not _has_words(data, utt)]
     log_reasons(dict.fromkeys(silent, f"no words in {spec.data}/text"), f"of {spec.ali_dir} left out")
     wanted = (utt for utt in data.utterances if _has_words(data, utt))
-    left_out = {utt: fault for utt in wanted if (fault := aligned.get(utt, f"no alignment in {spec.ali_dir}"))}
-    check_left_out(left_out, num_wanted, options, str(spec.ali_dir), "give the data and language directory of the alignment")
+    left_out = {
+        utt: fault for utt in wanted if (fault := aligned.get(utt, f"no alignment in {spec.ali_dir}"))
+    }
+    check_left_out(
+        left_out,
+        num_wanted,
+        options,
+        str(spec.ali_dir),
+        "give the data and language directory of the alignment",
+    )

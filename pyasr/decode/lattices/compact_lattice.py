@@ -1,7 +1,9 @@
-"""Compact lattices: acceptors of words whose arcs carry strings of transition-ids, as Kaldi's decoders write them.
+"""Compact lattices: acceptors of words whose arcs carry strings of transition-ids, as Kaldi's decoders write
+them.
 
-The words of a path are those of its arcs. Its transition-ids are the strings of its arcs and of its final state, concatenated. The frames
-of an arc's string are not those of its word, because determinisation moves transition-ids towards the start.
+The words of a path are those of its arcs. Its transition-ids are the strings of its arcs and of its final
+state, concatenated. The frames of an arc's string are not those of its word, because determinisation moves
+transition-ids towards the start.
 """
 
 from __future__ import annotations
@@ -11,18 +13,30 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pyasr.base.compiled.kernels import njit
-from pyasr.decode.lattices.lattice import DecodeStats, Lattice, Path, States, has_end, kept_states, path_costs, ranks
+from pyasr.decode.lattices.lattice import (
+    DecodeStats,
+    Lattice,
+    Path,
+    States,
+    has_end,
+    kept_states,
+    path_costs,
+    ranks,
+)
 
 
 @dataclass(frozen=True)
 class CompactLattice(States):
-    """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
+    """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the
+    start.
 
     sources, targets, words      int32 (num_arcs); word 0: no word
     graph_costs, acoustic_costs  float32 (num_arcs)
-    string_offsets, tids         int64 (num_arcs + 1), int32: arc a has the transition-ids tids[string_offsets[a]:string_offsets[a + 1]]
+    string_offsets, tids         int64 (num_arcs + 1), int32: arc a has the transition-ids
+                                 tids[string_offsets[a]:string_offsets[a + 1]]
     final_graph, final_acoustic  float32 (num_states), inf where a state is not final
-    final_offsets, final_tids    int64 (num_states + 1), int32: strings of the final states, empty for the others
+    final_offsets, final_tids    int64 (num_states + 1), int32: strings of the final states, empty for the
+                                 others
     reached_final                False if the search ended outside the graph's final states
     """
 
@@ -67,18 +81,33 @@ class CompactLattice(States):
     def path(self, arcs: np.ndarray, end: int) -> Path:
         """The path along `arcs` that ends in the final state `end`."""
         words, (_, tids) = self.words[arcs], pick_strings(self.string_offsets, self.tids, arcs)
-        return Path(words[words != 0].tolist(), np.append(tids, self.final_string(end)), *path_costs(self, arcs, end))
+        return Path(
+            words[words != 0].tolist(), np.append(tids, self.final_string(end)), *path_costs(self, arcs, end)
+        )
 
     def select(self, keep: np.ndarray, final: np.ndarray) -> CompactLattice:
-        """The arcs and final states selected by the bool arrays, states renumbered; states without a kept arc are dropped, except 0."""
+        """The arcs and final states selected by the bool arrays, states renumbered; states without a kept arc
+        are dropped, except 0."""
         used, number = kept_states(self, keep)
         arcs = {name: getattr(self, name)[keep] for name in ("words", "graph_costs", "acoustic_costs")}
-        finals = {name: np.where(final, getattr(self, name), np.float32(np.inf))[used] for name in ("final_graph", "final_acoustic")}
+        finals = {
+            name: np.where(final, getattr(self, name), np.float32(np.inf))[used]
+            for name in ("final_graph", "final_acoustic")
+        }
         string_offsets, tids = pick_strings(self.string_offsets, self.tids, np.flatnonzero(keep))
         lengths = np.where(final, np.diff(self.final_offsets), 0)[used]
         _, final_tids = pick_strings(self.final_offsets, self.final_tids, np.flatnonzero(used & final))
-        return replace(self, sources=number[self.sources[keep]], targets=number[self.targets[keep]], **arcs, string_offsets=string_offsets,
-                       tids=tids, **finals, final_offsets=np.append(0, np.cumsum(lengths)), final_tids=final_tids)
+        return replace(
+            self,
+            sources=number[self.sources[keep]],
+            targets=number[self.targets[keep]],
+            **arcs,
+            string_offsets=string_offsets,
+            tids=tids,
+            **finals,
+            final_offsets=np.append(0, np.cumsum(lengths)),
+            final_tids=final_tids,
+        )
 
 
 def empty_compact() -> CompactLattice:
@@ -88,7 +117,8 @@ def empty_compact() -> CompactLattice:
 
 
 def pick_strings(offsets: np.ndarray, labels: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, labels) of the strings with the numbers `order` (int array), from those at `offsets` in `labels`."""
+    """(offsets, labels) of the strings with the numbers `order` (int array), from those at `offsets` in
+    `labels`."""
     lengths = np.diff(offsets)[order]
     ends = np.zeros(len(order) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
@@ -96,9 +126,23 @@ def pick_strings(offsets: np.ndarray, labels: np.ndarray, order: np.ndarray) -> 
     return ends, labels[places]
 
 
-def compact_from_arcs(start: int, sources, targets, words, graph_costs, acoustic_costs, strings, final_graph, final_acoustic, final_strings,
-                      *, reached_final: bool = True, name: str = "lattice") -> CompactLattice:
-    """Build a CompactLattice from arcs and states in any order; states that cannot be reached from `start` are dropped.
+def compact_from_arcs(
+    start: int,
+    sources,
+    targets,
+    words,
+    graph_costs,
+    acoustic_costs,
+    strings,
+    final_graph,
+    final_acoustic,
+    final_strings,
+    *,
+    reached_final: bool = True,
+    name: str = "lattice",
+) -> CompactLattice:
+    """Build a CompactLattice from arcs and states in any order; states that cannot be reached from `start`
+    are dropped.
 
     strings, final_strings  (offsets, transition-ids) of arcs and of states. Raises UserError for a cycle.
     """
@@ -106,21 +150,34 @@ def compact_from_arcs(start: int, sources, targets, words, graph_costs, acoustic
     rank, num_kept = ranks(start, sources, targets, len(final_graph), name)
     sources, targets = rank[sources], rank[targets]
     order = np.argsort(sources, kind="stable")
-    order = order[np.searchsorted(sources[order], 0):]
+    order = order[np.searchsorted(sources[order], 0) :]
     kept = np.flatnonzero(rank >= 0)
     states = np.empty(num_kept, np.int64)
     states[rank[kept]] = kept
-    arcs = (np.asarray(words, np.int32), np.asarray(graph_costs, np.float32), np.asarray(acoustic_costs, np.float32))
+    arcs = (
+        np.asarray(words, np.int32),
+        np.asarray(graph_costs, np.float32),
+        np.asarray(acoustic_costs, np.float32),
+    )
     finals = (np.asarray(final_graph, np.float32)[states], np.asarray(final_acoustic, np.float32)[states])
-    return CompactLattice(sources[order], targets[order], *(column[order] for column in arcs), *pick_strings(*strings, order),
-                          *finals, *pick_strings(*final_strings, states), bool(reached_final))
+    return CompactLattice(
+        sources[order],
+        targets[order],
+        *(column[order] for column in arcs),
+        *pick_strings(*strings, order),
+        *finals,
+        *pick_strings(*final_strings, states),
+        bool(reached_final),
+    )
 
 
 @njit(nogil=True, cache=True)
 def _state_times(sources, targets, string_offsets, num_states):
     times = np.zeros(num_states, np.int64)
     for a in range(len(sources)):
-        times[targets[a]] = max(times[targets[a]], times[sources[a]] + string_offsets[a + 1] - string_offsets[a])
+        times[targets[a]] = max(
+            times[targets[a]], times[sources[a]] + string_offsets[a + 1] - string_offsets[a]
+        )
     return times
 
 
@@ -138,9 +195,15 @@ def scale(lattice: CompactLattice, acoustic_scale: float = 1.0, lm_scale: float 
     """The lattice with scaled costs (Kaldi's lattice-scale)."""
     ends = np.isfinite(lattice.final_graph)
     graph, acoustic = np.float32(lm_scale), np.float32(acoustic_scale)
-    return replace(lattice, graph_costs=graph * lattice.graph_costs, acoustic_costs=acoustic * lattice.acoustic_costs,
-                   final_graph=np.where(ends, graph * np.where(ends, lattice.final_graph, 0), np.inf).astype(np.float32),
-                   final_acoustic=np.where(ends, acoustic * np.where(ends, lattice.final_acoustic, 0), np.inf).astype(np.float32))
+    return replace(
+        lattice,
+        graph_costs=graph * lattice.graph_costs,
+        acoustic_costs=acoustic * lattice.acoustic_costs,
+        final_graph=np.where(ends, graph * np.where(ends, lattice.final_graph, 0), np.inf).astype(np.float32),
+        final_acoustic=np.where(ends, acoustic * np.where(ends, lattice.final_acoustic, 0), np.inf).astype(
+            np.float32
+        ),
+    )
 
 
 def to_lattice(compact: CompactLattice) -> Lattice:
@@ -148,19 +211,35 @@ def to_lattice(compact: CompactLattice) -> Lattice:
 
     The final string of a state leads to a new final state with its costs.
     """
-    arcs, ends = _expand(compact.sources, compact.targets, compact.words, compact.string_offsets, compact.tids,
-                         compact.final_offsets, compact.final_tids, compact.arc_offsets)
+    arcs, ends = _expand(
+        compact.sources,
+        compact.targets,
+        compact.words,
+        compact.string_offsets,
+        compact.tids,
+        compact.final_offsets,
+        compact.final_tids,
+        compact.arc_offsets,
+    )
     sources, targets, ilabels, olabels, arc_of = arcs
-    graph, acoustic = (np.append(costs, np.float32(0))[arc_of] for costs in (compact.graph_costs, compact.acoustic_costs))
-    finals = [np.append(costs, np.float32(np.inf))[ends] for costs in (compact.final_graph, compact.final_acoustic)]
-    return Lattice(sources, targets, ilabels, olabels, graph, acoustic, *finals, compact.reached_final, compact.stats)
+    graph, acoustic = (
+        np.append(costs, np.float32(0))[arc_of] for costs in (compact.graph_costs, compact.acoustic_costs)
+    )
+    finals = [
+        np.append(costs, np.float32(np.inf))[ends] for costs in (compact.final_graph, compact.final_acoustic)
+    ]
+    return Lattice(
+        sources, targets, ilabels, olabels, graph, acoustic, *finals, compact.reached_final, compact.stats
+    )
 
 
 @njit(nogil=True, cache=True)
 def _expand(sources, targets, words, offsets, tids, final_offsets, final_tids, arc_offsets):
-    """((source, target, tid, word, arc or -1 after a string's first) of each new arc, state whose final costs each new state has or -1).
+    """((source, target, tid, word, arc or -1 after a string's first) of each new arc, state whose final costs
+    each new state has or -1).
 
-    New states inside the strings of a state are numbered between that state and the next one, so the order remains topological.
+    New states inside the strings of a state are numbered between that state and the next one, so the order
+    remains topological.
     """
     num_states = len(arc_offsets) - 1
     number = np.zeros(num_states + 1, np.int32)
@@ -207,20 +286,41 @@ def _expand(sources, targets, words, offsets, tids, final_offsets, final_tids, a
 
 
 def to_compact(lattice: Lattice) -> CompactLattice:
-    """The same paths on fewer states: a state with one arc in and one arc out is removed unless an arc would get two words."""
+    """The same paths on fewer states: a state with one arc in and one arc out is removed unless an arc would
+    get two words."""
     arcs, string_offsets, tids, kept = _merge_chains(
-        lattice.sources, lattice.targets, lattice.ilabels, lattice.olabels, lattice.graph_costs, lattice.acoustic_costs,
-        np.isfinite(lattice.final_graph), lattice.arc_offsets)
+        lattice.sources,
+        lattice.targets,
+        lattice.ilabels,
+        lattice.olabels,
+        lattice.graph_costs,
+        lattice.acoustic_costs,
+        np.isfinite(lattice.final_graph),
+        lattice.arc_offsets,
+    )
     number = np.cumsum(kept, dtype=np.int32) - 1
     sources, targets, words, graph, acoustic = arcs
     nothing = np.zeros(int(kept.sum()) + 1, np.int64), np.empty(0, np.int32)
-    return CompactLattice(number[sources], number[targets], words, graph, acoustic, string_offsets, tids, lattice.final_graph[kept],
-                          lattice.final_acoustic[kept], *nothing, lattice.reached_final, lattice.stats)
+    return CompactLattice(
+        number[sources],
+        number[targets],
+        words,
+        graph,
+        acoustic,
+        string_offsets,
+        tids,
+        lattice.final_graph[kept],
+        lattice.final_acoustic[kept],
+        *nothing,
+        lattice.reached_final,
+        lattice.stats,
+    )
 
 
 @njit(nogil=True, cache=True)
 def _chain_ends(sources, targets, words, final, arc_offsets):
-    """Whether each state remains: the start, final states, states with several arcs in or out, and states between two words."""
+    """Whether each state remains: the start, final states, states with several arcs in or out, and states
+    between two words."""
     num_states = len(final)
     num_in = np.zeros(num_states, np.int64)
     for target in targets:
@@ -238,12 +338,17 @@ def _chain_ends(sources, targets, words, final, arc_offsets):
 
 @njit(nogil=True, cache=True)
 def _merge_chains(sources, targets, tids, words, graph, acoustic, final, arc_offsets):
-    """((source, target, word, graph, acoustic) of the merged arcs in old state numbers, string offsets, transition-ids, kept states)."""
+    """((source, target, word, graph, acoustic) of the merged arcs in old state numbers, string offsets,
+    transition-ids, kept states)."""
     kept = _chain_ends(sources, targets, words, final, arc_offsets)
     num_new = 0
     for s in sources:
         num_new += kept[s]
-    new_sources, new_targets, new_words = np.empty(num_new, np.int32), np.empty(num_new, np.int32), np.zeros(num_new, np.int32)
+    new_sources, new_targets, new_words = (
+        np.empty(num_new, np.int32),
+        np.empty(num_new, np.int32),
+        np.zeros(num_new, np.int32),
+    )
     new_graph, new_acoustic = np.zeros(num_new, np.float32), np.zeros(num_new, np.float32)
     offsets, labels = np.zeros(num_new + 1, np.int64), np.empty(len(tids), np.int32)
     k, size = 0, 0
@@ -267,22 +372,40 @@ def _merge_chains(sources, targets, tids, words, graph, acoustic, final, arc_off
 
 
 def with_one_end(lattice: CompactLattice) -> CompactLattice:
-    """The same paths with a wordless arc from each final state to a single new last state, which is final with cost 0."""
+    """The same paths with a wordless arc from each final state to a single new last state, which is final
+    with cost 0."""
     if not has_end(lattice):
         return lattice
     ends, last = np.flatnonzero(np.isfinite(lattice.final_graph)), lattice.num_states
-    arcs = [np.append(column, more) for column, more in (
-        (lattice.sources, ends), (lattice.targets, np.full(len(ends), last)), (lattice.words, np.zeros(len(ends), np.int32)),
-        (lattice.graph_costs, lattice.final_graph[ends]), (lattice.acoustic_costs, lattice.final_acoustic[ends]))]
-    lengths, tids = np.append(lattice.lengths, np.diff(lattice.final_offsets)[ends]), np.append(lattice.tids, lattice.final_tids)
+    arcs = [
+        np.append(column, more)
+        for column, more in (
+            (lattice.sources, ends),
+            (lattice.targets, np.full(len(ends), last)),
+            (lattice.words, np.zeros(len(ends), np.int32)),
+            (lattice.graph_costs, lattice.final_graph[ends]),
+            (lattice.acoustic_costs, lattice.final_acoustic[ends]),
+        )
+    ]
+    lengths, tids = (
+        np.append(lattice.lengths, np.diff(lattice.final_offsets)[ends]),
+        np.append(lattice.tids, lattice.final_tids),
+    )
     finals = np.append(np.full(last, np.inf), 0)
-    closed = compact_from_arcs(0, *arcs, (np.append(0, np.cumsum(lengths)), tids), finals, finals,
-                               (np.zeros(last + 2, np.int64), np.empty(0, np.int32)))
+    closed = compact_from_arcs(
+        0,
+        *arcs,
+        (np.append(0, np.cumsum(lengths)), tids),
+        finals,
+        finals,
+        (np.zeros(last + 2, np.int64), np.empty(0, np.int32)),
+    )
     return replace(closed, reached_final=lattice.reached_final, stats=lattice.stats)
 
 
 def without_epsilons(lattice: CompactLattice) -> CompactLattice:
-    """The same paths without arcs that have neither word nor transition-ids; their costs move to the next arc or to the final state.
+    """The same paths without arcs that have neither word nor transition-ids; their costs move to the next arc
+    or to the final state.
 
     If several sequences of such arcs lead from a state to the end, that of lowest cost is used.
     """
@@ -290,22 +413,33 @@ def without_epsilons(lattice: CompactLattice) -> CompactLattice:
         return lattice
     closed = with_one_end(lattice)
     is_epsilon = (closed.words == 0) & (closed.lengths == 0)
-    sources, arcs, *costs, finals = _skip_epsilons(closed.arc_offsets, closed.targets, is_epsilon, closed.graph_costs,
-                                                   closed.acoustic_costs)
+    sources, arcs, *costs, finals = _skip_epsilons(
+        closed.arc_offsets, closed.targets, is_epsilon, closed.graph_costs, closed.acoustic_costs
+    )
     strings = pick_strings(closed.string_offsets, closed.tids, arcs)
-    found = compact_from_arcs(0, sources, closed.targets[arcs], closed.words[arcs], *costs, strings, *finals,
-                              (np.zeros(closed.num_states + 1, np.int64), np.empty(0, np.int32)))
+    found = compact_from_arcs(
+        0,
+        sources,
+        closed.targets[arcs],
+        closed.words[arcs],
+        *costs,
+        strings,
+        *finals,
+        (np.zeros(closed.num_states + 1, np.int64), np.empty(0, np.int32)),
+    )
     return replace(found, reached_final=lattice.reached_final, stats=lattice.stats)
 
 
 @njit(nogil=True, cache=True)
 def _skip_epsilons(offsets, targets, is_epsilon, graph, acoustic):
-    """(source, old arc after skipped epsilons, graph and acoustic costs) of each new arc, final costs (2, states); the last is final."""
+    """(source, old arc after skipped epsilons, graph and acoustic costs) of each new arc, final costs (2,
+    states); the last is final."""
     num_states = len(offsets) - 1
     finals, needed = np.full((2, num_states), np.inf), np.zeros(num_states, np.bool_)
     needed[0] = True
     needed[targets[~is_epsilon]] = True
-    sources, arcs, graphs, acoustics = [np.int64(0)], [np.int64(0)], [0.0], [0.0]  # the first entry of each list only sets its type
+    # the first entry of each list only sets its type
+    sources, arcs, graphs, acoustics = [np.int64(0)], [np.int64(0)], [0.0], [0.0]
     for source in np.flatnonzero(needed):
         stack = [(source, 0.0, 0.0)]
         while stack:

@@ -1,15 +1,18 @@
-"""The search of lattice determinisation. docs/lattices.md derives it; `pyasr.decode.lattices.determinize` calls it.
+"""The search of lattice determinisation. docs/lattices.md derives it; `pyasr.decode.lattices.determinize`
+calls it.
 
-A state of the result is a set of elements (`determinize_pools`). A *task* is a state with one of the words that can follow it. Tasks are
-processed in the order of the best path through them, so a state is first reached by its best path. A task has these steps:
+A state of the result is a set of elements (`determinize_pools`). A *task* is a state with one of the words
+that can follow it. Tasks are processed in the order of the best path through them, so a state is first
+reached by its best path. A task has these steps:
 
     follow   the word's arcs out of the state's elements
     close    the set under arcs without words
-    gather   the costs and the prefix that all elements have in common; they go to the arc that the task writes
+    gather   the costs and the prefix that all elements have in common; they go to the arc that the task
+             writes
     plan     the tasks of the state that consists of the remainders, if the state is new
 
-Costs are integers in units of 2^-32, exact for the float32 costs of raw arcs. Sums therefore do not depend on their order, and ties are
-exact.
+Costs are integers in units of 2^-32, exact for the float32 costs of raw arcs. Sums therefore do not depend on
+their order, and ties are exact.
 """
 
 from __future__ import annotations
@@ -20,8 +23,29 @@ import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.decode.lattices.determinize_pools import (
-    ARCS, BASE, ELEMENTS, NODES, NUM_REACHED, QUEUED, STATES, STEPS, STRINGS, TASKS, add_set, child, common_prefix, find_set, has_room,
-    mixed, node_of, order, pop, push, string_is_better, tail_hash)
+    ARCS,
+    BASE,
+    ELEMENTS,
+    NODES,
+    NUM_REACHED,
+    QUEUED,
+    STATES,
+    STEPS,
+    STRINGS,
+    TASKS,
+    add_set,
+    child,
+    common_prefix,
+    find_set,
+    has_room,
+    mixed,
+    node_of,
+    order,
+    pop,
+    push,
+    string_is_better,
+    tail_hash,
+)
 
 UNITS = 2.0**32
 NEVER = np.int64(1) << 62
@@ -32,8 +56,10 @@ RAW_ARC = np.dtype([("target", "i4"), ("tid", "i4"), ("word", "i4"), ("graph", "
 Raw = namedtuple("Raw", "arcs offsets acoustic_scale final_graph final_acoustic beta useful")
 Raw.__doc__ = """The raw lattice, its states in topological order.
 
-arcs, offsets  RAW_ARC, int64 (num_states + 1, 2): a state's arcs without words begin at offsets[s, 0], those with words at offsets[s, 1]
-final_graph, final_acoustic, beta  int64 (num_states): final costs and the lowest cost to the end; NEVER if there is none
+arcs, offsets  RAW_ARC, int64 (num_states + 1, 2): a state's arcs without words begin at offsets[s, 0],
+               those with words at offsets[s, 1]
+final_graph, final_acoustic, beta
+               int64 (num_states): final costs and the lowest cost to the end; NEVER if there is none
 useful         bool (num_states): whether a state is final or has a word arc
 """
 
@@ -52,7 +78,10 @@ def backward(arcs, offsets, acoustic_scale, final_graph, final_acoustic):
         beta[s] = NEVER if final_graph[s] == NEVER else final_graph[s] + final_acoustic[s]
         for a in range(offsets[s, 0], offsets[s + 1, 0]):
             if beta[arcs[a].target] != NEVER:
-                beta[s] = min(beta[s], beta[arcs[a].target] + units(arcs[a].graph) + units(acoustic_scale * arcs[a].acoustic))
+                beta[s] = min(
+                    beta[s],
+                    beta[arcs[a].target] + units(arcs[a].graph) + units(acoustic_scale * arcs[a].acoustic),
+                )
     return beta
 
 
@@ -80,8 +109,13 @@ def follow(raw, pools, task):
         return
     for i in range(pools.tasks[task].begin, pools.tasks[task].end):
         element, arc = pools.elements[pools.steps[i].element], raw.arcs[pools.steps[i].arc]
-        arrive(pools, arc.target, child(pools, element.node, arc.tid), element.graph + units(arc.graph),
-               element.acoustic + units(raw.acoustic_scale * arc.acoustic))
+        arrive(
+            pools,
+            arc.target,
+            child(pools, element.node, arc.tid),
+            element.graph + units(arc.graph),
+            element.acoustic + units(raw.acoustic_scale * arc.acoustic),
+        )
 
 
 @njit(nogil=True, cache=True)
@@ -97,10 +131,11 @@ def keep_all(pools):
 
 @njit(nogil=True, cache=True)
 def close(raw, pools, beam):
-    """Follow arcs without words from the elements reached, each raw state once, in topological order. Returns the number of elements kept.
+    """Follow arcs without words from the elements reached, each raw state once, in topological order. Returns
+    the number of elements kept.
 
-    Only paths within `beam` of the best path to the end are followed. Elements of final states and of states with word arcs are kept.
-    Returns -1 if the pool of strings is full.
+    Only paths within `beam` of the best path to the end are followed. Elements of final states and of states
+    with word arcs are kept. Returns -1 if the pool of strings is full.
     """
     arcs, offsets, beta, useful, scale = raw.arcs, raw.offsets, raw.beta, raw.useful, raw.acoustic_scale
     reached, agenda, where, kept = pools.reached, pools.agenda, pools.where, pools.kept
@@ -118,7 +153,10 @@ def close(raw, pools, beam):
             num_kept += 1
         for a in range(offsets[state, 0], offsets[state, 1]):
             target = arcs[a].target
-            graph, acoustic = reached[e].graph + units(arcs[a].graph), reached[e].acoustic + units(scale * arcs[a].acoustic)
+            graph, acoustic = (
+                reached[e].graph + units(arcs[a].graph),
+                reached[e].acoustic + units(scale * arcs[a].acoustic),
+            )
             if graph + acoustic + beta[target] > limit:
                 continue
             known = where[target]
@@ -135,9 +173,16 @@ def close(raw, pools, beam):
                 if better == 0:
                     if pools.counts[NODES] + num_reached + 2 > len(pools.nodes):
                         return -1
-                    if not string_is_better(pools.nodes, child(pools, node_of(pools, e), arcs[a].tid), node_of(pools, known)):
+                    if not string_is_better(
+                        pools.nodes, child(pools, node_of(pools, e), arcs[a].tid), node_of(pools, known)
+                    ):
                         continue
-            reached[known].state, reached[known].node, reached[known].back, reached[known].tid = target, -1, e, arcs[a].tid
+            reached[known].state, reached[known].node, reached[known].back, reached[known].tid = (
+                target,
+                -1,
+                e,
+                arcs[a].tid,
+            )
             reached[known].graph, reached[known].acoustic = graph, acoustic
     pools.counts[NUM_REACHED] = num_reached
     return num_kept
@@ -158,7 +203,8 @@ def gather(pools, num_kept):
 
 @njit(nogil=True, cache=True)
 def write_elements(pools, num_kept, graph, acoustic, prefix, kind):
-    """Write the elements kept, minus these costs and this prefix, after the pool's end. Returns the key of their set.
+    """Write the elements kept, minus these costs and this prefix, after the pool's end. Returns the key of
+    their set.
 
     kind  BEFORE_CLOSURE or CLOSED: sets of different kinds have different keys
     """
@@ -176,16 +222,29 @@ def write_elements(pools, num_kept, graph, acoustic, prefix, kind):
 def write_arc(pools, task, target, graph, acoustic, prefix, arc, num_labels):
     """Write the arc of a task. Returns False, and writes nothing, if there is no room for its string.
 
-    The string leads from the source's prefix to the node `prefix`, followed by the last `num_labels` labels of the string of `arc`.
+    The string leads from the source's prefix to the node `prefix`, followed by the last `num_labels` labels
+    of the string of `arc`.
     """
-    source, nodes, counts, arcs, strings = pools.tasks[task].state, pools.nodes, pools.counts, pools.arcs, pools.strings
+    source, nodes, counts, arcs, strings = (
+        pools.tasks[task].state,
+        pools.nodes,
+        pools.counts,
+        pools.arcs,
+        pools.strings,
+    )
     own = nodes[prefix].depth - nodes[pools.states[source].prefix].depth
     if not has_room(pools, 0, 0, 0, own + num_labels):
         return False
     k, begin = counts[ARCS], counts[STRINGS]
     end = begin + own + num_labels
     counts[ARCS], counts[STRINGS] = k + 1, end
-    arcs[k].source, arcs[k].target, arcs[k].word, arcs[k].graph, arcs[k].acoustic = source, target, pools.tasks[task].word, graph, acoustic
+    arcs[k].source, arcs[k].target, arcs[k].word, arcs[k].graph, arcs[k].acoustic = (
+        source,
+        target,
+        pools.tasks[task].word,
+        graph,
+        acoustic,
+    )
     arcs[k].begin, arcs[k].end = begin, end
     for i in range(begin + own - 1, begin - 1, -1):
         strings[i] = nodes[prefix].tid
@@ -204,10 +263,21 @@ def finish(raw, pools, q):
         state = elements[k].state
         if raw.final_graph[state] == NEVER:
             continue
-        graph, acoustic = elements[k].graph + raw.final_graph[state], elements[k].acoustic + raw.final_acoustic[state]
-        better = 1 if states[q].final < 0 else order(graph, acoustic, states[q].final_graph, states[q].final_acoustic)
+        graph, acoustic = (
+            elements[k].graph + raw.final_graph[state],
+            elements[k].acoustic + raw.final_acoustic[state],
+        )
+        better = (
+            1
+            if states[q].final < 0
+            else order(graph, acoustic, states[q].final_graph, states[q].final_acoustic)
+        )
         if better > 0 or (better == 0 and string_is_better(pools.nodes, elements[k].node, states[q].final)):
-            states[q].final, states[q].final_graph, states[q].final_acoustic = elements[k].node, graph, acoustic
+            states[q].final, states[q].final_graph, states[q].final_acoustic = (
+                elements[k].node,
+                graph,
+                acoustic,
+            )
 
 
 @njit(nogil=True, cache=True)
@@ -225,19 +295,28 @@ def add_state(raw, pools, s, prefix, cost, limit):
 
 @njit(nogil=True, cache=True)
 def word_steps(raw, pools, q):
-    """(elements, arcs, totals to the end) of the word arcs out of the elements of state `q`, sorted by word."""
+    """(elements, arcs, totals to the end) of the word arcs out of the elements of state `q`, sorted by
+    word."""
     elements, members = pools.elements, pools.sets[pools.states[q].set]
     count = 0
     for k in range(members.begin, members.end):
         count += raw.offsets[elements[k].state + 1, 0] - raw.offsets[elements[k].state, 1]
-    words, owners, arcs, totals = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int64)
+    words, owners, arcs, totals = (
+        np.empty(count, np.int32),
+        np.empty(count, np.int32),
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+    )
     i = 0
     for k in range(members.begin, members.end):
         state, total = elements[k].state, elements[k].graph + elements[k].acoustic
         for a in range(raw.offsets[state, 1], raw.offsets[state + 1, 0]):
             arc = raw.arcs[a]
             words[i], owners[i], arcs[i] = arc.word, k, a
-            totals[i] = min(NEVER, total + units(arc.graph) + units(raw.acoustic_scale * arc.acoustic) + raw.beta[arc.target])
+            totals[i] = min(
+                NEVER,
+                total + units(arc.graph) + units(raw.acoustic_scale * arc.acoustic) + raw.beta[arc.target],
+            )
             i += 1
     by_word = np.argsort(words, kind="mergesort")
     return owners[by_word], arcs[by_word], totals[by_word]
@@ -245,7 +324,8 @@ def word_steps(raw, pools, q):
 
 @njit(nogil=True, cache=True)
 def plan(raw, pools, q, limit, beam):
-    """Queue a task for each word that can follow state `q` on a path of cost up to `limit`. Returns False if a pool is full."""
+    """Queue a task for each word that can follow state `q` on a path of cost up to `limit`. Returns False if
+    a pool is full."""
     owners, arcs, totals = word_steps(raw, pools, q)
     if not has_room(pools, 0, 0, len(arcs), 0):
         return False
@@ -272,7 +352,8 @@ def plan(raw, pools, q, limit, beam):
 
 @njit(nogil=True, cache=True)
 def start(raw, pools, limit, beam, delta):
-    """Add the start state and its tasks. It keeps common costs and prefix, since no arc leads to it. Returns False if a pool is full."""
+    """Add the start state and its tasks. It keeps common costs and prefix, since no arc leads to it. Returns
+    False if a pool is full."""
     follow(raw, pools, NO_TASK)
     num_kept = close(raw, pools, beam)
     if num_kept < 0 or not has_room(pools, pools.counts[NUM_REACHED], num_kept, 0, 0):
@@ -286,7 +367,8 @@ def start(raw, pools, limit, beam, delta):
 
 @njit(nogil=True, cache=True)
 def expand(raw, pools, task, limit, beam, delta):
-    """Process a task. Sets that are equal before the closure are equal after it, so it is done once. Returns False if a pool is full."""
+    """Process a task. Sets that are equal before the closure are equal after it, so it is done once. Returns
+    False if a pool is full."""
     counts = pools.counts
     num_nodes, num_steps = counts[NODES], pools.tasks[task].end - pools.tasks[task].begin
     if not has_room(pools, num_steps, num_steps, 0, 0):
@@ -300,7 +382,16 @@ def expand(raw, pools, task, limit, beam, delta):
         s = add_set(pools, key, num_kept, slot)
         return expand_closed(raw, pools, task, s, (graph, acoustic, prefix), num_nodes, (limit, beam, delta))
     known = pools.sets[s]
-    done = write_arc(pools, task, known.state, graph + known.graph, acoustic + known.acoustic, prefix, known.arc, known.num_labels)
+    done = write_arc(
+        pools,
+        task,
+        known.state,
+        graph + known.graph,
+        acoustic + known.acoustic,
+        prefix,
+        known.arc,
+        known.num_labels,
+    )
     counts[NODES] = num_nodes
     return done
 
@@ -325,7 +416,11 @@ def expand_closed(raw, pools, task, before, common, num_nodes, limits):
         s = add_set(pools, key, num_kept, slot)
         add_state(raw, pools, s, prefix, pools.states[pools.tasks[task].state].cost + graph + acoustic, limit)
     q, known = pools.sets[s].state, pools.sets[before]
-    known.state, known.arc, known.num_labels = q, counts[ARCS], pools.nodes[prefix].depth - pools.nodes[first_prefix].depth
+    known.state, known.arc, known.num_labels = (
+        q,
+        counts[ARCS],
+        pools.nodes[prefix].depth - pools.nodes[first_prefix].depth,
+    )
     known.graph, known.acoustic = graph - first_graph, acoustic - first_acoustic
     if not write_arc(pools, task, q, graph, acoustic, prefix, 0, 0):
         return False
@@ -337,7 +432,8 @@ def expand_closed(raw, pools, task, before, common, num_nodes, limits):
 
 @njit(nogil=True, cache=True)
 def search(raw, pools, beam, delta):
-    """Process tasks in the order of their best paths until none within `beam` is left or a pool is full. Returns the beam reached."""
+    """Process tasks in the order of their best paths until none within `beam` is left or a pool is full.
+    Returns the beam reached."""
     best, reached, counts = raw.beta[0], np.int64(0), pools.counts
     has_gone_on = start(raw, pools, best + beam, beam, delta)
     while has_gone_on and counts[QUEUED]:

@@ -1,10 +1,12 @@
-"""Memory of lattice determinisation, as pools of numpy records: strings, sets of elements, states, tasks, arcs.
+"""Memory of lattice determinisation, as pools of numpy records: strings, sets of elements, states, tasks,
+arcs.
 
-A *string* of transition-ids is a node of a tree: the labels on the path from the root, the start of the utterance, to the node. Its hash is
-a polynomial of the labels, so that strings, and strings after removal of their prefixes, are compared in constant time.
+A *string* of transition-ids is a node of a tree: the labels on the path from the root, the start of the
+utterance, to the node. Its hash is a polynomial of the labels, so that strings, and strings after removal of
+their prefixes, are compared in constant time.
 
-An *element* is a raw state with the cost and the string of the best path to it. A *set* consists of the elements that one word sequence
-leads to, without their common costs and prefix.
+An *element* is a raw state with the cost and the string of the best path to it. A *set* consists of the
+elements that one word sequence leads to, without their common costs and prefix.
 """
 
 from __future__ import annotations
@@ -16,49 +18,107 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 
 NODE = np.dtype([("parent", "i4"), ("tid", "i4"), ("depth", "i4"), ("hash", "u8")], align=True)
-REACHED = np.dtype([("state", "i4"), ("node", "i4"), ("back", "i4"), ("tid", "i4"), ("next", "i4"), ("graph", "i8"), ("acoustic", "i8")],
-                   align=True)
+REACHED = np.dtype(
+    [
+        ("state", "i4"),
+        ("node", "i4"),
+        ("back", "i4"),
+        ("tid", "i4"),
+        ("next", "i4"),
+        ("graph", "i8"),
+        ("acoustic", "i8"),
+    ],
+    align=True,
+)
 ELEMENT = np.dtype([("state", "i4"), ("node", "i4"), ("graph", "i8"), ("acoustic", "i8"), ("hash", "u8")])
-SET = np.dtype([("key", "u8"), ("begin", "i8"), ("end", "i8"), ("graph", "i8"), ("acoustic", "i8"), ("state", "i4"), ("arc", "i4"),
-                ("num_labels", "i4")], align=True)
-STATE = np.dtype([("cost", "i8"), ("final_graph", "i8"), ("final_acoustic", "i8"), ("set", "i4"), ("prefix", "i4"), ("final", "i4")],
-                 align=True)
+SET = np.dtype(
+    [
+        ("key", "u8"),
+        ("begin", "i8"),
+        ("end", "i8"),
+        ("graph", "i8"),
+        ("acoustic", "i8"),
+        ("state", "i4"),
+        ("arc", "i4"),
+        ("num_labels", "i4"),
+    ],
+    align=True,
+)
+STATE = np.dtype(
+    [
+        ("cost", "i8"),
+        ("final_graph", "i8"),
+        ("final_acoustic", "i8"),
+        ("set", "i4"),
+        ("prefix", "i4"),
+        ("final", "i4"),
+    ],
+    align=True,
+)
 STEP = np.dtype([("element", "i4"), ("arc", "i4")])
 TASK = np.dtype([("begin", "i8"), ("end", "i8"), ("state", "i4"), ("word", "i4")])
-ARC = np.dtype([("source", "i4"), ("target", "i4"), ("word", "i4"), ("graph", "i8"), ("acoustic", "i8"), ("begin", "i8"), ("end", "i8")],
-               align=True)
+ARC = np.dtype(
+    [
+        ("source", "i4"),
+        ("target", "i4"),
+        ("word", "i4"),
+        ("graph", "i8"),
+        ("acoustic", "i8"),
+        ("begin", "i8"),
+        ("end", "i8"),
+    ],
+    align=True,
+)
 
 NODES, ELEMENTS, SETS, STATES, STEPS, TASKS, ARCS, STRINGS, QUEUED, NUM_REACHED = range(10)
 BASE = np.uint64(0x9E3779B97F4A7C15)
 
-_ENTRIES_PER_ARC = {"nodes": 2.0, "elements": 0.75, "sets": 0.05, "states": 0.02, "steps": 0.4, "tasks": 0.1, "arcs": 0.05, "strings": 1.5}
+_ENTRIES_PER_ARC = {
+    "nodes": 2.0,
+    "elements": 0.75,
+    "sets": 0.05,
+    "states": 0.02,
+    "steps": 0.4,
+    "tasks": 0.1,
+    "arcs": 0.05,
+    "strings": 1.5,
+}
 BYTES_PER_ARC = 100
 
-Pools = namedtuple("Pools", "nodes elements sets states steps tasks arcs strings queue table where reached agenda kept counts powers")
+Pools = namedtuple(
+    "Pools",
+    "nodes elements sets states steps tasks arcs strings queue table where reached agenda kept counts powers",
+)
 Pools.__doc__ = """All pools; counts[NODES] and so on are the numbers of entries in use.
 
 nodes     NODE: the string of `parent` followed by `tid`, `depth` labels in total; node 0 is the empty string
-elements  ELEMENT: costs minus those of the set's best element, the string's node, the hash of the string without the set's common prefix
-sets      SET: elements begin:end. Closed sets are states. A set before its closure stores the first arc that led to it, its state, and the
-          costs and number of labels that the closure added to the common ones.
-states    STATE: cost of the best path to it; node of the elements' common prefix; final costs and the final string's node, -1 if not final
+elements  ELEMENT: costs minus those of the set's best element, the string's node, the hash of the string
+          without the set's common prefix
+sets      SET: elements begin:end. Closed sets are states. A set before its closure stores the first arc that
+          led to it, its state, and the costs and number of labels that the closure added to the common ones.
+states    STATE: cost of the best path to it; node of the elements' common prefix; final costs and the final
+          string's node, -1 if not final
 steps     STEP: an element and a word arc of its raw state
 tasks     TASK: steps begin:end with the same word, out of a state
 arcs      ARC: an arc of the result, with labels begin:end of `strings`
 queue     int64 (n, 2), a heap of (cost of the best path, task)
 table     int32, hash table of sets by their keys; -1: empty slot
-reached   REACHED: the raw states reached by the current task, with the best path so far: from `back` by `tid`, or the string `node` if >= 0
+reached   REACHED: the raw states reached by the current task, with the best path so far: from `back` by
+          `tid`, or the string `node` if >= 0
 where     int32 (raw states): index in `reached`, valid if that entry is for this raw state
-agenda    int64 (n, 2), a heap of (raw state, index in `reached`); kept: int64 (n), indices of the elements of the set
+agenda    int64 (n, 2), a heap of (raw state, index in `reached`)
+kept      int64 (n), indices of the elements of the set
 powers    uint64: powers of BASE
 """
 
 
 def new_pools(num_raw_states: int, num_frames: int, size: float) -> Pools:
-    """Pools with only the empty string, for about `size` arcs of a raw lattice. num_frames: length of the longest string.
+    """Pools with only the empty string, for about `size` arcs of a raw lattice. num_frames: length of the
+    longest string.
 
     They take about BYTES_PER_ARC * size bytes, most of which the system allocates only when they are written.
     """
+
     def empty(name, dtype):
         return np.empty(int(_ENTRIES_PER_ARC[name] * size) + 64, dtype)
 
@@ -70,20 +130,41 @@ def new_pools(num_raw_states: int, num_frames: int, size: float) -> Pools:
     nodes[0] = (-1, 0, 0, 0)
     sets = empty("sets", SET)
     table = np.full(1 << int(2 * len(sets)).bit_length(), -1, np.int32)
-    return Pools(nodes, empty("elements", ELEMENT), sets, empty("states", STATE), empty("steps", STEP), tasks, empty("arcs", ARC),
-                 empty("strings", np.int32), np.empty((len(tasks), 2), np.int64), table, np.zeros(num_raw_states, np.int32),
-                 np.empty(num_raw_states, REACHED), np.empty((num_raw_states, 2), np.int64), np.empty(num_raw_states, np.int64), counts,
-                 np.multiply.accumulate(powers))
+    return Pools(
+        nodes,
+        empty("elements", ELEMENT),
+        sets,
+        empty("states", STATE),
+        empty("steps", STEP),
+        tasks,
+        empty("arcs", ARC),
+        empty("strings", np.int32),
+        np.empty((len(tasks), 2), np.int64),
+        table,
+        np.zeros(num_raw_states, np.int32),
+        np.empty(num_raw_states, REACHED),
+        np.empty((num_raw_states, 2), np.int64),
+        np.empty(num_raw_states, np.int64),
+        counts,
+        np.multiply.accumulate(powers),
+    )
 
 
 @njit(nogil=True, cache=True)
 def has_room(pools, num_nodes, num_elements, num_steps, num_labels):
-    """Whether the pools have room for these numbers of entries, two sets, a state, an arc, and a task for each step."""
+    """Whether the pools have room for these numbers of entries, two sets, a state, an arc, and a task for
+    each step."""
     counts = pools.counts
-    return (counts[NODES] + num_nodes <= len(pools.nodes) and counts[ELEMENTS] + num_elements <= len(pools.elements)
-            and counts[STEPS] + num_steps <= len(pools.steps) and counts[TASKS] + num_steps <= len(pools.tasks)
-            and counts[STRINGS] + num_labels <= len(pools.strings) and counts[SETS] + 2 <= len(pools.sets)
-            and counts[STATES] < len(pools.states) and counts[ARCS] < len(pools.arcs))
+    return (
+        counts[NODES] + num_nodes <= len(pools.nodes)
+        and counts[ELEMENTS] + num_elements <= len(pools.elements)
+        and counts[STEPS] + num_steps <= len(pools.steps)
+        and counts[TASKS] + num_steps <= len(pools.tasks)
+        and counts[STRINGS] + num_labels <= len(pools.strings)
+        and counts[SETS] + 2 <= len(pools.sets)
+        and counts[STATES] < len(pools.states)
+        and counts[ARCS] < len(pools.arcs)
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -106,7 +187,10 @@ def pop(heap, size):
     i, below = 0, 1
     while below < last:
         right = below + 1
-        if right < last and (heap[right, 0] < heap[below, 0] or (heap[right, 0] == heap[below, 0] and heap[right, 1] < heap[below, 1])):
+        if right < last and (
+            heap[right, 0] < heap[below, 0]
+            or (heap[right, 0] == heap[below, 0] and heap[right, 1] < heap[below, 1])
+        ):
             below = right
         if key < heap[below, 0] or (key == heap[below, 0] and value < heap[below, 1]):
             break
@@ -138,7 +222,8 @@ def child(pools, node, tid):
 
 @njit(nogil=True, cache=True)
 def node_of(pools, e):
-    """The node of the string of element `e` of `reached`; also creates the nodes of the elements on the path to it."""
+    """The node of the string of element `e` of `reached`; also creates the nodes of the elements on the path
+    to it."""
     reached, top, below = pools.reached, e, np.int32(-1)
     while reached[top].node < 0:
         reached[top].next = below
@@ -172,7 +257,8 @@ def tail_hash(pools, prefix, node):
 
 @njit(nogil=True, cache=True)
 def string_is_better(nodes, a, b):
-    """Whether string `a` is preferred to `b` at equal costs: the shorter string, then the larger first differing transition-id."""
+    """Whether string `a` is preferred to `b` at equal costs: the shorter string, then the larger first
+    differing transition-id."""
     if nodes[a].depth != nodes[b].depth:
         return nodes[a].depth < nodes[b].depth
     if nodes[a].hash == nodes[b].hash:
@@ -184,7 +270,8 @@ def string_is_better(nodes, a, b):
 
 @njit(nogil=True, cache=True)
 def order(graph, acoustic, other_graph, other_acoustic):
-    """1 if the first pair of costs is better than the other, -1 if worse, 0 if equal: by their sum, then by the graph cost."""
+    """1 if the first pair of costs is better than the other, -1 if worse, 0 if equal: by their sum, then by
+    the graph cost."""
     difference = graph + acoustic - other_graph - other_acoustic
     if difference == 0:
         difference = graph - other_graph
@@ -193,11 +280,16 @@ def order(graph, acoustic, other_graph, other_acoustic):
 
 @njit(nogil=True, cache=True)
 def equal_elements(elements, a, b, count, delta):
-    """Whether `count` elements from `a` on equal those from `b` on in raw states, strings, and costs within `delta`."""
+    """Whether `count` elements from `a` on equal those from `b` on in raw states, strings, and costs within
+    `delta`."""
     for i in range(count):
         one, other = elements[a + i], elements[b + i]
-        if one.state != other.state or one.hash != other.hash or abs(one.graph - other.graph) > delta or (
-                abs(one.graph + one.acoustic - other.graph - other.acoustic) > delta):
+        if (
+            one.state != other.state
+            or one.hash != other.hash
+            or abs(one.graph - other.graph) > delta
+            or (abs(one.graph + one.acoustic - other.graph - other.acoustic) > delta)
+        ):
             return False
     return True
 
@@ -210,8 +302,11 @@ def find_set(pools, key, count, delta):
     slot = key & mask
     while table[slot] >= 0:
         s = table[slot]
-        if sets[s].key == key and sets[s].end - sets[s].begin == count and equal_elements(
-                pools.elements, sets[s].begin, pools.counts[ELEMENTS], count, delta):
+        if (
+            sets[s].key == key
+            and sets[s].end - sets[s].begin == count
+            and equal_elements(pools.elements, sets[s].begin, pools.counts[ELEMENTS], count, delta)
+        ):
             return s, slot
         slot = (slot + np.uint64(1)) & mask
     return np.int32(-1), slot
@@ -234,7 +329,9 @@ def final_strings(nodes, states):
     offsets = np.zeros(len(states) + 1, np.int64)
     for q in range(len(states)):
         final = states[q].final
-        offsets[q + 1] = offsets[q] + (nodes[final].depth - nodes[states[q].prefix].depth if final >= 0 else 0)
+        offsets[q + 1] = offsets[q] + (
+            nodes[final].depth - nodes[states[q].prefix].depth if final >= 0 else 0
+        )
     tids = np.empty(offsets[-1], np.int32)
     for q in range(len(states)):
         node = states[q].final

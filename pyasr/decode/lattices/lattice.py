@@ -1,7 +1,9 @@
-"""Lattices as numpy arrays: best path, pruning, and a sweep of the best words over LM weights and word insertion penalties.
+"""Lattices as numpy arrays: best path, pruning, and a sweep of the best words over LM weights and word
+insertion penalties.
 
-A lattice is an acyclic transducer. Each arc has a transition-id (input), a word (output), a graph cost and an unscaled acoustic cost; label
-0 is epsilon. The cost of a path at acoustic scale k is the sum of graph + k * acoustic over its arcs and its final state.
+A lattice is an acyclic transducer. Each arc has a transition-id (input), a word (output), a graph cost and an
+unscaled acoustic cost; label 0 is epsilon. The cost of a path at acoustic scale k is the sum of graph + k *
+acoustic over its arcs and its final state.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from pyasr.base.errors import UserError
 
 @dataclass(frozen=True)
 class DecodeStats:
-    """Statistics of the search of an utterance: input frames, decoded frames, tokens over all frames, peak number of links, CPU seconds.
+    """Statistics of the search of an utterance: input frames, decoded frames, tokens over all frames, peak
+    number of links, CPU seconds.
 
     determinize_s  CPU seconds of the determinisation
     narrowed_beam  the lattice beam that the determinisation was narrowed to; None if it was not
@@ -43,7 +46,8 @@ class Path:
 
 
 class States:
-    """Properties shared by both kinds of lattices; `final_graph` has an element for each state, `sources` for each arc."""
+    """Properties shared by both kinds of lattices; `final_graph` has an element for each state, `sources` for
+    each arc."""
 
     @property
     def num_states(self) -> int:
@@ -65,12 +69,15 @@ class States:
 
 @dataclass(frozen=True)
 class Lattice(States):
-    """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
+    """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the
+    start.
 
-    sources, targets, ilabels (transition-ids), olabels (words)  int32 (num_arcs)
-    graph_costs, acoustic_costs                                  float32 (num_arcs)
-    final_graph, final_acoustic                                  float32 (num_states), inf if a state is not final
-    reached_final   False if the search ended outside the graph's final states, so that the end of the hypothesis is uncertain
+    sources, targets                int32 (num_arcs)
+    ilabels, olabels                int32 (num_arcs): transition-ids, words
+    graph_costs, acoustic_costs     float32 (num_arcs)
+    final_graph, final_acoustic     float32 (num_states), inf if a state is not final
+    reached_final                   False if the search ended outside the graph's final states, so that the
+                                    end of the hypothesis is uncertain
     """
 
     sources: np.ndarray
@@ -91,7 +98,8 @@ class Lattice(States):
 
     @property
     def state_times(self) -> np.ndarray:
-        """Frame of each state, int64 (num_states): transition-ids on the longest path to it (all paths, in a decoder's lattice)."""
+        """Frame of each state, int64 (num_states): transition-ids on the longest path to it (all paths, in a
+        decoder's lattice)."""
         return _times(self.sources, self.targets, self.ilabels, self.num_states)
 
     @property
@@ -101,7 +109,8 @@ class Lattice(States):
 
     @property
     def depth(self) -> float:
-        """Mean number of arcs with a transition-id per frame, as computed by Kaldi's lattice-depth on a state-level lattice."""
+        """Mean number of arcs with a transition-id per frame, as computed by Kaldi's lattice-depth on a
+        state-level lattice."""
         return float((self.ilabels != 0).sum()) / max(self.num_frames, 1)
 
     def path(self, arcs: np.ndarray, end: int) -> Path:
@@ -110,18 +119,38 @@ class Lattice(States):
         return Path(words[words != 0].tolist(), tids[tids != 0], *path_costs(self, arcs, end))
 
     def select(self, keep: np.ndarray, final: np.ndarray) -> Lattice:
-        """The arcs and final states selected by the bool arrays, states renumbered; states without a kept arc are dropped, except 0."""
+        """The arcs and final states selected by the bool arrays, states renumbered; states without a kept arc
+        are dropped, except 0."""
         used, number = kept_states(self, keep)
         names = ("ilabels", "olabels", "graph_costs", "acoustic_costs")
-        return replace(self, sources=number[self.sources[keep]], targets=number[self.targets[keep]],
-                       **{name: getattr(self, name)[keep] for name in names},
-                       **{name: np.where(final, getattr(self, name), np.float32(np.inf))[used]
-                          for name in ("final_graph", "final_acoustic")})
+        return replace(
+            self,
+            sources=number[self.sources[keep]],
+            targets=number[self.targets[keep]],
+            **{name: getattr(self, name)[keep] for name in names},
+            **{
+                name: np.where(final, getattr(self, name), np.float32(np.inf))[used]
+                for name in ("final_graph", "final_acoustic")
+            },
+        )
 
 
-def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acoustic_costs, final_graph, final_acoustic=None, *,
-              reached_final: bool = True, name: str = "lattice") -> Lattice:
-    """Build a Lattice from arcs and states in any order, without states unreachable from `start`. Raises UserError for a cycle."""
+def from_arcs(
+    start: int,
+    sources,
+    targets,
+    ilabels,
+    olabels,
+    graph_costs,
+    acoustic_costs,
+    final_graph,
+    final_acoustic=None,
+    *,
+    reached_final: bool = True,
+    name: str = "lattice",
+) -> Lattice:
+    """Build a Lattice from arcs and states in any order, without states unreachable from `start`. Raises
+    UserError for a cycle."""
     final_graph = np.asarray(final_graph, np.float32)
     if final_acoustic is None:
         final_acoustic = np.where(np.isfinite(final_graph), 0, np.inf).astype(np.float32)
@@ -131,15 +160,23 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
     rank, num_kept = ranks(start, sources, targets, len(final_graph), name)
     sources, targets = rank[sources], rank[targets]
     order = np.argsort(sources, kind="stable")
-    order = order[np.searchsorted(sources[order], 0):]
+    order = order[np.searchsorted(sources[order], 0) :]
     kept = np.flatnonzero(rank >= 0)
     finals = np.full((2, num_kept), np.inf, np.float32)
-    finals[0, rank[kept]], finals[1, rank[kept]] = final_graph[kept], np.asarray(final_acoustic, np.float32)[kept]
-    return Lattice(sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final))
+    finals[0, rank[kept]], finals[1, rank[kept]] = (
+        final_graph[kept],
+        np.asarray(final_acoustic, np.float32)[kept],
+    )
+    return Lattice(
+        sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final)
+    )
 
 
-def ranks(start: int, sources: np.ndarray, targets: np.ndarray, num_states: int, name: str) -> tuple[np.ndarray, int]:
-    """(index of each state in a topological order, -1 for states unreachable from `start`; number of reachable states).
+def ranks(
+    start: int, sources: np.ndarray, targets: np.ndarray, num_states: int, name: str
+) -> tuple[np.ndarray, int]:
+    """(index of each state in a topological order, -1 for states unreachable from `start`; number of
+    reachable states).
 
     The order is unchanged if it is topological already. Raises UserError for a cycle.
     """
@@ -153,7 +190,8 @@ def ranks(start: int, sources: np.ndarray, targets: np.ndarray, num_states: int,
 
 @njit(nogil=True, cache=True)
 def _top_sort(start, sources, targets, num_states):
-    """(rank of each state, -1 for states unreachable from `start`; number of ranked states; whether there is no cycle)."""
+    """(rank of each state, -1 for states unreachable from `start`; number of ranked states; whether there is
+    no cycle)."""
     offsets = np.zeros(num_states + 1, np.int64)
     for s in sources:
         offsets[s + 1] += 1
@@ -167,7 +205,11 @@ def _top_sort(start, sources, targets, num_states):
     rank = np.full(num_states, -1, np.int32)
     if num_states == 0 or start < 0:
         return rank, 0, True
-    num_in, seen, stack = np.zeros(num_states, np.int64), np.zeros(num_states, np.bool_), np.empty(num_states, np.int32)
+    num_in, seen, stack = (
+        np.zeros(num_states, np.int64),
+        np.zeros(num_states, np.bool_),
+        np.empty(num_states, np.int32),
+    )
     stack[0], seen[start], size, num_seen = start, True, 1, 1
     while size:
         size -= 1
@@ -206,10 +248,15 @@ def _times(sources, targets, ilabels, num_states):
 
 def scaled_costs(lattice, acoustic_scale: float, lm_scale: float = 1.0):
     """(costs of arcs, costs of final states) of a Lattice or CompactLattice, float64."""
-    arcs = lm_scale * lattice.graph_costs.astype(np.float64) + acoustic_scale * lattice.acoustic_costs.astype(np.float64)
+    arcs = lm_scale * lattice.graph_costs.astype(np.float64) + acoustic_scale * lattice.acoustic_costs.astype(
+        np.float64
+    )
     finals = np.full(lattice.num_states, np.inf)
     final = np.isfinite(lattice.final_graph)
-    finals[final] = lm_scale * lattice.final_graph[final].astype(np.float64) + acoustic_scale * lattice.final_acoustic[final]
+    finals[final] = (
+        lm_scale * lattice.final_graph[final].astype(np.float64)
+        + acoustic_scale * lattice.final_acoustic[final]
+    )
     return arcs, finals
 
 
@@ -236,18 +283,28 @@ def backward(sources, targets, costs, finals):
 
 def path_costs(lattice, arcs: np.ndarray, end: int) -> tuple[float, float]:
     """(graph cost, acoustic cost) of the path along `arcs` to the final state `end`."""
-    return tuple(float(costs[arcs].sum(dtype=np.float64) + finals[end]) for costs, finals in (
-        (lattice.graph_costs, lattice.final_graph), (lattice.acoustic_costs, lattice.final_acoustic)))
+    return tuple(
+        float(costs[arcs].sum(dtype=np.float64) + finals[end])
+        for costs, finals in (
+            (lattice.graph_costs, lattice.final_graph),
+            (lattice.acoustic_costs, lattice.final_acoustic),
+        )
+    )
 
 
 def best_arcs(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, int] | None:
-    """(arcs, final state) of the path of lowest cost of a Lattice or CompactLattice; None if there is no path."""
+    """(arcs, final state) of the path of lowest cost of a Lattice or CompactLattice; None if there is no
+    path."""
     if lattice.empty:
         return None
     costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
     alpha, back = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
     state = int(np.argmin(alpha + finals))
-    return (trace(back[:, None], 0, lattice.sources, state), state) if np.isfinite(alpha[state] + finals[state]) else None
+    return (
+        (trace(back[:, None], 0, lattice.sources, state), state)
+        if np.isfinite(alpha[state] + finals[state])
+        else None
+    )
 
 
 def best_path(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> Path | None:
@@ -258,7 +315,8 @@ def best_path(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> Path | N
 
 @njit(nogil=True, cache=True)
 def trace(back, point, sources, state):
-    """Arcs, in order, of the best path to `state` at one point. back: last arc (num_states, num_points), -1 at the start."""
+    """Arcs, in order, of the best path to `state` at one point. back: last arc (num_states, num_points), -1
+    at the start."""
     count, s = 0, state
     while back[s, point] >= 0:
         s = sources[back[s, point]]
@@ -272,14 +330,17 @@ def trace(back, point, sources, state):
 
 
 def prune(lattice, beam: float, acoustic_scale: float):
-    """The Lattice or CompactLattice restricted to states and arcs on a path whose cost is within `beam` of the best path's."""
+    """The Lattice or CompactLattice restricted to states and arcs on a path whose cost is within `beam` of
+    the best path's."""
     if lattice.empty:
         return lattice
     costs, finals = scaled_costs(lattice, acoustic_scale)
     alpha, _ = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
     beta = backward(lattice.sources, lattice.targets, costs, finals)
     limit = beta[0] + beam + 1e-9 * abs(beta[0])
-    return lattice.select(alpha[lattice.sources] + costs + beta[lattice.targets] <= limit, alpha + finals <= limit)
+    return lattice.select(
+        alpha[lattice.sources] + costs + beta[lattice.targets] <= limit, alpha + finals <= limit
+    )
 
 
 def trim(lattice):
@@ -287,7 +348,10 @@ def trim(lattice):
     if lattice.empty:
         return lattice
     costs, finals = scaled_costs(lattice, 1.0)
-    return lattice.select(np.isfinite(backward(lattice.sources, lattice.targets, costs, finals)[lattice.targets]), np.isfinite(finals))
+    return lattice.select(
+        np.isfinite(backward(lattice.sources, lattice.targets, costs, finals)[lattice.targets]),
+        np.isfinite(finals),
+    )
 
 
 def has_end(lattice) -> bool:
@@ -296,35 +360,54 @@ def has_end(lattice) -> bool:
 
 
 def kept_states(lattice, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(bool (num_states): the start and the states with an arc in `keep`; int32 (num_states): their new numbers)."""
+    """(bool (num_states): the start and the states with an arc in `keep`; int32 (num_states): their new
+    numbers)."""
     used = np.zeros(lattice.num_states, bool)
     used[lattice.sources[keep]] = used[lattice.targets[keep]] = True
     used[:1] = True
     return used, np.cumsum(used, dtype=np.int32) - 1
 
 
-def sweep(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], list[int]]:
-    """The best words of a Lattice or CompactLattice for every pair of LM weight and word insertion penalty: {(lmwt, wip): [word ids]}.
+def sweep(
+    lattice, lm_weights: Sequence[float], penalties: Sequence[float]
+) -> dict[tuple[float, float], list[int]]:
+    """The best words of a Lattice or CompactLattice for every pair of LM weight and word insertion penalty:
+    {(lmwt, wip): [word ids]}.
 
-    At (lmwt, wip) a path costs graph + acoustic / lmwt + wip * words: Kaldi's lattice-scale --inv-acoustic-scale=lmwt, lattice-add-penalty
-    --word-ins-penalty=wip, lattice-best-path. One pass over the arcs serves all points.
+    At (lmwt, wip) a path costs graph + acoustic / lmwt + wip * words: Kaldi's lattice-scale
+    --inv-acoustic-scale=lmwt, lattice-add-penalty --word-ins-penalty=wip, lattice-best-path. One pass over
+    the arcs serves all points.
     """
     found = {point: lattice.words[arcs] for point, arcs in sweep_arcs(lattice, lm_weights, penalties).items()}
     return {point: words[words != 0].tolist() for point, words in found.items()}
 
 
-def sweep_arcs(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], np.ndarray]:
-    """The arcs of the best paths of `sweep`, in order: {(lmwt, wip): int64}; empty arrays if the lattice has no path."""
+def sweep_arcs(
+    lattice, lm_weights: Sequence[float], penalties: Sequence[float]
+) -> dict[tuple[float, float], np.ndarray]:
+    """The arcs of the best paths of `sweep`, in order: {(lmwt, wip): int64}; empty arrays if the lattice has
+    no path."""
     points, none = [(lmwt, wip) for lmwt in lm_weights for wip in penalties], np.empty(0, np.int64)
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     if not len(ends):
         return dict.fromkeys(points, none)
     inverse = np.array([1.0 / lmwt for lmwt, _ in points])
     penalty = np.array([wip for _, wip in points], np.float64)
-    costs, back = _sweep(lattice.sources, lattice.targets, lattice.words, lattice.graph_costs, lattice.acoustic_costs, lattice.num_states,
-                         inverse, penalty)
+    costs, back = _sweep(
+        lattice.sources,
+        lattice.targets,
+        lattice.words,
+        lattice.graph_costs,
+        lattice.acoustic_costs,
+        lattice.num_states,
+        inverse,
+        penalty,
+    )
     totals = costs[ends] + lattice.final_graph[ends, None] + lattice.final_acoustic[ends, None] * inverse
-    return {point: trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])])) for p, point in enumerate(points)}
+    return {
+        point: trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])]))
+        for p, point in enumerate(points)
+    }
 
 
 @njit(nogil=True, cache=True)

@@ -1,7 +1,9 @@
-"""Encoding and decoding of Kaldi's binary lattices: OpenFst vector transducers of arc type `lattice4` or `compactlattice44`.
+"""Encoding and decoding of Kaldi's binary lattices: OpenFst vector transducers of arc type `lattice4` or
+`compactlattice44`.
 
-After a header, each state has: final weight, int64 number of arcs, arcs. An arc has: input label, output label, weight, next state. A
-weight is two floats (graph cost, acoustic cost); in a compact lattice, an int32 count and that many transition-ids follow.
+After a header, each state has: final weight, int64 number of arcs, arcs. An arc has: input label, output
+label, weight, next state. A weight is two floats (graph cost, acoustic cost); in a compact lattice, an int32
+count and that many transition-ids follow.
 """
 
 from __future__ import annotations
@@ -25,8 +27,19 @@ def encode(lattice: Lattice | CompactLattice) -> bytes:
     """The bytes of a lattice's transducer, including magic number and header."""
     compact = isinstance(lattice, CompactLattice)
     name = next(name for name, is_compact in IS_COMPACT.items() if is_compact == compact)
-    header = struct.pack(f"<i6si{len(name)}siiQqqq", 6, b"vector", len(name), name, 2, 0, _EXPANDED_MUTABLE, -1 if lattice.empty else 0,
-                         lattice.num_states, lattice.num_arcs)
+    header = struct.pack(
+        f"<i6si{len(name)}siiQqqq",
+        6,
+        b"vector",
+        len(name),
+        name,
+        2,
+        0,
+        _EXPANDED_MUTABLE,
+        -1 if lattice.empty else 0,
+        lattice.num_states,
+        lattice.num_arcs,
+    )
     body = _compact_body(lattice) if compact else _raw_body(lattice)
     return MAGIC + header + body.astype("<i4", copy=False).tobytes()
 
@@ -40,7 +53,13 @@ def _raw_body(lattice: Lattice) -> np.ndarray:
     words[heads], words[heads + 1] = lattice.final_graph.view(np.int32), lattice.final_acoustic.view(np.int32)
     words[heads + 2], words[heads + 3] = counts, 0
     firsts = np.repeat(heads + 4 - 5 * offsets[:-1], counts) + 5 * np.arange(lattice.num_arcs)
-    columns = (lattice.ilabels, lattice.olabels, lattice.graph_costs.view(np.int32), lattice.acoustic_costs.view(np.int32), lattice.targets)
+    columns = (
+        lattice.ilabels,
+        lattice.olabels,
+        lattice.graph_costs.view(np.int32),
+        lattice.acoustic_costs.view(np.int32),
+        lattice.targets,
+    )
     for place, column in enumerate(columns):
         words[firsts + place] = column
     return words
@@ -56,8 +75,18 @@ class _Weighted(NamedTuple):
 
 
 def _compact_body(lattice: CompactLattice) -> np.ndarray:
-    arcs = _Weighted(lattice.graph_costs.view(np.int32), lattice.acoustic_costs.view(np.int32), lattice.string_offsets, lattice.tids)
-    finals = _Weighted(lattice.final_graph.view(np.int32), lattice.final_acoustic.view(np.int32), lattice.final_offsets, lattice.final_tids)
+    arcs = _Weighted(
+        lattice.graph_costs.view(np.int32),
+        lattice.acoustic_costs.view(np.int32),
+        lattice.string_offsets,
+        lattice.tids,
+    )
+    finals = _Weighted(
+        lattice.final_graph.view(np.int32),
+        lattice.final_acoustic.view(np.int32),
+        lattice.final_offsets,
+        lattice.final_tids,
+    )
     return _compact_words(lattice.arc_offsets, lattice.targets, lattice.words, arcs, finals)
 
 
@@ -65,7 +94,12 @@ def _compact_body(lattice: CompactLattice) -> np.ndarray:
 def _compact_words(arc_offsets, targets, words, arcs, finals):
     """int32 words of all states of a compact lattice."""
     graph, acoustic, offsets, tids = arcs.graph, arcs.acoustic, arcs.offsets, arcs.tids
-    final_graph, final_acoustic, final_offsets, final_tids = finals.graph, finals.acoustic, finals.offsets, finals.tids
+    final_graph, final_acoustic, final_offsets, final_tids = (
+        finals.graph,
+        finals.acoustic,
+        finals.offsets,
+        finals.tids,
+    )
     num_states = len(final_graph)
     out = np.empty(5 * num_states + 6 * len(targets) + len(tids) + len(final_tids), np.int32)
     at = 0
@@ -79,7 +113,13 @@ def _compact_words(arc_offsets, targets, words, arcs, finals):
         at += 2
         for a in range(arc_offsets[s], arc_offsets[s + 1]):
             string = tids[offsets[a] : offsets[a + 1]]
-            out[at], out[at + 1], out[at + 2], out[at + 3], out[at + 4] = words[a], words[a], graph[a], acoustic[a], len(string)
+            out[at], out[at + 1], out[at + 2], out[at + 3], out[at + 4] = (
+                words[a],
+                words[a],
+                graph[a],
+                acoustic[a],
+                len(string),
+            )
             at += 5
             out[at : at + len(string)] = string
             at += len(string)
@@ -89,7 +129,8 @@ def _compact_words(arc_offsets, targets, words, arcs, finals):
 
 
 def measure(words: np.ndarray, num_states: int, compact: bool) -> tuple[int, int, int, int]:
-    """(length of `num_states` states in `words`, int32; number of arcs; of transition-ids of arcs; of transition-ids of final states).
+    """(length of `num_states` states in `words`, int32; number of arcs; of transition-ids of arcs; of
+    transition-ids of final states).
 
     The length is INCOMPLETE if `words` end too early, DAMAGED if they cannot be a lattice.
     """
@@ -141,7 +182,8 @@ def _measure_compact(words, num_states):
 
 @njit(nogil=True, cache=True)
 def _unpack_raw(words, num_states, num_arcs):
-    """Rows (source, tid, word, graph, acoustic, target) of arcs, and rows of final costs; floats as their bits."""
+    """Rows (source, tid, word, graph, acoustic, target) of arcs, and rows of final costs; floats as their
+    bits."""
     arcs, finals = np.empty((6, num_arcs), np.int32), np.empty((2, num_states), np.int32)
     at, a = 0, 0
     for s in range(num_states):
@@ -158,7 +200,8 @@ def _unpack_raw(words, num_states, num_arcs):
 
 @njit(nogil=True, cache=True)
 def _unpack_compact(words, num_states, num_arcs, num_tids, num_final_tids):
-    """Rows (source, word, graph, acoustic, target) of arcs, rows of final costs, and the strings of both; floats as their bits."""
+    """Rows (source, word, graph, acoustic, target) of arcs, rows of final costs, and the strings of both;
+    floats as their bits."""
     arcs, finals = np.empty((5, num_arcs), np.int32), np.empty((2, num_states), np.int32)
     offsets, tids = np.zeros(num_arcs + 1, np.int64), np.empty(num_tids, np.int32)
     final_offsets, final_tids = np.zeros(num_states + 1, np.int64), np.empty(num_final_tids, np.int32)
@@ -180,12 +223,14 @@ def _unpack_compact(words, num_states, num_arcs, num_tids, num_final_tids):
     return arcs, finals, offsets, tids, final_offsets, final_tids
 
 
-def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int, int], compact: bool,
-           name: str) -> Lattice | CompactLattice:
-    """The lattice of the int32 `words`; `sizes` from `measure`: numbers of arcs, transition-ids of arcs and of final states.
+def decode(
+    words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int, int], compact: bool, name: str
+) -> Lattice | CompactLattice:
+    """The lattice of the int32 `words`; `sizes` from `measure`: numbers of arcs, transition-ids of arcs and
+    of final states.
 
-    Raises ValueError for a negative label, an arc to a state that does not exist, or a cost that is not a number, and UserError, naming
-    `name`, for a cycle.
+    Raises ValueError for a negative label, an arc to a state that does not exist, or a cost that is not a
+    number, and UserError, naming `name`, for a cycle.
     """
     if compact:
         arcs, finals, *strings = _unpack_compact(words, num_states, *sizes)
@@ -199,10 +244,25 @@ def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int
         raise ValueError("a negative label")
     if len(target) and not 0 <= target.min() <= target.max() < num_states:
         raise ValueError(f"an arc to a state outside its {num_states} states")
-    graph, acoustic, final_graph, final_acoustic = costs = [row.view(np.float32) for row in (graph, acoustic, *finals)]
+    graph, acoustic, final_graph, final_acoustic = costs = [
+        row.view(np.float32) for row in (graph, acoustic, *finals)
+    ]
     if any(np.isnan(column).any() for column in costs):
         raise ValueError("a cost that is not a number")
     if compact:
-        return compact_from_arcs(start, source, target, word, graph, acoustic, strings[:2], final_graph, final_acoustic, strings[2:],
-                                 name=name)
-    return from_arcs(start, source, target, tid, word, graph, acoustic, final_graph, final_acoustic, name=name)
+        return compact_from_arcs(
+            start,
+            source,
+            target,
+            word,
+            graph,
+            acoustic,
+            strings[:2],
+            final_graph,
+            final_acoustic,
+            strings[2:],
+            name=name,
+        )
+    return from_arcs(
+        start, source, target, tid, word, graph, acoustic, final_graph, final_acoustic, name=name
+    )

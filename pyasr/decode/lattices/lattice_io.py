@@ -29,7 +29,15 @@ from pyasr.decode.lattices import lattice_binary
 from pyasr.decode.lattices.compact_lattice import CompactLattice, to_compact, to_lattice
 from pyasr.decode.lattices.lattice import Lattice
 from pyasr.decode.lattices.lattice_text import TextLattice, text_lattice
-from pyasr.io.content import HEAD_BYTES, check_unpacked, open_file, packing_of, readable, telling_damage, unpacking
+from pyasr.io.content import (
+    HEAD_BYTES,
+    check_unpacked,
+    open_file,
+    packing_of,
+    readable,
+    telling_damage,
+    unpacking,
+)
 from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_keyless, refuse_other
 
 _CHUNK = 1 << 20
@@ -37,7 +45,8 @@ _GZIP_LEVEL = 2
 
 
 class LatticeWriter:
-    """Writes an archive, gzipped if the name ends in .gz; the file appears when the `with` block ends without an exception."""
+    """Writes an archive, gzipped if the name ends in .gz; the file appears when the `with` block ends without
+    an exception."""
 
     def __init__(self, path: Path, binary: bool = True):
         self.path, self.binary = Path(path), binary
@@ -54,12 +63,16 @@ class LatticeWriter:
 
     def write(self, key: str, lattice: Lattice | CompactLattice) -> None:
         """Add one entry."""
-        body = lattice_binary.encode(lattice) if self.binary else b"\n" + text_lattice(lattice).encode() + b"\n"
+        body = (
+            lattice_binary.encode(lattice) if self.binary else b"\n" + text_lattice(lattice).encode() + b"\n"
+        )
         self._file.write(key.encode() + b" ")
         self._file.write(body)
 
 
-def write_lattices(path: Path, lattices: Iterable[tuple[str, Lattice | CompactLattice]], binary: bool = True) -> None:
+def write_lattices(
+    path: Path, lattices: Iterable[tuple[str, Lattice | CompactLattice]], binary: bool = True
+) -> None:
     """Write an archive of (key, lattice)."""
     with LatticeWriter(path, binary) as writer:
         for key, lattice in lattices:
@@ -76,7 +89,9 @@ class _Buffer:
         self.data, self.at, self.base, self.ended = b"", 0, 0, False
 
     def error(self, what: str) -> UserError:
-        return UserError(f"{self.path}: {what} at byte {self.base + self.at} of the uncompressed archive; decode again")
+        return UserError(
+            f"{self.path}: {what} at byte {self.base + self.at} of the uncompressed archive; decode again"
+        )
 
     def more(self) -> bool:
         """Read more; False at the end of the file."""
@@ -87,7 +102,7 @@ class _Buffer:
         if not self.base + len(self.data):
             chunk = without_mark(chunk, self.path)
         check_unpacked(self.base + len(self.data) + len(chunk), self.size, self.path)
-        self.data, self.base, self.at = self.data[self.at:] + chunk, self.base + self.at, 0
+        self.data, self.base, self.at = self.data[self.at :] + chunk, self.base + self.at, 0
         self.ended = not chunk
         return bool(chunk)
 
@@ -114,16 +129,23 @@ class _Buffer:
 
 
 def read_lattices(path: Path) -> Iterator[tuple[str, Lattice]]:
-    """(key, lattice) of each entry of an archive, binary or text, plain or compressed; compact lattices are converted to raw ones.
+    """(key, lattice) of each entry of an archive, binary or text, plain or compressed; compact lattices are
+    converted to raw ones.
 
     Raises UserError, naming file and offset, for truncated or damaged archives, other arc types and cycles.
     """
-    return ((key, to_lattice(lattice) if isinstance(lattice, CompactLattice) else lattice) for key, lattice in read_either(path))
+    return (
+        (key, to_lattice(lattice) if isinstance(lattice, CompactLattice) else lattice)
+        for key, lattice in read_either(path)
+    )
 
 
 def read_compact_lattices(path: Path) -> Iterator[tuple[str, CompactLattice]]:
     """Like `read_lattices`, as compact lattices; raw lattices are converted without determinisation."""
-    return ((key, to_compact(lattice) if isinstance(lattice, Lattice) else lattice) for key, lattice in read_either(path))
+    return (
+        (key, to_compact(lattice) if isinstance(lattice, Lattice) else lattice)
+        for key, lattice in read_either(path)
+    )
 
 
 def read_either(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
@@ -153,7 +175,9 @@ def _entry(buffer: _Buffer) -> tuple[str, Lattice | CompactLattice]:
         buffer.at -= 4
         found = bytes(buffer.data[buffer.at : buffer.at + PEEK_BYTES])
         refuse_other(f"{buffer.path}: {key}", found, FST, "give an archive of lattices", (TEXT,))
-        raise buffer.error(f"{what} has neither OpenFst's magic number nor text lines: not a lattice archive, or damaged")
+        raise buffer.error(
+            f"{what} has neither OpenFst's magic number nor text lines: not a lattice archive, or damaged"
+        )
     return key, _read_binary(buffer, key)
 
 
@@ -169,7 +193,9 @@ def _read_binary(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
     kind, arc_type = _string(buffer, what), _string(buffer, what)
     if kind != b"vector" or arc_type not in lattice_binary.IS_COMPACT:
         names = f"'{kind.decode(errors='replace')}' with '{arc_type.decode(errors='replace')}' arcs"
-        raise buffer.error(f"{what} is a transducer of type {names}, not a lattice (lattice4 or compactlattice44)")
+        raise buffer.error(
+            f"{what} is a transducer of type {names}, not a lattice (lattice4 or compactlattice44)"
+        )
     _, flags, _, start, num_states, _ = struct.unpack("<iiQqqq", buffer.take(40, what))
     if flags & 3 or num_states < 0 or not -1 <= start < max(num_states, 0):
         raise buffer.error(f"damaged header of {what}")
@@ -183,7 +209,9 @@ def _read_binary(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
     return lattice
 
 
-def _states(buffer: _Buffer, num_states: int, compact: bool, what: str) -> tuple[np.ndarray, tuple[int, int, int]]:
+def _states(
+    buffer: _Buffer, num_states: int, compact: bool, what: str
+) -> tuple[np.ndarray, tuple[int, int, int]]:
     """(int32 words of all states, sizes from `lattice_binary.measure`); reads until they are complete."""
     while True:
         words = np.frombuffer(buffer.data, "<i4", (len(buffer.data) - buffer.at) // 4, buffer.at)
@@ -205,6 +233,8 @@ def _read_text(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
         try:
             table.add(line.decode().split())
         except (ValueError, UnicodeDecodeError):
-            raise UserError(f"{buffer.path}: '{line.decode(errors='replace')}' in the lattice of {key} (from byte {begin}) "
-                            "is not a line of a lattice; decode again") from None
+            raise UserError(
+                f"{buffer.path}: '{line.decode(errors='replace')}' in the lattice of {key} (from byte "
+                f"{begin}) is not a line of a lattice; decode again"
+            ) from None
     return table.lattice(f"{buffer.path}: {key}")

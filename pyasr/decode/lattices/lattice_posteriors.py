@@ -1,4 +1,5 @@
-r"""Posteriors of a lattice's arcs by the forward-backward algorithm, and of transition-ids at each frame (Kaldi's lattice-to-post).
+r"""Posteriors of a lattice's arcs by the forward-backward algorithm, and of transition-ids at each frame
+(Kaldi's lattice-to-post).
 
 With costs c(a) = graph + k * acoustic and f(s) of arcs a and final states s, all in the logarithmic semiring:
 
@@ -14,7 +15,9 @@ from pyasr.base.compiled.kernels import njit
 from pyasr.decode.lattices.lattice import Lattice, scaled_costs
 
 
-def arc_posteriors(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, float]:
+def arc_posteriors(
+    lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0
+) -> tuple[np.ndarray, float]:
     """(p(a), float64 (num_arcs); log-likelihood of the lattice: the logarithm of the sum over its paths)."""
     if lattice.empty:
         return np.zeros(lattice.num_arcs), -np.inf
@@ -33,7 +36,8 @@ def _log_add(a, b):
 
 @njit(nogil=True, cache=True)
 def forward_backward(sources, targets, costs, finals):
-    """(p(a), float64 (num_arcs); beta of the start). Without a path to a final state, p(a) is zero and beta is inf.
+    """(p(a), float64 (num_arcs); beta of the start). Without a path to a final state, p(a) is zero and beta
+    is inf.
 
     sources, targets  (num_arcs), sorted by source; states in topological order, state 0 is the start
     costs, finals     float64 (num_arcs), (num_states)
@@ -51,8 +55,11 @@ def forward_backward(sources, targets, costs, finals):
     return posteriors, beta[0]
 
 
-def tid_posteriors(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(frames, int32, ascending; transition-ids, int32; posteriors, float32). The posteriors of a frame add up to 1."""
+def tid_posteriors(
+    lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(frames, int32, ascending; transition-ids, int32; posteriors, float32). The posteriors of a frame add
+    up to 1."""
     posteriors, _ = arc_posteriors(lattice, acoustic_scale, lm_scale)
     emitting = (lattice.ilabels != 0) & (posteriors > 0)
     frames = lattice.state_times[lattice.sources[emitting]]

@@ -1,4 +1,5 @@
-"""Kaldi's text format of lattices: `from to tid word graph,acoustic`, or compact `from to word graph,acoustic,tid_tid_tid`."""
+"""Kaldi's text format of lattices: `from to tid word graph,acoustic`, or compact `from to word
+graph,acoustic,tid_tid_tid`."""
 
 from __future__ import annotations
 
@@ -13,17 +14,22 @@ _LARGEST = (1 << 31) - 1
 
 
 def text_lattice(lattice: Lattice | CompactLattice) -> str:
-    """The lines of a lattice, those of the start state first; `state graph,acoustic[,tids]` is a final state."""
+    """The lines of a lattice, those of the start state first; `state graph,acoustic[,tids]` is a final
+    state."""
     compact = isinstance(lattice, CompactLattice)
     lines, offsets = [], lattice.arc_offsets
     for state in range(lattice.num_states):
         for a in range(offsets[state], offsets[state + 1]):
-            weight = _weight(lattice.graph_costs[a], lattice.acoustic_costs[a], lattice.string(a) if compact else None)
+            weight = _weight(
+                lattice.graph_costs[a], lattice.acoustic_costs[a], lattice.string(a) if compact else None
+            )
             labels = f"{lattice.words[a]}" if compact else f"{lattice.ilabels[a]}\t{lattice.olabels[a]}"
             lines.append(f"{state}\t{lattice.targets[a]}\t{labels}\t{weight}\n")
         if np.isfinite(lattice.final_graph[state]):
             string = lattice.final_string(state) if compact else None
-            lines.append(f"{state}\t{_weight(lattice.final_graph[state], lattice.final_acoustic[state], string)}\n")
+            lines.append(
+                f"{state}\t{_weight(lattice.final_graph[state], lattice.final_acoustic[state], string)}\n"
+            )
     return "".join(lines)
 
 
@@ -48,7 +54,8 @@ class TextLattice:
         self.kinds: set[bool] = set()
 
     def add(self, fields: list[str]) -> None:
-        """Add a line. Raises ValueError if it is not a line of a lattice, or not of the same kind as the lines before."""
+        """Add a line. Raises ValueError if it is not a line of a lattice, or not of the same kind as the
+        lines before."""
         state = int(fields[0])
         target = int(fields[1]) if len(fields) > 2 else 0
         if not 0 <= min(state, target) <= max(state, target) <= _LARGEST or len(fields) > 5:
@@ -61,7 +68,7 @@ class TextLattice:
             return
         num_labels = 1 if len(fields) == 3 or "," in fields[3] else 2
         self._is(num_labels == 1)
-        graph, acoustic, string = self._read_weight(fields[2 + num_labels:])
+        graph, acoustic, string = self._read_weight(fields[2 + num_labels :])
         labels = int(fields[2]), int(fields[1 + num_labels])
         if not 0 <= min(labels) <= max(labels) <= _LARGEST:
             raise ValueError
@@ -74,30 +81,52 @@ class TextLattice:
             raise ValueError
 
     def _read_weight(self, fields: list[str]) -> tuple[float, float, list[int]]:
-        """Parse `graph,acoustic` or `graph,acoustic,tid_tid_tid`; no field: costs of 0. Python's float accepts Kaldi's "Infinity"."""
+        """Parse `graph,acoustic` or `graph,acoustic,tid_tid_tid`; no field: costs of 0. Python's float
+        accepts Kaldi's "Infinity"."""
         if not fields:
             return 0.0, 0.0, []
         graph, acoustic, *string = fields[0].split(",")
         self._is(bool(string))
-        costs, tids = (float(graph), float(acoustic)), [int(tid) for tid in string[0].split("_") if tid] if string else []
+        costs, tids = (
+            (float(graph), float(acoustic)),
+            [int(tid) for tid in string[0].split("_") if tid] if string else [],
+        )
         if np.isnan(costs).any() or not 0 <= min(tids, default=0) <= max(tids, default=0) <= _LARGEST:
             raise ValueError
         return *costs, tids
 
     def lattice(self, name: str) -> Lattice | CompactLattice:
-        """The lattice of the lines; `name` is for errors. Raises UserError for more states than the lines can have, and for a cycle."""
+        """The lattice of the lines; `name` is for errors. Raises UserError for more states than the lines can
+        have, and for a cycle."""
         if self.num_states > 2 * self.num_lines:
-            raise UserError(f"{name}: a lattice of {self.num_lines} lines has no state {self.num_states - 1}; decode again")
-        source, target, tid, word, graph, acoustic = [np.array(column) for column in zip(*self.arcs)] or [np.empty(0, int)] * 6
+            raise UserError(
+                f"{name}: a lattice of {self.num_lines} lines has no state {self.num_states - 1}; decode "
+                "again"
+            )
+        source, target, tid, word, graph, acoustic = [np.array(column) for column in zip(*self.arcs)] or [
+            np.empty(0, int)
+        ] * 6
         ends, strings = np.full((2, self.num_states), np.inf), [[] for _ in range(self.num_states)]
         for state, (*costs, string) in self.finals.items():
             ends[:, state], strings[state] = costs, string
         if True in self.kinds:
-            return compact_from_arcs(self.start, source, target, word, graph, acoustic, _packed(self.strings), *ends,
-                                     _packed(strings), name=name)
+            return compact_from_arcs(
+                self.start,
+                source,
+                target,
+                word,
+                graph,
+                acoustic,
+                _packed(self.strings),
+                *ends,
+                _packed(strings),
+                name=name,
+            )
         return from_arcs(self.start, source, target, tid, word, graph, acoustic, *ends, name=name)
 
 
 def _packed(strings: _Strings) -> tuple[np.ndarray, np.ndarray]:
     """(offsets, labels)."""
-    return np.cumsum([0, *map(len, strings)]), np.array([tid for string in strings for tid in string], np.int32)
+    return np.cumsum([0, *map(len, strings)]), np.array(
+        [tid for string in strings for tid in string], np.int32
+    )

@@ -1,24 +1,30 @@
-"""Minimum Bayes risk decoding: the words of minimum expected word error, with a confidence and times for each word.
+"""Minimum Bayes risk decoding: the words of minimum expected word error, with a confidence and times for each
+word.
 
-H. Xu, D. Povey, L. Mangu, J. Zhu, "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance", Computer
-Speech and Language 25 (2011). The notation is that of the paper:
+H. Xu, D. Povey, L. Mangu, J. Zhu, "Minimum Bayes Risk decoding and system combination based on a recursion
+for edit distance", Computer Speech and Language 25 (2011). The notation is that of the paper:
 
-    R = r_1 ... r_Q   the hypothesis, with an epsilon before, between and after its words, where words can be inserted
-    p_a, w_a          posterior weight and word of arc a; s_a, e_a its states;  alpha(n)  weight of all paths to state n
+    R = r_1 ... r_Q   the hypothesis, with an epsilon before, between and after its words, where words can be
+                      inserted
+    p_a, w_a          posterior weight and word of arc a; s_a, e_a its states;  alpha(n)  weight of all paths
+                      to state n
     l(a, b)           0 if a = b, else 1; epsilon counts as a word
 
-    alpha'(a, q) = min( alpha'(s_a, q-1) + l(w_a, r_q),  alpha'(s_a, q) + l(w_a, eps) + delta,  alpha'(a, q-1) + l(eps, r_q) )       (1)
-    alpha'(n, q) = sum over arcs a into n of  alpha(s_a) p_a / alpha(n)  alpha'(a, q)                                              (2)
+    alpha'(a, q) = min( alpha'(s_a, q-1) + l(w_a, r_q),  alpha'(s_a, q) + l(w_a, eps) + delta,
+                        alpha'(a, q-1) + l(eps, r_q) )                                     (1)
+    alpha'(n, q) = sum over arcs a into n of  alpha(s_a) p_a / alpha(n)  alpha'(a, q)      (2)
 
-alpha'(last state, Q) is the *risk*: an upper bound of the expected edit distance between R and the paths of the lattice. It is a bound
-because (1) takes the minimum after averaging over the paths to s_a; it is exact if one path leads to each state. The penalty delta = 1e-5
-prefers the alignment of a word with an epsilon of R to an insertion. A backward pass over the choices of (1) gives gamma(q, w), the
-probability that w is aligned with position q; for each q, these sum to one over w. Each r_q is then replaced by the w of maximum
-gamma(q, w), and the procedure repeats until nothing changes; the risk cannot increase. gamma(q, r_q) is the confidence of a word. Its times
-are averages over the arcs aligned with q.
+alpha'(last state, Q) is the *risk*: an upper bound of the expected edit distance between R and the paths of
+the lattice. It is a bound because (1) takes the minimum after averaging over the paths to s_a; it is exact if
+one path leads to each state. The penalty delta = 1e-5 prefers the alignment of a word with an epsilon of R to
+an insertion. A backward pass over the choices of (1) gives gamma(q, w), the probability that w is aligned
+with position q; for each q, these sum to one over w. Each r_q is then replaced by the w of maximum gamma(q,
+w), and the procedure repeats until nothing changes; the risk cannot increase. gamma(q, r_q) is the confidence
+of a word. Its times are averages over the arcs aligned with q.
 
-The size of the tables of (1) and (2) grows with the square of the utterance's length. Words that are more than `WINDOW_FRAMES` apart are
-therefore not aligned with each other. The risk remains an upper bound, and shorter utterances are not affected.
+The size of the tables of (1) and (2) grows with the square of the utterance's length. Words that are more
+than `WINDOW_FRAMES` apart are therefore not aligned with each other. The risk remains an upper bound, and
+shorter utterances are not affected.
 """
 
 from __future__ import annotations
@@ -46,13 +52,18 @@ class MbrOptions:
 
     heading = "scoring"
 
-    decode_mbr: bool = option(False, "output the words of minimum expected error; false: the words of the best path")
-    posterior_scale: float = option(0.5, "scale of costs in posteriors; a smaller scale lowers confidences", minimum=1e-3)
+    decode_mbr: bool = option(
+        False, "output the words of minimum expected error; false: the words of the best path"
+    )
+    posterior_scale: float = option(
+        0.5, "scale of costs in posteriors; a smaller scale lowers confidences", minimum=1e-3
+    )
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The possible words at one position, by decreasing probability (word 0: none), and the position's mean begin and end in frames."""
+    """The possible words at one position, by decreasing probability (word 0: none), and the position's mean
+    begin and end in frames."""
 
     words: list[tuple[int, float]]
     begin: float
@@ -81,8 +92,14 @@ class MbrResult:
         return self.statistics.bins() if self.statistics else []
 
 
-def mbr_decode(graph: WordGraph, words: list[int] | None = None, *, decode: bool = True, posterior_scale: float = 1.0,
-               window_frames: int = WINDOW_FRAMES) -> MbrResult:
+def mbr_decode(
+    graph: WordGraph,
+    words: list[int] | None = None,
+    *,
+    decode: bool = True,
+    posterior_scale: float = 1.0,
+    window_frames: int = WINDOW_FRAMES,
+) -> MbrResult:
     """Minimum Bayes risk decoding of a lattice, as Kaldi's lattice-mbr-decode.
 
     words            initial hypothesis; None: the words of the best path
@@ -92,7 +109,9 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, *, decode: bool
     if graph.empty:
         return MbrResult([], [], [], 0.0)
     lattice = _Lattice(graph, posterior_scale, window_frames)
-    hypothesis = _with_epsilons(*(_best_words(graph) if words is None else (words, np.linspace(0, graph.num_frames, len(words)))))
+    hypothesis = _with_epsilons(
+        *(_best_words(graph) if words is None else (words, np.linspace(0, graph.num_frames, len(words))))
+    )
     for _ in range(_MAX_ITERATIONS):
         statistics = lattice.statistics(*hypothesis)
         best = statistics.best_words()
@@ -103,12 +122,21 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, *, decode: bool
     return statistics.result()
 
 
-def mbr_sweep(lattice: CompactLattice, lm_weights: Sequence[float], penalties: Sequence[float],
-              posterior_scale: float = 1.0) -> dict[tuple[float, float], list[int]]:
+def mbr_sweep(
+    lattice: CompactLattice,
+    lm_weights: Sequence[float],
+    penalties: Sequence[float],
+    posterior_scale: float = 1.0,
+) -> dict[tuple[float, float], list[int]]:
     """The words of minimum expected error for each LM weight and word insertion penalty, in the form of
     `pyasr.decode.lattices.lattice.sweep`."""
     points = [(lm_weight, penalty) for lm_weight in lm_weights for penalty in penalties]
-    return {point: mbr_decode(WordGraph.of(lattice, 1.0 / point[0], point[1]), posterior_scale=posterior_scale).words for point in points}
+    return {
+        point: mbr_decode(
+            WordGraph.of(lattice, 1.0 / point[0], point[1]), posterior_scale=posterior_scale
+        ).words
+        for point in points
+    }
 
 
 def _best_words(graph: WordGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +157,8 @@ def _with_epsilons(words, times) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Lattice:
-    """Arcs sorted by target, with a single last state, and the share of each arc in the posterior of its target."""
+    """Arcs sorted by target, with a single last state, and the share of each arc in the posterior of its
+    target."""
 
     def __init__(self, graph: WordGraph, posterior_scale: float, window_frames: int):
         self.window_frames = window_frames
@@ -137,10 +166,15 @@ class _Lattice:
         last, zeros = graph.num_states, np.zeros(len(ends), np.int64)
         sources, targets = np.r_[graph.sources, ends], np.r_[graph.targets, zeros + last]
         order = np.argsort(targets, kind="stable")
-        self.sources, self.words = sources[order].astype(np.int64), np.r_[graph.words, zeros][order].astype(np.int64)
+        self.sources, self.words = (
+            sources[order].astype(np.int64),
+            np.r_[graph.words, zeros][order].astype(np.int64),
+        )
         self.in_offsets = np.searchsorted(targets[order], np.arange(last + 2))
         self.times = np.r_[graph.times, graph.num_frames].astype(np.float64)
-        self.shares = kernels.forward_shares(self.in_offsets, self.sources, posterior_scale * np.r_[graph.costs, graph.finals[ends]][order])
+        self.shares = kernels.forward_shares(
+            self.in_offsets, self.sources, posterior_scale * np.r_[graph.costs, graph.finals[ends]][order]
+        )
 
     def statistics(self, hypothesis: np.ndarray, middles: np.ndarray) -> _Statistics:
         """Risk and gamma of a hypothesis. middles: frame of each position, ascending."""
@@ -148,9 +182,15 @@ class _Lattice:
         highs = np.searchsorted(middles[1:], self.times + self.window_frames, "right")
         highs[-1] = len(hypothesis) - 1
         rows = np.concatenate(([0], np.cumsum(highs - lows + 1)))
-        table = kernels.Arcs(self.in_offsets, self.sources, self.words, self.shares), hypothesis, kernels.Band(lows, highs, rows)
+        table = (
+            kernels.Arcs(self.in_offsets, self.sources, self.words, self.shares),
+            hypothesis,
+            kernels.Band(lows, highs, rows),
+        )
         distances = kernels.edit_distances(*table)
-        return _Statistics(hypothesis, float(distances[-1]), *kernels.bin_statistics(*table, distances, self.times))
+        return _Statistics(
+            hypothesis, float(distances[-1]), *kernels.bin_statistics(*table, distances, self.times)
+        )
 
 
 @dataclass(frozen=True)
@@ -184,16 +224,24 @@ class _Statistics:
         places = np.flatnonzero(self.hypothesis).tolist()
         mine = [entries.get((q, int(self.hypothesis[q])), -1) for q in places]
         middles = self.middles()
-        times = [(self.begins[i] / self.gammas[i], self.ends[i] / self.gammas[i]) if i >= 0 else (middles[q], middles[q])
-                 for i, q in zip(mine, places)]
+        times = [
+            (self.begins[i] / self.gammas[i], self.ends[i] / self.gammas[i])
+            if i >= 0
+            else (middles[q], middles[q])
+            for i, q in zip(mine, places)
+        ]
         confidences = [min(float(self.gammas[i]), 1.0) if i >= 0 else 0.0 for i in mine]
-        return MbrResult(self.hypothesis[places].tolist(), confidences, _without_overlap(times), self.risk, self)
+        return MbrResult(
+            self.hypothesis[places].tolist(), confidences, _without_overlap(times), self.risk, self
+        )
 
     def bins(self) -> list[Bin]:
         """The positions where a word is possible."""
         order = np.lexsort((self.words, -self.gammas, self.positions))
         edges = np.searchsorted(self.positions[order], np.arange(1, len(self.hypothesis) + 1))
-        begins, ends = (np.bincount(self.positions, sums, len(self.hypothesis)) for sums in (self.begins, self.ends))
+        begins, ends = (
+            np.bincount(self.positions, sums, len(self.hypothesis)) for sums in (self.begins, self.ends)
+        )
         found = []
         for q, (low, high) in enumerate(zip(edges, edges[1:]), 1):
             words = [(int(self.words[i]), float(self.gammas[i])) for i in order[low:high]]

@@ -1,8 +1,9 @@
-"""Compiled loops of minimum Bayes risk decoding; `pyasr.decode.lattices.mbr` has the equations, with the same notation.
+"""Compiled loops of minimum Bayes risk decoding; `pyasr.decode.lattices.mbr` has the equations, with the same
+notation.
 
-A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n + 1]. The share of arc a into
-state n is P(path uses a | path passes n); shares sum to one over the arcs into a state. Row n of alpha' contains alpha'(n, q) for
-lows[n] <= q <= highs[n] and begins at rows[n].
+A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n
++ 1]. The share of arc a into state n is P(path uses a | path passes n); shares sum to one over the arcs into
+a state. Row n of alpha' contains alpha'(n, q) for lows[n] <= q <= highs[n] and begins at rows[n].
 """
 
 from __future__ import annotations
@@ -57,16 +58,17 @@ def forward_shares(in_offsets, sources, costs):
 
 @njit(nogil=True, cache=True)
 def _arc_row(before, low, high, top, word, hypothesis, row, choices):
-    """Compute alpha'(a, q) and its choice in (1) for q = low ... top; `before` is alpha'(s_a, q) for q = low ... high."""
+    """Compute alpha'(a, q) and its choice in (1) for q = low ... top; `before` is alpha'(s_a, q) for q = low
+    ... high."""
     inserted = 1.0 + DELTA if word != 0 else 0.0
     for q in range(low, top + 1):
         i = q - low
         best, how = np.inf, _MATCH
-        if 0 < i and q - 1 <= high:
+        if i > 0 and q - 1 <= high:
             best = before[i - 1] + (0.0 if word == hypothesis[q] else 1.0)
         if q <= high and before[i] + inserted < best:
             best, how = before[i] + inserted, _INSERT
-        if 0 < i and row[i - 1] + (hypothesis[q] != 0) < best:
+        if i > 0 and row[i - 1] + (hypothesis[q] != 0) < best:
             best, how = row[i - 1] + (hypothesis[q] != 0), _DELETE
         row[i], choices[i] = best, how
 
@@ -84,7 +86,16 @@ def edit_distances(arcs, hypothesis, band):
         for k in range(in_offsets[n], in_offsets[n + 1]):
             if shares[k] > 0.0:
                 s = sources[k]
-                _arc_row(distances[rows[s]:rows[s + 1]], lows[s], highs[s], highs[n], words[k], hypothesis, row, choices)
+                _arc_row(
+                    distances[rows[s] : rows[s + 1]],
+                    lows[s],
+                    highs[s],
+                    highs[n],
+                    words[k],
+                    hypothesis,
+                    row,
+                    choices,
+                )
                 for q in range(lows[n], highs[n] + 1):
                     distances[rows[n] + q - lows[n]] += shares[k] * row[q - lows[s]]
     return distances
@@ -92,7 +103,8 @@ def edit_distances(arcs, hypothesis, band):
 
 @njit(nogil=True, cache=True)
 def bin_statistics(arcs, hypothesis, band, distances, times):
-    """(positions q, words w, gamma(q, w), sum of gamma * begin, sum of gamma * end), one entry for each pair that occurs."""
+    """(positions q, words w, gamma(q, w), sum of gamma * begin, sum of gamma * end), one entry for each pair
+    that occurs."""
     in_offsets, sources, words, shares = arcs.in_offsets, arcs.sources, arcs.words, arcs.shares
     lows, highs, rows = band.lows, band.highs, band.rows
     places, keys = {np.int64(-1): np.int64(0)}, [np.int64(-1)]  # the first entry of each only sets its type
@@ -107,11 +119,15 @@ def bin_statistics(arcs, hypothesis, band, distances, times):
             if shares[k] == 0.0:
                 continue
             s, low = sources[k], lows[sources[k]]
-            _arc_row(distances[rows[s]:rows[s + 1]], low, highs[s], highs[n], words[k], hypothesis, row, choices)
-            share[:highs[n] - low + 1] = 0.0
+            _arc_row(
+                distances[rows[s] : rows[s + 1]], low, highs[s], highs[n], words[k], hypothesis, row, choices
+            )
+            share[: highs[n] - low + 1] = 0.0
             for q in range(lows[n], highs[n] + 1):
                 share[q - low] = shares[k] * beta[rows[n] + q - lows[n]]
-            _spread(bins, beta[rows[s] :], low, highs[n], choices, share, (words[k], times[s], times[n]), length)
+            _spread(
+                bins, beta[rows[s] :], low, highs[n], choices, share, (words[k], times[s], times[n]), length
+            )
     for q in range(highs[0], 0, -1):
         _count(bins, q, 0, beta[rows[0] + q], times[0], times[0], length)
         beta[rows[0] + q - 1] += beta[rows[0] + q]

@@ -1,13 +1,14 @@
 """The n best distinct word sequences of a lattice, each with its best path.
 
-M. Mohri and M. Riley, "An efficient algorithm for the n-best-strings problem", ICSLP 2002: A* search over prefixes of word sequences. A
-prefix w_1 ... w_k represents the set of states that it leads to, each with the cost c of its best path to the state. Its bound is
+M. Mohri and M. Riley, "An efficient algorithm for the n-best-strings problem", ICSLP 2002: A* search over
+prefixes of word sequences. A prefix w_1 ... w_k represents the set of states that it leads to, each with the
+cost c of its best path to the state. Its bound is
 
     f = min over these states s of  c(s) + beta(s),        beta(s): lowest cost from s to the end
 
-No continuation has a lower cost, and one has this cost. Complete sequences are therefore found in the order of their costs, and at most
-n * (longest sequence) prefixes are extended. On determinised lattices, the sets are single states; other lattices are determinised on the
-fly.
+No continuation has a lower cost, and one has this cost. Complete sequences are therefore found in the order
+of their costs, and at most n * (longest sequence) prefixes are extended. On determinised lattices, the sets
+are single states; other lattices are determinised on the fly.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from pyasr.decode.lattices.word_graph import WordGraph
 
 
 def n_best(lattice: CompactLattice, num_best: int, acoustic_scale: float, penalty: float = 0.0) -> list[Path]:
-    """Up to `num_best` paths with distinct words, by increasing cost graph + acoustic_scale * acoustic + penalty * words."""
+    """Up to `num_best` paths with distinct words, by increasing cost graph + acoustic_scale * acoustic +
+    penalty * words."""
     graph = WordGraph.of(lattice, acoustic_scale, penalty)
     return [lattice.path(arcs, end) for arcs, end in n_best_arcs(graph, num_best)]
 
 
 def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]:
-    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by increasing cost."""
+    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by increasing
+    cost."""
     if graph.empty or num_best < 1:
         return []
     beta = backward(graph.sources, graph.targets, graph.costs, graph.finals)
@@ -51,8 +54,8 @@ class _Words(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """An entry is a state that a prefix leads to, with its cost, the last arc to it and the entry before that arc. The entries of a prefix
-    are consecutive."""
+    """An entry is a state that a prefix leads to, with its cost, the last arc to it and the entry before that
+    arc. The entries of a prefix are consecutive."""
 
     states: list
     totals: list
@@ -64,7 +67,8 @@ class _Entries(NamedTuple):
 def _search(graph, num_best):
     """(concatenated arcs of all paths, end of each path, final states).
 
-    The queue contains (bound, number, first entry, end of the entries); a complete sequence has one entry and a negative number.
+    The queue contains (bound, number, first entry, end of the entries); a complete sequence has one entry and
+    a negative number.
     """
     entries, num_states = _Entries([np.int64(0)], [0.0], [np.int64(-1)], [np.int64(-1)]), len(graph.finals)
     waiting = (np.full(num_states, np.inf), np.full(num_states, -1), np.full(num_states, -1))
@@ -138,7 +142,8 @@ def _wait(waiting, here, state, total, arc, parent):
 
 @njit(nogil=True, cache=True)
 def _close(graph, waiting, here, entries):
-    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of total + beta over them."""
+    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of total
+    + beta over them."""
     offsets, targets, words, costs, beta = graph.offsets, graph.targets, graph.words, graph.costs, graph.beta
     least, by_arc, by_entry = waiting
     bound = np.inf

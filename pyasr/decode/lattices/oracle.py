@@ -1,8 +1,11 @@
-"""The path of a lattice with the fewest word errors (Kaldi's lattice-oracle): a lower bound for all scales and language models.
+"""The path of a lattice with the fewest word errors (Kaldi's lattice-oracle): a lower bound for all scales
+and language models.
 
-With d(n, j) the minimum edit distance between the words of a path to state n and the first j words of the reference,
+With d(n, j) the minimum edit distance between the words of a path to state n and the first j words of the
+reference,
 
-    d(n, j) = min over arcs a into n of  d(s_a, j) + [w_a != eps],  d(s_a, j-1) + [w_a != r_j]  (words only),   and  d(n, j-1) + 1
+    d(n, j) = min over arcs a into n of  d(s_a, j) + [w_a != eps],  d(s_a, j-1) + [w_a != r_j]  (words only),
+              and  d(n, j-1) + 1
 
 where insertions, substitutions and deletions cost 1 each.
 """
@@ -29,16 +32,21 @@ class Oracle:
 
 
 def oracle(lattice, reference, classes: np.ndarray | None = None, name: str = "lattice") -> Oracle:
-    """The path of a raw or compact lattice closest to `reference`, which has word ids, or NO_WORD for words without an id.
+    """The path of a raw or compact lattice closest to `reference`, which has word ids, or NO_WORD for words
+    without an id.
 
-    classes  int32 (number of word ids): the id as which each word of the lattice is compared; 0 for words that are ignored
+    classes  int32 (number of word ids): the id as which each word of the lattice is compared; 0 for words
+    that are ignored
 
-    For a lattice without paths, all words are deletions. Raises UserError if the table of states x words does not fit in memory.
+    For a lattice without paths, all words are deletions. Raises UserError if the table of states x words does
+    not fit in memory.
     """
     reference = np.asarray(reference, np.int32)
     if lattice.num_states * (len(reference) + 1) > _MOST_CELLS:
-        raise UserError(f"{name}: {lattice.num_states} states are too many to compare with {len(reference)} words; "
-                        "prune with a smaller --beam, or decode in segments")
+        raise UserError(
+            f"{name}: {lattice.num_states} states are too many to compare with {len(reference)} words; "
+            "prune with a smaller --beam, or decode in segments"
+        )
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     if not len(ends):
         return Oracle([], len(reference))
@@ -54,7 +62,8 @@ def oracle(lattice, reference, classes: np.ndarray | None = None, name: str = "l
 def _distances(offsets, targets, words, reference):
     """(d(n, J) of all states; int32 (num_states, J + 1): the last step of d(n, j)).
 
-    Steps: 2 a + 1: arc a without a word of the reference; 2 a + 2: arc a with a word of the reference; 0: a deletion, or the start.
+    Steps: 2 a + 1: arc a without a word of the reference; 2 a + 2: arc a with a word of the reference; 0: a
+    deletion, or the start.
     """
     num_states, length = len(offsets) - 1, len(reference)
     far = np.iinfo(np.int32).max // 2

@@ -1,4 +1,5 @@
-"""A lattice reduced to the input of algorithms on words: arcs with a word and one cost, and the frames of states."""
+"""A lattice reduced to the input of algorithms on words: arcs with a word and one cost, and the frames of
+states."""
 
 from __future__ import annotations
 
@@ -12,12 +13,15 @@ from pyasr.decode.lattices.lattice import forward, scaled_costs, trace
 
 @dataclass(frozen=True)
 class WordGraph:
-    """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
+    """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the
+    start.
 
     sources, targets, words  int32 (num_arcs); word 0 is epsilon
-    costs                    float64 (num_arcs): sum of scaled graph and acoustic costs and word insertion penalties
+    costs                    float64 (num_arcs): sum of scaled graph and acoustic costs and word insertion
+                             penalties
     finals                   float64 (num_states), inf if a state is not final
-    times                    int64 (num_states), frames from the start of the utterance; num_frames is its length
+    times                    int64 (num_states), frames from the start of the utterance; num_frames is its
+                             length
     """
 
     sources: np.ndarray
@@ -30,10 +34,19 @@ class WordGraph:
 
     @classmethod
     def of(cls, lattice: CompactLattice, acoustic_scale: float, penalty: float = 0.0) -> WordGraph:
-        """A lattice with path costs graph + acoustic_scale * acoustic + penalty * words (Kaldi's lattice-scale, lattice-add-penalty)."""
+        """A lattice with path costs graph + acoustic_scale * acoustic + penalty * words (Kaldi's
+        lattice-scale, lattice-add-penalty)."""
         costs, finals = scaled_costs(lattice, acoustic_scale)
         costs += penalty * (lattice.words != 0)
-        return cls(lattice.sources, lattice.targets, lattice.words, costs, finals, state_times(lattice), lattice.num_frames)
+        return cls(
+            lattice.sources,
+            lattice.targets,
+            lattice.words,
+            costs,
+            finals,
+            state_times(lattice),
+            lattice.num_frames,
+        )
 
     @property
     def num_states(self) -> int:

@@ -1,20 +1,25 @@
-r"""Rescoring of lattices with a recurrent language model: pruned expansion; histories at equal distance from the start form one batch.
+r"""Rescoring of lattices with a recurrent language model: pruned expansion; histories at equal distance from
+the start form one batch.
 
-References: X. Liu et al., "Efficient lattice rescoring using recurrent neural network language models", ICASSP 2014 (histories that agree
-in their last words are merged); H. Xu et al., "A pruned RNNLM lattice-rescoring algorithm for automatic speech recognition", ICASSP 2018
-(costs from the start by the new model, from there to the end by the old one).
+References: X. Liu et al., "Efficient lattice rescoring using recurrent neural network language models",
+ICASSP 2014 (histories that agree in their last words are merged); H. Xu et al., "A pruned RNNLM
+lattice-rescoring algorithm for automatic speech recognition", ICASSP 2018 (costs from the start by the new
+model, from there to the end by the old one).
 
-    rescored = rescore_together([lattice, ...], ngram, model, word_ids, options)      # lattices without language model costs
+    # the lattices are without language model costs
+    rescored = rescore_together([lattice, ...], ngram, model, word_ids, options)
 
-A state of the result is a pair of a lattice state s and a history: the last n - 1 words before s, and the n-gram model's state. The
-recurrent model continues from its state after the cheapest known path to the pair; alpha is the cost of this path. With beta(s), the lowest
-cost from s to the end by the n-gram model, a pair is kept if
+A state of the result is a pair of a lattice state s and a history: the last n - 1 words before s, and the
+n-gram model's state. The recurrent model continues from its state after the cheapest known path to the pair;
+alpha is the cost of this path. With beta(s), the lowest cost from s to the end by the n-gram model, a pair is
+kept if
 
-    alpha(pair) + beta(s)  <=  min (alpha + beta) + beam,  where the minimum is over the pairs at the same distance from the start      (1)
+    alpha(pair) + beta(s)  <=  min (alpha + beta) + beam                         (1)
 
-The distance of a pair is the number of arcs from the start. The cheapest pair at each distance is kept, so a path to the end remains.
-Finally, paths outside the beam of the best path are pruned. A word costs -ln ((1 - v) p_ngram + v p_model), each model with its own
-history (`pyasr.lang.ngrams.mixture`).
+where the minimum is over the pairs at the same distance from the start. The distance of a pair is the number
+of arcs from the start. The cheapest pair at each distance is kept, so a path to the end remains. Finally,
+paths outside the beam of the best path are pruned. A word costs -ln ((1 - v) p_ngram + v p_model), each model
+with its own history (`pyasr.lang.ngrams.mixture`).
 """
 
 from __future__ import annotations
@@ -39,8 +44,8 @@ _MOST_SCORES = 1 << 25  # elements of a matrix of scores: pairs x words
 
 
 class WordModel(Protocol):
-    """Interface of a model, such as `pyasr.nn.networks.lstm_lm.LstmLm`; its `num_words` words are 1, 2, ... and BOUNDARY, the
-    sentence end."""
+    """Interface of a model, such as `pyasr.nn.networks.lstm_lm.LstmLm`; its `num_words` words are 1, 2, ...
+    and BOUNDARY, the sentence end."""
 
     num_words: int
 
@@ -70,8 +75,13 @@ class Expansion:
     acoustic_scale: float
 
 
-def rescore_together(lattices: Sequence[CompactLattice], ngram: BackoffLm, model: WordModel, word_ids: np.ndarray,
-                     options: Expansion) -> list[CompactLattice]:  # fmt: skip
+def rescore_together(
+    lattices: Sequence[CompactLattice],
+    ngram: BackoffLm,
+    model: WordModel,
+    word_ids: np.ndarray,
+    options: Expansion,
+) -> list[CompactLattice]:
     """The lattices with the costs of the mixture added; lattices without a path to the end are unchanged.
 
     word_ids  the model's id of each word id of the lattices, 0 for no word: int64 (maximum word id + 1)
@@ -90,12 +100,14 @@ def rescore_together(lattices: Sequence[CompactLattice], ngram: BackoffLm, model
 def has_path(lattice: CompactLattice) -> bool:
     """Whether any path leads from the start to the end."""
     costs, finals = scaled_costs(lattice, 1.0)
-    return not lattice.empty and bool(np.isfinite(backward(lattice.sources, lattice.targets, costs, finals)[0]))
+    return not lattice.empty and bool(
+        np.isfinite(backward(lattice.sources, lattice.targets, costs, finals)[0])
+    )
 
 
 class _Arrivals(NamedTuple):
-    """Arcs into pairs: lattice state, history (num, n - 1), alpha of the path by this arc; source pair and lattice arc (-1 at the start),
-    the mixture's cost of its word."""
+    """Arcs into pairs: lattice state, history (num, n - 1), alpha of the path by this arc; source pair and
+    lattice arc (-1 at the start), the mixture's cost of its word."""
 
     states: np.ndarray
     histories: np.ndarray
@@ -112,24 +124,34 @@ class _Pairs:
     """The pairs of several lattices."""
 
     def __init__(self, lattices: SideBySide, model: WordModel, word_ids: np.ndarray, options: Expansion):
-        self.lattices, self.words, self.model, self.options = lattices, word_ids[lattices.words], model, options
-        self.states, self.ends, self.num_pairs = [], [], 0  # of the pairs, in order: lattice states and costs of the sentence end
+        self.lattices, self.words, self.model, self.options = (
+            lattices,
+            word_ids[lattices.words],
+            model,
+            options,
+        )
+        # of the pairs, in order: lattice states and costs of the sentence end
+        self.states, self.ends, self.num_pairs = [], [], 0
         self.ways, self.reached = [], []  # all arcs into pairs, and the pairs that they lead to
         self.memory = _Rows(model.start())  # row p + 1: the model's state after pair p
 
     def make(self) -> list[tuple[np.ndarray, ...]]:
-        """Find all pairs from the start on. Returns the pairs of each lattice in the form of `BackoffLm.compose`, with mixture costs."""
+        """Find all pairs from the start on. Returns the pairs of each lattice in the form of
+        `BackoffLm.compose`, with mixture costs."""
         starts, none = self.lattices.starts, np.full(self.lattices.num, -1)
         histories = np.zeros((len(starts), self.options.ngram_order - 1), np.int64)
         coming: list[list[_Arrivals]] = [[] for _ in range(self.lattices.depths.max() + 1)]
-        coming[0].append(_Arrivals(starts, histories, np.zeros(len(starts)), none, none, np.zeros(len(starts))))
+        coming[0].append(
+            _Arrivals(starts, histories, np.zeros(len(starts)), none, none, np.zeros(len(starts)))
+        )
         for here in coming:
             if here:
                 self._leave(self._enter(_joined(here)), coming)
         return self._by_lattice()
 
     def _enter(self, ways: _Arrivals) -> _Arrivals:
-        """Create the pairs that these arcs lead to, all at the same distance from the start. Returns the cheapest arc into each pair."""
+        """Create the pairs that these arcs lead to, all at the same distance from the start. Returns the
+        cheapest arc into each pair."""
         ways = ways.select(np.lexsort((ways.alphas, *ways.histories.T, ways.states)))
         fresh = np.append(True, (np.diff(ways.states) != 0) | (np.diff(ways.histories, axis=0) != 0).any(1))
         best = ways.select(fresh)
@@ -158,8 +180,14 @@ class _Pairs:
         ends = -mix(-lattices.ngram_ends[pairs.states], end_scores, weight)
         self.ends.append(np.where(lattices.is_final[pairs.states], ends, 0.0))
         costs = np.where(words != 0, -mix(-lattices.ngram[arcs], scores, weight), 0.0)
-        ways = _Arrivals(lattices.targets[arcs], _longer(pairs.histories[rows], words), pairs.alphas[rows] + lattices.costs[arcs] + costs,
-                         self.num_pairs - len(pairs.states) + rows, arcs, costs)  # fmt: skip
+        ways = _Arrivals(
+            lattices.targets[arcs],
+            _longer(pairs.histories[rows], words),
+            pairs.alphas[rows] + lattices.costs[arcs] + costs,
+            self.num_pairs - len(pairs.states) + rows,
+            arcs,
+            costs,
+        )
         depth = lattices.depths[ways.states]
         for further in np.unique(depth):
             coming[further].append(ways.select(depth == further))
@@ -176,8 +204,13 @@ class _Pairs:
         return memory
 
     def _scores(self, memory: Tensor, rows: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ln p of `words` after the states `rows`, ascending; ln p of the sentence end after each state) by the model, float64."""
-        scores, ends, size = np.empty(len(rows)), np.empty(len(memory)), max(_MOST_SCORES // self.model.num_words, 1)
+        """(ln p of `words` after the states `rows`, ascending; ln p of the sentence end after each state) by
+        the model, float64."""
+        scores, ends, size = (
+            np.empty(len(rows)),
+            np.empty(len(memory)),
+            max(_MOST_SCORES // self.model.num_words, 1),
+        )
         for begin in range(0, len(memory), size):
             part = self.model.log_probabilities(memory[begin : begin + size])
             low, high = np.searchsorted(rows, (begin, begin + size))
@@ -193,8 +226,16 @@ class _Pairs:
             mine = np.flatnonzero(owners[states] == number)
             chosen = (owners[ways.states] == number) & (ways.arcs >= 0)
             sources, targets = (np.searchsorted(mine, pairs[chosen]) for pairs in (ways.sources, reached))
-            found.append((states[mine] - self.lattices.starts[number], ends[mine], sources, targets,
-                          ways.arcs[chosen] - self.lattices.first_arcs[number], ways.costs[chosen]))  # fmt: skip
+            found.append(
+                (
+                    states[mine] - self.lattices.starts[number],
+                    ends[mine],
+                    sources,
+                    targets,
+                    ways.arcs[chosen] - self.lattices.first_arcs[number],
+                    ways.costs[chosen],
+                )
+            )
         return found
 
 
@@ -221,7 +262,9 @@ class _Rows:
         """Append rows; doubles the allocated size if necessary."""
         end = self._num + len(rows)
         if end > len(self._matrix):
-            more = self._matrix.new_empty(max(len(self._matrix), end - len(self._matrix)), self._matrix.shape[1])
+            more = self._matrix.new_empty(
+                max(len(self._matrix), end - len(self._matrix)), self._matrix.shape[1]
+            )
             self._matrix = torch.cat([self._matrix, more])
         self._matrix[self._num : end] = rows
         self._num = end

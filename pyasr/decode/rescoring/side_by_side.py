@@ -1,4 +1,5 @@
-"""Several lattices, composed with a language model, as one: states and arcs are numbered consecutively over all lattices."""
+"""Several lattices, composed with a language model, as one: states and arcs are numbered consecutively over
+all lattices."""
 
 from __future__ import annotations
 
@@ -63,13 +64,22 @@ class SideBySide:
     def of(cls, composed: list[Composed]) -> SideBySide:
         """Join at least one lattice."""
         lattices = [part.lattice for part in composed]
-        states, arcs = _begins([one.num_states for one in lattices]), _begins([one.num_arcs for one in lattices])
+        states, arcs = (
+            _begins([one.num_states for one in lattices]),
+            _begins([one.num_arcs for one in lattices]),
+        )
         offsets = [one.arc_offsets[:-1] + first for one, first in zip(lattices, arcs)]
         return cls(
-            states[:-1], arcs[:-1], np.repeat(np.arange(len(lattices)), np.diff(states)), np.concatenate([*offsets, arcs[-1:]]),
-            np.concatenate([one.targets + first for one, first in zip(lattices, states)]), np.concatenate([one.words for one in lattices]),
-            np.isfinite(np.concatenate([one.final_graph for one in lattices])), np.concatenate([depths(one) for one in lattices]),
-            *(np.concatenate(parts) for parts in list(zip(*composed))[1:]))  # fmt: skip
+            states[:-1],
+            arcs[:-1],
+            np.repeat(np.arange(len(lattices)), np.diff(states)),
+            np.concatenate([*offsets, arcs[-1:]]),
+            np.concatenate([one.targets + first for one, first in zip(lattices, states)]),
+            np.concatenate([one.words for one in lattices]),
+            np.isfinite(np.concatenate([one.final_graph for one in lattices])),
+            np.concatenate([depths(one) for one in lattices]),
+            *(np.concatenate(parts) for parts in list(zip(*composed))[1:]),
+        )
 
     @property
     def num(self) -> int:
@@ -77,7 +87,8 @@ class SideBySide:
         return len(self.starts)
 
     def arcs_from(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(index in `states`, arc) of all arcs out of these states, in the order of the states: int64 (num_arcs)."""
+        """(index in `states`, arc) of all arcs out of these states, in the order of the states: int64
+        (num_arcs)."""
         num = np.diff(self.arc_offsets)[states]
         rows = np.repeat(np.arange(len(num)), num)
         return rows, np.arange(len(rows)) + np.repeat(self.arc_offsets[states] - _begins(num)[:-1], num)

@@ -1,11 +1,13 @@
-"""Beam search in HCLG that generates lattices. A decoder prepares the graph once and serves any number of utterances and threads.
+"""Beam search in HCLG that generates lattices. A decoder prepares the graph once and serves any number of
+utterances and threads.
 
-    decoder = Decoder(read_fst("exp/tri1/graph/HCLG.fst"), trans.tid2pdf, DecodeOptions(beam=13.0, acoustic_scale=1 / 12))
-    lattice = decoder.decode(am.log_likelihoods(x), "utt1")
-    words = best_path(lattice, 1 / 12).words
+    decoder = Decoder(read_fst("exp/tri1/graph/HCLG.fst"), trans.tid2pdf, DecodeOptions(beam=13.0,
+    acoustic_scale=1 / 12)) lattice = decoder.decode(am.log_likelihoods(x), "utt1") words = best_path(lattice,
+    1 / 12).words
 
-The algorithm is the search with lattice pruning of D. Povey et al., "Generating exact lattices in the WFST framework", ICASSP 2012 (the
-behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. `Decoder.start` is for utterances that arrive in parts.
+The algorithm is the search with lattice pruning of D. Povey et al., "Generating exact lattices in the WFST
+framework", ICASSP 2012 (the behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations.
+`Decoder.start` is for utterances that arrive in parts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from pyasr.io.openfst import Fst
 
 
 class Decoder:
-    """Decodes utterances on one graph. Safe to call from several threads at once; the search releases Python's global interpreter lock.
+    """Decodes utterances on one graph. Safe to call from several threads at once; the search releases
+    Python's global interpreter lock.
 
     fst       `pyasr.io.openfst.Fst` with input transition-ids and output word ids
     tid2pdf   int array (num_tids + 1), pdf of each transition-id, entry 0 unused
@@ -54,13 +57,15 @@ class Decoder:
         return other
 
     def decode(self, loglikes: np.ndarray, name: str = "the utterance") -> Lattice:
-        """The lattice of one utterance: graph costs and unscaled acoustic costs on its arcs, transition-ids in, words out.
+        """The lattice of one utterance: graph costs and unscaled acoustic costs on its arcs, transition-ids
+        in, words out.
 
         loglikes  float32 (T, num_pdfs), natural logarithms
 
-        If no final state is reached at the last frame, all states there count as final with cost 0 and `lattice.reached_final` is False. If
-        no path of the graph continues after an earlier frame, the lattice ends there: `lattice.stats.num_decoded` < T. Raises UserError,
-        naming the utterance, for likelihoods that are not finite or from another model.
+        If no final state is reached at the last frame, all states there count as final with cost 0 and
+        `lattice.reached_final` is False. If no path of the graph continues after an earlier frame, the
+        lattice ends there: `lattice.stats.num_decoded` < T. Raises UserError, naming the utterance, for
+        likelihoods that are not finite or from another model.
         """
         search = self._started(self._workspace)
         search.advance(loglikes, name)
@@ -73,13 +78,19 @@ class Decoder:
     def _started(self, space: Workspace) -> UtteranceSearch:
         return UtteranceSearch(self.graph, self.options, space)
 
-    def decode_many(self, utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]], num_threads: int = 1,
-                    finish: Callable[[Lattice], Any] = lambda lattice: lattice) -> Iterator[tuple[str, Any]]:
+    def decode_many(
+        self,
+        utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]],
+        num_threads: int = 1,
+        finish: Callable[[Lattice], Any] = lambda lattice: lattice,
+    ) -> Iterator[tuple[str, Any]]:
         """Yield (name, lattice) for each (name, log-likelihoods) in order, `num_threads` at a time.
 
-        Log-likelihoods may be a function that computes them, which is called in the worker thread. `finish` is called there, too; its
-        result replaces the lattice. At most 2 * num_threads utterances are in progress.
+        Log-likelihoods may be a function that computes them, which is called in the worker thread. `finish`
+        is called there, too; its result replaces the lattice. At most 2 * num_threads utterances are in
+        progress.
         """
+
         def work(utterance):
             name, loglikes = utterance
             return name, finish(self.decode(loglikes() if callable(loglikes) else loglikes, name))

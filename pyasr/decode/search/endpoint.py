@@ -1,11 +1,12 @@
-"""Endpoint detection in continuous audio: an utterance ends when one of Kaldi's rules (online2/online-endpoint.h) is true.
+"""Endpoint detection in continuous audio: an utterance ends when one of Kaldi's rules
+(online2/online-endpoint.h) is true.
 
-    rule                  silence at the end   words before   final path worse than the best path by less than
-    nothing is said             5.0 s              -                 -
-    surely at an end            0.5 s             yes                2
-    probably at an end          1.0 s             yes                8
-    long silence                2.0 s             yes                -
-    too long                    0.0 s              -                 -          and the utterance is 20 s long
+rule                  silence at the end   words before   final path worse than the best path by less than
+nothing is said             5.0 s              -                 -
+surely at an end            0.5 s             yes                2
+probably at an end          1.0 s             yes                8
+long silence                2.0 s             yes                -
+too long                    0.0 s              -                 -          and the utterance is 20 s long
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ SURE_GAP, LIKELY_GAP = 2.0, 8.0
 class EndpointOptions:
     """Durations in seconds of the endpoint rules."""
 
-    nothing_said_s: float = option(5.0, "seconds of silence that end an utterance without words", minimum=0.1, rare=True)
-    sure_end_s: float = option(0.5, "seconds of silence after words that surely end a sentence", minimum=0.05, rare=True)
-    likely_end_s: float = option(1.0, "seconds of silence after words that may end a sentence", minimum=0.05, rare=True)
+    nothing_said_s: float = option(
+        5.0, "seconds of silence that end an utterance without words", minimum=0.1, rare=True
+    )
+    sure_end_s: float = option(
+        0.5, "seconds of silence after words that surely end a sentence", minimum=0.05, rare=True
+    )
+    likely_end_s: float = option(
+        1.0, "seconds of silence after words that may end a sentence", minimum=0.05, rare=True
+    )
     any_end_s: float = option(2.0, "seconds of silence after any words", minimum=0.05, rare=True)
-    utterance_s: float = option(20.0, "seconds after which an utterance ends in any case", minimum=1.0, rare=True)
+    utterance_s: float = option(
+        20.0, "seconds after which an utterance ends in any case", minimum=1.0, rare=True
+    )
 
     def ends(self, silence_s: float, length_s: float, has_words: bool, gap: float) -> bool:
         """Whether an utterance of `length_s`, the last `silence_s` of them silence, has ended.
@@ -36,7 +45,11 @@ class EndpointOptions:
         """
         if length_s >= self.utterance_s or silence_s >= self.nothing_said_s:
             return True
-        least = min(self.any_end_s, self.likely_end_s if gap < LIKELY_GAP else np.inf, self.sure_end_s if gap < SURE_GAP else np.inf)
+        least = min(
+            self.any_end_s,
+            self.likely_end_s if gap < LIKELY_GAP else np.inf,
+            self.sure_end_s if gap < SURE_GAP else np.inf,
+        )
         return has_words and silence_s >= least
 
 

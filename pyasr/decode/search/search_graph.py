@@ -1,6 +1,7 @@
-"""A decoding graph in the layout of the search, in memory or memory-mapped from a file that all jobs and threads of a host share.
+"""A decoding graph in the layout of the search, in memory or memory-mapped from a file that all jobs and
+threads of a host share.
 
-    graph = Graph.read(Path("exp/tri1/graph/HCLG.fst"), trans.tid2pdf)
+graph = Graph.read(Path("exp/tri1/graph/HCLG.fst"), trans.tid2pdf)
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ _LAYOUT = "search graph 1"  # change it when the content of the tables changes
 
 
 class Graph:
-    """A decoding graph. The arcs of a state are sorted: emitting arcs, labelled with pdfs, come first, then epsilon arcs.
+    """A decoding graph. The arcs of a state are sorted: emitting arcs, labelled with pdfs, come first, then
+    epsilon arcs.
 
     arcs        token_passing.ARC (num_arcs)
     offsets     int32 (num_states + 1, 2): first emitting arc and first epsilon arc of each state
     tids, words int32 (num_arcs): transition-ids and words
     vocabulary  int32: the distinct `words`, sorted
     finals      float32 (num_states)
-    levels      int32 (num_states): length of the longest epsilon path that leads to a state; -1 if it has no epsilon arcs
+    levels      int32 (num_states): length of the longest epsilon path that leads to a state; -1 if it has no
+                epsilon arcs
     tables      the arrays for the kernels
 
     Memory: 20 bytes per arc and 16 per state; each thread adds 4 bytes per state.
@@ -53,7 +56,9 @@ class Graph:
         self.tids, self.words, self.vocabulary = arrays["tids"], arrays["words"], arrays["vocabulary"]
         self.start, self.num_pdfs = values["start"], values["num_pdfs"]
         self.num_levels, self.cyclic = values["num_levels"], values["cyclic"]
-        self.tables = token_passing.GraphTables(self.arcs, self.offsets, self.levels, self.num_levels, self.cyclic)
+        self.tables = token_passing.GraphTables(
+            self.arcs, self.offsets, self.levels, self.num_levels, self.cyclic
+        )
 
     @property
     def num_states(self) -> int:
@@ -62,7 +67,8 @@ class Graph:
 
 
 def laid_out(fst: Fst, tid2pdf: np.ndarray) -> MappedTables:
-    """The arrays and values of a `Graph`; arcs as int32 (num_arcs, 3). Raises UserError if it is empty or belongs to another model."""
+    """The arrays and values of a `Graph`; arcs as int32 (num_arcs, 3). Raises UserError if it is empty or
+    belongs to another model."""
     tid2pdf = np.asarray(tid2pdf, np.int32)
     _check(fst, tid2pdf)
     offsets, arcs = np.empty((fst.num_states + 1, 2), np.int32), np.empty(fst.num_arcs, token_passing.ARC)
@@ -74,24 +80,37 @@ def laid_out(fst: Fst, tid2pdf: np.ndarray) -> MappedTables:
     levels, num_levels, cyclic = epsilon_levels(*_epsilon_arcs(offsets, arcs))
     num_pdfs = int(tid2pdf[1:].max()) + 1 if len(tid2pdf) > 1 else 0
     return MappedTables(
-        {"offsets": offsets, "arcs": arcs.view(np.int32).reshape(-1, 3), "tids": tids, "words": words, "vocabulary": vocabulary,
-         "finals": finals, "levels": levels},
-        {"start": start, "num_pdfs": num_pdfs, "num_levels": num_levels, "cyclic": cyclic})  # fmt: skip
+        {
+            "offsets": offsets,
+            "arcs": arcs.view(np.int32).reshape(-1, 3),
+            "tids": tids,
+            "words": words,
+            "vocabulary": vocabulary,
+            "finals": finals,
+            "levels": levels,
+        },
+        {"start": start, "num_pdfs": num_pdfs, "num_levels": num_levels, "cyclic": cyclic},
+    )
 
 
 def _check(fst: Fst, tid2pdf: np.ndarray) -> None:
     if fst.start < 0 or fst.num_states == 0:
         raise UserError("the decoding graph is empty; run utils/make_graph.py again")
     if fst.num_arcs and int(fst.ilabels.max()) >= len(tid2pdf):
-        raise UserError(f"the decoding graph has transition-id {int(fst.ilabels.max())} but the model has only {len(tid2pdf) - 1}; "
-                        "run utils/make_graph.py with this model")
+        raise UserError(
+            f"the decoding graph has transition-id {int(fst.ilabels.max())} but the model has only "
+            f"{len(tid2pdf) - 1}; run utils/make_graph.py with this model"
+        )
     if fst.num_arcs > np.iinfo(np.int32).max:
-        raise UserError(f"the decoding graph has {fst.num_arcs} arcs, more than 2^31 - 1; prune the language model")
+        raise UserError(
+            f"the decoding graph has {fst.num_arcs} arcs, more than 2^31 - 1; prune the language model"
+        )
 
 
 @njit(nogil=True, cache=True)
 def _lay_out(columns, tid2pdf, offsets, arcs, tids, words):
-    """Fill offsets, arcs, tids and words: the arcs of each state in their order, those with an input label before those without.
+    """Fill offsets, arcs, tids and words: the arcs of each state in their order, those with an input label
+    before those without.
 
     columns  arc offsets, input and output labels, weights and next states of an Fst
     """
@@ -104,7 +123,11 @@ def _lay_out(columns, tid2pdf, offsets, arcs, tids, words):
                 offsets[state, 1] = at
             for a in range(arc_offsets[state], arc_offsets[state + 1]):
                 if (ilabels[a] == 0) == (without_label == 1):
-                    arcs[at].target, arcs[at].weight, arcs[at].pdf = nextstates[a], weights[a], tid2pdf[ilabels[a]]
+                    arcs[at].target, arcs[at].weight, arcs[at].pdf = (
+                        nextstates[a],
+                        weights[a],
+                        tid2pdf[ilabels[a]],
+                    )
                     tids[at], words[at] = ilabels[a], olabels[a]
                     at += 1
     offsets[-1, 0], offsets[-1, 1] = at, 0
@@ -126,10 +149,14 @@ def _epsilon_arcs(offsets: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, np
     return sources, arcs["target"][places], num_epsilon
 
 
-def epsilon_levels(sources: np.ndarray, targets: np.ndarray, num_epsilon: np.ndarray) -> tuple[np.ndarray, int, bool]:
-    """Levels of the states in the graph of epsilon arcs (`sources` ascending): each arc between strongly connected components goes up.
+def epsilon_levels(
+    sources: np.ndarray, targets: np.ndarray, num_epsilon: np.ndarray
+) -> tuple[np.ndarray, int, bool]:
+    """Levels of the states in the graph of epsilon arcs (`sources` ascending): each arc between strongly
+    connected components goes up.
 
-    Returns (int32 levels (num_states), -1 for states without epsilon arcs out; number of levels; whether there is a cycle).
+    Returns (int32 levels (num_states), -1 for states without epsilon arcs out; number of levels; whether
+    there is a cycle).
     """
     offsets = np.zeros(len(num_epsilon) + 1, np.int64)
     np.cumsum(num_epsilon, out=offsets[1:])
@@ -143,7 +170,8 @@ def epsilon_levels(sources: np.ndarray, targets: np.ndarray, num_epsilon: np.nda
 
 @njit(nogil=True, cache=True)
 def _components(offsets, targets):
-    """Strongly connected components (Tarjan 1972, without recursion), numbered so that arcs between components go to lower numbers."""
+    """Strongly connected components (Tarjan 1972, without recursion), numbered so that arcs between
+    components go to lower numbers."""
     num_states = len(offsets) - 1
     component = np.full(num_states, -1, np.int32)
     index, low = np.full(num_states, -1, np.int32), np.zeros(num_states, np.int32)
@@ -186,7 +214,8 @@ def _components(offsets, targets):
 
 
 def _component_levels(sources, targets, component):
-    """Length of the longest path to each component over arcs between components, which go from higher to lower numbers."""
+    """Length of the longest path to each component over arcs between components, which go from higher to
+    lower numbers."""
     between = component[sources] != component[targets]
     a, b = component[sources][between], component[targets][between]
     order = np.argsort(-a.astype(np.int64), kind="stable")

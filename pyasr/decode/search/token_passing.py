@@ -1,12 +1,15 @@
-"""Kernels of the lattice-generating beam search. docs/decoding.md derives them; `pyasr.decode.search.beam_search` calls them.
+"""Kernels of the lattice-generating beam search. docs/decoding.md derives them;
+`pyasr.decode.search.beam_search` calls them.
 
-A token is a graph state reached at a frame, with the lowest cost of reaching it. A link is an arc of the graph between two tokens. All
-tokens are in one pool in the order of their frames. All links are in another pool in the order of their segments: segment 2t contains the
-epsilon links inside frame t, segment 2t + 1 the emitting links from frame t to t + 1, with the likelihoods of frame t. The sources of a
-segment's epsilon links are in topological order, so that a backward pass over the pool visits each link after all links that follow it on
-any path.
+A token is a graph state reached at a frame, with the lowest cost of reaching it. A link is an arc of the
+graph between two tokens. All tokens are in one pool in the order of their frames. All links are in another
+pool in the order of their segments: segment 2t contains the epsilon links inside frame t, segment 2t + 1 the
+emitting links from frame t to t + 1, with the likelihoods of frame t. The sources of a segment's epsilon
+links are in topological order, so that a backward pass over the pool visits each link after all links that
+follow it on any path.
 
-Costs of a frame's tokens are relative to a running offset, so that float32 is precise to about 1e-5 for utterances of any length.
+Costs of a frame's tokens are relative to a running offset, so that float32 is precise to about 1e-5 for
+utterances of any length.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ _NUM_BINS = 256
 _MAX_ROUNDS = 10000
 _NO_EPSILON = np.int64(1) << 62
 OK, NEGATIVE_CYCLE = 0, 1
-# Elements of `Pools.place`: frames decoded; first token of the newest frame; tokens and links in use; the last frame at which links were
-# pruned; tokens over all frames; peak number of links; OK or an error; whether no path of the graph continued
-FRAME, BEGIN, NUM_TOKENS, NUM_LINKS, SETTLED, NUM_EXPANDED, PEAK_LINKS, STATUS, IS_DEAD, _PLACE_LEN = range(10)
+# Elements of `Pools.place`: frames decoded; first token of the newest frame; tokens and links in use; the
+# last frame at which links were pruned; tokens over all frames; peak number of links; OK or an error; whether
+# no path of the graph continued
+FRAME, BEGIN, NUM_TOKENS, NUM_LINKS, SETTLED, NUM_EXPANDED, PEAK_LINKS, STATUS, IS_DEAD, _PLACE_LEN = range(
+    10
+)
 
 
 class GraphTables(NamedTuple):
@@ -59,7 +65,8 @@ class Pools(NamedTuple):
     tokens, links   TOKEN, LINK; `place` has the numbers in use
     token_begin     int64: first token of each frame
     link_begin      int64: first link of each segment
-    token_of_state  int32 (num_states): the newest token of a state; an entry is valid if it is a token of the current frame and that state
+    token_of_state  int32 (num_states): the newest token of a state; an entry is valid if it is a token of the
+                    current frame and that state
     place           int64: the position of the search; see FRAME, BEGIN, ... above
     """
 
@@ -113,8 +120,14 @@ def kth_cost(tokens, begin, end, low, high, k):
 
 @njit(nogil=True, cache=True)
 def search_cutoff(tokens, begin, end, limits):
-    """(best token, cutoff, beam for the next frame), narrowed to `max_active` tokens or widened to `min_active`; inf below `min_active`."""
-    beam, max_active, min_active, beam_delta = limits.beam, limits.max_active, limits.min_active, limits.beam_delta
+    """(best token, cutoff, beam for the next frame), narrowed to `max_active` tokens or widened to
+    `min_active`; inf below `min_active`."""
+    beam, max_active, min_active, beam_delta = (
+        limits.beam,
+        limits.max_active,
+        limits.min_active,
+        limits.beam_delta,
+    )
     best, worst, best_token = _INF, -_INF, begin
     for i in range(begin, end):
         cost = tokens[i].cost
@@ -149,20 +162,30 @@ def count_arcs(tokens, begin, end, offsets, cutoff):
 
 @njit(nogil=True, cache=True)
 def emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam):
-    """Follow all emitting arcs from the newest frame's tokens. Returns (number of tokens, number of links, cutoff of the new frame).
+    """Follow all emitting arcs from the newest frame's tokens. Returns (number of tokens, number of links,
+    cutoff of the new frame).
 
     acoustic  float32 (num_pdfs): scaled acoustic cost of the frame, minus the frame's best cost
     pools     with room for the number of links that `count_arcs` returns
 
-    No link is created if its cost exceeds its target's by more than the lattice beam, because no path inside the beam can contain it.
+    No link is created if its cost exceeds its target's by more than the lattice beam, because no path inside
+    the beam can contain it.
     """
-    arcs, offsets, tokens, links, token_of_state = graph.arcs, graph.offsets, pools.tokens, pools.links, pools.token_of_state
+    arcs, offsets, tokens, links, token_of_state = (
+        graph.arcs,
+        graph.offsets,
+        pools.tokens,
+        pools.links,
+        pools.token_of_state,
+    )
     begin, end, num_links = pools.place[BEGIN], pools.place[NUM_TOKENS], pools.place[NUM_LINKS]
     num_tokens = end
     best_state = tokens[best_token].state
     next_cutoff = _INF
     for a in range(offsets[best_state, 0], offsets[best_state, 1]):
-        next_cutoff = min(next_cutoff, tokens[best_token].cost + arcs[a].weight + acoustic[arcs[a].pdf] + beam)
+        next_cutoff = min(
+            next_cutoff, tokens[best_token].cost + arcs[a].weight + acoustic[arcs[a].pdf] + beam
+        )
     for i in range(begin, end):
         cost = tokens[i].cost
         if cost > cutoff:
@@ -197,9 +220,11 @@ def emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def close_epsilons(graph, heads, pools, cutoff, lattice_beam):
-    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order of its state's level.
+    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order
+    of its state's level.
 
-    heads   int32 (num_levels), all -1: first waiting token of each level; the others are chained through `scratch`
+    heads   int32 (num_levels), all -1: first waiting token of each level; the others are chained through
+            `scratch`
 
     Returns (tokens, links, number of tokens, number of links).
     """
@@ -256,7 +281,8 @@ def close_epsilons(graph, heads, pools, cutoff, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def _relax(graph, pools, cutoff):
-    """Lowest costs over epsilon arcs that may form cycles. Returns tokens, their number, time of each token's last improvement, status."""
+    """Lowest costs over epsilon arcs that may form cycles. Returns tokens, their number, time of each token's
+    last improvement, status."""
     arcs, offsets, tokens, token_of_state = graph.arcs, graph.offsets, pools.tokens, pools.token_of_state
     begin, num_tokens = pools.place[BEGIN], pools.place[NUM_TOKENS]
     stamps = np.arange(max(16, 2 * (num_tokens - begin)))
@@ -302,12 +328,19 @@ def _relax(graph, pools, cutoff):
 
 @njit(nogil=True, cache=True)
 def close_epsilon_cycles(graph, pools, cutoff):
-    """Like `close_epsilons`, for a graph with epsilon cycles, all of positive cost: links that would close a cycle are skipped.
+    """Like `close_epsilons`, for a graph with epsilon cycles, all of positive cost: links that would close a
+    cycle are skipped.
 
-    States of a strongly connected component share their level. Inside a component, a link is kept if its target's cost was settled after
-    its source's, which is true for each link of a best path.
+    States of a strongly connected component share their level. Inside a component, a link is kept if its
+    target's cost was settled after its source's, which is true for each link of a best path.
     """
-    arcs, offsets, levels, links, token_of_state = graph.arcs, graph.offsets, graph.levels, pools.links, pools.token_of_state
+    arcs, offsets, levels, links, token_of_state = (
+        graph.arcs,
+        graph.offsets,
+        graph.levels,
+        pools.links,
+        pools.token_of_state,
+    )
     begin, num_links = pools.place[BEGIN], pools.place[NUM_LINKS]
     tokens, num_tokens, stamps, status = _relax(graph, pools, cutoff)
     keys = np.empty(num_tokens - begin, np.int64)
@@ -351,8 +384,13 @@ def _close_frame(graph, heads, pools, cutoff, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def begin_search(graph, start, limits, tokens, links, token_of_state):
-    """The pools of a search before its first frame. `token_of_state` may contain entries of earlier searches."""
-    token_begin, link_begin, place = np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(_PLACE_LEN, np.int64)
+    """The pools of a search before its first frame. `token_of_state` may contain entries of earlier
+    searches."""
+    token_begin, link_begin, place = (
+        np.zeros(2, np.int64),
+        np.zeros(3, np.int64),
+        np.zeros(_PLACE_LEN, np.int64),
+    )
     tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
     token_of_state[start] = 0
     place[NUM_TOKENS], place[SETTLED] = 1, -1
@@ -363,7 +401,8 @@ def begin_search(graph, start, limits, tokens, links, token_of_state):
 
 @njit(nogil=True, cache=True)
 def advance(graph, loglikes, scale, limits, pools):
-    """Advance a search by the frames of `loglikes`. It stops, and sets place[IS_DEAD] to 1, if no path of the graph continues.
+    """Advance a search by the frames of `loglikes`. It stops, and sets place[IS_DEAD] to 1, if no path of the
+    graph continues.
 
     Returns the pools, which may have been reallocated.
     """
@@ -386,12 +425,19 @@ def advance(graph, loglikes, scale, limits, pools):
             acoustic[pdf] = -scale * loglikes[row, pdf] - pools.tokens[best_token].cost
         wanted = count_arcs(pools.tokens, begin, end, graph.offsets, cutoff)
         pools = with_room(pools, end, place[NUM_LINKS], wanted)
-        num_tokens, num_links, next_cutoff = emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam)
+        num_tokens, num_links, next_cutoff = emit(
+            graph, acoustic, pools, best_token, cutoff, beam, lattice_beam
+        )
         if num_tokens == end:
             place[IS_DEAD] = 1
             break
         link_begin[2 * frame + 2] = num_links
-        place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = frame + 1, end, num_tokens, num_links
+        place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = (
+            frame + 1,
+            end,
+            num_tokens,
+            num_links,
+        )
         pools = _close_frame(graph, heads, pools, next_cutoff, lattice_beam)
     return pools
 
@@ -401,7 +447,9 @@ def finish_search(pools, finals, lattice_beam):
     """Prune with the final costs after the last frame. Returns whether a final state was reached."""
     frame, token_begin, link_begin = pools.place[FRAME], pools.token_begin, pools.link_begin
     is_complete = pools.place[IS_DEAD] == 0
-    reached = final_extras(pools.tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, is_complete)
+    reached = final_extras(
+        pools.tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, is_complete
+    )
     prune_segment(pools.tokens, pools.links, link_begin[2 * frame], link_begin[2 * frame + 1], lattice_beam)
     prune_back(pools, frame, -1, np.float32(0), lattice_beam)
     compact(pools, 0, frame)
@@ -410,7 +458,8 @@ def finish_search(pools, finals, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def best_arcs(pools):
-    """Arcs, in order, of the path to the best token of the newest frame; the total of a token's best link is the token's cost."""
+    """Arcs, in order, of the path to the best token of the newest frame; the total of a token's best link is
+    the token's cost."""
     tokens, links, place = pools.tokens, pools.links, pools.place
     token = place[BEGIN]
     for i in range(place[BEGIN], place[NUM_TOKENS]):

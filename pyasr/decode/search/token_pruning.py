@@ -1,4 +1,5 @@
-"""Kernels that remove tokens and links outside the lattice beam; `pyasr.decode.search.token_passing` describes the pools.
+"""Kernels that remove tokens and links outside the lattice beam; `pyasr.decode.search.token_passing`
+describes the pools.
 
 The extra cost of a token is the cost of the best path through it minus that of the best path of all.
 """
@@ -14,7 +15,8 @@ _INF = np.float32(np.inf)
 
 @njit(nogil=True, cache=True)
 def prune_segment(tokens, links, first, last, lattice_beam):
-    """Visit links last-1 .. first backwards: lower the extra costs of their sources, mark links outside the lattice beam by source -1."""
+    """Visit links last-1 .. first backwards: lower the extra costs of their sources, mark links outside the
+    lattice beam by source -1."""
     for k in range(last - 1, first - 1, -1):
         target = links[k].target
         extra = tokens[target].extra + (links[k].total - tokens[target].cost)
@@ -26,7 +28,8 @@ def prune_segment(tokens, links, first, last, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def prune_back(pools, frame, settled, delta, lattice_beam):
-    """Compute extra costs of the tokens before `frame` from those of `frame`. Returns the first frame whose tokens may be removed.
+    """Compute extra costs of the tokens before `frame` from those of `frame`. Returns the first frame whose
+    tokens may be removed.
 
     Stops at a frame up to `settled` (pruned before) in which no extra cost changed by more than `delta`.
     """
@@ -49,7 +52,8 @@ def prune_back(pools, frame, settled, delta, lattice_beam):
 
 @njit(nogil=True, cache=True)
 def compact(pools, first, frame):
-    """Remove tokens of frames first..frame outside the lattice beam, and marked links. Returns the numbers of tokens and links."""
+    """Remove tokens of frames first..frame outside the lattice beam, and marked links. Returns the numbers of
+    tokens and links."""
     tokens, links, token_begin, link_begin = pools.tokens, pools.links, pools.token_begin, pools.link_begin
     count = token_begin[first]
     for i in range(token_begin[first], token_begin[frame + 1]):
@@ -84,7 +88,8 @@ def compact(pools, first, frame):
 
 @njit(nogil=True, cache=True)
 def final_extras(tokens, begin, end, finals, lattice_beam, complete):
-    """Extra costs of the last frame's tokens from final costs. All final costs are 0 if no token is final or the search is not `complete`.
+    """Extra costs of the last frame's tokens from final costs. All final costs are 0 if no token is final or
+    the search is not `complete`.
 
     Returns whether the graph's final costs were used.
     """

@@ -1,9 +1,10 @@
-"""The search of one utterance, whose frames may arrive in parts; the result is the same as for all frames at once.
+"""The search of one utterance, whose frames may arrive in parts; the result is the same as for all frames at
+once.
 
-    search = decoder.start()
-    search.advance(loglikes)                # for each part
-    words = search.best_path().words        # so far
-    lattice = search.finish()
+search = decoder.start()
+search.advance(loglikes)                # for each part
+words = search.best_path().words        # so far
+lattice = search.finish()
 """
 
 from __future__ import annotations
@@ -46,9 +47,17 @@ class UtteranceSearch:
         self.graph, self.options, self.num_frames = graph, options, 0
         self._space, self._loglikes = space, []
         f = np.float32
-        self._limits = token_passing.Limits(f(options.beam), f(options.lattice_beam), options.max_active, options.min_active,
-                                            f(options.beam_delta), options.prune_interval)  # fmt: skip
-        self._pools = token_passing.begin_search(graph.tables, graph.start, self._limits, space.tokens, space.links, space.token_of_state)
+        self._limits = token_passing.Limits(
+            f(options.beam),
+            f(options.lattice_beam),
+            options.max_active,
+            options.min_active,
+            f(options.beam_delta),
+            options.prune_interval,
+        )
+        self._pools = token_passing.begin_search(
+            graph.tables, graph.start, self._limits, space.tokens, space.links, space.token_of_state
+        )
         self._cpu_s = time.thread_time() - begin
 
     @property
@@ -67,20 +76,27 @@ class UtteranceSearch:
         self.num_frames += len(loglikes)
         self._pools = token_passing.advance(self.graph.tables, loglikes, scale, self._limits, self._pools)
         if self._pools.place[token_passing.STATUS] == token_passing.NEGATIVE_CYCLE:
-            raise UserError(f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; create the graph again")
+            raise UserError(
+                f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; create the "
+                "graph again"
+            )
         self._cpu_s += time.thread_time() - begin
 
     def _checked(self, loglikes, name: str) -> np.ndarray:
         loglikes = np.ascontiguousarray(loglikes, np.float32)
         if loglikes.ndim != 2 or loglikes.shape[1] < self.graph.num_pdfs:
-            raise UserError(f"{name}: log-likelihoods of shape {loglikes.shape}, but the graph's model has {self.graph.num_pdfs} pdfs; "
-                            "decode with the model that the graph was created with")
+            raise UserError(
+                f"{name}: log-likelihoods of shape {loglikes.shape}, but the graph's model has "
+                f"{self.graph.num_pdfs} pdfs; decode with the model that the graph was created with"
+            )
         finite = np.isfinite(loglikes)
         if not finite.all():
             frame, pdf = np.argwhere(~finite)[0]
             value = loglikes[frame, pdf]
             where = f"pdf {pdf} at frame {self.num_frames + frame}"
-            raise UserError(f"{name}: the log-likelihood of {where} is {value}; check the features and the model")
+            raise UserError(
+                f"{name}: the log-likelihood of {where} is {value}; check the features and the model"
+            )
         return loglikes
 
     def best_path(self) -> Path:
@@ -90,7 +106,8 @@ class UtteranceSearch:
         return Path(words[words != 0].tolist(), tids[tids != 0], 0.0, 0.0)
 
     def final_gap(self) -> float:
-        """The cost difference of the best path to a final state and the best path so far; inf if no state is final."""
+        """The cost difference of the best path to a final state and the best path so far; inf if no state is
+        final."""
         tokens, place = self._pools.tokens, self._pools.place
         newest = tokens[place[token_passing.BEGIN] : place[token_passing.NUM_TOKENS]]
         return float((newest["cost"] + self.graph.finals[newest["state"]]).min() - newest["cost"].min())
@@ -98,7 +115,9 @@ class UtteranceSearch:
     def _all_loglikes(self) -> np.ndarray:
         if len(self._loglikes) == 1:
             return self._loglikes[0]
-        return np.concatenate([np.zeros((0, self._loglikes[0].shape[1] if self._loglikes else 1), np.float32), *self._loglikes])
+        return np.concatenate(
+            [np.zeros((0, self._loglikes[0].shape[1] if self._loglikes else 1), np.float32), *self._loglikes]
+        )
 
     def finish(self) -> Lattice:
         """End the search and return the lattice, as `Decoder.decode` describes it."""
@@ -106,10 +125,15 @@ class UtteranceSearch:
         graph, loglikes = self.graph, self._all_loglikes()
         reached = token_passing.finish_search(self._pools, graph.finals, self._limits.lattice_beam)
         *arrays, finals = token_passing.lattice_arrays(
-            graph.arcs, graph.tids, graph.words, graph.finals, loglikes, self._pools, reached)
+            graph.arcs, graph.tids, graph.words, graph.finals, loglikes, self._pools, reached
+        )
         self._space.keep(self._pools.tokens, self._pools.links)
         lattice = from_arcs(0, *arrays, finals, reached_final=reached)
         counts = (token_passing.FRAME, token_passing.NUM_EXPANDED, token_passing.PEAK_LINKS)
         num_decoded, num_tokens, peak_links = (int(self._pools.place[i]) for i in counts)
-        return replace(lattice, stats=DecodeStats(self.num_frames, num_decoded, num_tokens, peak_links,
-                                                  self._cpu_s + time.thread_time() - begin))
+        return replace(
+            lattice,
+            stats=DecodeStats(
+                self.num_frames, num_decoded, num_tokens, peak_links, self._cpu_s + time.thread_time() - begin
+            ),
+        )

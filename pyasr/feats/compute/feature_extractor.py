@@ -1,5 +1,5 @@
-"""Compute features of many utterances at once, equal to Kaldi's `compute-mfcc-feats`, `compute-fbank-feats`, `compute-plp-feats` and
-`compute-spectrogram-feats`.
+"""Compute features of many utterances at once, equal to Kaldi's `compute-mfcc-feats`, `compute-fbank-feats`,
+`compute-plp-feats` and `compute-spectrogram-feats`.
 
     extractor = Extractor(MfccOptions())
     features = extractor([samples1, samples2])         # list of float32 (num_frames, extractor.dim)
@@ -40,8 +40,11 @@ class Extractor:
         self._pitch = PitchExtractor(options.pitch, options.frame) if options.pitch.add_pitch else None
         self.dim = self._kind.dim + (self._pitch.dim if self._pitch else 0)
 
-    def __call__(self, waveforms: list[np.ndarray], keys: list[str] | None = None, seed: int = 0, warp: float = 1.0) -> list[np.ndarray]:
-        """Features of each waveform, float32 (num_frames, dim); an utterance too short for a frame has no rows.
+    def __call__(
+        self, waveforms: list[np.ndarray], keys: list[str] | None = None, seed: int = 0, warp: float = 1.0
+    ) -> list[np.ndarray]:
+        """Features of each waveform, float32 (num_frames, dim); an utterance too short for a frame has no
+        rows.
 
         keys, seed  select the random streams of each utterance's dither and noise
         warp        warp factor of the speaker's frequencies (`pyasr.feats.compute.mel`)
@@ -49,7 +52,10 @@ class Extractor:
         keys = keys or list(range(len(waveforms)))
         features = self._of_spectrum(self._dithered(waveforms, keys, seed), self._spectrum(warp))
         if self.options.utterance.subtract_mean:
-            features = [matrix - matrix.mean(0, dtype=np.float64).astype(np.float32) if len(matrix) else matrix for matrix in features]
+            features = [
+                matrix - matrix.mean(0, dtype=np.float64).astype(np.float32) if len(matrix) else matrix
+                for matrix in features
+            ]
         if self._pitch:
             pitch = [self._pitch(wave, generator(seed, "pitch", key)) for wave, key in zip(waveforms, keys)]
             features = [paste(own, beside) for own, beside in zip(features, pitch)]
@@ -63,12 +69,16 @@ class Extractor:
         return Spectrum(self.options.frame, self._kind.filters(warp), self._kind.power)
 
     def _dithered(self, waveforms: list[np.ndarray], keys: list, seed: int) -> list[np.ndarray]:
-        """Waveforms with Gaussian noise. Kaldi draws new noise for each frame; here, overlapping frames share the noise of samples."""
+        """Waveforms with Gaussian noise. Kaldi draws new noise for each frame; here, overlapping frames share
+        the noise of samples."""
         dither = self.options.frame.dither
         if dither == 0:
             return waveforms
         streams = [generator(seed, "dither", key) for key in keys]
-        return [wave + dither * random.standard_normal(len(wave), dtype=np.float32) for wave, random in zip(waveforms, streams)]
+        return [
+            wave + dither * random.standard_normal(len(wave), dtype=np.float32)
+            for wave, random in zip(waveforms, streams)
+        ]
 
     def _of_spectrum(self, waveforms: list[np.ndarray], spectrum: Spectrum) -> list[np.ndarray]:
         buffer = FrameBuffer(waveforms, self.options.frame)
@@ -87,7 +97,10 @@ class Extractor:
 def _check_padding(frame: FrameOptions) -> None:
     """Raise UserError if the spectrum of frames has no line at half the sampling rate."""
     if frame.fft_size % 2:
-        found = f"--round-to-power-of-two=false needs frames of an even number of samples, not {frame.window_size}"
+        found = (
+            "--round-to-power-of-two=false needs frames of an even number of samples, not "
+            f"{frame.window_size}"
+        )
         raise UserError(f"{found}; change --frame-length, or omit --round-to-power-of-two")
 
 

@@ -1,16 +1,19 @@
-r"""Compute MFCC, filter-bank and spectrogram features from the energies E[b], b = 0..B-1, of mel filters, or from the spectrum itself.
+r"""Compute MFCC, filter-bank and spectrogram features from the energies E[b], b = 0..B-1, of mel filters, or
+from the spectrum itself.
 
-    L[b] = ln max(E[b], eps),       C[0] = sqrt(1/B) sum_b L[b],   C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k (b + 1/2) / B)
+    L[b] = ln max(E[b], eps),       C[0] = sqrt(1/B) sum_b L[b],   C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k
+                                    (b + 1/2) / B)
 
-with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. With htk_compat, the columns are in HTK's order: C[0], without the factor
-sqrt(1/2) relative to the others, or the energy, is the last. A kind of features for `Extractor` has
+with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. With htk_compat, the columns are in HTK's order: C[0],
+without the factor sqrt(1/2) relative to the others, or the energy, is the last. A kind of features for
+`Extractor` has
 
     power                True: computed from the power spectrum; False: from the magnitude
     dim                  number of columns
     place                the columns that `columns` returns
     energy               the column of the log energy; None: there is none
-    filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's frequencies;
-                         None: the spectrum itself
+    filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's
+                         frequencies; None: the spectrum itself
     columns(energies)    float64 (T, num_mel_bins) to float64 (T, dim)
 """
 
@@ -41,7 +44,11 @@ def cepstral_matrix(options: MfccOptions) -> np.ndarray:
     matrix = math.sqrt(2 / num_bins) * np.cos(math.pi / num_bins * position * np.arange(options.num_ceps))
     matrix[:, 0] = math.sqrt(1 / num_bins)
     matrix *= lifter(options.num_ceps, options.cepstral_lifter)
-    return as_in_htk(matrix * np.where(np.arange(options.num_ceps) == 0, math.sqrt(2), 1)) if options.htk_compat else matrix
+    return (
+        as_in_htk(matrix * np.where(np.arange(options.num_ceps) == 0, math.sqrt(2), 1))
+        if options.htk_compat
+        else matrix
+    )
 
 
 def as_in_htk(columns: np.ndarray) -> np.ndarray:
@@ -96,7 +103,9 @@ class Spectrogram:
 
     def filters(self, warp: float) -> None:
         if warp != 1:
-            raise UserError("spectrograms cannot be warped; remove spk2warp and utt2warp from the data directory")
+            raise UserError(
+                "spectrograms cannot be warped; remove spk2warp and utt2warp from the data directory"
+            )
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(energies, EPSILON))

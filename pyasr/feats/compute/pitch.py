@@ -1,18 +1,21 @@
-r"""Pitch tracking: for each frame, the normalised cross-correlation at the chosen lag, and the fundamental frequency.
+r"""Pitch tracking: for each frame, the normalised cross-correlation at the chosen lag, and the fundamental
+frequency.
 
-Reference: P. Ghahremani, B. BabaAli, D. Povey, K. Riedhammer, J. Trmal, S. Khudanpur, "A pitch extraction algorithm tuned for automatic
-speech recognition", ICASSP 2014; equivalent to Kaldi's `compute-kaldi-pitch-feats` on whole utterances. The signal is resampled to 4 kHz.
-With the window w_t of N samples from the beginning of frame t, minus its mean, and w_t,l the N samples l later (minus the same mean),
+Reference: P. Ghahremani, B. BabaAli, D. Povey, K. Riedhammer, J. Trmal, S. Khudanpur, "A pitch extraction
+algorithm tuned for automatic speech recognition", ICASSP 2014; equivalent to Kaldi's
+`compute-kaldi-pitch-feats` on whole utterances. The signal is resampled to 4 kHz. With the window w_t of N
+samples from the beginning of frame t, minus its mean, and w_t,l the N samples l later (minus the same mean),
 
-    phi(t, l) = <w_t, w_t,l> / sqrt(|w_t|^2 |w_t,l|^2 + ballast)          ballast = B (N var)^2, var the variance of the whole signal
+    phi(t, l) = <w_t, w_t,l> / sqrt(|w_t|^2 |w_t,l|^2 + ballast),      ballast = B (N var)^2
 
-is computed at all integer lags l and interpolated at the lags L_i = (1 + d)^i / max_f0 up to 1 / min_f0. The pitch is the path i(t) of
-minimal
+with var the variance of the whole signal, is computed at all integer lags l and interpolated at the lags
+L_i = (1 + d)^i / max_f0 up to 1 / min_f0. The pitch is the path i(t) of minimal
 
-    sum_t 1 - phi(t, L_i(t)) (1 - soft_min_f0 L_i(t)) + p ln(1 + d)^2 (i(t) - i(t-1))^2                                  (eqs. 4-6)
+    sum_t 1 - phi(t, L_i(t)) (1 - soft_min_f0 L_i(t)) + p ln(1 + d)^2 (i(t) - i(t-1))^2      (eqs. 4-6)
 
-The ballast keeps the path smooth in quiet parts; the output correlation is computed without it. Kaldi's var omits the last half
-millisecond for all but the last frames, and its float32 may choose another path of the same cost in silence or noise.
+The ballast keeps the path smooth in quiet parts; the output correlation is computed without it. Kaldi's var
+omits the last half millisecond for all but the last frames, and its float32 may choose another path of the
+same cost in silence or noise.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ BLOCK_FRAMES = 512
 class PitchTracker:
     """Pitch of waveforms: float arrays of `frame.sample_frequency` samples per second, at any scale.
 
-    Frames begin at the same times as those of other features with the same `frame` options; there may be one fewer or more.
+    Frames begin at the same times as those of other features with the same `frame` options; there may be one
+    fewer or more.
     """
 
     def __init__(self, options: TrackOptions, frame: FrameOptions):
@@ -47,13 +51,19 @@ class PitchTracker:
         num_states = 1 + int(np.log(options.max_f0 / options.min_f0) / np.log1p(options.delta_pitch) + 1e-6)
         self.lags_s = (1 + options.delta_pitch) ** np.arange(num_states) / options.max_f0
         num_lags = self.last_lag + 1 - self.first_lag
-        self._reading = interpolation(self.lags_s - self.first_lag / rate, num_lags, rate, rate / 2, options.upsample_filter_width)
+        self._reading = interpolation(
+            self.lags_s - self.first_lag / rate, num_lags, rate, rate / 2, options.upsample_filter_width
+        )
 
     def __call__(self, wave: np.ndarray) -> np.ndarray:
         """Columns NCCF and pitch in Hz, float32 (num_frames, 2)."""
         options = self.options
         signal = resample(
-            wave, int(self.frame.sample_frequency), options.resample_frequency, options.lowpass_cutoff, options.lowpass_filter_width
+            wave,
+            int(self.frame.sample_frequency),
+            options.resample_frequency,
+            options.lowpass_cutoff,
+            options.lowpass_filter_width,
         )
         num_frames = self.num_frames(len(signal))
         if num_frames == 0:
@@ -69,7 +79,11 @@ class PitchTracker:
         """Number of frames of a resampled signal."""
         if num_samples < self.window:
             return 0
-        return 1 + (num_samples - self.window) // self.shift if self.frame.snip_edges else int(num_samples / self.shift + 0.5)
+        return (
+            1 + (num_samples - self.window) // self.shift
+            if self.frame.snip_edges
+            else int(num_samples / self.shift + 0.5)
+        )
 
     def _frames(self, signal: np.ndarray, num_frames: int) -> tuple[np.ndarray, np.ndarray]:
         """The signal padded with zeros, and the first samples of the frames in it."""
@@ -90,28 +104,49 @@ class PitchTracker:
 
 
 def _check(options: TrackOptions, frame: FrameOptions) -> None:
-    """Raise UserError for options with an empty search range, and for a sampling rate that is too low for the pitch."""
+    """Raise UserError for options with an empty search range, and for a sampling rate that is too low for the
+    pitch."""
     rate, cutoff = frame.sample_frequency, options.lowpass_cutoff
     if rate != int(rate):
-        raise UserError(f"--sample-frequency {rate:g}: pitch needs a whole number of samples per second; resample the audio")
+        raise UserError(
+            f"--sample-frequency {rate:g}: pitch needs a whole number of samples per second; resample the "
+            "audio"
+        )
     if 2 * cutoff > min(rate, options.resample_frequency):
-        found = f"--lowpass-cutoff {cutoff:g} needs more than {min(rate, options.resample_frequency):g} samples per second"
+        found = (
+            f"--lowpass-cutoff {cutoff:g} needs more than {min(rate, options.resample_frequency):g} "
+            "samples per second"
+        )
         raise UserError(f"{found}; lower it, or raise --resample-frequency")
     if not 0 < options.soft_min_f0 <= options.min_f0 < options.max_f0 <= cutoff:
-        found = f"--soft-min-f0 {options.soft_min_f0:g}, --min-f0 {options.min_f0:g}, --max-f0 {options.max_f0:g}"
-        raise UserError(f"{found}, --lowpass-cutoff {cutoff:g}: these must increase in this order; correct them")
-    if frame.window_shift * options.resample_frequency != int(options.resample_frequency * frame.frame_shift / 1000) * rate:
-        found = f"--frame-shift {frame.frame_shift:g} ms is not a whole number of samples at {rate:g} and {options.resample_frequency} Hz"
+        found = (
+            f"--soft-min-f0 {options.soft_min_f0:g}, --min-f0 {options.min_f0:g}, --max-f0 {options.max_f0:g}"
+        )
+        raise UserError(
+            f"{found}, --lowpass-cutoff {cutoff:g}: these must increase in this order; correct them"
+        )
+    if (
+        frame.window_shift * options.resample_frequency
+        != int(options.resample_frequency * frame.frame_shift / 1000) * rate
+    ):
+        found = (
+            f"--frame-shift {frame.frame_shift:g} ms is not a whole number of samples at {rate:g} and "
+            f"{options.resample_frequency} Hz"
+        )
         raise UserError(f"{found}; pitch needs that: choose another shift, or resample the audio")
     if options.resample_frequency <= options.max_f0 * options.upsample_filter_width / 2:
-        raise UserError(f"--max-f0 {options.max_f0:g} is too high for --resample-frequency {options.resample_frequency}; raise the latter")
+        raise UserError(
+            f"--max-f0 {options.max_f0:g} is too high for --resample-frequency "
+            f"{options.resample_frequency}; raise the latter"
+        )
 
 
 def best_path(costs: Iterator[np.ndarray], factor: float) -> np.ndarray:
-    """States (num_frames,) of minimal cost sum_t costs[t, i(t)] + factor (i(t) - i(t-1))^2, from blocks (num_frames, num_states) of costs.
+    """States (num_frames,) of minimal cost sum_t costs[t, i(t)] + factor (i(t) - i(t-1))^2, from blocks
+    (num_frames, num_states) of costs.
 
-    Back-pointers never cross, so all active paths agree on the frames before the point where the lowest and the highest of them meet. These
-    frames are settled, and their back-pointers can be dropped.
+    Back-pointers never cross, so all active paths agree on the frames before the point where the lowest and
+    the highest of them meet. These frames are settled, and their back-pointers can be dropped.
     """
     states, forward, pending = [], None, None
     for cost in costs:
@@ -129,7 +164,8 @@ def best_path(costs: Iterator[np.ndarray], factor: float) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _advance(cost, factor, forward, back):
-    """Viterbi over a block: `forward` (num_states,) is updated from the costs before the block to those at its end, minus their minimum."""
+    """Viterbi over a block: `forward` (num_states,) is updated from the costs before the block to those at
+    its end, minus their minimum."""
     num_states = len(forward)
     envelope, begins, reached = np.empty(num_states, np.int64), np.empty(num_states), np.empty(num_states)
     for t in range(len(cost)):
@@ -145,8 +181,9 @@ def _advance(cost, factor, forward, back):
 def _best_previous(cost, factor, envelope, begins, reached, back):
     """reached[i] = min_j cost[j] + factor (i - j)^2 and back[i] = that j, in linear time.
 
-    The lower envelope of parabolas: P. Felzenszwalb, D. Huttenlocher, "Distance transforms of sampled functions", Theory of Computing 8
-    (2012), section 2.1. `envelope` contains the parabolas that are lowest somewhere, `begins` the start of the range of each.
+    The lower envelope of parabolas: P. Felzenszwalb, D. Huttenlocher, "Distance transforms of sampled
+    functions", Theory of Computing 8 (2012), section 2.1. `envelope` contains the parabolas that are lowest
+    somewhere, `begins` the start of the range of each.
     """
     envelope[0], begins[0], top = 0, -np.inf, 0
     for j in range(1, len(cost)):
@@ -168,7 +205,8 @@ def _best_previous(cost, factor, envelope, begins, reached, back):
 
 @njit(nogil=True, cache=True)
 def _settled(back):
-    """States of the frames before the last on which the paths from all final states agree; empty if there are none."""
+    """States of the frames before the last on which the paths from all final states agree; empty if there are
+    none."""
     low, high = 0, back.shape[1] - 1
     for t in range(len(back) - 1, 0, -1):
         low, high = back[t, low], back[t, high]
@@ -199,7 +237,8 @@ def _nccf(signal, begins, window, first_lag, ballast, out):
 
 @njit(nogil=True, cache=True)
 def _nccf_at(signal, begins, window, first_lag, reading, states):
-    """phi without ballast at the lags of `states`; reading[i] are the weights of the integer lags for state i."""
+    """phi without ballast at the lags of `states`; reading[i] are the weights of the integer lags for state
+    i."""
     frame, out = np.empty(window + first_lag + reading.shape[1], np.float32), np.zeros(len(begins))
     for t, begin in enumerate(begins):
         energy = _centre(signal[begin : begin + len(frame)], window, frame)
@@ -211,7 +250,8 @@ def _nccf_at(signal, begins, window, first_lag, reading, states):
 
 @njit(nogil=True, cache=True)
 def _centre(samples, window, out):
-    """The samples minus the mean of the first `window`, and the energy of these; exactly zero if they are constant."""
+    """The samples minus the mean of the first `window`, and the energy of these; exactly zero if they are
+    constant."""
     mean = 0.0
     for n in range(window):
         mean += samples[n]

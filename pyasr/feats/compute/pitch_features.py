@@ -3,11 +3,14 @@ r"""Voicing and pitch features, equal to Kaldi's `process-kaldi-pitch-feats`.
 For a frame with correlation n and frequency f, in this order (features that are not requested are omitted):
 
     2 ((1.0001 - n)^0.15 - 1)                                              voicing: low if n is near 1
-    2 (ln f - sum_s p_s ln f_s / sum_s p_s),   s = t - 75 .. t + 75          p the probability of voicing, below
-    10 (sum_j j ln f_{t+j} / sum_j j^2 + noise),   j = -2 .. 2               ends repeated; Gaussian noise of deviation 0.005
+    2 (ln f - sum_s p_s ln f_s / sum_s p_s),   s = t - 75 .. t + 75          p the probability of voicing,
+                                               below
+    10 (sum_j j ln f_{t+j} / sum_j j^2 + noise),   j = -2 .. 2               ends repeated; Gaussian noise of
+                                                   deviation 0.005
     ln f
 
-    p = 1 / (1 + exp(-r)),   r = -5.2 + 5.4 exp(7.5 (m - 1)) + 4.8 m - 2 exp(-10 m) + 4.2 exp(20 (m - 1)),   m = |n|
+    p = 1 / (1 + exp(-r)),   r = -5.2 + 5.4 exp(7.5 (m - 1)) + 4.8 m - 2 exp(-10 m) + 4.2 exp(20 (m - 1)),   m
+                             = |n|
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ def slope(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.random.Generator) -> np.ndarray:
-    """Features, float32 (T + delay, options.dim), from the output of `PitchTracker` (T, 2); the first is repeated `delay` times."""
+    """Features, float32 (T + delay, options.dim), from the output of `PitchTracker` (T, 2); the first is
+    repeated `delay` times."""
     if len(raw) == 0:
         return np.zeros((0, options.dim), np.float32)
     nccf, log_pitch = raw[:, 0].astype(np.float64), np.log(raw[:, 1].astype(np.float64))
@@ -56,7 +60,10 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.rand
         columns.append(options.pov_scale * voicing_feature(nccf) + options.pov_offset)
     if options.add_normalized_log_pitch:
         mean = moving_mean(
-            log_pitch, voicing_probability(nccf), options.normalization_left_context, options.normalization_right_context
+            log_pitch,
+            voicing_probability(nccf),
+            options.normalization_left_context,
+            options.normalization_right_context,
         )
         columns.append(options.pitch_scale * (log_pitch - mean))
     if options.add_delta_pitch:
@@ -73,7 +80,9 @@ class PitchExtractor:
 
     def __init__(self, options: PitchOptions, frame: FrameOptions):
         if options.process.dim == 0:
-            raise UserError("--add-pitch without any of its features; set one of the --add-... options to true")
+            raise UserError(
+                "--add-pitch without any of its features; set one of the --add-... options to true"
+            )
         self.options, self.dim = options.process, options.process.dim
         self._tracker = PitchTracker(options.track, frame)
 

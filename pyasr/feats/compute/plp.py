@@ -1,16 +1,22 @@
-r"""Perceptual linear prediction: cepstra of an all-pole model of the loudness of mel bands, as Kaldi's `compute-plp-feats` computes them.
+r"""Perceptual linear prediction: cepstra of an all-pole model of the loudness of mel bands, as Kaldi's
+`compute-plp-feats` computes them.
 
-Reference: H. Hermansky, "Perceptual linear predictive (PLP) analysis of speech", JASA 87 (1990). With E[b], b = 1..B, the energies of the
-mel filters of centre frequencies f_b, and E[0] = E[1], E[B+1] = E[B] after compression,
+Reference: H. Hermansky, "Perceptual linear predictive (PLP) analysis of speech", JASA 87 (1990). With E[b], b
+= 1..B, the energies of the mel filters of centre frequencies f_b, and E[0] = E[1], E[B+1] = E[B] after
+compression,
 
-    E[b] <- (e(f_b) E[b])^0.33333         e(f) = (f^2 / (f^2 + 1.6e5))^2 (f^2 + 1.44e6) / (f^2 + 9.61e6)          equal loudness
-    r[i] = sum_{b=0..B+1} w_b E[b] cos(pi i b / (B + 1)) / (B + 1)      w_b = 1/2 for b = 0 and B + 1, else 1     autocorrelation
+    E[b] <- (e(f_b) E[b])^0.33333                                       equal loudness
+            e(f) = (f^2 / (f^2 + 1.6e5))^2 (f^2 + 1.44e6) / (f^2 + 9.61e6)
+    r[i] = sum_{b=0..B+1} w_b E[b] cos(pi i b / (B + 1)) / (B + 1)      autocorrelation
+            w_b = 1/2 for b = 0 and B + 1, else 1
 
-Durbin's recursion gives the predictor a[1..p] of minimal error G = r[0] - sum_j a[j] r[j], and the spectrum G / |1 - sum_j a[j] z^-j|^2 has
+Durbin's recursion gives the predictor a[1..p] of minimal error G = r[0] - sum_j a[j] r[j], and the spectrum G
+/ |1 - sum_j a[j] z^-j|^2 has
 
-    c[0] = ln G,      c[i] = a[i] + sum_{j=1..i-1} (j / i) c[j] a[i - j]                                           cepstrum
+    c[0] = ln G,      c[i] = a[i] + sum_{j=1..i-1} (j / i) c[j] a[i - j]      cepstrum
 
-liftered like MFCC. As in Kaldi, c[0] is at least zero, and an error is at least 1e-5 times the previous error.
+liftered like MFCC. As in Kaldi, c[0] is at least zero, and an error is at least 1e-5 times the previous
+error.
 """
 
 from __future__ import annotations
@@ -33,7 +39,10 @@ class Plp:
 
     def __init__(self, options: PlpOptions):
         if options.num_ceps > options.lpc_order + 1:
-            raise UserError(f"--num-ceps {options.num_ceps} is more than --lpc-order {options.lpc_order} plus one; lower it")
+            raise UserError(
+                f"--num-ceps {options.num_ceps} is more than --lpc-order {options.lpc_order} plus one; "
+                "lower it"
+            )
         self.options, self.dim = options, options.num_ceps
         self.place, self.energy = slice(None), energy_of_cepstra(options)
         self._autocorrelation = autocorrelation_matrix(options.mel.num_mel_bins, options.lpc_order)
@@ -42,7 +51,9 @@ class Plp:
     def filters(self, warp: float) -> np.ndarray:
         """Mel filters times equal loudness."""
         mel, frame = self.options.mel, self.options.frame
-        return mel_filters(mel, frame, warp) * equal_loudness(inverse_mel_scale(filter_edges(mel, frame, warp)[1:-1]))
+        return mel_filters(mel, frame, warp) * equal_loudness(
+            inverse_mel_scale(filter_edges(mel, frame, warp)[1:-1])
+        )
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
         """Cepstra (T, num_ceps) of energies (T, num_mel_bins)."""

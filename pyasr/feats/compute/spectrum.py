@@ -8,10 +8,12 @@ Notation, for a frame x of N samples at rate f, padded with zeros to M samples (
     E[b] = sum_k T_b(mel(k f / M)) P[k]                       mel(h) = 1127 ln(1 + h / 700), T_b a triangle
     L[b] = ln max(E[b], eps)
 
-All utterances are in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
-utterances are also computed, and dropped. A block of frames stays in the processor's cache from the samples to the features.
+All utterances are in one buffer, each at a multiple of the shift, so the frames are a strided view of it;
+frames across two utterances are also computed, and dropped. A block of frames stays in the processor's cache
+from the samples to the features.
 
-All computations use float64: for a steady tone over digital silence, other filters contain less energy than float32's rounding errors.
+All computations use float64: for a steady tone over digital silence, other filters contain less energy than
+float32's rounding errors.
 """
 
 from __future__ import annotations
@@ -37,18 +39,26 @@ def window_function(options: FrameOptions) -> np.ndarray:
         "povey": lambda: hanning**0.85,
         "hamming": lambda: 0.54 - 0.46 * np.cos(phase),
         "rectangular": lambda: np.ones_like(phase),
-        "blackman": lambda: options.blackman_coeff - 0.5 * np.cos(phase) + (0.5 - options.blackman_coeff) * np.cos(2 * phase),
+        "blackman": lambda: (
+            options.blackman_coeff - 0.5 * np.cos(phase) + (0.5 - options.blackman_coeff) * np.cos(2 * phase)
+        ),
     }
     return windows[options.window_type]()
 
 
 def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
-    """Samples such that frame t begins at t * shift; without `snip_edges`, the ends are extended by reflection."""
+    """Samples such that frame t begins at t * shift; without `snip_edges`, the ends are extended by
+    reflection."""
     if options.snip_edges:
         return samples
     num_frames = options.num_frames(len(samples))
     first = options.first_sample
-    return samples[reflected(np.arange(first, first + (num_frames - 1) * options.window_shift + options.window_size), len(samples))]
+    return samples[
+        reflected(
+            np.arange(first, first + (num_frames - 1) * options.window_shift + options.window_size),
+            len(samples),
+        )
+    ]
 
 
 def reflected(index: np.ndarray, num_samples: int) -> np.ndarray:
@@ -68,7 +78,9 @@ class FrameBuffer:
         self.options = options
         shift = options.window_shift
         self.num_frames = [options.num_frames(len(wave)) for wave in waveforms]
-        pieces = [padded_signal(wave, options) if n else wave[:0] for wave, n in zip(waveforms, self.num_frames)]
+        pieces = [
+            padded_signal(wave, options) if n else wave[:0] for wave, n in zip(waveforms, self.num_frames)
+        ]
         rows = np.cumsum([0] + [-(-len(piece) // shift) for piece in pieces])
         self.first_row = rows[:-1]
         self.num_rows = int(rows[-1])
@@ -93,7 +105,8 @@ class Spectrum:
     def __init__(self, options: FrameOptions, weights: np.ndarray | None, power: bool = True):
         self.options, self.power = options, power
         self.window = window_function(options)
-        # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the line's weight
+        # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the
+        # line's weight
         self.weights = np.repeat(weights, 2, axis=0) if power and weights is not None else weights
         self._padded = np.zeros((BLOCK_FRAMES, options.fft_size))
         self._centred = np.empty((BLOCK_FRAMES, options.window_size))
@@ -118,7 +131,8 @@ class Spectrum:
         return np.abs(spectrum) @ self.weights
 
     def log_energy(self, num_rows: int, floor: float) -> np.ndarray:
-        """Log energies (num_rows,) of the frames transformed last; with `raw_energy`, before preemphasis and windowing."""
+        """Log energies (num_rows,) of the frames transformed last; with `raw_energy`, before preemphasis and
+        windowing."""
         frames = self._centred if self.options.raw_energy else self._padded[:, : self.options.window_size]
         frames = frames[:num_rows]
         energy = np.log(np.maximum(np.einsum("ti,ti->t", frames, frames), EPSILON))

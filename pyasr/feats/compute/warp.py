@@ -1,19 +1,20 @@
 r"""Vocal tract length perturbation: features as if the speaker's vocal tract were longer or shorter.
 
-Reference: N. Jaitly, G. E. Hinton, "Vocal Tract Length Perturbation (VTLP) improves speech recognition", ICML workshop 2013. With a factor
-a, the energy at frequency f is taken from
+Reference: N. Jaitly, G. E. Hinton, "Vocal Tract Length Perturbation (VTLP) improves speech recognition", ICML
+workshop 2013. With a factor a, the energy at frequency f is taken from
 
     G(f) = a f                                     f <= f0,     f0 = F min(a, 1) / a
          = H - (H - a f0) (H - f) / (H - f0)       f > f0
 
-where H is the upper edge of the filter bank and F = 0.8 H: the warping of `pyasr.feats.compute.mel` by 1 / a, without a bend at
-its lower end. The paper moves the filters before they are applied to the spectrum. Here, log mel energies L are interpolated
-between neighbouring filters, which is a matrix product with existing features:
+where H is the upper edge of the filter bank and F = 0.8 H: the warping of `pyasr.feats.compute.mel` by 1 / a,
+without a bend at its lower end. The paper moves the filters before they are applied to the spectrum. Here,
+log mel energies L are interpolated between neighbouring filters, which is a matrix product with existing
+features:
 
     fbank:  L' = L W,      MFCC:  C' = C D^+ W D,   C = L D with the liftered cosine transform D
 
-so that each utterance can be warped differently in every epoch at no cost. It commutes with mean normalisation, deltas and splicing. Pitch
-features next to them are unchanged.
+so that each utterance can be warped differently in every epoch at no cost. It commutes with mean
+normalisation, deltas and splicing. Pitch features next to them are unchanged.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ _BEND = 0.8  # share of the band below which warping is proportional
 
 
 class Warper:
-    """Warping matrices for features with `options`. Raises UserError for features of another kind, and for an energy column."""
+    """Warping matrices for features with `options`. Raises UserError for features of another kind, and for an
+    energy column."""
 
     def __init__(self, options: MfccOptions | FbankOptions):
         if not isinstance(options, (MfccOptions, FbankOptions)):
             raise UserError("--vtlp supports only MFCC and filter-bank features; train on those")
         if options.use_energy:
-            raise UserError("--vtlp needs features without an energy column; compute them with --use-energy=false")
+            raise UserError(
+                "--vtlp needs features without an energy column; compute them with --use-energy=false"
+            )
         self.high_hz = band_hz(options.mel, options.frame)[1]
         self.centres = filter_edges(options.mel, options.frame)[1:-1]
         self._num_pitch_columns = options.pitch.process.dim if options.pitch.add_pitch else 0

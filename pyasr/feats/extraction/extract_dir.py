@@ -1,8 +1,9 @@
-"""Extract the features of a data directory with parallel jobs, each on a shard of utterances, then merge the tables.
+"""Extract the features of a data directory with parallel jobs, each on a shard of utterances, then merge the
+tables.
 
-The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a single frame), and the merged
-`feats.scp` and `utt2num_frames`, which `publish` copies to DATA after the output has got its final name; `options.json` contains the
-options of the features.
+The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a
+single frame), and the merged `feats.scp` and `utt2num_frames`, which `publish` copies to DATA after the
+output has got its final name; `options.json` contains the options of the features.
 """
 
 from __future__ import annotations
@@ -50,10 +51,22 @@ class ArchiveOptions:
 
     heading = "features"
 
-    compress: bool = option(False, "store one byte per value (Kaldi's compressed matrices) instead of float32")
-    max_short: float = option(0.01, "maximum share of utterances that are too short for a frame", minimum=0.0, maximum=1.0, rare=True)
-    min_duration: float = option(0.0, "minimum duration in seconds of an utterance with features", minimum=0.0, rare=True)
-    seed: int = option(0, "random seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")), rare=True)
+    compress: bool = option(
+        False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
+    )
+    max_short: float = option(
+        0.01,
+        "maximum share of utterances that are too short for a frame",
+        minimum=0.0,
+        maximum=1.0,
+        rare=True,
+    )
+    min_duration: float = option(
+        0.0, "minimum duration in seconds of an utterance with features", minimum=0.0, rare=True
+    )
+    seed: int = option(
+        0, "random seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")), rare=True
+    )
 
 
 @dataclass(frozen=True)
@@ -62,10 +75,17 @@ class AudioOptions:
 
     heading = "audio"
 
-    channel: int = option(ONLY, "channel of each recording: 0: left, 1: right; -1: the one in reco2file_and_channel, or the "
-                                "only one", minimum=ONLY)  # fmt: skip
-    allow_downsample: bool = option(False, "resample recordings with a higher sampling rate than --sample-frequency")
-    allow_upsample: bool = option(False, "resample recordings with a lower sampling rate than --sample-frequency")
+    channel: int = option(
+        ONLY,
+        "channel of each recording: 0: left, 1: right; -1: the one in reco2file_and_channel, or the only one",
+        minimum=ONLY,
+    )
+    allow_downsample: bool = option(
+        False, "resample recordings with a higher sampling rate than --sample-frequency"
+    )
+    allow_upsample: bool = option(
+        False, "resample recordings with a lower sampling rate than --sample-frequency"
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +100,8 @@ class FeatureStep:
 
 @dataclass(frozen=True)
 class ExtractSpec:
-    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which is later renamed to `named`."""
+    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which is later
+    renamed to `named`."""
 
     data: Path
     out: Path
@@ -90,7 +111,9 @@ class ExtractSpec:
     audio: AudioOptions = AudioOptions()
 
 
-def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, str, ExtractSpec], None]) -> None:
+def make_features(
+    step: FeatureStep, features, run: Callable[[JobOptions, Path, str, ExtractSpec], None]
+) -> None:
     """Create DATA/feats and the tables of DATA that refer to it, with `step.jobs.nj` jobs.
 
     features  options of one of the classes in `pyasr.feats.compute.feature_extractor.KINDS`
@@ -106,8 +129,16 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     check_split(data, step.jobs.nj)
     inputs = [*audio_tables(data), *(data / name for name in warps if tables.has(name))]
     also = [data / name for name in TABLES]
-    with recording_prints(data, feats, inputs, step.audio.channel) as of_recordings, output_of(
-            step, feats, inputs + of_recordings, also=also, check=lambda: check_recordings(tables, extractor.rate_hz, step.audio)) as out:
+    with (
+        recording_prints(data, feats, inputs, step.audio.channel) as of_recordings,
+        output_of(
+            step,
+            feats,
+            inputs + of_recordings,
+            also=also,
+            check=lambda: check_recordings(tables, extractor.rate_hz, step.audio),
+        ) as out,
+    ):
         save(out / OPTIONS_FILE, features)
         if step.audio != AudioOptions():
             save(out / AUDIO_FILE, step.audio)
@@ -124,7 +155,8 @@ def _cut(data: Path, num_jobs: int) -> list[list[str]]:
 
 
 def audio_tables(data: Path) -> list[Path]:
-    """The tables of a data directory that define the audio of utterances, for the fingerprints of a stage output."""
+    """The tables of a data directory that define the audio of utterances, for the fingerprints of a stage
+    output."""
     optional = (data / name for name in ("segments", *AUDIO_CHANGES))
     return [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
 
@@ -136,15 +168,20 @@ def audio_options(data: Path) -> AudioOptions:
 
 
 def extract_shard(spec: ExtractSpec, job: int) -> None:
-    """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
+    """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp,
+    num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
     part = part_of(spec.data, spec.out, spec.num_jobs, job, _cut)
     data, utterances = part.directory(), part.utterances
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"
-    with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
-        for key, features in extracted(extractor, data, utterances, spec.archive.seed, spec.audio, spec.archive.min_duration):
+    with ArkWriter(
+        spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark
+    ) as writer:
+        for key, features in extracted(
+            extractor, data, utterances, spec.archive.seed, spec.audio, spec.archive.min_duration
+        ):
             if len(features) == 0:
                 short.append(key)
                 continue
@@ -155,33 +192,48 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short), encoding="utf-8")
 
 
-def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int, audio: AudioOptions = AudioOptions(),
-              min_duration: float = 0.0) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, features), with frequencies warped by the data directory's factors; no rows for less than `min_duration` seconds."""
+def extracted(
+    extractor: Extractor,
+    data: DataDir,
+    utterances: list[str],
+    seed: int,
+    audio: AudioOptions = AudioOptions(),
+    min_duration: float = 0.0,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """(utterance, features), with frequencies warped by the data directory's factors; no rows for less than
+    `min_duration` seconds."""
     warps = utterance_warps(data)
     read = read_waveforms(data, utterances, extractor.rate_hz, audio)
-    waveforms = ((utt, wave if len(wave) >= min_duration * extractor.rate_hz else wave[:0]) for utt, wave in read)
+    waveforms = (
+        (utt, wave if len(wave) >= min_duration * extractor.rate_hz else wave[:0]) for utt, wave in read
+    )
     for warp, alike in groupby(waveforms, key=lambda item: warps[item[0]]):
         for keys, waves in batches(alike, extractor.rate_hz):
             yield from zip(keys, extractor(waves, keys, seed, warp))
 
 
-def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
-                   audio: AudioOptions = AudioOptions()) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, float32 samples at int16 scale). A recording with several consecutive segments is read once, and so is a file with
-    several consecutive recordings."""
+def read_waveforms(
+    data: DataDir, utterances: list[str], rate_hz: float, audio: AudioOptions = AudioOptions()
+) -> Iterator[tuple[str, np.ndarray]]:
+    """(utterance, float32 samples at int16 scale). A recording with several consecutive segments is read
+    once, and so is a file with several consecutive recordings."""
     of_recordings = [list(found) for _, found in groupby(utterances, key=data.recording)]
     names = [data.recording(found[0]) for found in of_recordings]
-    for name, found, (samples, rate) in zip(names, of_recordings, read_recordings(data, names, audio.channel)):
+    for name, found, (samples, rate) in zip(
+        names, of_recordings, read_recordings(data, names, audio.channel)
+    ):
         samples = _at_rate(samples, rate, rate_hz, audio, data.wav_scp[name])
         for utt in found:
             yield utt, cut_utterance(samples, rate_hz, data, utt)
 
 
 def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None:
-    """Raise UserError if one of the first recordings that are files has a wrong sampling rate or number of channels."""
+    """Raise UserError if one of the first recordings that are files has a wrong sampling rate or number of
+    channels."""
     names = (name for name, _ in groupby(map(data.recording, data.utterances)))
-    for name, rx in ((name, data.wav_scp[name]) for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
+    for name, rx in (
+        (name, data.wav_scp[name]) for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp
+    ):
         if head := audio_head(rx):
             label = label_of(data, name) if head[1] > 1 and audio.channel == ONLY else ""
             pick(head[1], label, rx, audio.channel)
@@ -197,14 +249,23 @@ def _at_rate(samples: np.ndarray, rate: int, rate_hz: float, audio: AudioOptions
 
 
 def _check_rate(rate: int, rate_hz: float, audio: AudioOptions, where: str) -> None:
-    allowed, flag = (audio.allow_downsample, "--allow-downsample") if rate > rate_hz else (audio.allow_upsample, "--allow-upsample")
+    allowed, flag = (
+        (audio.allow_downsample, "--allow-downsample")
+        if rate > rate_hz
+        else (audio.allow_upsample, "--allow-upsample")
+    )
     if rate != rate_hz and (not allowed or rate_hz != round(rate_hz)):
         found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
-        raise UserError(f"{where}: {found}; give {flag} true to resample it, or correct the configuration file")
+        raise UserError(
+            f"{where}: {found}; give {flag} true to resample it, or correct the configuration file"
+        )
 
 
-def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iterator[tuple[list[str], list[np.ndarray]]]:
-    """Utterances in groups of about BATCH_SECONDS of audio: small enough for memory, large enough for efficient tensors."""
+def batches(
+    waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float
+) -> Iterator[tuple[list[str], list[np.ndarray]]]:
+    """Utterances in groups of about BATCH_SECONDS of audio: small enough for memory, large enough for
+    efficient tensors."""
     keys, waves, num_samples = [], [], 0
     for key, wave in waveforms:
         keys.append(key)
@@ -218,18 +279,25 @@ def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iter
 
 
 def merge_shards(spec: ExtractSpec) -> None:
-    """Merge feats.scp and utt2num_frames of all shards. Raises UserError if too many utterances were too short."""
+    """Merge feats.scp and utt2num_frames of all shards. Raises UserError if too many utterances were too
+    short."""
     jobs = [job for job in range(1, spec.num_jobs + 1) if (spec.out / f"feats.{job}.scp").stat().st_size]
     table = Table.of(pair for job in jobs for pair in scp_table(spec.out / f"feats.{job}.scp").items())
     num_frames = Table.of(pair for job in jobs for pair in pairs_of_file(spec.out / f"num_frames.{job}"))
-    short = [key for job in range(1, spec.num_jobs + 1) for key in (spec.out / f"short.{job}.txt").read_text(encoding="utf-8").split()]
+    short = [
+        key
+        for job in range(1, spec.num_jobs + 1)
+        for key in (spec.out / f"short.{job}.txt").read_text(encoding="utf-8").split()
+    ]
     total = len(table) + len(short)
     if short:
         named = ", ".join(short[:5]) + (" ..." if len(short) > 5 else "")
         limit = "one frame or --min-duration" if spec.archive.min_duration else "one frame"
         sentence = f"{len(short)} of {total} utterances are too short for {limit}: {named}"
         if len(short) > spec.archive.max_short * total:
-            raise UserError(f"{spec.data}: {sentence}; remove them from the data directory or raise --max-short")
+            raise UserError(
+                f"{spec.data}: {sentence}; remove them from the data directory or raise --max-short"
+            )
         log.warning(f"{sentence}; they get no features")
     write_table(spec.out / "feats.scp", table)
     write_table(spec.out / "utt2num_frames", num_frames)
@@ -239,8 +307,8 @@ def merge_shards(spec: ExtractSpec) -> None:
 def withdraw(data: Path) -> None:
     """Remove DATA's tables, just before the archives to which they refer are replaced.
 
-    CMVN statistics are removed, too, because they belong to the old features. Tables that refer to other places are the user's own and are
-    moved to DATA/.backup.
+    CMVN statistics are removed, too, because they belong to the old features. Tables that refer to other
+    places are the user's own and are moved to DATA/.backup.
     """
     for name, output in {**dict.fromkeys(TABLES, "feats"), "cmvn.scp": "cmvn"}.items():
         set_aside(data / name, data / output)

@@ -1,4 +1,5 @@
-"""CMVN statistics of all speakers of a data directory, in one process or by jobs with whole speakers; the results are the same."""
+"""CMVN statistics of all speakers of a data directory, in one process or by jobs with whole speakers; the
+results are the same."""
 
 from __future__ import annotations
 
@@ -32,8 +33,9 @@ class CmvnSpec:
 
 
 def speaker_stats(data: DataDir) -> tuple[dict[str, np.ndarray], list[str]]:
-    """({speaker: statistics (2, D + 1), float64, over all its utterances with frames}, utterances without frames). Raises UserError if
-    utterances of a speaker differ in dimension, or if utt2spk lacks an utterance."""
+    """({speaker: statistics (2, D + 1), float64, over all its utterances with frames}, utterances without
+    frames). Raises UserError if utterances of a speaker differ in dimension, or if utt2spk lacks an
+    utterance."""
     data.utt2spk  # reports problems of this table first
     found: dict[str, np.ndarray] = {}
     without, reader = list[str](), ArkReader()
@@ -53,13 +55,16 @@ def speaker_stats(data: DataDir) -> tuple[dict[str, np.ndarray], list[str]]:
 
 def _speaker(data: DataDir, utt: str) -> str:
     if utt not in data.utt2spk:
-        raise UserError(f"{data.path}/utt2spk: no line for utterance {utt} of feats.scp; run utils/fix_data_dir.py {data.path}")
+        raise UserError(
+            f"{data.path}/utt2spk: no line for utterance {utt} of feats.scp; run utils/fix_data_dir.py "
+            f"{data.path}"
+        )
     return data.utt2spk[utt]
 
 
 def write_speaker_cmvn(data: Path, out: Path, named: Path) -> None:
-    """Write out/cmvn.ark and out/cmvn.scp; the table refers to the archive as `named`/cmvn.ark. Raises UserError as `speaker_stats`, and
-    if there are no features."""
+    """Write out/cmvn.ark and out/cmvn.scp; the table refers to the archive as `named`/cmvn.ark. Raises
+    UserError as `speaker_stats`, and if there are no features."""
     stats, without = speaker_stats(DataDir(data))
     _write(data, out, named, stats, without)
 
@@ -85,7 +90,13 @@ def write_by_jobs(data: Path, out: Path, named: Path, jobs: JobOptions, run: Cal
         _speaker(tables, utt)
     num_jobs = min(jobs.nj, len(set(tables.utt2spk.values())))
     with parts_of_jobs(data, out, split_by_speakers(tables, num_jobs), _TABLES):
-        run(jobs, out / "log" / "cmvn.JOB.log", f"{__name__}:stats_shard", CmvnSpec(data, out, num_jobs), num_jobs=num_jobs)
+        run(
+            jobs,
+            out / "log" / "cmvn.JOB.log",
+            f"{__name__}:stats_shard",
+            CmvnSpec(data, out, num_jobs),
+            num_jobs=num_jobs,
+        )
     stats, without = {}, list[str]()
     for job in range(1, num_jobs + 1):
         stats |= read_ark(_stats(out, job), dtype=None)
@@ -96,8 +107,11 @@ def write_by_jobs(data: Path, out: Path, named: Path, jobs: JobOptions, run: Cal
 
 
 def stats_shard(spec: CmvnSpec, job: int) -> None:
-    """Statistics of the speakers of job `job` (1-based): writes stats.JOB.ark, and without.JOB with the utterances without frames."""
-    stats, without = speaker_stats(part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers).directory())
+    """Statistics of the speakers of job `job` (1-based): writes stats.JOB.ark, and without.JOB with the
+    utterances without frames."""
+    stats, without = speaker_stats(
+        part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers).directory()
+    )
     write_ark(_stats(spec.out, job), stats)
     _without(spec.out, job).write_text("".join(f"{utt}\n" for utt in without), encoding="utf-8")
 

@@ -1,8 +1,9 @@
-"""Compute features of audio as it arrives: the same frames as for the whole audio, each as soon as its input is complete.
+"""Compute features of audio as it arrives: the same frames as for the whole audio, each as soon as its input
+is complete.
 
-    extractor, inputs = OnlineExtractor(MfccOptions(), "utt1"), OnlineInput(InputOptions(cmvn="none", deltas=2))
-    x = inputs(extractor(samples))                     # as often as there are samples
-    x = inputs(extractor(samples, last=True), last=True)
+extractor, inputs = OnlineExtractor(MfccOptions(), "utt1"), OnlineInput(InputOptions(cmvn="none", deltas=2))
+x = inputs(extractor(samples))                     # as often as there are samples
+x = inputs(extractor(samples, last=True), last=True)
 """
 
 from __future__ import annotations
@@ -22,16 +23,24 @@ from pyasr.feats.inputs import InputOptions
 
 _RUNNING_FRAMES, _EVERYONE_FRAMES = 600, 200
 
+
 def check_extracts_online(options) -> None:
     """Raise UserError for features whose frames depend on the whole utterance."""
     if options.pitch.add_pitch:
-        raise UserError("its features include pitch, which needs the whole utterance; train on features without --add-pitch")
+        raise UserError(
+            "its features include pitch, which needs the whole utterance; train on features without "
+            "--add-pitch"
+        )
     if options.utterance.subtract_mean:
-        raise UserError("the mean of the whole utterance is subtracted from its features; train on features without --subtract-mean")
+        raise UserError(
+            "the mean of the whole utterance is subtracted from its features; train on features without "
+            "--subtract-mean"
+        )
 
 
 class OnlineExtractor:
-    """`Extractor` for an utterance that arrives in parts, float32 at int16 scale; also dither is the same as for the whole utterance.
+    """`Extractor` for an utterance that arrives in parts, float32 at int16 scale; also dither is the same as
+    for the whole utterance.
 
     key, seed  as in `Extractor`
 
@@ -41,16 +50,21 @@ class OnlineExtractor:
     def __init__(self, options, key: str, seed: int = 0):
         check_extracts_online(options)
         self._frame = options.frame
-        self._extractor = Extractor(replace(options, frame=replace(options.frame, snip_edges=True, dither=0.0)))
+        self._extractor = Extractor(
+            replace(options, frame=replace(options.frame, snip_edges=True, dither=0.0))
+        )
         self._random = generator(seed, "dither", key)
-        self._kept, self._first = np.zeros(0, np.float32), 0  # buffered samples, and the index of the first of them
+        # buffered samples, and the index of the first of them
+        self._kept, self._first = np.zeros(0, np.float32), 0
         self._num_done = 0
 
     def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
         """Frames (num, dim) that are now complete; with the `last` samples, all remaining frames."""
         self._kept = np.concatenate([self._kept, self._dithered(samples)])
         num_samples = self._first + len(self._kept)
-        end = max(self._frame.num_frames(num_samples) if last else self._num_whole(num_samples), self._num_done)
+        end = max(
+            self._frame.num_frames(num_samples) if last else self._num_whole(num_samples), self._num_done
+        )
         if end == self._num_done:
             return np.zeros((0, self._extractor.dim), np.float32)
         places = np.arange(self._begin(self._num_done), self._begin(end - 1) + self._frame.window_size)
@@ -70,17 +84,21 @@ class OnlineExtractor:
 
     def _num_whole(self, num_samples: int) -> int:
         """Frames that end within these samples."""
-        return max(0, 1 + (num_samples - self._begin(0) - self._frame.window_size) // self._frame.window_shift)
+        return max(
+            0, 1 + (num_samples - self._begin(0) - self._frame.window_size) // self._frame.window_shift
+        )
 
     def _forget(self, before: int) -> None:
-        """Drop samples that no later frame needs, directly or reflected at the end; more samples may follow."""
+        """Drop samples that no later frame needs, directly or reflected at the end; more samples may
+        follow."""
         before = min(before, self._first + len(self._kept))
         if before > self._first:
             self._kept, self._first = self._kept[before - self._first :], before
 
 
 class WithContext:
-    """Applies a function of frames (T, D) with a context of `left` and `right` frames to frames that arrive in parts.
+    """Applies a function of frames (T, D) with a context of `left` and `right` frames to frames that arrive
+    in parts.
 
     least  number of frames that must be available before the first result
     """
@@ -108,7 +126,8 @@ class WithContext:
 
 @dataclass(frozen=True)
 class KnownBefore:
-    """CMVN statistics (2, D + 1), as in `pyasr.feats.cmvn`, from before an utterance: of its speaker, and of all speakers."""
+    """CMVN statistics (2, D + 1), as in `pyasr.feats.cmvn`, from before an utterance: of its speaker, and of
+    all speakers."""
 
     speaker: np.ndarray
     everyone: np.ndarray
@@ -124,10 +143,12 @@ class KnownBefore:
 
 
 class RunningCmvn:
-    r"""Normalisation by speaker or utterance with only the frames up to the current one, as in Kaldi's OnlineCmvn.
+    r"""Normalisation by speaker or utterance with only the frames up to the current one, as in Kaldi's
+    OnlineCmvn.
 
-    The statistics cover the last 600 frames. While there are fewer, those of the speaker's earlier utterances are added, scaled to the
-    number of missing frames. If these do not suffice, those of all speakers are added for up to 200 frames.
+    The statistics cover the last 600 frames. While there are fewer, those of the speaker's earlier utterances
+    are added, scaled to the number of missing frames. If these do not suffice, those of all speakers are
+    added for up to 200 frames.
 
     stats  statistics of the frames so far
     """
@@ -135,14 +156,19 @@ class RunningCmvn:
     def __init__(self, before: KnownBefore, norm_vars: bool):
         self._before, self._norm_vars = before, norm_vars
         self.stats = np.zeros_like(before.everyone)
-        self._sums = np.zeros((1, *self.stats.shape))  # cumulative sums: before each of the last frames, and after all
+        # cumulative sums: before each of the last frames, and after all
+        self._sums = np.zeros((1, *self.stats.shape))
 
     def __call__(self, features: np.ndarray, last: bool = False) -> np.ndarray:
         """Normalised frames, float32, one per given frame."""
         if not len(features):
             return features
         frames = np.zeros((len(features), *self.stats.shape))
-        frames[:, 0, :-1], frames[:, 1, :-1], frames[:, 0, -1] = features, np.square(features, dtype=np.float64), 1.0
+        frames[:, 0, :-1], frames[:, 1, :-1], frames[:, 0, -1] = (
+            features,
+            np.square(features, dtype=np.float64),
+            1.0,
+        )
         num_before = len(self._sums)
         self._sums = np.concatenate([self._sums, self._sums[-1] + np.cumsum(frames, axis=0)])
         ends = np.arange(num_before, len(self._sums))
@@ -153,7 +179,10 @@ class RunningCmvn:
 
     def _with_prior(self, stats: np.ndarray) -> np.ndarray:
         """Statistics of each frame's window (T, 2, D + 1), completed by earlier ones."""
-        for known, most in ((self._before.speaker, _RUNNING_FRAMES), (self._before.everyone, _EVERYONE_FRAMES)):
+        for known, most in (
+            (self._before.speaker, _RUNNING_FRAMES),
+            (self._before.everyone, _EVERYONE_FRAMES),
+        ):
             count = known[0, -1]
             added = np.minimum(_RUNNING_FRAMES - stats[:, 0, -1], min(most, count))
             stats = stats + (added / max(count, 1.0))[:, None, None] * known

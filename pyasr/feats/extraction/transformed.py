@@ -1,4 +1,5 @@
-"""Write a data directory with the transformed input of a model as features: fMLLR features as archives, for networks.
+"""Write a data directory with the transformed input of a model as features: fMLLR features as archives, for
+networks.
 
 OUT/feats/transformed.JOB.ark and the tables that refer to them; all other tables are copies.
 """
@@ -27,7 +28,8 @@ from pyasr.io.text_tables import read_table, write_table
 
 @dataclass(frozen=True)
 class TransformSpec:
-    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which is later renamed to `named`."""
+    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which is later
+    renamed to `named`."""
 
     data: Path
     model_dir: Path
@@ -60,18 +62,24 @@ def transform_shard(spec: TransformSpec, job: int) -> None:
     write_archive(spec, job, part.utterances, transformed, "transformed")
 
 
-def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[str], np.ndarray], name: str) -> None:
-    """Write the output of job `job`: feats/NAME.JOB.ark with the features of its utterances, feats/feats.JOB.scp, feats/num_frames.JOB, and
-    feats/left_out.JOB with the missing utterances and the reasons.
+def write_archive(
+    spec, job: int, keys: Sequence[str], features_of: Callable[[str], np.ndarray], name: str
+) -> None:
+    """Write the output of job `job`: feats/NAME.JOB.ark with the features of its utterances,
+    feats/feats.JOB.scp, feats/num_frames.JOB, and feats/left_out.JOB with the missing utterances and the
+    reasons.
 
     spec         of a class with `data`, `out`, `named`, `num_jobs` and `compress`, as `TransformSpec`
     keys         the utterances of the job
-    features_of  function of an utterance that raises SkippedUtterance if it has no features; utterances without frames are also left out
+    features_of  function of an utterance that raises SkippedUtterance if it has no features; utterances
+                 without frames are also left out
     """
     num_frames, left_out = TableBuilder(), dict[str, str]()
     progress = log.Progress("features", len(keys), "utterances")
     folder, ark = spec.out / "feats", f"{name}.{job}.ark"
-    with ArkWriter(folder / ark, folder / f"feats.{job}.scp", spec.compress, spec.named / "feats" / ark) as writer:
+    with ArkWriter(
+        folder / ark, folder / f"feats.{job}.scp", spec.compress, spec.named / "feats" / ark
+    ) as writer:
         for number, utt in enumerate(keys, 1):
             try:
                 features = with_frames(features_of(utt))
@@ -86,7 +94,8 @@ def write_archive(spec, job: int, keys: Sequence[str], features_of: Callable[[st
 
 
 def with_frames(features: np.ndarray) -> np.ndarray:
-    """The features. Raises SkippedUtterance if there are no frames, as in the 0 x 0 matrices that Kaldi writes for too short audio."""
+    """The features. Raises SkippedUtterance if there are no frames, as in the 0 x 0 matrices that Kaldi
+    writes for too short audio."""
     if not len(features):
         raise SkippedUtterance("its features have no frames")
     return features
@@ -106,9 +115,11 @@ def copied_files(data: Path) -> list[Path]:
 
 
 def write_tables(spec) -> None:
-    """Write the tables of the new data directory, from those of `spec.data` and of the jobs, and the origin of its features, if known.
+    """Write the tables of the new data directory, from those of `spec.data` and of the jobs, and the origin
+    of its features, if known.
 
-    spec  as for `write_archive`, with `origins`, the limits for `missing` utterances, and `advice` if they are exceeded
+    spec  as for `write_archive`, with `origins`, the limits for `missing` utterances, and `advice` if they
+    are exceeded
 
     Logs the utterances that were left out. Raises UserError if there are too many.
     """
@@ -116,7 +127,10 @@ def write_tables(spec) -> None:
     folder, jobs = spec.out / "feats", range(1, spec.num_jobs + 1)
     made = [job for job in jobs if (folder / f"feats.{job}.scp").stat().st_size]
     subsets.copy(DataDir(spec.data), spec.out, subsets.Renaming(), with_features=False)
-    write_table(spec.out / "feats.scp", Joined([Stored(partial(scp_table, folder / f"feats.{job}.scp")) for job in made]))
+    write_table(
+        spec.out / "feats.scp",
+        Joined([Stored(partial(scp_table, folder / f"feats.{job}.scp")) for job in made]),
+    )
     num_frames = Joined([Stored(partial(Table.read, folder / f"num_frames.{job}")) for job in made])
     write_table(spec.out / "utt2num_frames", num_frames)
     save_origins(folder, spec.origins)

@@ -1,4 +1,5 @@
-"""The warp factors of a data directory: `spk2warp` (a factor per speaker) or `utt2warp` (a factor per utterance), as in Kaldi."""
+"""The warp factors of a data directory: `spk2warp` (a factor per speaker) or `utt2warp` (a factor per
+utterance), as in Kaldi."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ _LEAST, _GREATEST = 0.5, 2.0
 
 
 def utterance_warps(data: DataDir) -> dict[str, float]:
-    """Warp factor of each utterance; 1 without either table. If both exist, spk2warp is used, as in Kaldi's scripts.
+    """Warp factor of each utterance; 1 without either table. If both exist, spk2warp is used, as in Kaldi's
+    scripts.
 
     Raises UserError for a speaker or utterance without a factor, and for an implausible factor.
     """
@@ -28,7 +30,10 @@ def _find(data: DataDir, name: str, keys: dict[str, str]) -> dict[str, float]:
     warps = read_numbers(path)
     for key, warp in warps.items():
         if not _LEAST <= warp <= _GREATEST:
-            raise UserError(f"{path}: '{key} {warp:g}' is not a warp factor from {_LEAST:g} to {_GREATEST:g}; correct the line")
+            raise UserError(
+                f"{path}: '{key} {warp:g}' is not a warp factor from {_LEAST:g} to {_GREATEST:g}; correct "
+                "the line"
+            )
     missing = sorted(set(keys.values()) - warps.keys())
     if missing:
         found = f"no line for {missing[0]}; {len(missing)} of {len(set(keys.values()))} are missing"

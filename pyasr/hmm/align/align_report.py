@@ -1,4 +1,5 @@
-"""Report on an alignment pass: the number of aligned utterances, and the reasons why the others have no alignment."""
+"""Report on an alignment pass: the number of aligned utterances, and the reasons why the others have no
+alignment."""
 
 from __future__ import annotations
 
@@ -13,8 +14,12 @@ from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_table, write_table
 
 FAILED_FILE = "failed_utterances"
-MOST_MISSING = 0.1  # transcripts of real speech have errors, and some utterances are too short for their words
-NO_PATH = "no path within the beams reaches the end of the utterance (too short for its words, or a wrong transcript)"
+# transcripts of real speech have errors, and some utterances are too short for their words
+MOST_MISSING = 0.1
+NO_PATH = (
+    "no path within the beams reaches the end of the utterance (too short for its words, or a wrong "
+    "transcript)"
+)
 
 
 @dataclass
@@ -41,23 +46,32 @@ class AlignReport:
 
     def log(self, what: str) -> None:
         """Log the counts, and a warning for each reason, which names the first utterances."""
-        log.info(f"{what}: {self.num_aligned} utterances aligned, {self.num_retried} with the retry beam, {len(self.failed)} failed")
+        log.info(
+            f"{what}: {self.num_aligned} utterances aligned, {self.num_retried} with the retry beam, "
+            f"{len(self.failed)} failed"
+        )
         log_reasons(self.failed, "without alignment")
 
     def check(self, when: str) -> None:
         """Raise UserError if no utterance was aligned."""
         if self.num_aligned == 0:
-            raise UserError(f"none of {len(self.failed)} utterances could be aligned {when}: {told_reasons(self.failed)}; "
-                            "check that features, text, language and model directory match")
+            raise UserError(
+                f"none of {len(self.failed)} utterances could be aligned {when}: "
+                f"{told_reasons(self.failed)}; check that features, text, language and model directory match"
+            )
 
     def check_missing(self, where: Path, options: LeftOutOptions) -> None:
-        """Raise UserError, with `where` at its start, if too large a share of the utterances has no alignment."""
+        """Raise UserError, with `where` at its start, if too large a share of the utterances has no
+        alignment."""
         if len(self.failed) > options.max_missing * (self.num_aligned + len(self.failed)):
-            raise UserError(f"{where}: {self.summary()}; check that features, text, language and model directory match, "
-                            "or raise --max-missing")
+            raise UserError(
+                f"{where}: {self.summary()}; check that features, text, language and model directory match, "
+                "or raise --max-missing"
+            )
 
     def summary(self) -> str:
-        """The number of utterances without alignment, the most frequent reasons, and the first utterances of each."""
+        """The number of utterances without alignment, the most frequent reasons, and the first utterances of
+        each."""
         total = self.num_aligned + len(self.failed)
         if not self.failed:
             return f"all {total} utterances have an alignment"
@@ -69,7 +83,8 @@ class AlignReport:
 
 
 def check_failed(out: Path, data: Path, options: LeftOutOptions) -> None:
-    """Log in one line how many utterances of `data` OUT/failed_utterances lists, and why. Raises UserError if there are too many."""
+    """Log in one line how many utterances of `data` OUT/failed_utterances lists, and why. Raises UserError if
+    there are too many."""
     failed = read_table(out / FAILED_FILE)
     report = AlignReport(len(DataDir(data).utterances) - len(failed), failed=failed)
     report.check_missing(data, options)

@@ -1,4 +1,5 @@
-"""Posteriors of pdfs for the frames of an utterance, from an alignment or from a lattice (`pyasr.decode.lattices.lattice_posteriors`)."""
+"""Posteriors of pdfs for the frames of an utterance, from an alignment or from a lattice
+(`pyasr.decode.lattices.lattice_posteriors`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pyasr.hmm.model.transitions import TransitionModel
 
 @dataclass(frozen=True)
 class PdfPosteriors:
-    """Triples of a frame (int32, ascending), one of its pdfs (int32) and its weight (float32), in three arrays of equal length."""
+    """Triples of a frame (int32, ascending), one of its pdfs (int32) and its weight (float32), in three
+    arrays of equal length."""
 
     frames: np.ndarray
     pdfs: np.ndarray
@@ -30,11 +32,18 @@ class SilenceWeighting:
         self.trans = trans
         self.weights = np.where(np.isin(trans.tid2phone, phones), np.float32(weight), np.float32(1))
 
-    def of_tids(self, frames: np.ndarray, tids: np.ndarray, posteriors: np.ndarray | None = None) -> PdfPosteriors:
-        """Triples for `tids` at `frames`, with `posteriors` (None: 1) times the weights; triples of weight 0 are dropped."""
+    def of_tids(
+        self, frames: np.ndarray, tids: np.ndarray, posteriors: np.ndarray | None = None
+    ) -> PdfPosteriors:
+        """Triples for `tids` at `frames`, with `posteriors` (None: 1) times the weights; triples of weight 0
+        are dropped."""
         weights = self.weights[tids] if posteriors is None else self.weights[tids] * posteriors
         kept = np.flatnonzero(weights > 0)
-        return PdfPosteriors(np.asarray(frames, np.int32)[kept], self.trans.tid2pdf[tids[kept]], weights[kept].astype(np.float32))
+        return PdfPosteriors(
+            np.asarray(frames, np.int32)[kept],
+            self.trans.tid2pdf[tids[kept]],
+            weights[kept].astype(np.float32),
+        )
 
     def of_alignment(self, tids: np.ndarray) -> PdfPosteriors:
         """Triples of an alignment (T)."""

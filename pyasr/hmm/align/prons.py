@@ -1,7 +1,8 @@
 """The pronunciation of each word and the silences in phone alignments (Kaldi's get_prons.sh).
 
-OUT/prons.N.gz     lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` with words and position-dependent phones, `<eps>` for the
-                   optional silence between words; nbest-to-prons writes the same with ids
+OUT/prons.N.gz     lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` with words and position-dependent
+                   phones, `<eps>` for the optional silence between words; nbest-to-prons writes the same with
+                   ids
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ class WordFinder:
             self._prons.setdefault(lang.words[word], []).append(tuple(lang.phones[phone] for phone in phones))
 
     def find(self, phones: tuple[int, ...], words) -> list[tuple[int, int]] | None:
-        """(word, number of phones) in order, with word 0 for a silence; None if the phones are not a pronunciation of `words`.
+        """(word, number of phones) in order, with word 0 for a silence; None if the phones are not a
+        pronunciation of `words`.
 
-        If several segmentations are possible, the first pronunciation in the lexicon's order is used, and a phone is assigned to a word
-        rather than to a silence.
+        If several segmentations are possible, the first pronunciation in the lexicon's order is used, and a
+        phone is assigned to a word rather than to a silence.
         """
         reached: list[dict[int, tuple]] = [self._with_silence(phones, {0: ()})]
         for word in words:
@@ -77,7 +79,9 @@ class WordFinder:
 
     def _with_silence(self, phones, places: dict[int, tuple]) -> dict[int, tuple]:
         """`places` and the places after a silence."""
-        behind = {place + 1: (0, 1, place) for place in places if phones[place : place + 1] == (self._silence,)}
+        behind = {
+            place + 1: (0, 1, place) for place in places if phones[place : place + 1] == (self._silence,)
+        }
         return places | {place: step for place, step in behind.items() if place not in places}
 
 
@@ -92,10 +96,14 @@ def _trace(reached: list[dict[int, tuple]], place: int) -> list[tuple[int, int]]
     return steps[::-1]
 
 
-def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[str, np.ndarray],
-                  words: dict[str, np.ndarray]) -> Iterator[tuple[str, list[WordSegment] | None]]:
-    """(utterance, its words and silences) of alignments with the transcripts `words` (ids); None if they do not match, or if an utterance
-    has no transcript."""
+def word_segments(
+    trans: TransitionModel,
+    finder: WordFinder,
+    alignments: dict[str, np.ndarray],
+    words: dict[str, np.ndarray],
+) -> Iterator[tuple[str, list[WordSegment] | None]]:
+    """(utterance, its words and silences) of alignments with the transcripts `words` (ids); None if they do
+    not match, or if an utterance has no transcript."""
     for group in groups(alignments):
         found = split_to_phones(trans, group)
         first_phones = np.searchsorted(found.utts, np.arange(len(group) + 1))
@@ -110,29 +118,50 @@ def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[s
 def _segments(steps, phones, starts) -> list[WordSegment]:
     segments, place = [], 0
     for word, length in steps:
-        segments.append(WordSegment(word, phones[place : place + length], starts[place], starts[place + length]))
+        segments.append(
+            WordSegment(word, phones[place : place + length], starts[place], starts[place + length])
+        )
         place += length
     return segments
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.N.gz for each ali.N.gz of a job, and left_out.N with the skipped alignments and the reasons."""
+    """Write prons.N.gz for each ali.N.gz of a job, and left_out.N with the skipped alignments and the
+    reasons."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), Table.read(spec.data / "text")
+    trans, finder, texts = (
+        read_transitions(spec.ali_dir / "final.mdl"),
+        WordFinder(lang),
+        Table.read(spec.data / "text"),
+    )
     for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
-        lines, left_out = _lines(spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang)
+        lines, left_out = _lines(
+            spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang
+        )
         write_table(_left_out_file(spec.out, number), left_out)
-        with atomic_write(spec.out / f"prons.{number}.gz", "wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as f:
+        with (
+            atomic_write(spec.out / f"prons.{number}.gz", "wb") as raw,
+            gzip.GzipFile("", "wb", 3, raw, mtime=0) as f,
+        ):
             f.write("".join(lines).encode())
 
 
-def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: Mapping[str, str], trans: TransitionModel, finder: WordFinder,
-           lang: LangDir) -> tuple[list[str], dict[str, str]]:  # fmt: skip
+def _lines(
+    spec: PronsSpec,
+    alignments: dict[str, np.ndarray],
+    texts: Mapping[str, str],
+    trans: TransitionModel,
+    finder: WordFinder,
+    lang: LangDir,
+) -> tuple[list[str], dict[str, str]]:
     """(lines, {skipped utterance: reason})."""
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
     known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
-    lines, left_out = [], {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words}
+    lines, left_out = (
+        [],
+        {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words},
+    )
     for utt, segments in word_segments(trans, finder, known, words):
         if segments is None:
             left_out[utt] = "its alignment does not contain the words of its transcript"
@@ -150,11 +179,15 @@ def _left_out_file(out: Path, number: int) -> Path:
 
 def _line(utt: str, segment: WordSegment, lang: LangDir) -> str:
     word = lang.words.symbol(segment.word) if segment.word else EPSILON
-    return f"{utt} {segment.begin} {segment.end - segment.begin} {word} {' '.join(map(lang.phones.symbol, segment.phones))}\n"
+    return (
+        f"{utt} {segment.begin} {segment.end - segment.begin} {word} "
+        f"{' '.join(map(lang.phones.symbol, segment.phones))}\n"
+    )
 
 
 def count_all(spec: PronsSpec) -> PronCounts:
-    """Counts over the files of all jobs; logs the skipped alignments. Raises UserError if no alignment matches its transcript."""
+    """Counts over the files of all jobs; logs the skipped alignments. Raises UserError if no alignment
+    matches its transcript."""
     num_files, left_out = num_archives(spec.ali_dir), {}
     for number in range(1, num_files + 1):
         left_out |= read_table(_left_out_file(spec.out, number))
@@ -162,7 +195,10 @@ def count_all(spec: PronsSpec) -> PronCounts:
     log_reasons(left_out, f"of {spec.ali_dir} skipped")
     counts = count_prons(spec.out, num_files)
     if not counts.prons:
-        found = f"no alignment contains the words of {spec.data}/text in the pronunciations of {spec.lang}: {told_reasons(left_out)}"
+        found = (
+            f"no alignment contains the words of {spec.data}/text in the pronunciations of {spec.lang}: "
+            f"{told_reasons(left_out)}"
+        )
         raise UserError(f"{spec.ali_dir}: {found}; give the data and language directory of the alignment")
     return counts
 

@@ -1,10 +1,12 @@
-"""Viterbi alignment of an utterance to its training graph, with a beam, and the equal alignment that training starts from.
+"""Viterbi alignment of an utterance to its training graph, with a beam, and the equal alignment that training
+starts from.
 
-Log-likelihoods of GMMs are computed on demand: for a pdf and a block of frames, when a path first needs them. This is a small part of all
-pdfs and frames of an utterance's graph.
+Log-likelihoods of GMMs are computed on demand: for a pdf and a block of frames, when a path first needs them.
+This is a small part of all pdfs and frames of an utterance's graph.
 
-Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. The result is the best of all paths within the
-beam (at every frame, at most `beam` below the best); with an infinite beam, it is the best of all paths.
+Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. The result is the
+best of all paths within the beam (at every frame, at most `beam` below the best); with an infinite beam, it
+is the best of all paths.
 """
 
 from __future__ import annotations
@@ -28,10 +30,18 @@ class AlignOptions:
     heading = "alignment"
 
     beam: float = option(10.0, "beam of the alignment", minimum=0.1)
-    retry_beam: float = option(40.0, "beam of the second attempt if the first does not reach the end; 0: no second attempt", minimum=0.0)
+    retry_beam: float = option(
+        40.0,
+        "beam of the second attempt if the first does not reach the end; 0: no second attempt",
+        minimum=0.0,
+    )
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=0.0, rare=True)
-    transition_scale: float = option(1.0, "weight of the transition log-probabilities except for self-loops", minimum=0.0, rare=True)
-    self_loop_scale: float = option(0.1, "weight of the log-probabilities of self-loops", minimum=0.0, rare=True)
+    transition_scale: float = option(
+        1.0, "weight of the transition log-probabilities except for self-loops", minimum=0.0, rare=True
+    )
+    self_loop_scale: float = option(
+        0.1, "weight of the log-probabilities of self-loops", minimum=0.0, rare=True
+    )
 
 
 class _Likelihoods(NamedTuple):
@@ -66,16 +76,24 @@ class _Nodes(NamedTuple):
     node_pdf: np.ndarray
 
 
-_TOKEN = np.dtype([("node", "i4"), ("previous", "i4"), ("score", "f8")])  # previous: index of the preceding token
+# previous: index of the preceding token
+_TOKEN = np.dtype([("node", "i4"), ("previous", "i4"), ("score", "f8")])
 
 
 @njit(nogil=True, cache=True)
 def _search(num_frames, likelihoods, scale, beam, tid_costs, graph):
-    """(score, nodes): the node of each frame on the best path; (-inf, no nodes) if no path within the beam ends in a final node.
+    """(score, nodes): the node of each frame on the best path; (-inf, no nodes) if no path within the beam
+    ends in a final node.
 
     The tokens of frame t are frame_offsets[t]:frame_offsets[t+1].
     """
-    tids, loops, offsets, successors, costs = graph.tids, graph.loops, graph.offsets, graph.successors, graph.costs
+    tids, loops, offsets, successors, costs = (
+        graph.tids,
+        graph.loops,
+        graph.offsets,
+        graph.successors,
+        graph.costs,
+    )
     scores, ready, node_pdf, num_nodes = likelihoods.scores, likelihoods.ready, graph.node_pdf, len(tids)
     tokens = np.empty(64 * num_frames + 2 * num_nodes, _TOKEN)
     slot = np.full(num_nodes, -1, np.int32)
@@ -174,13 +192,17 @@ _NO_GAUSSIANS = (np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
 _NO_FRAMES = (np.zeros((0, 0, BLOCK), np.float32), np.zeros((0, BLOCK), np.float32))
 
 
-def align_gmm(graph: TrainingGraph, model: AmDiagGmm, feats: np.ndarray, tid_costs: np.ndarray, options: AlignOptions):
+def align_gmm(
+    graph: TrainingGraph, model: AmDiagGmm, feats: np.ndarray, tid_costs: np.ndarray, options: AlignOptions
+):
     """As `align`, with the log-likelihoods of a GMM for feats (T, dim)."""
     blocks = augmented_blocks(model.checked(feats))
     shape = (len(blocks), len(graph.pdfs))
     frames = (blocks, np.empty((int(model.num_gauss_of.max()) + 2, BLOCK), np.float32))
     scores, ready = np.empty((*shape, BLOCK), np.float32), np.zeros(shape, np.bool_)
-    return _align(graph, len(feats), scores, ready, (model.exponent_matrix, model.offsets), frames, tid_costs, options)
+    return _align(
+        graph, len(feats), scores, ready, (model.exponent_matrix, model.offsets), frames, tid_costs, options
+    )
 
 
 def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, options: AlignOptions):
@@ -193,7 +215,16 @@ def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, opt
     padded = np.zeros((num_pdfs, -(-num_frames // BLOCK) * BLOCK), np.float32)
     padded[:, :num_frames] = acoustic
     scores = np.ascontiguousarray(padded.reshape(num_pdfs, -1, BLOCK).transpose(1, 0, 2))
-    return _align(graph, num_frames, scores, np.ones(scores.shape[:2], np.bool_), _NO_GAUSSIANS, _NO_FRAMES, tid_costs, options)
+    return _align(
+        graph,
+        num_frames,
+        scores,
+        np.ones(scores.shape[:2], np.bool_),
+        _NO_GAUSSIANS,
+        _NO_FRAMES,
+        tid_costs,
+        options,
+    )
 
 
 def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, options):
@@ -209,7 +240,8 @@ def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, 
 
 @njit(nogil=True, cache=True)
 def _random_path(offsets, successors, initial, final, loops, draws):
-    """Nodes of a random walk from an initial to a final node, all continuations equally likely; empty if it needs too many draws."""
+    """Nodes of a random walk from an initial to a final node, all continuations equally likely; empty if it
+    needs too many draws."""
     starts = np.flatnonzero(initial < np.inf)
     path = [np.int32(starts[int(draws[0] * len(starts))])]
     for draw in draws[1:]:
@@ -223,14 +255,24 @@ def _random_path(offsets, successors, initial, final, loops, draws):
     return np.array(path, dtype=np.int32)
 
 
-def align_equal(graph: TrainingGraph, num_frames: int, rng: np.random.Generator, num_attempts: int = 10) -> np.ndarray | None:
-    """Transition-ids (num_frames) of a random path whose nodes get equal numbers of frames; None if no path of `num_attempts` is short
-    enough.
+def align_equal(
+    graph: TrainingGraph, num_frames: int, rng: np.random.Generator, num_attempts: int = 10
+) -> np.ndarray | None:
+    """Transition-ids (num_frames) of a random path whose nodes get equal numbers of frames; None if no path
+    of `num_attempts` is short enough.
 
-    The start of training from scratch, as Kaldi's align-equal-compiled. Remaining frames go to the first nodes.
+    The start of training from scratch, as Kaldi's align-equal-compiled. Remaining frames go to the first
+    nodes.
     """
     for _ in range(num_attempts):
-        path = _random_path(graph.offsets, graph.successors, graph.initial, graph.final, graph.loops, rng.random(num_frames + 1))
+        path = _random_path(
+            graph.offsets,
+            graph.successors,
+            graph.initial,
+            graph.final,
+            graph.loops,
+            rng.random(num_frames + 1),
+        )
         can_stay = graph.loops[path] > 0
         if 0 < len(path) <= num_frames and (can_stay.any() or len(path) == num_frames):
             repeats = np.ones(len(path), np.int64)

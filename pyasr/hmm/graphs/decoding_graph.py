@@ -34,12 +34,17 @@ from pyasr.lang.symbols import write_lines
 class GraphOptions:
     """Scales of the log-probabilities of transitions inside HMMs."""
 
-    transition_scale: float = option(1.0, "scale of the log-probabilities of transitions that leave a state", minimum=0.0)
-    self_loop_scale: float = option(0.1, "scale of the log-probabilities of taking a self-loop or not", minimum=0.0)
+    transition_scale: float = option(
+        1.0, "scale of the log-probabilities of transitions that leave a state", minimum=0.0
+    )
+    self_loop_scale: float = option(
+        0.1, "scale of the log-probabilities of taking a self-loop or not", minimum=0.0
+    )
 
 
-def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree,
-                   options: GraphOptions) -> tuple[Fst, list[int]]:
+def expand_to_hclg(
+    clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree, options: GraphOptions
+) -> tuple[Fst, list[int]]:
     """(HCLG, the disambiguation transition-ids that were used in between and removed)."""
     clg, ilabel_info = merge_equal_contexts(clg, ilabel_info, trans, tree)
     h, disambig_tids = h_transducer(ilabel_info, trans, tree, options.transition_scale)
@@ -50,8 +55,9 @@ def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionMode
     return add_self_loops(graph, trans, options.self_loop_scale), disambig_tids
 
 
-def lg_to_hclg(lg: Fst, disambig_phones: list[int], trans: TransitionModel, tree: ContextTree,
-               options: GraphOptions) -> tuple[Fst, list[int]]:
+def lg_to_hclg(
+    lg: Fst, disambig_phones: list[int], trans: TransitionModel, tree: ContextTree, options: GraphOptions
+) -> tuple[Fst, list[int]]:
     """As `expand_to_hclg`, starting from LG."""
     clg, ilabel_info = ops.compose_context(lg, disambig_phones, tree.context_width, tree.central_position)
     _report("CLG", clg)
@@ -80,7 +86,10 @@ def make_hclg(lang: Path, model_dir: Path, out: Path, options: GraphOptions = Gr
 
 def _report(name: str, fst: Fst) -> None:
     smallest, largest = ops.stochasticity(fst)
-    log.info(f"{name}: {fst.num_states} states, {fst.num_arcs} arcs, -log of the sum of a state {smallest:.3f} to {largest:.3f}")
+    log.info(
+        f"{name}: {fst.num_states} states, {fst.num_arcs} arcs, -log of the sum of a state {smallest:.3f} "
+        f"to {largest:.3f}"
+    )
 
 
 def _check_phones(model_dir: Path, lang: LangDir, trans: TransitionModel) -> None:
@@ -88,5 +97,8 @@ def _check_phones(model_dir: Path, lang: LangDir, trans: TransitionModel) -> Non
     check_phones(model_dir, lang)
     ours, theirs = set(lang.real_phones), set(np.unique(trans.tid2phone[1:]).tolist())
     if ours != theirs:
-        raise UserError(f"{model_dir}/final.mdl has {len(theirs)} phones, {lang.path}/phones.txt has {len(ours)} (only one of them has "
-                        f"phone {min(ours ^ theirs)}); use the language directory that the model was trained with")
+        raise UserError(
+            f"{model_dir}/final.mdl has {len(theirs)} phones, {lang.path}/phones.txt has {len(ours)} (only "
+            f"one of them has phone {min(ours ^ theirs)}); use the language directory that the model was "
+            "trained with"
+        )

@@ -1,5 +1,6 @@
-"""Inner loops of `training_graphs`: composition of lexicon and words, phone graph, contexts, HMM nodes. Arrays are in CSR form: the items
-of row i are `offsets[i]:offsets[i + 1]`. Costs are negated natural logarithms."""
+"""Inner loops of `training_graphs`: composition of lexicon and words, phone graph, contexts, HMM nodes.
+Arrays are in CSR form: the items of row i are `offsets[i]:offsets[i + 1]`. Costs are negated natural
+logarithms."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class LexiconArcs(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """Work arrays of `compose_words`, reused between calls, initially 0: int64 (1), (2, num_states), (2, num_states)."""
+    """Work arrays of `compose_words`, reused between calls, initially 0: int64 (1), (2, num_states), (2,
+    num_states)."""
 
     counter: np.ndarray
     stamp: np.ndarray
@@ -33,8 +35,8 @@ class Visits(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges to possible successors; those of node v are offsets[v]:offsets[v + 1]. `initial` and `final` are costs, inf if a node cannot
-    be first or last."""
+    """Edges to possible successors; those of node v are offsets[v]:offsets[v + 1]. `initial` and `final` are
+    costs, inf if a node cannot be first or last."""
 
     offsets: np.ndarray
     successors: np.ndarray
@@ -53,7 +55,8 @@ class Neighbours(NamedTuple):
 
 
 class Contexts(NamedTuple):
-    """The context node of each window (the windows of phone node u are offsets[u]:offsets[u + 1]), the phone node of each context node."""
+    """The context node of each window (the windows of phone node u are offsets[u]:offsets[u + 1]), the phone
+    node of each context node."""
 
     offsets: np.ndarray
     node_of: np.ndarray
@@ -95,10 +98,11 @@ def _visit(state, mark, stamp, slot, queue):
 
 @njit(nogil=True, cache=True)
 def compose_words(words, lexicon, visits):
-    """Compose the lexicon's transducer with a word sequence: (num_words_passed, sources, targets, phones, costs, finals), with arcs sorted
-    by source and start state 0.
+    """Compose the lexicon's transducer with a word sequence: (num_words_passed, sources, targets, phones,
+    costs, finals), with arcs sorted by source and start state 0.
 
-    A state is a lexicon state and the number of words before it. States are explored and numbered in the order of this number.
+    A state is a lexicon state and the number of words before it. States are explored and numbered in the
+    order of this number.
     """
     arc_words, counter, stamp, slot = lexicon.words, visits.counter, visits.stamp, visits.slot
     sources, targets, out_phones, out_costs = [np.int32(0)], [np.int32(0)], [np.int32(0)], [np.float64(0)]
@@ -122,7 +126,9 @@ def compose_words(words, lexicon, visits):
                 a = begin + np.searchsorted(arc_words[begin:end], label)
                 while a < end and arc_words[a] == label:
                     if consuming:
-                        target = -1 - _visit(lexicon.nextstates[a], now + 1, stamp[there], slot[there], following)
+                        target = -1 - _visit(
+                            lexicon.nextstates[a], now + 1, stamp[there], slot[there], following
+                        )
                     else:
                         target = first + _visit(lexicon.nextstates[a], now, stamp[here], slot[here], queue)
                     sources.append(np.int32(first + position))
@@ -139,8 +145,14 @@ def compose_words(words, lexicon, visits):
         queue, following = following, queue
         following.clear()
         passed += len(queue) > 0
-    return (passed, np.array(sources, dtype=np.int32), np.array(targets, dtype=np.int32), np.array(out_phones, dtype=np.int32),
-            np.array(out_costs, dtype=np.float64), np.array(out_finals, dtype=np.float64))
+    return (
+        passed,
+        np.array(sources, dtype=np.int32),
+        np.array(targets, dtype=np.int32),
+        np.array(out_phones, dtype=np.int32),
+        np.array(out_costs, dtype=np.float64),
+        np.array(out_finals, dtype=np.float64),
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -170,7 +182,8 @@ def coaccessible(sources, targets, finals):
 
 @njit(nogil=True, cache=True)
 def _phone_nodes(sources, targets, phones, offsets, good):
-    """(node of each arc or -1, phone of each node, state that each node leaves): one node for the arcs of a state with the same phone."""
+    """(node of each arc or -1, phone of each node, state that each node leaves): one node for the arcs of a
+    state with the same phone."""
     node_of = np.full(len(sources), -1, np.int32)
     node_phone = [np.int32(0)]
     node_phone.pop()
@@ -193,8 +206,9 @@ def _phone_nodes(sources, targets, phones, offsets, good):
 def phone_graph(sources, targets, phones, costs, finals):
     """Nodes of phones and their successors: (ok, phones, `Edges`).
 
-    Arcs must be sorted by source; the start state is 0. A node is a (state, phone) pair, so pronunciations can share it. Epsilons are
-    removed, and the probabilities of parallel paths are added. `ok` is False if there is a cycle of epsilons.
+    Arcs must be sorted by source; the start state is 0. A node is a (state, phone) pair, so pronunciations
+    can share it. Epsilons are removed, and the probabilities of parallel paths are added. `ok` is False if
+    there is a cycle of epsilons.
     """
     num_states = len(finals)
     good = coaccessible(sources, targets, finals)
@@ -241,7 +255,13 @@ def phone_graph(sources, targets, phones, costs, finals):
         ok &= visited < _MAX_EPSILON_PATHS
         if u >= 0:
             edge_offsets[u + 1] = len(successors)
-    edges = Edges(edge_offsets, np.array(successors, dtype=np.int32), np.array(edge_costs, dtype=np.float64), initial, final)
+    edges = Edges(
+        edge_offsets,
+        np.array(successors, dtype=np.int32),
+        np.array(edge_costs, dtype=np.float64),
+        initial,
+        final,
+    )
     return ok, np.array(node_phone, dtype=np.int32), edges
 
 
@@ -285,8 +305,14 @@ def neighbours(phones, edges, use_left, use_right):
 
 @njit(nogil=True, cache=True)
 def window_codes(phones, around, base):
-    """(offsets, codes): for each node the codes (l * base + phone) * base + r of all its windows, l outer, r inner."""
-    left_offsets, left, right_offsets, right = around.left_offsets, around.left, around.right_offsets, around.right
+    """(offsets, codes): for each node the codes (l * base + phone) * base + r of all its windows, l outer, r
+    inner."""
+    left_offsets, left, right_offsets, right = (
+        around.left_offsets,
+        around.left,
+        around.right_offsets,
+        around.right,
+    )
     offsets = np.zeros(len(phones) + 1, np.int64)
     codes = [np.int64(0)]
     codes.pop()
@@ -302,8 +328,8 @@ def window_codes(phones, around, base):
 def context_nodes(around, code_offsets, classes):
     """Merge windows with the same HMM: (`Contexts`, class of each node int32).
 
-    Left phones with equal rows of classes form a group; within a group, right phones of one class form a node. Each node thus represents a
-    product of left and right phones, and merging creates no new path.
+    Left phones with equal rows of classes form a group; within a group, right phones of one class form a
+    node. Each node thus represents a product of left and right phones, and merging creates no new path.
     """
     left_offsets, right_offsets = around.left_offsets, around.right_offsets
     node_of = np.full(len(classes), -1, np.int32)
@@ -335,7 +361,9 @@ def context_nodes(around, code_offsets, classes):
                     node_of[row + j] = len(node_class)
                     node_class.append(classes[row + j])
                     node_phone.append(np.int32(u))
-    return Contexts(code_offsets, node_of, np.array(node_phone, dtype=np.int32)), np.array(node_class, dtype=np.int32)
+    return Contexts(code_offsets, node_of, np.array(node_phone, dtype=np.int32)), np.array(
+        node_class, dtype=np.int32
+    )
 
 
 @njit(inline="always")
@@ -350,7 +378,12 @@ def _find(items, begin, end, item):
 def context_edges(phones, edges, around, contexts, use_left, use_right):
     """`Edges` between context nodes, sorted by source, from those between phone nodes."""
     code_offsets, node_of, node_phone = contexts.offsets, contexts.node_of, contexts.phone_of
-    left_offsets, left, right_offsets, right = around.left_offsets, around.left, around.right_offsets, around.right
+    left_offsets, left, right_offsets, right = (
+        around.left_offsets,
+        around.left,
+        around.right_offsets,
+        around.right,
+    )
     num = len(node_phone)
     out_initial, out_final = np.full(num, np.inf), np.full(num, np.inf)
     out_offsets = np.zeros(num + 1, np.int64)
@@ -362,7 +395,8 @@ def context_edges(phones, edges, around, contexts, use_left, use_right):
         num_right = right_offsets[u + 1] - right_offsets[u]
         if np.isfinite(edges.initial[u]):
             for j in range(num_right):
-                out_initial[node_of[base + j]] = edges.initial[u]  # 0 is the smallest phone: row 0, if there is left context
+                # 0 is the smallest phone: row 0, if there is left context
+                out_initial[node_of[base + j]] = edges.initial[u]
         while node < num and node_phone[node] == u:
             for w in range(base, end):
                 may_end = not use_right or right[right_offsets[u] + (w - base) % num_right] == 0
@@ -391,7 +425,8 @@ def context_edges(phones, edges, around, contexts, use_left, use_right):
 
 @njit(nogil=True, cache=True)
 def hmm_nodes(node_class, edges, hmms):
-    """Replace every context node by the forward transitions of its HMM: (tids, loops, offsets, successors, costs, initial, final)."""
+    """Replace every context node by the forward transitions of its HMM: (tids, loops, offsets, successors,
+    costs, initial, final)."""
     hmm_offsets, hmm_from, hmm_to = hmms.offsets, hmms.from_state, hmms.to_state
     first = np.zeros(len(node_class) + 1, np.int64)
     for c in range(len(node_class)):
@@ -424,8 +459,15 @@ def hmm_nodes(node_class, edges, hmms):
                         out_successors.append(np.int32(first[c] + k - begin))
                         out_costs.append(0.0)
             out_offsets[node + 1] = len(out_successors)
-    return (tids, loops, out_offsets, np.array(out_successors, dtype=np.int32), np.array(out_costs, dtype=np.float32),
-            out_initial, out_final)
+    return (
+        tids,
+        loops,
+        out_offsets,
+        np.array(out_successors, dtype=np.int32),
+        np.array(out_costs, dtype=np.float32),
+        out_initial,
+        out_final,
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -439,6 +481,7 @@ def phone_windows(sources, targets, phones, costs, finals, use_left, use_right, 
 
 @njit(nogil=True, cache=True)
 def expanded(phones, edges, around, code_offsets, classes, hmms, use_left, use_right):
-    """Expand a phone graph, given the classes of its windows, to the forward transitions of HMMs; see `hmm_nodes`."""
+    """Expand a phone graph, given the classes of its windows, to the forward transitions of HMMs; see
+    `hmm_nodes`."""
     contexts, node_class = context_nodes(around, code_offsets, classes)
     return hmm_nodes(node_class, context_edges(phones, edges, around, contexts, use_left, use_right), hmms)

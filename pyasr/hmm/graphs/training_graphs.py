@@ -1,17 +1,19 @@
-r"""Alignment graphs: the possible sequences of transition-ids of an utterance with known words, and their costs.
+r"""Alignment graphs: the possible sequences of transition-ids of an utterance with known words, and their
+costs.
 
-The graph of an utterance is the composition H o C o L o words of Kaldi's compile-train-graphs, in a form suited to alignment. A *node* is
-a forward transition (a transition-id that is not a self-loop) at a position of the utterance. It emits one frame on entry, and one more
-for every turn of the self-loop of the HMM state that it leaves ("reordered" graphs: the self-loops follow the forward transition):
+The graph of an utterance is the composition H o C o L o words of Kaldi's compile-train-graphs, in a form
+suited to alignment. A *node* is a forward transition (a transition-id that is not a self-loop) at a position
+of the utterance. It emits one frame on entry, and one more for every turn of the self-loop of the HMM state
+that it leaves ("reordered" graphs: the self-loops follow the forward transition):
 
     cost(path) = sum over entered nodes [ edge + forward(tid) ] + sum over turns self_loop(tid') + final
     forward(tid)   = -loop_scale ln(1 - p_loop) - transition_scale ln( p_tid / (1 - p_loop) )
     self_loop(tid) = -loop_scale ln p_loop
 
-Edges have only the lexicon's costs (pronunciation and silence probabilities), so graphs do not change when transition probabilities are
-re-estimated. A graph takes a fraction of a millisecond: the lexicon's transducer is composed with the words (all pronunciations, optional
-silence, everything that L.fst allows), epsilons are removed, every phone is expanded to its possible contexts, and contexts with equal HMMs
-are merged.
+Edges have only the lexicon's costs (pronunciation and silence probabilities), so graphs do not change when
+transition probabilities are re-estimated. A graph takes a fraction of a millisecond: the lexicon's transducer
+is composed with the words (all pronunciations, optional silence, everything that L.fst allows), epsilons are
+removed, every phone is expanded to its possible contexts, and contexts with equal HMMs are merged.
 """
 
 from __future__ import annotations
@@ -64,19 +66,25 @@ class TrainingGraph:
         return len(self.tids)
 
 
-def transition_costs(trans: TransitionModel, transition_scale: float = 1.0, self_loop_scale: float = 0.1) -> np.ndarray:
+def transition_costs(
+    trans: TransitionModel, transition_scale: float = 1.0, self_loop_scale: float = 0.1
+) -> np.ndarray:
     """forward(tid) or self_loop(tid) of every transition-id, float64 (num_tids + 1); index 0 is inf."""
     costs = np.full(trans.num_tids + 1, np.inf)
     log_prob, is_loop = trans.log_prob[1:], trans.is_self_loop[1:]
     leave = trans.non_self_loop_log_prob[trans.tid2state[1:]]
     with np.errstate(invalid="ignore"):
-        costs[1:] = np.where(is_loop, -self_loop_scale * log_prob, -self_loop_scale * leave - transition_scale * (log_prob - leave))
+        costs[1:] = np.where(
+            is_loop,
+            -self_loop_scale * log_prob,
+            -self_loop_scale * leave - transition_scale * (log_prob - leave),
+        )
     return costs
 
 
 def hmms_of_windows(windows: np.ndarray, trans: TransitionModel, tree: ContextTree):
-    """Windows of phones (n, N) -> (class int32 (n,), `kernels.Hmms`). Windows of one class have the same phone and pdfs, thus the same
-    HMM."""
+    """Windows of phones (n, N) -> (class int32 (n,), `kernels.Hmms`). Windows of one class have the same
+    phone and pdfs, thus the same HMM."""
     phones = windows[:, tree.central_position]
     num_states = max(len(entry) - 1 for entry in trans.topology.entries)
     keys = np.full((len(windows), 1 + num_states), -1, np.int64)
@@ -98,19 +106,30 @@ def _forward_transitions(hmms: np.ndarray, trans: TransitionModel):
             state = trans.transition_state(phone, number, pdfs[number])
             for tid, (target, _) in zip(trans.tids_of(state), entry[number].transitions):
                 if target != number:
-                    rows.append((tid, trans.self_loop_tid[state], number, target if target < len(entry) - 1 else -1))
+                    rows.append(
+                        (tid, trans.self_loop_tid[state], number, target if target < len(entry) - 1 else -1)
+                    )
         offsets.append(len(rows))
     columns = np.array(rows, np.int32).reshape(-1, 4).T
     return kernels.Hmms(np.array(offsets), *(np.ascontiguousarray(column) for column in columns))
 
 
 class GraphCompiler:
-    """Builds training graphs for one lexicon, transition model and tree. `name_of` returns the word of an id, for messages."""
+    """Builds training graphs for one lexicon, transition model and tree. `name_of` returns the word of an id,
+    for messages."""
 
-    def __init__(self, lexicon: Fst, trans: TransitionModel, tree: ContextTree, name_of: Callable[[int], str] = str):
-        if tree.context_width > 3 or tree.central_position > 1 or tree.context_width - tree.central_position > 2:
-            raise UserError(f"the tree has a context of {tree.context_width} phones around position {tree.central_position}; "
-                            "training graphs support at most one phone on each side")
+    def __init__(
+        self, lexicon: Fst, trans: TransitionModel, tree: ContextTree, name_of: Callable[[int], str] = str
+    ):
+        if (
+            tree.context_width > 3
+            or tree.central_position > 1
+            or tree.context_width - tree.central_position > 2
+        ):
+            raise UserError(
+                f"the tree has a context of {tree.context_width} phones around position "
+                f"{tree.central_position}; training graphs support at most one phone on each side"
+            )
         self.trans, self.tree, self._name_of = trans, tree, name_of
         self.use_left = tree.central_position == 1
         self.use_right = tree.context_width - tree.central_position == 2
@@ -119,16 +138,27 @@ class GraphCompiler:
 
     def _set_lexicon(self, lexicon: Fst) -> None:
         lexicon = lexicon.arcsort("olabel")
-        self._lexicon = kernels.LexiconArcs(lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights,
-                                        lexicon.nextstates, lexicon.finals)  # fmt: skip
+        self._lexicon = kernels.LexiconArcs(
+            lexicon.start,
+            lexicon.arc_offsets,
+            lexicon.ilabels,
+            lexicon.olabels,
+            lexicon.weights,
+            lexicon.nextstates,
+            lexicon.finals,
+        )
         shape = (2, lexicon.num_states)
-        self._visits = kernels.Visits(np.zeros(1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+        self._visits = kernels.Visits(
+            np.zeros(1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        )
         self._phones = np.unique(lexicon.ilabels[lexicon.ilabels > 0])
         known = np.unique(self.trans.tid2phone[1:])
         unknown = np.setdiff1d(self._phones, known)
         if len(unknown):
-            raise UserError(f"the lexicon has phone {unknown[0]}, but the model does not have it; "
-                            "use the language directory that the model was trained with")
+            raise UserError(
+                f"the lexicon has phone {unknown[0]}, but the model does not have it; "
+                "use the language directory that the model was trained with"
+            )
 
     def compile(self, words: dict[str, np.ndarray]) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
         """(graphs of {utterance: word ids}, {utterance: reason} for those without a graph)."""
@@ -145,7 +175,8 @@ class GraphCompiler:
         return graphs, failed
 
     def graphs(self, words: Iterable[tuple[Key, np.ndarray]]) -> Iterator[tuple[Key, TrainingGraph]]:
-        """(key, graph) of (key, word ids) pairs, without those for which there is no graph. Few graphs are in memory at the same time."""
+        """(key, graph) of (key, word ids) pairs, without those for which there is no graph. Few graphs are in
+        memory at the same time."""
         words = iter(words)
         while group := dict(islice(words, _GRAPHS_AT_ONCE)):
             yield from self.compile(group)[0].items()
@@ -170,15 +201,22 @@ class GraphCompiler:
         return graph
 
     def _classes(self, codes: list[np.ndarray]):
-        """All window codes that occur, increasing, the HMM class of each, and the forward transitions of the classes."""
+        """All window codes that occur, increasing, the HMM class of each, and the forward transitions of the
+        classes."""
         distinct = np.unique(np.concatenate(codes)) if codes else np.zeros(0, np.int64)
-        left, phones, right = distinct // self._base ** 2, distinct // self._base % self._base, distinct % self._base
+        left, phones, right = (
+            distinct // self._base**2,
+            distinct // self._base % self._base,
+            distinct % self._base,
+        )
         columns = [left] * self.use_left + [phones] + [right] * self.use_right
         return distinct, *hmms_of_windows(np.stack(columns, axis=1), self.trans, self.tree)
 
     def _expand(self, parts, distinct: np.ndarray, classes: np.ndarray, hmms) -> TrainingGraph:
         phones, edges, around, code_offsets, codes = parts
         window_classes = classes[np.searchsorted(distinct, codes)]
-        tids, loops, *rest = kernels.expanded(phones, edges, around, code_offsets, window_classes, hmms, self.use_left, self.use_right)
+        tids, loops, *rest = kernels.expanded(
+            phones, edges, around, code_offsets, window_classes, hmms, self.use_left, self.use_right
+        )
         pdfs, node_pdf = np.unique(self.trans.tid2pdf[tids], return_inverse=True)
         return TrainingGraph(tids, loops, *rest, pdfs.astype(np.int64), node_pdf.astype(np.int32))

@@ -15,9 +15,11 @@ from pyasr.lang.lexicons.dict_dir import RESERVED_WORDS
 from pyasr.lang.ngrams.vocabulary import holds_known_word, map_to_lang
 
 
-def read_words(data: Path, lang: LangDir, utterances: list[str],
-               tables: Path | None = None) -> tuple[dict[str, np.ndarray], dict[str, str]]:  # fmt: skip
-    """({utterance: word ids}, {utterance: reason why it has none}). Words that are not in words.txt become the OOV word.
+def read_words(
+    data: Path, lang: LangDir, utterances: list[str], tables: Path | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """({utterance: word ids}, {utterance: reason why it has none}). Words that are not in words.txt become
+    the OOV word.
 
     tables  directory with the lines of these utterances; None: `data`
 
@@ -32,14 +34,17 @@ def read_words(data: Path, lang: LangDir, utterances: list[str],
 
 
 def check_transcripts(data: Path, lang: Path) -> None:
-    """Raise UserError if no utterance has a usable transcript, or no transcript contains a word of the language directory."""
+    """Raise UserError if no utterance has a usable transcript, or no transcript contains a word of the
+    language directory."""
     directory = DataDir(data)
     reasons = {}
     for utterance in directory.utterances:
         if not (reason := _problem(directory.text, utterance)):
             return _check_known(data, directory.text, LangDir(lang))
         reasons[utterance] = reason
-    raise UserError(f"{data}: no utterance can be used: {told_reasons(reasons)}; run utils/validate_data_dir.py {data}")
+    raise UserError(
+        f"{data}: no utterance can be used: {told_reasons(reasons)}; run utils/validate_data_dir.py {data}"
+    )
 
 
 def _problem(texts: Mapping[str, str], utterance: str) -> str:
@@ -52,5 +57,7 @@ def _problem(texts: Mapping[str, str], utterance: str) -> str:
 
 def _check_known(data: Path, texts: Mapping[str, str], lang: LangDir) -> None:
     if not holds_known_word(texts.values(), lang):
-        raise UserError(f"{data}/text: none of its words is in {lang.path}/words.txt (it begins with '{next(iter(texts.values()))}'); "
-                        "use the language directory that was built for this text")
+        raise UserError(
+            f"{data}/text: none of its words is in {lang.path}/words.txt (it begins with "
+            f"'{next(iter(texts.values()))}'); use the language directory that was built for this text"
+        )

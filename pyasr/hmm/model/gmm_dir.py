@@ -1,4 +1,5 @@
-"""Files of a GMM system's directory: Kaldi's (final.mdl tree ali.*.gz num_jobs phones.txt cmvn_opts), and input.json."""
+"""Files of a GMM system's directory: Kaldi's (final.mdl tree ali.*.gz num_jobs phones.txt cmvn_opts), and
+input.json."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from pyasr.lang.symbols import SymbolTable
 
 LANG_FILES = ("phones.txt", "words.txt", "L.fst", "oov.txt", "phones/optional_silence.int")
 DATA_FILES = ("utt2spk", "text", "feats.scp")
-TREE_FILES = ("topo", *(f"phones/{name}.int" for name in ("roots", "sets", "extra_questions", "context_indep", "silence")))
+TREE_FILES = (
+    "topo",
+    *(f"phones/{name}.int" for name in ("roots", "sets", "extra_questions", "context_indep", "silence")),
+)
 MODEL_FILES = ("final.mdl", "tree")
 
 
@@ -36,9 +40,17 @@ def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[P
 
 def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
     """The files that the training of a triphone system reads, for the fingerprint of its output."""
-    files = [*input_files(data, lang), *(lang / name for name in TREE_FILES), ali_dir / "final.mdl", *job_archive_files(ali_dir),
-             *input_option_files(ali_dir)]  # fmt: skip
-    matrix, transforms = ali_dir / MATRIX_FILE, transform_files(ali_dir) if (ali_dir / "trans.1").exists() else []
+    files = [
+        *input_files(data, lang),
+        *(lang / name for name in TREE_FILES),
+        ali_dir / "final.mdl",
+        *job_archive_files(ali_dir),
+        *input_option_files(ali_dir),
+    ]
+    matrix, transforms = (
+        ali_dir / MATRIX_FILE,
+        transform_files(ali_dir) if (ali_dir / "trans.1").exists() else [],
+    )
     return [*files, *([matrix] if matrix.exists() else []), *transforms]
 
 
@@ -46,7 +58,9 @@ def write_static_files(out: Path, lang: LangDir, inputs: InputOptions, num_jobs:
     """Write num_jobs, phones.txt, input.json and Kaldi's one-line option files."""
     inputs.save(out)
     shutil.copyfile(lang.path / "phones.txt", out / "phones.txt")
-    lines = kaldi_option_lines(inputs.cmvn, inputs.norm_vars, inputs.deltas, inputs.splice_left, inputs.splice_right)
+    lines = kaldi_option_lines(
+        inputs.cmvn, inputs.norm_vars, inputs.deltas, inputs.splice_left, inputs.splice_right
+    )
     for name, line in {"num_jobs": num_jobs, **lines}.items():
         with atomic_write(out / name) as f:
             f.write(f"{line}\n")
@@ -64,12 +78,16 @@ def check_phones(model_dir: Path, lang: LangDir) -> None:
     path = model_dir / "phones.txt"
     if not path.exists():
         return
-    theirs, ours = ({f"{symbol} {number}" for symbol, number in table.ids.items() if not symbol.startswith("#")}
-                    for table in (SymbolTable.read(path), lang.phones))
+    theirs, ours = (
+        {f"{symbol} {number}" for symbol, number in table.ids.items() if not symbol.startswith("#")}
+        for table in (SymbolTable.read(path), lang.phones)
+    )
     if theirs != ours:
         differing = min(theirs ^ ours)
-        raise UserError(f"{lang.path}/phones.txt and {path} differ (for example in '{differing}'); "
-                        "use the language directory that the model was trained with")
+        raise UserError(
+            f"{lang.path}/phones.txt and {path} differ (for example in '{differing}'); "
+            "use the language directory that the model was trained with"
+        )
 
 
 def silence_pdfs(lang: LangDir, trans: TransitionModel) -> np.ndarray:

@@ -18,7 +18,7 @@ def select(matrix, offsets, pdfs):
         new_offsets[i + 1] = new_offsets[i] + offsets[pdfs[i] + 1] - offsets[pdfs[i]]
     rows = np.empty((new_offsets[-1], matrix.shape[1]), np.float32)
     for i in range(len(pdfs)):
-        rows[new_offsets[i]:new_offsets[i + 1]] = matrix[offsets[pdfs[i]]:offsets[pdfs[i] + 1]]
+        rows[new_offsets[i] : new_offsets[i + 1]] = matrix[offsets[pdfs[i]] : offsets[pdfs[i] + 1]]
     return rows, new_offsets
 
 
@@ -37,7 +37,8 @@ def augment(feats):
 
 @njit(inline="always")
 def _exp(x):
-    """exp(x) for x <= 0 in float32 to 2e-7, as 2^n times a polynomial (Cephes' coefficients), written so that LLVM vectorises it."""
+    """exp(x) for x <= 0 in float32 to 2e-7, as 2^n times a polynomial (Cephes' coefficients), written so that
+    LLVM vectorises it."""
     x = max(x, np.float32(-87.0))
     n = np.floor(x * np.float32(1.44269504088896) + np.float32(0.5))
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -53,7 +54,8 @@ def _exp(x):
 
 @njit(nogil=True, cache=True, fastmath=_REORDER)
 def log_sum_exp(exponents, offsets, result):
-    """result[p, t] = log sum_{g = offsets[p]}^{offsets[p+1]-1} exp exponents[g, t]; (num_gauss, T) float32 -> (num_pdfs, T)."""
+    """result[p, t] = log sum_{g = offsets[p]}^{offsets[p+1]-1} exp exponents[g, t]; (num_gauss, T) float32 ->
+    (num_pdfs, T)."""
     num_frames = exponents.shape[1]
     total = np.empty(num_frames, np.float32)
     for p in range(len(offsets) - 1):
@@ -87,10 +89,11 @@ def augmented_blocks(feats):
 
 @njit(nogil=True, cache=True, fastmath=_REORDER)
 def score_block(matrix, begin, end, block, scratch, result):
-    """result[t] = log sum over g = begin .. end - 1 of exp(matrix[g] . block[:, t]), for the BLOCK frames of a block.
+    """result[t] = log sum over g = begin .. end - 1 of exp(matrix[g] . block[:, t]), for the BLOCK frames of
+    a block.
 
-    Processes two Gaussians and six dimensions at a time, so that each loaded value is used several times. `scratch`: float32
-    (end - begin + 2, BLOCK).
+    Processes two Gaussians and six dimensions at a time, so that each loaded value is used several times.
+    `scratch`: float32 (end - begin + 2, BLOCK).
     """
     width = matrix.shape[1]
     for g in range(begin, end, 2):
@@ -103,7 +106,14 @@ def score_block(matrix, begin, end, block, scratch, result):
             a0, a1, a2, a3, a4, a5 = a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4], a[i + 5]
             b0, b1, b2, b3, b4, b5 = b[i], b[i + 1], b[i + 2], b[i + 3], b[i + 4], b[i + 5]
             for t in range(BLOCK):
-                x0, x1, x2, x3, x4, x5 = block[i, t], block[i + 1, t], block[i + 2, t], block[i + 3, t], block[i + 4, t], block[i + 5, t]
+                x0, x1, x2, x3, x4, x5 = (
+                    block[i, t],
+                    block[i + 1, t],
+                    block[i + 2, t],
+                    block[i + 3, t],
+                    block[i + 4, t],
+                    block[i + 5, t],
+                )
                 sum_a[t] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4 + a5 * x5
                 sum_b[t] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3 + b4 * x4 + b5 * x5
             i += 6

@@ -1,6 +1,8 @@
-"""Model files: `final.mdl`, a transition model followed by the GMMs of its pdfs, and `tree`, which must belong to the same model.
+"""Model files: `final.mdl`, a transition model followed by the GMMs of its pdfs, and `tree`, which must
+belong to the same model.
 
-A system with speaker adaptive training has a second model, `final.alimdl`: the same Gaussians for features before fMLLR.
+A system with speaker adaptive training has a second model, `final.alimdl`: the same Gaussians for features
+before fMLLR.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 MODEL, ALIGNMENT_MODEL = "final.mdl", "final.alimdl"
 SUBSAMPLING = "frame_subsampling_factor"
-GMM_REMEDY = "give the directory of a GMM system, written by steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py"
+GMM_REMEDY = (
+    "give the directory of a GMM system, written by steps/train_mono.py, train_deltas.py, "
+    "train_lda_mllt.py or train_sat.py"
+)
 _MODEL_REMEDY = f"give the {MODEL} written by the training of the model"
 _TREE_REMEDY = f"give the tree that the training of the model wrote to the directory of {MODEL}"
 _BEHIND_TRANSITIONS = re.compile(rb"</TransitionModel>\s+(\S{0,20})")
@@ -37,7 +42,8 @@ def first_pass_model(model_dir: Path) -> Path:
 
 
 def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
-    """Read a GMM model. Raises UserError with file and offset, also if GMMs and transition model do not match."""
+    """Read a GMM model. Raises UserError with file and offset, also if GMMs and transition model do not
+    match."""
     from pyasr.hmm.model.gmm import AmDiagGmm
 
     reader = KaldiReader(path)
@@ -46,12 +52,16 @@ def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
     gmm = AmDiagGmm.read(reader)
     reader.expect_end()
     if gmm.num_pdfs != transitions.num_pdfs:
-        raise reader.error(f"{gmm.num_pdfs} GMMs for a transition model with {transitions.num_pdfs} pdfs; the file is damaged")
+        raise reader.error(
+            f"{gmm.num_pdfs} GMMs for a transition model with {transitions.num_pdfs} pdfs; the file is "
+            "damaged"
+        )
     return transitions, gmm
 
 
 def check_gmm(path: Path) -> None:
-    """Raise UserError if a model file has something other than GMMs after its transition model. Does not parse the file to its end."""
+    """Raise UserError if a model file has something other than GMMs after its transition model. Does not
+    parse the file to its end."""
     content = read_content(path)
     KaldiReader(path, content).refuse_other(TRANSITIONS, _MODEL_REMEDY)
     if found := _BEHIND_TRANSITIONS.search(content):
@@ -59,7 +69,8 @@ def check_gmm(path: Path) -> None:
 
 
 def _refuse_other_model(path: Path, word: str) -> None:
-    """Raise UserError if `word`, the first token after a transition model, is '' or that of a model other than GMMs."""
+    """Raise UserError if `word`, the first token after a transition model, is '' or that of a model other
+    than GMMs."""
     from pyasr.hmm.model.gmm import OTHER_MODELS
 
     if not word:
@@ -92,17 +103,22 @@ def subsampling_files(model_dir: Path) -> list[Path]:
 
 
 def write_subsampling(model_dir: Path, factor: int) -> None:
-    """Write Kaldi's file with the frame subsampling factor: the model has one output frame per `factor` frames of its features."""
+    """Write Kaldi's file with the frame subsampling factor: the model has one output frame per `factor`
+    frames of its features."""
     with atomic_write(Path(model_dir) / SUBSAMPLING) as f:
         f.write(f"{factor}\n")
 
 
 def read_subsampling(model_dir: Path) -> int:
-    """The frame subsampling factor of a model; 1 without such a file. Raises UserError if the file has no integer from 1 to 9999."""
+    """The frame subsampling factor of a model; 1 without such a file. Raises UserError if the file has no
+    integer from 1 to 9999."""
     path = Path(model_dir) / SUBSAMPLING
     text = "".join(read_lines(path)).strip() if path.exists() else "1"
     if not re.fullmatch("[1-9][0-9]{0,3}", text):
-        raise UserError(f"{path}: '{text[:20]}' is not a frame subsampling factor; write an integer, such as 3 for one output per 3 frames")
+        raise UserError(
+            f"{path}: '{text[:20]}' is not a frame subsampling factor; write an integer, such as 3 for one "
+            "output per 3 frames"
+        )
     return int(text)
 
 

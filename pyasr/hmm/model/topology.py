@@ -27,13 +27,15 @@ _LAST_PHONE = 1 << 20
 
 @dataclass(frozen=True)
 class HmmState:
-    """One state: its pdf-class (NO_PDF for the final state) and its transitions (destination state, probability)."""
+    """One state: its pdf-class (NO_PDF for the final state) and its transitions (destination state,
+    probability)."""
 
     pdf_class: int
     transitions: tuple[tuple[int, float], ...]
 
     def self_loop(self, index: int) -> int | None:
-        """The position of the self-loop among the transitions, or None; `index` is the number of this state."""
+        """The position of the self-loop among the transitions, or None; `index` is the number of this
+        state."""
         return next((i for i, (destination, _) in enumerate(self.transitions) if destination == index), None)
 
 
@@ -59,7 +61,10 @@ class Topology:
     def entry(self, phone: int) -> Entry:
         """The HMM of `phone`. Raises UserError for a phone that is not in the topology."""
         if phone not in self.phone_to_entry:
-            raise UserError(f"phone {phone} has no HMM in the topology; add it to <ForPhones> in the lang directory's topo")
+            raise UserError(
+                f"phone {phone} has no HMM in the topology; add it to <ForPhones> in the lang directory's "
+                "topo"
+            )
         return self.entries[self.phone_to_entry[phone]]
 
     def num_pdf_classes(self, phone: int) -> int:
@@ -71,16 +76,24 @@ class Topology:
         missing, extra = sorted(set(phones) - set(self.phones)), sorted(set(self.phones) - set(phones))
         if missing or extra:
             found = f"{_few(missing)} without HMM" if missing else f"{_few(extra)} only in the topology"
-            raise UserError(f"{where}: the topology does not match the phones (phones {found}); build the language directory again")
+            raise UserError(
+                f"{where}: the topology does not match the phones (phones {found}); build the language "
+                "directory again"
+            )
 
     def __eq__(self, other) -> bool:
-        return isinstance(other, Topology) and self.phones == other.phones and all(self.entry(p) == other.entry(p) for p in self.phones)
+        return (
+            isinstance(other, Topology)
+            and self.phones == other.phones
+            and all(self.entry(p) == other.entry(p) for p in self.phones)
+        )
 
     __hash__ = None
 
     @classmethod
     def read(cls, path: Path | KaldiReader) -> Topology:
-        """Read a `topo` file, or the topology at a reader's position inside a model. Raises UserError with file and byte offset."""
+        """Read a `topo` file, or the topology at a reader's position inside a model. Raises UserError with
+        file and byte offset."""
         reader = path if isinstance(path, KaldiReader) else KaldiReader(path)
         topology = _read_binary(reader) if reader.binary else _read_text(reader)
         if reader is not path:
@@ -96,7 +109,8 @@ class Topology:
 
 
 def left_to_right(num_states: int, self_loop_prob: float = 0.75) -> Entry:
-    """Bakis HMM without skips: `num_states` emitting states, each with its own pdf-class, and the final state."""
+    """Bakis HMM without skips: `num_states` emitting states, each with its own pdf-class, and the final
+    state."""
     stay, leave = float(np.float32(self_loop_prob)), float(np.float32(1.0 - self_loop_prob))
     states = [HmmState(i, ((i, stay), (i + 1, leave))) for i in range(num_states)]
     return (*states, HmmState(NO_PDF, ()))
@@ -146,7 +160,9 @@ def _read_state(reader: KaldiReader) -> HmmState:
     pdf_class, transitions = NO_PDF, []
     token = reader.expect("<PdfClass>", "<ForwardPdfClass>", "<Transition>", "</State>")
     if token == "<ForwardPdfClass>":
-        raise reader.error("separate forward and self-loop pdf-classes (Kaldi's chain topology) are not supported")
+        raise reader.error(
+            "separate forward and self-loop pdf-classes (Kaldi's chain topology) are not supported"
+        )
     if token == "<PdfClass>":
         pdf_class = reader.int32()
         token = reader.expect("<Transition>", "</State>")
@@ -157,7 +173,8 @@ def _read_state(reader: KaldiReader) -> HmmState:
 
 
 def _check_entry(reader: KaldiReader, offset: int, states: list[HmmState]) -> None:
-    """Check Kaldi's requirements: emitting states with transitions, then one final state, all pdf-classes used."""
+    """Check Kaldi's requirements: emitting states with transitions, then one final state, all pdf-classes
+    used."""
     problem = _entry_problem(states)
     if problem:
         raise reader.error(problem, offset)
@@ -172,7 +189,11 @@ def _entry_problem(states: list[HmmState]) -> str:
         destinations = [destination for destination, _ in state.transitions]
         if state.pdf_class < 0:
             return f"state {index} has no pdf-class; only the last state may have none"
-        if not destinations or len(set(destinations)) < len(destinations) or not all(0 <= d < len(states) for d in destinations):
+        if (
+            not destinations
+            or len(set(destinations)) < len(destinations)
+            or not all(0 <= d < len(states) for d in destinations)
+        ):
             return f"state {index} has no transitions, repeated ones, or one to a state that does not exist"
         if any(not 0.0 < probability <= 1.0 for _, probability in state.transitions):
             return f"state {index} has a transition probability outside (0, 1]"
@@ -188,7 +209,9 @@ def _read_binary(reader: KaldiReader) -> Topology:
     phones, phone_to_index = reader.int_vector(), reader.int_vector()
     num_entries = reader.int32()
     if num_entries == -1:
-        raise reader.error("separate forward and self-loop pdf-classes (Kaldi's chain topology) are not supported", before)
+        raise reader.error(
+            "separate forward and self-loop pdf-classes (Kaldi's chain topology) are not supported", before
+        )
     entries = [_read_binary_entry(reader) for _ in range(_size(reader, num_entries))]
     reader.expect("</Topology>")
     if len(phones) == 0 or phones.min() < 1 or phones.max() >= len(phone_to_index):
@@ -201,7 +224,10 @@ def _read_binary(reader: KaldiReader) -> Topology:
 
 def _size(reader: KaldiReader, size: int) -> int:
     if not 0 <= size <= reader.num_left:
-        raise reader.error(f"a size of {size} does not fit into the remaining {reader.num_left} bytes; the file is damaged or truncated")
+        raise reader.error(
+            f"a size of {size} does not fit into the remaining {reader.num_left} bytes; the file is damaged "
+            "or truncated"
+        )
     return size
 
 
@@ -209,7 +235,9 @@ def _read_binary_entry(reader: KaldiReader) -> Entry:
     before, states = reader.offset, []
     for _ in range(_size(reader, reader.int32())):
         pdf_class, num_transitions = reader.int32(), _size(reader, reader.int32())
-        states.append(HmmState(pdf_class, tuple((reader.int32(), reader.float32()) for _ in range(num_transitions))))
+        states.append(
+            HmmState(pdf_class, tuple((reader.int32(), reader.float32()) for _ in range(num_transitions)))
+        )
     _check_entry(reader, before, states)
     return tuple(states)
 

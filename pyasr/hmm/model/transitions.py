@@ -1,8 +1,9 @@
 """The transition model: Kaldi's transition-states and transition-ids, and their probabilities.
 
-A *transition-state* is a triple (phone, HMM state, pdf). All triples that tree and topology allow are sorted; transition-states are
-numbered in this order, here from 0 (Kaldi: from 1). A *transition-id* is an arc out of a transition-state. Transition-ids are numbered 1,
-2, ... in the order of transition-states, within a state in the order of the topology's arcs. Alignments are sequences of transition-ids.
+A *transition-state* is a triple (phone, HMM state, pdf). All triples that tree and topology allow are sorted;
+transition-states are numbered in this order, here from 0 (Kaldi: from 1). A *transition-id* is an arc out of
+a transition-state. Transition-ids are numbered 1, 2, ... in the order of transition-states, within a state in
+the order of the topology's arcs. Alignments are sequences of transition-ids.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _LOWEST_PROB = 1.0e-10
 class TransitionModel:
     """Transition-ids of a topology and a tree.
 
-    Arrays over transition-ids (index 0 is unused, length num_tids + 1):
-        tid2state int32 (transition-state), tid2pdf int32, tid2phone int32, tid2hmm_state int32, tid2pdf_class int32,
-        tid2next_hmm_state int32 (where the arc leads), tid2index int32 (which arc of its state), is_self_loop bool,
-        is_final bool (the arc leaves the phone), log_prob float64
-    Arrays over transition-states (num_states):
-        tuples int32 (num_states, 3): phone, HMM state, pdf; first_tid int32 (num_states + 1); self_loop_tid int32 (0 if none);
-        self_loop_log_prob float64 (-inf if none); non_self_loop_log_prob float64: log(1 - p(self-loop)), 0 if none
+    Arrays over transition-ids (index 0 is unused, length num_tids + 1): tid2state int32 (transition-state),
+        tid2pdf int32, tid2phone int32, tid2hmm_state int32, tid2pdf_class int32, tid2next_hmm_state int32
+        (where the arc leads), tid2index int32 (which arc of its state), is_self_loop bool, is_final bool (the
+        arc leaves the phone), log_prob float64
+    Arrays over transition-states (num_states): tuples int32 (num_states, 3): phone, HMM state, pdf; first_tid
+        int32 (num_states + 1); self_loop_tid int32 (0 if none); self_loop_log_prob float64 (-inf if none);
+        non_self_loop_log_prob float64: log(1 - p(self-loop)), 0 if none
     """
 
     def __init__(self, topology: Topology, tuples: np.ndarray, log_prob: np.ndarray | None = None):
@@ -46,8 +47,14 @@ class TransitionModel:
         for phone in topology.phones:
             pdfs = [tree.reachable(phone, c) for c in range(topology.num_pdf_classes(phone))]
             if not all(pdfs):
-                raise UserError(f"the tree has no pdf for phone {phone}; it was built for other phones; build it again")
-            emitting = ((number, state) for number, state in enumerate(topology.entry(phone)) if state.pdf_class != NO_PDF)
+                raise UserError(
+                    f"the tree has no pdf for phone {phone}; it was built for other phones; build it again"
+                )
+            emitting = (
+                (number, state)
+                for number, state in enumerate(topology.entry(phone))
+                if state.pdf_class != NO_PDF
+            )
             tuples.update((phone, number, pdf) for number, state in emitting for pdf in pdfs[state.pdf_class])
         return cls(topology, np.array(sorted(tuples), np.int32))
 
@@ -58,9 +65,22 @@ class TransitionModel:
             entry = self.topology.entry(phone)
             for index, (destination, probability) in enumerate(entry[hmm_state].transitions):
                 is_loop, is_final = destination == hmm_state, destination == len(entry) - 1
-                rows.append((state, index, hmm_state, entry[hmm_state].pdf_class, destination, is_loop, is_final, probability))
+                rows.append(
+                    (
+                        state,
+                        index,
+                        hmm_state,
+                        entry[hmm_state].pdf_class,
+                        destination,
+                        is_loop,
+                        is_final,
+                        probability,
+                    )
+                )
         columns = list(zip(*rows))
-        self.tid2state, self.tid2index, self.tid2hmm_state, self.tid2pdf_class, self.tid2next_hmm_state = np.array(columns[:5], np.int32)
+        self.tid2state, self.tid2index, self.tid2hmm_state, self.tid2pdf_class, self.tid2next_hmm_state = (
+            np.array(columns[:5], np.int32)
+        )
         self.is_self_loop, self.is_final = (np.array(column) for column in columns[5:7])
         self._initial_log_prob = np.log(columns[7])
         self.num_tids = len(rows) - 1
@@ -110,18 +130,24 @@ class TransitionModel:
         bad = (alignment < 1) | (alignment > self.num_tids)
         if bad.any():
             frame = int(np.argmax(bad))
-            found = f"transition-id {alignment[frame]} in frame {frame}, but the model has 1 to {self.num_tids}"
+            found = (
+                f"transition-id {alignment[frame]} in frame {frame}, but the model has 1 to {self.num_tids}"
+            )
             raise UserError(f"{where}: {found}; align again with this model")
 
     def update(self, counts: np.ndarray, floor: float = 0.01, mincount: float = 5.0) -> tuple[float, float]:
         """Set each state's arc probabilities in proportion to `counts` (num_tids + 1,).
 
-        As Kaldi's MleUpdate: states with fewer than `mincount` counts or a single arc do not change; no probability is below `floor`.
-        Returns (gain in log-likelihood, counts of all states with several arcs).
+        As Kaldi's MleUpdate: states with fewer than `mincount` counts or a single arc do not change; no
+        probability is below `floor`. Returns (gain in log-likelihood, counts of all states with several
+        arcs).
         """
         counts = np.asarray(counts, np.float64)
         if counts.shape != self.log_prob.shape:
-            raise UserError(f"counts of {len(counts) - 1} transition-ids for a model with {self.num_tids}; accumulate again")
+            raise UserError(
+                f"counts of {len(counts) - 1} transition-ids for a model with {self.num_tids}; accumulate "
+                "again"
+            )
         first, state = self.first_tid[:-1], self.tid2state[1:]
         totals = np.add.reduceat(counts, first)[state]
         several = np.diff(self.first_tid)[state] > 1
@@ -135,7 +161,8 @@ class TransitionModel:
 
     @classmethod
     def read(cls, path: Path | KaldiReader) -> TransitionModel:
-        """Read a TransitionModel at the start of a file or at a reader's position. Raises UserError with file and byte offset."""
+        """Read a TransitionModel at the start of a file or at a reader's position. Raises UserError with file
+        and byte offset."""
         reader = path if isinstance(path, KaldiReader) else KaldiReader(path)
         reader.expect("<TransitionModel>")
         topology = Topology.read(reader)
@@ -144,7 +171,11 @@ class TransitionModel:
         reader.expect("<LogProbs>")
         before, log_prob = reader.offset, reader.vector()
         if len(log_prob) != model.num_tids + 1 or not (log_prob <= 1e-4).all():
-            raise reader.error(f"{model.num_tids + 1} log-probabilities were expected, found {len(log_prob)} or values above 0", before)
+            raise reader.error(
+                f"{model.num_tids + 1} log-probabilities were expected, found {len(log_prob)} or values "
+                "above 0",
+                before,
+            )
         reader.expect("</LogProbs>")
         reader.expect("</TransitionModel>")
         model._set_log_prob(log_prob.astype(np.float64))
@@ -183,7 +214,8 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _floored(probs: np.ndarray, floor: float, states: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Probabilities of each state's arcs with a floor, as in Kaldi: three rounds of flooring and normalising."""
+    """Probabilities of each state's arcs with a floor, as in Kaldi: three rounds of flooring and
+    normalising."""
     for _ in range(3):
         totals = np.maximum(np.add.reduceat(probs, start), np.finfo(float).tiny)
         probs = np.maximum(probs / totals[states], floor)
@@ -195,14 +227,27 @@ def _read_tuples(reader: KaldiReader, topology: Topology) -> np.ndarray:
     kind, before = reader.expect("<Triples>", "<Tuples>"), reader.offset
     size, width = reader.int32(), 3 if kind == "<Triples>" else 4
     if not 0 < size <= reader.num_left:
-        raise reader.error(f"{size} transition-states do not fit into the remaining {reader.num_left} bytes; the file is damaged", before)
+        raise reader.error(
+            f"{size} transition-states do not fit into the remaining {reader.num_left} bytes; the file is "
+            "damaged",
+            before,
+        )
     tuples = reader.int32s(size * width).reshape(size, width)
     reader.expect(kind.replace("<", "</"))
     if width == 4 and (tuples[:, 2] != tuples[:, 3]).any():
-        raise reader.error("separate forward and self-loop pdfs (Kaldi's chain models) are not supported", before)
+        raise reader.error(
+            "separate forward and self-loop pdfs (Kaldi's chain models) are not supported", before
+        )
     for phone, state, pdf in tuples[:, :3].tolist():
-        if phone not in topology.phone_to_entry or not 0 <= state < len(topology.entry(phone)) - 1 or not 0 <= pdf < reader.num_bytes:
-            raise reader.error(f"the transition-state (phone {phone}, state {state}, pdf {pdf}) does not match the topology", before)
+        if (
+            phone not in topology.phone_to_entry
+            or not 0 <= state < len(topology.entry(phone)) - 1
+            or not 0 <= pdf < reader.num_bytes
+        ):
+            raise reader.error(
+                f"the transition-state (phone {phone}, state {state}, pdf {pdf}) does not match the topology",
+                before,
+            )
     if (np.diff(tuples[:, :3] @ _strides(tuples[:, :3].max(axis=0) + 1)) <= 0).any():
         raise reader.error("the transition-states are not in ascending order", before)
     return tuples[:, :3].astype(np.int32)

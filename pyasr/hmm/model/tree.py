@@ -1,8 +1,9 @@
 """Phonetic decision trees in Kaldi's `tree` format: (phone window, pdf-class) -> pdf.
 
-A tree has three kinds of node. Leaf (Kaldi's CE) is an answer, a pdf. Split (SE) asks whether the value of a key belongs to a set.
-Table (TE) has one child per value of a key. A key is a position 0 .. N-1 in the window of N phones, or PDF_CLASS. Phone 0 represents the
-positions before the first and after the last phone of an utterance.
+A tree has three kinds of node. Leaf (Kaldi's CE) is an answer, a pdf. Split (SE) asks whether the value of a
+key belongs to a set. Table (TE) has one child per value of a key. A key is a position 0 .. N-1 in the window
+of N phones, or PDF_CLASS. Phone 0 represents the positions before the first and after the last phone of an
+utterance.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def leaves(root: Node) -> list[Leaf]:
 
 
 class ContextTree:
-    """Kaldi's ContextDependency: a window of `context_width` phones around `central_position`, and the tree over it.
+    """Kaldi's ContextDependency: a window of `context_width` phones around `central_position`, and the tree
+    over it.
 
     num_pdfs  one more than the largest pdf in the tree
     """
@@ -80,33 +82,44 @@ class ContextTree:
         self._flat = _flatten(root)
 
     def pdf(self, window: tuple[int, ...], pdf_class: int) -> int:
-        """The pdf of the central phone of `window` in state `pdf_class`. Raises UserError if the tree has no answer."""
+        """The pdf of the central phone of `window` in state `pdf_class`. Raises UserError if the tree has no
+        answer."""
         return int(self.pdfs(np.array([window]), np.array([pdf_class]))[0])
 
     def pdfs(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:
-        """`pdf` of many windows: windows (n, N), pdf_classes (n,) -> int32 (n,). Raises UserError naming the first without an answer."""
+        """`pdf` of many windows: windows (n, N), pdf_classes (n,) -> int32 (n,). Raises UserError naming the
+        first without an answer."""
         answers = self.lookup(windows, pdf_classes)
         if (answers < 0).any():
             where = int(np.argmax(answers < 0))
             window = " ".join(map(str, np.asarray(windows)[where]))
-            raise UserError(f"the tree has no pdf for phones {window}, pdf-class {pdf_classes[where]}; it was built for other phones")
+            raise UserError(
+                f"the tree has no pdf for phones {window}, pdf-class {pdf_classes[where]}; it was built for "
+                "other phones"
+            )
         return answers
 
     def lookup(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:
-        """As `pdfs`, with NO_ANSWER if the tree has none. A negative phone is unknown: the answer to every question about it is no."""
+        """As `pdfs`, with NO_ANSWER if the tree has none. A negative phone is unknown: the answer to every
+        question about it is no."""
         windows = np.ascontiguousarray(windows, np.int32)
         if windows.ndim != 2 or windows.shape[1] != self.context_width:
-            raise ValueError(f"windows of {self.context_width} phones were expected, got an array of shape {windows.shape}")
+            raise ValueError(
+                f"windows of {self.context_width} phones were expected, got an array of shape {windows.shape}"
+            )
         return _evaluate(windows, np.ascontiguousarray(pdf_classes, np.int32), *self._flat)
 
     def table(self, phones, num_pdf_classes: int) -> np.ndarray:
         """`lookup` of all windows over `phones`: int32 (len(phones), ... N times, num_pdf_classes)."""
         axes = [np.asarray(phones)] * self.context_width + [np.arange(num_pdf_classes)]
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-        return self.lookup(grid[..., :-1].reshape(-1, self.context_width), grid[..., -1].ravel()).reshape(grid.shape[:-1])
+        return self.lookup(grid[..., :-1].reshape(-1, self.context_width), grid[..., -1].ravel()).reshape(
+            grid.shape[:-1]
+        )
 
     def reachable(self, phone: int, pdf_class: int) -> list[int]:
-        """All pdfs of the central `phone` in state `pdf_class` over all contexts, ascending (Kaldi's GetPdfInfo)."""
+        """All pdfs of the central `phone` in state `pdf_class` over all contexts, ascending (Kaldi's
+        GetPdfInfo)."""
         known = {self.central_position: phone, PDF_CLASS: pdf_class}
         found, stack = set(), [self.root]
         while stack:
@@ -127,7 +140,9 @@ class ContextTree:
         before = reader.offset
         width, centre = reader.int32(), reader.int32()
         if not 0 <= centre < width <= 32:
-            raise reader.error(f"a window of {width} phones with the central one at {centre} is not valid", before)
+            raise reader.error(
+                f"a window of {width} phones with the central one at {centre} is not valid", before
+            )
         reader.expect("ToPdf")
         root = _read_node(reader, width)
         reader.expect("EndContextDependency")
@@ -149,10 +164,14 @@ class ContextTree:
         path.newline()
 
 
-def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[int, int], position: int) -> Node:
-    """The tree without context: a leaf per set of phones and pdf-class, or one for all pdf-classes of a set that is `shared`.
+def stub_tree(
+    sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[int, int], position: int
+) -> Node:
+    """The tree without context: a leaf per set of phones and pdf-class, or one for all pdf-classes of a set
+    that is `shared`.
 
-    Nodes and the order of pdfs are those of Kaldi's GetStubMap: a table over single phones, binary splits over sets of phones.
+    Nodes and the order of pdfs are those of Kaldi's GetStubMap: a table over single phones, binary splits
+    over sets of phones.
     """
     counter = iter(range(1 << 30))
 
@@ -160,7 +179,9 @@ def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[i
         """The leaf, or the table of leaves, of one set."""
         if is_shared:
             return Leaf(next(counter))
-        return TreeTable(PDF_CLASS, tuple(Leaf(next(counter)) for _ in range(max(num_pdf_classes[p] for p in members))))
+        return TreeTable(
+            PDF_CLASS, tuple(Leaf(next(counter)) for _ in range(max(num_pdf_classes[p] for p in members)))
+        )
 
     def build(first: int, last: int) -> Node:
         """The part of the tree for sets first .. last - 1."""
@@ -178,7 +199,8 @@ def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[i
 
 
 def monophone_tree(sets: list[list[int]], num_pdf_classes: dict[int, int]) -> ContextTree:
-    """A tree without context: the phones of a set share one pdf per pdf-class (Kaldi's gmm-init-mono --shared-phones=phones/sets.int)."""
+    """A tree without context: the phones of a set share one pdf per pdf-class (Kaldi's gmm-init-mono
+    --shared-phones=phones/sets.int)."""
     return ContextTree(1, 0, stub_tree(sets, [False] * len(sets), num_pdf_classes, 0))
 
 
@@ -189,7 +211,8 @@ def _child(node: Split | TreeTable, value: int) -> Node | None:
 
 
 def _read_node(reader: KaldiReader, width: int) -> Node:
-    """Read a tree without recursion, because it may be deeper than Python's stack. `open_`: the nodes whose children are being read."""
+    """Read a tree without recursion, because it may be deeper than Python's stack. `open_`: the nodes whose
+    children are being read."""
     open_: list[_OpenNode] = []
     while True:
         node = _read_opening(reader, width, open_)
@@ -248,7 +271,11 @@ def _read_opening(reader: KaldiReader, width: int, open_: list[_OpenNode]):
 def _open_table(reader: KaldiReader, key: int, open_: list[_OpenNode]):
     before, size = reader.offset, reader.uint32()
     if not 0 <= size <= reader.num_left:
-        raise reader.error(f"a table of {size} nodes does not fit into the remaining {reader.num_left} bytes; the file is damaged", before)
+        raise reader.error(
+            f"a table of {size} nodes does not fit into the remaining {reader.num_left} bytes; the file is "
+            "damaged",
+            before,
+        )
     reader.expect("(")
     if size == 0:
         reader.expect(")")
@@ -288,7 +315,8 @@ def _write_opening(writer: KaldiWriter, node: Node | None) -> None:
 def _flatten(root: Node) -> tuple[np.ndarray, ...]:
     """The tree as arrays for `_evaluate`: per node kind, key, a start in `slots` and a size; the slots.
 
-    A leaf's start is its pdf. A split's slots are its yes node, its no node and its sorted values, a table's are its children (-1: none).
+    A leaf's start is its pdf. A split's slots are its yes node, its no node and its sorted values, a table's
+    are its children (-1: none).
     """
     nodes, kinds, keys, starts, sizes, slots = [root], [], [], [], [], []
     for node in nodes:

@@ -25,8 +25,11 @@ class AdaptableShard(GmmShard):
     extended_dim  number of feature columns before transforms
     """
 
-    def prepare(self, extend: InputOptions, speakers: dict[str, str], all_speakers: set[str]) -> AdaptableShard:
-        """Set the processing of the features; returns the object itself. `features` needs a call of `transform` first."""
+    def prepare(
+        self, extend: InputOptions, speakers: dict[str, str], all_speakers: set[str]
+    ) -> AdaptableShard:
+        """Set the processing of the features; returns the object itself. `features` needs a call of
+        `transform` first."""
         self.extend, self.speakers, self.all_speakers = extend, speakers, all_speakers
         self.extended_dim = extend.dim(self.reader.dim)
         return self
@@ -36,7 +39,8 @@ class AdaptableShard(GmmShard):
         return self.extend.extend(self._read(index))
 
     def transformed(self, index: int, matrix: np.ndarray) -> np.ndarray:
-        """Frames of utterance `keys[index]` with deltas and splicing, transformed by `matrix`, float32 (T, rows of the matrix)."""
+        """Frames of utterance `keys[index]` with deltas and splicing, transformed by `matrix`, float32 (T,
+        rows of the matrix)."""
         return apply_transform(self.extended(index), matrix)
 
     def features(self, index: int) -> np.ndarray:
@@ -44,13 +48,15 @@ class AdaptableShard(GmmShard):
         return self.transformed(index, self._matrix_of(self.keys[index]))
 
     def transform(self, matrix_of: Callable[[str], np.ndarray], dim: int) -> None:
-        """Set the matrix of each utterance, with `dim` rows, which `features` applies to `extended` frames from now on."""
+        """Set the matrix of each utterance, with `dim` rows, which `features` applies to `extended` frames
+        from now on."""
         self._matrix_of, self.dim = matrix_of, dim
         self.forget_frames()
 
 
-def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, comm, store: MemoryOptions,
-                   folder: Path) -> AdaptableShard:  # fmt: skip
+def load_adaptable(
+    data: Path, inputs: InputOptions, lang: LangDir, comm, store: MemoryOptions, folder: Path
+) -> AdaptableShard:
     """The shard of this rank, with the deltas and splicing of `inputs`; see `GmmShard.load`."""
     reader = FeatureReader(data, dataclasses.replace(inputs.unspliced(), deltas=0))
     shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm, folder)

@@ -1,7 +1,9 @@
-"""The frames of a shard, sorted by pdf, in a file on disk that is written once and read sequentially in every pass.
+"""The frames of a shard, sorted by pdf, in a file on disk that is written once and read sequentially in every
+pass.
 
-The utterances are read once, in groups that fit in memory. The frames of a group are sorted by pdf and appended to the section of each pdf
-in the file. The blocks therefore have the same frames, in the same order, as those of `pdf_order`.
+The utterances are read once, in groups that fit in memory. The frames of a group are sorted by pdf and
+appended to the section of each pdf in the file. The blocks therefore have the same frames, in the same order,
+as those of `pdf_order`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Scratch:
     num_sharing: int
 
     def write(self, source: Source, counts: np.ndarray, most_rows: int) -> FrameFile | None:
-        """Write the frames of `source` to a file. None, with a warning, if the disk has too little space. Arguments as in `FrameFile`."""
+        """Write the frames of `source` to a file. None, with a warning, if the disk has too little space.
+        Arguments as in `FrameFile`."""
         num_bytes = int(counts.sum()) * source.width * _VALUE_BYTES
         if num_bytes * self.num_sharing <= _SHARE * shutil.disk_usage(self.folder).free:
             try:
@@ -43,8 +46,11 @@ class Scratch:
             except OSError as error:
                 if error.errno not in _DISK_FULL:
                     raise
-        log.warning(f"{self.folder}: {figure(num_bytes / 1e6)} MB of features do not fit in memory, and the disk has too little space: "
-                    "they are read from their archives more often; free disk space, or raise --max-store-mb")  # fmt: skip
+        log.warning(
+            f"{self.folder}: {figure(num_bytes / 1e6)} MB of features do not fit in memory, and the disk has "
+            "too little space: they are read from their archives more often; free disk space, or raise "
+            "--max-store-mb"
+        )
         return None
 
 
@@ -92,7 +98,8 @@ class FrameFile:
 
 
 def _groups(source: Source, num_pdfs: int, most_rows: int) -> Iterator[tuple[range, np.ndarray]]:
-    """(utterances, their number of frames of each pdf) of groups with up to `most_rows` frames, or with a single longer utterance."""
+    """(utterances, their number of frames of each pdf) of groups with up to `most_rows` frames, or with a
+    single longer utterance."""
     begin, of_group = 0, np.zeros(num_pdfs, np.int64)
     for index in range(source.num_utterances):
         pdfs = source.pdfs(index)

@@ -1,8 +1,9 @@
 """One rank's share of the training data in all iterations: its words, training graphs and current alignment.
 
-Features are read from their archives, utterance by utterance, when they are needed. Statistics are accumulated pdf by pdf. Until the
-alignment or the transforms change, the frames sorted by pdf are kept in memory if the limit allows it, otherwise in a file (`frame_file`).
-If the disk has too little space for the file, each accumulation reads the archives again, for some pdfs at a time (`pdf_order`).
+Features are read from their archives, utterance by utterance, when they are needed. Statistics are
+accumulated pdf by pdf. Until the alignment or the transforms change, the frames sorted by pdf are kept in
+memory if the limit allows it, otherwise in a file (`frame_file`). If the disk has too little space for the
+file, each accumulation reads the archives again, for some pdfs at a time (`pdf_order`).
 """
 
 from __future__ import annotations
@@ -48,23 +49,45 @@ class GmmShard:
     failed     {utterance: reason} of unusable utterances
     """
 
-    def __init__(self, reader: FeatureReader, lengths: dict[str, int], words: dict[str, np.ndarray], failed: dict[str, str],
-                 room: int, scratch: Scratch | None):  # fmt: skip
+    def __init__(
+        self,
+        reader: FeatureReader,
+        lengths: dict[str, int],
+        words: dict[str, np.ndarray],
+        failed: dict[str, str],
+        room: int,
+        scratch: Scratch | None,
+    ):
         self.reader, self.data, self.dim = reader, reader.data, reader.dim
-        self.keys, self.words, self.failed, self.room, self.scratch = list(lengths), words, dict(failed), room, scratch
+        self.keys, self.words, self.failed, self.room, self.scratch = (
+            list(lengths),
+            words,
+            dict(failed),
+            room,
+            scratch,
+        )
         self.offsets = np.cumsum([0, *lengths.values()])
         self.alignment = np.zeros(self.offsets[-1], np.int32)
         self._compiler: GraphCompiler | None = None
         self._kept: tuple[bytes, PdfRound | FrameFile] | None = None
 
     @classmethod
-    def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int, store: MemoryOptions = MemoryOptions(),
-             comm=SoloComm(), folder: Path | None = None):  # fmt: skip
-        """Shard `job` (1-based) of `num_jobs`. Reads all its features once to check them. A shard without usable utterances has no frames;
-        a warning says so.
+    def load(
+        cls,
+        reader: FeatureReader,
+        lang: LangDir,
+        job: int,
+        num_jobs: int,
+        store: MemoryOptions = MemoryOptions(),
+        comm=SoloComm(),
+        folder: Path | None = None,
+    ):
+        """Shard `job` (1-based) of `num_jobs`. Reads all its features once to check them. A shard without
+        usable utterances has no frames; a warning says so.
 
         comm    communicator of the ranks that have the shards
-        folder  directory for frames that do not fit in memory; None: they are read from their archives more often
+        folder  directory for frames that do not fit in memory; None: they are read from their archives more
+                often
         """
         data = reader.data
         part = reader.part or JobPart(data, data, split(data, num_jobs)[job - 1])
@@ -74,9 +97,18 @@ class GmmShard:
         lengths, unusable = _usable(reader, (utt for utt in reader.keys if utt in words))
         failed |= unusable
         if not lengths:
-            log.warning(f"{data}: no utterance of shard {job} of {num_jobs} can be used: {told_reasons(failed)}")
+            log.warning(
+                f"{data}: no utterance of shard {job} of {num_jobs} can be used: {told_reasons(failed)}"
+            )
         room = reserve(data, sum(lengths.values()), store, comm)
-        return cls(reader, lengths, {utt: words[utt] for utt in lengths}, failed, room, folder and Scratch(folder, num_jobs))
+        return cls(
+            reader,
+            lengths,
+            {utt: words[utt] for utt in lengths},
+            failed,
+            room,
+            folder and Scratch(folder, num_jobs),
+        )
 
     @property
     def num_frames(self) -> int:
@@ -99,7 +131,10 @@ class GmmShard:
         """The reader's features of an utterance. Raises UserError if their number of frames has changed."""
         utt, features = self.keys[index], self.reader[self.keys[index]]
         if len(features) != len(self.tids(index)):
-            found = f"{utt} has {len(features)} frames now, but had {len(self.tids(index))} when this program started"
+            found = (
+                f"{utt} has {len(features)} frames now, but had {len(self.tids(index))} when this "
+                "program started"
+            )
             raise UserError(f"{self.data}: {found}; do not change features while a program reads them")
         return features
 
@@ -113,7 +148,8 @@ class GmmShard:
         return self.alignment[self.offsets[index] : self.offsets[index + 1]]
 
     def compile_graphs(self, lang: LangDir, trans: TransitionModel, tree) -> None:
-        """Set the model from which later alignments build their graphs. Adds the utterances without a graph to `failed`."""
+        """Set the model from which later alignments build their graphs. Adds the utterances without a graph
+        to `failed`."""
         self._compiler = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree, lang.words.symbol)
         self.failed |= self._compiler.failures(self.words)
 
@@ -137,7 +173,8 @@ class GmmShard:
         on_first_rank(comm, check)
 
     def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
-        """Replace the alignment by the best paths through the graphs; utterances without a path have no alignment until the next call."""
+        """Replace the alignment by the best paths through the graphs; utterances without a path have no
+        alignment until the next call."""
         costs = transition_costs(trans, options.transition_scale, options.self_loop_scale)
 
         def path(index: int, graph: TrainingGraph) -> tuple[np.ndarray | None, bool]:
@@ -150,12 +187,17 @@ class GmmShard:
         """Replace the alignment by random paths whose states have equal numbers of frames."""
 
         def path(index: int, graph: TrainingGraph) -> tuple[np.ndarray | None, bool]:
-            return align_equal(graph, len(self.tids(index)), generator(seed, "align_equal", self.keys[index])), False
+            return align_equal(
+                graph, len(self.tids(index)), generator(seed, "align_equal", self.keys[index])
+            ), False
 
         return self._align(path, "fewer frames than HMM states")
 
-    def _align(self, path: Callable[[int, TrainingGraph], tuple[np.ndarray | None, bool]], reason: str) -> AlignReport:
-        """Replace the alignment by the results of `path`: (transition-ids or None, whether the retry beam found them) of each graph."""
+    def _align(
+        self, path: Callable[[int, TrainingGraph], tuple[np.ndarray | None, bool]], reason: str
+    ) -> AlignReport:
+        """Replace the alignment by the results of `path`: (transition-ids or None, whether the retry beam
+        found them) of each graph."""
         report = AlignReport(failed=dict(self.failed))
         self.alignment[:] = 0
         for index, graph in self.graphs():
@@ -163,7 +205,9 @@ class GmmShard:
         self.forget_frames()
         return report
 
-    def _take(self, index: int, tids: np.ndarray | None, retried: bool, report: AlignReport, reason: str) -> None:
+    def _take(
+        self, index: int, tids: np.ndarray | None, retried: bool, report: AlignReport, reason: str
+    ) -> None:
         if tids is None:
             report.failed[self.keys[index]] = reason
             return
@@ -171,12 +215,13 @@ class GmmShard:
         report.num_aligned += 1
         report.num_retried += retried
 
-    def accumulate(self, trans: TransitionModel, model: AmDiagGmm,
-                   seen_as: Callable[[int], np.ndarray] | None = None) -> tuple[GmmStats, np.ndarray]:  # fmt: skip
+    def accumulate(
+        self, trans: TransitionModel, model: AmDiagGmm, seen_as: Callable[[int], np.ndarray] | None = None
+    ) -> tuple[GmmStats, np.ndarray]:
         """GMM statistics and counts of transition-ids, float64 (num_tids + 1), of the aligned frames.
 
-        seen_as  function from an utterance's index to other features (T, dim), over which sums are taken, with the posteriors of
-                 the shard's own features
+        seen_as  function from an utterance's index to other features (T, dim), over which sums are taken,
+                 with the posteriors of the shard's own features
         """
         stats, pdf_of = GmmStats.zeros(model), trans.tid2pdf.copy()
         pdf_of[0] = -1
@@ -185,8 +230,9 @@ class GmmShard:
         counts[0] = 0
         return stats, counts
 
-    def frames_by_pdf(self, pdf_of: np.ndarray, seen_as: Callable[[int], np.ndarray] | None = None,
-                      in_order: bool = False) -> PdfFrames:  # fmt: skip
+    def frames_by_pdf(
+        self, pdf_of: np.ndarray, seen_as: Callable[[int], np.ndarray] | None = None, in_order: bool = False
+    ) -> PdfFrames:
         """Blocks (pdf, frames), each valid until the next one is requested.
 
         pdf_of    int32 (num_tids + 1): the pdf of each transition-id, -1 to skip its frames
@@ -205,7 +251,9 @@ class GmmShard:
             self._kept = pdf_of.tobytes(), collected
         return self._kept[1].blocks()
 
-    def _collected(self, source: _AlignedFrames, counts: np.ndarray, most_rows: int) -> PdfRound | FrameFile | None:
+    def _collected(
+        self, source: _AlignedFrames, counts: np.ndarray, most_rows: int
+    ) -> PdfRound | FrameFile | None:
         """All frames, in memory or in a file; None if they fit in neither."""
         if counts.sum() > most_rows:
             return self.scratch and self.scratch.write(source, counts, most_rows)
@@ -237,9 +285,14 @@ class GmmShard:
             if self.tids(i)[0] > 0:
                 yield utt, self.tids(i)
 
-    def set_alignments(self, alignments: Mapping[str, np.ndarray] | Iterable[tuple[str, np.ndarray]], num_tids: int,
-                       source: Path) -> AlignReport:  # fmt: skip
-        """Replace the alignment by given ones. Raises UserError if one does not match the features or the model."""
+    def set_alignments(
+        self,
+        alignments: Mapping[str, np.ndarray] | Iterable[tuple[str, np.ndarray]],
+        num_tids: int,
+        source: Path,
+    ) -> AlignReport:
+        """Replace the alignment by given ones. Raises UserError if one does not match the features or the
+        model."""
         report, place = AlignReport(failed=dict(self.failed)), dict(self._places)
         for utt, tids in alignments.items() if isinstance(alignments, Mapping) else alignments:
             if utt in place and len(tids):
@@ -254,11 +307,15 @@ class GmmShard:
     @staticmethod
     def _check(utt: str, tids: np.ndarray, num_frames: int, num_tids: int, source: Path) -> None:
         if len(tids) != num_frames:
-            raise UserError(f"{source}: the alignment of {utt} has {len(tids)} frames, its features have {num_frames}; "
-                            "align this data directory again")
+            raise UserError(
+                f"{source}: the alignment of {utt} has {len(tids)} frames, its features have {num_frames}; "
+                "align this data directory again"
+            )
         if not 0 < tids.min() <= tids.max() <= num_tids:
-            raise UserError(f"{source}: the alignment of {utt} has transition-id {tids.max()}, but the model has {num_tids}; "
-                            "use the model of the alignment directory")
+            raise UserError(
+                f"{source}: the alignment of {utt} has transition-id {tids.max()}, but the model has "
+                f"{num_tids}; use the model of the alignment directory"
+            )
 
 
 def _usable(reader: FeatureReader, utterances: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:

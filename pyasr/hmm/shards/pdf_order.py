@@ -1,8 +1,8 @@
 """The frames of a shard, grouped by pdf for statistics, within a limit of memory.
 
-Utterances are read in *rounds*. Each round reads all utterances and collects the frames of some pdfs, in time order. A pdf with more
-frames than a block gets a buffer of one block, which is yielded whenever it is full. The frames of each block, and the order of the
-blocks of a pdf, are therefore independent of the limit.
+Utterances are read in *rounds*. Each round reads all utterances and collects the frames of some pdfs, in time
+order. A pdf with more frames than a block gets a buffer of one block, which is yielded whenever it is full.
+The frames of each block, and the order of the blocks of a pdf, are therefore independent of the limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Source(Protocol):
         """The frames of an utterance, float32 (T, width)."""
 
 
-def in_rounds(source: Source, counts: np.ndarray, most_rows: int, in_order: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+def in_rounds(
+    source: Source, counts: np.ndarray, most_rows: int, in_order: bool = False
+) -> Iterator[tuple[int, np.ndarray]]:
     """Blocks (pdf, frames (T, width)), each valid until the next one is requested.
 
     counts     number of frames of each pdf, int64 (num_pdfs)
@@ -40,7 +42,9 @@ def in_rounds(source: Source, counts: np.ndarray, most_rows: int, in_order: bool
     """
     places = counts if in_order else np.minimum(counts, FRAMES_PER_BLOCK)
     rounds = plan(places, most_rows)
-    places_of = [_places_of_one(places, pdfs) if pdfs.stop == pdfs.start + 1 else places[pdfs] for pdfs in rounds]
+    places_of = [
+        _places_of_one(places, pdfs) if pdfs.stop == pdfs.start + 1 else places[pdfs] for pdfs in rounds
+    ]
     rows = np.empty((max((of_round.sum() for of_round in places_of), default=0), source.width), np.float32)
     for pdfs, of_round in zip(rounds, places_of):
         collected = PdfRound(pdfs.start, counts[pdfs], of_round, rows)
@@ -54,7 +58,8 @@ def _places_of_one(places: np.ndarray, pdfs: slice) -> np.ndarray:
 
 
 def plan(places: np.ndarray, most_rows: int) -> list[slice]:
-    """The pdfs of each round: consecutive ones with up to `most_rows` of `places` in total, or a single larger one."""
+    """The pdfs of each round: consecutive ones with up to `most_rows` of `places` in total, or a single
+    larger one."""
     rounds, ends, first = [], np.cumsum(places), 0
     while first < len(places):
         before = ends[first - 1] if first else 0
@@ -65,7 +70,8 @@ def plan(places: np.ndarray, most_rows: int) -> list[slice]:
 
 
 class PdfRound:
-    """The pdfs from `first` on, with `counts` frames each, and their buffers of `places` rows each in `rows`."""
+    """The pdfs from `first` on, with `counts` frames each, and their buffers of `places` rows each in
+    `rows`."""
 
     def __init__(self, first: int, counts: np.ndarray, places: np.ndarray, rows: np.ndarray):
         self.first, self.rows = first, rows

@@ -29,15 +29,23 @@ class MemoryOptions:
 
     heading = "resources"
 
-    max_store_mb: int = option(0, "memory limit of a rank's frames, MB; frames that do not fit are read from disk in each iteration; "
-                                  "0: 84 bytes per frame, 128 to 1000 MB", minimum=0)  # fmt: skip
+    max_store_mb: int = option(
+        0,
+        "memory limit of a rank's frames, MB; frames that do not fit are read from disk in each iteration; "
+        "0: 84 bytes per frame, 128 to 1000 MB",
+        minimum=0,
+    )
 
 
-def reserve(data: Path, num_frames: int, options: MemoryOptions, comm, kept_bytes: int = ALIGNMENT_BYTES) -> int:
-    """Bytes for features, in addition to `kept_bytes` for each of this rank's frames (its alignment). Every rank must call this.
+def reserve(
+    data: Path, num_frames: int, options: MemoryOptions, comm, kept_bytes: int = ALIGNMENT_BYTES
+) -> int:
+    """Bytes for features, in addition to `kept_bytes` for each of this rank's frames (its alignment). Every
+    rank must call this.
 
-    Logs the memory of a rank. The result is smaller than the limit if less memory is free. Raises UserError if the limit, or the memory
-    that is free for each rank of this host, is too small for the kept bytes and a block of features.
+    Logs the memory of a rank. The result is smaller than the limit if less memory is free. Raises UserError
+    if the limit, or the memory that is free for each rank of this host, is too small for the kept bytes and a
+    block of features.
     """
     kept = kept_bytes * num_frames
     room = _wanted(num_frames, kept, options)
@@ -56,7 +64,10 @@ def _wanted(num_frames: int, kept: int, options: MemoryOptions) -> int:
     room = _MB * options.max_store_mb - kept
     if room < _LEAST_BYTES:
         found = f"too little for {num_frames} frames and a block of features"
-        raise UserError(f"--max-store-mb {options.max_store_mb} is {found}; give {-(-(kept + _LEAST_BYTES) // _MB)} or more")
+        raise UserError(
+            f"--max-store-mb {options.max_store_mb} is {found}; give {-(-(kept + _LEAST_BYTES) // _MB)} or "
+            "more"
+        )
     return room
 
 
@@ -65,16 +76,20 @@ def _within(free: float, data: Path, num_frames: int, kept: int) -> int:
     room = int(_SHARE * (free - kept))
     if room < _LEAST_BYTES:
         needed = f"{num_frames} frames of a rank need at least {figure((kept + _LEAST_BYTES) / _MB)} MB"
-        raise UserError(f"{data}: too little memory: {needed}, but {figure(max(free, 0) / _MB)} MB are free for each rank; "
-                        "use more ranks on more hosts (--nj), or raise the memory limit of the job")
-    log.warning(f"{data}: only {figure(free / _MB)} MB of memory are free for each rank: features use {figure(room / _MB)} MB and "
-                "are read from disk more often")
+        raise UserError(
+            f"{data}: too little memory: {needed}, but {figure(max(free, 0) / _MB)} MB are free for each "
+            "rank; use more ranks on more hosts (--nj), or raise the memory limit of the job"
+        )
+    log.warning(
+        f"{data}: only {figure(free / _MB)} MB of memory are free for each rank: features use "
+        f"{figure(room / _MB)} MB and are read from disk more often"
+    )
     return room
 
 
 def zeros(shape: tuple[int, ...], dtype, room: int, folder: Path) -> np.ndarray:
-    """An array of zeros, in memory or, if it is larger than `room` bytes, in a memory-mapped temporary file in `folder`, which is
-    deleted with the array.
+    """An array of zeros, in memory or, if it is larger than `room` bytes, in a memory-mapped temporary file
+    in `folder`, which is deleted with the array.
 
     Raises OSError if the disk is full.
     """
@@ -82,5 +97,6 @@ def zeros(shape: tuple[int, ...], dtype, room: int, folder: Path) -> np.ndarray:
     if num_bytes <= room:
         return np.zeros(shape, dtype)
     with tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, num_bytes)  # otherwise a write to a full disk would kill the process
+        # otherwise a write to a full disk would kill the process
+        os.posix_fallocate(file.fileno(), 0, num_bytes)
         return np.memmap(file, dtype, "r+", shape=shape)

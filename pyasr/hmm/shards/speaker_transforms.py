@@ -1,4 +1,5 @@
-"""fMLLR transforms of the speakers of a shard, estimated by all ranks together, because a speaker's utterances may be on several ranks."""
+"""fMLLR transforms of the speakers of a shard, estimated by all ranks together, because a speaker's
+utterances may be on several ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from pyasr.hmm.transforms.fmllr import FmllrOptions, FmllrStats, estimate_fmllr,
 Utterance = tuple[str, np.ndarray, PdfPosteriors]  # speaker, features, posteriors of pdfs
 
 
-def speaker_stats(utterances: Iterable[Utterance], model: AmDiagGmm, aligner: AmDiagGmm | None = None) -> dict[str, FmllrStats]:
+def speaker_stats(
+    utterances: Iterable[Utterance], model: AmDiagGmm, aligner: AmDiagGmm | None = None
+) -> dict[str, FmllrStats]:
     """Statistics of each speaker; `aligner` as in `FmllrStats.accumulate`."""
     stats: dict[str, FmllrStats] = {}
     for speaker, features, posteriors in utterances:
@@ -30,8 +33,11 @@ def speaker_stats(utterances: Iterable[Utterance], model: AmDiagGmm, aligner: Am
     return stats
 
 
-def aligned_speakers(shard: AdaptableShard, weighting: SilenceWeighting) -> Iterator[tuple[str, Iterator[Utterance]]]:
-    """(speaker, its utterances with their alignments), one speaker after the other. Utterances without alignment have no posteriors."""
+def aligned_speakers(
+    shard: AdaptableShard, weighting: SilenceWeighting
+) -> Iterator[tuple[str, Iterator[Utterance]]]:
+    """(speaker, its utterances with their alignments), one speaker after the other. Utterances without
+    alignment have no posteriors."""
     places: dict[str, list[int]] = {}
     for i, utt in enumerate(shard.keys):
         places.setdefault(shard.speakers[utt], []).append(i)
@@ -43,11 +49,18 @@ def _posteriors(tids: np.ndarray, weighting: SilenceWeighting) -> PdfPosteriors:
     return weighting.of_alignment(tids if tids[0] > 0 else tids[:0])
 
 
-def estimate_transforms(speakers: Iterable[tuple[str, Iterable[Utterance]]], model: AmDiagGmm, options: FmllrOptions,
-                        shared: dict[str, list[int]], comm, aligner: AmDiagGmm | None = None) -> dict[str, np.ndarray]:  # fmt: skip
+def estimate_transforms(
+    speakers: Iterable[tuple[str, Iterable[Utterance]]],
+    model: AmDiagGmm,
+    options: FmllrOptions,
+    shared: dict[str, list[int]],
+    comm,
+    aligner: AmDiagGmm | None = None,
+) -> dict[str, np.ndarray]:
     """The transform, float64 (D, D + 1), of each speaker of this rank, from the utterances of all ranks.
 
-    speakers  speakers with their utterances on this rank; statistics are kept in memory only for speakers on several ranks
+    speakers  speakers with their utterances on this rank; statistics are kept in memory only for speakers on
+              several ranks
     shared    the speakers on several ranks, with these ranks, as in `shared_speakers`
     aligner   as in `FmllrStats.accumulate`
 
@@ -75,19 +88,32 @@ def _estimated(stats: dict[str, FmllrStats], options: FmllrOptions, total: Gain)
     return transforms
 
 
-def _estimate_shared(stats: dict[str, FmllrStats], dim: int, options: FmllrOptions, shared: dict[str, list[int]], comm,
-                     total: Gain) -> dict[str, np.ndarray]:  # fmt: skip
-    """The transforms of this rank's speakers among the `shared`; the first rank of each speaker estimates its transform."""
+def _estimate_shared(
+    stats: dict[str, FmllrStats],
+    dim: int,
+    options: FmllrOptions,
+    shared: dict[str, list[int]],
+    comm,
+    total: Gain,
+) -> dict[str, np.ndarray]:
+    """The transforms of this rank's speakers among the `shared`; the first rank of each speaker estimates its
+    transform."""
     own = {}
     for speaker, ranks in sorted(shared.items()):
         of_all = (stats.pop(speaker, None) or FmllrStats.zeros(dim)).allreduce(comm)
         if ranks[0] == comm.rank:
             own |= _estimated({speaker: of_all}, options, total)
-    return {speaker: transform for made in comm.allgather(own) for speaker, transform in made.items() if comm.rank in shared[speaker]}
+    return {
+        speaker: transform
+        for made in comm.allgather(own)
+        for speaker, transform in made.items()
+        if comm.rank in shared[speaker]
+    }
 
 
 def shared_speakers(speakers: Iterable[str], comm) -> dict[str, list[int]]:
-    """{speaker: its ranks} of all speakers on several ranks, the same on every rank, from the `speakers` of each rank."""
+    """{speaker: its ranks} of all speakers on several ranks, the same on every rank, from the `speakers` of
+    each rank."""
     ranks: dict[str, list[int]] = {}
     for rank, of_rank in enumerate(comm.gather(sorted(speakers)) or []):
         for speaker in of_rank:
@@ -97,7 +123,8 @@ def shared_speakers(speakers: Iterable[str], comm) -> dict[str, list[int]]:
 
 @dataclass
 class Gain:
-    """Gain of an estimation of transforms in log-likelihood, summed over frames, and its numbers of speakers and frames."""
+    """Gain of an estimation of transforms in log-likelihood, summed over frames, and its numbers of speakers
+    and frames."""
 
     num_speakers: float = 0.0
     num_left: float = 0.0
@@ -112,9 +139,13 @@ class Gain:
         self.num_frames += other.num_frames
 
     def log(self) -> None:
-        left = f"; {self.num_left:.0f} keep their transform because of too little data" if self.num_left else ""
-        log.info(f"fMLLR of {self.num_speakers:.0f} speakers: log-likelihood per frame {self.log_like / max(self.num_frames, 1.0):+.4f} "
-                 f"over {self.num_frames:.0f} frames{left}")
+        left = (
+            f"; {self.num_left:.0f} keep their transform because of too little data" if self.num_left else ""
+        )
+        log.info(
+            f"fMLLR of {self.num_speakers:.0f} speakers: log-likelihood per frame "
+            f"{self.log_like / max(self.num_frames, 1.0):+.4f} over {self.num_frames:.0f} frames{left}"
+        )
 
 
 def estimate_each(stats: dict[str, FmllrStats], options: FmllrOptions) -> tuple[dict[str, np.ndarray], Gain]:
@@ -129,11 +160,15 @@ def estimate_each(stats: dict[str, FmllrStats], options: FmllrOptions) -> tuple[
 
 def compose_all(outer: dict[str, np.ndarray], inner: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """{speaker: transform}: that of `inner` followed by that of `outer`, float32 (D, D + 1) as in files."""
-    return {speaker: compose(matrix, inner[speaker], matrix.shape[1] - 1).astype(np.float32) for speaker, matrix in outer.items()}
+    return {
+        speaker: compose(matrix, inner[speaker], matrix.shape[1] - 1).astype(np.float32)
+        for speaker, matrix in outer.items()
+    }
 
 
 class SpeakerTransforms:
-    """The transforms of the speakers of a shard, applied to its features after the matrix of the system. Every rank must create one.
+    """The transforms of the speakers of a shard, applied to its features after the matrix of the system.
+    Every rank must create one.
 
     model_dir  directory of the system, with or without final.mat
     silence    (phones, their weight in the statistics)
@@ -141,7 +176,14 @@ class SpeakerTransforms:
     names      this rank's speakers
     """
 
-    def __init__(self, shard: AdaptableShard, comm, model_dir: Path, options: FmllrOptions, silence: tuple[list[int], float]):
+    def __init__(
+        self,
+        shard: AdaptableShard,
+        comm,
+        model_dir: Path,
+        options: FmllrOptions,
+        silence: tuple[list[int], float],
+    ):
         self.shard, self.comm, self.options, self.silence = shard, comm, options, silence
         path = Path(model_dir) / MATRIX_FILE
         self.has_matrix = path.exists()
@@ -155,13 +197,19 @@ class SpeakerTransforms:
         self.restore(dict.fromkeys(self.names, identity(len(self.base))))
 
     def estimate(self, trans: TransitionModel, model: AmDiagGmm, aligner: AmDiagGmm | None = None) -> None:
-        """Estimate transforms of all speakers from the shard's alignment and append them to the present ones; `aligner` as in
-        `FmllrStats.accumulate`."""
+        """Estimate transforms of all speakers from the shard's alignment and append them to the present ones;
+        `aligner` as in `FmllrStats.accumulate`."""
         speakers = aligned_speakers(self.shard, SilenceWeighting(trans, *self.silence))
-        self.restore(compose_all(estimate_transforms(speakers, model, self.options, self._shared, self.comm, aligner), self.matrices))
+        self.restore(
+            compose_all(
+                estimate_transforms(speakers, model, self.options, self._shared, self.comm, aligner),
+                self.matrices,
+            )
+        )
 
     def restore(self, matrices: dict[str, np.ndarray]) -> None:
-        """Transform the features by the matrices of their speakers from now on. Raises UserError if a speaker has no matrix."""
+        """Transform the features by the matrices of their speakers from now on. Raises UserError if a speaker
+        has no matrix."""
         speakers = sorted(self.names)
         missing = [speaker for speaker in speakers if speaker not in matrices]
         if missing:
@@ -172,8 +220,8 @@ class SpeakerTransforms:
         self.shard.transform(self._whole, len(self.base))
 
     def _whole(self, utt: str) -> np.ndarray:
-        """The product of the system's matrix and that of the utterance's speaker. The latest is kept, because utterances of a speaker are
-        usually consecutive."""
+        """The product of the system's matrix and that of the utterance's speaker. The latest is kept, because
+        utterances of a speaker are usually consecutive."""
         speaker = self.shard.speakers[utt]
         if self._latest[0] != speaker:
             self._latest = (speaker, compose(self.matrices[speaker], self.base, self.shard.extended_dim))
@@ -184,12 +232,15 @@ class SpeakerTransforms:
         return self.shard.transformed(index, self.base)
 
     def write(self, out: Path) -> None:
-        """Write trans.N of this rank; rank 0 also writes final.mat, and the identity for speakers without usable utterances."""
+        """Write trans.N of this rank; rank 0 also writes final.mat, and the identity for speakers without
+        usable utterances."""
         matrices, estimated = dict(self.matrices), set().union(*self.comm.gather(sorted(self.matrices)) or [])
         without = sorted(self.shard.all_speakers - estimated) if self.comm.rank == 0 else []
         if without:
             names = ", ".join(without[:5])
-            log.warning(f"{len(without)} speakers have no usable utterance and get the identity as transform: {names}")
+            log.warning(
+                f"{len(without)} speakers have no usable utterance and get the identity as transform: {names}"
+            )
             matrices |= dict.fromkeys(without, identity(len(self.base)))
         write_transforms(out / f"trans.{self.comm.rank + 1}", matrices)
         if self.comm.rank == 0 and self.has_matrix:

@@ -1,8 +1,9 @@
-"""Alignment of a data directory with a SAT system in two passes, on all ranks of one MPI job, as Kaldi's align_fmllr.sh.
+"""Alignment of a data directory with a SAT system in two passes, on all ranks of one MPI job, as Kaldi's
+align_fmllr.sh.
 
-Pass 1 aligns features without fMLLR with the alignment model. From this alignment, the speakers' transforms are estimated for the final
-model, with the alignment model's posteriors of Gaussians. Pass 2 aligns the transformed features with the final model. A system without
-an alignment model uses final.mdl in both passes.
+Pass 1 aligns features without fMLLR with the alignment model. From this alignment, the speakers' transforms
+are estimated for the final model, with the alignment model's posteriors of Gaussians. Pass 2 aligns the
+transformed features with the final model. A system without an alignment model uses final.mdl in both passes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class AlignFmllrSpec:
 
 
 def align_rank(spec: AlignFmllrSpec, comm) -> None:
-    """Align shard `comm.rank + 1` of `comm.size`. Writes ali.N.gz and trans.N; rank 0 also writes failed_utterances."""
+    """Align shard `comm.rank + 1` of `comm.size`. Writes ali.N.gz and trans.N; rank 0 also writes
+    failed_utterances."""
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
     trans, gmm = read_model(spec.model_dir / MODEL)
@@ -63,9 +65,17 @@ def align_rank(spec: AlignFmllrSpec, comm) -> None:
         report.write(spec.out)
 
 
-def _align(spec: AlignFmllrSpec, lang: LangDir, shard: AdaptableShard, trans: TransitionModel, gmm: AmDiagGmm, comm,
-           how: str) -> AlignReport:
-    """One alignment pass. Returns the report, on rank 0 of all ranks' utterances. Raises UserError if no utterance can be aligned."""
+def _align(
+    spec: AlignFmllrSpec,
+    lang: LangDir,
+    shard: AdaptableShard,
+    trans: TransitionModel,
+    gmm: AmDiagGmm,
+    comm,
+    how: str,
+) -> AlignReport:
+    """One alignment pass. Returns the report, on rank 0 of all ranks' utterances. Raises UserError if no
+    utterance can be aligned."""
     boosted = gmm if spec.boost_silence == 1.0 else gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
     report = shard.align(trans, boosted, spec.align).gathered(comm)
     on_first_rank(comm, lambda: report.check(how))
@@ -73,5 +83,8 @@ def _align(spec: AlignFmllrSpec, lang: LangDir, shard: AdaptableShard, trans: Tr
     stats.allreduce(comm)
     if comm.rank == 0:
         report.log(f"alignment {how}")
-        log.info(f"log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over {stats.num_frames:.0f} frames")
+        log.info(
+            f"log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over {stats.num_frames:.0f} "
+            "frames"
+        )
     return report

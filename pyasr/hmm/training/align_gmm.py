@@ -50,7 +50,8 @@ class AlignStep:
 
 
 def complete_ali_dir(step: AlignStep, out: Path) -> None:
-    """Add the files that belong to the alignments in `out`: the model, its feature options, the number of jobs."""
+    """Add the files that belong to the alignments in `out`: the model, its feature options, the number of
+    jobs."""
     write_static_files(out, LangDir(step.lang), InputOptions.load(step.model_dir), step.jobs.nj)
     keep_origin(out, step.data)
     copy_model(step.model_dir, out)
@@ -82,7 +83,14 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     trans, gmm = read_model(first_pass_model(spec.model_dir))
     tree = read_tree(spec.model_dir / "tree", trans)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
-    shard = GmmShard.load(open_features(spec.data, spec.model_dir, part=part), lang, job, spec.num_jobs, spec.store, folder=spec.out)
+    shard = GmmShard.load(
+        open_features(spec.data, spec.model_dir, part=part),
+        lang,
+        job,
+        spec.num_jobs,
+        spec.store,
+        folder=spec.out,
+    )
     shard.compile_graphs(lang, trans, tree)
     if spec.boost_silence != 1.0:
         gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
@@ -91,11 +99,19 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     write_int_vectors(spec.out / f"ali.{job}.gz", dict(shard.alignments()))
     stats, _ = shard.accumulate(trans, gmm)
     with atomic_write(spec.out / f"report.{job}.json") as f:
-        json.dump({"report": dataclasses.asdict(report), "log_like": stats.log_like, "num_frames": stats.num_frames}, f)
+        json.dump(
+            {
+                "report": dataclasses.asdict(report),
+                "log_like": stats.log_like,
+                "num_frames": stats.num_frames,
+            },
+            f,
+        )
 
 
 def merge_reports(out: Path, num_jobs: int) -> AlignReport:
-    """Sum and log the reports of all jobs, write the sum to `out`, remove the jobs' files. Raises UserError if no utterance was aligned."""
+    """Sum and log the reports of all jobs, write the sum to `out`, remove the jobs' files. Raises UserError
+    if no utterance was aligned."""
     total, log_like, num_frames = AlignReport(), 0.0, 0.0
     for job in range(1, num_jobs + 1):
         path = out / f"report.{job}.json"

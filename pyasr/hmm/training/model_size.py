@@ -16,7 +16,9 @@ from pyasr.hmm.training.train_triphones import TreeOptions
 _CLEARLY = 0.8  # of the requested size
 
 
-def report_leaves(out: Path, asked: TreeOptions, advice: str = "lower --num-leaves, or train on more data") -> None:
+def report_leaves(
+    out: Path, asked: TreeOptions, advice: str = "lower --num-leaves, or train on more data"
+) -> None:
     """Log the size of OUT/tree."""
     tree = read_tree(out / "tree")
     num_leaves = len(leaves(tree.root))
@@ -34,15 +36,24 @@ def report_gaussians(out: Path, asked: GmmScheduleOptions) -> None:
     if gmm.num_gauss >= _CLEARLY * asked.num_gauss:
         log.info(size)
     elif asked.num_iters <= asked.max_iter_inc:
-        cause = f"training ends at --num-iters {asked.num_iters}, but Gaussians are added until --max-iter-inc {asked.max_iter_inc}"
+        cause = (
+            f"training ends at --num-iters {asked.num_iters}, but Gaussians are added until "
+            f"--max-iter-inc {asked.max_iter_inc}"
+        )
         log.warning(f"{size}: {cause}; raise the first or lower the second")
     elif gmm.num_gauss >= _CLEARLY * (due := _most_due(gmm.num_pdfs, asked)):
-        cause = f"each iteration up to --max-iter-inc {asked.max_iter_inc} adds the same integer, which gives at most {due} Gaussians"
+        cause = (
+            f"each iteration up to --max-iter-inc {asked.max_iter_inc} adds the same integer, which "
+            f"gives at most {due} Gaussians"
+        )
         log.warning(f"{size}: {cause}; lower --max-iter-inc or raise --num-gauss")
     else:
-        log.warning(f"{size}: the pdfs have too few frames for more; lower --num-gauss, or train on more data")
+        log.warning(
+            f"{size}: the pdfs have too few frames for more; lower --num-gauss, or train on more data"
+        )
 
 
 def _most_due(num_pdfs: int, asked: GmmScheduleOptions) -> int:
-    """Maximum final number of Gaussians: one per pdf at the start, and the same integer is added in each iteration."""
+    """Maximum final number of Gaussians: one per pdf at the start, and the same integer is added in each
+    iteration."""
     return num_pdfs + asked.max_iter_inc * ((asked.num_gauss - num_pdfs) // asked.max_iter_inc)

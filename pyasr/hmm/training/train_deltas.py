@@ -16,6 +16,14 @@ def train_rank(spec: TriphoneSpec, comm) -> None:
         return
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    shard = GmmShard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm, spec.out)
+    shard = GmmShard.load(
+        FeatureReader(spec.data, spec.inputs),
+        lang,
+        comm.rank + 1,
+        comm.size,
+        spec.train.store,
+        comm,
+        spec.out,
+    )
     trainer, _ = train_triphones(spec, lang, shard, comm)
     finish(spec.out, trainer)

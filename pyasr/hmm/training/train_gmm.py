@@ -1,14 +1,16 @@
-r"""GMM training as one MPI job: every rank has a shard of the data, an all-reduce sums the statistics, rank 0 updates the model.
+r"""GMM training as one MPI job: every rank has a shard of the data, an all-reduce sums the statistics, rank 0
+updates the model.
 
-    for x = 0, 1, ..., num_iters - 1:
-        x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment with model x
-        statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x) Gaussians -> model x + 1
+    for x = 0, 1, ..., num_iters - 1: x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment
+        with model x statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x)
+        Gaussians -> model x + 1
     G(x) = G(0) + floor((num_gauss - G(0)) / max_iter_inc) * min(x - 1, max_iter_inc)     for x > 0
 
-The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration, model and alignment are in the output
-directory, so an interrupted run can be resumed, with any number of ranks. Every iteration starts from the model as read from its file, so
-an interruption does not change the result. The last model gets its final name after everything else is written; then the checkpoint is
-removed. A directory with a final model and no checkpoint is complete.
+The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration, model and
+alignment are in the output directory, so an interrupted run can be resumed, with any number of ranks. Every
+iteration starts from the model as read from its file, so an interruption does not change the result. The last
+model gets its final name after everything else is written; then the checkpoint is removed. A directory with a
+final model and no checkpoint is complete.
 """
 
 from __future__ import annotations
@@ -54,11 +56,20 @@ class GmmScheduleOptions:
     num_iters: int = option(40, "number of training iterations", minimum=1)
     max_iter_inc: int = option(30, "last iteration that adds Gaussians", minimum=1)
     num_gauss: int = option(1000, "target number of Gaussians of the final model", minimum=1)
-    realign_iters: str = option("1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with a new alignment")
+    realign_iters: str = option(
+        "1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with a new alignment"
+    )
     boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignments", minimum=0.0)
-    first_beam: float | None = option(None, "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam and "
-                                             "--retry-beam", minimum=0.1, rare=True)  # fmt: skip
-    seed: int = option(0, "seed of the equal alignment, the questions of the tree and the splits of Gaussians", rare=True)
+    first_beam: float | None = option(
+        None,
+        "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam and "
+        "--retry-beam",
+        minimum=0.1,
+        rare=True,
+    )
+    seed: int = option(
+        0, "seed of the equal alignment, the questions of the tree and the splits of Gaussians", rare=True
+    )
 
     def check(self) -> None:
         """Raise UserError if --realign-iters is not a list of iterations."""
@@ -70,7 +81,8 @@ class GmmScheduleOptions:
         return iterations(self.realign_iters, "--realign-iters")
 
     def target(self, x: int, start: int) -> int:
-        """Target number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's scripts."""
+        """Target number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's
+        scripts."""
         step = (self.num_gauss - start) // self.max_iter_inc
         return start if x == 0 else start + step * min(x - 1, self.max_iter_inc)
 
@@ -107,7 +119,8 @@ class TrainingTransforms(Protocol):
     """Transforms of the features of a rank's shard that are re-estimated during training.
 
     iters     iterations that call `update`, after the alignment and before the statistics
-    matrices  float32 matrices, by name or speaker, that this rank's features depend on; checkpoints contain them
+    matrices  float32 matrices, by name or speaker, that this rank's features depend on; checkpoints contain
+              them
     names     names of the matrices that `restore` needs
     """
 
@@ -119,7 +132,8 @@ class TrainingTransforms(Protocol):
         """Set the first transforms from the shard's first alignment, before a model exists."""
 
     def update(self, model: Model) -> Model:
-        """Re-estimate the transforms, the same on all ranks, and apply them to the shard's features. Returns the model for these."""
+        """Re-estimate the transforms, the same on all ranks, and apply them to the shard's features. Returns
+        the model for these."""
 
     def restore(self, matrices: dict[str, np.ndarray]) -> None:
         """Set the matrices `names` from the checkpoints of all ranks."""
@@ -129,9 +143,18 @@ class TrainingTransforms(Protocol):
 
 
 class GmmTrainer:
-    """The loop over iterations on one rank. All ranks share the directory `out`: rank 0 writes the models, every rank its alignments."""
+    """The loop over iterations on one rank. All ranks share the directory `out`: rank 0 writes the models,
+    every rank its alignments."""
 
-    def __init__(self, out: Path, shard: GmmShard, comm, options: TrainOptions, silence_pdfs, adaptation: TrainingTransforms | None = None):
+    def __init__(
+        self,
+        out: Path,
+        shard: GmmShard,
+        comm,
+        options: TrainOptions,
+        silence_pdfs,
+        adaptation: TrainingTransforms | None = None,
+    ):
         self.out, self.shard, self.comm, self.options = Path(out), shard, comm, options
         self.schedule, self.adaptation = options.schedule, adaptation
         self.silence_pdfs = silence_pdfs
@@ -140,10 +163,11 @@ class GmmTrainer:
         self.last: dict[str, int] = {}  # kind of archive in the checkpoint: its iteration
 
     def run(self, x: int, model: Model, first_alignment) -> Model:
-        """Train from iteration `x` and `model`, or from the checkpoint if there is one. Returns the last model.
+        """Train from iteration `x` and `model`, or from the checkpoint if there is one. Returns the last
+        model.
 
-        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError if more utterances than allowed
-        cannot be used, or have no alignment in the last iteration that realigns.
+        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError if
+        more utterances than allowed cannot be used, or have no alignment in the last iteration that realigns.
         """
         usable = self.shard.usable().gathered(self.comm)
         on_first_rank(self.comm, lambda: usable.check_missing(self.shard.data, self.options.missing))
@@ -167,7 +191,13 @@ class GmmTrainer:
     def _align(self, x: int, model: Model) -> None:
         options = self.options.align
         if self.schedule.first_beam and x == min(self.schedule.realign):
-            options = AlignOptions(**{**vars(options), "beam": self.schedule.first_beam, "retry_beam": 4 * self.schedule.first_beam})
+            options = AlignOptions(
+                **{
+                    **vars(options),
+                    "beam": self.schedule.first_beam,
+                    "retry_beam": 4 * self.schedule.first_beam,
+                }
+            )
         gmm = model.gmm
         if self.schedule.boost_silence != 1.0:
             gmm = gmm.boosted(self.silence_pdfs(model.trans), self.schedule.boost_silence)
@@ -185,12 +215,14 @@ class GmmTrainer:
         self._check_missing(x)
 
     def _check_missing(self, x: int) -> None:
-        """Raise UserError if too many utterances have no alignment in iteration `x` and no realignment follows."""
+        """Raise UserError if too many utterances have no alignment in iteration `x` and no realignment
+        follows."""
         if not any(x < later < self.schedule.num_iters for later in self.schedule.realign):
             self.report.check_missing(self.shard.data, self.options.missing)
 
     def _iterate(self, x: int, model: Model, begin: float) -> Model:
-        """Accumulate statistics, update the model, write a checkpoint. Returns the model for iteration x + 1, the same on all ranks."""
+        """Accumulate statistics, update the model, write a checkpoint. Returns the model for iteration x + 1,
+        the same on all ranks."""
         stats, counts = self.shard.accumulate(model.trans, model.gmm)
         stats.allreduce(self.comm)
         self.comm.allreduce(counts)
@@ -202,8 +234,10 @@ class GmmTrainer:
         model = self.comm.bcast_object(new if self.comm.rank == 0 else None)
         cpu_s = self.comm.reduce_scalar(time.process_time() - begin)
         if self.comm.rank == 0:
-            log.info(f"iteration {x}: log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over {stats.num_frames:.0f} frames, "
-                     f"{model.gmm.num_gauss} Gaussians next, {cpu_s:.1f} CPU s")
+            log.info(
+                f"iteration {x}: log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over "
+                f"{stats.num_frames:.0f} frames, {model.gmm.num_gauss} Gaussians next, {cpu_s:.1f} CPU s"
+            )
             self.course.tell(x + 1, stats.log_like / stats.num_frames, stats.num_frames)
             self._save_state(x + 1, model)
         return model
@@ -211,7 +245,9 @@ class GmmTrainer:
     def _updated(self, x: int, model: Model, stats: GmmStats, counts: np.ndarray) -> Model:
         options = self.options.update
         if x == 0:
-            options = GmmUpdateOptions(**{**vars(options), "min_gaussian_occupancy": min(3.0, options.min_gaussian_occupancy)})
+            options = GmmUpdateOptions(
+                **{**vars(options), "min_gaussian_occupancy": min(3.0, options.min_gaussian_occupancy)}
+            )
         model.trans.update(counts)
         occupancies = pdf_occupancies(model.gmm, stats)
         gmm = update(model.gmm, stats, options)
@@ -237,9 +273,17 @@ class GmmTrainer:
         write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
 
     def _save_state(self, x: int, model: Model) -> None:
-        """Make iteration `x` the one to resume from, then remove files that only earlier iterations needed."""
-        state = {"iteration": x, "last": self.last, "num_ranks": self.comm.size, "start_gauss": model.start_gauss,
-                 "num_aligned": self.report.num_aligned, "num_retried": self.report.num_retried, "failed": self.report.failed}
+        """Make iteration `x` the one to resume from, then remove files that only earlier iterations
+        needed."""
+        state = {
+            "iteration": x,
+            "last": self.last,
+            "num_ranks": self.comm.size,
+            "start_gauss": model.start_gauss,
+            "num_aligned": self.report.num_aligned,
+            "num_retried": self.report.num_retried,
+            "failed": self.report.failed,
+        }
         with atomic_write(self.out / CHECKPOINT / STATE) as f:
             json.dump(state, f, indent=1)
         (self.out / f"{x - 1}.mdl").unlink(missing_ok=True)
@@ -263,20 +307,25 @@ class GmmTrainer:
         model = Model(*read_model(self.out / f"{x}.mdl"), state["start_gauss"])
         if self.adaptation:
             matrices = self._saved("mat", state["num_ranks"], lambda path: read_ark(path).items())
-            self.adaptation.restore({name: matrix for name, matrix in matrices if name in self.adaptation.names})
+            self.adaptation.restore(
+                {name: matrix for name, matrix in matrices if name in self.adaptation.names}
+            )
         alignments = self._saved("ali", state["num_ranks"], iterate_int_vectors)
         self.shard.set_alignments(alignments, model.trans.num_tids, self.out / CHECKPOINT)
         self._save_again()
         return x, model
 
-    def _saved(self, kind: str, num_ranks: int, read: Callable[[Path], Iterable]) -> Iterator[tuple[str, np.ndarray]]:
-        """The entries of a kind of archive, one after the other: those of all ranks, or, if the number of ranks has not changed, only those
-        of this rank, because it has the same utterances."""
+    def _saved(
+        self, kind: str, num_ranks: int, read: Callable[[Path], Iterable]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """The entries of a kind of archive, one after the other: those of all ranks, or, if the number of
+        ranks has not changed, only those of this rank, because it has the same utterances."""
         for rank in [self.comm.rank] if num_ranks == self.comm.size else range(num_ranks):
             yield from read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
 
     def _save_again(self) -> None:
-        """Write the restored entries as archives of the present ranks, after all of them have read the old ones."""
+        """Write the restored entries as archives of the present ranks, after all of them have read the old
+        ones."""
         self.comm.barrier()
         self._save_alignment(self.last["ali"])
         if self.adaptation:
@@ -297,7 +346,8 @@ def _read_state(out: Path) -> dict | None:
 
 
 def finish(out: Path, trainer: GmmTrainer) -> None:
-    """Write every rank's alignments, the report and the last model under their final names; then remove the checkpoint."""
+    """Write every rank's alignments, the report and the last model under their final names; then remove the
+    checkpoint."""
     shard, comm = trainer.shard, trainer.comm
     write_int_vectors(out / f"ali.{comm.rank + 1}.gz", dict(shard.alignments()))
     if trainer.adaptation:
@@ -313,8 +363,11 @@ def finish(out: Path, trainer: GmmTrainer) -> None:
 
 
 def is_finished(out: Path, comm) -> bool:
-    """Whether an earlier run has completed `out`, the same on all ranks. Removes files that this run has left."""
-    finished = comm.bcast_object((out / MODEL).exists() and not has_checkpoint(out) if comm.rank == 0 else None)
+    """Whether an earlier run has completed `out`, the same on all ranks. Removes files that this run has
+    left."""
+    finished = comm.bcast_object(
+        (out / MODEL).exists() and not has_checkpoint(out) if comm.rank == 0 else None
+    )
     if finished and comm.rank == 0:
         _remove_checkpoint(out)
     return finished

@@ -1,9 +1,9 @@
-"""Training of triphone GMMs on spliced frames with LDA and MLLT, on all ranks of one MPI job, with the schedule of Kaldi's
-train_lda_mllt.sh.
+"""Training of triphone GMMs on spliced frames with LDA and MLLT, on all ranks of one MPI job, with the
+schedule of Kaldi's train_lda_mllt.sh.
 
-Before the tree is built, LDA is estimated on the given alignments, with the pdfs of their model as classes and without silence. In the
-iterations `mllt_iters`, matrix and means are multiplied by M (`mllt`), which maps the features to the space that diagonal covariances fit
-best.
+Before the tree is built, LDA is estimated on the given alignments, with the pdfs of their model as classes
+and without silence. In the iterations `mllt_iters`, matrix and means are multiplied by M (`mllt`), which maps
+the features to the space that diagonal covariances fit best.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class LdaMlltOptions:
 
     dim: int = option(40, "dimension of the features after LDA", minimum=1)
     mllt_iters: str = option("2 4 6 12", "iterations in which MLLT is estimated")
-    remove_offset: bool = option(False, "shift the mean of all features to zero, by an additional column of the matrix")
+    remove_offset: bool = option(
+        False, "shift the mean of all features to zero, by an additional column of the matrix"
+    )
 
     def check(self) -> None:
         """Raise UserError if --mllt-iters is not a list of iterations."""
@@ -52,7 +54,8 @@ class LdaMlltSpec:
 
 
 def train_rank(spec: LdaMlltSpec, comm) -> None:
-    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete GMM directory with final.mat to `spec.triphones.out`."""
+    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete GMM directory with final.mat to
+    `spec.triphones.out`."""
     work = spec.triphones
     if is_finished(work.out, comm):
         return
@@ -67,7 +70,9 @@ def train_rank(spec: LdaMlltSpec, comm) -> None:
 class LdaMllt:
     """The matrix of all features as an `Adaptation`; its key in `matrices` is its file name."""
 
-    def __init__(self, shard: AdaptableShard, comm, options: LdaMlltOptions, silence_phones: list[int], ali_dir: Path):
+    def __init__(
+        self, shard: AdaptableShard, comm, options: LdaMlltOptions, silence_phones: list[int], ali_dir: Path
+    ):
         self.shard, self.comm, self.options = shard, comm, options
         self.silence_phones, self.ali_dir = silence_phones, ali_dir
         self.iters = iterations(options.mllt_iters, "--mllt-iters")
@@ -81,10 +86,15 @@ class LdaMllt:
         stats = LdaStats.zeros(trans.num_pdfs, self.shard.extended_dim)
         for i in range(len(self.shard.keys)):
             stats.accumulate(self.shard.extended(i), pdf_of[self.shard.tids(i)])
-        matrix, ratios = estimate_lda(stats.allreduce(self.comm), self.options.dim, self.options.remove_offset)
+        matrix, ratios = estimate_lda(
+            stats.allreduce(self.comm), self.options.dim, self.options.remove_offset
+        )
         if self.comm.rank == 0:
-            log.info(f"LDA from {self.shard.extended_dim} to {len(matrix)} dimensions on {stats.counts.sum():.0f} frames: ratios of "
-                     f"between-class to within-class variance {ratios[0]:.3f} to {ratios[-1]:.3f}, sum {ratios.sum():.3f}")
+            log.info(
+                f"LDA from {self.shard.extended_dim} to {len(matrix)} dimensions on {stats.counts.sum():.0f} "
+                f"frames: ratios of between-class to within-class variance {ratios[0]:.3f} to "
+                f"{ratios[-1]:.3f}, sum {ratios.sum():.3f}"
+            )
         self.restore({MATRIX_FILE: matrix})
 
     def update(self, model: Model) -> Model:
@@ -111,4 +121,6 @@ class LdaMllt:
 
     def _pdf_of(self, trans: TransitionModel) -> np.ndarray:
         """The pdf of each transition-id, -1 for silence and 0 (no alignment)."""
-        return SilenceWeighting(trans, self.silence_phones, 0.0).pdfs_of_alignment(np.arange(trans.num_tids + 1))
+        return SilenceWeighting(trans, self.silence_phones, 0.0).pdfs_of_alignment(
+            np.arange(trans.num_tids + 1)
+        )

@@ -39,7 +39,15 @@ def train_rank(spec: MonoSpec, comm) -> None:
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)
-    shard = GmmShard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size, spec.train.store, comm, spec.out)
+    shard = GmmShard.load(
+        FeatureReader(spec.data, spec.inputs),
+        lang,
+        comm.rank + 1,
+        comm.size,
+        spec.train.store,
+        comm,
+        spec.out,
+    )
     shard.check_usable(comm)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)
@@ -56,7 +64,8 @@ def train_rank(spec: MonoSpec, comm) -> None:
 
 
 def initial_model(topology: Topology, tree: ContextTree, shard: GmmShard, comm) -> Model:
-    """The model with the topology's transition probabilities, and one Gaussian per pdf, with mean and variance of all frames.
+    """The model with the topology's transition probabilities, and one Gaussian per pdf, with mean and
+    variance of all frames.
 
     Raises UserError if a feature column is constant.
     """
@@ -69,14 +78,24 @@ def initial_model(topology: Topology, tree: ContextTree, shard: GmmShard, comm) 
 
 
 def _check_columns(shard: GmmShard, variances: np.ndarray, comm) -> None:
-    """Raise UserError if a column is constant in the frames of all ranks, exactly or up to the rounding of its normalisation."""
+    """Raise UserError if a column is constant in the frames of all ranks, exactly or up to the rounding of
+    its normalisation."""
     low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # unchanged on a rank without frames
     for features in shard.all_features():
-        low, high = np.minimum(low, features.min(0, initial=np.inf)), np.maximum(high, features.max(0, initial=-np.inf))
+        low, high = (
+            np.minimum(low, features.min(0, initial=np.inf)),
+            np.maximum(high, features.max(0, initial=-np.inf)),
+        )
     comm.allreduce(low, "min")
     comm.allreduce(high, "max")
     constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
     if len(constant):
-        which = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"
-        raise UserError(f"{shard.data}: {which} of the {len(low)} features with deltas and splicing: constant in all frames, so no "
-                        "variance can be estimated; use features without constant columns")
+        which = (
+            f"column {constant[0]}"
+            if len(constant) == 1
+            else f"{len(constant)} columns (the first is {constant[0]})"
+        )
+        raise UserError(
+            f"{shard.data}: {which} of the {len(low)} features with deltas and splicing: constant in all "
+            "frames, so no variance can be estimated; use features without constant columns"
+        )

@@ -1,9 +1,11 @@
-"""Speaker adaptive training of triphone GMMs on fMLLR features, on all ranks of one MPI job, with the schedule of Kaldi's train_sat.sh.
+"""Speaker adaptive training of triphone GMMs on fMLLR features, on all ranks of one MPI job, with the
+schedule of Kaldi's train_sat.sh.
 
-The first transforms of the speakers are those of the alignment directory, or are estimated with its model. In the iterations `fmllr_iters`
-they are re-estimated with the current model, each composed with the previous one. In addition to final.mdl, training writes an *alignment
-model*, final.alimdl: the same Gaussians, estimated on features without fMLLR, with the posteriors of final.mdl on features with fMLLR. The
-first transform of a new speaker is estimated from the alignment model's recognition or alignment.
+The first transforms of the speakers are those of the alignment directory, or are estimated with its model. In
+the iterations `fmllr_iters` they are re-estimated with the current model, each composed with the previous
+one. In addition to final.mdl, training writes an *alignment model*, final.alimdl: the same Gaussians,
+estimated on features without fMLLR, with the posteriors of final.mdl on features with fMLLR. The first
+transform of a new speaker is estimated from the alignment model's recognition or alignment.
 """
 
 from __future__ import annotations
@@ -36,8 +38,13 @@ class SatOptions:
     heading = "transforms and adaptation"
 
     fmllr_iters: str = option("2 4 6 12", "iterations in which the speakers' transforms are estimated")
-    silence_weight: float = option(0.0, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0,
-                                   only=unless_is("fmllr-update-type", "none"))  # fmt: skip
+    silence_weight: float = option(
+        0.0,
+        "weight of silence in the statistics of fMLLR",
+        minimum=0.0,
+        maximum=1.0,
+        only=unless_is("fmllr-update-type", "none"),
+    )
 
     def check(self) -> None:
         """Raise UserError if --fmllr-iters is not a list of iterations."""
@@ -54,7 +61,8 @@ class SatSpec:
 
 
 def train_rank(spec: SatSpec, comm) -> None:
-    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete SAT directory to `spec.triphones.out`."""
+    """Train on shard `comm.rank + 1` of `comm.size`. Writes a complete SAT directory to
+    `spec.triphones.out`."""
     work = spec.triphones
     if is_finished(work.out, comm):
         return
@@ -78,12 +86,16 @@ class SpeakerAdaptation(SpeakerTransforms):
         self.iters = iterations(spec.sat.fmllr_iters, "--fmllr-iters")
 
     def begin(self) -> None:
-        """Read the transforms of the alignment directory; if it has none, estimate them from its alignment and model."""
+        """Read the transforms of the alignment directory; if it has none, estimate them from its alignment
+        and model."""
         if (self.ali_dir / "trans.1").exists():
             self.restore(read_transforms(self.ali_dir, self.names))
             return
         if (self.ali_dir / ALIGNMENT_MODEL).exists():
-            raise UserError(f"{self.ali_dir} has an alignment model but no transforms (trans.1); align with steps/align_fmllr.py")
+            raise UserError(
+                f"{self.ali_dir} has an alignment model but no transforms (trans.1); align with "
+                "steps/align_fmllr.py"
+            )
         self.start()
         self.estimate(*read_model(self.ali_dir / MODEL))
 
@@ -93,12 +105,17 @@ class SpeakerAdaptation(SpeakerTransforms):
         return model
 
 
-def _alignment_model(model: Model, shard: AdaptableShard, without: Callable[[int], np.ndarray], options, comm) -> Model:
-    """The model with means and variances of the features before fMLLR, `without(index)` of each utterance; no Gaussian is removed."""
+def _alignment_model(
+    model: Model, shard: AdaptableShard, without: Callable[[int], np.ndarray], options, comm
+) -> Model:
+    """The model with means and variances of the features before fMLLR, `without(index)` of each utterance; no
+    Gaussian is removed."""
     stats, counts = shard.accumulate(model.trans, model.gmm, seen_as=without)
     stats.allreduce(comm)
     comm.allreduce(counts)
     model.trans.update(counts)
     if comm.rank == 0:
-        log.info(f"alignment model: {model.gmm.num_gauss} Gaussians on {stats.num_frames:.0f} frames before fMLLR")
+        log.info(
+            f"alignment model: {model.gmm.num_gauss} Gaussians on {stats.num_frames:.0f} frames before fMLLR"
+        )
     return Model(model.trans, update(model.gmm, stats, options, remove_low_count=False), 0)

@@ -1,4 +1,5 @@
-"""Common part of the trainings of triphone systems: a tree and a first model from given alignments, then the loop of `train_gmm`."""
+"""Common part of the trainings of triphone systems: a tree and a first model from given alignments, then the
+loop of `train_gmm`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,14 @@ from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
-from pyasr.hmm.training.train_gmm import GmmScheduleOptions, GmmTrainer, Model, TrainOptions, TrainingTransforms, has_checkpoint
+from pyasr.hmm.training.train_gmm import (
+    GmmScheduleOptions,
+    GmmTrainer,
+    Model,
+    TrainingTransforms,
+    TrainOptions,
+    has_checkpoint,
+)
 from pyasr.hmm.trees.phone_segments import iterate_converted
 from pyasr.hmm.trees.questions import make_questions
 from pyasr.hmm.trees.tree_building import build_tree, init_model_from_stats, read_roots
@@ -44,8 +52,11 @@ class TreeOptions:
     heading = "tree"
 
     num_leaves: int = option(1200, "maximum number of leaves of the decision tree", minimum=1)
-    cluster_thresh: float = option(-1.0, "maximum likelihood loss of a merge of leaves; negative: smallest gain of a split; 0: no merges",
-                                   rare=True)  # fmt: skip
+    cluster_thresh: float = option(
+        -1.0,
+        "maximum likelihood loss of a merge of leaves; negative: smallest gain of a split; 0: no merges",
+        rare=True,
+    )
 
 
 TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 20 30"}
@@ -72,8 +83,10 @@ class TriphoneStep:
         check_split(self.data, self.jobs.nj)
         self.schedule.check()
         if self.schedule.num_iters < 2:
-            raise UserError(f"--num-iters {self.schedule.num_iters}: the training of triphones starts with iteration 1, "
-                            "so no iteration would run; give 2 or more")
+            raise UserError(
+                f"--num-iters {self.schedule.num_iters}: the training of triphones starts with iteration 1, "
+                "so no iteration would run; give 2 or more"
+            )
 
     def check_inputs(self) -> None:
         """Raise UserError if no transcript can be used, or if ALI_DIR has no model."""
@@ -104,11 +117,13 @@ class TriphoneSpec:
     inputs: InputOptions
 
 
-def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm,
-                    adaptation: TrainingTransforms | None = None) -> tuple[GmmTrainer, Model]:  # fmt: skip
+def train_triphones(
+    spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm, adaptation: TrainingTransforms | None = None
+) -> tuple[GmmTrainer, Model]:
     """Train on this rank's `shard`. Returns the trainer and the last model, for `finish`.
 
-    adaptation  transforms of the shard's features; its `begin` is called once the shard has the alignments of `spec.ali_dir`
+    adaptation  transforms of the shard's features; its `begin` is called once the shard has the alignments of
+    `spec.ali_dir`
     """
     shard.check_usable(comm)
     old = read_transitions(spec.ali_dir / MODEL)
@@ -117,7 +132,10 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm,
         alignments = iterate_job_archives(spec.ali_dir, keys=set(shard.keys))
         report = shard.set_alignments(alignments, old.num_tids, spec.ali_dir)
         if not comm.reduce_scalar(report.num_aligned):
-            raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
+            raise UserError(
+                f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory "
+                "first"
+            )
         if adaptation:
             adaptation.begin()
         tree, model = _first_model(spec, lang, shard, old, comm)
@@ -125,13 +143,20 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, comm,
     if comm.rank == 0:
         write_static_files(spec.out, lang, spec.inputs, comm.size)
         keep_origin(spec.out, spec.data)
-    shard.compile_graphs(lang, model.trans if model else TransitionModel.from_tree(Topology.read(lang.topo), tree), tree)
-    trainer = GmmTrainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation)
+    shard.compile_graphs(
+        lang, model.trans if model else TransitionModel.from_tree(Topology.read(lang.topo), tree), tree
+    )
+    trainer = GmmTrainer(
+        spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation
+    )
     return trainer, trainer.run(1, model, lambda: _converted(shard, old, model.trans, tree, spec.ali_dir))
 
 
-def _first_model(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
-    """The tree, also written to `spec.out`, and a model with up to --num-leaves Gaussians, from the alignments; the same on all ranks."""
+def _first_model(
+    spec: TriphoneSpec, lang: LangDir, shard: GmmShard, old: TransitionModel, comm
+) -> tuple[ContextTree, Model]:
+    """The tree, also written to `spec.out`, and a model with up to --num-leaves Gaussians, from the
+    alignments; the same on all ranks."""
     alignments = dict(shard.alignments())
     own = accumulate_tree_stats(old, alignments, shard, lang.context_indep_phones) if alignments else None
     total = reduced(own, comm)
@@ -139,23 +164,39 @@ def _first_model(spec: TriphoneSpec, lang: LangDir, shard: GmmShard, old: Transi
         stats = rounded(total)
         topology = Topology.read(lang.topo)
         central = topology.num_pdf_classes(lang.nonsilence_phones[0]) // 2
-        questions = make_questions(stats, lang.sets, lang.extra_questions, pdf_classes=(central,), seed=spec.train.schedule.seed)
-        tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
-                          cluster_thresh=spec.tree.cluster_thresh)
+        questions = make_questions(
+            stats, lang.sets, lang.extra_questions, pdf_classes=(central,), seed=spec.train.schedule.seed
+        )
+        tree = build_tree(
+            stats,
+            questions,
+            read_roots(lang.path / "phones" / "roots.int"),
+            topology,
+            spec.tree.num_leaves,
+            cluster_thresh=spec.tree.cluster_thresh,
+        )
         tree.write(spec.out / "tree")
         trans, gmm, occupancies = init_model_from_stats(stats, tree, topology)
         rng = generator(spec.train.schedule.seed, "mix_up", "first")
         gmm = mix_up(gmm, occupancies, spec.tree.num_leaves, spec.train.update, rng)
-        log.info(f"{len(stats.events)} phones in context, {sum(map(len, questions.values()))} questions, tree of {tree.num_pdfs} pdfs")
+        log.info(
+            f"{len(stats.events)} phones in context, {sum(map(len, questions.values()))} questions, tree of "
+            f"{tree.num_pdfs} pdfs"
+        )
         made = (tree, Model(trans, gmm, spec.tree.num_leaves))
     return comm.bcast_object(made if comm.rank == 0 else None)
 
 
 def rounded(stats: TreeStats) -> TreeStats:
-    """Statistics rounded so that the order of summation has no effect: ties between questions are broken alike for any number of ranks."""
+    """Statistics rounded so that the order of summation has no effect: ties between questions are broken
+    alike for any number of ranks."""
     return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 
 
-def _converted(shard: GmmShard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:
+def _converted(
+    shard: GmmShard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path
+) -> AlignReport:
     """Convert the shard's alignment to the same states of the new model."""
-    return shard.set_alignments(iterate_converted(old, new, tree, dict(shard.alignments())), new.num_tids, ali_dir)
+    return shard.set_alignments(
+        iterate_converted(old, new, tree, dict(shard.alignments())), new.num_tids, ali_dir
+    )

@@ -1,13 +1,13 @@
 r"""Warp factors of speakers' frequencies by maximum likelihood, with a GMM system and its alignments.
 
-Reference: L. Lee, R. Rose, "Speaker normalization using efficient frequency warping procedures", ICASSP 1996. For a speaker whose speech
-frames t are aligned with pdfs s(t), the factor is
+Reference: L. Lee, R. Rose, "Speaker normalization using efficient frequency warping procedures", ICASSP 1996.
+For a speaker whose speech frames t are aligned with pdfs s(t), the factor is
 
     argmax_a sum_t log p(m^a + (x_t^a - m^a) sigma^1 / sigma^a | s(t))
 
-where x^a is the input of the model for audio warped by a, with means m^a and standard deviations sigma^a over these frames. Without the
-scaling, warps that reduce the variance of the features would be preferred. The scaling takes the place of the Jacobian of the warp, like
-`--normalize-var` in Kaldi's `train_lvtln.sh`.
+where x^a is the input of the model for audio warped by a, with means m^a and standard deviations sigma^a over
+these frames. Without the scaling, warps that reduce the variance of the features would be preferred. The
+scaling takes the place of the Jacobian of the warp, like `--normalize-var` in Kaldi's `train_lvtln.sh`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class VtlnOptions:
     least_warp: float = option(0.8, "minimum warp factor", minimum=0.5, maximum=1.0, rare=True)
     greatest_warp: float = option(1.2, "maximum warp factor", minimum=1.0, maximum=2.0, rare=True)
     warp_step: float = option(0.02, "step between warp factors", minimum=0.001, rare=True)
-    min_speech: int = option(200, "minimum number of speech frames of a speaker; with fewer, its factor is 1", minimum=1, rare=True)
+    min_speech: int = option(
+        200, "minimum number of speech frames of a speaker; with fewer, its factor is 1", minimum=1, rare=True
+    )
 
     @property
     def factors(self) -> np.ndarray:
@@ -89,7 +91,9 @@ class WarpedInputs:
         rate = self.extractor.rate_hz
         return list(batches(read_waveforms(self.data, utterances, rate, self.audio), rate))
 
-    def features(self, audio: list[tuple[list[str], list[np.ndarray]]], factor: float) -> dict[str, np.ndarray]:
+    def features(
+        self, audio: list[tuple[list[str], list[np.ndarray]]], factor: float
+    ) -> dict[str, np.ndarray]:
         """{utterance: float32 (T, D)} of the audio of one speaker."""
         raw = {}
         for keys, waves in audio:
@@ -99,11 +103,14 @@ class WarpedInputs:
 
     def _input(self, raw: np.ndarray, of_speaker) -> np.ndarray:
         features = self.inputs.extend(self.inputs.normalise(raw, of_speaker))
-        return features if self.matrix is None else apply_transform(features, self.matrix, "the model's matrix")
+        return (
+            features if self.matrix is None else apply_transform(features, self.matrix, "the model's matrix")
+        )
 
 
 def score_speakers(spec: VtlnSpec, job: int) -> None:
-    """Score the speakers of job `job` (1-based): writes scores.JOB.json, {speaker: [frames of speech, [log-likelihoods]]}."""
+    """Score the speakers of job `job` (1-based): writes scores.JOB.json, {speaker: [frames of speech,
+    [log-likelihoods]]}."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     trans, gmm = read_model(first_pass_model(spec.ali_dir))
@@ -128,16 +135,24 @@ def _scores(out: Path, job: int) -> Path:
 
 
 def score_speaker(
-    utterances: list[str], warped: WarpedInputs, pdfs: dict[str, np.ndarray], gmm: AmDiagGmm, factors: np.ndarray
+    utterances: list[str],
+    warped: WarpedInputs,
+    pdfs: dict[str, np.ndarray],
+    gmm: AmDiagGmm,
+    factors: np.ndarray,
 ) -> tuple[int, np.ndarray]:
-    """(frames of speech, their log-likelihood for each factor). `pdfs`: {aligned utterance: pdf of each frame, -1 for silence}."""
+    """(frames of speech, their log-likelihood for each factor). `pdfs`: {aligned utterance: pdf of each
+    frame, -1 for silence}."""
     aligned = [utt for utt in utterances if utt in pdfs]
     if not aligned:
         return 0, np.zeros(len(factors))
     audio = warped.read(utterances)
     plain, wanted = _speech(warped.features(audio, 1.0), aligned, pdfs)
     spread = plain.std(0, dtype=np.float64)
-    log_likes = [_log_like(_speech(warped.features(audio, factor), aligned, pdfs)[0], spread, wanted, gmm) for factor in factors]
+    log_likes = [
+        _log_like(_speech(warped.features(audio, factor), aligned, pdfs)[0], spread, wanted, gmm)
+        for factor in factors
+    ]
     return len(plain), np.array(log_likes)
 
 
@@ -147,10 +162,15 @@ def _log_like(features: np.ndarray, spread: np.ndarray, pdfs: np.ndarray, gmm: A
         return 0.0
     mean, own = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64)
     scaled = mean + (features - mean) * np.divide(spread, own, out=np.ones_like(own), where=own > 0)
-    return sum(float(block.log_likes.sum(dtype=np.float64)) for block in pdf_blocks(gmm, by_pdf(scaled.astype(np.float32), pdfs)))
+    return sum(
+        float(block.log_likes.sum(dtype=np.float64))
+        for block in pdf_blocks(gmm, by_pdf(scaled.astype(np.float32), pdfs))
+    )
 
 
-def _speech(features: dict[str, np.ndarray], aligned: list[str], pdfs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _speech(
+    features: dict[str, np.ndarray], aligned: list[str], pdfs: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """The frames that are not silence, float32 (N, D), and their pdfs (N)."""
     for utt in aligned:
         if len(features[utt]) != len(pdfs[utt]):
@@ -168,12 +188,19 @@ def parts_to_score(spec: VtlnSpec) -> AbstractContextManager[None]:
 def _cut(data: Path, num_jobs: int) -> list[list[str]]:
     """The utterances of each job; all utterances of a speaker are in one job."""
     tables = DataDir(data)
-    return [[utt for speaker in speakers for utt in tables.spk2utt[speaker]] for speakers in speakers_of_jobs(tables, num_jobs)]
+    return [
+        [utt for speaker in speakers for utt in tables.spk2utt[speaker]]
+        for speakers in speakers_of_jobs(tables, num_jobs)
+    ]
 
 
 def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:
-    """Speakers in `num_jobs` lists of nearly equal duration: in descending order of duration, each to the list that is shortest so far."""
-    length = {speaker: sum(data.durations[utt] for utt in utterances) for speaker, utterances in data.spk2utt.items()}
+    """Speakers in `num_jobs` lists of nearly equal duration: in descending order of duration, each to the
+    list that is shortest so far."""
+    length = {
+        speaker: sum(data.durations[utt] for utt in utterances)
+        for speaker, utterances in data.spk2utt.items()
+    }
     lists, loads = [[] for _ in range(num_jobs)], np.zeros(num_jobs)
     for speaker in sorted(length, key=lambda speaker: (-length[speaker], speaker)):
         least = int(np.argmin(loads))
@@ -182,7 +209,9 @@ def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:
     return lists
 
 
-def choose_warps(scores: dict[str, tuple[int, list[float]]], options: VtlnOptions, of_speakers: str = "") -> dict[str, float]:
+def choose_warps(
+    scores: dict[str, tuple[int, list[float]]], options: VtlnOptions, of_speakers: str = ""
+) -> dict[str, float]:
     """{speaker: the factor of maximum likelihood}, 1 for speakers with too little speech. Logs the gain.
 
     of_speakers  the reason why speakers have little speech, for the log; '' if unknown
@@ -192,23 +221,39 @@ def choose_warps(scores: dict[str, tuple[int, list[float]]], options: VtlnOption
     short = {speaker for speaker, (num_frames, _) in scores.items() if num_frames < options.min_speech}
     if short:
         names = ", ".join(sorted(short)[:5]) + ", ..." * (len(short) > 5)
-        who = f"{len(short)} of {len(scores)} speakers have fewer than {options.min_speech} frames of aligned speech{of_speakers}"
-        log.warning(f"{who} and keep the factor 1: {names}; lower --min-speech, or assign utterances to their real speakers")
-    chosen = {speaker: neutral if speaker in short else int(np.argmax(log_likes)) for speaker, (_, log_likes) in scores.items()}
+        who = (
+            f"{len(short)} of {len(scores)} speakers have fewer than {options.min_speech} frames of "
+            f"aligned speech{of_speakers}"
+        )
+        log.warning(
+            f"{who} and keep the factor 1: {names}; lower --min-speech, or assign utterances to their real "
+            "speakers"
+        )
+    chosen = {
+        speaker: neutral if speaker in short else int(np.argmax(log_likes))
+        for speaker, (_, log_likes) in scores.items()
+    }
     gain = sum(scores[speaker][1][place] - scores[speaker][1][neutral] for speaker, place in chosen.items())
     warps = {speaker: round(float(factors[place]), 6) for speaker, place in chosen.items()}
     num_frames = sum(num_frames for num_frames, _ in scores.values())
     warp_range = f"warp factors of {min(warps.values()):g} to {max(warps.values()):g}"
-    log.info(f"{len(warps)} speakers, {warp_range}, log-likelihood per frame {gain / num_frames:+.3f} over {num_frames} frames of speech")
+    log.info(
+        f"{len(warps)} speakers, {warp_range}, log-likelihood per frame {gain / num_frames:+.3f} over "
+        f"{num_frames} frames of speech"
+    )
     return warps
 
 
 def merge_scores(spec: VtlnSpec) -> None:
-    """Choose the factors from the scores of all jobs and write spk2warp. Raises UserError if no utterance was aligned."""
+    """Choose the factors from the scores of all jobs and write spk2warp. Raises UserError if no utterance was
+    aligned."""
     scores = {}
     for job in range(1, spec.num_jobs + 1):
         scores |= json.loads(_scores(spec.out, job).read_text(encoding="utf-8"))
     if not any(num_frames for num_frames, _ in scores.values()):
-        raise UserError(f"{spec.ali_dir}: contains no alignment of an utterance of {spec.data}; align this data directory first")
+        raise UserError(
+            f"{spec.ali_dir}: contains no alignment of an utterance of {spec.data}; align this data "
+            "directory first"
+        )
     warps = choose_warps(scores, spec.vtln, told_of_speakers(DataDir(spec.data)))
     write_table(spec.out / SPEAKER_WARPS, {speaker: f"{warp:g}" for speaker, warp in warps.items()})

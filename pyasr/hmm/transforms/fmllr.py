@@ -1,9 +1,12 @@
-r"""Feature-space maximum likelihood linear regression (constrained MLLR): an affine transform of a speaker's features.
+r"""Feature-space maximum likelihood linear regression (constrained MLLR): an affine transform of a speaker's
+features.
 
-M. Gales, "Maximum likelihood linear transformations for HMM-based speech recognition", Computer Speech and Language 12(2), 1998. Behaves
-as Kaldi's gmm-est-fmllr. W = [A b] acts on  xi_t = [x_t 1];  gamma_g(t) are the posteriors of Gaussians times weights:
+M. Gales, "Maximum likelihood linear transformations for HMM-based speech recognition", Computer Speech and
+Language 12(2), 1998. Behaves as Kaldi's gmm-est-fmllr. W = [A b] acts on  xi_t = [x_t 1];  gamma_g(t) are the
+posteriors of Gaussians times weights:
 
-    beta = sum gamma_g(t),   k_d = sum gamma_g(t) mu_gd/sigma²_gd xi_t,   G_d = sum gamma_g(t) / sigma²_gd xi_t xi_t^T
+    beta = sum gamma_g(t),   k_d = sum gamma_g(t) mu_gd/sigma²_gd xi_t,   G_d = sum gamma_g(t) / sigma²_gd
+                             xi_t xi_t^T
     W maximises  beta log |det A| + sum_d ( w_d . k_d - 1/2 w_d G_d w_d^T )
 """
 
@@ -32,12 +35,24 @@ class FmllrOptions:
 
     heading = "transforms and adaptation"
 
-    fmllr_update_type: str = option("full", "estimated parameters: A and b; a diagonal A and b; b alone; none",
-                                    choices=("full", "diag", "offset", "none"))
-    fmllr_min_count: float = option(500.0, "minimum weighted frames of a speaker; with fewer, the transform stays unchanged",
-                                    minimum=0.0, only=unless_is("fmllr-update-type", "none"))  # fmt: skip
-    fmllr_num_iters: int = option(40, "number of passes over the rows of A and b", minimum=1,
-                                  only=if_is("fmllr-update-type", "full"), rare=True)  # fmt: skip
+    fmllr_update_type: str = option(
+        "full",
+        "estimated parameters: A and b; a diagonal A and b; b alone; none",
+        choices=("full", "diag", "offset", "none"),
+    )
+    fmllr_min_count: float = option(
+        500.0,
+        "minimum weighted frames of a speaker; with fewer, the transform stays unchanged",
+        minimum=0.0,
+        only=unless_is("fmllr-update-type", "none"),
+    )
+    fmllr_num_iters: int = option(
+        40,
+        "number of passes over the rows of A and b",
+        minimum=1,
+        only=if_is("fmllr-update-type", "full"),
+        rare=True,
+    )
 
 
 @dataclass
@@ -68,21 +83,31 @@ class FmllrStats:
         full[:, rows, columns] = full[:, columns, rows] = self.g
         return full
 
-    def accumulate(self, model: AmDiagGmm, feats: np.ndarray, posteriors: PdfPosteriors, aligner: AmDiagGmm | None = None) -> None:
+    def accumulate(
+        self, model: AmDiagGmm, feats: np.ndarray, posteriors: PdfPosteriors, aligner: AmDiagGmm | None = None
+    ) -> None:
         """Add the frames of an utterance (T, D).
 
-        aligner  model for the posteriors of Gaussians, with as many Gaussians per pdf as `model`; None: `model` (gmm-post-to-gpost)
+        aligner  model for the posteriors of Gaussians, with as many Gaussians per pdf as `model`; None:
+        `model` (gmm-post-to-gpost)
         """
         feats = model.checked(np.asarray(feats, np.float32))
         aligner = model if aligner is None else aligner
         for begin in range(0, len(feats), _FRAMES_PER_BLOCK):
-            block = feats[begin:begin + _FRAMES_PER_BLOCK]
+            block = feats[begin : begin + _FRAMES_PER_BLOCK]
             first, last = np.searchsorted(posteriors.frames, (begin, begin + len(block)))
             if first == last:
                 continue
             means, inv_vars = expected_parameters(
-                block, posteriors.frames[first:last] - begin, posteriors.pdfs[first:last], posteriors.weights[first:last],
-                aligner.exponent_matrix, aligner.offsets, model.means_invvars, model.inv_vars)
+                block,
+                posteriors.frames[first:last] - begin,
+                posteriors.pdfs[first:last],
+                posteriors.weights[first:last],
+                aligner.exponent_matrix,
+                aligner.offsets,
+                model.means_invvars,
+                model.inv_vars,
+            )
             extended = np.hstack([block, np.ones((len(block), 1), np.float32)])
             self.k += means.T @ extended
             self.g += inv_vars.T @ products(extended)
@@ -105,7 +130,11 @@ class FmllrStats:
 
 def save_stats(path: Path, stats: dict[str, FmllrStats]) -> None:
     """Write the statistics of speakers, atomically."""
-    arrays = {f"{name}.{i}": np.asarray(value) for i, one in enumerate(stats.values()) for name, value in vars(one).items()}
+    arrays = {
+        f"{name}.{i}": np.asarray(value)
+        for i, one in enumerate(stats.values())
+        for name, value in vars(one).items()
+    }
     save_arrays(path, speakers=np.array(list(stats), str), **arrays)
 
 
@@ -126,8 +155,11 @@ def identity(dim: int) -> np.ndarray:
     return np.eye(dim, dim + 1)
 
 
-def estimate_fmllr(stats: FmllrStats, options: FmllrOptions = FmllrOptions()) -> tuple[np.ndarray | None, float]:
-    """(W float64 (D, D + 1), gain in log-likelihood, summed over frames); (None, 0) if the data are too few for a gain."""
+def estimate_fmllr(
+    stats: FmllrStats, options: FmllrOptions = FmllrOptions()
+) -> tuple[np.ndarray | None, float]:
+    """(W float64 (D, D + 1), gain in log-likelihood, summed over frames); (None, 0) if the data are too few
+    for a gain."""
     update = {"full": _full, "diag": _diagonal, "offset": _offset}.get(options.fmllr_update_type)
     if update is None or not stats.beta > options.fmllr_min_count:
         return None, 0.0
@@ -136,7 +168,9 @@ def estimate_fmllr(stats: FmllrStats, options: FmllrOptions = FmllrOptions()) ->
         transform = update(stats.beta, stats.k, quadratic, start, options.fmllr_num_iters)
     except np.linalg.LinAlgError:
         return None, 0.0
-    gain = objective(transform, stats.beta, stats.k, quadratic) - objective(start, stats.beta, stats.k, quadratic)
+    gain = objective(transform, stats.beta, stats.k, quadratic) - objective(
+        start, stats.beta, stats.k, quadratic
+    )
     return (transform, gain) if np.isfinite(transform).all() and gain > 0 else (None, 0.0)
 
 
@@ -144,10 +178,11 @@ _full = maximise_rows
 
 
 def _diagonal(beta: float, k: np.ndarray, g: np.ndarray, start: np.ndarray, num_iters: int) -> np.ndarray:
-    r"""A = diag(s): with the best offset for each scale, Q is  beta log s + s v - 1/2 s² u  in every dimension."""
+    r"""A = diag(s): with the best offset for each scale, Q is  beta log s + s v - 1/2 s² u  in every
+    dimension."""
     d = np.arange(len(k))
     g_sb, g_bb, k_b = g[d, d, -1], g[d, -1, -1], k[:, -1]
-    u, v = g[d, d, d] - g_sb ** 2 / g_bb, k[d, d] - g_sb * k_b / g_bb
+    u, v = g[d, d, d] - g_sb**2 / g_bb, k[d, d] - g_sb * k_b / g_bb
     scale = (v + np.sqrt(v * v + 4 * beta * u)) / (2 * u)
     return np.hstack([np.diag(scale), ((k_b - scale * g_sb) / g_bb)[:, None]])
 

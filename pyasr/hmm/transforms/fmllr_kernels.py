@@ -11,10 +11,12 @@ _REORDER = {"reassoc", "contract", "nsz", "nnan"}
 
 @njit(nogil=True, cache=True, fastmath=_REORDER)
 def expected_parameters(feats, frames, pdfs, weights, matrix, offsets, means_invvars, inv_vars):
-    """(sum_g gamma_g(t) mu_g/sigma²_g, sum_g gamma_g(t) 1/sigma²_g), float32 (T, D) each, for the frames of `feats` (T, D).
+    """(sum_g gamma_g(t) mu_g/sigma²_g, sum_g gamma_g(t) 1/sigma²_g), float32 (T, D) each, for the frames of
+    `feats` (T, D).
 
-    Entry e assigns frame frames[e] to pdfs[e] with weight weights[e]. `matrix` and `offsets` are the exponent_matrix and the offsets of
-    the `AmDiagGmm` whose posteriors divide the weight among the pdf's Gaussians.
+    Entry e assigns frame frames[e] to pdfs[e] with weight weights[e]. `matrix` and `offsets` are the
+    exponent_matrix and the offsets of the `AmDiagGmm` whose posteriors divide the weight among the pdf's
+    Gaussians.
     """
     num_frames, dim = feats.shape
     means, inverses = np.zeros((num_frames, dim), np.float32), np.zeros((num_frames, dim), np.float32)

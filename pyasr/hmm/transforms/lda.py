@@ -4,7 +4,8 @@ r"""Linear discriminant analysis of spliced frames with pdfs as classes (Kaldi's
     between classes     B = sum_c n_c m_c m_c^T / N - m m^T,          within them  W = T - B = L L^T
     L^-1 B L^-T = U diag(s) U^T,  s descending;        the transform is the first rows of  U^T L^-1
 
-The covariance within classes becomes the identity matrix, and the retained dimensions separate the classes best.
+The covariance within classes becomes the identity matrix, and the retained dimensions separate the classes
+best.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class LdaStats:
         _add_by_class(features, classes, self.counts, self.sums)
 
     def allreduce(self, comm) -> LdaStats:
-        """Replace the sums by those over all ranks, rounded so that the order of summation has no effect. Returns the object itself."""
+        """Replace the sums by those over all ranks, rounded so that the order of summation has no effect.
+        Returns the object itself."""
         for array in (self.counts, self.sums, self.squares):
             comm.allreduce(array)
             array[...] = np.round(array * _GRAIN) / _GRAIN
@@ -77,14 +79,21 @@ def estimate_lda(stats: LdaStats, dim: int, remove_offset: bool = False) -> tupl
     """
     num_frames, full = stats.counts.sum(), len(stats.squares)
     if not 0 < dim <= full:
-        raise UserError(f"LDA cannot map features with {full} columns to {dim} dimensions; lower --dim or splice more frames")
+        raise UserError(
+            f"LDA cannot map features with {full} columns to {dim} dimensions; lower --dim or splice more "
+            "frames"
+        )
     if num_frames <= full:
-        raise UserError(f"{num_frames:.0f} frames of speech are too few for LDA of {full} dimensions; align more data")
+        raise UserError(
+            f"{num_frames:.0f} frames of speech are too few for LDA of {full} dimensions; align more data"
+        )
     within, between, mean = scatter(stats)
     try:
         whiten = np.linalg.inv(np.linalg.cholesky(within))
     except np.linalg.LinAlgError:
-        found = "the covariance within classes is singular: some feature columns are constant or copies of others"
+        found = (
+            "the covariance within classes is singular: some feature columns are constant or copies of others"
+        )
         raise UserError(f"LDA: {found}; give other features") from None
     ratios, vectors = np.linalg.eigh(whiten @ between @ whiten.T)
     best = np.argsort(ratios)[::-1][:dim]

@@ -1,7 +1,8 @@
-r"""Maximum likelihood linear transform: the square matrix under which Gaussians with diagonal covariances fit best.
+r"""Maximum likelihood linear transform: the square matrix under which Gaussians with diagonal covariances fit
+best.
 
-M. Gales, "Semi-tied covariance matrices for hidden Markov models", IEEE Trans. Speech and Audio Processing 7(3), 1999. Behaves as Kaldi's
-gmm-acc-mllt and est-mllt, without their random pruning of posteriors.
+M. Gales, "Semi-tied covariance matrices for hidden Markov models", IEEE Trans. Speech and Audio Processing
+7(3), 1999. Behaves as Kaldi's gmm-acc-mllt and est-mllt, without their random pruning of posteriors.
 
     G_d = sum_g 1/sigma²_gd sum_t gamma_g(t) (x_t - mu_g)(x_t - mu_g)^T,      beta = sum_t sum_g gamma_g(t)
     M maximises  beta log |det M| - 1/2 sum_d m_d G_d m_d^T
@@ -59,14 +60,18 @@ def estimate_mllt(stats: MlltStats) -> tuple[np.ndarray, float]:
     try:
         matrix = maximise_rows(stats.beta, nothing, stats.g, start, _NUM_ITERS)
     except np.linalg.LinAlgError:
-        raise UserError(f"the MLLT statistics of {stats.beta:.0f} frames of speech are singular; train on more data") from None
+        raise UserError(
+            f"the MLLT statistics of {stats.beta:.0f} frames of speech are singular; train on more data"
+        ) from None
     gain = objective(matrix, stats.beta, nothing, stats.g) - objective(start, stats.beta, nothing, stats.g)
     return matrix, gain / stats.beta
 
 
 def transform_means(model: AmDiagGmm, matrix: np.ndarray) -> AmDiagGmm:
     """The model with means M mu, or A mu + b for an affine matrix (gmm-transform-means)."""
-    means = model.means @ matrix[:, :model.dim].T
+    means = model.means @ matrix[:, : model.dim].T
     if matrix.shape[1] > model.dim:
         means = means + matrix[:, model.dim]
-    return AmDiagGmm(model.offsets, model.weights, (means * model.inv_vars).astype(np.float32), model.inv_vars)
+    return AmDiagGmm(
+        model.offsets, model.weights, (means * model.inv_vars).astype(np.float32), model.inv_vars
+    )

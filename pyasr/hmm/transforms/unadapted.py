@@ -23,7 +23,11 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
         return
     tables, adapted = DataDir(data), _adapted_speakers(transform_dir)
     plain = {speaker for speaker, is_adapted in adapted.items() if not is_adapted}
-    durations = {speaker: sum(map(tables.durations.get, utts)) for speaker, utts in tables.spk2utt.items() if speaker in adapted}
+    durations = {
+        speaker: sum(map(tables.durations.get, utts))
+        for speaker, utts in tables.spk2utt.items()
+        if speaker in adapted
+    }
     share = sum(durations.get(speaker, 0.0) for speaker in plain) / max(sum(durations.values()), 1e-9)
     if share > _MOST:
         who = f"{len(plain)} of {len(adapted)} speakers, with {100 * share:.0f} % of the data, are not"
@@ -31,13 +35,20 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
         earlier = f"estimate {transform_dir} again with a lower --fmllr-min-count"
         advice = f"lower --fmllr-min-count {options.fmllr_min_count:g}" if options else earlier
         reason = f"each has too little speech{told_of_speakers(tables)}"
-        log.warning(f"{data}: {who} adapted by fMLLR, because {reason}; {advice}, or assign utterances to their real speakers")
+        log.warning(
+            f"{data}: {who} adapted by fMLLR, because {reason}; {advice}, or assign utterances to their "
+            "real speakers"
+        )
 
 
 def _adapted_speakers(transform_dir: Path) -> dict[str, bool]:
-    """{speaker: whether its transform differs from the identity}, with the matrices of one archive in memory."""
-    return {speaker: not np.array_equal(matrix, identity(len(matrix)))
-            for path in transform_files(transform_dir) for speaker, matrix in read_transform_archive(path).items()}  # fmt: skip
+    """{speaker: whether its transform differs from the identity}, with the matrices of one archive in
+    memory."""
+    return {
+        speaker: not np.array_equal(matrix, identity(len(matrix)))
+        for path in transform_files(transform_dir)
+        for speaker, matrix in read_transform_archive(path).items()
+    }
 
 
 def told_of_speakers(data: DataDir) -> str:

@@ -1,4 +1,5 @@
-"""Bottom-up clustering of a tree's leaves: repeatedly merge the pair within a group that loses the least log-likelihood."""
+"""Bottom-up clustering of a tree's leaves: repeatedly merge the pair within a group that loses the least
+log-likelihood."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import numpy as np
 from pyasr.hmm.trees.tree_stats import log_likelihood
 
 
-def cluster_leaves(sums: np.ndarray, groups: np.ndarray, merge_below: float, round_to: int, var_floor: float) -> np.ndarray:
+def cluster_leaves(
+    sums: np.ndarray, groups: np.ndarray, merge_below: float, round_to: int, var_floor: float
+) -> np.ndarray:
     """The cluster of each leaf, numbered in order of first appearance: int64 (n).
 
     sums         (n, 1 + 2 D), the leaves' statistics
@@ -30,7 +33,8 @@ def cluster_leaves(sums: np.ndarray, groups: np.ndarray, merge_below: float, rou
 
 
 class _Clusters:
-    """alive: cluster -> its leaves, insertion-ordered; heap: (loss, one cluster, another), including clusters merged since."""
+    """alive: cluster -> its leaves, insertion-ordered; heap: (loss, one cluster, another), including clusters
+    merged since."""
 
     def __init__(self, sums: np.ndarray, groups: np.ndarray, var_floor: float):
         self.var_floor = var_floor
@@ -61,7 +65,9 @@ class _Clusters:
         cluster_of = np.zeros(len(self.likelihoods), np.int64)
         for cluster, leaves in self.alive.items():
             cluster_of[leaves] = cluster
-        found, first, index = np.unique(cluster_of[: sum(map(len, self.alive.values()))], return_index=True, return_inverse=True)
+        found, first, index = np.unique(
+            cluster_of[: sum(map(len, self.alive.values()))], return_index=True, return_inverse=True
+        )
         return np.argsort(np.argsort(first))[index]
 
     def _losses(self, one: int, others: list[int]) -> list[tuple[float, int, int]]:

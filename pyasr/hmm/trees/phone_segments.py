@@ -1,7 +1,9 @@
-"""Alignments as sequences of phones: the start of each phone, its context window, and the conversion of alignments to another model.
+"""Alignments as sequences of phones: the start of each phone, its context window, and the conversion of
+alignments to another model.
 
-Two orders of transition-ids are in use. In *reordered* alignments (Kaldi's default, and ours) a state's forward transition comes first
-and its self-loops follow; otherwise the self-loops come first. The order is detected from the alignments.
+Two orders of transition-ids are in use. In *reordered* alignments (Kaldi's default, and ours) a state's
+forward transition comes first and its self-loops follow; otherwise the self-loops come first. The order is
+detected from the alignments.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class PhoneSegments:
     utts: np.ndarray
 
     def windows(self, width: int, centre: int) -> np.ndarray:
-        """The window of `width` phones with each phone at position `centre`, int32 (num_phones, width); 0 outside its utterance."""
+        """The window of `width` phones with each phone at position `centre`, int32 (num_phones, width); 0
+        outside its utterance."""
         places = np.arange(len(self.phones))[:, None] + np.arange(width) - centre
         inside = (places >= 0) & (places < len(self.phones))
         places = np.where(inside, places, 0)
@@ -47,7 +50,8 @@ class PhoneSegments:
 def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]) -> PhoneSegments:
     """Find the phones of `alignments` (utterance -> transition-ids).
 
-    Raises UserError, naming utterance and frame, for an alignment that is not a complete path through the HMMs.
+    Raises UserError, naming utterance and frame, for an alignment that is not a complete path through the
+    HMMs.
     """
     for key, alignment in alignments.items():
         trans.check_alignment(np.asarray(alignment), f"alignment of {key}")
@@ -60,31 +64,47 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
         frame = int(np.argmax(broken))
         place = frame - int(np.searchsorted(utt_of, utt_of[frame]))
         where = f"alignment of {list(alignments)[utt_of[frame]]}"
-        raise UserError(f"{where}: not a path through the phones' HMMs around frame {place}; align again with this model")
+        raise UserError(
+            f"{where}: not a path through the phones' HMMs around frame {place}; align again with this model"
+        )
     starts = np.flatnonzero(is_start)
     phone_of = np.cumsum(is_start, dtype=np.int32) - 1
-    return PhoneSegments(tids, phone_of, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts])
+    return PhoneSegments(
+        tids, phone_of, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts]
+    )
 
 
-def check_decoded(paths: Mapping[str, np.ndarray], trans: TransitionModel,
-                  remedy: str = "give lattices that were decoded with this model") -> None:  # fmt: skip
-    """Raise UserError, ending with `remedy`, unless these lattice paths are paths through the model's HMMs. The range of transition-ids
-    is not enough to detect those of another model.
+def check_decoded(
+    paths: Mapping[str, np.ndarray],
+    trans: TransitionModel,
+    remedy: str = "give lattices that were decoded with this model",
+) -> None:
+    """Raise UserError, ending with `remedy`, unless these lattice paths are paths through the model's HMMs.
+    The range of transition-ids is not enough to detect those of another model.
 
-    A path is checked up to the last complete phone: if the search ended in no final state, a lattice may end within a phone.
+    A path is checked up to the last complete phone: if the search ended in no final state, a lattice may end
+    within a phone.
     """
     try:
         for key, path in paths.items():
             trans.check_alignment(path, key)
-        split_to_phones(trans, {key: path[: np.flatnonzero(np.append(True, trans.is_final[path]))[-1]] for key, path in paths.items()})
+        split_to_phones(
+            trans,
+            {
+                key: path[: np.flatnonzero(np.append(True, trans.is_final[path]))[-1]]
+                for key, path in paths.items()
+            },
+        )
     except UserError as error:
         found = str(error).partition(";")[0]
         raise UserError(f"{found}; {remedy}") from None
 
 
-def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Masks (num_frames) of the frames at which phones start, and at which an alignment is not a path. `is_first`: mask of the first
-    frames of utterances."""
+def _find_starts(
+    trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Masks (num_frames) of the frames at which phones start, and at which an alignment is not a path.
+    `is_first`: mask of the first frames of utterances."""
     state, loop = trans.tid2state[tids], trans.is_self_loop[tids]
     reordered = _is_reordered(state, loop, is_first)
     visit_start = is_first | (~loop if reordered else ~np.append(True, loop[:-1])[: len(tids)])
@@ -93,7 +113,11 @@ def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray)
     ends = np.append(starts[1:], len(tids)) - 1
     forward = tids[starts if reordered else ends]
     broken[starts] |= trans.is_self_loop[forward]
-    phone, hmm_state, is_final = trans.tid2phone[forward], trans.tid2hmm_state[forward], trans.is_final[forward]
+    phone, hmm_state, is_final = (
+        trans.tid2phone[forward],
+        trans.tid2hmm_state[forward],
+        trans.is_final[forward],
+    )
     begins = is_first[starts] | np.append(True, is_final[:-1])[: len(starts)]
     follows = (hmm_state[1:] == trans.tid2next_hmm_state[forward[:-1]]) & (phone[1:] == phone[:-1])
     broken[starts] |= np.where(begins, hmm_state != 0, ~np.append(True, follows)[: len(starts)])
@@ -104,7 +128,8 @@ def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray)
 
 
 def _is_reordered(state: np.ndarray, loop: np.ndarray, is_first: np.ndarray) -> bool:
-    """Whether self-loops are before a change of state at least as often as after a change or at the start of an utterance."""
+    """Whether self-loops are before a change of state at least as often as after a change or at the start of
+    an utterance."""
     changes = (state[1:] != state[:-1]) & ~is_first[1:]
     return (loop[:-1] & changes).sum() >= (loop[1:] & changes).sum() + (loop & is_first).sum()
 
@@ -112,7 +137,8 @@ def _is_reordered(state: np.ndarray, loop: np.ndarray, is_first: np.ndarray) -> 
 def convert_alignments(
     old: TransitionModel, new: TransitionModel, tree: ContextTree, alignments: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The same state sequences as transition-ids of the model `new` with its `tree` (Kaldi's convert-ali): int32 (T) per utterance.
+    """The same state sequences as transition-ids of the model `new` with its `tree` (Kaldi's convert-ali):
+    int32 (T) per utterance.
 
     Both models must have the same HMMs for the phones that occur.
     """
@@ -122,40 +148,54 @@ def convert_alignments(
 def iterate_converted(
     old: TransitionModel, new: TransitionModel, tree: ContextTree, alignments: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """`convert_alignments`, one utterance after the other. The caller may overwrite an alignment before it requests the next."""
+    """`convert_alignments`, one utterance after the other. The caller may overwrite an alignment before it
+    requests the next."""
     for group in groups(alignments):
         tids = _convert(old, new, tree, split_to_phones(old, group))
         ends = np.cumsum([len(alignment) for alignment in group.values()])[:-1]
         yield from zip(group, np.split(tids, ends))
 
 
-def convert_alignment(old: TransitionModel, new: TransitionModel, tree: ContextTree, alignment: np.ndarray) -> np.ndarray:
+def convert_alignment(
+    old: TransitionModel, new: TransitionModel, tree: ContextTree, alignment: np.ndarray
+) -> np.ndarray:
     """`convert_alignments` for a single alignment."""
     return convert_alignments(old, new, tree, {"this utterance": alignment})["this utterance"]
 
 
-def _convert(old: TransitionModel, new: TransitionModel, tree: ContextTree, segments: PhoneSegments) -> np.ndarray:
+def _convert(
+    old: TransitionModel, new: TransitionModel, tree: ContextTree, segments: PhoneSegments
+) -> np.ndarray:
     """The transition-ids of the model `new` for all frames of `segments`, int32 (num_frames)."""
     for phone in np.unique(segments.phones).tolist():
         if not _same_arcs(old.topology.entry(phone), new.topology.entry(phone)):
-            raise UserError(f"phone {phone} has different HMMs in the old and the new model; align again instead of converting")
+            raise UserError(
+                f"phone {phone} has different HMMs in the old and the new model; align again instead of "
+                "converting"
+            )
     windows = segments.windows(tree.context_width, tree.central_position)[segments.phone_of]
     pdfs = tree.pdfs(windows, old.tid2pdf_class[segments.tids])
     states = new.transition_states(old.tid2phone[segments.tids], old.tid2hmm_state[segments.tids], pdfs)
     if (states < 0).any():
-        raise UserError("the tree gives pdfs that the new model does not have; use tree and final.mdl from the same directory")
+        raise UserError(
+            "the tree gives pdfs that the new model does not have; use tree and final.mdl from the same "
+            "directory"
+        )
     return new.first_tid[states] + old.tid2index[segments.tids]
 
 
 def _same_arcs(one, other) -> bool:
     """Whether two HMMs differ only in probabilities."""
+
     def shape(entry):
         return [(state.pdf_class, [destination for destination, _ in state.transitions]) for state in entry]
 
     return shape(one) == shape(other)
 
 
-def groups(alignments: Mapping[str, np.ndarray], size: int = _UTTERANCES_PER_GROUP) -> Iterator[dict[str, np.ndarray]]:
+def groups(
+    alignments: Mapping[str, np.ndarray], size: int = _UTTERANCES_PER_GROUP
+) -> Iterator[dict[str, np.ndarray]]:
     """The alignments in groups of utterances, to keep work arrays small."""
     keys = list(alignments)
     for first in range(0, len(keys), size):

@@ -1,7 +1,9 @@
-"""Questions for decision trees: sets of phones found by clustering them, as Kaldi's cluster-phones and compile-questions.
+"""Questions for decision trees: sets of phones found by clustering them, as Kaldi's cluster-phones and
+compile-questions.
 
-The Gaussian statistics of the phones' central states are split in two recursively; the phones below each node of the resulting hierarchy
-form a question. All positions of the window have the same questions. The questions about the pdf-class are "at most i".
+The Gaussian statistics of the phones' central states are split in two recursively; the phones below each node
+of the resulting hierarchy form a question. All positions of the window have the same questions. The questions
+about the pdf-class are "at most i".
 """
 
 from __future__ import annotations
@@ -24,13 +26,18 @@ _NUM_TRIES, _NUM_ITERS = 10, 20
 
 
 def make_questions(
-    stats: TreeStats, sets: list[list[int]], extra: Iterable[Iterable[int]] = (), pdf_classes: Iterable[int] = (1,), seed: int = 0
+    stats: TreeStats,
+    sets: list[list[int]],
+    extra: Iterable[Iterable[int]] = (),
+    pdf_classes: Iterable[int] = (1,),
+    seed: int = 0,
 ) -> Questions:
     """Questions about every position of the window and about the pdf-class.
 
     sets         sets of phones that always occur in a question together (phones/sets.int)
     extra        additional questions (phones/extra_questions.int)
-    pdf_classes  the states whose statistics are clustered; Kaldi uses the central one of phones other than silence
+    pdf_classes  the states whose statistics are clustered; Kaldi uses the central one of phones other than
+                 silence
     """
     found = dict.fromkeys([*cluster_phones(stats, sets, pdf_classes, seed), *map(frozenset, extra)])
     num_classes = int(stats.key(PDF_CLASS).max()) + 1
@@ -38,8 +45,11 @@ def make_questions(
     return questions | {position: list(found) for position in range(stats.context_width)}
 
 
-def cluster_phones(stats: TreeStats, sets: list[list[int]], pdf_classes: Iterable[int] = (1,), seed: int = 0) -> list[frozenset[int]]:
-    """The phones below each node of the hierarchy, from the root; then the sets of phones that are not among them."""
+def cluster_phones(
+    stats: TreeStats, sets: list[list[int]], pdf_classes: Iterable[int] = (1,), seed: int = 0
+) -> list[frozenset[int]]:
+    """The phones below each node of the hierarchy, from the root; then the sets of phones that are not among
+    them."""
     set_of = np.full(1 + max(max(members) for members in sets), -1)
     for index, members in enumerate(sets):
         set_of[members] = index
@@ -47,8 +57,10 @@ def cluster_phones(stats: TreeStats, sets: list[list[int]], pdf_classes: Iterabl
     phone = chosen.key(chosen.central_position)
     known = (phone < len(set_of)) & (set_of[np.minimum(phone, len(set_of) - 1)] >= 0)
     if not known.any():
-        raise UserError("the tree statistics have none of the phones to be clustered; "
-                        "use the language directory that they were accumulated with")
+        raise UserError(
+            "the tree statistics have none of the phones to be clustered; "
+            "use the language directory that they were accumulated with"
+        )
     sums = sums_by(chosen.sums[known], set_of[phone[known]], len(sets))
     rng = generator(seed, "questions")
     nodes, found = [np.arange(len(sets))], []
@@ -60,7 +72,8 @@ def cluster_phones(stats: TreeStats, sets: list[list[int]], pdf_classes: Iterabl
 
 
 def _split(sums: np.ndarray, node: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The two parts of a node by the best of several runs of k-means; empty if no split increases the likelihood."""
+    """The two parts of a node by the best of several runs of k-means; empty if no split increases the
+    likelihood."""
     if len(node) < 2:
         return []
     runs = [_two_means(sums[node], rng) for _ in range(_NUM_TRIES)]
@@ -71,7 +84,8 @@ def _split(sums: np.ndarray, node: np.ndarray, rng: np.random.Generator) -> list
 
 
 def _two_means(sums: np.ndarray, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """(log-likelihood, side of each point): start at random, move single points between two Gaussians while the likelihood increases."""
+    """(log-likelihood, side of each point): start at random, move single points between two Gaussians while
+    the likelihood increases."""
     side = rng.permutation(len(sums)) % 2 == 0
     total = _likelihood_of(sums, side)
     for _ in range(_NUM_ITERS * len(sums)):
@@ -95,7 +109,8 @@ def _after_each_move(sums: np.ndarray, side: np.ndarray) -> np.ndarray:
 
 
 def read_int_lines(path: Path) -> list[list[int]]:
-    """Read lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and line."""
+    """Read lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and
+    line."""
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         try:
@@ -103,5 +118,7 @@ def read_int_lines(path: Path) -> list[list[int]]:
         except ValueError:
             raise UserError(f"{path}:{number}: integers were expected, found {line.strip()[:60]!r}") from None
         if any(abs(value) >= 1 << 31 for value in rows[-1]):
-            raise UserError(f"{path}:{number}: integers of 32 bits were expected, found {line.strip()[:60]!r}")
+            raise UserError(
+                f"{path}:{number}: integers of 32 bits were expected, found {line.strip()[:60]!r}"
+            )
     return [row for row in rows if row]

@@ -1,11 +1,12 @@
 """Decision trees by greedy splitting, as Kaldi's build-tree, and the first model of a tree.
 
-Every root of phones/roots.int begins with one leaf (or one per pdf-class). In each step, the leaf with the question of the largest gain
+Every root of phones/roots.int begins with one leaf (or one per pdf-class). In each step, the leaf with the
+question of the largest gain
 
     gain = L(yes) + L(no) - L(leaf)
 
-(`tree_stats`) is split, until there are `max_leaves` leaves or no gain reaches `thresh`. Then leaves of one root are merged to one pdf if
-that loses less than `cluster_thresh` (by default the smallest gain of a split).
+(`tree_stats`) is split, until there are `max_leaves` leaves or no gain reaches `thresh`. Then leaves of one
+root are merged to one pdf if that loses less than `cluster_thresh` (by default the smallest gain of a split).
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from pyasr.hmm.trees.questions import Questions
 from pyasr.hmm.trees.tree_stats import UNKNOWN, VAR_FLOOR, TreeStats, log_likelihood, sums_by
 from pyasr.io.text_tables import read_lines
 
-_TIE = 1e-8  # relative; questions whose gains differ by less count as equal, whatever the rounding of the sums; the first is used
+# relative; questions whose gains differ by less count as equal, whatever the rounding of the sums; the first
+# is used
+_TIE = 1e-8
 
 
 @dataclass(frozen=True)
 class Roots:
-    """phones/roots.int: sets of phones that share a root; whether all its pdf-classes share it too; whether it may be split."""
+    """phones/roots.int: sets of phones that share a root; whether all its pdf-classes share it too; whether
+    it may be split."""
 
     sets: list[list[int]]
     shared: list[bool]
@@ -45,8 +49,15 @@ def read_roots(path: Path) -> Roots:
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     roots = Roots([], [], [])
     for number, words in lines:
-        if len(words) < 3 or words[0] not in ("shared", "not-shared") or words[1] not in ("split", "not-split"):
-            raise UserError(f"{path}:{number}: 'shared|not-shared split|not-split PHONE-IDS' was expected, found {' '.join(words)[:60]!r}")
+        if (
+            len(words) < 3
+            or words[0] not in ("shared", "not-shared")
+            or words[1] not in ("split", "not-split")
+        ):
+            raise UserError(
+                f"{path}:{number}: 'shared|not-shared split|not-split PHONE-IDS' was expected, found "
+                f"{' '.join(words)[:60]!r}"
+            )
         if not all(word.isdecimal() and len(word) < 10 for word in words[2:]):
             raise UserError(f"{path}:{number}: phone ids must be integers; use roots.int, not roots.txt")
         roots.sets.append(sorted(map(int, words[2:])))
@@ -54,7 +65,9 @@ def read_roots(path: Path) -> Roots:
         roots.split.append(words[1] == "split")
     phones = [phone for members in roots.sets for phone in members]
     if len(set(phones)) < len(phones) or not phones:
-        raise UserError(f"{path}: a phone is in two roots, or there is no phone; build the language directory again")
+        raise UserError(
+            f"{path}: a phone is in two roots, or there is no phone; build the language directory again"
+        )
     return roots
 
 
@@ -99,17 +112,31 @@ class BuiltTree:
     splits: list[tuple[float, int, frozenset[int], float]]
 
 
-def build_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: Topology, max_leaves: int, **limits) -> ContextTree:
+def build_tree(
+    stats: TreeStats, questions: Questions, roots: Roots, topology: Topology, max_leaves: int, **limits
+) -> ContextTree:
     """The tree of `grow_tree`, logged in one line."""
     built = grow_tree(stats, questions, roots, topology, max_leaves, **limits)
     gain = (built.log_like - built.stub_log_like) / max(built.num_frames, 1.0)
-    log.info(f"tree: {built.num_split_leaves} leaves after splitting, {built.tree.num_pdfs} pdfs after clustering, "
-             f"log-likelihood per frame {built.log_like / max(built.num_frames, 1.0):.3f}, {gain:.3f} more than without context")
+    log.info(
+        f"tree: {built.num_split_leaves} leaves after splitting, {built.tree.num_pdfs} pdfs after "
+        f"clustering, log-likelihood per frame {built.log_like / max(built.num_frames, 1.0):.3f}, {gain:.3f} "
+        "more than without context"
+    )
     return built.tree
 
 
-def grow_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: Topology, max_leaves: int, thresh: float = 300.0,
-              cluster_thresh: float = -1.0, round_leaves_to: int = 8, var_floor: float = VAR_FLOOR) -> BuiltTree:
+def grow_tree(
+    stats: TreeStats,
+    questions: Questions,
+    roots: Roots,
+    topology: Topology,
+    max_leaves: int,
+    thresh: float = 300.0,
+    cluster_thresh: float = -1.0,
+    round_leaves_to: int = 8,
+    var_floor: float = VAR_FLOOR,
+) -> BuiltTree:
     """Grow a tree, then cluster its leaves.
 
     max_leaves       maximum number of leaves before clustering
@@ -127,8 +154,12 @@ def grow_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: To
     leaves = [leaf for branch in branches for leaf in branch.leaves()]
     merge_below = min((gain for gain, *_ in splits), default=0.0) if cluster_thresh < 0 else cluster_thresh
     pdf_sums = _number_pdfs(leaves, merge_below, round_leaves_to if cluster_thresh else 1, var_floor)
-    log_likes = [float(log_likelihood(sums, var_floor).sum()) for sums in (_sums(branches), _sums(leaves), pdf_sums)]
-    return BuiltTree(ContextTree(*window, _graft(stub.root, branches)), stats.num_frames, *log_likes, len(leaves), splits)
+    log_likes = [
+        float(log_likelihood(sums, var_floor).sum()) for sums in (_sums(branches), _sums(leaves), pdf_sums)
+    ]
+    return BuiltTree(
+        ContextTree(*window, _graft(stub.root, branches)), stats.num_frames, *log_likes, len(leaves), splits
+    )
 
 
 def _sums(branches: list[_Branch]) -> np.ndarray:
@@ -137,7 +168,9 @@ def _sums(branches: list[_Branch]) -> np.ndarray:
 
 def _number_pdfs(leaves: list[_Branch], merge_below: float, round_to: int, var_floor: float) -> np.ndarray:
     """Set the pdf of every leaf, the same for merged leaves. Returns the statistics of the pdfs."""
-    pdfs = cluster_leaves(_sums(leaves), np.array([leaf.stub for leaf in leaves]), merge_below, round_to, var_floor)
+    pdfs = cluster_leaves(
+        _sums(leaves), np.array([leaf.stub for leaf in leaves]), merge_below, round_to, var_floor
+    )
     for leaf, pdf in zip(leaves, pdfs.tolist()):
         leaf.pdf = pdf
     return sums_by(_sums(leaves), pdfs, int(pdfs.max()) + 1)
@@ -147,7 +180,10 @@ def _check(stats: TreeStats, roots: Roots, topology: Topology) -> None:
     topology.check_phones([phone for members in roots.sets for phone in members], "phones/roots.int")
     unknown = sorted(set(np.unique(stats.key(stats.central_position)).tolist()) - set(topology.phones))
     if unknown:
-        raise UserError(f"the alignments have phone {unknown[0]}, which is not in phones/roots.int; align with this language directory")
+        raise UserError(
+            f"the alignments have phone {unknown[0]}, which is not in phones/roots.int; align with this "
+            "language directory"
+        )
 
 
 def _plant(stats: TreeStats, stub: ContextTree) -> list[_Branch]:
@@ -155,12 +191,21 @@ def _plant(stats: TreeStats, stub: ContextTree) -> list[_Branch]:
     pdf_of = stub.pdfs(stats.events[:, :-1], stats.events[:, -1])
     order = np.argsort(pdf_of, kind="stable")
     parts = np.split(order, np.searchsorted(pdf_of[order], np.arange(1, stub.num_pdfs)))
-    return [_Branch(events, stats.sums[events].sum(axis=0), stub=number) for number, events in enumerate(parts)]
+    return [
+        _Branch(events, stats.sums[events].sum(axis=0), stub=number) for number, events in enumerate(parts)
+    ]
 
 
-def _splittable(branches: list[_Branch], stub: ContextTree, roots: Roots, num_classes: dict[int, int]) -> list[_Branch]:
-    frozen = {pdf for members, split in zip(roots.sets, roots.split) if not split
-              for pdf_class in range(num_classes[members[0]]) for pdf in stub.reachable(members[0], pdf_class)}
+def _splittable(
+    branches: list[_Branch], stub: ContextTree, roots: Roots, num_classes: dict[int, int]
+) -> list[_Branch]:
+    frozen = {
+        pdf
+        for members, split in zip(roots.sets, roots.split)
+        if not split
+        for pdf_class in range(num_classes[members[0]])
+        for pdf in stub.reachable(members[0], pdf_class)
+    }
     return [branch for number, branch in enumerate(branches) if number not in frozen]
 
 
@@ -173,7 +218,11 @@ class _Splitter:
 
     def __init__(self, stats: TreeStats, questions: Questions, var_floor: float):
         self.stats, self.questions, self.var_floor = stats, questions, var_floor
-        self.answers = {key: _answer_matrix(sets, int(stats.key(key).max()) + 1) for key, sets in questions.items() if sets}
+        self.answers = {
+            key: _answer_matrix(sets, int(stats.key(key).max()) + 1)
+            for key, sets in questions.items()
+            if sets
+        }
 
     def grow(self, branches: list[_Branch], num_leaves: int, max_leaves: int, thresh: float) -> list[tuple]:
         """Split until the number of leaves, now `num_leaves`, is `max_leaves`. Returns `BuiltTree.splits`."""
@@ -202,19 +251,25 @@ class _Splitter:
         return branch.gain
 
     def _gains(self, answers: np.ndarray, values: np.ndarray, branch: _Branch) -> np.ndarray:
-        """The gain of each question. The statistics of its yes side are the product of the 0/1 answers and the sums by value."""
+        """The gain of each question. The statistics of its yes side are the product of the 0/1 answers and
+        the sums by value."""
         present, index = np.unique(values, return_inverse=True)
         by_value = sums_by(self.stats.sums[branch.events], index, len(present))
         chosen = answers[:, present]
         yes, no = chosen @ by_value, (1.0 - chosen) @ by_value
-        gains = log_likelihood(yes, self.var_floor) + log_likelihood(no, self.var_floor) - _log_like(branch, self.var_floor)
+        gains = (
+            log_likelihood(yes, self.var_floor)
+            + log_likelihood(no, self.var_floor)
+            - _log_like(branch, self.var_floor)
+        )
         empty = (yes[:, 0] <= 0) | (no[:, 0] <= 0)
         return np.where(empty, 0.0, gains)
 
     def _split(self, branch: _Branch) -> tuple[_Branch, _Branch]:
         side = np.isin(self.stats.key(branch.key)[branch.events], list(branch.values))
         branch.yes, branch.no = (
-            _Branch(branch.events[mask], self.stats.sums[branch.events[mask]].sum(axis=0), branch.stub) for mask in (side, ~side)
+            _Branch(branch.events[mask], self.stats.sums[branch.events[mask]].sum(axis=0), branch.stub)
+            for mask in (side, ~side)
         )
         return branch.yes, branch.no
 
@@ -245,7 +300,11 @@ def _grown(root: _Branch) -> Node:
         stack += [child for child in (branch.yes, branch.no) if child]
     for branch in reversed(order):
         is_leaf = branch.yes is None
-        nodes[id(branch)] = Leaf(branch.pdf) if is_leaf else Split(branch.key, branch.values, nodes[id(branch.yes)], nodes[id(branch.no)])
+        nodes[id(branch)] = (
+            Leaf(branch.pdf)
+            if is_leaf
+            else Split(branch.key, branch.values, nodes[id(branch.yes)], nodes[id(branch.no)])
+        )
     return nodes[id(root)]
 
 
@@ -261,15 +320,23 @@ def init_model_from_stats(
     occupancies = sums[:, 0].copy()
     empty = occupancies <= 0
     if empty.any():
-        log.warning(f"tree: {int(empty.sum())} pdfs (the first is {int(np.argmax(empty))}) have no data; they get the Gaussian of all data")
+        log.warning(
+            f"tree: {int(empty.sum())} pdfs (the first is {int(np.argmax(empty))}) have no data; they get "
+            "the Gaussian of all data"
+        )
         sums[empty] = stats.sums.sum(axis=0)
     dim = sums.shape[1] // 2
     means, squares = sums[:, 1 : 1 + dim] / sums[:, :1], sums[:, 1 + dim :] / sums[:, :1]
-    gmm = AmDiagGmm.from_moments(np.arange(tree.num_pdfs + 1), np.ones(tree.num_pdfs), means, np.maximum(squares - means**2, var_floor))
+    gmm = AmDiagGmm.from_moments(
+        np.arange(tree.num_pdfs + 1), np.ones(tree.num_pdfs), means, np.maximum(squares - means**2, var_floor)
+    )
     return TransitionModel.from_tree(topology, tree), gmm, occupancies
 
 
 def _pdfs_of_events(stats: TreeStats, tree: ContextTree) -> np.ndarray:
     if (stats.context_width, stats.central_position) != (tree.context_width, tree.central_position):
-        raise UserError(f"the tree has windows of {tree.context_width} phones, the statistics {stats.context_width}; accumulate them again")
+        raise UserError(
+            f"the tree has windows of {tree.context_width} phones, the statistics {stats.context_width}; "
+            "accumulate them again"
+        )
     return tree.pdfs(stats.events[:, :-1], stats.events[:, -1])

@@ -1,9 +1,12 @@
-"""Statistics for decision trees: one Gaussian's sums for each phone in context and pdf-class that occurs in the data.
+"""Statistics for decision trees: one Gaussian's sums for each phone in context and pdf-class that occurs in
+the data.
 
-An *event* is (window of N phones, pdf-class). Over the frames x aligned to an event: n = count, sum x, sum x². The log-likelihood of a
-set of events under one Gaussian with diagonal covariance, estimated on them, is (D dimensions)
+An *event* is (window of N phones, pdf-class). Over the frames x aligned to an event: n = count, sum x, sum
+x². The log-likelihood of a set of events under one Gaussian with diagonal covariance, estimated on them, is
+(D dimensions)
 
-    L = - n/2 ( D log 2 pi + sum_d [ log v_d + s_d / v_d ] ),   s_d = (sum x_d²)/n - ((sum x_d)/n)²,   v_d = max(s_d, floor)
+    L = - n/2 ( D log 2 pi + sum_d [ log v_d + s_d / v_d ] )
+    s_d = (sum x_d²)/n - ((sum x_d)/n)²,   v_d = max(s_d, floor)
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ class TreeStats:
     """Sums for each event, in ascending order of events.
 
     central_position  position of the central phone in the window
-    events            int32 (num_events, N + 1): the window, then the pdf-class; UNKNOWN around context-independent phones
+    events            int32 (num_events, N + 1): the window, then the pdf-class; UNKNOWN around
+                      context-independent phones
     sums              float64 (num_events, 1 + 2 D): count, sum x, sum x²
     """
 
@@ -62,10 +66,17 @@ class TreeStats:
         """Sum of the statistics of all parts (jobs, ranks)."""
         parts = list(parts)
         if len({(part.central_position, part.events.shape[1], part.sums.shape[1]) for part in parts}) != 1:
-            raise UserError("tree statistics of different windows or feature dimensions cannot be added; accumulate them again")
-        events, index = np.unique(np.concatenate([part.events for part in parts]), axis=0, return_inverse=True)
+            raise UserError(
+                "tree statistics of different windows or feature dimensions cannot be added; accumulate "
+                "them again"
+            )
+        events, index = np.unique(
+            np.concatenate([part.events for part in parts]), axis=0, return_inverse=True
+        )
         sums = np.zeros((len(events), parts[0].sums.shape[1]))
-        for part, rows in zip(parts, np.split(index.ravel(), np.cumsum([len(part.events) for part in parts])[:-1])):
+        for part, rows in zip(
+            parts, np.split(index.ravel(), np.cumsum([len(part.events) for part in parts])[:-1])
+        ):
             _add_rows(part.sums, rows, sums)
         return cls(parts[0].central_position, events, sums)
 
@@ -76,13 +87,19 @@ class TreeStats:
     @classmethod
     def load(cls, path: Path) -> TreeStats:
         """Read a file of `save`. Raises UserError for any other file."""
-        content = load_arrays(path, ("central_position", "events", "sums"), "accumulate the tree statistics again")
+        content = load_arrays(
+            path, ("central_position", "events", "sums"), "accumulate the tree statistics again"
+        )
         return cls(int(content["central_position"]), content["events"], content["sums"])
 
 
 def accumulate_tree_stats(
-    trans: TransitionModel, alignments: Mapping[str, np.ndarray], feats, ci_phones: Iterable[int] = (),
-    context_width: int = 3, central_position: int = 1,
+    trans: TransitionModel,
+    alignments: Mapping[str, np.ndarray],
+    feats,
+    ci_phones: Iterable[int] = (),
+    context_width: int = 3,
+    central_position: int = 1,
 ) -> TreeStats:
     """Statistics of the utterances of `alignments`, as Kaldi's acc-tree-stats.
 
@@ -90,8 +107,8 @@ def accumulate_tree_stats(
     feats       object with feats[utterance] -> float32 (T, D); each utterance is read once
     ci_phones   context-independent phones: their windows are UNKNOWN except for the phone itself
 
-    Raises UserError if lengths of features and alignments differ, if there are no alignments, or if phones or context do not fit into
-    the codes of events.
+    Raises UserError if lengths of features and alignments differ, if there are no alignments, or if phones or
+    context do not fit into the codes of events.
     """
     _check_events_fit(trans, context_width)
     ci_phones = np.array(sorted(ci_phones), np.int32)
@@ -99,7 +116,9 @@ def accumulate_tree_stats(
     def codes_of(group: Mapping[str, np.ndarray]) -> np.ndarray:
         return _frame_codes(trans, group, ci_phones, context_width, central_position)
 
-    codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(codes_of(group)) for group in groups(alignments))]))
+    codes = np.unique(
+        np.concatenate([np.zeros(0, np.int64), *(np.unique(codes_of(group)) for group in groups(alignments))])
+    )
     sums = None
     for group in groups(alignments):  # second pass, with the codes of one group in memory
         numbers, end = np.searchsorted(codes, codes_of(group)), 0
@@ -140,7 +159,10 @@ def _check_events_fit(trans: TransitionModel, width: int) -> None:
     last = trans.topology.phones[-1]
     if last + 1 >= _RADIX:
         found = f"the topology has a phone {last}, but the tree statistics support phones up to {_RADIX - 2}"
-        raise UserError(f"{found}; build the language directory with fewer phones, or with --position-dependent-phones false")
+        raise UserError(
+            f"{found}; build the language directory with fewer phones, or with --position-dependent-phones "
+            "false"
+        )
 
 
 def _unpacked(codes: np.ndarray, width: int) -> np.ndarray:
@@ -150,9 +172,11 @@ def _unpacked(codes: np.ndarray, width: int) -> np.ndarray:
 
 
 def reduced(own: TreeStats | None, comm) -> TreeStats | None:
-    """The sum of the statistics of all ranks on rank 0, None elsewhere. `own` is None on a rank without statistics.
+    """The sum of the statistics of all ranks on rank 0, None elsewhere. `own` is None on a rank without
+    statistics.
 
-    Rank 0 adds the statistics of one rank after the other, received in messages of up to 16 MB. Every rank must call this.
+    Rank 0 adds the statistics of one rank after the other, received in messages of up to 16 MB. Every rank
+    must call this.
     """
     if comm.rank > 0:
         shape = [*own.events.shape, own.sums.shape[1], own.central_position] if own else [0, 0, 0, 0]

@@ -15,11 +15,16 @@ from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import audio_head, read_channels
 from pyasr.intake.own.own_corpus import Faults, OwnRecording
 
-SUFFIXES = frozenset(".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aifc .au .snd .caf .w64 .rf64 .wave".split())
+SUFFIXES = frozenset(
+    ".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aifc .au .snd .caf .w64 .rf64 .wave".split()
+)
 FOREIGN = frozenset(".m4a .mp4 .aac .wma .webm .amr .3gp .mov .mkv .avi .ape .wv .raw .pcm".split())
 _STREAMS = (".mp3", ".ogg", ".oga", ".opus")
 _REPLACE = "replace the files or remove their utterances"
-_OF_COMMANDS = "install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read without a command)"
+_OF_COMMANDS = (
+    "install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read "
+    "without a command)"
+)
 _MOST_FRAMES = 1 << 40  # no valid header of a speech file has more
 
 
@@ -49,9 +54,11 @@ class FileIndex:
         return len(self._by_stem) < len(self.paths)
 
     def find(self, name: str, folders_matter: bool = False) -> Path | None:
-        """The file named `name`, a path or its end; None if there is none. Raises UserError if several files match equally.
+        """The file named `name`, a path or its end; None if there is none. Raises UserError if several files
+        match equally.
 
-        If names occur in several folders or `folders_matter`, the folder in `name` must match that of the file.
+        If names occur in several folders or `folders_matter`, the folder in `name` must match that of the
+        file.
         """
         wanted = PurePosixPath(name.replace("\\", "/"))
         found = self._by_stem.get(stem_of(wanted.name).casefold(), [])
@@ -62,7 +69,9 @@ class FileIndex:
         if len(found) > 1:
             found = _best(found, lambda path: path.suffix.lower() == wanted.suffix.lower())
         if len(found) > 1:
-            raise UserError(f"'{name}' may be {found[0]} or {found[1]}; give its folder and suffix, or remove one of them")
+            raise UserError(
+                f"'{name}' may be {found[0]} or {found[1]}; give its folder and suffix, or remove one of them"
+            )
         return found[0] if found else None
 
 
@@ -82,13 +91,19 @@ def check_any(paths: list[Path], folder: Path) -> None:
     if any(map(is_audio, paths)):
         return
     foreign = sorted({path.suffix.lower() for path in paths} & FOREIGN)
-    told = f"audio only in unsupported formats ({' '.join(foreign)}); convert the files to WAV or FLAC" if foreign else (
-        f"no audio file; give the folder that contains them ({' '.join(sorted(SUFFIXES))})")
+    told = (
+        f"audio only in unsupported formats ({' '.join(foreign)}); convert the files to WAV or FLAC"
+        if foreign
+        else (f"no audio file; give the folder that contains them ({' '.join(sorted(SUFFIXES))})")
+    )
     raise UserError(f"{folder}: {told}")
 
 
-def recording_of(entry: str, where: object, faults: Faults, seconds: float | None = None) -> OwnRecording | None:
-    """The recording of an entry of wav.scp, from its header, or by reading it if the header has no length; None with a fault.
+def recording_of(
+    entry: str, where: object, faults: Faults, seconds: float | None = None
+) -> OwnRecording | None:
+    """The recording of an entry of wav.scp, from its header, or by reading it if the header has no length;
+    None with a fault.
 
     seconds  its length if known; commands are then not run
     """
@@ -110,7 +125,11 @@ def _looked_at(entry: str) -> OwnRecording:
     if look.complaint:
         raise UserError(f"{entry}: {look.complaint}; replace it")
     head = audio_head(entry)
-    found = OwnRecording(entry, _seconds_by_library(entry) or seconds_of(entry), *head) if head else _by_reading(entry)
+    found = (
+        OwnRecording(entry, _seconds_by_library(entry) or seconds_of(entry), *head)
+        if head
+        else _by_reading(entry)
+    )
     if found.seconds <= 0:
         raise UserError(f"{entry}: it contains no audio; replace it")
     return found

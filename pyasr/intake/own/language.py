@@ -23,12 +23,18 @@ _MOST_LENGTH = 20.0  # largest mean length of words separated by blanks
 class LanguageOptions:
     """Options for the language of the texts."""
 
-    lexicon: Path | None = option(None, "pronunciations: lexicon.txt, or the CMU format if its name ends in .dict")
+    lexicon: Path | None = option(
+        None, "pronunciations: lexicon.txt, or the CMU format if its name ends in .dict"
+    )
     language: str = option(
-        "auto", "pronunciations without a lexicon: english = CMUdict, letters = letters as phones, auto = by the texts",
+        "auto",
+        "pronunciations without a lexicon: english = CMUdict, letters = letters as phones, auto = by the "
+        "texts",
         choices=("auto", "english", "letters"),
-    )  # fmt: skip
-    normalise: bool = option(True, "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks")
+    )
+    normalise: bool = option(
+        True, "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks"
+    )
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,16 @@ class Language:
 
 
 def choose_language(texts: Iterable[str], options: LanguageOptions) -> Language:
-    """The language of these texts. Raises UserError if they are written without blanks or in characters that are not letters."""
+    """The language of these texts. Raises UserError if they are written without blanks or in characters that
+    are not letters."""
     counts = Counter(word for text in texts for word in _rough_words(text))
     _check_words(counts, options)
     if options.lexicon:
         known = frozenset(read_dictionary(str(options.lexicon)).entries)
-        told = f"pronunciations of {options.lexicon}, which has {100 * _coverage(counts, known):.1f} % of the running words"
+        told = (
+            f"pronunciations of {options.lexicon}, which has {100 * _coverage(counts, known):.1f} % of "
+            "the running words"
+        )
         return Language(str(options.lexicon.absolute()), known, _is_english(counts), told)
     if options.language == "letters":
         return _letters(counts, "--language letters")
@@ -80,7 +90,8 @@ def _coverage(counts: Counter, known: frozenset[str]) -> float:
 
 
 def _is_english(counts: Counter) -> bool:
-    """Whether the most frequent words are English; needs no English dictionary, which may not be installed."""
+    """Whether the most frequent words are English; needs no English dictionary, which may not be
+    installed."""
     common = {"the", "and", "to", "of", "a", "in", "is", "that", "it", "you"}
     return sum(counts[word] for word in common) > 0.08 * counts.total()
 
@@ -91,10 +102,17 @@ def _letters(counts: Counter, reason: str) -> Language:
         letters.update({c: count * number for c, number in Counter(word.replace("'", "")).items()})
     if len(letters) > _MOST_LETTERS:
         found = f"{len(letters)} different letters, such as {' '.join(_commonest(letters))}"
-        raise UserError(f"the texts have {found}, which are not an alphabet; "
-                        "give pronunciations with --lexicon FILE, and separate words by blanks")
-    script = Counter(unicodedata.name(letter, "UNKNOWN").split()[0].capitalize() for letter in letters).most_common(1)[0][0]
-    told = f"letters as phones ({reason}): {len(letters)} letters, {script} script, such as {' '.join(_commonest(letters))}"
+        raise UserError(
+            f"the texts have {found}, which are not an alphabet; "
+            "give pronunciations with --lexicon FILE, and separate words by blanks"
+        )
+    script = Counter(
+        unicodedata.name(letter, "UNKNOWN").split()[0].capitalize() for letter in letters
+    ).most_common(1)[0][0]
+    told = (
+        f"letters as phones ({reason}): {len(letters)} letters, {script} script, such as "
+        f"{' '.join(_commonest(letters))}"
+    )
     return Language(LETTERS, frozenset(), False, told)
 
 
@@ -105,9 +123,13 @@ def _commonest(letters: Counter) -> list[str]:
 def _check_words(counts: Counter, options: LanguageOptions) -> None:
     """Raise UserError for texts without words, and for texts written without blanks."""
     if not counts:
-        raise UserError("the texts contain no words; check that the right column or tier is read (--columns, --tiers)")
+        raise UserError(
+            "the texts contain no words; check that the right column or tier is read (--columns, --tiers)"
+        )
     length = sum(len(word) * count for word, count in counts.items()) / counts.total()
     if length > _MOST_LENGTH:
         found = f"words of the texts have {length:.0f} letters on average, such as {next(iter(counts))[:30]}"
-        raise UserError(f"{found}: they are written without blanks; "
-                        "separate the words by blanks, and give pronunciations with --lexicon FILE")
+        raise UserError(
+            f"{found}: they are written without blanks; "
+            "separate the words by blanks, and give pronunciations with --lexicon FILE"
+        )

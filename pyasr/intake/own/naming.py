@@ -1,4 +1,5 @@
-"""Names of utterances, recordings and speakers in Kaldi's tables, and rules that find the speakers if the source does not name them."""
+"""Names of utterances, recordings and speakers in Kaldi's tables, and rules that find the speakers if the
+source does not name them."""
 
 from __future__ import annotations
 
@@ -16,15 +17,17 @@ _CUT_NAME = 12
 
 
 def name_speakers(corpus: Corpus, options: ReadingOptions) -> tuple[str, bool]:
-    """Assign a speaker to each utterance; return (a sentence on the rule used, whether speakers are known). Raises UserError if
-    `--speakers` finds none."""
+    """Assign a speaker to each utterance; return (a sentence on the rule used, whether speakers are known).
+    Raises UserError if `--speakers` finds none."""
     for rule in ["source", "folder", "prefix", "each"] if options.speakers == "auto" else [options.speakers]:
         told, find = _RULES[rule]
         if speakers := find(corpus):
             names = _plain_names(speakers)
             corpus.utterances = [replace(one, speaker=name) for one, name in zip(corpus.utterances, names)]
             return f"{told}: {named(sorted(set(names)))}", rule not in ("one", "each")
-    raise UserError(f"--speakers {options.speakers}: this rule finds no speakers in the corpus; give --speakers auto")
+    raise UserError(
+        f"--speakers {options.speakers}: this rule finds no speakers in the corpus; give --speakers auto"
+    )
 
 
 def _of_source(corpus: Corpus) -> list[str]:
@@ -34,7 +37,11 @@ def _of_source(corpus: Corpus) -> list[str]:
 
 
 def _file(corpus: Corpus, utterance: OwnUtterance) -> str:
-    return _stem(corpus.recordings[utterance.recording].entry) if utterance.begin_s is not None else utterance.name
+    return (
+        _stem(corpus.recordings[utterance.recording].entry)
+        if utterance.begin_s is not None
+        else utterance.name
+    )
 
 
 def _stem(entry: str) -> str:
@@ -52,8 +59,8 @@ def _folders(corpus: Corpus) -> list[tuple[str, ...]]:
 
 
 def _by_folders(corpus: Corpus) -> list[str]:
-    """The first folder below the common folder that is not a part (train, dev, test). Empty unless all files are in such folders, with
-    several files per folder on average."""
+    """The first folder below the common folder that is not a part (train, dev, test). Empty unless all files
+    are in such folders, with several files per folder on average."""
     folders = _folders(corpus)
     if folders and all(parts and part_of(parts[0]) for parts in folders):
         folders = [parts[1:] for parts in folders]
@@ -64,7 +71,8 @@ def _by_folders(corpus: Corpus) -> list[str]:
 
 
 def _by_prefixes(corpus: Corpus) -> list[str]:
-    """The prefix of names before the first '-' or '_'; empty unless all names have one and several names share it."""
+    """The prefix of names before the first '-' or '_'; empty unless all names have one and several names
+    share it."""
     prefixes = [re.match(r"([^-_]+)[-_].", one.name) for one in corpus.utterances]
     if not all(prefixes):
         return []
@@ -77,34 +85,49 @@ _RULES = {  # rules for speakers: (description, function that returns a speaker 
     "folder": ("by folders", _by_folders),
     "prefix": ("by the names of files up to '-' or '_'", _by_prefixes),
     "one": ("one for all", lambda corpus: ["speaker"] * len(corpus.utterances)),
-    "each": ("unknown, each recording counts as one", lambda corpus: [_file(corpus, one) for one in corpus.utterances]),
+    "each": (
+        "unknown, each recording counts as one",
+        lambda corpus: [_file(corpus, one) for one in corpus.utterances],
+    ),
 }
 
 
 def find_parts(corpus: Corpus) -> None:
-    """If the source names no parts and all files are in folders called train, dev or test, take the parts from these folders."""
+    """If the source names no parts and all files are in folders called train, dev or test, take the parts
+    from these folders."""
     folders = _folders(corpus)
     parts = [part_of(path[0]) if path else "" for path in folders]
-    if parts and all(parts) and "train" in parts and len(set(parts)) > 1 and not any(one.part for one in corpus.utterances):
+    if (
+        parts
+        and all(parts)
+        and "train" in parts
+        and len(set(parts)) > 1
+        and not any(one.part for one in corpus.utterances)
+    ):
         corpus.utterances = [replace(one, part=part) for one, part in zip(corpus.utterances, parts)]
 
 
 def _plain_names(speakers: list[str]) -> list[str]:
-    """Speaker names as words for tables, without '-', which sorts before all other characters of names. Raises UserError if two names
-    become equal."""
-    words = {speaker: re.sub(r"[^\w.]+", "_", speaker).strip("_") or "_" for speaker in dict.fromkeys(speakers)}
+    """Speaker names as words for tables, without '-', which sorts before all other characters of names.
+    Raises UserError if two names become equal."""
+    words = {
+        speaker: re.sub(r"[^\w.]+", "_", speaker).strip("_") or "_" for speaker in dict.fromkeys(speakers)
+    }
     are_long = all(len(word) > _MOST_NAME for word in words.values())
     if are_long and len({word[:_CUT_NAME] for word in words.values()}) == len(words):
         words = {speaker: word[:_CUT_NAME] for speaker, word in words.items()}
     owners: dict[str, str] = {}
     for speaker, word in words.items():
         if (other := owners.setdefault(word, speaker)) != speaker:
-            raise UserError(f"speakers '{other}' and '{speaker}' would both be named {word}; rename one of them")
+            raise UserError(
+                f"speakers '{other}' and '{speaker}' would both be named {word}; rename one of them"
+            )
     return [words[speaker] for speaker in speakers]
 
 
 def name_utterances(corpus: Corpus) -> None:
-    """Give utterances unique names SPEAKER-NAME, and recordings unique names. Repeated utterances are left out."""
+    """Give utterances unique names SPEAKER-NAME, and recordings unique names. Repeated utterances are left
+    out."""
     _leave_out_repeated(corpus)
     names = _distinct_names(corpus)
     files = _distinct([_stem(recording.entry) for recording in corpus.recordings.values()])
@@ -121,13 +144,15 @@ def _leave_out_repeated(corpus: Corpus) -> None:
         (repeated if place in seen else kept).append(one)
         seen.add(place)
     if repeated:
-        corpus.notes.append(f"left out: further rows for the same audio and text: {named([one.name for one in repeated])}")
+        corpus.notes.append(
+            f"left out: further rows for the same audio and text: {named([one.name for one in repeated])}"
+        )
         corpus.utterances = kept
 
 
 def _distinct_names(corpus: Corpus) -> list[str]:
-    """SPEAKER-NAME of all utterances, with times if names are not unique, and with folders if times do not suffice. Raises UserError if two
-    names stay equal."""
+    """SPEAKER-NAME of all utterances, with times if names are not unique, and with folders if times do not
+    suffice. Raises UserError if two names stay equal."""
     folders = _folders(corpus) or [()] * len(corpus.utterances)
     names: list[str] = []
     for times, paths in ((False, False), (True, False), (True, True)):
@@ -156,5 +181,3 @@ def _distinct(names: list[str]) -> list[str]:
         seen[name] += 1
         found.append(name if counts[name] == 1 else f"{name}.{seen[name]}")
     return found
-
-

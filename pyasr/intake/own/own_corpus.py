@@ -1,4 +1,5 @@
-"""The content of a user's corpus, from any kind of source: utterances with their original texts, and their recordings."""
+"""The content of a user's corpus, from any kind of source: utterances with their original texts, and their
+recordings."""
 
 from __future__ import annotations
 
@@ -10,7 +11,11 @@ from pyasr.base.errors import UserError
 
 PARTS = ("train", "dev", "test")
 NUM_NAMED = 3  # examples in a sentence
-_NAMES_OF_PARTS = {"train": "train training tr", "dev": "dev development valid validation val cv", "test": "test testing eval"}
+_NAMES_OF_PARTS = {
+    "train": "train training tr",
+    "dev": "dev development valid validation val cv",
+    "test": "test testing eval",
+}
 
 
 @dataclass(frozen=True)
@@ -18,20 +23,29 @@ class ReadingOptions:
     """How the sources of a corpus are read."""
 
     columns: str | None = option(
-        None, "columns of a table, if they are not recognised: a list such as file,text,speaker with '-' for columns to ignore"
+        None,
+        "columns of a table, if they are not recognised: a list such as file,text,speaker with '-' for "
+        "columns to ignore",
     )
     tiers: str | None = option(None, "tiers of TextGrid files that contain the words, separated by commas")
     speakers: str = option(
-        "auto", "speakers are: source = those of the source, folder = folders, prefix = names of files up to '-' or '_', "
-                "one = the same for all, each = recordings; auto = the first of source, folder, prefix, each that gives speakers",
+        "auto",
+        "speakers are: source = those of the source, folder = folders, prefix = names of files up to '-' or "
+        "'_', one = the same for all, each = recordings; auto = the first of source, folder, prefix, each "
+        "that gives speakers",
         choices=("auto", "source", "folder", "prefix", "one", "each"),
-    )  # fmt: skip
-    skip_bad: bool = option(False, "leave out utterances whose audio is missing, damaged or too short for their times, instead of stopping")
+    )
+    skip_bad: bool = option(
+        False,
+        "leave out utterances whose audio is missing, damaged or too short for their times, instead of "
+        "stopping",
+    )
 
 
 @dataclass(frozen=True)
 class OwnRecording:
-    """An audio file: its entry of wav.scp, length, sampling rate in Hz, channels; `side` is a value of reco2file_and_channel."""
+    """An audio file: its entry of wav.scp, length, sampling rate in Hz, channels; `side` is a value of
+    reco2file_and_channel."""
 
     entry: str
     seconds: float
@@ -60,7 +74,8 @@ class OwnUtterance:
 
 @dataclass
 class Corpus:
-    """Utterances, recordings by name, and notes on what was left out or assumed. `kind` describes the source."""
+    """Utterances, recordings by name, and notes on what was left out or assumed. `kind` describes the
+    source."""
 
     kind: str
     utterances: list[OwnUtterance] = field(default_factory=list)
@@ -87,11 +102,13 @@ class Faults:
         self._names: dict[tuple[str, str], list[str]] = {}
 
     def add(self, what: str, fix: str, name: object) -> None:
-        """Record that `name` has a fault. `what` describes it, `fix` is the remedy; both are parts of a sentence."""
+        """Record that `name` has a fault. `what` describes it, `fix` is the remedy; both are parts of a
+        sentence."""
         self._names.setdefault((what, fix), []).append(str(name))
 
     def settle(self, where: object) -> list[str]:
-        """Notes on what is left out. Raises UserError with the first kind of fault, unless faults are to be skipped."""
+        """Notes on what is left out. Raises UserError with the first kind of fault, unless faults are to be
+        skipped."""
         told = [(f"{where}: {what}: {named(names)}", fix) for (what, fix), names in self._names.items()]
         self._names.clear()
         if told and not self.skip:
@@ -107,7 +124,8 @@ def named(names: list) -> str:
 
 
 def part_of(name: str) -> str:
-    """The part of a corpus in a table, manifest or directory, by its name: `dev` for valid.tsv and cuts_dev.jsonl.gz; else ''."""
+    """The part of a corpus in a table, manifest or directory, by its name: `dev` for valid.tsv and
+    cuts_dev.jsonl.gz; else ''."""
     words = set("".join(c if c.isalpha() else " " for c in Path(name).name.lower()).split())
     found = [part for part, names in _NAMES_OF_PARTS.items() if words & set(names.split())]
     return found[0] if len(found) == 1 else ""

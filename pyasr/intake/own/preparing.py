@@ -1,4 +1,5 @@
-"""Data directories of a user's corpus. utils/new_recipe.py describes what they will contain, utils/prepare_own_data.py writes them."""
+"""Data directories of a user's corpus. utils/new_recipe.py describes what they will contain,
+utils/prepare_own_data.py writes them."""
 
 from __future__ import annotations
 
@@ -61,14 +62,18 @@ class Prepared:
 
 
 def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
-    """Read, normalise and split a corpus. Raises UserError for faults of the sources, and if no utterance is left."""
+    """Read, normalise and split a corpus. Raises UserError for faults of the sources, and if no utterance is
+    left."""
     corpus = read_corpus(sources, options.reading)
     language = choose_language((one.text for one in corpus.utterances), options.language)
     normalise = Normaliser(language.known, language.is_english)
     _write_words(corpus, normalise if options.language.normalise else lambda text: " ".join(text.split()))
     _check_times(corpus, options.reading.skip_bad, " ".join(map(str, sources)))
     if not corpus.utterances:
-        raise UserError(f"{' '.join(map(str, sources))}: no utterance is left; check what was left out: {'; '.join(corpus.notes)}")
+        raise UserError(
+            f"{' '.join(map(str, sources))}: no utterance is left; check what was left out: "
+            f"{'; '.join(corpus.notes)}"
+        )
     find_parts(corpus)
     speakers, are_known = name_speakers(corpus, options.reading)
     name_utterances(corpus)
@@ -90,7 +95,8 @@ def _shown(one: OwnUtterance) -> str:
 
 
 def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
-    """Clip utterances to the end of their recordings. Raises UserError for utterances outside their recordings, unless `skip_bad`."""
+    """Clip utterances to the end of their recordings. Raises UserError for utterances outside their
+    recordings, unless `skip_bad`."""
     faults, kept = Faults(skip_bad), []
     for one in corpus.utterances:
         seconds = corpus.recordings[one.recording].seconds
@@ -106,7 +112,8 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
 
 
 def choose_rate(corpus: Corpus) -> int:
-    """The sampling rate of features in Hz: the highest, up to 16 kHz, that at least 95 % of the speech has."""
+    """The sampling rate of features in Hz: the highest, up to 16 kHz, that at least 95 % of the speech
+    has."""
     seconds = Counter()
     for recording in corpus.recordings.values():
         seconds[min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)] += recording.seconds
@@ -146,14 +153,17 @@ def _segment(corpus: Corpus, one: OwnUtterance) -> str:
 
 
 def write_listing(prepared: Prepared, path: Path) -> None:
-    """Write a table of all utterances, the input of data directories. The file is replaced only if its content changes."""
+    """Write a table of all utterances, the input of data directories. The file is replaced only if its
+    content changes."""
     corpus, lines = prepared.corpus, ["part\tutterance\tspeaker\taudio\tside\tbegin\tseconds\ttext"]
     for part in PARTS:
         for one in sorted(prepared.split.parts[part], key=lambda one: one.name):
             audio = corpus.recordings[one.recording]
             begin = "" if one.begin_s is None else f"{one.begin_s:.3f}"
             seconds = f"{corpus.duration_s(one):.3f}"
-            lines.append("\t".join((part, one.name, one.speaker, audio.entry, audio.side, begin, seconds, one.text)))
+            lines.append(
+                "\t".join((part, one.name, one.speaker, audio.entry, audio.side, begin, seconds, one.text))
+            )
     text = "\n".join(lines) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)

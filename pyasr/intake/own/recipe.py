@@ -1,4 +1,5 @@
-"""The files of a recipe directory for a user's own corpus: run.sh with its options, configuration files, links to the toolkit."""
+"""The files of a recipe directory for a user's own corpus: run.sh with its options, configuration files,
+links to the toolkit."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ _GB_PER_HOUR, _GB_AT_LEAST = 0.35, 0.3
 _COLUMN = 25  # column of the comments of options
 
 
-def recipe_files(prepared: Prepared, sources: list[Path], options: CorpusOptions, cores: int) -> dict[str, str]:
+def recipe_files(
+    prepared: Prepared, sources: list[Path], options: CorpusOptions, cores: int
+) -> dict[str, str]:
     """{name: content} of the files of the recipe."""
     row = sizes_for(prepared.hours("train"))
     return {
@@ -46,8 +49,8 @@ def recipe_files(prepared: Prepared, sources: list[Path], options: CorpusOptions
 def write_recipe(folder: Path, files: dict[str, str]) -> None:
     """Write the files and links into `folder`.
 
-    Raises UserError, before anything is written, for a folder with other content, and for a file that the user has changed, unless
-    --force is given.
+    Raises UserError, before anything is written, for a folder with other content, and for a file that the
+    user has changed, unless --force is given.
     """
     check_folder(folder, files)
     (folder / "conf").mkdir(parents=True, exist_ok=True)
@@ -69,9 +72,14 @@ def check_folder(folder: Path, files) -> None:
     if not folder.is_dir() or any(folder.iterdir()) and not (folder / RECORD).exists():
         raise UserError(f"{folder} exists and was not written by this tool; give the name of a new directory")
     written = WrittenFiles(folder, RECORD)
-    changed = [name for name in files if (folder / name).exists() and not written.is_own(folder / name, _SOURCE)]
+    changed = [
+        name for name in files if (folder / name).exists() and not written.is_own(folder / name, _SOURCE)
+    ]
     if changed and not is_forced():
-        raise UserError(f"{folder}/{changed[0]} was changed after it was written; give another directory, or --force to replace it")
+        raise UserError(
+            f"{folder}/{changed[0]} was changed after it was written; give another directory, or --force to "
+            "replace it"
+        )
 
 
 def _link(place: Path, target: Path) -> None:
@@ -88,7 +96,10 @@ def _run_sh(prepared: Prepared, sources: list[Path], row: Sizes, cores: int) -> 
     corpus = prepared.corpus
     speakers = len({one.speaker for one in corpus.utterances})
     found = {
-        "TITLE": f"{corpus.hours:.2f} hours of speech, {len(corpus.utterances)} utterances of {speakers} speaker(s).",
+        "TITLE": (
+            f"{corpus.hours:.2f} hours of speech, {len(corpus.utterances)} utterances of {speakers} "
+            "speaker(s)."
+        ),
         "CHOICES": "\n".join(_choice(*choice) for choice in _choices(prepared, row, cores)),
         "DISK_GB": f"{_GB_AT_LEAST + _GB_PER_HOUR * corpus.hours:.1f}",
         "SOURCES": " ".join(shlex.quote(str(source.absolute())) for source in sources),
@@ -110,13 +121,19 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
     words, hours = prepared.counts("train").total(), prepared.hours("train")
     jobs = max(1, min(cores, _MOST_JOBS, *(len(part) for part in prepared.split.parts.values())))
     dictionary = prepared.language.dictionary
-    source = {CMUDICT: "CMUdict, because the texts are English", LETTERS: "the letters of the words"}.get(dictionary, "this lexicon")
+    source = {CMUDICT: "CMUdict, because the texts are English", LETTERS: "the letters of the words"}.get(
+        dictionary, "this lexicon"
+    )
     sizes = f"for {hours:.2f} hours of training speech"
     least_frames = fmllr_min_count(prepared.seconds_of_speakers(PARTS[1:]).values())
     return [
         ("data", "data", "directory of the prepared corpus"),
         ("dictionary", dictionary, f"pronunciations: {source}"),
-        ("lm_order", lm_order(words), f"longest n-gram of the language model, for {words} words of training text"),
+        (
+            "lm_order",
+            lm_order(words),
+            f"longest n-gram of the language model, for {words} words of training text",
+        ),
         ("lm_min_counts", lm_min_counts(words), "minimum counts of its bigrams and trigrams"),
         ("mono_gauss", row.mono, f"Gaussians of monophones, {sizes}"),
         ("tri1_leaves", row.tri1[0], "tied states of triphones on deltas"),
@@ -126,7 +143,11 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
         ("tri3_leaves", row.tri3[0], "tied states of speaker-adapted triphones, and outputs of the network"),
         ("tri3_gauss", row.tri3[1], "their Gaussians"),
         ("fmllr_min_count", least_frames, "minimum number of frames for the adaptation of a speaker"),
-        ("decoded", "mono tri1 tri2", "further decoded systems, besides tri3 and the network (any of these) (may be empty)"),
+        (
+            "decoded",
+            "mono tri1 tri2",
+            "further decoded systems, besides tri3 and the network (any of these) (may be empty)",
+        ),
         ("nj", jobs, "parallel jobs of features, GMMs and decoding (at least 1)"),
         ("num_ranks", min(cores, 2) if cores < 8 else 4, "MPI ranks of the network's training (at least 1)"),
     ]
@@ -139,7 +160,11 @@ def _corpus_conf(prepared: Prepared, options: CorpusOptions) -> str:
     chosen = {CMUDICT: "english", LETTERS: "letters"}.get(prepared.language.dictionary, values["language"])
     lexicon = options.language.lexicon
     values |= {"language": chosen, "lexicon": str(lexicon.absolute()) if lexicon else None}
-    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items() if value is not None}
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in values.items()
+        if value is not None
+    }
     lines = [f"--{name.replace('_', '-')}={text}" for name, text in texts.items()]
     return "\n".join(["# how the corpus is read and split (utils/prepare_own_data.py --help)", *lines]) + "\n"
 
@@ -147,8 +172,12 @@ def _corpus_conf(prepared: Prepared, options: CorpusOptions) -> str:
 def _mfcc_conf(prepared: Prepared) -> str:
     rate = choose_rate(prepared.corpus)
     rates = {recording.rate for recording in prepared.corpus.recordings.values()}
-    lines = ["# 13 cepstra for GMMs", f"--sample-frequency={rate}", "--use-energy=false",
-             "--dither=1.0    # without dither, digital silence would be far from all speech"]  # fmt: skip
+    lines = [
+        "# 13 cepstra for GMMs",
+        f"--sample-frequency={rate}",
+        "--use-energy=false",
+        "--dither=1.0    # without dither, digital silence would be far from all speech",
+    ]
     if any(found > rate or not found for found in rates):
         lines.append("--allow-downsample=true")
     if any(found < rate for found in rates):

@@ -3,10 +3,12 @@
 hours up to  why these numbers
 0.25         a few minutes: measured on egs/toy, whose models have 80 leaves and 200 Gaussians
 1            egs/amazon_queen --quick: 0.57 h
-10           egs/amazon_queen: 3.6 h. Kaldi's mini_librispeech (5 h): 2000 leaves and 10000 Gaussians, 2500 and 15000 with LDA+MLLT
+10           egs/amazon_queen: 3.6 h. Kaldi's mini_librispeech (5 h): 2000 leaves and 10000 Gaussians, 2500
+             and 15000 with LDA+MLLT
 50           between the rows above and below; Kaldi's WSJ (15 h of si84): 2000 and 10000, 2500 and 15000
 200          Kaldi's WSJ (81 h) and LibriSpeech (100 h): 2500 and 15000, 4200 and 40000 with SAT
-more         Kaldi's Switchboard (300 h): 11500 leaves and 200000 Gaussians with SAT; networks of six layers of 2048 units
+more         Kaldi's Switchboard (300 h): 11500 leaves and 200000 Gaussians with SAT; networks of six layers
+             of 2048 units
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
-    """Models for up to `hours` hours: Gaussians of monophones; leaves and Gaussians of triphones on deltas, on LDA+MLLT, with SAT; a
-    network of `layers` layers of `units` units."""
+    """Models for up to `hours` hours: Gaussians of monophones; leaves and Gaussians of triphones on deltas,
+    on LDA+MLLT, with SAT; a network of `layers` layers of `units` units."""
 
     hours: float
     mono: int
@@ -51,18 +53,20 @@ def sizes_for(hours: float) -> Sizes:
 
 
 def lm_order(num_words: int) -> int:
-    """The n-gram order for a text of `num_words` words: a trigram needs some thousand words, a 4-gram some million."""
+    """The n-gram order for a text of `num_words` words: a trigram needs some thousand words, a 4-gram some
+    million."""
     return 2 if num_words < _SMALL_TEXT else 3
 
 
 def lm_min_counts(num_words: int) -> str:
-    """Minimum counts of n-grams: for large texts, trigrams that occur once are dropped to keep the graph small."""
+    """Minimum counts of n-grams: for large texts, trigrams that occur once are dropped to keep the graph
+    small."""
     return "1" if lm_order(num_words) == 2 else "1,2" if num_words >= _LARGE_TEXT else "1,1"
 
 
 def fmllr_min_count(seconds: Collection[float]) -> int:
-    """The minimum number of frames for the adaptation of a speaker: 500, or 100 if most of the speech is from speakers with less than 5 s,
-    because a SAT model recognises unadapted speakers badly.
+    """The minimum number of frames for the adaptation of a speaker: 500, or 100 if most of the speech is from
+    speakers with less than 5 s, because a SAT model recognises unadapted speakers badly.
 
     seconds  seconds of speech of each speaker of dev and test
     """

@@ -1,4 +1,5 @@
-"""Split a corpus into train, dev and test: the parts of the source, else by speakers, else, with few speakers, by utterances."""
+"""Split a corpus into train, dev and test: the parts of the source, else by speakers, else, with few
+speakers, by utterances."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ class SplitOptions:
     """Options for the held-out speech."""
 
     split: str = option(
-        "auto", "if the source has no parts, hold out whole speakers, or utterances; auto: speakers if there are at least 8",
+        "auto",
+        "if the source has no parts, hold out whole speakers, or utterances; auto: speakers if there are at "
+        "least 8",
         choices=("auto", "speakers", "utterances"),
-    )  # fmt: skip
+    )
     held_out: float = option(0.1, "share of the speech for dev, and for test", minimum=0.001, maximum=0.4)
     most_held_out: float = option(2.0, "maximum hours of dev, and of test", minimum=0.001)
 
@@ -49,11 +52,16 @@ def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True
 
 
 def _completed(corpus: Corpus, parts: dict[str, list[OwnUtterance]], options: SplitOptions) -> CorpusSplit:
-    """The parts of the source; a missing dev or test is split off its training set. Utterances without a part are left out."""
+    """The parts of the source; a missing dev or test is split off its training set. Utterances without a part
+    are left out."""
     missing = [part for part in PARTS[1:] if not parts[part]]
     if not missing:
-        corpus.notes += [f"left out: {len(parts[''])} utterances without a part in the source"] if parts[""] else []
-        return CorpusSplit(_checked({part: parts[part] for part in PARTS}), "train, dev and test are those of the source")
+        corpus.notes += (
+            [f"left out: {len(parts[''])} utterances without a part in the source"] if parts[""] else []
+        )
+        return CorpusSplit(
+            _checked({part: parts[part] for part in PARTS}), "train, dev and test are those of the source"
+        )
     chosen = _choose(corpus, parts["train"], missing, options)
     found = {part: chosen.parts.get(part) or parts[part] for part in PARTS}
     return CorpusSplit(_checked(found), f"{missing[0]} is split off the source's train: {chosen.told}")
@@ -62,14 +70,20 @@ def _completed(corpus: Corpus, parts: dict[str, list[OwnUtterance]], options: Sp
 def _checked(parts: dict[str, list[OwnUtterance]]) -> dict[str, list[OwnUtterance]]:
     if empty := [part for part in PARTS if not parts.get(part)]:
         total = sum(map(len, parts.values()))
-        raise UserError(f"{total} utterances are too few for a split: {empty[0]} would be empty; add utterances")
+        raise UserError(
+            f"{total} utterances are too few for a split: {empty[0]} would be empty; add utterances"
+        )
     return {part: parts[part] for part in PARTS}
 
 
-def _choose(corpus: Corpus, utterances: list[OwnUtterance], wanted: tuple[str, ...] | list[str], options: SplitOptions) -> CorpusSplit:
+def _choose(
+    corpus: Corpus, utterances: list[OwnUtterance], wanted: tuple[str, ...] | list[str], options: SplitOptions
+) -> CorpusSplit:
     """Split held-out parts off these utterances; the rest is for training."""
     if options.split != "utterances":
-        found = _by_groups(corpus, utterances, wanted, options, lambda utterance: utterance.speaker, whole=True)
+        found = _by_groups(
+            corpus, utterances, wanted, options, lambda utterance: utterance.speaker, whole=True
+        )
         num = len({utterance.speaker for utterance in utterances})
         if found or options.split == "speakers":
             if not found:
@@ -79,12 +93,19 @@ def _choose(corpus: Corpus, utterances: list[OwnUtterance], wanted: tuple[str, .
             return CorpusSplit(found, f"by speakers, {held_out}, of {num}")
     keys = (lambda utterance: utterance.text, lambda utterance: utterance.name)
     attempts = (_by_groups(corpus, utterances, wanted, options, key, whole=False) for key in keys)
-    told = "by utterances, because there are too few speakers" if options.split == "auto" else "by utterances of other sentences"
+    told = (
+        "by utterances, because there are too few speakers"
+        if options.split == "auto"
+        else "by utterances of other sentences"
+    )
     return CorpusSplit(next(filter(None, attempts), {"train": utterances}), told)
 
 
-def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bool) -> dict[str, list[OwnUtterance]]:
-    """{part: utterances}; utterances with the same `key` stay together. Empty if the groups are too few or too unequal.
+def _by_groups(
+    corpus, utterances, wanted, options: SplitOptions, key, whole: bool
+) -> dict[str, list[OwnUtterance]]:
+    """{part: utterances}; utterances with the same `key` stay together. Empty if the groups are too few or
+    too unequal.
 
     whole  groups are speakers; enough of them must remain for training
     """
@@ -101,14 +122,17 @@ def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bo
         names = _fill(left, seconds, target, _MOST_SHARE_OF_ONE * total)
         if not names or whole and sum(seconds[name] for name in names) < _LEAST_FILLED * target:
             return {}
-        found[part], left = [one for name in names for one in groups[name]], [name for name in left if name not in set(names)]
+        found[part], left = (
+            [one for name in names for one in groups[name]],
+            [name for name in left if name not in set(names)],
+        )
     found["train"] = [one for name in left for one in groups[name]]
     return found if left else {}
 
 
 def _fill(names: list[str], seconds: dict[str, float], target: float, most: float) -> list[str]:
-    """Groups in this order as long as they fit into the target, with some tolerance; at least the shortest, unless it is longer than
-    `most`."""
+    """Groups in this order as long as they fit into the target, with some tolerance; at least the shortest,
+    unless it is longer than `most`."""
     chosen, sum_s = [], 0.0
     for name in names:
         if sum_s + seconds[name] <= 1.25 * target:

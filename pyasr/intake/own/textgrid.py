@@ -1,7 +1,7 @@
 """Praat's TextGrid files, in the long and the short text form.
 
-Both forms contain the same values in the same order. Praat reads only free-standing strings in quotation marks, numbers and flags, and
-ignores names, equal signs and numbers in brackets.
+Both forms contain the same values in the same order. Praat reads only free-standing strings in quotation
+marks, numbers and flags, and ignores names, equal signs and numbers in brackets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Tier:
 
 
 def read_textgrid(path: Path) -> list[Tier]:
-    """The interval tiers of a file; point tiers are skipped. Raises UserError for a file that is not a TextGrid, or is truncated."""
+    """The interval tiers of a file; point tiers are skipped. Raises UserError for a file that is not a
+    TextGrid, or is truncated."""
     with open_file(path) as file:
         if file.read(HEAD_BYTES).startswith(b"ooBinary"):
             raise UserError(f"{path}: a TextGrid in Praat's binary form; save it as a text file in Praat")
@@ -45,7 +46,11 @@ def read_textgrid(path: Path) -> list[Tier]:
     try:
         return _tiers(_Values(values))
     except (IndexError, TypeError, ValueError) as error:
-        told = "cut short" if isinstance(error, IndexError) else f"not in Praat's long or short text form ({error})"
+        told = (
+            "cut short"
+            if isinstance(error, IndexError)
+            else f"not in Praat's long or short text form ({error})"
+        )
         raise UserError(f"{path}: {told}; save it again as a text file in Praat") from None
 
 
@@ -64,7 +69,8 @@ def _values(text: str) -> list[str | float]:
 
 
 class _Values:
-    """An iterator over values. Raises IndexError after the last value, TypeError for a value of the other type."""
+    """An iterator over values. Raises IndexError after the last value, TypeError for a value of the other
+    type."""
 
     def __init__(self, values: list[str | float]):
         self._values, self._at = values, 0
@@ -93,5 +99,8 @@ def _tier(values: _Values) -> Tier | None:
         raise ValueError(f"a tier of the class '{kind[:20]}'")
     name = values.take(str)
     values.take(float), values.take(float)
-    items = [[values.take(float) for _ in range(_CLASSES[kind] - 1)] + [values.take(str)] for _ in range(int(values.take(float)))]
+    items = [
+        [values.take(float) for _ in range(_CLASSES[kind] - 1)] + [values.take(str)]
+        for _ in range(int(values.take(float)))
+    ]
     return Tier(name, tuple(Interval(*item) for item in items)) if kind == "IntervalTier" else None

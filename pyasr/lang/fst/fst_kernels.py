@@ -82,7 +82,8 @@ def coreachable(sources, nextstates, finals):
 
 @njit(cache=True, nogil=True)
 def log_sums(arc_offsets, weights, finals):
-    """float64 (num_states): log of the summed probabilities of the arcs and the final cost of a state; -inf if it has none."""
+    """float64 (num_states): log of the summed probabilities of the arcs and the final cost of a state; -inf
+    if it has none."""
     sums = np.empty(len(finals))
     for state in range(len(finals)):
         least = finals[state]
@@ -100,7 +101,8 @@ def log_sums(arc_offsets, weights, finals):
 
 @njit(cache=True, nogil=True)
 def principal_log_eigenvector(start, arc_offsets, nextstates, weights, finals, max_iterations, tolerance):
-    """log v of P v = lambda v by damped power iteration, until log (P v)(s) / v(s) differs by at most `tolerance` between states."""
+    """log v of P v = lambda v by damped power iteration, until log (P v)(s) / v(s) differs by at most
+    `tolerance` between states."""
     num_states = len(finals)
     arc_probs = np.exp(-weights.astype(np.float64))
     final_probs = np.exp(-finals.astype(np.float64))
@@ -149,7 +151,8 @@ def _first_arcs(arc_offsets, num_arcs):
 
 
 class _LinkedArcs(NamedTuple):
-    """The arcs of a transducer, linked lists of them (`_first_arcs`), and for each state the arcs that lead to it, and ways out of it."""
+    """The arcs of a transducer, linked lists of them (`_first_arcs`), and for each state the arcs that lead
+    to it, and ways out of it."""
 
     sources: np.ndarray
     ilabels: np.ndarray
@@ -167,13 +170,16 @@ class _LinkedArcs(NamedTuple):
 def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights, nextstates, finals):
     """Change the arc arrays and `finals` in place. Returns `sources` with -1 for deleted arcs.
 
-    `num_in` counts the arcs into a state (one more for the start), `num_out` its outgoing arcs and its final cost. For an arc into state t:
-    if t has no other incoming arc, the mergeable arcs out of t move up; if t has only one way out, the arc takes it.
+    `num_in` counts the arcs into a state (one more for the start), `num_out` its outgoing arcs and its final
+    cost. For an arc into state t: if t has no other incoming arc, the mergeable arcs out of t move up; if t
+    has only one way out, the arc takes it.
     """
     first, following = _first_arcs(arc_offsets, len(ilabels))
     num_in = np.zeros(len(finals), np.int64)
     num_out = np.zeros(len(finals), np.int64)
-    arcs = _LinkedArcs(sources, ilabels, olabels, weights, nextstates, finals, first, following, num_in, num_out)
+    arcs = _LinkedArcs(
+        sources, ilabels, olabels, weights, nextstates, finals, first, following, num_in, num_out
+    )
     num_in[start] = 1
     for a in range(len(ilabels)):
         num_in[nextstates[a]] += 1
@@ -206,8 +212,15 @@ def _merge_arc(a, state, arcs):
 
 @njit(cache=True, nogil=True)
 def _pull_up(a, state, to, arcs):
-    """Arc `a` is the only one into `to`: merge it with each arc out of `to` if at most one label per side remains."""
-    sources, ilabels, olabels, weights, finals = arcs.sources, arcs.ilabels, arcs.olabels, arcs.weights, arcs.finals
+    """Arc `a` is the only one into `to`: merge it with each arc out of `to` if at most one label per side
+    remains."""
+    sources, ilabels, olabels, weights, finals = (
+        arcs.sources,
+        arcs.ilabels,
+        arcs.olabels,
+        arcs.weights,
+        arcs.finals,
+    )
     first, following, num_in, num_out = arcs.first, arcs.following, arcs.num_in, arcs.num_out
     removed = kept = np.inf
     kept_first = kept_last = -1
@@ -272,9 +285,22 @@ def _merge_final(state, cost, num_out, finals):
 
 @njit(cache=True, nogil=True)
 def _take_only_way(a, state, to, arcs):
-    """State `to` has only one way out: redirect arc `a` along it, and delete it if no other arc leads to `to`."""
-    sources, ilabels, olabels, weights, finals = arcs.sources, arcs.ilabels, arcs.olabels, arcs.weights, arcs.finals
-    first, following, num_in, num_out, nextstates = arcs.first, arcs.following, arcs.num_in, arcs.num_out, arcs.nextstates
+    """State `to` has only one way out: redirect arc `a` along it, and delete it if no other arc leads to
+    `to`."""
+    sources, ilabels, olabels, weights, finals = (
+        arcs.sources,
+        arcs.ilabels,
+        arcs.olabels,
+        arcs.weights,
+        arcs.finals,
+    )
+    first, following, num_in, num_out, nextstates = (
+        arcs.first,
+        arcs.following,
+        arcs.num_in,
+        arcs.num_out,
+        arcs.nextstates,
+    )
     if finals[to] < np.inf:
         if ilabels[a] or olabels[a]:
             return

@@ -1,18 +1,20 @@
-"""A back-off n-gram model as an automaton for composition on the fly: cost and next history of a word after any history.
+"""A back-off n-gram model as an automaton for composition on the fly: cost and next history of a word after
+any history.
 
     lm = BackoffLm.read(Path("data/lang_test"), SymbolTable.read("data/lang_test/words.txt"))
     lm.cost([12, 7, 391])                                # -ln p(words, sentence end)
 
-The states of G are histories. An arc without a word leads from a history to the next shorter one. Not every history has an arc for every
-word, so there are two interpretations of G:
+The states of G are histories. An arc without a word leads from a history to the next shorter one. Not every
+history has an arc for every word, so there are two interpretations of G:
 
 strict   back off only if the n-gram is not listed: the probability of the model, as in Kaldi's const-arpa
-best     the cheapest path through G, which is what a decoder puts into a lattice, since it backs off whenever that is cheaper
+best     the cheapest path through G, which is what a decoder puts into a lattice, since it backs off whenever
+         that is cheaper
 
-Under `strict`, the states of the automaton are those of G. Under `best`, they are sets of states of G, each with its excess cost over the
-best one: G determinised on the fly (Mohri, "Finite-state transducers in language and speech processing", 1997, section 3.3). A state is
-dropped from a set if another state of the set reaches it by backing off at no greater cost. The sets of an n-gram model have at most n
-states, mostly one.
+Under `strict`, the states of the automaton are those of G. Under `best`, they are sets of states of G, each
+with its excess cost over the best one: G determinised on the fly (Mohri, "Finite-state transducers in
+language and speech processing", 1997, section 3.3). A state is dropped from a set if another state of the set
+reaches it by backing off at no greater cost. The sets of an n-gram model have at most n states, mostly one.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ _TOLERANCE = 1e-6
 
 
 class BackoffTables(NamedTuple):
-    """Arrays of the compiled loops. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history.
+    """Arrays of the compiled loops. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1
+    for the empty history.
 
-    Costs are float32, offsets int64, all others int32: 12 bytes per arc, 20 per state. The arrays are read-only.
+    Costs are float32, offsets int64, all others int32: 12 bytes per arc, 20 per state. The arrays are
+    read-only.
     """
 
     start: int
@@ -58,32 +62,58 @@ class BackoffTables(NamedTuple):
 
 @dataclass(frozen=True)
 class BackoffLm:
-    """A back-off model over word ids; `name` is its source file, `known` the sorted ids of words with a unigram."""
+    """A back-off model over word ids; `name` is its source file, `known` the sorted ids of words with a
+    unigram."""
 
     tables: BackoffTables
     known: np.ndarray
     name: str
 
     @classmethod
-    def read(cls, source: Path, words: SymbolTable, *, best: bool = False, oov_cost: float = OOV_COST,
-             more: Sequence[Path] = ()) -> BackoffLm:  # fmt: skip
+    def read(
+        cls,
+        source: Path,
+        words: SymbolTable,
+        *,
+        best: bool = False,
+        oov_cost: float = OOV_COST,
+        more: Sequence[Path] = (),
+    ) -> BackoffLm:
         """The model in `source` (see `model_file`) over the ids of `words`.
 
-        more  further directories for the memory-mapped file of a large model (`pyasr.io.mapped`), if its own directory is not writable
+        more  further directories for the memory-mapped file of a large model (`pyasr.io.mapped`), if its own
+        directory is not writable
 
-        A word that the model lacks costs the back-off to the empty history plus `oov_cost`; no history extends over it.
-        Raises UserError if there is no such file, or if a G.fst is not a back-off model.
+        A word that the model lacks costs the back-off to the empty history plus `oov_cost`; no history
+        extends over it. Raises UserError if there is no such file, or if a G.fst is not a back-off model.
         """
         path, backoff = model_file(source), words.get(BACKOFF, -1)
         if path.suffix == ".fst":
-            key, make = digest_of_parts(_LAYOUT, str(backoff)), lambda: tables_of_fst(read_fst(path), backoff, str(path))
+            key, make = (
+                digest_of_parts(_LAYOUT, str(backoff)),
+                lambda: tables_of_fst(read_fst(path), backoff, str(path)),
+            )
         else:
-            key, make = digest_of_parts(_LAYOUT, *words.symbols, repr(list(words.ids.values()))), lambda: tables_of_arpa(path, words)
-        return cls.of_tables(derived(path, "ngrams", key, make, more), str(path), best=best, oov_cost=oov_cost)
+            key, make = (
+                digest_of_parts(_LAYOUT, *words.symbols, repr(list(words.ids.values()))),
+                lambda: tables_of_arpa(path, words),
+            )
+        return cls.of_tables(
+            derived(path, "ngrams", key, make, more), str(path), best=best, oov_cost=oov_cost
+        )
 
     @classmethod
-    def from_fst(cls, fst: Fst, backoff_label: int, name: str = "G.fst", *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
-        """The model of a grammar transducer: words are output labels; epsilon or `backoff_label` marks a back-off arc."""
+    def from_fst(
+        cls,
+        fst: Fst,
+        backoff_label: int,
+        name: str = "G.fst",
+        *,
+        best: bool = False,
+        oov_cost: float = OOV_COST,
+    ) -> BackoffLm:
+        """The model of a grammar transducer: words are output labels; epsilon or `backoff_label` marks a
+        back-off arc."""
         return cls.of_tables(tables_of_fst(fst, backoff_label, name), name, best=best, oov_cost=oov_cost)
 
     @classmethod
@@ -91,7 +121,11 @@ class BackoffLm:
         """The model of `tables_of_fst` or `tables_of_arpa`."""
         arrays = dict(tables.arrays)
         known = arrays.pop("known")
-        return cls(BackoffTables(tables.values["start"], **arrays, best=bool(best), oov_cost=float(oov_cost)), known, name)
+        return cls(
+            BackoffTables(tables.values["start"], **arrays, best=bool(best), oov_cost=float(oov_cost)),
+            known,
+            name,
+        )
 
     def missing(self, words: np.ndarray) -> np.ndarray:
         """Sorted ids among `words` (except 0) without a unigram in the model."""
@@ -102,15 +136,21 @@ class BackoffLm:
         """-ln p(words, sentence end | sentence begin)."""
         length = len(words)
         chain = np.arange(length + 2).clip(max=length)
-        _, ends, _, _, _, costs = self.compose(chain, chain[1:-1].astype(np.int32), np.asarray(words, np.int32), chain[:-1] == length)
+        _, ends, _, _, _, costs = self.compose(
+            chain, chain[1:-1].astype(np.int32), np.asarray(words, np.int32), chain[:-1] == length
+        )
         return float(ends.sum() + costs.sum())
 
-    def compose(self, arc_offsets: np.ndarray, targets: np.ndarray, words: np.ndarray, is_final: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Composition with an acceptor of words (epsilon 0) whose state 0 is the start and whose arcs all go to higher states.
+    def compose(
+        self, arc_offsets: np.ndarray, targets: np.ndarray, words: np.ndarray, is_final: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Composition with an acceptor of words (epsilon 0) whose state 0 is the start and whose arcs all go
+        to higher states.
 
-        The states of the result are the reachable pairs of an acceptor state and a history; pair 0 is the start. Returns
-            states, end_costs             int64, float64 (num_pairs): the acceptor state; cost of the sentence end, 0 if it is not final
-            sources, targets, arcs, costs int64, float64 (num_new_arcs): pairs, the arc of the acceptor, cost of its word
+        The states of the result are the reachable pairs of an acceptor state and a history; pair 0 is the
+            start. Returns states, end_costs             int64, float64 (num_pairs): the acceptor state; cost
+            of the sentence end, 0 if it is not final sources, targets, arcs, costs int64, float64
+            (num_new_arcs): pairs, the arc of the acceptor, cost of its word
         """
         return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
 
@@ -127,14 +167,22 @@ def tables_of_fst(fst: Fst, backoff_label: int, name: str) -> mapped.MappedTable
     backoffs[sources[backing]], backoff_costs[sources[backing]] = targets[backing], costs[backing]
     spoken = ~backing
     offsets = np.searchsorted(sources[spoken], np.arange(fst.num_states + 1))
-    arrays = {"offsets": offsets, "words": labels[spoken].astype(np.int32), "costs": costs[spoken].astype(np.float32),
-              "targets": targets[spoken].astype(np.int32), "backoffs": backoffs, "backoff_costs": backoff_costs,
-              "finals": fst.finals.astype(np.float32), "known": np.unique(labels[spoken & (backoffs[sources] < 0)])}  # fmt: skip
+    arrays = {
+        "offsets": offsets,
+        "words": labels[spoken].astype(np.int32),
+        "costs": costs[spoken].astype(np.float32),
+        "targets": targets[spoken].astype(np.int32),
+        "backoffs": backoffs,
+        "backoff_costs": backoff_costs,
+        "finals": fst.finals.astype(np.float32),
+        "known": np.unique(labels[spoken & (backoffs[sources] < 0)]),
+    }
     return mapped.MappedTables(arrays, {"start": int(fst.start)})
 
 
 def absent_from(listed: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Sorted unique ids among `words` that are not in the sorted `listed`. The time depends on the size of `words`, not of `listed`."""
+    """Sorted unique ids among `words` that are not in the sorted `listed`. The time depends on the size of
+    `words`, not of `listed`."""
     words = np.unique(words)
     places = np.searchsorted(listed, words)
     found = places < len(listed)
@@ -143,18 +191,23 @@ def absent_from(listed: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def model_file(source: Path) -> Path:
-    """File of a language model: `source` itself (FST if its name ends in .fst, else ARPA), or G.fst or lm.arpa.gz in a directory."""
+    """File of a language model: `source` itself (FST if its name ends in .fst, else ARPA), or G.fst or
+    lm.arpa.gz in a directory."""
     source = Path(source)
     if not source.is_dir():
         return source
     found = [source / name for name in ("G.fst", "lm.arpa.gz") if (source / name).exists()]
     if not found:
-        raise UserError(f"{source}: neither G.fst nor lm.arpa.gz in it; create one with utils/make_grammar.py or utils/train_lm.py")
+        raise UserError(
+            f"{source}: neither G.fst nor lm.arpa.gz in it; create one with utils/make_grammar.py or "
+            "utils/train_lm.py"
+        )
     return found[0]
 
 
 def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarray, name: str) -> None:
-    """Raise UserError unless the labels of the arcs of a state differ, back-off arcs form no cycle, and all costs are finite."""
+    """Raise UserError unless the labels of the arcs of a state differ, back-off arcs form no cycle, and all
+    costs are finite."""
     fault = "rescoring needs a back-off n-gram model; create it with utils/make_grammar.py"
     if fst.num_states == 0 or fst.start < 0:
         raise UserError(f"{name}: the grammar is empty; create it again with utils/make_grammar.py")
@@ -178,8 +231,8 @@ def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarra
 def _new_histories(lm):
     """Storage of the histories found so far. The first one is the sentence begin.
 
-    (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of states of G with their excess
-    costs over the best one; `first` and `others` find a history by its hash.
+    (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of states of
+    G with their excess costs over the best one; `first` and `others` find a history by its hash.
     """
     first = {_hash_step(0, lm.start, 0.0): np.int64(0)}
     return [0, 1], [np.int64(lm.start)], [0.0], first, [-1]
@@ -187,7 +240,8 @@ def _new_histories(lm):
 
 @njit(nogil=True, cache=True)
 def _hash_step(value, state, excess):
-    """Mix a pair into a hash. Costs that differ only by rounding mostly get the same hash; if not, the result is still correct."""
+    """Mix a pair into a hash. Costs that differ only by rounding mostly get the same hash; if not, the result
+    is still correct."""
     mixed = (np.uint64(value) ^ np.uint64(state)) * np.uint64(1099511628211)
     mixed = (mixed ^ np.uint64(np.int64(np.rint(excess * 4096.0)))) * np.uint64(1099511628211)
     return np.int64((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(1))
@@ -208,7 +262,8 @@ def _arc(lm, state, word):
 
 @njit(nogil=True, cache=True)
 def strict_word(lm, state, word):
-    """(cost of a word after the history `state`, next history) under `strict`; 0 is not a word of any model."""
+    """(cost of a word after the history `state`, next history) under `strict`; 0 is not a word of any
+    model."""
     cost = 0.0
     while True:
         arc = _arc(lm, state, word)
@@ -234,7 +289,8 @@ def strict_end(lm, state):
 
 @njit(nogil=True, cache=True)
 def _follow(lm, state, cost, word, states, costs):
-    """Add the target states of `word`, from the longest history that lists it (strict) or from each (best), to `states` and `costs`."""
+    """Add the target states of `word`, from the longest history that lists it (strict) or from each (best),
+    to `states` and `costs`."""
     bottom, listed = state, False
     while state >= 0:
         arc = _arc(lm, state, word)
@@ -346,10 +402,12 @@ def _compose(lm, offsets, acceptor_targets, words, is_final):
     """See `BackoffLm.compose`."""
     histories = _new_histories(lm)
     places = {np.int64(0): np.int64(0)}
-    first, following = np.full(len(offsets) - 1, -1), [np.int64(-1)]  # linked lists of the pairs of each state
+    # linked lists of the pairs of each state
+    first, following = np.full(len(offsets) - 1, -1), [np.int64(-1)]
     states, mine, ends = [np.int64(0)], [np.int64(0)], [0.0]
     first[0] = 0
-    sources, targets, arcs, costs = [np.int64(0)], [np.int64(0)], [np.int64(0)], [0.0]  # entry 0 sets the type
+    # entry 0 sets the type
+    sources, targets, arcs, costs = [np.int64(0)], [np.int64(0)], [np.int64(0)], [0.0]
     for state in range(len(offsets) - 1):
         pair = first[state]
         while pair >= 0:
@@ -375,4 +433,11 @@ def _compose(lm, offsets, acceptor_targets, words, is_final):
                 arcs.append(np.int64(a))
                 costs.append(cost)
             pair = following[pair]
-    return (np.array(states), np.array(ends), np.array(sources)[1:], np.array(targets)[1:], np.array(arcs)[1:], np.array(costs)[1:])
+    return (
+        np.array(states),
+        np.array(ends),
+        np.array(sources)[1:],
+        np.array(targets)[1:],
+        np.array(arcs)[1:],
+        np.array(costs)[1:],
+    )

@@ -1,8 +1,10 @@
-"""Tables of a back-off model, built from an ARPA file that is read in pieces: G of `pyasr.lang.grammars.grammar`, without the transducer.
+"""Tables of a back-off model, built from an ARPA file that is read in pieces: G of
+`pyasr.lang.grammars.grammar`, without the transducer.
 
-Two readers read the file, one a section ahead of the other. The first counts the n-grams of an order, which determines the places of
-their arcs and the states that G bypasses; the second enters them. Each n-gram of the highest order takes 12 bytes, and each one that is
-also a history 32. The construction takes up to half as much in addition.
+Two readers read the file, one a section ahead of the other. The first counts the n-grams of an order, which
+determines the places of their arcs and the states that G bypasses; the second enters them. Each n-gram of the
+highest order takes 12 bytes, and each one that is also a history 32. The construction takes up to half as
+much in addition.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _MOST_STATES = (1 << 31) - 2
 def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
     """The result of `tables_of_fst` for G, for an ARPA model over the ids of `words`.
 
-    Raises UserError as `read_arpa` does; of repeated n-grams, only those whose words are all in `words` are detected.
+    Raises UserError as `read_arpa` does; of repeated n-grams, only those whose words are all in `words` are
+    detected.
     """
     check_symbols(words)
     with ContentReader(path) as first, ContentReader(path) as second:
@@ -36,26 +39,40 @@ def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
 
 
 class _Builder:
-    """Fills `kernels.Growing` order by order. `ahead` is read before `reader`, and detects errors in the file."""
+    """Fills `kernels.Growing` order by order. `ahead` is read before `reader`, and detects errors in the
+    file."""
 
     def __init__(self, ahead: ArpaReader, reader: ArpaReader, words: SymbolTable, most_bytes: int):
         self.ahead, self.reader, self.path, self.order = ahead, reader, reader.path, reader.order
         self.symbols, self.start, self.num_states, self.num_arcs = words, 0, 1, 0
-        room = [min(count, most_bytes // (2 * n + 2)) for n, count in enumerate(reader.counts, 1)]  # the header may be wrong
+        # the header may be wrong
+        room = [min(count, most_bytes // (2 * n + 2)) for n, count in enumerate(reader.counts, 1)]
         states, arcs = 1 + sum(room[:-1]), sum(room)
         if states > _MOST_STATES:
-            raise UserError(f"{self.path}: {states} histories, but at most {_MOST_STATES} are possible; prune it with utils/prune_lm.py")
+            raise UserError(
+                f"{self.path}: {states} histories, but at most {_MOST_STATES} are possible; prune it with "
+                "utils/prune_lm.py"
+            )
         self.lm = kernels.Growing(
-            words[BOS], words[EOS], np.full(max(words.ids.values()) + 1, -1, np.int32), np.zeros(states + 2, np.int64),
-            np.empty(arcs, np.int32), np.empty(arcs, np.int32), np.empty(states, np.float32), np.empty(states, np.int32),
-            np.empty(states), np.empty(states, bool))  # fmt: skip
+            words[BOS],
+            words[EOS],
+            np.full(max(words.ids.values()) + 1, -1, np.int32),
+            np.zeros(states + 2, np.int64),
+            np.empty(arcs, np.int32),
+            np.empty(arcs, np.int32),
+            np.empty(states, np.float32),
+            np.empty(states, np.int32),
+            np.empty(states),
+            np.empty(states, bool),
+        )
         self.costs = np.empty(arcs, np.float32)
         self.lm.finals[0] = np.inf
         self._known: np.ndarray | None = None
 
     def tables(self) -> MappedTables:
         """Tables of the whole file."""
-        first, last, waiting = 0, 1, None  # states whose arcs come next; (first arc, costs) of the previous order
+        # states whose arcs come next; (first arc, costs) of the previous order
+        first, last, waiting = 0, 1, None
         for n in range(1, self.order + 1):
             num_histories = self._count(n, first, last)
             if waiting:
@@ -67,19 +84,25 @@ class _Builder:
         return self._closed()
 
     def _count(self, n: int, first: int, last: int) -> int:
-        """Reserve places for the arcs of the states first:last. Returns the number of n-grams that are histories."""
+        """Reserve places for the arcs of the states first:last. Returns the number of n-grams that are
+        histories."""
         num_histories = 0
         for piece in self.ahead.pieces(n):
             found, twice = kernels.count(self.lm, self._ids(piece), -_LN10 * piece.logprob)
             if twice >= 0:
-                self._refuse_twice(n, int(kernels.sources(self.lm, self._ids(piece)[twice : twice + 1])[0]), self.lm.eos)
+                self._refuse_twice(
+                    n, int(kernels.sources(self.lm, self._ids(piece)[twice : twice + 1])[0]), self.lm.eos
+                )
             num_histories += found
         kernels.begin_arcs(self.lm, first, last)
         kernels.mark_bypassed(self.lm, first, last, self.start)
         return num_histories
 
-    def _fill(self, n: int, first: int, last: int, first_arc: int, num_histories: int) -> tuple[int, np.ndarray] | None:
-        """Enter the arcs of order `n` and their target states. Returns (first arc, costs: float64), or None for the highest order."""
+    def _fill(
+        self, n: int, first: int, last: int, first_arc: int, num_histories: int
+    ) -> tuple[int, np.ndarray] | None:
+        """Enter the arcs of order `n` and their target states. Returns (first arc, costs: float64), or None
+        for the highest order."""
         is_highest = n == self.order
         costs = self.costs[first_arc : self.num_arcs] if is_highest else np.empty(self.num_arcs - first_arc)
         if not is_highest:
@@ -89,7 +112,14 @@ class _Builder:
                 kernels.fill_highest(self.lm, self._ids(piece), -_LN10 * piece.logprob, costs, first_arc)
             else:
                 self.num_states, start = kernels.fill_histories(
-                    self.lm, self._ids(piece), -_LN10 * piece.logprob, -_LN10 * piece.backoff, costs, first_arc, self.num_states)
+                    self.lm,
+                    self._ids(piece),
+                    -_LN10 * piece.logprob,
+                    -_LN10 * piece.backoff,
+                    costs,
+                    first_arc,
+                    self.num_states,
+                )
                 self.start = max(start, self.start)
         state, word = kernels.sort_arcs(self.lm, first, last, costs, first_arc)
         if state >= 0:
@@ -99,7 +129,9 @@ class _Builder:
     def _ids(self, piece: Piece) -> np.ndarray:
         """Ids in words.txt of the words of n-grams, -1 for words that it lacks."""
         if self._known is None:
-            names = (-1 if word in (EPSILON, BACKOFF) else self.symbols.get(word, -1) for word in self.ahead.words)
+            names = (
+                -1 if word in (EPSILON, BACKOFF) else self.symbols.get(word, -1) for word in self.ahead.words
+            )
             self._known = np.fromiter(names, np.int32)
         return self._known[piece.ids]
 
@@ -119,7 +151,15 @@ class _Builder:
         arcs, states = slice(self.num_arcs), slice(num_states)
         offsets = lm.offsets[: num_states + 1]
         return MappedTables(
-            {"offsets": offsets, "words": lm.words[arcs], "costs": self.costs[arcs], "targets": lm.targets[arcs],
-             "backoffs": lm.backoffs[states], "backoff_costs": backoff_costs[states], "finals": lm.finals[states],
-             "known": lm.words[: offsets[1]]},
-            {"start": int(numbers[self.start])})  # fmt: skip
+            {
+                "offsets": offsets,
+                "words": lm.words[arcs],
+                "costs": self.costs[arcs],
+                "targets": lm.targets[arcs],
+                "backoffs": lm.backoffs[states],
+                "backoff_costs": backoff_costs[states],
+                "finals": lm.finals[states],
+                "known": lm.words[: offsets[1]],
+            },
+            {"start": int(numbers[self.start])},
+        )

@@ -1,7 +1,9 @@
-"""Compiled loops of `pyasr.lang.grammars.backoff_tables`, which enter the n-grams of an ARPA file into the tables of a back-off model.
+"""Compiled loops of `pyasr.lang.grammars.backoff_tables`, which enter the n-grams of an ARPA file into the
+tables of a back-off model.
 
-States are histories: 0 is the empty one, then those of one word, of two words, ..., each in the order of the file. The arcs of an order
-begin in states of the order below. They are sorted by state and word, so a history is found by following the arcs of its words.
+States are histories: 0 is the empty one, then those of one word, of two words, ..., each in the order of the
+file. The arcs of an order begin in states of the order below. They are sorted by state and word, so a history
+is found by following the arcs of its words.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ class Growing(NamedTuple):
 
     bos, eos       ids of the sentence begin and the sentence end, which no arc has
     of_word        int32 (largest id + 1): state of the history of one word, -1 if there is none
-    offsets        int64 (num_states + 2): the arcs of state s are offsets[s]:offsets[s + 1]; while arcs are counted, offsets[s + 2] is
-                   their number; while they are entered, offsets[s + 1] is the next free place
+    offsets        int64 (num_states + 2): the arcs of state s are offsets[s]:offsets[s + 1]; while arcs are
+                   counted, offsets[s + 2] is their number; while they are entered, offsets[s + 1] is the next
+                   free place
     words, targets int32 (num_arcs)
     finals         float32 (num_states): cost of the sentence end, infinite if it is not listed
     backoffs       int32 (num_states), backoff_costs float64 (num_states)
-    bypassed       bool (num_states): states without arcs and final cost; arcs to them lead to their back-off states instead
+    bypassed       bool (num_states): states without arcs and final cost; arcs to them lead to their back-off
+                   states instead
     """
 
     bos: int
@@ -70,8 +74,8 @@ def _find(lm, ids, row, first, last):
 
 @njit(nogil=True, cache=True)
 def _source(lm, ids, row):
-    """Source state of the arc of an n-gram; _UNKNOWN for an n-gram with a word without an id, or with <s> or </s> inside, which no text
-    reaches; _ORPHAN for one whose history is not listed."""
+    """Source state of the arc of an n-gram; _UNKNOWN for an n-gram with a word without an id, or with <s> or
+    </s> inside, which no text reaches; _ORPHAN for one whose history is not listed."""
     n = ids.shape[1]
     for k in range(n):
         if ids[row, k] < 0 or (k > 0 and ids[row, k] == lm.bos) or (k < n - 1 and ids[row, k] == lm.eos):
@@ -90,8 +94,8 @@ def sources(lm, ids):
 
 @njit(nogil=True, cache=True)
 def count(lm, ids, costs):
-    """Count the arcs of n-grams, and store the costs of sentence ends. Returns (number of histories among them, row of a repeated
-    sentence end or -1)."""
+    """Count the arcs of n-grams, and store the costs of sentence ends. Returns (number of histories among
+    them, row of a repeated sentence end or -1)."""
     num_histories, n = 0, ids.shape[1]
     for row in range(len(ids)):
         state = _source(lm, ids, row)
@@ -110,7 +114,8 @@ def count(lm, ids, costs):
 
 @njit(nogil=True, cache=True)
 def begin_arcs(lm, first, last):
-    """Replace the counts of the states first:last by the places of their first arcs; offsets[first] is known."""
+    """Replace the counts of the states first:last by the places of their first arcs; offsets[first] is
+    known."""
     lm.offsets[first + 1] = lm.offsets[first]
     for state in range(first, last):
         lm.offsets[state + 2] += lm.offsets[state + 1]
@@ -118,7 +123,8 @@ def begin_arcs(lm, first, last):
 
 @njit(nogil=True, cache=True)
 def mark_bypassed(lm, first, last, start):
-    """Mark the states first:last without arcs and final cost, by the places of their arcs, except the empty history and `start`."""
+    """Mark the states first:last without arcs and final cost, by the places of their arcs, except the empty
+    history and `start`."""
     for state in range(first, last):
         has_arcs = lm.offsets[state + 2] > lm.offsets[state + 1]
         lm.bypassed[state] = not has_arcs and lm.finals[state] == np.inf and state != 0 and state != start
@@ -126,7 +132,8 @@ def mark_bypassed(lm, first, last, start):
 
 @njit(nogil=True, cache=True)
 def fill_histories(lm, ids, costs, backoff_costs, arc_costs, first_arc, state):
-    """Enter the arcs of n-grams that are also histories, the first with number `state`. Returns (next state, state of <s> or -1).
+    """Enter the arcs of n-grams that are also histories, the first with number `state`. Returns (next state,
+    state of <s> or -1).
 
     arc_costs  float64: costs of the arcs from `first_arc` on
     """
@@ -185,7 +192,8 @@ def _enter(lm, source, word, target):
 def _settled(lm, state, steps):
     """(final target of an arc to `state`, cost of the bypassed states on the way).
 
-    The costs are added in pairs, pairs of pairs, and so on, as in `pyasr.lang.grammars.grammar`, so that the result is bit-identical.
+    The costs are added in pairs, pairs of pairs, and so on, as in `pyasr.lang.grammars.grammar`, so that the
+    result is bit-identical.
     """
     num = 0
     while lm.bypassed[state]:
@@ -202,8 +210,8 @@ def _settled(lm, state, steps):
 
 @njit(nogil=True, cache=True)
 def sort_arcs(lm, first, last, costs, first_arc):
-    """Sort the arcs of the states first:last by word; `costs` begins with the cost of `first_arc`. Returns (-1, -1), or a state
-    and a word that has two arcs there."""
+    """Sort the arcs of the states first:last by word; `costs` begins with the cost of `first_arc`. Returns
+    (-1, -1), or a state and a word that has two arcs there."""
     for state in range(first, last):
         begin, end = lm.offsets[state], lm.offsets[state + 1]
         rising = True
@@ -223,7 +231,8 @@ def sort_arcs(lm, first, last, costs, first_arc):
 
 @njit(nogil=True, cache=True)
 def settle_costs(lm, first_arc, arc_costs, costs):
-    """Write the costs of the arcs from `first_arc` on, including those of bypassed states, to `costs`, float32 (num_arcs)."""
+    """Write the costs of the arcs from `first_arc` on, including those of bypassed states, to `costs`,
+    float32 (num_arcs)."""
     steps = np.empty(_MOST_STEPS)
     for k in range(len(arc_costs)):
         _, extra = _settled(lm, lm.targets[first_arc + k], steps)
@@ -232,8 +241,8 @@ def settle_costs(lm, first_arc, arc_costs, costs):
 
 @njit(nogil=True, cache=True)
 def close(lm, num_states, num_arcs, backoff_costs):
-    """Redirect arcs past the bypassed states, and remove these from all tables. Returns (number of remaining states, their new numbers
-    by the old ones).
+    """Redirect arcs past the bypassed states, and remove these from all tables. Returns (number of remaining
+    states, their new numbers by the old ones).
 
     backoff_costs  float32 (num_states), output
     """

@@ -1,16 +1,18 @@
 """TLG: the decoding graph of a CTC network, from frames to words.
 
-Y. Miao et al., "EESEN: end-to-end speech recognition using deep RNN models and WFST-based decoding", ASRU 2015, compose LG with a
-transducer T from the labels of frames to units. Here T o LG is constructed directly: a state is a state of LG with the unit of the last
-frame, or with the blank. Arcs from state s of LG with last unit u:
+Y. Miao et al., "EESEN: end-to-end speech recognition using deep RNN models and WFST-based decoding", ASRU
+2015, compose LG with a transducer T from the labels of frames to units. Here T o LG is constructed directly:
+a state is a state of LG with the unit of the last frame, or with the blank. Arcs from state s of LG with last
+unit u:
 
     u : epsilon      back to (s, u)                   the unit continues
     blank : epsilon  to (s, blank)
     v : word         to (t, v)                        for each arc of LG from s to t with unit v, except v = u
     epsilon : word   to (t, u), where only arcs of LG continue
 
-From (s, blank) there are the same arcs with all v, so "u u" needs a blank in between. Epsilons lead to separate states, in which no frame
-can be consumed, so every alignment of the units of a path of LG is exactly one path of TLG.
+From (s, blank) there are the same arcs with all v, so "u u" needs a blank in between. Epsilons lead to
+separate states, in which no frame can be consumed, so every alignment of the units of a path of LG is exactly
+one path of TLG.
 
 Input labels are transition-ids, unit + 1; that of the blank is 1. They equal those of LG and phones.txt
 (`pyasr.lang.lang_dirs.subword_lang`).
@@ -74,7 +76,8 @@ def _fan_out(states: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _all_nodes(lg: Fst) -> _Nodes:
-    """Every state of LG with the blank, the target of every arc with its unit, and the states reached from there by epsilons."""
+    """Every state of LG with the blank, the target of every arc with its unit, and the states reached from
+    there by epsilons."""
     nodes = _Nodes(int(lg.ilabels.max(initial=0)) + 1)
     spoken = lg.ilabels > 0
     entered = nodes.key(lg.nextstates[spoken], 0, lg.ilabels[spoken])
@@ -95,27 +98,39 @@ def ctc_graph(lg: Fst) -> Fst:
     allowed = (lg.ilabels[arcs] == 0) | (lg.ilabels[arcs] != memory[rows])
     rows, arcs = rows[allowed], arcs[allowed]
     labels, silent = lg.ilabels[arcs], lg.ilabels[arcs] == 0
-    targets = np.where(silent, nodes.key(lg.nextstates[arcs], 1, memory[rows]), nodes.key(lg.nextstates[arcs], 0, labels))
+    targets = np.where(
+        silent, nodes.key(lg.nextstates[arcs], 1, memory[rows]), nodes.key(lg.nextstates[arcs], 0, labels)
+    )
     held = np.flatnonzero(passing == 0)
     ended = held[memory[held] != _BLANK]
     to_blank = nodes.numbers(nodes.key(states[ended], 0, _BLANK))
     stay = np.where(memory[held] == _BLANK, BLANK_TID, memory[held])
     zeros = np.zeros(len(held) + len(ended))
     graph = Fst.from_arcs(
-        len(nodes.keys), int(nodes.numbers(nodes.key(lg.start, 0, _BLANK))), np.r_[held, ended, rows],
-        np.r_[stay, np.full(len(ended), BLANK_TID), labels], np.r_[zeros, lg.olabels[arcs]], np.r_[zeros, lg.weights[arcs]],
-        np.r_[held, to_blank, nodes.numbers(targets)], lg.finals[states])  # fmt: skip
+        len(nodes.keys),
+        int(nodes.numbers(nodes.key(lg.start, 0, _BLANK))),
+        np.r_[held, ended, rows],
+        np.r_[stay, np.full(len(ended), BLANK_TID), labels],
+        np.r_[zeros, lg.olabels[arcs]],
+        np.r_[zeros, lg.weights[arcs]],
+        np.r_[held, to_blank, nodes.numbers(targets)],
+        lg.finals[states],
+    )
     return ops.connect(graph)
 
 
 def make_tlg(lang: Path, out: Path) -> Fst:
-    """Fill `out` with TLG.fst, words.txt, phones.txt and phones/ from a lang dir of units with a grammar. Returns the graph.
+    """Fill `out` with TLG.fst, words.txt, phones.txt and phones/ from a lang dir of units with a grammar.
+    Returns the graph.
 
     Raises UserError if the lang dir is not one of units, and as `make_lg` does.
     """
     tables = LangDir(lang)
     if tables.phones.get(BLANK) != BLANK_TID:
-        raise UserError(f"{lang}/phones.txt: {BLANK} is not number {BLANK_TID}; give a lang directory of utils/prepare_ctc_lang.py")
+        raise UserError(
+            f"{lang}/phones.txt: {BLANK} is not number {BLANK_TID}; give a lang directory of "
+            "utils/prepare_ctc_lang.py"
+        )
     lg = ops.remove_epsilons_local(ops.remove_symbols(make_lg(lang), tables.disambig_phones))
     log.info(f"LG: {lg.num_states} states, {lg.num_arcs} arcs")
     graph = ctc_graph(lg)

@@ -1,4 +1,5 @@
-"""G: an n-gram model in ARPA format as a transducer over the words of a lang dir; and the lang dir with it or with another grammar."""
+"""G: an n-gram model in ARPA format as a transducer over the words of a lang dir; and the lang dir with it or
+with another grammar."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _LN10 = math.log(10.0)
 
 @dataclass(frozen=True)
 class Dropped:
-    """Parts of an ARPA file that are not in G: words without an id, n-grams with such a word, n-grams whose history is not listed."""
+    """Parts of an ARPA file that are not in G: words without an id, n-grams with such a word, n-grams whose
+    history is not listed."""
 
     words: tuple[str, ...]
     num_oov_ngrams: int
@@ -33,9 +35,11 @@ class Dropped:
 
 
 class _Histories:
-    """The states of G, a trie over histories: state 0 is the empty history, each listed n-gram below the highest order has one.
+    """The states of G, a trie over histories: state 0 is the empty history, each listed n-gram below the
+    highest order has one.
 
-    For each length, the sorted `keys` are `state of all but the last word * vocabulary + last word`; `states` are their target states.
+    For each length, the sorted `keys` are `state of all but the last word * vocabulary + last word`; `states`
+    are their target states.
     """
 
     def __init__(self, vocabulary: int):
@@ -79,19 +83,27 @@ class _Histories:
 def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
     """G as Kaldi's `arpa2fst --disambig-symbol=#0` builds it, arcs sorted by input label.
 
-    A state is a history. Its arc for a word costs -ln p(word | history) and leads to the longest listed history. Its arc #0:epsilon costs
-    -ln of the backoff weight. `<s>` and `</s>` are not labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
-    only a backoff arc are bypassed. N-grams with a word without an id, or with an unlisted history, are skipped.
+    A state is a history. Its arc for a word costs -ln p(word | history) and leads to the longest listed
+    history. Its arc #0:epsilon costs -ln of the backoff weight. `<s>` and `</s>` are not labels: the history
+    `<s>` is the start, p(</s> | history) a final cost. States with only a backoff arc are bypassed. N-grams
+    with a word without an id, or with an unlisted history, are skipped.
     """
     check_symbols(words)
-    ids = np.array([-1 if word in ("<eps>", BACKOFF) else words.get(word, -1) for word in arpa.words], np.int64)
+    ids = np.array(
+        [-1 if word in ("<eps>", BACKOFF) else words.get(word, -1) for word in arpa.words], np.int64
+    )
     builder = _GrammarBuilder(words)
     dropped_ngrams = 0
     for order, table in enumerate(arpa.tables, 1):
         rows = ids[table.ids]
         known = (rows >= 0).all(axis=1)
         dropped_ngrams += int((~known).sum())
-        builder.add(rows[known], -_LN10 * table.logprob[known], -_LN10 * table.backoff[known], highest=order == len(arpa.tables))
+        builder.add(
+            rows[known],
+            -_LN10 * table.logprob[known],
+            -_LN10 * table.backoff[known],
+            highest=order == len(arpa.tables),
+        )
     missing = tuple(word for word, number in zip(arpa.words, ids) if number < 0 and word not in (BOS, EOS))
     return builder.fst(), Dropped(missing, dropped_ngrams, builder.num_orphans)
 
@@ -100,7 +112,10 @@ def check_symbols(words: SymbolTable) -> None:
     """Raise UserError if words.txt lacks a symbol that G needs."""
     for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "sentence begins"), (EOS, "sentence ends")):
         if symbol not in words:
-            raise UserError(f"words.txt has no {symbol}, the symbol of {of}; create the lang dir with utils/prepare_lang.py")
+            raise UserError(
+                f"words.txt has no {symbol}, the symbol of {of}; create the lang dir with "
+                "utils/prepare_lang.py"
+            )
 
 
 class _GrammarBuilder:
@@ -159,8 +174,16 @@ class _GrammarBuilder:
         all_costs = np.r_[costs, backoff_costs[kept]] + extra[all_targets]
         number = np.cumsum(~bypassed) - 1
         order = np.lexsort((ilabels, all_sources))
-        return Fst.from_arcs(int((~bypassed).sum()), int(number[self.start]), number[all_sources][order], ilabels[order], olabels[order],
-                             all_costs[order], number[onward[all_targets]][order], finals[~bypassed])
+        return Fst.from_arcs(
+            int((~bypassed).sum()),
+            int(number[self.start]),
+            number[all_sources][order],
+            ilabels[order],
+            olabels[order],
+            all_costs[order],
+            number[onward[all_targets]][order],
+            finals[~bypassed],
+        )
 
     def _joined_backoffs(self):
         if not self.backoffs:
@@ -169,7 +192,8 @@ class _GrammarBuilder:
 
 
 def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = None) -> None:
-    """Fill `out` with a copy of the lang dir and the `G.fst` of an ARPA file, as Kaldi's format_lm.sh does, or of an FST.
+    """Fill `out` with a copy of the lang dir and the `G.fst` of an ARPA file, as Kaldi's format_lm.sh does,
+    or of an FST.
 
     acceptor  see `pyasr.lang.grammars.grammar_fst.read_grammar_fst`
     """
@@ -181,7 +205,10 @@ def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = No
         raise UserError(f"--acceptor cannot be used with {source}, which is not an FST; omit --acceptor")
     elif b"\\data\\" not in content:
         refuse_kenlm(content, source)
-        fault = "neither a \\data\\ line, as in ARPA files, nor an arc 'FROM TO WORD [COST]' on the first line, as in text FSTs"
+        fault = (
+            "neither a \\data\\ line, as in ARPA files, nor an arc 'FROM TO WORD [COST]' on the first "
+            "line, as in text FSTs"
+        )
         raise UserError(f"{source}:1: {fault}; give an ARPA file, a text FST or a binary FST")
     else:
         grammar = _of_arpa(content, source, lang, words)
@@ -196,7 +223,9 @@ def _of_arpa(content: bytes, path: Path, lang: Path, words: SymbolTable) -> Fst:
     grammar, dropped = arpa_to_fst(parse_arpa(content, path), words)
     hint = _other_case(dropped.words, words)
     if (grammar.ilabels == words[BACKOFF]).all():
-        raise UserError(f"{path}: none of its words is in {lang}/words.txt; {hint or 'build both from the same text'}")
+        raise UserError(
+            f"{path}: none of its words is in {lang}/words.txt; {hint or 'build both from the same text'}"
+        )
     if dropped.words:
         shown = " ".join(dropped.words[:10]) + " ..." * (len(dropped.words) > 10)
         fault = f"{len(dropped.words)} words are not in {lang}/words.txt ({shown})"
@@ -212,7 +241,10 @@ def _other_case(missing: tuple[str, ...], words: SymbolTable) -> str:
     pairs = [(word, known[word.casefold()]) for word in missing if word.casefold() in known]
     if not pairs:
         return ""
-    return f"{len(pairs)} of its words are there in another case, {pairs[0][0]} as {pairs[0][1]}: convert one of the two, as by tr A-Z a-z"
+    return (
+        f"{len(pairs)} of its words are there in another case, {pairs[0][0]} as {pairs[0][1]}: convert "
+        "one of the two, as by tr A-Z a-z"
+    )
 
 
 def copy_lang(lang: Path, out: Path) -> None:

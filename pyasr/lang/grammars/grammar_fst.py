@@ -6,8 +6,8 @@
     2 0 <eps>
     2 0.1               STATE [COST]: a final state; the start is the state of the first line
 
-Words are symbols of words.txt or their ids; costs are -ln of probabilities. Arcs without a word get the input #0, as in Kaldi's
-`eps2disambig.pl`, so that the composition with L_disambig.fst can be determinised.
+Words are symbols of words.txt or their ids; costs are -ln of probabilities. Arcs without a word get the input
+#0, as in Kaldi's `eps2disambig.pl`, so that the composition with L_disambig.fst can be determinised.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from pyasr.lang.lexicons.dict_dir import reserved
 from pyasr.lang.symbols import BACKOFF, EPSILON, SymbolTable
 
 MOST_COST = 228.0  # cost of a probability of 1e-99
-_FORMS = {True: "'FROM TO WORD [COST]' or 'STATE [COST]'", False: "'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'"}
+_FORMS = {
+    True: "'FROM TO WORD [COST]' or 'STATE [COST]'",
+    False: "'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'",
+}
 _STATE = re.compile(r"[0-9]{1,9}")
 _COST = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
 _HEAD_BYTES = 1 << 16  # size of the beginning of a file from which its format is detected
@@ -37,7 +40,8 @@ _LEAST_TRIED = 20_000  # minimum limit of states in the attempt to determinise a
 
 @dataclass
 class _Draft:
-    """A grammar before the checks: arrays over its arcs, labels are ids of words.txt; `lines` are line numbers of a text, else None."""
+    """A grammar before the checks: arrays over its arcs, labels are ids of words.txt; `lines` are line
+    numbers of a text, else None."""
 
     path: Path
     start: int
@@ -51,7 +55,11 @@ class _Draft:
 
     def place(self, arc: int) -> str:
         """Location of an arc, for messages."""
-        return f"{self.path}: an arc from state {self.sources[arc]}" if self.lines is None else f"{self.path}:{self.lines[arc]}"
+        return (
+            f"{self.path}: an arc from state {self.sources[arc]}"
+            if self.lines is None
+            else f"{self.path}:{self.lines[arc]}"
+        )
 
 
 def is_grammar_fst(content: bytes) -> bool:
@@ -70,8 +78,9 @@ def read_grammar_fst(content: bytes, path: Path, words: SymbolTable, acceptor: b
     words     words.txt of the lang dir
     acceptor  whether arcs of a text have one label; None if the lines are unambiguous
 
-    Raises UserError, with the line number in a text, for words that are not in words.txt, `<s>` and `</s>`, costs that are not finite,
-    unreachable final states, cycles without a word, and a grammar that cannot be determinised.
+    Raises UserError, with the line number in a text, for words that are not in words.txt, `<s>` and `</s>`,
+    costs that are not finite, unreachable final states, cycles without a word, and a grammar that cannot be
+    determinised.
     """
     path = Path(path)
     if is_binary_fst(content):
@@ -94,8 +103,13 @@ def _of_binary(content: bytes, path: Path, words: SymbolTable) -> _Draft:
     if fst.start < 0:
         raise UserError(f"{path}: the grammar is empty; give one with a start state and a final state")
     ids = {str(number): number for number in words.ids.values()}
-    labels = [_ids_of(column, table, words.ids if table else ids, path) for column, table in zip((fst.ilabels, fst.olabels), tables)]
-    return _Draft(path, fst.start, fst.sources, fst.nextstates, *labels, fst.weights.astype(np.float64), fst.finals)
+    labels = [
+        _ids_of(column, table, words.ids if table else ids, path)
+        for column, table in zip((fst.ilabels, fst.olabels), tables)
+    ]
+    return _Draft(
+        path, fst.start, fst.sources, fst.nextstates, *labels, fst.weights.astype(np.float64), fst.finals
+    )
 
 
 def _ids_of(labels: np.ndarray, table: dict[int, str], ids: dict[str, int], path: Path) -> np.ndarray:
@@ -112,7 +126,9 @@ def _check_known(unknown: list[str], ids: dict[str, int], where: str) -> None:
         shown = " ".join(unknown[:_NAMED]) + " ..." * (len(unknown) > _NAMED)
         cases = {word.casefold(): word for word in ids}
         other = next((cases[word.casefold()] for word in unknown if word.casefold() in cases), "")
-        hint = f"; words.txt has {other}: change the case of one of the two, as by tr A-Z a-z" if other else ""
+        hint = (
+            f"; words.txt has {other}: change the case of one of the two, as by tr A-Z a-z" if other else ""
+        )
         fault = f"{len(unknown)} label(s) are not in words.txt: {shown}"
         raise UserError(f"{where}: {fault}; add the words to the dictionary, or remove them{hint}")
 
@@ -122,7 +138,9 @@ class _TextReader:
 
     def __init__(self, text: str, path: Path, words: SymbolTable, acceptor: bool | None):
         self.path = path
-        self.rows = [(number, fields) for number, line in enumerate(text.split("\n"), 1) if (fields := line.split())]
+        self.rows = [
+            (number, fields) for number, line in enumerate(text.split("\n"), 1) if (fields := line.split())
+        ]
         arcs = [fields for _, fields in self.rows if len(fields) > 2]
         inputs = {fields[2] for fields in arcs}
         by_id = not inputs <= words.ids.keys() and all(map(_STATE.fullmatch, inputs))
@@ -140,12 +158,15 @@ class _TextReader:
         are_costs = all(_COST.fullmatch(fields[3]) for fields in arcs)
         are_labels = all(fields[3] in self.ids for fields in arcs)
         if are_costs and are_labels and any(fields[2] != fields[3] for fields in arcs):
-            raise UserError(f"{self.path}: the fourth column may be labels or costs; give --acceptor true for 'FROM TO WORD COST', "
-                            "--acceptor false for 'FROM TO INPUT OUTPUT'")  # fmt: skip
+            raise UserError(
+                f"{self.path}: the fourth column may be labels or costs; give --acceptor true for 'FROM TO "
+                "WORD COST', --acceptor false for 'FROM TO INPUT OUTPUT'"
+            )
         return are_costs and not are_labels
 
     def draft(self) -> _Draft:
-        """The grammar. Raises UserError for malformed lines, and for all labels that are not in words.txt at once."""
+        """The grammar. Raises UserError for malformed lines, and for all labels that are not in words.txt at
+        once."""
         arcs, finals, lines = [], {}, []
         self._check_labels()
         for number, fields in self.rows:
@@ -153,18 +174,24 @@ class _TextReader:
             if len(fields) <= 2:
                 state = self._state(fields[0], where)
                 if state in finals:
-                    raise UserError(f"{where}: state {fields[0]} is also final on an earlier line; remove one of the two")
+                    raise UserError(
+                        f"{where}: state {fields[0]} is also final on an earlier line; remove one of the two"
+                    )
                 finals[state] = self._cost(fields[1:], where)
             else:
                 arcs.append(self._arc(fields, where))
                 lines.append(number)
         sources, targets, ilabels, olabels, costs = map(np.array, zip(*arcs))
         costs_of_states = np.array([finals.get(state, np.inf) for state in range(len(self.states))])
-        return _Draft(self.path, 0, sources, targets, ilabels, olabels, costs, costs_of_states, np.array(lines))
+        return _Draft(
+            self.path, 0, sources, targets, ilabels, olabels, costs, costs_of_states, np.array(lines)
+        )
 
     def _check_labels(self) -> None:
         end = 3 if self.acceptor else 4
-        labels = ((number, label) for number, fields in self.rows if len(fields) > 2 for label in fields[2:end])
+        labels = (
+            (number, label) for number, fields in self.rows if len(fields) > 2 for label in fields[2:end]
+        )
         if unknown := [(number, label) for number, label in labels if label not in self.ids]:
             _check_known([label for _, label in unknown], self.ids, f"{self.path}:{unknown[0][0]}")
 
@@ -172,14 +199,19 @@ class _TextReader:
         """(from, to, input, output, cost)."""
         width = 1 if self.acceptor else 2
         if not 2 + width <= len(fields) <= 3 + width:
-            raise UserError(f"{where}: {len(fields)} columns, expected {_FORMS[self.acceptor]}; correct the line")
+            raise UserError(
+                f"{where}: {len(fields)} columns, expected {_FORMS[self.acceptor]}; correct the line"
+            )
         source, target = (self._state(field, where) for field in fields[:2])
         labels = [self.ids[label] for label in fields[2 : 2 + width]]
         return source, target, labels[0], labels[-1], self._cost(fields[2 + width :], where)
 
     def _state(self, field: str, where: str) -> int:
         if not _STATE.fullmatch(field):
-            raise UserError(f"{where}: '{field}' is not a state number, expected {_FORMS[self.acceptor]}; correct the line")
+            raise UserError(
+                f"{where}: '{field}' is not a state number, expected {_FORMS[self.acceptor]}; correct the "
+                "line"
+            )
         return self.states.setdefault(field, len(self.states))
 
     @staticmethod
@@ -203,32 +235,52 @@ def _check_labels(draft: _Draft, words: SymbolTable) -> None:
 def _check_costs(draft: _Draft) -> None:
     """Raise UserError for costs out of range; a final cost may be infinite, if a state is not final."""
     for arc in np.flatnonzero(~(np.abs(draft.costs) <= MOST_COST))[:1]:
-        fault = f"a cost of {draft.costs[arc]:g} is not between -{MOST_COST:g} and {MOST_COST:g}, that of 1e-99"
+        fault = (
+            f"a cost of {draft.costs[arc]:g} is not between -{MOST_COST:g} and {MOST_COST:g}, that of 1e-99"
+        )
         raise UserError(f"{draft.place(arc)}: {fault}; remove the arc, or give it another cost")
     for state in np.flatnonzero(~((np.abs(draft.finals) <= MOST_COST) | (draft.finals == np.inf)))[:1]:
         fault = f"a final cost of {draft.finals[state]:g} is not between -{MOST_COST:g} and {MOST_COST:g}"
-        raise UserError(f"{draft.path}: {fault}; give another one, or remove the line if the state is not final")
+        raise UserError(
+            f"{draft.path}: {fault}; give another one, or remove the line if the state is not final"
+        )
 
 
 def _with_backoff_labels(draft: _Draft, backoff: int) -> Fst:
     """#0 as the input of arcs without a word; #0 removed from the outputs, because it is not a word."""
     ilabels = np.where(draft.ilabels == 0, backoff, draft.ilabels)
     olabels = np.where(draft.olabels == backoff, 0, draft.olabels)
-    return Fst.from_arcs(len(draft.finals), draft.start, draft.sources, ilabels, olabels, draft.costs, draft.targets, draft.finals)
+    return Fst.from_arcs(
+        len(draft.finals),
+        draft.start,
+        draft.sources,
+        ilabels,
+        olabels,
+        draft.costs,
+        draft.targets,
+        draft.finals,
+    )
 
 
 def _useful_part(grammar: Fst, path: Path) -> Fst:
     """The states on paths from the start to a final state. Raises UserError if there are none."""
     useful = ops.connect(grammar)
     if useful.start < 0:
-        raise UserError(f"{path}: no final state can be reached from the start; end with a line 'STATE [COST]' for each final state")
+        raise UserError(
+            f"{path}: no final state can be reached from the start; end with a line 'STATE [COST]' for each "
+            "final state"
+        )
     if unused := grammar.num_states - useful.num_states:
-        log.warning(f"{path}: {unused} of {grammar.num_states} states are on no path from the start to a final state and are removed")
+        log.warning(
+            f"{path}: {unused} of {grammar.num_states} states are on no path from the start to a final "
+            "state and are removed"
+        )
     return useful
 
 
 def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
-    """Raise UserError for a cycle of arcs without an input word, which a sentence could take any number of times."""
+    """Raise UserError for a cycle of arcs without an input word, which a sentence could take any number of
+    times."""
     silent = np.flatnonzero(grammar.ilabels == backoff)
     sources = grammar.sources
     while len(silent):
@@ -242,7 +294,8 @@ def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
 
 
 def _check_determinisable(grammar: Fst, words: SymbolTable, path: Path) -> None:
-    """Raise UserError if states have several arcs for a word and determinisation, which a graph needs, does not terminate."""
+    """Raise UserError if states have several arcs for a word and determinisation, which a graph needs, does
+    not terminate."""
     order = np.lexsort((grammar.ilabels, grammar.sources))
     sources, labels = grammar.sources[order], grammar.ilabels[order]
     twice = np.flatnonzero((sources[1:] == sources[:-1]) & (labels[1:] == labels[:-1]))
@@ -252,6 +305,12 @@ def _check_determinisable(grammar: Fst, words: SymbolTable, path: Path) -> None:
         ops.determinize_star(grammar, max_states=max(_LEAST_TRIED, 10 * grammar.num_states))
     except UserError:
         word = words.symbol(labels[twice[0]])
-        fault = f"it cannot be determinised: {len(twice)} arcs have the same word as another arc of their state, the first of them {word}"
-        hint = "give a state one arc per word if paths of the same words continue with different costs or outputs"
+        fault = (
+            f"it cannot be determinised: {len(twice)} arcs have the same word as another arc of their "
+            f"state, the first of them {word}"
+        )
+        hint = (
+            "give a state one arc per word if paths of the same words continue with different costs or "
+            "outputs"
+        )
         raise UserError(f"{path}: {fault}; {hint}") from None

@@ -26,7 +26,9 @@ class LangDir:
     def __init__(self, path: Path):
         self.path = Path(path)
         if not (self.path / "phones.txt").exists():
-            raise UserError(f"{self.path}: not a language directory (no phones.txt); create it with utils/prepare_lang.py")
+            raise UserError(
+                f"{self.path}: not a language directory (no phones.txt); create it with utils/prepare_lang.py"
+            )
 
     @property
     def topo(self) -> Path:
@@ -60,7 +62,9 @@ class LangDir:
     def nonsilence_phones(self) -> list[int]:
         found = self._phone_list("nonsilence")
         if not found:
-            raise UserError(f"{self.path}/phones/nonsilence.int: no phones except silence; run utils/validate_lang.py")
+            raise UserError(
+                f"{self.path}/phones/nonsilence.int: no phones except silence; run utils/validate_lang.py"
+            )
         return found
 
     @cached_property
@@ -96,7 +100,10 @@ class LangDir:
     def oov_word(self) -> str:
         words = "".join(read_lines(self.path / "oov.txt")).split()
         if len(words) != 1:
-            raise UserError(f"{self.path}/oov.txt: expected one word, that of out-of-vocabulary words, found {len(words)}; correct it")
+            raise UserError(
+                f"{self.path}/oov.txt: expected one word, that of out-of-vocabulary words, found "
+                f"{len(words)}; correct it"
+            )
         return words[0]
 
     @cached_property
@@ -120,8 +127,13 @@ class LangDir:
         for number, line in enumerate(read_lines(self.path / "phones/roots.int"), 1):
             match = _ROOT.fullmatch(line.strip())
             if not match:
-                raise UserError(f"{self.path}/phones/roots.int:{number}: expected '[not-]shared [not-]split PHONES', found '{line}'")
-            rows.append((match[1] == "shared", match[2] == "split", [int(phone) for phone in match[3].split()]))
+                raise UserError(
+                    f"{self.path}/phones/roots.int:{number}: expected '[not-]shared [not-]split PHONES', "
+                    f"found '{line}'"
+                )
+            rows.append(
+                (match[1] == "shared", match[2] == "split", [int(phone) for phone in match[3].split()])
+            )
         return rows
 
     @cached_property
@@ -131,7 +143,10 @@ class LangDir:
         for number, line in enumerate(read_lines(path) if path.exists() else [], 1):
             match = _BOUNDARY.fullmatch(line.strip())
             if not match:
-                raise UserError(f"{path}:{number}: expected 'PHONE nonword|begin|end|internal|singleton', found '{line}'; correct the line")
+                raise UserError(
+                    f"{path}:{number}: expected 'PHONE nonword|begin|end|internal|singleton', found "
+                    f"'{line}'; correct the line"
+                )
             found[int(match[1])] = match[2]
         return found
 
@@ -141,13 +156,16 @@ class LangDir:
         rows = self._int_lines("phones/align_lexicon.int")
         short = [number for number, row in enumerate(rows, 1) if len(row) < 3]
         if short:
-            raise UserError(f"{self.path}/phones/align_lexicon.int:{short[0]}: expected 'WORD WORD PHONES' in numbers; "
-                            "create the directory with utils/prepare_lang.py")
+            raise UserError(
+                f"{self.path}/phones/align_lexicon.int:{short[0]}: expected 'WORD WORD PHONES' in numbers; "
+                "create the directory with utils/prepare_lang.py"
+            )
         return [(word, tuple(phones)) for _, word, *phones in rows]
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """Words, their pronunciations in position-dependent phones, probabilities (1 in directories of Kaldi, which do not store them)."""
+        """Words, their pronunciations in position-dependent phones, probabilities (1 in directories of Kaldi,
+        which do not store them)."""
         path = self.path / "lexiconp.txt"
         if path.exists():
             return read_lexicon(path)
@@ -155,7 +173,10 @@ class LangDir:
         for number, line in enumerate(read_lines(self.path / "phones/align_lexicon.txt"), 1):
             fields = line.split()
             if len(fields) < 3:
-                raise UserError(f"{self.path}/phones/align_lexicon.txt:{number}: expected 'WORD WORD PHONES', found '{line}'; correct it")
+                raise UserError(
+                    f"{self.path}/phones/align_lexicon.txt:{number}: expected 'WORD WORD PHONES', found "
+                    f"'{line}'; correct it"
+                )
             if fields[0] != EPSILON:
                 lexicon.add(fields[0], tuple(fields[2:]))
         return lexicon
@@ -164,7 +185,10 @@ class LangDir:
     def pronunciation_files(self) -> list[Path]:
         """Files that define the pronunciations and silences, for the fingerprints of a stage output."""
         lexicon = "lexiconp.txt" if (self.path / "lexiconp.txt").exists() else "phones/align_lexicon.txt"
-        return [self.path / name for name in ("phones.txt", "words.txt", "oov.txt", "phones/optional_silence.int", lexicon)]
+        return [
+            self.path / name
+            for name in ("phones.txt", "words.txt", "oov.txt", "phones/optional_silence.int", lexicon)
+        ]
 
     @cached_property
     def pronunciation_ids(self) -> dict[tuple[int, ...], list[int]]:
@@ -187,9 +211,13 @@ class LangDir:
         try:
             rows = [[int(field) for field in line.split()] for line in read_lines(self.path / name)]
         except ValueError as error:
-            raise UserError(f"{self.path / name}: not a list of whole numbers ({error}); run utils/validate_lang.py") from None
+            raise UserError(
+                f"{self.path / name}: not a list of whole numbers ({error}); run utils/validate_lang.py"
+            ) from None
         if any(not 0 <= number <= _MOST for row in rows for number in row):
-            raise UserError(f"{self.path / name}: a number below 0 or above {_MOST}; run utils/validate_lang.py")
+            raise UserError(
+                f"{self.path / name}: a number below 0 or above {_MOST}; run utils/validate_lang.py"
+            )
         return rows
 
     def _single(self, name: str) -> int:

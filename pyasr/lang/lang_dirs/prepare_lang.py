@@ -1,4 +1,5 @@
-"""Kaldi's language directory (`data/lang`) from a dictionary directory, in the layout of Kaldi's prepare_lang.sh."""
+"""Kaldi's language directory (`data/lang`) from a dictionary directory, in the layout of Kaldi's
+prepare_lang.sh."""
 
 from __future__ import annotations
 
@@ -25,10 +26,18 @@ _BOUNDARY = {"": "nonword", "_B": "begin", "_E": "end", "_I": "internal", "_S": 
 class LangOptions:
     """Options of a language directory."""
 
-    position_dependent_phones: bool = option(True, "phones depend on their position: at the beginning, at the end or inside a word")
-    share_silence_phones: bool = option(False, "share the pdfs of all silence phones, one per state, which the tree does not split")
-    sil_prob: float = option(0.5, "probability of silence between words; 0: no silence; unused if silprob.txt exists",
-                             minimum=0.0, maximum=0.999)
+    position_dependent_phones: bool = option(
+        True, "phones depend on their position: at the beginning, at the end or inside a word"
+    )
+    share_silence_phones: bool = option(
+        False, "share the pdfs of all silence phones, one per state, which the tree does not split"
+    )
+    sil_prob: float = option(
+        0.5,
+        "probability of silence between words; 0: no silence; unused if silprob.txt exists",
+        minimum=0.0,
+        maximum=0.999,
+    )
     num_sil_states: int = option(5, "number of emitting states of silence phones", minimum=1)
     num_nonsil_states: int = option(3, "number of emitting states of the other phones", minimum=1)
 
@@ -41,7 +50,8 @@ def positioned(phones: Phones) -> Phones:
 
 
 def silence_topology(num_states: int) -> list[list[tuple[int, float]]]:
-    """(next state, probability) of each emitting state: the first and last are left to right, those between ergodic (from 4 states on)."""
+    """(next state, probability) of each emitting state: the first and last are left to right, those between
+    ergodic (from 4 states on)."""
     if num_states < 4:
         return bakis_topology(num_states)
     p = 1.0 / (num_states - 1)
@@ -73,7 +83,8 @@ class _Builder:
     def __init__(self, content: DictDir, oov_word: str, options: LangOptions):
         if oov_word not in content.lexicon:
             raise UserError(
-                f"the word for out-of-vocabulary words, '{oov_word}', is not in the lexicon; add a line such as '{oov_word} SPN'"
+                f"the word for out-of-vocabulary words, '{oov_word}', is not in the lexicon; add a line "
+                f"such as '{oov_word} SPN'"
             )
         self.content, self.oov_word, self.options = content, oov_word, options
         self.lexicon = self._positioned_lexicon()
@@ -82,9 +93,12 @@ class _Builder:
         self.rows = self.lexicon.rows()
         self.silence_probs = self._positioned_silence_probs()
         self.marked, num_disambig = add_disambig([phones for _, _, phones in self.rows])
-        self.disambig = [f"#{n}" for n in range(num_disambig + 2)]  # #0, those of the lexicon, and the one after silence
+        # #0, those of the lexicon, and the one after silence
+        self.disambig = [f"#{n}" for n in range(num_disambig + 2)]
         self.phones = SymbolTable.of([EPSILON, *_flat(self.silence), *_flat(self.nonsilence), *self.disambig])
-        self.words = SymbolTable.of([EPSILON, *sorted(self.lexicon.entries, key=str.encode), "#0", "<s>", "</s>"])
+        self.words = SymbolTable.of(
+            [EPSILON, *sorted(self.lexicon.entries, key=str.encode), "#0", "<s>", "</s>"]
+        )
 
     def _positioned_lexicon(self) -> Lexicon:
         if not self.options.position_dependent_phones:
@@ -99,7 +113,10 @@ class _Builder:
         probs = self.content.silence_probs
         if probs is None or not self.options.position_dependent_phones:
             return probs
-        return replace(probs, words={(word, *positioned(phones)): silence for (word, *phones), silence in probs.words.items()})
+        return replace(
+            probs,
+            words={(word, *positioned(phones)): silence for (word, *phones), silence in probs.words.items()},
+        )
 
     def _variants(self, group: Phones, suffixes: tuple[str, ...]) -> Phones:
         """All position-dependent variants of a group of phones, phone by phone."""
@@ -125,14 +142,26 @@ class _Builder:
         self._write_phones(out, "extra_questions", self._extra_questions())
         self._write_phones(out, "roots", self._sets(), self._heads())
         if self.options.position_dependent_phones:
-            kinds = [_BOUNDARY[phone[-2:] if phone.endswith(POSITIONS) else ""] for phone in silence + nonsilence]
+            kinds = [
+                _BOUNDARY[phone[-2:] if phone.endswith(POSITIONS) else ""] for phone in silence + nonsilence
+            ]
             write_lines(out / "phones/word_boundary.txt", map(" ".join, zip(silence + nonsilence, kinds)))
-            write_lines(out / "phones/word_boundary.int", (f"{self.phones[p]} {kind}" for p, kind in zip(silence + nonsilence, kinds)))
+            write_lines(
+                out / "phones/word_boundary.int",
+                (f"{self.phones[p]} {kind}" for p, kind in zip(silence + nonsilence, kinds)),
+            )
 
-    def _write_phones(self, out: Path, name: str, groups: PhoneGroups, heads: list[str] | None = None) -> None:
+    def _write_phones(
+        self, out: Path, name: str, groups: PhoneGroups, heads: list[str] | None = None
+    ) -> None:
         heads = heads or [""] * len(groups)
-        write_lines(out / f"phones/{name}.txt", (head + " ".join(group) for head, group in zip(heads, groups)))
-        write_lines(out / f"phones/{name}.int", (head + " ".join(str(self.phones[p]) for p in group) for head, group in zip(heads, groups)))
+        write_lines(
+            out / f"phones/{name}.txt", (head + " ".join(group) for head, group in zip(heads, groups))
+        )
+        write_lines(
+            out / f"phones/{name}.int",
+            (head + " ".join(str(self.phones[p]) for p in group) for head, group in zip(heads, groups)),
+        )
 
     def _sets(self) -> PhoneGroups:
         """Phones that share a root of the tree, and the pdfs of monophones."""
@@ -148,12 +177,21 @@ class _Builder:
         """The user's questions over all variants, and questions about the position only."""
         silence = {phone for group in self.content.silence for phone in group}
         questions = [
-            tuple(variant for phone in group for variant in self._variants((phone,), _SILENCE_SUFFIXES if phone in silence else POSITIONS))
+            tuple(
+                variant
+                for phone in group
+                for variant in self._variants((phone,), _SILENCE_SUFFIXES if phone in silence else POSITIONS)
+            )
             for group in self.content.extra_questions
         ]
         if self.options.position_dependent_phones:
-            questions += [tuple(p + suffix for group in self.content.nonsilence for p in group) for suffix in POSITIONS]
-            questions += [tuple(p + suffix for group in self.content.silence for p in group) for suffix in _SILENCE_SUFFIXES]
+            questions += [
+                tuple(p + suffix for group in self.content.nonsilence for p in group) for suffix in POSITIONS
+            ]
+            questions += [
+                tuple(p + suffix for group in self.content.silence for p in group)
+                for suffix in _SILENCE_SUFFIXES
+            ]
         return questions
 
     def write_symbols(self, out: Path) -> None:
@@ -165,12 +203,16 @@ class _Builder:
         write_lines(out / "phones/wdisambig.txt", ["#0"])
         write_lines(out / "phones/wdisambig_phones.int", [self.phones["#0"]])
         write_lines(out / "phones/wdisambig_words.int", [self.words["#0"]])
-        write_lines(out / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in self.rows))
+        write_lines(
+            out / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in self.rows)
+        )
 
     def write_align_lexicon(self, out: Path) -> None:
         """`phones/align_lexicon.{txt,int}`; the optional silence belongs to no word."""
         spoken = ((word, phones) for word, _, phones in self.rows)
-        write_align_lexicon([(EPSILON, (self.content.optional_silence,)), *spoken], self.words, self.phones, out)
+        write_align_lexicon(
+            [(EPSILON, (self.content.optional_silence,)), *spoken], self.words, self.phones, out
+        )
 
     def write_transducers(self, out: Path) -> None:
         """`L.fst`, and `L_disambig.fst` with disambiguation symbols and the #0 loop."""
@@ -180,7 +222,8 @@ class _Builder:
         write_fst(out / "L_disambig.fst", self._transducer(self.marked, after_silence, loop))
 
     def _transducer(self, phones: list[Phones], disambig: int, self_loop: tuple[int, int] | None) -> Fst:
-        """The lexicon with `phones` as pronunciations of its rows; silence is word-dependent if the dictionary has its probabilities."""
+        """The lexicon with `phones` as pronunciations of its rows; silence is word-dependent if the
+        dictionary has its probabilities."""
         lexicon, silence = self._pronunciations(phones), self.phones[self.content.optional_silence]
         if self.silence_probs is None:
             return lexicon_fst(lexicon, OptionalSilence(self.options.sil_prob, silence, disambig), self_loop)
@@ -195,8 +238,12 @@ class _Builder:
         )
 
     def write_topology(self, out: Path) -> None:
+        """Write `topo`: Bakis topologies of the numbers of states that the options give."""
         entries = [
-            ([self.phones[p] for p in _flat(self.nonsilence)], bakis_topology(self.options.num_nonsil_states)),
+            (
+                [self.phones[p] for p in _flat(self.nonsilence)],
+                bakis_topology(self.options.num_nonsil_states),
+            ),
             ([self.phones[p] for p in _flat(self.silence)], silence_topology(self.options.num_sil_states)),
         ]
         write_lines(out / "topo", topology_text(entries))

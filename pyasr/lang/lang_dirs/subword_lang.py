@@ -1,9 +1,12 @@
-"""A lang directory whose phones are the units of a CTC network. Grammars, LG and rescoring work as with phones.
+"""A lang directory whose phones are the units of a CTC network. Grammars, LG and rescoring work as with
+phones.
 
 phones.txt        <eps> 0, then the units, each with its id + 1: <blk> 1, <unk> 2, ...; then #0, #1, ...
 words.txt         <eps>, the words in C order, #0, <s>, </s>
-lexiconp.txt      each word with its spellings in units, of probability 1: an alternative spelling costs nothing
-L.fst, L_disambig.fst, phones/{disambig,wdisambig,align_lexicon,...}    as in any lang directory, with the blank in place of silence
+lexiconp.txt      each word with its spellings in units, of probability 1: an alternative spelling costs
+                  nothing
+L.fst, L_disambig.fst, phones/{disambig,wdisambig,align_lexicon,...}
+                  as in any lang directory, with the blank in place of silence
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from pyasr.lang.symbols import EPSILON, SymbolTable, write_lines
 
 
 def spell(vocabulary: Iterable[str], subwords: Subwords, num_spellings: int) -> tuple[Lexicon, list[str]]:
-    """(lexicon with up to `num_spellings` segmentations of each word, words that cannot be spelled in the units)."""
+    """(lexicon with up to `num_spellings` segmentations of each word, words that cannot be spelled in the
+    units)."""
     lexicon, unspelled = Lexicon(), []
     for word in dict.fromkeys(vocabulary):
         found = subwords.spellings(word, num_spellings)
@@ -33,17 +37,26 @@ def spell(vocabulary: Iterable[str], subwords: Subwords, num_spellings: int) -> 
 
 
 def write_subword_lang(lexicon: Lexicon, units: list[str], out: Path) -> None:
-    """Fill the existing directory `out`. Raises UserError for an empty lexicon and for units that look like #0, #1, ..."""
+    """Fill the existing directory `out`. Raises UserError for an empty lexicon and for units that look like
+    #0, #1, ..."""
     if not lexicon.entries:
-        raise UserError("none of the words can be spelled in the units; give the words of a text like the one the units were trained on")
+        raise UserError(
+            "none of the words can be spelled in the units; give the words of a text like the one the units "
+            "were trained on"
+        )
     rows = lexicon.rows()
     marked, num_disambig = add_disambig([spelling for _, _, spelling in rows])
     disambig = [f"#{n}" for n in range(num_disambig + 1)]
     clash = set(disambig) & set(units)
     if clash:
-        raise UserError(f"units.txt has the unit '{min(clash)}', which is a disambiguation symbol; remove '#' from the training text")
+        raise UserError(
+            f"units.txt has the unit '{min(clash)}', which is a disambiguation symbol; remove '#' from the "
+            "training text"
+        )
     phones = SymbolTable.of([EPSILON, *units, *disambig])
-    words = SymbolTable.of([EPSILON, *(word for word in sorted(lexicon.entries, key=str.encode)), "#0", "<s>", "</s>"])
+    words = SymbolTable.of(
+        [EPSILON, *(word for word in sorted(lexicon.entries, key=str.encode)), "#0", "<s>", "</s>"]
+    )
     phones.write(out / "phones.txt")
     words.write(out / "words.txt")
     lexicon.write(out)
@@ -64,6 +77,13 @@ def _write_lists(out: Path, phones: SymbolTable, words: SymbolTable, disambig: l
     write_lines(out / "phones/wdisambig_words.int", [words["#0"]])
 
 
-def _transducer(word_ids: list[int], spellings: list[tuple[str, ...]], phones: SymbolTable, self_loop: tuple[int, int] | None) -> Fst:
+def _transducer(
+    word_ids: list[int],
+    spellings: list[tuple[str, ...]],
+    phones: SymbolTable,
+    self_loop: tuple[int, int] | None,
+) -> Fst:
     chains = [tuple(phones[unit] for unit in spelling) for spelling in spellings]
-    return lexicon_fst(Pronunciations(word_ids, [0.0] * len(chains), chains), OptionalSilence(0.0, 0), self_loop)
+    return lexicon_fst(
+        Pronunciations(word_ids, [0.0] * len(chains), chains), OptionalSilence(0.0, 0), self_loop
+    )

@@ -1,14 +1,17 @@
-"""Subword units, trained on text, and their ids as outputs of a CTC network. Only this module uses sentencepiece.
+"""Subword units, trained on text, and their ids as outputs of a CTC network. Only this module uses
+sentencepiece.
 
-T. Kudo, J. Richardson, "SentencePiece: a simple and language independent subword tokenizer and detokenizer for neural text processing",
-EMNLP 2018; unigram models: T. Kudo, ACL 2018; byte pair encoding: R. Sennrich et al., ACL 2016.
+T. Kudo, J. Richardson, "SentencePiece: a simple and language independent subword tokenizer and detokenizer
+for neural text processing", EMNLP 2018; unigram models: T. Kudo, ACL 2018; byte pair encoding: R. Sennrich et
+al., ACL 2016.
 
 UNITS_DIR/units.model   sentencepiece's model
-UNITS_DIR/units.txt     `UNIT ID`: <blk> 0, <unk> 1, then the model's pieces; those that begin a word begin with U+2581
+UNITS_DIR/units.txt     `UNIT ID`: <blk> 0, <unk> 1, then the model's pieces; those that begin a word begin
+                        with U+2581
 UNITS_DIR/words.txt     the words of the training text, one a line, in C order
 
-The word <unk>, which stands for unintelligible speech, is spelled with U+2581 and the unit <unk>; its letters are not trained. In other
-words, this unit stands for letters that are in no unit.
+The word <unk>, which stands for unintelligible speech, is spelled with U+2581 and the unit <unk>; its letters
+are not trained. In other words, this unit stands for letters that are in no unit.
 """
 
 from __future__ import annotations
@@ -51,8 +54,14 @@ _UNSPELLABLE = re.compile(rf"[{BOUNDARY}{_NO_UNIT}{_NO_LETTER}]|(?<=\S){UNKNOWN}
 class SubwordOptions:
     """Choice of the units."""
 
-    num_units: int = option(500, "number of units including <blk> and <unk>, which is the number of network outputs", minimum=3)
-    kind: str = option("unigram", "training of the units: unigram language model, or byte pair encoding", choices=("unigram", "bpe"))
+    num_units: int = option(
+        500, "number of units including <blk> and <unk>, which is the number of network outputs", minimum=3
+    )
+    kind: str = option(
+        "unigram",
+        "training of the units: unigram language model, or byte pair encoding",
+        choices=("unigram", "bpe"),
+    )
 
 
 class Subwords:
@@ -75,7 +84,9 @@ class Subwords:
             found.encode(found.units[-1])  # sentencepiece loads damaged models, and fails when they are used
             return found
         except (RuntimeError, ValueError):
-            raise UserError(f"{path}: not a sentencepiece model; create it again with utils/train_subwords.py") from None
+            raise UserError(
+                f"{path}: not a sentencepiece model; create it again with utils/train_subwords.py"
+            ) from None
 
     @cached_property
     def units(self) -> list[str]:
@@ -91,10 +102,14 @@ class Subwords:
         return np.array([unit.startswith(BOUNDARY) for unit in self.units])
 
     def encode(self, text: str) -> np.ndarray:
-        """Unit ids of the best segmentation of a text, int64; <unk> for that word, and for letters that are not in the training text."""
+        """Unit ids of the best segmentation of a text, int64; <unk> for that word, and for letters that are
+        not in the training text."""
         pieces: list[int] = []
-        for is_unknown, words in itertools.groupby(text.replace(BOUNDARY, _NO_UNIT).split(), UNKNOWN.__eq__):
-            pieces += len(list(words)) * self._unknown_word if is_unknown else self._processor.encode(" ".join(words))
+        for is_unknown, group in itertools.groupby(text.replace(BOUNDARY, _NO_UNIT).split(), UNKNOWN.__eq__):
+            words = list(group)
+            pieces += (
+                len(words) * self._unknown_word if is_unknown else self._processor.encode(" ".join(words))
+            )
         return np.array(pieces, np.int64) + _OFFSET
 
     @cached_property
@@ -106,14 +121,19 @@ class Subwords:
         """Letters of a text that are in no unit; the word <unk> has none."""
         words = " ".join(word for word in text.split() if word != UNKNOWN)
         pieces = zip(self._processor.encode(words), self._processor.encode(words, out_type=str))
-        letters = {letter for number, piece in pieces if number == self._processor.unk_id() for letter in piece}
+        letters = {
+            letter for number, piece in pieces if number == self._processor.unk_id() for letter in piece
+        }
         return letters | {BOUNDARY} & set(words)
 
     def spellings(self, word: str, num_best: int = 1) -> list[tuple[int, ...]]:
-        """Up to `num_best` segmentations of a word without <unk>, best first. A byte pair model has only one."""
+        """Up to `num_best` segmentations of a word without <unk>, best first. A byte pair model has only
+        one."""
         best = [self.encode(word).tolist()]
         if num_best > 1 and self.has_several:
-            pieces_of_all = self._processor.nbest_encode(word.replace(BOUNDARY, _NO_UNIT), nbest_size=num_best)
+            pieces_of_all = self._processor.nbest_encode(
+                word.replace(BOUNDARY, _NO_UNIT), nbest_size=num_best
+            )
             best += [[piece + _OFFSET for piece in pieces] for pieces in pieces_of_all]
         spellings = dict.fromkeys(tuple(units) for units in best if units and UNKNOWN_ID not in units)
         return list(spellings)[:num_best]
@@ -140,17 +160,22 @@ class Subwords:
 
 
 def words_of(units: Iterable[str]) -> list[str]:
-    """The words of a sequence of units, as written in units.txt. <unk> is not a letter of a word; a word of only <unk> is <unk>."""
+    """The words of a sequence of units, as written in units.txt. <unk> is not a letter of a word; a word of
+    only <unk> is <unk>."""
     words = "".join(_NO_LETTER if unit == UNKNOWN else unit for unit in units).replace(BOUNDARY, " ").split()
     return [word.replace(_NO_LETTER, "") or UNKNOWN for word in words]
 
 
 def read_units(units_dir: Path) -> list[str]:
-    """The units in the order of their ids, from units.txt. Raises UserError if it is missing or does not number units from the blank on."""
+    """The units in the order of their ids, from units.txt. Raises UserError if it is missing or does not
+    number units from the blank on."""
     path = Path(units_dir) / UNITS
     table = SymbolTable.read(path)
     if list(table.ids.values()) != list(range(len(table))) or table.symbols[:2] != [BLANK, UNKNOWN]:
-        raise UserError(f"{path}: expected '{BLANK} 0', '{UNKNOWN} 1' and so on; create it again with utils/train_subwords.py")
+        raise UserError(
+            f"{path}: expected '{BLANK} 0', '{UNKNOWN} 1' and so on; create it again with "
+            "utils/train_subwords.py"
+        )
     return table.symbols
 
 
@@ -159,8 +184,8 @@ def train_subwords(sentences: Sequence[str], options: SubwordOptions, source: st
 
     source  name of the text in messages
 
-    Raises UserError if the text has no words, or a word that the units could not restore, and if `num_units` is too large or too small
-    for the text.
+    Raises UserError if the text has no words, or a word that the units could not restore, and if `num_units`
+    is too large or too small for the text.
     """
     import sentencepiece
 
@@ -170,13 +195,29 @@ def train_subwords(sentences: Sequence[str], options: SubwordOptions, source: st
     if line := next(filter(_UNSPELLABLE.search, lines), ""):
         word, mark = next((word, found[0]) for word in line.split() if (found := _UNSPELLABLE.search(word)))
         name = mark if mark == UNKNOWN else f"U+{ord(mark):04X}"
-        raise UserError(f"{source}: the word '{word}' contains {name}, {_OF_UNITS[mark]}; remove it, or put spaces around it")
+        raise UserError(
+            f"{source}: the word '{word}' contains {name}, {_OF_UNITS[mark]}; remove it, or put spaces "
+            "around it"
+        )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=model, model_type=options.kind, vocab_size=options.num_units - _OFFSET,
-            character_coverage=1.0, normalization_rule_name="identity", unk_id=0, unk_piece=UNKNOWN, bos_id=-1, eos_id=-1, pad_id=-1,
-            num_threads=1, shuffle_input_sentence=False, max_sentence_length=_LONGEST_LINE, minloglevel=2)  # fmt: skip
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=options.kind,
+            vocab_size=options.num_units - _OFFSET,
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            unk_id=0,
+            unk_piece=UNKNOWN,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            num_threads=1,
+            shuffle_input_sentence=False,
+            max_sentence_length=_LONGEST_LINE,
+            minloglevel=2,
+        )
     except RuntimeError as error:
         raise UserError(f"{source}: {_reason(str(error), options)}") from None
     return Subwords(model.getvalue())
@@ -187,11 +228,17 @@ def _reason(message: str, options: SubwordOptions) -> str:
     too_high = re.search(r"Vocabulary size too high .*<= (\d+)", message)
     if too_high:
         most = int(too_high[1]) + _OFFSET
-        return f"the text is too small for {options.num_units} {options.kind} units; give --num-units {most} or fewer"
+        return (
+            f"the text is too small for {options.num_units} {options.kind} units; give --num-units "
+            f"{most} or fewer"
+        )
     too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if too_low:
         least = int(too_low[1]) + _OFFSET
-        return f"the text has more letters than {options.num_units} units can spell; give --num-units {least} or more"
+        return (
+            f"the text has more letters than {options.num_units} units can spell; give --num-units "
+            f"{least} or more"
+        )
     return f"sentencepiece cannot train units on it ({message.splitlines()[0]}); check the text"
 
 

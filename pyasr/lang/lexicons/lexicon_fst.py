@@ -1,9 +1,10 @@
 """The lexicon as a transducer from phones to words, with optional silence before, between and after words.
 
-States: 0 start, 1 loop (between words; the only final state), 2 silence; then the inside of the pronunciations, one chain each. A word
-leaves the loop state with its label and the cost -log(probability) on its first phone; its last phone leads back to the loop state,
-cost -log(1 - silence probability), or to the silence state, cost -log(silence probability). The set of paths and their costs are those
-of Kaldi's make_lexicon_fst.
+States: 0 start, 1 loop (between words; the only final state), 2 silence; then the inside of the
+pronunciations, one chain each. A word leaves the loop state with its label and the cost -log(probability) on
+its first phone; its last phone leads back to the loop state, cost -log(1 - silence probability), or to the
+silence state, cost -log(silence probability). The set of paths and their costs are those of Kaldi's
+make_lexicon_fst.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _START, _LOOP, _SILENCE, _AFTER_SILENCE = 0, 1, 2, 3
 
 @dataclass
 class Pronunciations:
-    """Parallel lists: word ids, costs, and phone ids (including disambiguation symbols) of every pronunciation."""
+    """Parallel lists: word ids, costs, and phone ids (including disambiguation symbols) of every
+    pronunciation."""
 
     words: list[int]
     costs: list[float]
@@ -38,9 +40,11 @@ class OptionalSilence:
 
 
 def add_disambig(pronunciations: list[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], int]:
-    """Append #1, #2, ... to pronunciations of several entries (homophones) and to those that are a prefix of another one.
+    """Append #1, #2, ... to pronunciations of several entries (homophones) and to those that are a prefix of
+    another one.
 
-    Equal pronunciations get consecutive numbers in order of appearance. Returns the new pronunciations and the largest number.
+    Equal pronunciations get consecutive numbers in order of appearance. Returns the new pronunciations and
+    the largest number.
     """
     count = Counter(pronunciations)
     prefixes = {phones[:n] for phones in count for n in range(1, len(phones))}
@@ -54,7 +58,9 @@ def add_disambig(pronunciations: list[tuple[str, ...]]) -> tuple[list[tuple[str,
     return marked, max(used.values(), default=0)
 
 
-def lexicon_fst(lexicon: Pronunciations, silence: OptionalSilence, self_loop: tuple[int, int] | None = None) -> Fst:
+def lexicon_fst(
+    lexicon: Pronunciations, silence: OptionalSilence, self_loop: tuple[int, int] | None = None
+) -> Fst:
     """The transducer, arcs sorted by output label.
 
     self_loop  (phone, word) labels of #0, for the grammar's back-off symbol; only in L_disambig
@@ -73,11 +79,17 @@ def lexicon_fst(lexicon: Pronunciations, silence: OptionalSilence, self_loop: tu
 
 def _rows(source, target, ilabel, olabel, weight) -> np.ndarray:
     """float64 (n, 5) rows of arcs from broadcastable columns."""
-    return np.stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(c, np.float64)) for c in (source, target, ilabel, olabel, weight))), 1)
+    return np.stack(
+        np.broadcast_arrays(
+            *(np.atleast_1d(np.asarray(c, np.float64)) for c in (source, target, ilabel, olabel, weight))
+        ),
+        1,
+    )
 
 
 def _chain_arcs(lexicon: Pronunciations, first_free: int) -> dict:
-    """Arcs of all pronunciations: `inner`, and `last`, which lead back to the loop state without the cost of silence."""
+    """Arcs of all pronunciations: `inner`, and `last`, which lead back to the loop state without the cost of
+    silence."""
     lengths = np.array([len(phones) for phones in lexicon.phones], np.int64)
     flat = np.array([phone for phones in lexicon.phones for phone in phones], np.int64)
     begins = np.cumsum(lengths) - lengths
@@ -102,11 +114,19 @@ def _to_ends(chains: dict, silence: OptionalSilence) -> list[np.ndarray]:
 
 
 def _silence_arcs(silence: OptionalSilence) -> list[np.ndarray]:
-    """Silence at the beginning, and the silence phone, followed by its disambiguation symbol if there is one."""
-    arcs = [_rows(_START, _LOOP, 0, 0, -math.log(1.0 - silence.probability)), _rows(_START, _SILENCE, 0, 0, -math.log(silence.probability))]
+    """Silence at the beginning, and the silence phone, followed by its disambiguation symbol if there is
+    one."""
+    arcs = [
+        _rows(_START, _LOOP, 0, 0, -math.log(1.0 - silence.probability)),
+        _rows(_START, _SILENCE, 0, 0, -math.log(silence.probability)),
+    ]
     if not silence.disambig:
         return [*arcs, _rows(_SILENCE, _LOOP, silence.phone, 0, 0.0)]
-    return [*arcs, _rows(_SILENCE, _AFTER_SILENCE, silence.phone, 0, 0.0), _rows(_AFTER_SILENCE, _LOOP, silence.disambig, 0, 0.0)]
+    return [
+        *arcs,
+        _rows(_SILENCE, _AFTER_SILENCE, silence.phone, 0, 0.0),
+        _rows(_AFTER_SILENCE, _LOOP, silence.disambig, 0, 0.0),
+    ]
 
 
 def _connected(table: np.ndarray, num_states: int, optional: bool) -> Fst:
@@ -116,4 +136,13 @@ def _connected(table: np.ndarray, num_states: int, optional: bool) -> Fst:
     number = np.cumsum(used) - 1
     source, target = number[table[:, 0].astype(np.int64)], number[table[:, 1].astype(np.int64)]
     start = int(number[_START if optional else _LOOP])
-    return Fst.from_arcs(int(used.sum()), start, source, table[:, 2], table[:, 3], table[:, 4], target, {int(number[_LOOP]): 0.0})
+    return Fst.from_arcs(
+        int(used.sum()),
+        start,
+        source,
+        table[:, 2],
+        table[:, 3],
+        table[:, 4],
+        target,
+        {int(number[_LOOP]): 0.0},
+    )

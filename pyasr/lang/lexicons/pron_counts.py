@@ -1,9 +1,12 @@
 """Counts of pronunciations and of the silences around them, in the files of Kaldi's get_prons.sh.
 
-    pron_counts.txt               `COUNT WORD PHONES...`, phones as in the language directory, `<eps>` for the silences between words
-    pron_counts_nowb.txt          the same without the positions of phones in words, as in dictionaries
-    sil_counts_nowb.txt           `SILENCE_BEFORE NONE_BEFORE SILENCE_AFTER NONE_AFTER WORD PHONES...`, with <s> and </s> as words
-    pron_bigram_counts_nowb.txt   `COUNT<tab>WORD PHONES...<tab>WORD PHONES...`: adjacent words, with or without silence between them
+pron_counts.txt               `COUNT WORD PHONES...`, phones as in the language directory, `<eps>` for the
+                              silences between words
+pron_counts_nowb.txt          the same without the positions of phones in words, as in dictionaries
+sil_counts_nowb.txt           `SILENCE_BEFORE NONE_BEFORE SILENCE_AFTER NONE_AFTER WORD PHONES...`, with <s>
+                              and </s> as words
+pron_bigram_counts_nowb.txt   `COUNT<tab>WORD PHONES...<tab>WORD PHONES...`: adjacent words, with or without
+                              silence between them
 """
 
 from __future__ import annotations
@@ -18,7 +21,11 @@ from pyasr.lang.lexicons.dict_dir import POSITIONS
 from pyasr.lang.symbols import EPSILON, write_lines
 
 BEGIN, END = ("<s>",), ("</s>",)
-PRON_COUNTS, SILENCE_COUNTS, BIGRAM_COUNTS = "pron_counts_nowb.txt", "sil_counts_nowb.txt", "pron_bigram_counts_nowb.txt"
+PRON_COUNTS, SILENCE_COUNTS, BIGRAM_COUNTS = (
+    "pron_counts_nowb.txt",
+    "sil_counts_nowb.txt",
+    "pron_bigram_counts_nowb.txt",
+)
 Token = tuple[str, ...]  # a word and its phones
 
 
@@ -75,9 +82,15 @@ class PronCounts:
             ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             write_lines(out / name, (f"{count} {' '.join(token)}" for token, count in ordered))
         rows = sorted(self.silences.items())
-        write_lines(out / SILENCE_COUNTS, (f"{' '.join(map(str, vars(counts).values()))} {' '.join(token)}" for token, counts in rows))
+        write_lines(
+            out / SILENCE_COUNTS,
+            (f"{' '.join(map(str, vars(counts).values()))} {' '.join(token)}" for token, counts in rows),
+        )
         pairs = sorted(self.bigrams.items())
-        write_lines(out / BIGRAM_COUNTS, (f"{count}\t{' '.join(left)}\t{' '.join(right)}" for (left, right), count in pairs))
+        write_lines(
+            out / BIGRAM_COUNTS,
+            (f"{count}\t{' '.join(left)}\t{' '.join(right)}" for (left, right), count in pairs),
+        )
 
 
 def without_positions(token: Token) -> Token:
@@ -100,7 +113,10 @@ def read_pron_counts(directory: Path) -> PronCounts:
     for number, line in enumerate(read_lines(directory / BIGRAM_COUNTS), 1):
         fields = line.split("\t")
         if len(fields) != 3 or not fields[0].strip().isdigit():
-            raise UserError(f"{directory / BIGRAM_COUNTS}:{number}: expected 'COUNT<tab>WORD PHONES<tab>WORD PHONES', found '{line}'")
+            raise UserError(
+                f"{directory / BIGRAM_COUNTS}:{number}: expected 'COUNT<tab>WORD PHONES<tab>WORD PHONES', "
+                f"found '{line}'"
+            )
         counts.bigrams[tuple(fields[1].split()), tuple(fields[2].split())] += int(fields[0])
     return counts
 
@@ -110,5 +126,8 @@ def _rows(path: Path, num_numbers: int):
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split()
         if len(fields) <= num_numbers or not all(field.isdigit() for field in fields[:num_numbers]):
-            raise UserError(f"{path}:{number}: expected {num_numbers} count(s), a word and its phones, found '{line.strip()}'")
+            raise UserError(
+                f"{path}:{number}: expected {num_numbers} count(s), a word and its phones, found "
+                f"'{line.strip()}'"
+            )
         yield f"{path}:{number}", [int(field) for field in fields[:num_numbers]], tuple(fields[num_numbers:])

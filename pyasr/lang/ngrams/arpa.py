@@ -28,7 +28,8 @@ from pyasr.lang.ngrams.arpa_reader import ArpaReader, Opened, Piece, occurs_twic
 
 @dataclass
 class NgramTable:
-    """All n-grams of one order: ids int32 (num, n) into the words of the model; log10 probability and back-off weight, float64 (num)."""
+    """All n-grams of one order: ids int32 (num, n) into the words of the model; log10 probability and
+    back-off weight, float64 (num)."""
 
     ids: np.ndarray
     logprob: np.ndarray
@@ -60,8 +61,8 @@ class Arpa:
 
 
 def read_arpa(path: Path) -> Arpa:
-    """Model of an ARPA file, plain or compressed; `words` are in the order of the unigrams. Probabilities and back-off weights of 0, or
-    below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
+    """Model of an ARPA file, plain or compressed; `words` are in the order of the unigrams. Probabilities and
+    back-off weights of 0, or below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
 
     Raises UserError as `ArpaReader` does, and for an n-gram that occurs twice, with both line numbers.
     """
@@ -101,9 +102,11 @@ def _lines_of_rows(opened: Opened, path: Path, n: int, rows: Sequence[int]) -> l
 
 
 def repeated_rows(ids: np.ndarray) -> tuple[int, int] | None:
-    """Row numbers (first, second) of the first row of `ids`, int32 (num, n), that is repeated; None if all rows differ.
+    """Row numbers (first, second) of the first row of `ids`, int32 (num, n), that is repeated; None if all
+    rows differ.
 
-    A file sorted by words, from the first or from the last, needs only one pass; for others, the hashes of the rows are sorted.
+    A file sorted by words, from the first or from the last, needs only one pass; for others, the hashes of
+    the rows are sorted.
     """
     if kernels.is_rising(ids):
         return None
@@ -143,7 +146,8 @@ def _section_bytes(table: NgramTable, words: list[bytes], highest: bool) -> byte
 class NgramScorer:
     """Probabilities of running text under a model.
 
-    Each order is a sorted array of keys (index of the history in the order below) * num_words + last word, searched by bisection.
+    Each order is a sorted array of keys (index of the history in the order below) * num_words + last word,
+    searched by bisection.
     """
 
     def __init__(self, arpa: Arpa):
@@ -162,12 +166,16 @@ class NgramScorer:
         self.ngrams = kernels.Ngrams(*arrays, np.array(sizes, np.int64), num_words)
 
     def sentence_scores(self, flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> np.ndarray:
-        """log10 p of every word and of </s> of each sentence, concatenated, float64 (len(flat) + len(lengths)); NaN for id -1."""
-        return kernels.score(self.ngrams, np.asarray(flat, np.int64), np.asarray(lengths, np.int64), begin, end)
+        """log10 p of every word and of </s> of each sentence, concatenated, float64 (len(flat) +
+        len(lengths)); NaN for id -1."""
+        return kernels.score(
+            self.ngrams, np.asarray(flat, np.int64), np.asarray(lengths, np.int64), begin, end
+        )
 
 
 def ngram_keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:
-    """Keys of n-grams, `history * num_words + last word`; -1 for an unreachable n-gram, whose history is not in the model.
+    """Keys of n-grams, `history * num_words + last word`; -1 for an unreachable n-gram, whose history is not
+    in the model.
 
     lower  sorted keys of the lower orders; a history is an index into the keys of its order
     ids    int (num, n)
@@ -191,7 +199,8 @@ class Perplexity:
 
     @classmethod
     def of(cls, scores: np.ndarray, oov: np.ndarray, num_sentences: int) -> Perplexity:
-        """From the log10 probabilities of all words and sentence ends, and a mask of the out-of-vocabulary words among them."""
+        """From the log10 probabilities of all words and sentence ends, and a mask of the out-of-vocabulary
+        words among them."""
         return cls(float(scores[~oov].sum()), len(scores) - num_sentences, int(oov.sum()), num_sentences)
 
     @property
@@ -217,25 +226,33 @@ class Perplexity:
 
 
 def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> Perplexity:
-    """Perplexity of `sentences`. Unknown words are counted, not scored; they end the history unless the model has the word `unknown`."""
+    """Perplexity of `sentences`. Unknown words are counted, not scored; they end the history unless the model
+    has the word `unknown`."""
     return Perplexity.of(*text_scores(arpa, sentences, unknown), len(sentences))
 
 
-def text_scores(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
+def text_scores(
+    arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>"
+) -> tuple[np.ndarray, np.ndarray]:
     """`token_scores` of the words of sentences."""
     index = arpa.index
     flat = np.array([index.get(word, -1) for words in sentences for word in words], np.int64)
     return token_scores(arpa, flat, np.array([len(words) for words in sentences], np.int64), unknown)
 
 
-def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
-    """(log10 p of every word and of </s> of each sentence, concatenated; mask of the words that are not scored).
+def token_scores(
+    arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>"
+) -> tuple[np.ndarray, np.ndarray]:
+    """(log10 p of every word and of </s> of each sentence, concatenated; mask of the words that are not
+    scored).
 
     flat, lengths  ids of all words in the model, -1 for unknown words; number of words of each sentence
     """
     known = arpa.index.get(unknown, -1)
     outside = (flat < 0) | (flat == known)
-    scores = NgramScorer(arpa).sentence_scores(np.where(outside, known, flat), lengths, arpa.index["<s>"], arpa.index["</s>"])
+    scores = NgramScorer(arpa).sentence_scores(
+        np.where(outside, known, flat), lengths, arpa.index["<s>"], arpa.index["</s>"]
+    )
     oov = np.zeros(len(scores), bool)
     oov[np.delete(np.arange(len(scores)), np.cumsum(lengths + 1) - 1)] = outside
     return scores, oov

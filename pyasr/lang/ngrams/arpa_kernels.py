@@ -28,7 +28,8 @@ def _hash(text, begin, end):
 
 
 def word_table(words: list[bytes]):
-    """(text, offsets, slots): a hash table with open addressing that maps the bytes of a word to its number."""
+    """(text, offsets, slots): a hash table with open addressing that maps the bytes of a word to its
+    number."""
     text = np.frombuffer(b"".join(words), np.uint8)
     offsets = np.concatenate(([0], np.cumsum([len(word) for word in words]))).astype(np.int64)
     slots = np.full(1 << max(4, (2 * len(words)).bit_length()), -1, np.int64)
@@ -68,9 +69,11 @@ def _find(line, begin, end, text, offsets, slots):
 
 @njit(cache=True, nogil=True)
 def map_lines(lines, text, offsets, slots, skip, flat, lengths):
-    """Word ids of all lines, -1 for unknown words. The first `skip` words of a line are skipped, and lines without further words.
+    """Word ids of all lines, -1 for unknown words. The first `skip` words of a line are skipped, and lines
+    without further words.
 
-    flat, lengths  int64, with room for half as many words as bytes and for all lines. Returns the number of used entries of each.
+    flat, lengths  int64, with room for half as many words as bytes and for all lines. Returns the number of
+    used entries of each.
     """
     num_words = num_lines = i = 0
     while i < len(lines):
@@ -135,8 +138,8 @@ def _number(line, begin, end):
 def parse_section(lines, text, offsets, slots, ids, logprob, backoff, may_back_off):
     """Fill ids (num, n), logprob and backoff from the lines of one section.
 
-    Returns (number of n-grams, problem, byte of the problem); problem is 0 or one of the constants above. N-grams beyond the end of the
-    arrays are only counted.
+    Returns (number of n-grams, problem, byte of the problem); problem is 0 or one of the constants above.
+    N-grams beyond the end of the arrays are only counted.
     """
     room, n = ids.shape
     row, i, size = 0, 0, len(lines)
@@ -178,7 +181,8 @@ def parse_section(lines, text, offsets, slots, ids, logprob, backoff, may_back_o
 
 @njit(cache=True, nogil=True)
 def is_rising(ids):
-    """Whether each row of `ids` (num, n) is greater than the previous one, comparing columns from the first on or from the last on."""
+    """Whether each row of `ids` (num, n) is greater than the previous one, comparing columns from the first
+    on or from the last on."""
     forwards = backwards = True
     row, n = 1, ids.shape[1]
     while row < len(ids) and (forwards or backwards):
@@ -230,7 +234,8 @@ def _put_number(out, at, value):
 
 @njit(cache=True, nogil=True)
 def format_section(out, text, offsets, ids, logprob, backoff, with_backoff):
-    """Write the lines of one section to the bytes `out`. Returns the number of bytes used. A back-off weight of 1 is not written."""
+    """Write the lines of one section to the bytes `out`. Returns the number of bytes used. A back-off weight
+    of 1 is not written."""
     at = 0
     for row in range(len(ids)):
         at = _put_number(out, at, logprob[row])
@@ -262,7 +267,8 @@ def find_key(keys, low, high, key):
 
 
 class Ngrams(NamedTuple):
-    """An n-gram model: those of order n are offsets[n - 1]:offsets[n]; `pyasr.lang.ngrams.arpa.ngram_keys` has the keys."""
+    """An n-gram model: those of order n are offsets[n - 1]:offsets[n]; `pyasr.lang.ngrams.arpa.ngram_keys`
+    has the keys."""
 
     keys: np.ndarray
     logprob: np.ndarray
@@ -275,7 +281,8 @@ class Ngrams(NamedTuple):
 def advance(lm, history, word, new_history):
     """log10 p(word | history), and the next history.
 
-    history      history[k]: index in order k of the k-gram that ends here, -1 if it is not in the model; k = 1 ... order - 1
+    history      history[k]: index in order k of the k-gram that ends here, -1 if it is not in the model; k =
+                 1 ... order - 1
     """
     offsets, order = lm.offsets, len(lm.offsets) - 1
     score, done = 0.0, False

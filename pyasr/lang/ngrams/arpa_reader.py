@@ -1,11 +1,11 @@
 """ARPA files read in pieces, in memory that does not grow with the number of n-grams.
 
-    with ContentReader(path) as content:
-        reader = ArpaReader(content, path)
-        for n in range(1, reader.order + 1):
-            for piece in reader.pieces(n):
-                ...
-        reader.end()
+with ContentReader(path) as content:
+    reader = ArpaReader(content, path)
+    for n in range(1, reader.order + 1):
+        for piece in reader.pieces(n):
+            ...
+    reader.end()
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.utf8 import text_of
 from pyasr.lang.ngrams import arpa_kernels as kernels
 
-NO_PROBABILITY = -99.0  # log10(0) as SRILM and Kaldi write it; smaller values and -inf are raised to it when read
+# log10(0) as SRILM and Kaldi write it; smaller values and -inf are raised to it when read
+NO_PROBABILITY = -99.0
 _PIECE_BYTES = 1 << 22
 _DATA = re.compile(rb"\\data\\[ \t\r]*\n?")
 _COUNT = re.compile(r"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,15})$")
@@ -76,8 +77,9 @@ class ArpaReader:
     counts  numbers of n-grams, from unigrams up
     words   words with a unigram, in the order of the file; known once `pieces(1)` has begun
 
-    Raises UserError with the line number for a broken header, wrong counts, a malformed n-gram, an n-gram with a word without a unigram,
-    a unigram that occurs twice, or a missing end; also if the sentence begin or the sentence end has no unigram.
+    Raises UserError with the line number for a broken header, wrong counts, a malformed n-gram, an n-gram
+    with a word without a unigram, a unigram that occurs twice, or a missing end; also if the sentence begin
+    or the sentence end has no unigram.
     """
 
     def __init__(self, content: Content, path: Path, ahead: ArpaReader | None = None):
@@ -91,7 +93,8 @@ class ArpaReader:
         return len(self.counts)
 
     def pieces(self, n: int) -> Iterator[Piece]:
-        """N-grams of order `n`, at least one piece, which may be empty. Read n = 1, 2, ... in this order, each to its end."""
+        """N-grams of order `n`, at least one piece, which may be empty. Read n = 1, 2, ... in this order,
+        each to its end."""
         title = self._title(n)
         if n == 1 and self._ahead:
             self.words, self._table = self._ahead.words, self._ahead._table
@@ -102,7 +105,10 @@ class ArpaReader:
             begin += len(piece.ids)
             yield piece
         if begin != self.counts[n - 1]:
-            raise UserError(f"{self.path}:{title}: {begin} {n}-grams, but the header promises {self.counts[n - 1]}; create the file again")
+            raise UserError(
+                f"{self.path}:{title}: {begin} {n}-grams, but the header promises {self.counts[n - 1]}; "
+                "create the file again"
+            )
 
     def end(self) -> None:
         """Check the end of the file, after the last n-gram."""
@@ -112,8 +118,10 @@ class ArpaReader:
             raise UserError(f"{self.path}:{line}: {fault}")
         for mark in ("<s>", "</s>"):
             if mark not in self.words:
-                raise UserError(f"{self.path}: {mark} has no unigram, so sentences have no probability; estimate the model with "
-                                "utils/train_lm.py, or with <s> and </s> around each sentence")  # fmt: skip
+                raise UserError(
+                    f"{self.path}: {mark} has no unigram, so sentences have no probability; estimate the "
+                    "model with utils/train_lm.py, or with <s> and </s> around each sentence"
+                )
 
     def _header(self) -> list[int]:
         """Counts of all orders. Any text may precede `\\data\\`; only counts may follow it."""
@@ -123,7 +131,9 @@ class ArpaReader:
             number, line = found[0], found[1].decode("utf-8", "replace").strip()
             match = _COUNT.match(line)
             if line and (not match or int(match[1]) != len(counts) + 1):
-                fault = f"expected 'ngram {len(counts) + 1}=COUNT' in the header, not '{line[:40]}'; correct it"
+                fault = (
+                    f"expected 'ngram {len(counts) + 1}=COUNT' in the header, not '{line[:40]}'; correct it"
+                )
                 raise UserError(f"{self.path}:{number}: {fault}")
             counts += [int(match[2])] if match else []
         if not counts:
@@ -142,7 +152,9 @@ class ArpaReader:
         """Read the title of a section of n-grams. Returns its line number."""
         number, line = self._lines.filled_line()
         if not re.fullmatch(rb"\s*\\%d-grams:[ \t\r]*\n" % n, line):
-            raise UserError(f"{self.path}:{number}: expected \\{n}-grams: here; the header or a section is broken")
+            raise UserError(
+                f"{self.path}:{number}: expected \\{n}-grams: here; the header or a section is broken"
+            )
         return number
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
@@ -158,7 +170,9 @@ class ArpaReader:
         for number, row in enumerate(text.split(b"\n"), line):
             fields = row.split()
             if len(fields) == 1:
-                raise UserError(f"{self.path}:{number}: a unigram needs a probability and a word; correct the line")
+                raise UserError(
+                    f"{self.path}:{number}: a unigram needs a probability and a word; correct the line"
+                )
             if fields:
                 self.words.append(fields[1].decode())
         self._refuse_twice(line, text)
@@ -178,11 +192,15 @@ class ArpaReader:
     def _parsed(self, n: int, text: bytes, begin: int, line: int) -> Piece:
         room = text.count(b"\n") + 1
         ids, logprob, backoff = np.zeros((room, n), np.int32), np.zeros(room), np.zeros(room)
-        found, problem, where = kernels.parse_section(np.frombuffer(text, np.uint8), *self._table, ids, logprob, backoff, n < self.order)
+        found, problem, where = kernels.parse_section(
+            np.frombuffer(text, np.uint8), *self._table, ids, logprob, backoff, n < self.order
+        )
         if problem:
             line += text.count(b"\n", 0, where)
             shown = text[where:].split(b"\n", 1)[0].decode("utf-8", "replace")[:60]
-            raise UserError(f"{self.path}:{line}: {_LINE_PROBLEMS[problem]} in the {n}-gram '{shown}'; correct the line")
+            raise UserError(
+                f"{self.path}:{line}: {_LINE_PROBLEMS[problem]} in the {n}-gram '{shown}'; correct the line"
+            )
         piece = Piece(ids[:found], logprob[:found], backoff[:found], begin, line, text)
         self._check(piece, piece.logprob, 1e-3, "probability", "0")
         self._check(piece, piece.backoff, -NO_PROBABILITY, "back-off weight", f"{-NO_PROBABILITY:g}")
@@ -194,8 +212,13 @@ class ArpaReader:
         """Raise UserError if a number of a piece is greater than `most`."""
         if (column > most).any():
             row = int(np.argmax(column))
-            where = f"{self.path}:{piece.line_of(row)}: the {piece.ids.shape[1]}-gram number {piece.begin + row + 1}"
-            raise UserError(f"{where} has the log10 {name} {column[row]:g}, greater than {shown}; create the file again")
+            where = (
+                f"{self.path}:{piece.line_of(row)}: the {piece.ids.shape[1]}-gram number "
+                f"{piece.begin + row + 1}"
+            )
+            raise UserError(
+                f"{where} has the log10 {name} {column[row]:g}, greater than {shown}; create the file again"
+            )
 
 
 def pieces_of(opened: Opened, path: Path, n: int) -> Iterator[Piece]:
@@ -209,13 +232,17 @@ def pieces_of(opened: Opened, path: Path, n: int) -> Iterator[Piece]:
 def refuse_kenlm(data: bytes, path: Path) -> None:
     """Raise UserError if the content is a binary KenLM file."""
     if data.startswith(_KENLM):
-        raise UserError(f"{path}: binary KenLM models cannot be read; give the ARPA file that it was built from")
+        raise UserError(
+            f"{path}: binary KenLM models cannot be read; give the ARPA file that it was built from"
+        )
 
 
 def occurs_twice(path: Path, n: int, ngram: str, first: int, again: int) -> UserError:
     """Error for an n-gram on two lines."""
     name = "unigram" if n == 1 else f"{n}-gram"
-    return UserError(f"{path}:{again}: the {name} '{ngram}' occurs twice, first on line {first}; remove one of the two")
+    return UserError(
+        f"{path}:{again}: the {name} '{ngram}' occurs twice, first on line {first}; remove one of the two"
+    )
 
 
 class _Lines:
@@ -223,7 +250,8 @@ class _Lines:
 
     def __init__(self, content: Content, path: Path):
         self._content, self._path, self.number = content, path, 1
-        self._buffer, self._at = b"", 0  # the last block that was read, and the position of the next line in it
+        # the last block that was read, and the position of the next line in it
+        self._buffer, self._at = b"", 0
 
     def ahead(self, size: int) -> bytes:
         """The next `size` bytes (fewer at the end of the text), without consuming them."""
@@ -248,7 +276,8 @@ class _Lines:
         return found
 
     def block(self) -> tuple[int, bytes]:
-        """(first line number, lines up to one that begins with a backslash); b"" before such a line and at the end."""
+        """(first line number, lines up to one that begins with a backslash); b"" before such a line and at
+        the end."""
         if self.ahead(1) == b"\\":
             return self.number, b""
         begin = self._end_of_line() - 1  # end of a line without a preceding backslash
@@ -268,7 +297,8 @@ class _Lines:
         return bool(piece)
 
     def _cut(self, end: int) -> tuple[int, bytes]:
-        """Consume the lines up to `end` in the buffer. Raises UserError with the line number if they are not UTF-8."""
+        """Consume the lines up to `end` in the buffer. Raises UserError with the line number if they are not
+        UTF-8."""
         number, text = self.number, self._buffer[self._at : end]
         self._at = end
         self.number += text.count(b"\n")

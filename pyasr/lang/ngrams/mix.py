@@ -2,9 +2,10 @@ r"""A static mixture of back-off models: one back-off model with the n-grams of 
 
     p(w | h) = sum_i lambda_i p_i(w | h)
 
-for every n-gram h w that at least one model lists; the other models back off. The back-off weights of the mixture follow from these
-probabilities, so that the words after each history sum to one. The mixture differs from the weighted mean of the models only for n-grams
-that no model lists. SRILM's `ngram -mix-lm` without `-bayes` computes the same model.
+for every n-gram h w that at least one model lists; the other models back off. The back-off weights of the
+mixture follow from these probabilities, so that the words after each history sum to one. The mixture differs
+from the weighted mean of the models only for n-grams that no model lists. SRILM's `ngram -mix-lm` without
+`-bayes` computes the same model.
 
 A. Stolcke, "SRILM - an extensible language modeling toolkit", Proc. ICSLP, 2002.
 """
@@ -19,12 +20,14 @@ from pyasr.lang.ngrams.ngram import BEGIN
 from pyasr.lang.ngrams.trie import Trie
 
 
-def mixture(models: list[Trie], weights: np.ndarray, unknown: str = "<unk>", share_unknown: bool = False) -> Trie:
+def mixture(
+    models: list[Trie], weights: np.ndarray, unknown: str = "<unk>", share_unknown: bool = False
+) -> Trie:
     """The static mixture of models of any orders; weights float64 (num_models), which sum to one.
 
-    A word that a model lacks has probability 0 under that model. With `share_unknown`, the words that the model lacks and the word
-    `unknown` have equal shares of the model's probability of `unknown`. In histories, such a word counts as `unknown`; if the model
-    lacks that, too, the history begins after it.
+    A word that a model lacks has probability 0 under that model. With `share_unknown`, the words that the
+    model lacks and the word `unknown` have equal shares of the model's probability of `unknown`. In
+    histories, such a word counts as `unknown`; if the model lacks that, too, the history begins after it.
     """
     mixed = _union(models)
     probability = np.zeros(len(mixed.nodes.logprob))
@@ -41,7 +44,8 @@ def mixture(models: list[Trie], weights: np.ndarray, unknown: str = "<unk>", sha
 
 
 def _union(models: list[Trie]) -> Trie:
-    """The n-grams of all models. The words are those of the first model, then the further words of the second, and so on."""
+    """The n-grams of all models. The words are those of the first model, then the further words of the
+    second, and so on."""
     words = list(dict.fromkeys(word for model in models for word in model.words))
     index = {word: number for number, word in enumerate(words)}
     word_maps = [np.array([index[word] for word in model.words], np.int64) for model in models]
@@ -49,8 +53,10 @@ def _union(models: list[Trie]) -> Trie:
     levels, bound = [], 1
     for n in range(1, max(model.order for model in models) + 1):
         having = [(model, *maps) for model, *maps in zip(models, word_maps, node_maps) if model.order >= n]
-        keys = [nodes[model.nodes.parents[model.level(n)]] * len(words) + mapped[model.nodes.last[model.level(n)]]
-                for model, mapped, nodes in having]  # fmt: skip
+        keys = [
+            nodes[model.nodes.parents[model.level(n)]] * len(words) + mapped[model.nodes.last[model.level(n)]]
+            for model, mapped, nodes in having
+        ]
         every = np.unique(np.concatenate(keys))
         for (model, _, nodes), own in zip(having, keys):
             nodes[model.level(n)] = bound + np.searchsorted(every, own)

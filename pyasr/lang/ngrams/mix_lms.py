@@ -28,19 +28,28 @@ _LN10 = math.log(10.0)
 class MixOptions:
     """Weights of the mixture: --weights or --heldout."""
 
-    weights: str = option("", "weights of the models in their order, comma-separated; they sum to one, such as 0.7,0.3")
+    weights: str = option(
+        "", "weights of the models in their order, comma-separated; they sum to one, such as 0.7,0.3"
+    )
     heldout: Path | None = option(None, "held-out text; EM finds the weights that maximise its probability")
-    tolerance: float = option(1e-4, "EM ends when no weight changes by more", minimum=1e-9, maximum=0.1,
-                              only=if_set("heldout"))  # fmt: skip
-    lacking: str = option("zero", "probability of words that a model lacks: zero, or equal shares, with the OOV word, of the "
-                                  "probability of the OOV word", choices=("zero", "share"))  # fmt: skip
+    tolerance: float = option(
+        1e-4, "EM ends when no weight changes by more", minimum=1e-9, maximum=0.1, only=if_set("heldout")
+    )
+    lacking: str = option(
+        "zero",
+        "probability of words that a model lacks: zero, or equal shares, with the OOV word, of the "
+        "probability of the OOV word",
+        choices=("zero", "share"),
+    )
     text: TextOptions = group(TextOptions, only={"text_ids": if_set("heldout")})
 
 
 def given_weights(options: MixOptions, num_models: int) -> np.ndarray | None:
     """Weights of --weights, which sum to one; None with --heldout. Raises UserError for invalid weights."""
     if num_models < 2:
-        raise UserError("a mixture needs two models or more; give their ARPA files after the output directory")
+        raise UserError(
+            "a mixture needs two models or more; give their ARPA files after the output directory"
+        )
     if bool(options.weights) == bool(options.heldout):
         given = "both" if options.weights else "neither"
         raise UserError(f"{given} of --weights and --heldout given; give one of them")
@@ -51,7 +60,9 @@ def given_weights(options: MixOptions, num_models: int) -> np.ndarray | None:
         counts = f"{len(weights)} numbers in '{options.weights}' for {num_models} models"
         raise UserError(f"--weights: {counts}; give one for each")
     if abs(weights.sum() - 1) > _SUM_TOLERANCE:
-        raise UserError(f"--weights: '{options.weights}' sums to {weights.sum():g}, not to 1; correct the numbers")
+        raise UserError(
+            f"--weights: '{options.weights}' sums to {weights.sum():g}, not to 1; correct the numbers"
+        )
     return weights / weights.sum()
 
 
@@ -61,7 +72,9 @@ def _weight(field: str, given: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= 1:
-        raise UserError(f"--weights: '{field}' in '{given}' is not a number from 0 to 1; give numbers such as 0.7,0.3")
+        raise UserError(
+            f"--weights: '{field}' in '{given}' is not a number from 0 to 1; give numbers such as 0.7,0.3"
+        )
     return value
 
 
@@ -72,7 +85,8 @@ class HeldOut:
         self.path, self.options = path, options
         self.sentences = read_eval_text(path, options.text)
         self.words = {word for words in self.sentences for word in words} - {options.text.oov_word}
-        self.scores: list[np.ndarray] = []  # log10 p of each word and sentence end; that of the OOV word for words that a model lacks
+        # log10 p of each word and sentence end; that of the OOV word for words that a model lacks
+        self.scores: list[np.ndarray] = []
         self.lacking: list[np.ndarray] = []
         self.vocabularies: list[set[str]] = []
 
@@ -85,13 +99,16 @@ class HeldOut:
         self.vocabularies.append(set(arpa.words))
 
     def weights(self) -> np.ndarray:
-        """Weights estimated by EM; logs perplexity and weights of each iteration. Words that all models lack are skipped.
+        """Weights estimated by EM; logs perplexity and weights of each iteration. Words that all models lack
+        are skipped.
 
         Raises UserError if the models lack all words of the text.
         """
         vocabulary = set().union(*self.vocabularies)
         if not self.words & vocabulary:
-            raise UserError(f"{self.path}: the models have none of its words; give a text with words of the models")
+            raise UserError(
+                f"{self.path}: the models have none of its words; give a text with words of the models"
+            )
         known = ~np.all(self.lacking, axis=0)
         rows = np.stack([self._with_lacking(i, len(vocabulary)) for i in range(len(self.scores))])[:, known]
         for number, (weights, mean) in enumerate(em_weights(_LN10 * rows, self.options.tolerance)):
@@ -107,7 +124,8 @@ class HeldOut:
 
 
 def mix_lms(sources: list[Path], weights: np.ndarray | None, options: MixOptions, out: Path) -> None:
-    """Write the mixture of models in ARPA files to the directory `out`, with the weights and, with --heldout, the perplexity.
+    """Write the mixture of models in ARPA files to the directory `out`, with the weights and, with --heldout,
+    the perplexity.
 
     weights  of `given_weights`
     """
@@ -120,7 +138,9 @@ def mix_lms(sources: list[Path], weights: np.ndarray | None, options: MixOptions
             heldout.add(arpa, source)
     weights = heldout.weights() if heldout else weights
     wanted = np.flatnonzero(weights)
-    mixed = mixture([models[i] for i in wanted], weights[wanted], options.text.oov_word, options.lacking == "share")
+    mixed = mixture(
+        [models[i] for i in wanted], weights[wanted], options.text.oov_word, options.lacking == "share"
+    )
     del models
     arpa = mixed.arpa()
     write_lm(arpa, out)

@@ -1,13 +1,15 @@
-r"""Mixtures of language models, p(w | h) = sum_i lambda_i p_i(w | h), with the weights that make a held-out text most probable.
+r"""Mixtures of language models, p(w | h) = sum_i lambda_i p_i(w | h), with the weights that make a held-out
+text most probable.
 
-For two models, the second with weight v, and r = p_2 / p_1 of the words of the text, the derivative of the log-probability of the text
-with respect to v,
+For two models, the second with weight v, and r = p_2 / p_1 of the words of the text, the derivative of the
+log-probability of the text with respect to v,
 
-    sum of (r - 1) / (1 + v (r - 1)),                                                                               (1)
+    sum of (r - 1) / (1 + v (r - 1)),                                                  (1)
 
-falls with v, and bisection finds its zero. For any number of models, each iteration of the EM algorithm raises the probability:
+falls with v, and bisection finds its zero. For any number of models, each iteration of the EM algorithm
+raises the probability:
 
-    lambda_i  <-  mean over the words of  lambda_i p_i / sum_j lambda_j p_j.                                        (2)
+    lambda_i  <-  mean over the words of  lambda_i p_i / sum_j lambda_j p_j.           (2)
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def mix(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
 
 
 def best_weight(first: np.ndarray, second: np.ndarray) -> float:
-    """v from ln p_1 and ln p_2 of the words of a text, to four decimals; 0 or 1 if one of the models does not help."""
+    """v from ln p_1 and ln p_2 of the words of a text, to four decimals; 0 or 1 if one of the models does not
+    help."""
     excess = np.expm1(np.clip(second - first, -_MOST, _MOST))
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
@@ -41,7 +44,8 @@ def best_weight(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def em_weights(scores: np.ndarray, tolerance: float) -> Iterator[tuple[np.ndarray, float]]:
-    """Yields the weights of each iteration of (2) and the mean ln p of the words under them, from equal weights to the result.
+    """Yields the weights of each iteration of (2) and the mean ln p of the words under them, from equal
+    weights to the result.
 
     scores     ln p_i of the words, float64 (num_models, num_words); -inf for 0, but not under all models
     tolerance  iterations end when no weight changes by more

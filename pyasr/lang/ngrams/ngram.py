@@ -1,16 +1,19 @@
 """N-gram language models by interpolated modified Kneser-Ney smoothing, vectorised.
 
-S. F. Chen and J. Goodman, "An empirical study of smoothing techniques for language modeling", Harvard University TR-10-98, 1998.
+S. F. Chen and J. Goodman, "An empirical study of smoothing techniques for language modeling", Harvard
+University TR-10-98, 1998.
 
-With a(h w) the *adjusted count* of the n-gram h w (its count at the highest order and if h begins with <s>, otherwise the number of
-different words that precede it) and A(h) = sum_w a(h w):
+With a(h w) the *adjusted count* of the n-gram h w (its count at the highest order and if h begins with <s>,
+otherwise the number of different words that precede it) and A(h) = sum_w a(h w):
 
-    p(w | h)  =  max(a(h w) - D(a(h w)), 0) / A(h)  +  gamma(h) p(w | h')          h' = h without its first word
+    p(w | h)  =  max(a(h w) - D(a(h w)), 0) / A(h)  +  gamma(h) p(w | h'),      h' = h without its first word
     gamma(h)  =  sum_w min(D(a(h w)), a(h w)) / A(h)
-    D(a)      =  D1, D2, D3 for a = 1, 2 and 3 or more;  Y = n1 / (n1 + 2 n2),  Dk = k - (k + 1) Y n(k+1) / n(k)
+    D(a)      =  D1, D2, D3 for a = 1, 2 and 3 or more
+    Dk        =  k - (k + 1) Y n(k+1) / n(k),  Y = n1 / (n1 + 2 n2)
 
-where n(k) is the number of n-grams of the order with adjusted count k. The empty history backs off to the uniform distribution over the
-vocabulary (with </s> and the unknown word, without <s>), so every word of the vocabulary gets a probability, and they sum to one.
+where n(k) is the number of n-grams of the order with adjusted count k. The empty history backs off to the
+uniform distribution over the vocabulary (with </s> and the unknown word, without <s>), so every word of the
+vocabulary gets a probability, and they sum to one.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ _FALLBACK = (0.5, 1.0, 1.5)
 class _Order:
     """The distinct n-grams of one order, sorted by history, then word.
 
-    prefixes, suffixes  indices into the next lower order: the n-gram without its last and without its first word
+    prefixes, suffixes  indices into the next lower order: the n-gram without its last and without its first
+                        word
     words               last words
     counts              number of occurrences; `adjusted` is the input of the smoothing
     begins              whether the first word is <s>
@@ -47,11 +51,15 @@ class _Order:
 
 
 def estimate(
-    sentences: list[np.ndarray] | tuple[np.ndarray, np.ndarray], words: list[str], order: int = 3, min_counts: tuple[int, ...] = ()
+    sentences: list[np.ndarray] | tuple[np.ndarray, np.ndarray],
+    words: list[str],
+    order: int = 3,
+    min_counts: tuple[int, ...] = (),
 ) -> Arpa:
     """The interpolated modified Kneser-Ney model of `sentences`.
 
-    sentences   arrays of indices into `words`, without sentence ends; or (all of them concatenated, their lengths)
+    sentences   arrays of indices into `words`, without sentence ends; or (all of them concatenated, their
+                lengths)
     words       the vocabulary; <s> and </s> are added if they are missing
     min_counts  minimum counts of n-grams of order 2, 3, ... (default 1); must not fall with the order
 
@@ -68,7 +76,9 @@ def estimate(
 
 
 def _concatenated(sentences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    flat = np.concatenate([np.asarray(s, np.int64) for s in sentences]) if sentences else np.zeros(0, np.int64)
+    flat = (
+        np.concatenate([np.asarray(s, np.int64) for s in sentences]) if sentences else np.zeros(0, np.int64)
+    )
     return flat, np.array([len(s) for s in sentences], np.int64)
 
 
@@ -76,7 +86,10 @@ def _least_counts(order: int, min_counts: tuple[int, ...]) -> list[int]:
     """Minimum counts of the orders 1, 2, ..."""
     least = [1, *min_counts, *[max(min_counts, default=1)] * order][:order]
     if order < 1 or any(low > high for low, high in zip(least, least[1:])):
-        raise UserError(f"minimum counts {least} of the n-gram orders must not fall with the order; give for example --min-counts 1,2")
+        raise UserError(
+            f"minimum counts {least} of the n-gram orders must not fall with the order; give for example "
+            "--min-counts 1,2"
+        )
     return least
 
 
@@ -109,8 +122,11 @@ def count(tokens: np.ndarray, positions: np.ndarray, order: int, begin: int, num
     return orders
 
 
-def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, positions: np.ndarray, n: int, num_words: int) -> np.ndarray:
-    """Append order n, given the index of the (n-1)-gram that ends at each token. Returns the indices of the n-grams, -1 if none."""
+def _next_order(
+    orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, positions: np.ndarray, n: int, num_words: int
+) -> np.ndarray:
+    """Append order n, given the index of the (n-1)-gram that ends at each token. Returns the indices of the
+    n-grams, -1 if none."""
     where = np.flatnonzero(positions >= n - 1).astype(np.int32)
     keys = gram[where - 1] * np.int64(num_words)
     keys += tokens[where]
@@ -133,8 +149,8 @@ def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, posi
 def discounts(adjusted: np.ndarray, n: int = 0) -> np.ndarray:
     """(D1, D2, D3+) from the counts of counts of order `n`.
 
-    If those are too few for the estimate (a tiny text, or one with a minimum count), all three are the discount n1 / (n1 + 2 n2) of plain
-    Kneser-Ney; if that is not possible either, they are 0.5, 1 and 1.5.
+    If those are too few for the estimate (a tiny text, or one with a minimum count), all three are the
+    discount n1 / (n1 + 2 n2) of plain Kneser-Ney; if that is not possible either, they are 0.5, 1 and 1.5.
     """
     n1, n2, n3, n4 = (int((adjusted == k).sum()) for k in (1, 2, 3, 4))
     if min(n1, n2, n3) > 0:
@@ -144,7 +160,8 @@ def discounts(adjusted: np.ndarray, n: int = 0) -> np.ndarray:
             return estimated
     absolute = np.full(3, n1 / (n1 + 2 * n2)) if min(n1, n2) > 0 else np.array(_FALLBACK)
     log.info(
-        f"{n}-grams: too few counts of counts ({n1}, {n2}, {n3}, {n4}) for modified Kneser-Ney; discounts {absolute.round(3).tolist()}"
+        f"{n}-grams: too few counts of counts ({n1}, {n2}, {n3}, {n4}) for modified Kneser-Ney; discounts "
+        f"{absolute.round(3).tolist()}"
     )
     return absolute
 
@@ -161,21 +178,28 @@ def _smooth(orders: list[_Order], words: list[str], least: list[int]) -> Arpa:
         if n > 1:
             tables[-1].backoff = np.log10(gamma)[kept_before]
         ids = _ids(orders, n, np.flatnonzero(kept))
-        logs = np.log10(probability, where=probability > 0, out=np.full(len(probability), NO_PROBABILITY))[kept]
+        logs = np.log10(probability, where=probability > 0, out=np.full(len(probability), NO_PROBABILITY))[
+            kept
+        ]
         tables.append(NgramTable(ids, logs, np.zeros(len(ids))))
         lower, num_histories, kept_before = probability, len(grams.words), kept
     tables[0].logprob[begin] = NO_PROBABILITY
     return Arpa(list(words), tables)
 
 
-def _interpolate(grams: _Order, kept: np.ndarray, num_histories: int, lower: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """p(w | h) of every n-gram, and gamma(h) of every history (1 if it has no n-gram). Dropped n-grams add all their mass to gamma."""
+def _interpolate(
+    grams: _Order, kept: np.ndarray, num_histories: int, lower: np.ndarray, n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """p(w | h) of every n-gram, and gamma(h) of every history (1 if it has no n-gram). Dropped n-grams add
+    all their mass to gamma."""
     discount = np.concatenate(([0.0], discounts(grams.adjusted, n)))[np.minimum(grams.adjusted, 3)]
     taken = np.where(kept, np.minimum(discount, grams.adjusted), grams.adjusted)
     totals = np.bincount(grams.prefixes, grams.adjusted, num_histories)
     freed = np.bincount(grams.prefixes, taken, num_histories)
     gamma = np.divide(freed, totals, where=totals > 0, out=np.ones(num_histories))
-    probability = (grams.adjusted - taken) / np.maximum(totals, 1)[grams.prefixes] + gamma[grams.prefixes] * lower[grams.suffixes]
+    probability = (grams.adjusted - taken) / np.maximum(totals, 1)[grams.prefixes] + gamma[
+        grams.prefixes
+    ] * lower[grams.suffixes]
     return probability, gamma
 
 

@@ -1,15 +1,18 @@
 r"""Pruning of back-off models.
 
-A. Stolcke, "Entropy-based pruning of backoff language models", Proc. DARPA Broadcast News Transcription and Understanding
-Workshop, 1998 (arXiv cs/0006025). Removing the n-gram h w raises the model's perplexity by the factor exp(D) with
+A. Stolcke, "Entropy-based pruning of backoff language models", Proc. DARPA Broadcast News Transcription and
+Understanding Workshop, 1998 (arXiv cs/0006025). Removing the n-gram h w raises the model's perplexity by the
+factor exp(D) with
 
-    D  =  -P(h) { p(w | h) [ln p(w | h') + ln b'(h) - ln p(w | h)]  +  [ln b'(h) - ln b(h)] (1 - sum_v p(v | h)) },
+    D  =  -P(h) { p(w | h) [ln p(w | h') + ln b'(h) - ln p(w | h)]  +  [ln b'(h) - ln b(h)] (1 - sum_v p(v |
+       h)) },
 
     b'(h)  =  (1 - sum_v p(v | h) + p(w | h)) / (1 - sum_v p(v | h') + p(w | h')),
 
-where v runs over all listed words after h including w, and P(h) is the probability of the history, p(w1) p(w2 | w1) ... The probability
-of <s> is p(</s>), because a text has as many of both. The n-gram is removed if exp(D) - 1 is below the threshold and no longer n-gram
-begins with it. All n-grams of an order are compared with the original model; the highest order is pruned first.
+where v runs over all listed words after h including w, and P(h) is the probability of the history, p(w1) p(w2
+| w1) ... The probability of <s> is p(</s>), because a text has as many of both. The n-gram is removed if
+exp(D) - 1 is below the threshold and no longer n-gram begins with it. All n-grams of an order are compared
+with the original model; the highest order is pruned first.
 """
 
 from __future__ import annotations
@@ -32,8 +35,11 @@ from pyasr.lang.ngrams.trie import Trie, trie_of
 _LN10 = np.log(10.0)
 
 
-def prune_by_entropy(trie: Trie, threshold: float, min_order: int = 2, history_model: Trie | None = None) -> None:
-    """Remove n-grams of order `min_order` and above whose removal raises the perplexity by less than the fraction `threshold`.
+def prune_by_entropy(
+    trie: Trie, threshold: float, min_order: int = 2, history_model: Trie | None = None
+) -> None:
+    """Remove n-grams of order `min_order` and above whose removal raises the perplexity by less than the
+    fraction `threshold`.
 
     history_model  model for P(h) instead of the model itself; it has all words of the model
     """
@@ -80,13 +86,13 @@ def history_log_probabilities(trie: Trie, model: Trie | None = None) -> np.ndarr
 def prune_low_probabilities(trie: Trie, min_order: int = 2) -> None:
     """Remove n-grams of order `min_order` and above that are less probable than their back-off estimates.
 
-    As SRILM's `-prune-lowprobs`: from the lowest order up, with new back-off weights after each order, until no such n-gram is
-    left. N-grams that are prefixes of longer ones get their back-off estimates instead.
+    As SRILM's `-prune-lowprobs`: from the lowest order up, with new back-off weights after each order, until
+    no such n-gram is left. N-grams that are prefixes of longer ones get their back-off estimates instead.
     """
     trie.normalize()
     removed = True
     while removed:
-        removed = any([_remove_low(trie, n) for n in range(min_order, trie.order + 1)])
+        removed = any(_remove_low(trie, n) for n in range(min_order, trie.order + 1))
     trie.restore_histories()
 
 
@@ -104,20 +110,26 @@ def _remove_low(trie: Trie, n: int) -> bool:
 class PruneOptions:
     """Which n-grams of a model are removed."""
 
-
-    threshold: float = option(0.0, "remove n-grams whose removal raises the perplexity by a smaller fraction, such as 1e-7; 0: none",
-                              minimum=0)  # fmt: skip
+    threshold: float = option(
+        0.0,
+        "remove n-grams whose removal raises the perplexity by a smaller fraction, such as 1e-7; 0: none",
+        minimum=0,
+    )
     lowprobs: bool = option(False, "then remove n-grams that are less probable than their back-off estimates")
     min_order: int = option(2, "order of the shortest n-grams to remove", minimum=2)
-    history_lm: Path | None = option(None, "model for the probabilities of histories; none: LM itself",
-                                     only=if_set("threshold"))  # fmt: skip
+    history_lm: Path | None = option(
+        None, "model for the probabilities of histories; none: LM itself", only=if_set("threshold")
+    )
 
 
 def prune_lm(source: Path, options: PruneOptions, out: Path) -> None:
     """Write the pruned model of an ARPA file to the directory `out`."""
     trie = trie_of(read_arpa(source), source)
     if options.min_order > trie.order:
-        raise UserError(f"{source}: its order is {trie.order}, below --min-order {options.min_order}; nothing would be pruned")
+        raise UserError(
+            f"{source}: its order is {trie.order}, below --min-order {options.min_order}; nothing would be "
+            "pruned"
+        )
     before = trie.counts()
     if options.threshold:
         prune_by_entropy(trie, options.threshold, options.min_order, _history_model(options.history_lm, trie))

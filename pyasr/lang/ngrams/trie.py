@@ -1,8 +1,8 @@
 """Back-off models as tries, for operations on all n-grams at once: mixing and pruning.
 
-Node 0 is the empty history. The nodes of the unigrams follow, then those of the bigrams, and so on; within an order they are
-sorted by history, then word. The n-grams after history h are therefore the nodes first[h] ... first[h + 1] - 1. The node of
-an n-gram also stands for the history that it forms.
+Node 0 is the empty history. The nodes of the unigrams follow, then those of the bigrams, and so on; within an
+order they are sorted by history, then word. The n-grams after history h are therefore the nodes first[h] ...
+first[h + 1] - 1. The node of an n-gram also stands for the history that it forms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _NOISE = 1e-6  # error of sums of probabilities from ARPA files, which have 6 de
 
 
 class Nodes(NamedTuple):
-
     """Arrays of the compiled loops, one entry per node.
 
     parents   int32; the history of the n-gram, -1 for the root
@@ -94,7 +93,8 @@ class Trie:
         return [int((~np.isnan(self.nodes.logprob[self.level(n)])).sum()) for n in range(1, self.order + 1)]
 
     def shares(self, n: int) -> Shares:
-        """The `Shares` of the n-grams of order `n`, 2 or more. Estimates depend on the back-off weights of shorter histories."""
+        """The `Shares` of the n-grams of order `n`, 2 or more. Estimates depend on the back-off weights of
+        shorter histories."""
         rows, size = self.level(n), self.bounds[n] - self.bounds[n - 1]
         histories = self.nodes.parents[rows].astype(np.int64) - self.bounds[n - 1]
         estimate = kernels.lower_estimates(self.nodes, rows.start, rows.stop)
@@ -105,10 +105,12 @@ class Trie:
         return Shares(histories, probability, estimate, left, room)
 
     def normalize(self, lowest: int = 2) -> None:
-        """Set the back-off weights of histories of lowest - 1 words and more, so that the probabilities after each sum to one.
+        """Set the back-off weights of histories of lowest - 1 words and more, so that the probabilities after
+        each sum to one.
 
-        A weight is (1 - sum of p(w | h)) / (1 - sum of p(w | h')) over the listed words w. If these leave no mass for others,
-        they are scaled to leave one millionth; if there are no other words, they are scaled to sum to one.
+        A weight is (1 - sum of p(w | h)) / (1 - sum of p(w | h')) over the listed words w. If these leave no
+        mass for others, they are scaled to leave one millionth; if there are no other words, they are scaled
+        to sum to one.
         """
         for n in range(lowest, self.order + 1):
             shares = self.shares(n)
@@ -121,12 +123,16 @@ class Trie:
             self.nodes.backoff[self.level(n - 1)] = np.where(alone, 0.0, np.log10(weights))
 
     def backed_off(self, n: int) -> np.ndarray:
-        """log10 of the back-off estimate of each n-gram of order `n`: the weight of its history times p(w | h'). float64."""
+        """log10 of the back-off estimate of each n-gram of order `n`: the weight of its history times p(w |
+        h'). float64."""
         rows = self.level(n)
-        return self.nodes.backoff[self.nodes.parents[rows]] + kernels.lower_estimates(self.nodes, rows.start, rows.stop)
+        return self.nodes.backoff[self.nodes.parents[rows]] + kernels.lower_estimates(
+            self.nodes, rows.start, rows.stop
+        )
 
     def restore_histories(self) -> None:
-        """Give removed n-grams that are prefixes of longer ones their back-off estimates, which changes no probability."""
+        """Give removed n-grams that are prefixes of longer ones their back-off estimates, which changes no
+        probability."""
         for n in range(self.order - 1, 1, -1):
             rows, longer = self.level(n), self.level(n + 1)
             needed = np.zeros(rows.stop - rows.start, bool)
@@ -139,10 +145,14 @@ class Trie:
         tables, ids = [], np.zeros((1, 0), np.int32)
         for n in range(1, self.order + 1):
             rows = self.level(n)
-            ids = np.concatenate([ids[self.nodes.parents[rows] - self.bounds[n - 1]], self.nodes.last[rows, None]], 1)
+            ids = np.concatenate(
+                [ids[self.nodes.parents[rows] - self.bounds[n - 1]], self.nodes.last[rows, None]], 1
+            )
             listed = ~np.isnan(self.nodes.logprob[rows])
             columns = (column[rows][listed] for column in (self.nodes.logprob, self.nodes.backoff))
-            tables.append(NgramTable(ids[listed], *(np.maximum(column, NO_PROBABILITY) for column in columns)))
+            tables.append(
+                NgramTable(ids[listed], *(np.maximum(column, NO_PROBABILITY) for column in columns))
+            )
         while not len(tables[-1]):
             tables.pop()
         tables[-1].backoff[:] = 0.0
@@ -150,14 +160,14 @@ class Trie:
 
 
 def trie_of(arpa: Arpa, name: Path) -> Trie:
-    """The model of the file `name` as a trie. Unreachable n-grams are skipped, with a warning: their history is not listed, or they
-    contain <s> after the first word or </s> before the last."""
+    """The model of the file `name` as a trie. Unreachable n-grams are skipped, with a warning: their history
+    is not listed, or they contain <s> after the first word or </s> before the last."""
     begin, end, num_words = arpa.index[BEGIN], arpa.index[END], len(arpa.words)
     keys, rows, levels, bound = [], [], [], 0
     for n, table in enumerate(arpa.tables, 1):
         key = ngram_keys(keys, table.ids, num_words, n)
         key[(table.ids[:, 1:] == begin).any(1) | (table.ids[:, :-1] == end).any(1)] = -1
-        order = np.argsort(key, kind="stable")[np.count_nonzero(key < 0):]
+        order = np.argsort(key, kind="stable")[np.count_nonzero(key < 0) :]
         keys.append(key[order])
         rows.append(order)
         levels.append((bound + keys[-1] // num_words, keys[-1] % num_words))
@@ -167,5 +177,8 @@ def trie_of(arpa: Arpa, name: Path) -> Trie:
         trie.nodes.logprob[trie.level(n)] = table.logprob[order]
         trie.nodes.backoff[trie.level(n)] = table.backoff[order] if n < arpa.order else 0.0
     if dropped := sum(map(len, arpa.tables)) - sum(map(len, rows)):
-        log.warning(f"{name}: {dropped} n-grams skipped, because their history is not listed or <s> or </s> is inside them")
+        log.warning(
+            f"{name}: {dropped} n-grams skipped, because their history is not listed or <s> or </s> is "
+            "inside them"
+        )
     return trie

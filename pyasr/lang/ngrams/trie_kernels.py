@@ -29,7 +29,8 @@ def _longest(last, first, suffixes, history, word):
 
 @njit(cache=True, nogil=True)
 def suffixes_of(parents, last, first):
-    """Longest other n-gram that ends with the same words, for each node; the root for unigrams. int32 (num_nodes)."""
+    """Longest other n-gram that ends with the same words, for each node; the root for unigrams. int32
+    (num_nodes)."""
     suffixes = np.zeros(len(parents), np.int32)
     for node in range(1, len(parents)):
         if parents[node] > 0:
@@ -51,16 +52,20 @@ def _log_probability(nodes, history, word):
 
 @njit(cache=True, nogil=True)
 def lower_estimates(nodes, begin, end):
-    """log10 p(w | h') of the nodes begin ... end - 1, where h' is the history after back-off. float64 (end - begin)."""
+    """log10 p(w | h') of the nodes begin ... end - 1, where h' is the history after back-off. float64 (end -
+    begin)."""
     estimates = np.empty(end - begin)
     for node in range(begin, end):
-        estimates[node - begin] = _log_probability(nodes, nodes.suffixes[nodes.parents[node]], nodes.last[node])
+        estimates[node - begin] = _log_probability(
+            nodes, nodes.suffixes[nodes.parents[node]], nodes.last[node]
+        )
     return estimates
 
 
 @njit(cache=True, nogil=True)
 def follow(nodes, model, words):
-    """log10 p(w | h) under the model with the nodes `model`, of all nodes; 0 for the root. float64 (num_nodes).
+    """log10 p(w | h) under the model with the nodes `model`, of all nodes; 0 for the root. float64
+    (num_nodes).
 
     words  the model's number of each word; -1 for a word of probability 0, after which histories begin
     """

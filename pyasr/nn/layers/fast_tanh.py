@@ -9,7 +9,8 @@ from torch import nn
 
 from pyasr.tensor.processor import agrees
 
-_MOST_DIMENSIONS = 5  # maximum number of dimensions of a tensor that oneDNN accepts from torch; it does not accept scalars
+# maximum number of dimensions of a tensor that oneDNN accepts from torch; it does not accept scalars
+_MOST_DIMENSIONS = 5
 _TOLERANCE = 2.0**-7  # one bit of bfloat16
 
 
@@ -19,7 +20,8 @@ def _by_onednn(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def computes_bfloat16() -> bool:
-    """Whether oneDNN supports this function for bfloat16 on this processor. It needs AVX-512, or AVX2 with bfloat16 conversions."""
+    """Whether oneDNN supports this function for bfloat16 on this processor. It needs AVX-512, or AVX2 with
+    bfloat16 conversions."""
     x = torch.linspace(-4, 4, 65, dtype=torch.bfloat16)
     return agrees(lambda: _by_onednn(x), lambda: torch.tanh(x), _TOLERANCE)
 
@@ -45,5 +47,10 @@ class Tanh(nn.Tanh):
 
 
 def _is_for_onednn(x: torch.Tensor) -> bool:
-    is_taken = x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.numel() > 0 and 1 <= x.dim() <= _MOST_DIMENSIONS
+    is_taken = (
+        x.dtype == torch.bfloat16
+        and x.device.type == "cpu"
+        and x.numel() > 0
+        and 1 <= x.dim() <= _MOST_DIMENSIONS
+    )
     return is_taken and computes_bfloat16()

@@ -1,20 +1,23 @@
-r"""Natural gradient on a GPU: the method of `pyasr.nn.layers.natural_gradient` for several sides in a batch, without waiting for the host.
+r"""Natural gradient on a GPU: the method of `pyasr.nn.layers.natural_gradient` for several sides in a batch,
+without waiting for the host.
 
-Equations (9) to (12) of that module contain an eigen-decomposition of an R x R matrix, which the host computes. If a step waited for it,
-the GPU would be idle. Here, the host has a whole update period for it. It receives a Gram matrix of a minibatch and returns a matrix that
-mixes rows:
+Equations (9) to (12) of that module contain an eigen-decomposition of an R x R matrix, which the host
+computes. If a step waited for it, the GPU would be idle. Here, the host has a whole update period for it. It
+receives a Gram matrix of a minibatch and returns a matrix that mixes rows:
 
-    S  = [J; W] [J; W]'  (2R x 2R),  with the blocks  K = J J',  L = J W',  W W';   and tr(X X')                                       (1)
-    W' = A [J; W],           A = E'^1/2 C^-1/2 U' E^-1/2 [ (eta / N) I,  M ]   (R x 2R)                                                (2)
+    S  = [J; W] [J; W]'  (2R x 2R),  with the blocks  K = J J',  L = J W',  W W';   and tr(X X')         (1)
+    W' = A [J; W],           A = E'^1/2 C^-1/2 U' E^-1/2 [ (eta / N) I,  M ]   (R x 2R)                  (2)
 
-The lag is well defined: S of a minibatch in which F is updated uses the W of that minibatch, and (2) takes effect at the beginning of
-the next such minibatch, `update_period` minibatches later. With `update_period` 1, every minibatch uses the same W as without the lag.
-The first minibatches, which all update F, are processed by `OnlineNaturalGradient`, which hands over its state.
+The lag is well defined: S of a minibatch in which F is updated uses the W of that minibatch, and (2) takes
+effect at the beginning of the next such minibatch, `update_period` minibatches later. With `update_period` 1,
+every minibatch uses the same W as without the lag. The first minibatches, which all update F, are processed
+by `OnlineNaturalGradient`, which hands over its state.
 
-Orthonormality (see "Numerical hazards" there) is checked one update later: the block W W' is E^1/2 O E^1/2 for the W in use. If O differs
-from the unit matrix by more than the tolerance, the rows are mixed again, by G = E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses
-G K G' and G L G' instead of K and L, and returns [A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an
-inverse root of O from its eigenvectors.
+Orthonormality (see "Numerical hazards" there) is checked one update later: the block W W' is E^1/2 O E^1/2
+for the W in use. If O differs from the unit matrix by more than the tolerance, the rows are mixed again, by G
+= E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses G K G' and G L G' instead of K and L, and returns
+[A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an inverse root of O from
+its eigenvectors.
 """
 
 from __future__ import annotations
@@ -71,12 +74,19 @@ class LaggedNaturalGradient:
     width    columns of X in memory; those from D on are zero
     workers  threads of the host; None: the caller computes
 
-    In a minibatch with an update of F, the host copies the result of `take` to `mix` and `inverse_units`; the device executes `begin`,
-    `projections` and `look`; the host copies `gram` and `traces` and calls `answer`. Other minibatches need only `projections`.
+    In a minibatch with an update of F, the host copies the result of `take` to `mix` and `inverse_units`; the
+    device executes `begin`, `projections` and `look`; the host copies `gram` and `traces` and calls `answer`.
+    Other minibatches need only `projections`.
     """
 
-    def __init__(self, sides: list[OnlineNaturalGradient], ones: bool, width: int, dtype: torch.dtype,
-                 workers: ThreadPoolExecutor | None = None):  # fmt: skip
+    def __init__(
+        self,
+        sides: list[OnlineNaturalGradient],
+        ones: bool,
+        width: int,
+        dtype: torch.dtype,
+        workers: ThreadPoolExecutor | None = None,
+    ):
         self.sides, self.ones, self.workers = sides, ones, workers
         factors = torch.stack([side.factor for side in sides])
         self.num, self.rank, self.dim = factors.shape
@@ -84,7 +94,9 @@ class LaggedNaturalGradient:
         self.rows = factors.new_zeros(self.num, 2 * self.rank, width + ones)  # [J; W]
         self.w = factors.new_empty(self.num, self.rank, width, dtype=dtype)
         self.last = factors.new_empty(self.num, self.rank, 1, dtype=dtype) if ones else None
-        self.mix = torch.eye(2 * self.rank, device=factors.device, dtype=factors.dtype)[self.rank :].repeat(self.num, 1, 1)
+        self.mix = torch.eye(2 * self.rank, device=factors.device, dtype=factors.dtype)[self.rank :].repeat(
+            self.num, 1, 1
+        )
         self.traces = factors.new_zeros(self.num)
         self.gram = factors.new_zeros(self.num, 2 * self.rank, 2 * self.rank)
         self.inverse_units = factors.new_ones(self.num, 1, 1)
@@ -120,14 +132,18 @@ class LaggedNaturalGradient:
         return ht.add_(self.last) if self.ones else ht
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(Xhat (N, D), the transformed column of ones (N,), g) of one side's X (N, D); computes S if `looks`."""
+        """(Xhat (N, D), the transformed column of ones (N,), g) of one side's X (N, D); computes S if
+        `looks`."""
         x = x.contiguous()[None]
         ht, xhat = self.projections(x), torch.empty_like(x)
         before, after = residual(x, ht, self.w, xhat).sum((1, 2))
         column = None
         if self.ones:
             column = 1 - (self.last.mT @ ht)[0, 0]
-            before, after = before + x.shape[1], after + torch.linalg.vector_norm(column, dtype=after.dtype).square()
+            before, after = (
+                before + x.shape[1],
+                after + torch.linalg.vector_norm(column, dtype=after.dtype).square(),
+            )
         if self.looks:
             self.look(x, ht)
             self.traces.copy_(before)
@@ -152,15 +168,24 @@ class LaggedNaturalGradient:
     def _solve(self, number: int, looks: Looks) -> Answer:
         looks.wait()
         side = self.sides[number]
-        return next_mix(looks.gram[number], float(looks.traces[number]), float(looks.inverse_units[number]), self.eigenvalues[number],
-                        side.alpha, side.eta(looks.num_rows), looks.num_rows, self.dim)  # fmt: skip
+        return next_mix(
+            looks.gram[number],
+            float(looks.traces[number]),
+            float(looks.inverse_units[number]),
+            self.eigenvalues[number],
+            side.alpha,
+            side.eta(looks.num_rows),
+            looks.num_rows,
+            self.dim,
+        )
 
     def answers(self) -> list[Answer]:
         """Wait for the answer of each side; empty if none was requested since the last `take`."""
         return [answer.result() for answer in self._answers]
 
     def take(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """(A (B, R, 2R), 1 / unit (B,)) for `mix` and `inverse_units`; sets the eigenvalues to those of W'. None without an answer."""
+        """(A (B, R, 2R), 1 / unit (B,)) for `mix` and `inverse_units`; sets the eigenvalues to those of W'.
+        None without an answer."""
         if not self._answers:
             return None
         mixes, self.eigenvalues, units = map(list, zip(*self.answers()))
@@ -168,15 +193,22 @@ class LaggedNaturalGradient:
         return np.stack(mixes), 1 / np.array(units)
 
     def pending(self) -> Pending:
-        """The computation in progress, as tensors and plain values for a checkpoint; waits for the answers."""
-        answers = [(torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit) for mix, eigenvalues, unit in self.answers()]
+        """The computation in progress, as tensors and plain values for a checkpoint; waits for the
+        answers."""
+        answers = [
+            (torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit)
+            for mix, eigenvalues, unit in self.answers()
+        ]
         return self.rows[:, : self.rank].clone(), answers
 
     def restore(self, pending: Pending) -> None:
         """Restore the result of `pending`, after the sides have read that of `give_back`."""
         j, answers = pending
         self.rows[:, : self.rank] = j.to(self.rows.device)
-        self._answers = [_at_once(lambda answer=(mix.numpy(), eigenvalues.numpy(), unit): answer) for mix, eigenvalues, unit in answers]
+        self._answers = [
+            _at_once(lambda answer=(mix.numpy(), eigenvalues.numpy(), unit): answer)
+            for mix, eigenvalues, unit in answers
+        ]
 
     def give_back(self) -> None:
         """Write W and its eigenvalues to the sides."""
@@ -194,7 +226,8 @@ def _at_once(function: Callable, *arguments) -> Future:
 
 @contextlib.contextmanager
 def _all_of_float32() -> Iterator[None]:
-    """Multiply float32 on a GPU with the full mantissa, whatever `--precision` is: otherwise, W would lose digits in every update."""
+    """Multiply float32 on a GPU with the full mantissa, whatever `--precision` is: otherwise, W would lose
+    digits in every update."""
     settings = torch.backends.cuda.matmul
     before, settings.allow_tf32 = settings.allow_tf32, False
     try:
@@ -212,8 +245,16 @@ def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     return (a @ b).to(dtype)
 
 
-def next_mix(gram: np.ndarray, trace: float, inverse_unit: float, eigenvalues: np.ndarray, alpha: float, eta: float, num_rows: int,
-             dim: int) -> Answer:  # fmt: skip
+def next_mix(
+    gram: np.ndarray,
+    trace: float,
+    inverse_unit: float,
+    eigenvalues: np.ndarray,
+    alpha: float,
+    eta: float,
+    num_rows: int,
+    dim: int,
+) -> Answer:
     """The answer to S (2R, 2R); it changes nothing if S is not finite."""
     rank = len(eigenvalues) - 1
     z, scales = np.empty((rank, rank)), Scales(np.empty(rank), np.empty(rank))
@@ -237,7 +278,9 @@ def _repair(own: np.ndarray, e: np.ndarray) -> np.ndarray:
     root = np.sqrt(e)
     o = own / root[:, None] / root
     cholesky, info = torch.linalg.cholesky_ex(torch.from_numpy(o))
-    inverse = torch.linalg.solve_triangular(cholesky, torch.eye(len(o), dtype=torch.float64), upper=False).numpy()
+    inverse = torch.linalg.solve_triangular(
+        cholesky, torch.eye(len(o), dtype=torch.float64), upper=False
+    ).numpy()
     if int(info) or not inverse.max() < MAX_INVERSE_CHOLESKY:
         values, vectors = (part.numpy() for part in torch.linalg.eigh(torch.from_numpy(o)))
         inverse = (vectors / np.sqrt(np.maximum(values, 1 / MAX_INVERSE_CHOLESKY**2))) @ vectors.T

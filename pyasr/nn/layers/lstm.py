@@ -1,39 +1,44 @@
 r"""Long short-term memory with projections, peepholes and clipped cells, and explicit derivatives.
 
-References: H. Sak, A. Senior, F. Beaufays, "Long short-term memory recurrent neural network architectures for large scale acoustic
-modeling", Interspeech 2014 (projections, peepholes: Kaldi's LSTMP layers); W. Chan, I. Lane, arXiv:1504.01482 (clipped cells).
+References: H. Sak, A. Senior, F. Beaufays, "Long short-term memory recurrent neural network architectures for
+large scale acoustic modeling", Interspeech 2014 (projections, peepholes: Kaldi's LSTMP layers); W. Chan, I.
+Lane, arXiv:1504.01482 (clipped cells).
 
-With x_t the inputs, c_t the cells, r_t the recurrent input, and d the delay (1 in most networks; Kaldi's layers have 1, 2, 3):
+With x_t the inputs, c_t the cells, r_t the recurrent input, and d the delay (1 in most networks; Kaldi's
+layers have 1, 2, 3):
 
-    i_t = sigma(W_ix x_t + W_ir r_{t-d} + p_i c_{t-d} + b_i)                                                                         (1)
+    i_t = sigma(W_ix x_t + W_ir r_{t-d} + p_i c_{t-d} + b_i)                                         (1)
     f_t = sigma(W_fx x_t + W_fr r_{t-d} + p_f c_{t-d} + b_f)
     g_t = tanh (W_gx x_t + W_gr r_{t-d} + b_g)
-    c_t = clip(f_t c_{t-d} + i_t g_t, -C, C)                                                                                         (2)
+    c_t = clip(f_t c_{t-d} + i_t g_t, -C, C)                                                         (2)
     o_t = sigma(W_ox x_t + W_or r_{t-d} + p_o c_t + b_o)
-    m_t = o_t tanh(c_t)                                                                                                              (3)
-    y_t = W_p m_t + b_p,      r_t = the first elements of y_t                                                                        (4)
+    m_t = o_t tanh(c_t)                                                                              (3)
+    y_t = W_p m_t + b_p,      r_t = the first elements of y_t                                        (4)
 
-p (peepholes) are diagonal and, like b_p, optional; without a projection y_t = r_t = m_t; C = infinity disables clipping.
-W_x x_t + b of all frames is one product before the loop over time. The backward loop computes the derivatives by the arguments of the
-nonlinearities, a_t (i, f, g, o concatenated), and by y_t. The gradients of all parameters are products of these over all frames, after
-the loop, so that natural gradient preconditions them as for any affine layer (`pyasr.nn.layers.preconditioned_layers`). Where (2)
+p (peepholes) are diagonal and, like b_p, optional; without a projection y_t = r_t = m_t; C = infinity
+disables clipping. W_x x_t + b of all frames is one product before the loop over time. The backward loop
+computes the derivatives by the arguments of the nonlinearities, a_t (i, f, g, o concatenated), and by y_t.
+The gradients of all parameters are products of these over all frames, after the loop, so that natural
+gradient preconditions them as for any affine layer (`pyasr.nn.layers.preconditioned_layers`). Where (2)
 clips, its derivative is 0.
 
-With a limit G on derivatives that are propagated back in time, which could otherwise grow from frame to frame, a vector of them (of one
-sequence, by c_t or r_t of one frame) with a norm above G is scaled to the norm G:
+With a limit G on derivatives that are propagated back in time, which could otherwise grow from frame to
+frame, a vector of them (of one sequence, by c_t or r_t of one frame) with a norm above G is scaled to the
+norm G:
 
-    dF/dc_t  <-  dF/dc_t min(1, G / |dF/dc_t|),      dF/dr_t  <-  dF/dr_t min(1, G / |dF/dr_t|)                                      (5)
+    dF/dc_t  <-  dF/dc_t min(1, G / |dF/dc_t|),      dF/dr_t  <-  dF/dr_t min(1, G / |dF/dr_t|)      (5)
 
-dF/dc_t is the total derivative, by m_t, o_t and later frames. dF/dr_t is the derivative by later frames and, if y_t = r_t is a
-projection, by the layer above, too. Kaldi has its ClipGradientComponent in the same places (norm-based; steps/nnet3/components.py,
-AddLstmLayer), except without a projection: there, that script clips the derivative by the layer above, which is not propagated in time.
-Here, as in the later lstm-layer of Kaldi's xconfig, the derivative by later frames is clipped.
+dF/dc_t is the total derivative, by m_t, o_t and later frames. dF/dr_t is the derivative by later frames and,
+if y_t = r_t is a projection, by the layer above, too. Kaldi has its ClipGradientComponent in the same places
+(norm-based; steps/nnet3/components.py, AddLstmLayer), except without a projection: there, that script clips
+the derivative by the layer above, which is not propagated in time. Here, as in the later lstm-layer of
+Kaldi's xconfig, the derivative by later frames is clipped.
 
-A delay of d splits each sequence into d sequences, each with every d-th frame (padded with zeros to a multiple of d); the loop processes
-them as a batch.
+A delay of d splits each sequence into d sequences, each with every d-th frame (padded with zeros to a
+multiple of d); the loop processes them as a batch.
 
-On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with d = 1 and y_t = r_t, without p,
-C and b_p, and without preconditioned or clipped gradients.
+On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with d
+= 1 and y_t = r_t, without p, C and b_p, and without preconditioned or clipped gradients.
 """
 
 from __future__ import annotations
@@ -50,14 +55,16 @@ from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm_loop import Recurrence, weights_of
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner, PreconditionedLinear
 
-_CUDNN_OF_BFLOAT16 = 91300  # first version whose LSTM supports bfloat16 (github.com/pytorch/pytorch/pull/164411)
-# Parameters have the layout of pyasr.parallel.mixing.flat, so cuDNN copies a layer's for every minibatch, at a small cost.
+# first version whose LSTM supports bfloat16 (github.com/pytorch/pytorch/pull/164411)
+_CUDNN_OF_BFLOAT16 = 91300
+# Parameters have the layout of pyasr.parallel.mixing.flat, so cuDNN copies a layer's for every minibatch, at
+# a small cost.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory")
 
 
 class LstmState(NamedTuple):
-    """State between two parts of N sequences, for the last d frames: r (d, N, recurrent_dim) and c (d, N, cell_dim). c is at least
-    float32, because a cell accumulates small numbers over many frames."""
+    """State between two parts of N sequences, for the last d frames: r (d, N, recurrent_dim) and c (d, N,
+    cell_dim). c is at least float32, because a cell accumulates small numbers over many frames."""
 
     r: Tensor
     c: Tensor
@@ -78,46 +85,75 @@ class Lstm(nn.Module):
     """
 
     preconditioner: FactorsPreconditioner | None = None  # of p
-    in_loop: str | None = None  # why the loop instead of cuDNN computed the last minibatch; "": cuDNN did; None: no minibatch yet
+    # why the loop instead of cuDNN computed the last minibatch; "": cuDNN did; None: no minibatch yet
+    in_loop: str | None = None
 
-    def __init__(self, input_dim: int, cell_dim: int, recurrent_dim: int = 0, nonrecurrent_dim: int = 0, peepholes: bool = False,
-                 cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True, projection_bias: bool = False,
-                 gradient_clip: float = 0.0, natural_peepholes: bool = False):  # fmt: skip
+    def __init__(
+        self,
+        input_dim: int,
+        cell_dim: int,
+        recurrent_dim: int = 0,
+        nonrecurrent_dim: int = 0,
+        peepholes: bool = False,
+        cell_clip: float = 0.0,
+        delay: int = 1,
+        backward: bool = False,
+        bias: bool = True,
+        projection_bias: bool = False,
+        gradient_clip: float = 0.0,
+        natural_peepholes: bool = False,
+    ):
         super().__init__()
         self.cell_dim, self.recurrent_dim = cell_dim, recurrent_dim or cell_dim
         self.output_dim = recurrent_dim + nonrecurrent_dim or cell_dim
-        self.cell_clip, self.delay, self.backward, self.gradient_clip = cell_clip, delay, backward, gradient_clip
+        self.cell_clip, self.delay, self.backward, self.gradient_clip = (
+            cell_clip,
+            delay,
+            backward,
+            gradient_clip,
+        )
         self.input = Linear(input_dim, 4 * cell_dim, bias)
         self.recurrent = Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
         self.projection = Linear(cell_dim, self.output_dim, bias=projection_bias) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
         self.natural_peepholes = natural_peepholes
-        self.watch: Callable[[Tensor, Tensor], None] | None = None  # called with i, f, g, o (T, N, 4 H) and c (T, N, H) of all frames
+        # called with i, f, g, o (T, N, 4 H) and c (T, N, H) of all frames
+        self.watch: Callable[[Tensor, Tensor], None] | None = None
 
     @property
     def factors_to_precondition(self) -> Tensor | None:
         """Vectors of factors that natural gradient applies to, in addition to matrices."""
         return self.peepholes if self.natural_peepholes else None
 
-    def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None) \
-            -> tuple[Tensor, LstmState]:  # fmt: skip
-        """The outputs, and the state after `end` frames (None: all) in the direction of time; without a `state` it starts with zeros.
+    def forward(
+        self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, LstmState]:
+        """The outputs, and the state after `end` frames (None: all) in the direction of time; without a
+        `state` it starts with zeros.
 
         lengths  int64 (N): frames of each sequence, without padding. None: T
         """
         x = reverse(x, lengths) if self.backward else x
-        y, after = by_torch([self], x, state) if self.is_cudnns(x, state, end) else self.remember(self.input(x), state, end)
+        y, after = (
+            by_torch([self], x, state)
+            if self.is_cudnns(x, state, end)
+            else self.remember(self.input(x), state, end)
+        )
         return reverse(y, lengths) if self.backward else y, after
 
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
-        """Whether cuDNN supports these arguments of `forward`. It returns only the state after all frames, with cells in the type of x."""
+        """Whether cuDNN supports these arguments of `forward`. It returns only the state after all frames,
+        with cells in the type of x."""
         self.in_loop = self.why_not_cudnn(x, state, end)
         return not self.in_loop
 
     def why_not_cudnn(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> str:
         """The feature that cuDNN lacks for these arguments of `forward`; empty if it supports them."""
         p, is_carried = self.projection, state is not None or end is not None
-        is_projected_as_torchs = p is None or p.bias is None and self.output_dim == self.recurrent_dim < self.cell_dim
+        is_projected_as_torchs = (
+            p is None or p.bias is None and self.output_dim == self.recurrent_dim < self.cell_dim
+        )
+        versions = f"version {torch.backends.cudnn.version()} with torch {torch.__version__}"
         lacking = {
             "peepholes": self.peepholes is not None,
             "clipped cells": self.cell_clip,
@@ -125,53 +161,83 @@ class Lstm(nn.Module):
             "projection of this form": not is_projected_as_torchs,
             "gates to be measured": self.watch,
             "clipped derivatives": self.gradient_clip and torch.is_grad_enabled(),
-            "natural gradient": any(isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, p)),
+            "natural gradient": any(
+                isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, p)
+            ),
             "state within a chunk": is_carried and end not in (None, len(x)),
-            f"state in {_name(x)} that is exact enough": is_carried and x.dtype not in (torch.float32, torch.float64),
-            f"LSTM of {_name(x)} in version {torch.backends.cudnn.version()} with torch {torch.__version__}": not cudnn_takes(x),
+            f"state in {_name(x)} that is exact enough": is_carried
+            and x.dtype not in (torch.float32, torch.float64),
+            f"LSTM of {_name(x)} in {versions}": not cudnn_takes(x),
         }
         return next((name for name, is_wanted in lacking.items() if is_wanted), "")
 
-    def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
+    def remember(
+        self, a: Tensor, state: LstmState | None = None, end: int | None = None
+    ) -> tuple[Tensor, LstmState]:
         """Outputs and state from W_x x_t + b of all frames (T, N, 4 H), in the direction of time."""
         state = state or self._initial_state(a)
         ((y, cells),) = _remember([self], [a], [state])
         end = len(a) if end is None else end
-        after = LstmState(*(_last(before, frames, end) for before, frames in zip(state, (y[:, :, : self.recurrent_dim], cells))))
+        after = LstmState(
+            *(
+                _last(before, frames, end)
+                for before, frames in zip(state, (y[:, :, : self.recurrent_dim], cells))
+            )
+        )
         return y[: len(a)], after
 
     def _initial_state(self, a: Tensor) -> LstmState:
         wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, a.shape[1])
-        return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
+        return LstmState(
+            a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide)
+        )
 
     def shape(self) -> tuple:
         """The properties shared by layers that the loop processes as a batch."""
         p = self.projection
-        return (self.cell_dim, self.recurrent_dim, self.output_dim, self.cell_clip, self.delay, self.gradient_clip,
-                self.peepholes is None, p is None, p is not None and p.bias is None)  # fmt: skip
+        return (
+            self.cell_dim,
+            self.recurrent_dim,
+            self.output_dim,
+            self.cell_clip,
+            self.delay,
+            self.gradient_clip,
+            self.peepholes is None,
+            p is None,
+            p is not None and p.bias is None,
+        )
 
 
 def goes_side_by_side(directions: Sequence[Lstm], x: Tensor) -> bool:
-    """Whether the loop processes these layers as a batch: on a GPU, which one layer does not fill, if they have the same shape."""
+    """Whether the loop processes these layers as a batch: on a GPU, which one layer does not fill, if they
+    have the same shape."""
     return x.device.type != "cpu" and len({lstm.shape() for lstm in directions}) == 1
 
 
 def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """The concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments as of `Lstm.forward`."""
+    """The concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments as of
+    `Lstm.forward`."""
     parts = [lstm.input(reverse(x, lengths) if lstm.backward else x) for lstm in directions]
     results = _remember(directions, parts, [lstm._initial_state(a) for lstm, a in zip(directions, parts)])
     outputs = (y[: len(x)] for y, _ in results)
     return torch.cat([reverse(y, lengths) if lstm.backward else y for lstm, y in zip(directions, outputs)], 2)
 
 
-def _remember(layers: Sequence[Lstm], parts: Sequence[Tensor], states: Sequence[LstmState]) -> list[tuple[Tensor, Tensor]]:
+def _remember(
+    layers: Sequence[Lstm], parts: Sequence[Tensor], states: Sequence[LstmState]
+) -> list[tuple[Tensor, Tensor]]:
     """y and c of each layer, for all frames including the padding for the delay."""
     delay, (num_frames, num_sequences, _) = layers[0].delay, parts[0].shape
     parts = [F.pad(a, (0, 0, 0, 0, 0, -num_frames % delay)) for a in parts]
     shape, parts = parts[0].shape[:2], [a.view(-1, delay * num_sequences, a.shape[2]) for a in parts]
     r, c = (torch.stack([part.flatten(0, 1) for part in of_layers]) for of_layers in zip(*states))
-    results = [part.view(*shape, -1) for part in Recurrence.apply(layers, r, c, *parts, *(w for lstm in layers for w in weights_of(lstm)))]
-    ys, cells, gates = (results[first : first + len(layers)] for first in range(0, 3 * len(layers), len(layers)))
+    results = [
+        part.view(*shape, -1)
+        for part in Recurrence.apply(layers, r, c, *parts, *(w for lstm in layers for w in weights_of(lstm)))
+    ]
+    ys, cells, gates = (
+        results[first : first + len(layers)] for first in range(0, 3 * len(layers), len(layers))
+    )
     for lstm, one, two in zip(layers, gates, cells):
         if lstm.watch:
             lstm.watch(one[:num_frames], two[:num_frames])
@@ -184,17 +250,24 @@ def _name(x: Tensor) -> str:
 
 def cudnn_takes(x: Tensor) -> bool:
     """Whether cuDNN computes LSTM layers of x, by its device and type."""
-    return torch.cudnn_is_acceptable(x) and (x.dtype != torch.bfloat16 or torch.backends.cudnn.version() >= _CUDNN_OF_BFLOAT16)
+    return torch.cudnn_is_acceptable(x) and (
+        x.dtype != torch.bfloat16 or torch.backends.cudnn.version() >= _CUDNN_OF_BFLOAT16
+    )
 
 
-def by_torch(directions: Sequence[Lstm], x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
-    """Outputs of layers that `Lstm.is_cudnns` accepts, and the state after all frames (of each direction), by torch's own LSTM.
+def by_torch(
+    directions: Sequence[Lstm], x: Tensor, state: LstmState | None = None
+) -> tuple[Tensor, LstmState]:
+    """Outputs of layers that `Lstm.is_cudnns` accepts, and the state after all frames (of each direction), by
+    torch's own LSTM.
 
-    directions  one layer, whose first frame is the first of x whatever its direction, or two of one shape, forward and backward, whose
-                outputs are concatenated
+    directions  one layer, whose first frame is the first of x whatever its direction, or two of one shape,
+                forward and backward, whose outputs are concatenated
     """
     first, num_directions = directions[0], len(directions)
-    before = state or [x.new_zeros(num_directions, x.shape[1], dim) for dim in (first.recurrent_dim, first.cell_dim)]
+    before = state or [
+        x.new_zeros(num_directions, x.shape[1], dim) for dim in (first.recurrent_dim, first.cell_dim)
+    ]
     before = [part.to(x.dtype).contiguous() for part in before]
     weights = [weight for lstm in directions for weight in _torchs_weights(lstm)]
     has_biases, is_learning = first.input.bias is not None, torch.is_grad_enabled()
@@ -205,7 +278,12 @@ def by_torch(directions: Sequence[Lstm], x: Tensor, state: LstmState | None = No
 def _torchs_weights(lstm: Lstm) -> list[Tensor]:
     """The weights in torch's layout; the second of its biases is 0."""
     biases = [] if lstm.input.bias is None else [lstm.input.bias, torch.zeros_like(lstm.input.bias)]
-    return [lstm.input.weight, lstm.recurrent.weight, *biases, *([] if lstm.projection is None else [lstm.projection.weight])]
+    return [
+        lstm.input.weight,
+        lstm.recurrent.weight,
+        *biases,
+        *([] if lstm.projection is None else [lstm.projection.weight]),
+    ]
 
 
 def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -213,7 +291,10 @@ def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
     if lengths is None:
         return x.flip(0)
     num_frames, num_sequences, _ = x.shape
-    frames, sequences = torch.arange(num_frames, device=x.device)[:, None], torch.arange(num_sequences, device=x.device)
+    frames, sequences = (
+        torch.arange(num_frames, device=x.device)[:, None],
+        torch.arange(num_sequences, device=x.device),
+    )
     source = torch.where(frames < lengths, lengths - 1 - frames, frames)
     return x.flatten(0, 1).index_select(0, (source * num_sequences + sequences).flatten()).view_as(x)
 

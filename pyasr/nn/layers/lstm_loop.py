@@ -1,8 +1,10 @@
-r"""The loop over time of LSTM layers, and its derivatives, for a batch of B layers of the same shape; equations in `pyasr.nn.layers.lstm`.
+r"""The loop over time of LSTM layers, and its derivatives, for a batch of B layers of the same shape;
+equations in `pyasr.nn.layers.lstm`.
 
-Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. In each pass, a frame takes one product
-for all layers (two with a projection) and the cells (`pyasr.tensor.lstm_cells`), which are one kernel on a GPU with Triton. The host never
-waits for the GPU, and all shapes follow from the arguments, so forward and backward pass can be captured as a CUDA graph.
+Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. In each
+pass, a frame takes one product for all layers (two with a projection) and the cells
+(`pyasr.tensor.lstm_cells`), which are one kernel on a GPU with Triton. The host never waits for the GPU, and
+all shapes follow from the arguments, so forward and backward pass can be captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -43,22 +45,32 @@ def weights_of(lstm: LoopedLayer) -> tuple[Tensor | None, ...]:
 class Recurrence(torch.autograd.Function):
     """The loop as a function of autograd.
 
-    Inputs: B layers; r and c before the first frame (B, N, ·); then W_x x_t + b (T, N, 4 H) of each layer; then `weights_of` each layer.
-    Outputs: y (T, N, ·) of each layer, c of each layer, and i, f, g, o of each layer, which have no derivatives.
+    Inputs: B layers; r and c before the first frame (B, N, ·); then W_x x_t + b (T, N, 4 H) of each layer;
+    then `weights_of` each layer. Outputs: y (T, N, ·) of each layer, c of each layer, and i, f, g, o of each
+    layer, which have no derivatives.
     """
 
     @staticmethod
     def forward(ctx, layers, r, c, *tensors):
         """(1) to (4) for all frames."""
         layer, num = layers[0], len(layers)
-        by_recurrent, by_cells, bias, peepholes = (_stacked(tensors[num + number :: 4]) for number in range(4))
+        by_recurrent, by_cells, bias, peepholes = (
+            _stacked(tensors[num + number :: 4]) for number in range(4)
+        )
         a, dim = torch.stack(tensors[:num]), layer.recurrent_dim
         cells, y = _begun(c, a.shape[1], layer.cell_dim), _begun(r, a.shape[1], layer.output_dim)
         m = y[:, 1:] if by_cells is None else a.new_empty(*a.shape[:3], layer.cell_dim)
         if bias is not None:
             y[:, 1:] = bias[:, None, None]
         project, step = bmm_into if bias is None else add_bmm, cells_for(a).step
-        frames = zip(a.unbind(1), m.unbind(1), y[..., :dim].unbind(1), y[:, 1:].unbind(1), cells.unbind(1), cells[:, 1:].unbind(1))
+        frames = zip(
+            a.unbind(1),
+            m.unbind(1),
+            y[..., :dim].unbind(1),
+            y[:, 1:].unbind(1),
+            cells.unbind(1),
+            cells[:, 1:].unbind(1),
+        )
         for gates, m_t, before, y_t, cells_before, cells_t in frames:
             add_bmm(gates, before, by_recurrent.mT)
             step(gates, cells_before, cells_t, m_t, peepholes, layer.cell_clip)
@@ -77,11 +89,24 @@ class Recurrence(torch.autograd.Function):
         """Derivatives from the last frame to the first, then the gradients of the weights."""
         a, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         num, layer = len(ctx.layers), ctx.layers[0]
-        dy, dcells = _together(derivatives[:num], y[:, 1:]), _together(derivatives[num : 2 * num], cells[:, 1:], is_optional=True)
-        da, dc, dr = torch.empty_like(a), torch.zeros_like(cells[:, 0]), torch.zeros_like(y[:, 0, :, : layer.recurrent_dim])
+        dy, dcells = (
+            _together(derivatives[:num], y[:, 1:]),
+            _together(derivatives[num : 2 * num], cells[:, 1:], is_optional=True),
+        )
+        da, dc, dr = (
+            torch.empty_like(a),
+            torch.zeros_like(cells[:, 0]),
+            torch.zeros_like(y[:, 0, :, : layer.recurrent_dim]),
+        )
         by_y = None if by_cells is None else torch.empty_like(m[:, 0])
         back, feed_back = cells_for(a).step_back, _FeedBack(layer, by_recurrent, dr, ctx.needs_input_grad[1])
-        dys, das, gates, frames, before = dy.unbind(1), da.unbind(1), a.unbind(1), cells[:, 1:].unbind(1), cells.unbind(1)
+        dys, das, gates, frames, before = (
+            dy.unbind(1),
+            da.unbind(1),
+            a.unbind(1),
+            cells[:, 1:].unbind(1),
+            cells.unbind(1),
+        )
         for t in reversed(range(len(dys))):
             feed_back.bound(dys[t])
             if dcells is not None:
@@ -89,22 +114,40 @@ class Recurrence(torch.autograd.Function):
             if by_y is not None:
                 bmm_into(by_y, dys[t], by_cells)
             dm = dys[t] if by_y is None else by_y
-            back(dm, dc, gates[t], before[t], frames[t], das[t], peepholes, layer.cell_clip, layer.gradient_clip)
+            back(
+                dm,
+                dc,
+                gates[t],
+                before[t],
+                frames[t],
+                das[t],
+                peepholes,
+                layer.cell_clip,
+                layer.gradient_clip,
+            )
             feed_back(das[t], dys[t - 1] if t else None)
-        parameters = (_gradients(lstm, *parts, cells_) for lstm, *parts, cells_ in zip(ctx.layers, y, m, da, dy, cells))
+        parameters = (
+            _gradients(lstm, *parts, cells_) for lstm, *parts, cells_ in zip(ctx.layers, y, m, da, dy, cells)
+        )
         return None, dr, dc, *da, *(gradient for of_layer in parameters for gradient in of_layer)
 
 
 class _FeedBack:
     """Derivatives with respect to r_t through the next frame, with their limits (5).
 
-    dr           (B, N, recurrent_dim): receives the derivatives with respect to the state before the first frame
+    dr           (B, N, recurrent_dim): receives the derivatives with respect to the state before the first
+                 frame
     is_to_state  whether these derivatives are needed
     """
 
     def __init__(self, layer: LoopedLayer, by_recurrent: Tensor, dr: Tensor, is_to_state: bool):
         self._is_to_state = is_to_state
-        self._dim, self._limit, self._by_recurrent, self._dr = layer.recurrent_dim, layer.gradient_clip, by_recurrent, dr
+        self._dim, self._limit, self._by_recurrent, self._dr = (
+            layer.recurrent_dim,
+            layer.gradient_clip,
+            by_recurrent,
+            dr,
+        )
         self._is_all_fed_back = layer.projection is not None and layer.output_dim == layer.recurrent_dim
         self._cells = cells_for(dr)
 
@@ -114,7 +157,8 @@ class _FeedBack:
             self._cells.bound(dy, self._limit)
 
     def __call__(self, da: Tensor, dy: Tensor | None) -> None:
-        """Add the derivatives caused by `da` to `dy` of the previous frame. If `dy` is None, write them to `dr`."""
+        """Add the derivatives caused by `da` to `dy` of the previous frame. If `dy` is None, write them to
+        `dr`."""
         is_bounded = self._limit and not self._is_all_fed_back
         if dy is not None and not is_bounded:
             add_bmm(dy[..., : self._dim], da, self._by_recurrent)
@@ -143,7 +187,8 @@ def _begun(state: Tensor, num_frames: int, dim: int) -> Tensor:
 
 
 def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = False) -> Tensor | None:
-    """Derivatives as one tensor (B, T, N, ·) of the shape of `like`; 0 for parts that are None. None if `is_optional` and all are None."""
+    """Derivatives as one tensor (B, T, N, ·) of the shape of `like`; 0 for parts that are None. None if
+    `is_optional` and all are None."""
     if is_optional and all(part is None for part in parts):
         return None
     total = like.new_empty(like.shape)
@@ -152,11 +197,17 @@ def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = 
     return total
 
 
-def _gradients(lstm: LoopedLayer, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(
+    lstm: LoopedLayer, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor
+) -> tuple[Tensor | None, ...]:
     """The gradients of `weights_of` a layer; None for gradients that a preconditioner has written."""
     before = y[:-1, :, : lstm.recurrent_dim]
     recurrent, _ = own_gradients(lstm.recurrent, before.flatten(0, 1), da.flatten(0, 1))
-    projection = (None, None) if lstm.projection is None else own_gradients(lstm.projection, m.flatten(0, 1), dy.flatten(0, 1))
+    projection = (
+        (None, None)
+        if lstm.projection is None
+        else own_gradients(lstm.projection, m.flatten(0, 1), dy.flatten(0, 1))
+    )
     return recurrent, *projection, None if lstm.peepholes is None else _peephole_gradient(lstm, da, cells)
 
 

@@ -1,22 +1,29 @@
-r"""Layers of Kaldi's nnet2 recipes (its PnormComponent, NormalizeComponent and SumGroupComponent), with explicit derivatives.
+r"""Layers of Kaldi's nnet2 recipes (its PnormComponent, NormalizeComponent and SumGroupComponent), with
+explicit derivatives.
 
-p-norm (Zhang, Trmal, Povey, Khudanpur, "Improving deep neural network acoustic models using generalized maxout networks", ICASSP 2014)
-with p = 2, of M groups of G inputs each; group j consists of the inputs j, j + M, j + 2 M, ...
+p-norm (Zhang, Trmal, Povey, Khudanpur, "Improving deep neural network acoustic models using generalized
+maxout networks", ICASSP 2014) with p = 2, of M groups of G inputs each; group j consists of the inputs j, j +
+M, j + 2 M, ...
 
     y_j = (sum_{i in j} x_i^2)^(1/2),            dF/dx_i = dF/dy_j x_i / y_j,  0 where y_j = 0
 
-Kaldi's groups are consecutive inputs. Both are the same network with permuted rows of the preceding weights. With a distance of M between
-inputs, additions are on long vectors, on a CPU two to three times as fast, in the backward pass of bfloat16 nine times.
+Kaldi's groups are consecutive inputs. Both are the same network with permuted rows of the preceding weights.
+With a distance of M between inputs, additions are on long vectors, on a CPU two to three times as fast, in
+the backward pass of bfloat16 nine times.
 
 Normalisation of a vector of D elements to root mean square 1
 
-    f = max(2^-66, x.x / D)^(-1/2),   y = f x,   dF/dx = f (dF/dy - y (y . dF/dy) / D),  without the second term at the floor
+    f = max(2^-66, x.x / D)^(-1/2),   y = f x,   dF/dx = f (dF/dy - y (y . dF/dy) / D),  without the second
+                                      term at the floor
 
-Sum of outputs by groups, for a softmax with several outputs per class: with logits z and the outputs o of class s
+Sum of outputs by groups, for a softmax with several outputs per class: with logits z and the outputs o of
+class s
 
-    u_s = log sum_{o in s} exp(z_o),   so that  softmax(u)_s = sum_{o in s} softmax(z)_o;    dF/dz_o = exp(z_o - u_s) dF/du_s
+    u_s = log sum_{o in s} exp(z_o),   so that  softmax(u)_s = sum_{o in s} softmax(z)_o;    dF/dz_o = exp(z_o
+                                       - u_s) dF/du_s
 
-computed from the differences to the class's first output, so that no sum is zero and a class with one output has almost no cost.
+computed from the differences to the class's first output, so that no sum is zero and a class with one output
+has almost no cost.
 """
 
 from __future__ import annotations

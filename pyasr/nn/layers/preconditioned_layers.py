@@ -1,20 +1,25 @@
-r"""Natural gradient in any network: affine and convolutional layers compute their gradients from preconditioned data.
+r"""Natural gradient in any network: affine and convolutional layers compute their gradients from
+preconditioned data.
 
     natural_gradient = precondition(network, NaturalGradientOptions(natural_gradient="online"))
-    loss(network(x)).backward()                                            # parameters' .grad are the preconditioned gradients
+    loss(network(x)).backward()  # parameters' .grad are the preconditioned gradients
 
-The loss must be a sum over frames. `precondition` finds layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group), and
-layers that have `factors_to_precondition` and pass the derivatives by them to their `preconditioner`. It changes the gradients of
-their parameters only: outputs and derivatives by inputs are the same, also within `torch.autocast`. It logs the names of layers with
-matrices that it does not support. With X the inputs of a layer for all frames of a minibatch, with a 1 appended if there is a bias, and Y
-the derivatives by its outputs (see `pyasr.nn.layers.natural_gradient`),
+The loss must be a sum over frames. `precondition` finds layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d`
+with one group), and layers that have `factors_to_precondition` and pass the derivatives by them to their
+`preconditioner`. It changes the gradients of their parameters only: outputs and derivatives by inputs are the
+same, also within `torch.autocast`. It logs the names of layers with matrices that it does not support. With X
+the inputs of a layer for all frames of a minibatch, with a 1 appended if there is a bias, and Y the
+derivatives by its outputs (see `pyasr.nn.layers.natural_gradient`),
 
-    dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
+    dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat
+    g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
 
-The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the norm of the update a g Yhat' Xhat by m N
-(`--max-change-per-sample` m; the learning rate a is set as `rate`). `--max-gradient-per-sample` is the same with a = 1. A convolution is an
-affine layer of the patches of its input (im2col), one row for each position; padding that `unfold` does not support is applied before. With
-autocast, X and Y have its type; float16 data, whose range is too small for their products, are preconditioned in float32.
+The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the norm of the update a g
+Yhat' Xhat by m N (`--max-change-per-sample` m; the learning rate a is set as `rate`).
+`--max-gradient-per-sample` is the same with a = 1. A convolution is an affine layer of the patches of its
+input (im2col), one row for each position; padding that `unfold` does not support is applied before. With
+autocast, X and Y have its type; float16 data, whose range is too small for their products, are preconditioned
+in float32.
 """
 
 from __future__ import annotations
@@ -89,7 +94,13 @@ def make_side(options: NaturalGradientOptions, dim: int, rank: int) -> Unchanged
     if options.natural_gradient == "simple":
         return Simple(options.ng_alpha)
     rank = min(rank, max((dim + 1) // 2, 1))
-    return Online(rank, options.ng_alpha, options.ng_num_samples_history, options.ng_update_period, options.ng_num_minibatches_history)
+    return Online(
+        rank,
+        options.ng_alpha,
+        options.ng_num_samples_history,
+        options.ng_update_period,
+        options.ng_num_minibatches_history,
+    )
 
 
 class LayerPreconditioner:
@@ -104,11 +115,15 @@ class LayerPreconditioner:
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
         self.sides = self.input, self.output
-        self.max_change_per_sample, self.max_gradient_per_sample = options.max_change_per_sample, options.max_gradient_per_sample
+        self.max_change_per_sample, self.max_gradient_per_sample = (
+            options.max_change_per_sample,
+            options.max_gradient_per_sample,
+        )
         self.relative_rate, self.rate = 1.0, 0.0
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        """Add the gradient from inputs (N, dim_in) and output derivatives (N, dim_out) to `.grad` of the parameters."""
+        """Add the gradient from inputs (N, dim_in) and output derivatives (N, dim_out) to `.grad` of the
+        parameters."""
         xhat, ones, scale_in = self.input(_wide(x), bias is not None)
         yhat, _, scale_out = self.output(_wide(y), False)
         yhat, factor = _fold(yhat, self._limited(scale_in * scale_out, xhat, ones, yhat))
@@ -121,9 +136,13 @@ class LayerPreconditioner:
     def _limited(self, scale: Number, xhat: Tensor, ones: Tensor | None, yhat: Tensor) -> Number:
         """The scale of the gradient, reduced to the limits per sample."""
         if self.max_change_per_sample:
-            scale = _at_most(self.max_change_per_sample * len(xhat) / (self.rate * _sum_of_norms(xhat, ones, yhat)), scale)
+            scale = _at_most(
+                self.max_change_per_sample * len(xhat) / (self.rate * _sum_of_norms(xhat, ones, yhat)), scale
+            )
         if self.max_gradient_per_sample:
-            scale = _at_most(self.max_gradient_per_sample * len(xhat) / _sum_of_norms(xhat, ones, yhat), scale)
+            scale = _at_most(
+                self.max_gradient_per_sample * len(xhat) / _sum_of_norms(xhat, ones, yhat), scale
+            )
         return scale
 
     def state_dict(self) -> dict:
@@ -137,10 +156,11 @@ class LayerPreconditioner:
 
 
 class FactorsPreconditioner:
-    """The gradient of factors on single elements, such as the peepholes of an LSTM, from the derivatives by them in all frames.
+    """The gradient of factors on single elements, such as the peepholes of an LSTM, from the derivatives by
+    them in all frames.
 
-    Each row of factors has its own low-rank preconditioner, as in Kaldi's NaturalGradientPerElementScaleComponent; its gradient is
-    g sum_n xhat_n. Limits per sample do not apply.
+    Each row of factors has its own low-rank preconditioner, as in Kaldi's
+    NaturalGradientPerElementScaleComponent; its gradient is g sum_n xhat_n. Limits per sample do not apply.
     """
 
     def __init__(self, options: NaturalGradientOptions, num_rows: int, dim: int):
@@ -150,7 +170,8 @@ class FactorsPreconditioner:
         self.relative_rate, self.rate = 1.0, 0.0
 
     def accumulate(self, derivatives: Iterable[Tensor], factors: Tensor) -> None:
-        """Add the gradient to `factors.grad`, from derivatives of all frames (N, D), one for each row of `factors`."""
+        """Add the gradient to `factors.grad`, from derivatives of all frames (N, D), one for each row of
+        `factors`."""
         for gradient, side, x in zip(_gradient(factors), self.sides, derivatives, strict=True):
             xhat, _, scale = side(_wide(x), False)
             gradient.add_(xhat.sum(0) * scale)
@@ -192,23 +213,25 @@ def _sum_of_norms(x: Tensor, ones: Tensor | None, y: Tensor) -> Tensor:
 
 
 def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
-    """(y', number) with scale y = number y': products apply a number at no cost. A number above float32 becomes infinite, as on other
-    devices."""
+    """(y', number) with scale y = number y': products apply a number at no cost. A number above float32
+    becomes infinite, as on other devices."""
     if isinstance(scale, Tensor):
         return y * scale.to(y.dtype), 1.0
     return y, scale if scale <= _GREATEST else math.inf
 
 
 def _gradient(parameter: Tensor) -> Tensor:
-    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), for accumulation by products."""
+    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), for accumulation by
+    products."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad.view(len(parameter) if parameter.dim() > 1 else 1, -1)
 
 
 def own_gradients(layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """For custom backward passes: gradients of a layer's weight and bias, from its inputs (N, dim_in) and derivatives by its outputs
-    (N, dim_out). None for a missing bias, and for both if `precondition` has changed the layer; they have then been added to `.grad`."""
+    """For custom backward passes: gradients of a layer's weight and bias, from its inputs (N, dim_in) and
+    derivatives by its outputs (N, dim_out). None for a missing bias, and for both if `precondition` has
+    changed the layer; they have then been added to `.grad`."""
     if isinstance(layer, PreconditionedLinear):
         layer.preconditioner.accumulate(x, y, layer.weight, layer.bias)
         return None, None
@@ -227,15 +250,24 @@ class _Affine(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, y):
+        """Derivatives with respect to the input; those of the weights go to the preconditioner."""
         x, weight = ctx.saved_tensors
         with torch.autocast(y.device.type, enabled=False):
             if ctx.needs_input_grad[1]:
-                ctx.layer.preconditioner.accumulate(x.flatten(0, -2), y.flatten(0, -2), ctx.layer.weight, ctx.layer.bias)
-            return mm(y.flatten(0, -2), weight).view(*y.shape[:-1], -1) if ctx.needs_input_grad[0] else None, None, None, None
+                ctx.layer.preconditioner.accumulate(
+                    x.flatten(0, -2), y.flatten(0, -2), ctx.layer.weight, ctx.layer.bias
+                )
+            return (
+                mm(y.flatten(0, -2), weight).view(*y.shape[:-1], -1) if ctx.needs_input_grad[0] else None,
+                None,
+                None,
+                None,
+            )
 
 
 class _Convolution(torch.autograd.Function):
-    """A convolution of (N, channels, height, width) whose layer's preconditioner computes the gradients of the parameters."""
+    """A convolution of (N, channels, height, width) whose layer's preconditioner computes the gradients of
+    the parameters."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, geometry, layer):
@@ -251,8 +283,11 @@ class _Convolution(torch.autograd.Function):
         stride, padding, dilation = ctx.geometry
         with torch.autocast(y.device.type, enabled=False):
             if ctx.needs_input_grad[1]:
-                patches = F.unfold(x, weight.shape[2:], dilation, padding, stride)  # (N, channels * kernel, positions)
-                ctx.layer.preconditioner.accumulate(_as_rows(patches), _as_rows(y.flatten(2)), ctx.layer.weight, ctx.layer.bias)
+                # (N, channels * kernel, positions)
+                patches = F.unfold(x, weight.shape[2:], dilation, padding, stride)
+                ctx.layer.preconditioner.accumulate(
+                    _as_rows(patches), _as_rows(y.flatten(2)), ctx.layer.weight, ctx.layer.bias
+                )
             by_input = conv2d_input(x.shape, weight, y, *ctx.geometry) if ctx.needs_input_grad[0] else None
         return by_input, None, None, None, None
 
@@ -262,8 +297,11 @@ def _as_rows(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(0, 1)
 
 
-def _in_type_of_autocast(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The operands as the plain layer would use them: in the type of autocast if that is on, unless x is float64."""
+def _in_type_of_autocast(
+    x: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The operands as the plain layer would use them: in the type of autocast if that is on, unless x is
+    float64."""
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
         return x, weight, bias
     dtype = torch.get_autocast_dtype(x.device.type)
@@ -292,7 +330,9 @@ class PreconditionedConv2d(nn.Conv2d):
         if x.dim() == 3:
             return self.forward(x[None])[0]
         x, padding = _padded(self, x)
-        return _Convolution.apply(*_in_type_of_autocast(x, self.weight, self.bias), (self.stride, padding, self.dilation), self)
+        return _Convolution.apply(
+            *_in_type_of_autocast(x, self.weight, self.bias), (self.stride, padding, self.dilation), self
+        )
 
 
 class PreconditionedConv1d(nn.Conv1d):
@@ -329,7 +369,12 @@ def _sides(layer: nn.Conv1d | nn.Conv2d) -> list[tuple[int, int]]:
     return [(amount, amount) for amount in layer.padding]
 
 
-_CLASSES = {nn.Linear: PreconditionedLinear, Linear: PreconditionedLinear, nn.Conv1d: PreconditionedConv1d, nn.Conv2d: PreconditionedConv2d}
+_CLASSES = {
+    nn.Linear: PreconditionedLinear,
+    Linear: PreconditionedLinear,
+    nn.Conv1d: PreconditionedConv1d,
+    nn.Conv2d: PreconditionedConv2d,
+}
 
 
 class NaturalGradient:
@@ -349,7 +394,8 @@ class NaturalGradient:
             layer.relative_rate = rates.get(name, 1.0)
 
     def settle(self) -> int:
-        """Let all layers skip their initial minibatches; returns the number of minibatches after which their work repeats."""
+        """Let all layers skip their initial minibatches; returns the number of minibatches after which their
+        work repeats."""
         return math.lcm(*(side.settle() for layer in self.layers.values() for side in layer.sides))
 
     def state_dict(self) -> dict:
@@ -359,14 +405,18 @@ class NaturalGradient:
     def load_state_dict(self, state: dict, device: torch.device) -> None:
         """Restore the result of `state_dict`. Raises UserError if it belongs to other layers."""
         if list(state) != list(self.layers):
-            found = f"natural gradient of the layers {', '.join(state) or '(none)'}, but the network has {', '.join(self.layers) or 'none'}"
+            found = (
+                f"natural gradient of the layers {', '.join(state) or '(none)'}, but the network has "
+                f"{', '.join(self.layers) or 'none'}"
+            )
             raise UserError(f"the checkpoint contains {found}; give --force to train from the start")
         for name, layer in self.layers.items():
             layer.load_state_dict(state[name], device)
 
 
 def precondition(network: nn.Module, options: NaturalGradientOptions) -> NaturalGradient:
-    """Change the classes of the layers of `network` in place, as described above, but not their parameters. Their state is reset.
+    """Change the classes of the layers of `network` in place, as described above, but not their parameters.
+    Their state is reset.
 
     One log line names the other layers with matrices, one the ranks below those of the options.
     """
@@ -374,21 +424,32 @@ def precondition(network: nn.Module, options: NaturalGradientOptions) -> Natural
     for name, layer in network.named_modules() if options.changes_gradients else ():
         if _can_be_preconditioned(layer):
             layer.__class__ = _CLASSES.get(type(layer), type(layer))
-            layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight), layer.bias is not None)
+            layer.preconditioner = LayerPreconditioner(
+                options, layer.weight[0].numel(), len(layer.weight), layer.bias is not None
+            )
             layers[name] = layer.preconditioner
-        elif (factors := getattr(layer, "factors_to_precondition", None)) is not None and options.natural_gradient != "none":
+        elif (
+            factors := getattr(layer, "factors_to_precondition", None)
+        ) is not None and options.natural_gradient != "none":
             layers[name] = layer.preconditioner = FactorsPreconditioner(options, *factors.shape)
-        elif any(parameter.requires_grad and parameter.dim() > 1 for parameter in layer.parameters(recurse=False)):
+        elif any(
+            parameter.requires_grad and parameter.dim() > 1 for parameter in layer.parameters(recurse=False)
+        ):
             plain.append(_describe(name, layer))
     if plain:
-        _tell_once(f"these layers have plain gradients, neither preconditioned nor limited: {', '.join(plain)}")
+        _tell_once(
+            f"these layers have plain gradients, neither preconditioned nor limited: {', '.join(plain)}"
+        )
     _tell_lower_ranks(layers, options)
     return NaturalGradient(layers)
 
 
 def _can_be_preconditioned(layer: nn.Module) -> bool:
-    """Whether `layer` is an affine map of its input or of patches from `unfold`. Subclasses with an unknown `forward` are not."""
-    return type(layer) in {*_CLASSES, *_CLASSES.values()} and (isinstance(layer, nn.Linear) or layer.groups == 1)
+    """Whether `layer` is an affine map of its input or of patches from `unfold`. Subclasses with an unknown
+    `forward` are not."""
+    return type(layer) in {*_CLASSES, *_CLASSES.values()} and (
+        isinstance(layer, nn.Linear) or layer.groups == 1
+    )
 
 
 def _describe(name: str, layer: nn.Module) -> str:
@@ -396,12 +457,18 @@ def _describe(name: str, layer: nn.Module) -> str:
     return f"{name or 'the network'} ({type(layer).__name__}{f' of {groups} groups' if groups != 1 else ''})"
 
 
-def _tell_lower_ranks(layers: dict[str, LayerPreconditioner | FactorsPreconditioner], options: NaturalGradientOptions) -> None:
+def _tell_lower_ranks(
+    layers: dict[str, LayerPreconditioner | FactorsPreconditioner], options: NaturalGradientOptions
+) -> None:
     """Log the ranks that are limited to half a dimension."""
     if options.natural_gradient != "online":
         return
     asked = options.ng_rank_in, options.ng_rank_out
-    ranks = {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items() if isinstance(layer, LayerPreconditioner)}
+    ranks = {
+        name: (layer.input.rank, layer.output.rank)
+        for name, layer in layers.items()
+        if isinstance(layer, LayerPreconditioner)
+    }
     lower = [f"{name} {used[0]}/{used[1]}" for name, used in ranks.items() if used != asked]
     if lower:
         why = f"--ng-rank-in {asked[0]} and --ng-rank-out {asked[1]} are above half of some dimensions"
@@ -410,5 +477,6 @@ def _tell_lower_ranks(layers: dict[str, LayerPreconditioner | FactorsPreconditio
 
 @functools.cache
 def _tell_once(sentence: str) -> None:
-    """Log a sentence only once per process, although several learners, and each growth of the network, would repeat it."""
+    """Log a sentence only once per process, although several learners, and each growth of the network, would
+    repeat it."""
     log.info(sentence)

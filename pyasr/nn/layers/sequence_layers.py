@@ -1,11 +1,13 @@
 r"""Layers over time: (T, N, dim_in) to (T', N, dim_out), N sequences of T frames, time first.
 
-A layer needs `left` frames before and `right` frames after the frames of its outputs, and has one output for every `stride` frames:
+A layer needs `left` frames before and `right` frames after the frames of its outputs, and has one output for
+every `stride` frames:
 
     T' = (T - left - right - 1) // stride + 1
 
-with output j at input frame left + j stride. Frames are those of the layer's own input, after any subsampling by the layers below.
-Sequences shorter than T frames are followed by arbitrary frames, and so are their outputs.
+with output j at input frame left + j stride. Frames are those of the layer's own input, after any subsampling
+by the layers below. Sequences shorter than T frames are followed by arbitrary frames, and so are their
+outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class SequenceLayer(nn.Module):
     dim_out: int
 
     def of_lengths(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The outputs of sequences with these numbers of frames, int64 (N); most layers ignore what follows a sequence."""
+        """The outputs of sequences with these numbers of frames, int64 (N); most layers ignore what follows a
+        sequence."""
         return self(x)
 
     def num_outputs(self, lengths: Tensor) -> Tensor:
@@ -36,18 +39,23 @@ class SequenceLayer(nn.Module):
         return (lengths - self.left - self.right - 1) // self.stride + 1
 
     def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
-        """The outputs of sequences that continue from `state`, and the state after `num_frames` frames, where the next part begins. Most
-        layers have no state."""
+        """The outputs of sequences that continue from `state`, and the state after `num_frames` frames, where
+        the next part begins. Most layers have no state."""
         return self(x), None
 
 
 class Splice(SequenceLayer):
-    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in the given order."""
+    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in the given
+    order."""
 
     def __init__(self, dim_in: int, offsets: list[int], stride: int = 1):
         super().__init__()
         self.offsets, self.stride = offsets, stride
-        self.left, self.right, self.dim_out = max(0, -min(offsets)), max(0, max(offsets)), dim_in * len(offsets)
+        self.left, self.right, self.dim_out = (
+            max(0, -min(offsets)),
+            max(0, max(offsets)),
+            dim_in * len(offsets),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -57,7 +65,8 @@ class Splice(SequenceLayer):
 
 
 class Delay(SequenceLayer):
-    """Delays the output of a network without look-ahead: the output for frame t is computed after frame t + `frames`."""
+    """Delays the output of a network without look-ahead: the output for frame t is computed after frame t +
+    `frames`."""
 
     def __init__(self, dim_in: int, frames: int):
         super().__init__()
@@ -81,8 +90,8 @@ class Crop(SequenceLayer):
 
 
 class Convolution(SequenceLayer):
-    """Convolution over time and frequency, and max pooling over bands: a frame of C channels of B bands, channel by channel, becomes
-    one of `filters` channels.
+    """Convolution over time and frequency, and max pooling over bands: a frame of C channels of B bands,
+    channel by channel, becomes one of `filters` channels.
 
     time, bands  size of a filter; frames to both sides are context, the number of bands decreases
     pool, step   adjacent bands of a max-pooling group, and the distance between two groups
@@ -110,8 +119,8 @@ def pooled_bands(bands: int, pool: int, step: int) -> int:
 
 
 class Recurrent(SequenceLayer):
-    """One LSTM layer, or one for each direction of time, with the same input and concatenated outputs; optional dropout is applied to
-    the outputs, but not to the state."""
+    """One LSTM layer, or one for each direction of time, with the same input and concatenated outputs;
+    optional dropout is applied to the outputs, but not to the state."""
 
     def __init__(self, directions: list[Lstm], dropout: nn.Module | None = None):
         super().__init__()
@@ -133,7 +142,9 @@ class Recurrent(SequenceLayer):
 
     def _is_cudnns(self, x: Tensor) -> bool:
         """Whether cuDNN computes both directions together."""
-        return [lstm.backward for lstm in self.directions] == [False, True] and all(lstm.is_cudnns(x) for lstm in self.directions)
+        return [lstm.backward for lstm in self.directions] == [False, True] and all(
+            lstm.is_cudnns(x) for lstm in self.directions
+        )
 
     @property
     def reads_backwards(self) -> bool:
@@ -148,12 +159,18 @@ class Recurrent(SequenceLayer):
 
 
 class WindowRecurrent(SequenceLayer):
-    """For every frame, a window of frames around it, an LSTM over it in each direction, and the final output of each (W. Chan, I. Lane,
-    arXiv:1504.01482: the context vector of a TC-DNN-BLSTM-DNN, whose first DNN is the same for all frames of a window)."""
+    """For every frame, a window of frames around it, an LSTM over it in each direction, and the final output
+    of each (W. Chan, I. Lane, arXiv:1504.01482: the context vector of a TC-DNN-BLSTM-DNN, whose first DNN is
+    the same for all frames of a window)."""
 
     def __init__(self, directions: list[Lstm], left: int, right: int, dropout: nn.Module | None = None):
         super().__init__()
-        self.directions, self.left, self.right, self.dropout = nn.ModuleList(directions), left, right, dropout or nn.Identity()
+        self.directions, self.left, self.right, self.dropout = (
+            nn.ModuleList(directions),
+            left,
+            right,
+            dropout or nn.Identity(),
+        )
         self.dim_out = sum(lstm.output_dim for lstm in directions)
         for lstm in directions:
             lstm.in_loop = "windows around frames"
@@ -163,7 +180,8 @@ class WindowRecurrent(SequenceLayer):
         return self.dropout(torch.cat([self._end(lstm, x) for lstm in self.directions], 2))
 
     def _end(self, lstm: Lstm, x: Tensor) -> Tensor:
-        """Output of an LSTM at the end of each window (T', N, dim); products with frames are shared between windows."""
+        """Output of an LSTM at the end of each window (T', N, dim); products with frames are shared between
+        windows."""
         a, num = lstm.input(x), len(x) - self.left - self.right
         parts = [a[first : first + num] for first in range(self.left + 1 + self.right)]
         y, _ = lstm.remember(torch.stack(parts[::-1] if lstm.backward else parts).flatten(1, 2))
@@ -172,14 +190,21 @@ class WindowRecurrent(SequenceLayer):
 
 def lstm_paths(network: nn.Module) -> list[str]:
     """How the LSTM layers computed the last minibatch on a GPU, for the log; empty if there are none."""
-    paths = Counter(lstm.in_loop for lstm in network.modules() if isinstance(lstm, Lstm) and lstm.in_loop is not None)
-    return [f"LSTM layers computed by the loop over frames: {number}; cuDNN has no {lacking}" if lacking else
-            f"LSTM layers computed by cuDNN: {number}" for lacking, number in paths.items()]  # fmt: skip
+    paths = Counter(
+        lstm.in_loop for lstm in network.modules() if isinstance(lstm, Lstm) and lstm.in_loop is not None
+    )
+    return [
+        f"LSTM layers computed by the loop over frames: {number}; cuDNN has no {lacking}"
+        if lacking
+        else f"LSTM layers computed by cuDNN: {number}"
+        for lacking, number in paths.items()
+    ]
 
 
 @torch.no_grad()
 def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: torch.Generator) -> None:
-    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0, except that of the forget gate."""
+    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0, except that of the forget
+    gate."""
     width = width or 1 / math.sqrt(lstm.cell_dim)
     for parameter in lstm.parameters():
         if parameter.dim() > 1:
@@ -193,10 +218,14 @@ def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: tor
 
 @torch.no_grad()
 def initialise_as_kaldi(lstm: Lstm, generator: torch.Generator) -> None:
-    """Draw parameters as steps/nnet3/components.py and the defaults of Kaldi's components: weights N(0, 1 / inputs), with one affine map of
-    x_t and r_{t-d} per gate; all biases and peepholes N(0, 1)."""
+    """Draw parameters as steps/nnet3/components.py and the defaults of Kaldi's components: weights N(0, 1 /
+    inputs), with one affine map of x_t and r_{t-d} per gate; all biases and peepholes N(0, 1)."""
     of_gates = (lstm.input.in_features + lstm.recurrent.in_features) ** -0.5
-    for layer, stddev in ((lstm.input, of_gates), (lstm.recurrent, of_gates), (lstm.projection, lstm.cell_dim**-0.5)):
+    for layer, stddev in (
+        (lstm.input, of_gates),
+        (lstm.recurrent, of_gates),
+        (lstm.projection, lstm.cell_dim**-0.5),
+    ):
         if layer is not None:
             layer.weight.normal_(0, stddev, generator=generator)
             if layer.bias is not None:

@@ -11,5 +11,6 @@ _KINDS = {"layers": LayeredNetwork, "two outputs": TwoOutputs}
 
 
 def network_from(description: dict) -> Network | TwoOutputs:
-    """A network with arbitrary parameters, of the shape that its `describe` returned; that of a feed-forward network has no kind."""
+    """A network with arbitrary parameters, of the shape that its `describe` returned; that of a feed-forward
+    network has no kind."""
     return _KINDS.get(description.get("kind"), FeedForward).from_description(description)

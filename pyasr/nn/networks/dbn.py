@@ -1,10 +1,12 @@
-r"""A deep belief net on disk: RBMs trained one on top of the other, from which a network of sigmoid units can start.
+r"""A deep belief net on disk: RBMs trained one on top of the other, from which a network of sigmoid units can
+start.
 
-Reference: G. Hinton, S. Osindero, Y. Teh, "A fast learning algorithm for deep belief nets", Neural Computation 18, 2006. The data of
-the l-th RBM are the probabilities of the hidden units of the one below; its W and b initialise hidden layer l.
+Reference: G. Hinton, S. Osindero, Y. Teh, "A fast learning algorithm for deep belief nets", Neural
+Computation 18, 2006. The data of the l-th RBM are the probabilities of the hidden units of the one below; its
+W and b initialise hidden layer l.
 
-DIR/final.dbn is a torch file of plain tensors and values: the RBMs, and mean and inverse standard deviation of a frame's features,
-which a network that starts from it must use, too.
+DIR/final.dbn is a torch file of plain tensors and values: the RBMs, and mean and inverse standard deviation
+of a frame's features, which a network that starts from it must use, too.
 """
 
 from __future__ import annotations
@@ -43,8 +45,13 @@ class Dbn:
 
     def save(self, path: Path) -> None:
         """Write the file that `load_dbn` reads."""
-        machines = [{"gaussian": rbm.gaussian, **{name: p.detach().clone() for name, p in rbm.named_parameters()}} for rbm in self.rbms]
-        save_tensors(path, {"format": _FORMAT, "rbms": machines, "mean": self.mean, "inverse_std": self.inverse_std})
+        machines = [
+            {"gaussian": rbm.gaussian, **{name: p.detach().clone() for name, p in rbm.named_parameters()}}
+            for rbm in self.rbms
+        ]
+        save_tensors(
+            path, {"format": _FORMAT, "rbms": machines, "mean": self.mean, "inverse_std": self.inverse_std}
+        )
 
     def check(self, options: DnnOptions, input_dim: int, where: Path) -> None:
         """Raise UserError unless the hidden layers of a network with these options match the RBMs."""
@@ -52,27 +59,44 @@ class Dbn:
         if input_dim != dims[0]:
             found = f"{where} was trained on {dims[0]} columns per frame, but the input has {input_dim}"
             raise UserError(f"{found}; give the same kind of features")
-        wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid", "normalize": "false"}
-        given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation,
-                 "normalize": str(options.normalize).lower()}  # fmt: skip
+        wanted = {
+            "hidden-layers": len(self.rbms),
+            "hidden-dim": dims[1],
+            "activation": "sigmoid",
+            "normalize": "false",
+        }
+        given = {
+            "hidden-layers": options.hidden_layers,
+            "hidden-dim": options.hidden_dim,
+            "activation": options.activation,
+            "normalize": str(options.normalize).lower(),
+        }
         if given != wanted:
             flags = " ".join(f"--{name} {value}" for name, value in wanted.items() if given[name] != value)
-            raise UserError(f"{where} has {len(self.rbms)} layers of {dims[1]} sigmoid units; give {flags}, or pretrain another DBN")
+            raise UserError(
+                f"{where} has {len(self.rbms)} layers of {dims[1]} sigmoid units; give {flags}, or pretrain "
+                "another DBN"
+            )
 
     @torch.no_grad()
     def start(self, network: FeedForward) -> None:
-        """Copy weights and hidden biases into the hidden layers of `network`, which `check` has accepted; its output layer stays."""
+        """Copy weights and hidden biases into the hidden layers of `network`, which `check` has accepted; its
+        output layer stays."""
         for layer, rbm in zip(network.affine_layers, self.rbms):
             layer.weight.copy_(rbm.weight)
             layer.bias.copy_(rbm.hidden_bias)
 
 
 class Below(nn.Module):
-    """The trained RBMs as a function: normalised input (N, V) to the probabilities of the highest hidden units."""
+    """The trained RBMs as a function: normalised input (N, V) to the probabilities of the highest hidden
+    units."""
 
     def __init__(self, rbms: list[Rbm], device: torch.device, dtype: torch.dtype):
         super().__init__()
-        self.layers = [(rbm.weight.detach().to(device, dtype), rbm.hidden_bias.detach().to(device, dtype)) for rbm in rbms]
+        self.layers = [
+            (rbm.weight.detach().to(device, dtype), rbm.hidden_bias.detach().to(device, dtype))
+            for rbm in rbms
+        ]
 
     @property
     def dim(self) -> int:

@@ -1,17 +1,20 @@
 r"""Feed-forward acoustic model: spliced, normalised features to the posteriors of tied states.
 
-    h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log softmax(W h_L + b)
+    h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log
+                                      softmax(W h_L + b)
 
-sigma acts on single units or on groups of them (p-norm); it may be followed by a normalisation of h_l to root mean square 1.
+sigma acts on single units or on groups of them (p-norm); it may be followed by a normalisation of h_l to root
+mean square 1.
 
-Fixed parts (`FixedParts`), as in Kaldi's nnet2 recipes: an affine transform of h_0; a factor on each logit before the softmax; several
-outputs for one tied state, whose posteriors are added.
+Fixed parts (`FixedParts`), as in Kaldi's nnet2 recipes: an affine transform of h_0; a factor on each logit
+before the softmax; several outputs for one tied state, whose posteriors are added.
 
 Initial weights:
 * ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10).
-* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before grouping), biases ~ N(0, 0.5^2), as in Kaldi's nnet2.
-* sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases uniform in [-4, 0], output biases
-  0, as in Kaldi's nnet1 recipes without pretraining.
+* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before grouping), biases ~ N(0,
+  0.5^2), as in Kaldi's nnet2.
+* sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases
+  uniform in [-4, 0], output biases 0, as in Kaldi's nnet1 recipes without pretraining.
 * the output layer is 0 except in sigmoid networks, so that training starts with equal posteriors.
 """
 
@@ -39,7 +42,8 @@ class FixedParts:
 
     transform     affine transform of the input, float32 (input_dim, input_dim + 1); the last column is added
     prior_scales  factors on the logits of the pdfs' outputs, float32 (num_pdfs,)
-    extras        pdfs of the additional outputs num_pdfs, num_pdfs + 1, ..., int64; each previous output belongs to one pdf
+    extras        pdfs of the additional outputs num_pdfs, num_pdfs + 1, ..., int64; each previous output
+                  belongs to one pdf
     """
 
     transform: torch.Tensor | None = None
@@ -95,7 +99,12 @@ class FeedForward(Described):
     def describe(self) -> dict:
         """Everything except the parameters, in plain values and tensors, for `from_description`."""
         fixed = {name: None if value is None else value.cpu() for name, value in vars(self.fixed).items()}
-        return {"options": dataclasses.asdict(self.options), "input_dim": self.input_dim, "num_pdfs": self.num_pdfs, "fixed": fixed}
+        return {
+            "options": dataclasses.asdict(self.options),
+            "input_dim": self.input_dim,
+            "num_pdfs": self.num_pdfs,
+            "fixed": fixed,
+        }
 
     @staticmethod
     def from_description(description: dict) -> FeedForward:
@@ -106,7 +115,12 @@ class FeedForward(Described):
 
 def nonlinearity(options: DnnOptions) -> nn.Module:
     """The nonlinearity of a hidden layer: (N, affine_dim) to (N, hidden_dim)."""
-    kinds = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": Tanh, "pnorm": lambda: PNorm(options.pnorm_group)}
+    kinds = {
+        "relu": nn.ReLU,
+        "sigmoid": nn.Sigmoid,
+        "tanh": Tanh,
+        "pnorm": lambda: PNorm(options.pnorm_group),
+    }
     return kinds[options.activation]()
 
 
@@ -132,11 +146,15 @@ def initialise(model: FeedForward, options: DnnOptions, generator: torch.Generat
 
 
 @torch.no_grad()
-def initialise_hidden(layer: nn.Linear, options: DnnOptions, is_first: bool, generator: torch.Generator) -> None:
+def initialise_hidden(
+    layer: nn.Linear, options: DnnOptions, is_first: bool, generator: torch.Generator
+) -> None:
     """Draw random initial parameters of one hidden layer."""
     dim_out, dim_in = layer.weight.shape
     if options.activation == "sigmoid":
-        layer.weight.normal_(0, _nnet1_std(layer) * (math.sqrt(1 / 12) if is_first else 1.0), generator=generator)
+        layer.weight.normal_(
+            0, _nnet1_std(layer) * (math.sqrt(1 / 12) if is_first else 1.0), generator=generator
+        )
         layer.bias.uniform_(-4, 0, generator=generator)
     elif options.activation == "relu":
         layer.weight.normal_(0, math.sqrt(2 / dim_in), generator=generator)

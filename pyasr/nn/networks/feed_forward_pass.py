@@ -1,13 +1,16 @@
 r"""Forward pass, backward pass and natural gradient of a feed-forward network, written explicitly for a GPU.
 
-Each product, and each pass over a matrix, is computed once. Layers of equal shape are preconditioned as a batch, gradients are written
-instead of added, and the output layer is padded to a favourable number of rows (`pyasr.parallel.mixing.flat`). The device never waits for
-the host, so a CUDA graph can contain the whole step. The loss is the cross-entropy of one target for each row. With L hidden layers:
+Each product, and each pass over a matrix, is computed once. Layers of equal shape are preconditioned as a
+batch, gradients are written instead of added, and the output layer is padded to a favourable number of rows
+(`pyasr.parallel.mixing.flat`). The device never waits for the host, so a CUDA graph can contain the whole
+step. The loss is the cross-entropy of one target for each row. With L hidden layers:
 
-    a_0 = x,  a_l = sigma(W_l a_{l-1} + b_l),  z = W_{L+1} a_L + b_{L+1},     y_{L+1} = dF/dz,  y_l = sigma'(a_l) o (W_{l+1}' y_{l+1})
+    a_0 = x,  a_l = sigma(W_l a_{l-1} + b_l),  z = W_{L+1} a_L + b_{L+1}
+    y_{L+1} = dF/dz,  y_l = sigma'(a_l) o (W_{l+1}' y_{l+1})
     dF/d[W_l b_l]  =  Y_l' [A_{l-1} 1]     or, by natural gradient,     g_l Yhat_l' [Ahat_{l-1} onehat]
 
-The written gradients lack the factor g_l, which is part of the factor of the update (`pyasr.tensor.step_kernels.judge`).
+The written gradients lack the factor g_l, which is part of the factor of the update
+(`pyasr.tensor.step_kernels.judge`).
 """
 
 from __future__ import annotations
@@ -92,18 +95,30 @@ class Sides:
 class FeedForwardPass:
     """Gradients of minibatches of `num_rows` rows.
 
-    parameters, gradients  weight and bias of one layer after the other. The output layer may have more rows than classes: the gradients of
-                           these rows are zero, and their parameters have no effect if they are finite.
+    parameters, gradients  weight and bias of one layer after the other. The output layer may have more rows
+                           than classes: the gradients of these rows are zero, and their parameters have no
+                           effect if they are finite.
     groups                 None: plain gradients
     x, targets             (num_rows, input_dim), int64 (num_rows,): fill them before calling `gradients`
     """
 
-    def __init__(self, network: FeedForward, num_rows: int, parameters: list[Tensor], gradients: list[Tensor], groups: SideGroups | None):
+    def __init__(
+        self,
+        network: FeedForward,
+        num_rows: int,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        groups: SideGroups | None,
+    ):
         self.weights, self.biases = parameters[::2], parameters[1::2]
         self.by_weights, self.by_biases = gradients[::2], gradients[1::2]
         self.num_classes, self.groups = network.affine_layers[-1].out_features, groups
         self.activation = ACTIVATIONS[type(network.layers[1])]
-        num_hidden, (width, input_dim), make = len(self.weights) - 1, self.weights[0].shape, self.weights[0].new_zeros
+        num_hidden, (width, input_dim), make = (
+            len(self.weights) - 1,
+            self.weights[0].shape,
+            self.weights[0].new_zeros,
+        )
         self.x, self.targets = make(num_rows, input_dim), make(num_rows, dtype=torch.int64)
         self.a, self.y = make(num_hidden, num_rows, width), make(num_hidden, num_rows, width)
         self.z = make(num_rows, len(self.weights[-1]))
@@ -134,14 +149,24 @@ class FeedForwardPass:
         self._write(hats)
         if self.groups is None:
             self._mark_infinite_inputs()
-        judge(verdict, self.losses, self.correct, squares, [hats.first_ones, hats.ones], self.by_biases, rate, number)
+        judge(
+            verdict,
+            self.losses,
+            self.correct,
+            squares,
+            [hats.first_ones, hats.ones],
+            self.by_biases,
+            rate,
+            number,
+        )
         self._wait(looks)
         for group, trace in zip(groups, verdict.traces):
             group.traces.copy_(trace)
 
     def _mark_infinite_inputs(self) -> None:
-        """Make the gradient of the first biases not finite if the input is not finite. An infinite input saturates units. Their derivatives
-        are 0, which leaves this gradient finite, but the gradient of the weights is 0 times infinity."""
+        """Make the gradient of the first biases not finite if the input is not finite. An infinite input
+        saturates units. Their derivatives are 0, which leaves this gradient finite, but the gradient of the
+        weights is 0 times infinity."""
         self.by_biases[0].add_(0 * self.x.sum())
 
     def _beside(self, forks: bool) -> contextlib.AbstractContextManager:
@@ -170,31 +195,42 @@ class FeedForwardPass:
             above = y
 
     def _preconditioned(self, sides: Sides) -> tuple[Sides, list[Tensor], list[Tensor]]:
-        """(Xhat of all sides, squares of each group as `judge` expects them, H' of each group); the lists are empty for plain gradients."""
+        """(Xhat of all sides, squares of each group as `judge` expects them, H' of each group); the lists are
+        empty for plain gradients."""
         if self.groups is None:
             return sides, [], []
         projections = [group.projections(x) for group, x in zip(self.groups, sides.data)]
         hats = [torch.empty_like(x) for x in sides.data]
-        squares = [residual(x, ht, group.w, hat) for group, x, ht, hat in zip(self.groups, sides.data, projections, hats)]
-        ones = [torch.baddbmm(column, group.last.mT, ht, alpha=-1)
-                for group, column, ht in zip(self.groups, (sides.first_ones, sides.ones), projections)]  # fmt: skip
+        squares = [
+            residual(x, ht, group.w, hat)
+            for group, x, ht, hat in zip(self.groups, sides.data, projections, hats)
+        ]
+        ones = [
+            torch.baddbmm(column, group.last.mT, ht, alpha=-1)
+            for group, column, ht in zip(self.groups, (sides.first_ones, sides.ones), projections)
+        ]
         return Sides(*hats, *ones), squares, projections
 
     def _write(self, sides: Sides) -> None:
         """Write the gradients of the first layer, of the other hidden layers, and of the output layer."""
-        for column, x, y, layers in ((sides.first_ones, sides.first, sides.hidden[:1], slice(1)),
-                                     (sides.ones[:-1], sides.inputs[:-1], sides.hidden[1:], slice(1, -1)),
-                                     (sides.ones[-1:], sides.inputs[-1:], sides.output, slice(-1, None))):  # fmt: skip
+        for column, x, y, layers in (
+            (sides.first_ones, sides.first, sides.hidden[:1], slice(1)),
+            (sides.ones[:-1], sides.inputs[:-1], sides.hidden[1:], slice(1, -1)),
+            (sides.ones[-1:], sides.inputs[-1:], sides.output, slice(-1, None)),
+        ):
             _products(y.mT, x, self.by_weights[layers])
             _products(column, y, [bias[None] for bias in self.by_biases[layers]])
 
 
 def _products(a: Tensor, b: Tensor, totals: list[Tensor]) -> None:
-    """Write a batch of products to these tensors, with one call if they are at equal distances in one buffer."""
+    """Write a batch of products to these tensors, with one call if they are at equal distances in one
+    buffer."""
     distances = {after.data_ptr() - before.data_ptr() for before, after in zip(totals, totals[1:])}
     if len(distances) == 1 and len({total.untyped_storage().data_ptr() for total in totals}) == 1:
         distance = distances.pop() // totals[0].itemsize
-        torch.bmm(a, b, out=totals[0].as_strided((len(totals), *totals[0].shape), (distance, *totals[0].stride())))
+        torch.bmm(
+            a, b, out=totals[0].as_strided((len(totals), *totals[0].shape), (distance, *totals[0].stride()))
+        )
         return
     for total, *pair in zip(totals, a, b):
         torch.mm(*pair, out=total)

@@ -1,19 +1,21 @@
 r"""Networks of layers over time, described by a file: TDNN, LSTM, CNN, and combinations of them.
 
-    # conf/network/lstmp.net: three LSTM layers with projections (Kaldi's nnet3 recipe), output delayed by 5 frames
+    # conf/network/lstmp.net: three LSTM layers with projections (Kaldi's nnet3 recipe), output delayed by
+    # 5 frames
     tdnn splice=-2..2 dim=512
     lstm cells=1024 recurrent=256 nonrecurrent=256 delay=1
     lstm cells=1024 recurrent=256 nonrecurrent=256 delay=2
     lstm cells=1024 recurrent=256 nonrecurrent=256 delay=3
     delay frames=5
 
-A line consists of a kind of layer (`pyasr.nn.networks.kinds`) and its options; `repeat=3` stands for three such layers. The
-input of the first layer, the normalised features, and the output layer are not in the file. For any layers, the network maps
+A line consists of a kind of layer (`pyasr.nn.networks.kinds`) and its options; `repeat=3` stands for three
+such layers. The input of the first layer, the normalised features, and the output layer are not in the file.
+For any layers, the network maps
 
     (N, left + T + right, input_dim)   to   logits (N, T', num_pdfs),        T' = ceil(T / subsampling)
 
-for N sequences of T frames with context; output j belongs to frame j * subsampling. Layers compute with time as the first dimension, so
-inputs with this memory layout are fastest.
+for N sequences of T frames with context; output j belongs to frame j * subsampling. Layers compute with time
+as the first dimension, so inputs with this memory layout are fastest.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from pyasr.nn.networks.described import Described
 from pyasr.nn.networks.kinds.layer_register import find_kind, kinds
 
 _CHUNKS = 64  # chunks of an utterance that are computed as a batch
-_LEAST_FRAMES, _LEAST_PER_CONTEXT = 100, 10  # minimum frames of a chunk if chunks have no influence: in total, per frame of context
+# minimum frames of a chunk if chunks have no influence: in total, per frame of context
+_LEAST_FRAMES, _LEAST_PER_CONTEXT = 100, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,9 @@ def read_network(path: Path) -> list[str]:
     try:
         lines = text_of(Path(path).read_bytes(), path).splitlines()
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; give a file of layers, such as those in conf/network") from None
+        raise UserError(
+            f"{path}: {error.strerror}; give a file of layers, such as those in conf/network"
+        ) from None
     kept = []
     for number, line in enumerate(lines, 1):
         if line := line.split("#")[0].strip():
@@ -69,7 +74,9 @@ def parse_line(text: str, where: str = "") -> list[Line]:
         raise UserError(f"{where}unknown kind of layer '{name}'; use one of {', '.join(sorted(kinds()))}")
     for word in words:
         if "=" not in word or word.partition("=")[0] in ("help", "config"):
-            raise UserError(f"{where}'{word}' is not an option of a layer; write options as NAME=VALUE, such as dim=512")
+            raise UserError(
+                f"{where}'{word}' is not an option of a layer; write options as NAME=VALUE, such as dim=512"
+            )
     repeats = [word.removeprefix("repeat=") for word in words if word.startswith("repeat=")]
     if any(not re.fullmatch("[1-9][0-9]{0,2}", number) for number in repeats):
         raise UserError(f"{where}repeat={repeats[-1]}: give an integer from 1 to 999")
@@ -84,7 +91,8 @@ class LayeredNetwork(Described):
     """The network of the docstring above, on normalised features of `input_dim` columns.
 
     lines        lines of its file
-    chunk        frames of a chunk in training, a multiple of `subsampling`, also used to split utterances; 0: whole utterances
+    chunk        frames of a chunk in training, a multiple of `subsampling`, also used to split utterances; 0:
+                 whole utterances
     left, right  frames of context
     subsampling  input frames per output frame
     """
@@ -105,8 +113,9 @@ class LayeredNetwork(Described):
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """(N, left + T + right, input_dim) to logits (N, T', num_pdfs).
 
-        lengths  int64 (N): frames of each sequence, without context, at most T; None: T. The first ceil(length / subsampling) outputs then
-                 depend only on the sequence and its context, whatever follows it
+        lengths  int64 (N): frames of each sequence, without context, at most T; None: T. The first
+                 ceil(length / subsampling) outputs then depend only on the sequence and its context, whatever
+                 follows it
         """
         return self.output(self.hidden(x, lengths)).transpose(0, 1)
 
@@ -122,13 +131,16 @@ class LayeredNetwork(Described):
             x, lengths = layer.of_lengths(x, lengths), layer.num_outputs(lengths)
         return x
 
-    def go_on(self, x: Tensor, states: list[LstmState | None] | None) -> tuple[Tensor, list[LstmState | None]]:
-        """Logits as from `forward`, for T frames that continue sequences, and the states of all layers after these frames.
+    def go_on(
+        self, x: Tensor, states: list[LstmState | None] | None
+    ) -> tuple[Tensor, list[LstmState | None]]:
+        """Logits as from `forward`, for T frames that continue sequences, and the states of all layers after
+        these frames.
 
         states  result of the previous call; None: the sequences begin
 
-        Calls for the parts of a sequence, each with its context on both sides, give the same logits as one call for the whole: the
-        future context of layers above a recurrent one is computed in both parts.
+        Calls for the parts of a sequence, each with its context on both sides, give the same logits as one
+        call for the whole: the future context of layers above a recurrent one is computed in both parts.
         """
         num_frames, after = x.shape[1] - self.left - self.right, []
         x = x.transpose(0, 1)
@@ -148,18 +160,22 @@ class LayeredNetwork(Described):
         if not self.is_recurrent:
             raise UserError("the network has no recurrent layer; give one with lstm layers")
         if any(isinstance(layer, Recurrent) and layer.reads_backwards for layer in self.layers):
-            raise UserError("a blstm layer reads an utterance from its end; give a network whose recurrent layers are lstm layers")
+            raise UserError(
+                "a blstm layer reads an utterance from its end; give a network whose recurrent layers are "
+                "lstm layers"
+            )
 
     def log_posteriors(self, x: Tensor) -> Tensor:
         """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance."""
         return torch.log_softmax(self.of_utterance(x), 1)
 
     def of_utterance(self, x: Tensor) -> Tensor:
-        """Logits (T', num_pdfs) of all frames (T, input_dim) of an utterance; the first and the last are repeated as context.
+        """Logits (T', num_pdfs) of all frames (T, input_dim) of an utterance; the first and the last are
+        repeated as context.
 
-        The utterance is split into chunks to bound the memory. For recurrent networks these are as long as in training, so that the
-        network's memory is as long as there. Other networks, whose outputs do not depend on chunks, get longer chunks of about equal
-        length, which share fewer frames of context.
+        The utterance is split into chunks to bound the memory. For recurrent networks these are as long as in
+        training, so that the network's memory is as long as there. Other networks, whose outputs do not
+        depend on chunks, get longer chunks of about equal length, which share fewer frames of context.
         """
         if not len(x):
             return x.new_zeros(0, self.num_pdfs)
@@ -170,11 +186,14 @@ class LayeredNetwork(Described):
             chunk = whole_outputs(-(-whole // max(whole // least, 1)), self.subsampling)
         begins = chunk_begins(len(x), chunk, self.subsampling)
         last = int(begins[-1])
-        padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(last + chunk - len(x) + self.right, -1)])
+        padded = torch.cat(
+            [x[:1].expand(self.left, -1), x, x[-1:].expand(last + chunk - len(x) + self.right, -1)]
+        )
         windows = padded.unfold(0, self.left + chunk + self.right, 1).transpose(1, 2)
         num_at_once = max(_CHUNKS * (self.chunk or chunk) // chunk, 1)
         found = torch.cat([self(windows[some]) for some in begins.split(num_at_once)])
-        known = ((len(begins) - 1) * chunk - last) // self.subsampling  # outputs of the last chunk that the previous one has, too
+        # outputs of the last chunk that the previous one has, too
+        known = ((len(begins) - 1) * chunk - last) // self.subsampling
         joined = torch.cat([found[:-1].flatten(0, 1), found[-1, known:]])
         return joined[: whole // self.subsampling]
 
@@ -184,7 +203,8 @@ class LayeredNetwork(Described):
         return [module for module in self.modules() if any(True for _ in module.parameters(recurse=False))]
 
     def initialise(self, random: torch.Generator) -> None:
-        """Draw initial parameters, the same for the same `random`; the output layer is 0, so training starts with equal posteriors."""
+        """Draw initial parameters, the same for the same `random`; the output layer is 0, so training starts
+        with equal posteriors."""
         for number, (line, layer) in enumerate(zip(self.parsed, self.layers)):
             if any(True for _ in layer.parameters()):
                 line.options.initialise(layer, number == 0, random)
@@ -193,12 +213,20 @@ class LayeredNetwork(Described):
 
     def describe(self) -> dict:
         """Everything except the parameters, in plain values, for `from_description`."""
-        return {"kind": "layers", "lines": self.lines, "input_dim": self.input_dim, "num_pdfs": self.num_pdfs, "chunk": self.chunk}
+        return {
+            "kind": "layers",
+            "lines": self.lines,
+            "input_dim": self.input_dim,
+            "num_pdfs": self.num_pdfs,
+            "chunk": self.chunk,
+        }
 
     @staticmethod
     def from_description(description: dict) -> LayeredNetwork:
         """A network with arbitrary parameters, of the shape that `describe` returned."""
-        return LayeredNetwork(description["lines"], description["input_dim"], description["num_pdfs"], description["chunk"])
+        return LayeredNetwork(
+            description["lines"], description["input_dim"], description["num_pdfs"], description["chunk"]
+        )
 
 
 def whole_outputs(num_frames, subsampling: int):
@@ -212,7 +240,8 @@ def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:
 
 
 def last_begin(num_frames: int, chunk: int, subsampling: int) -> int:
-    """First frame of the last chunk, which ends with the utterance (up to `subsampling`) if that is long enough."""
+    """First frame of the last chunk, which ends with the utterance (up to `subsampling`) if that is long
+    enough."""
     return max(whole_outputs(num_frames - chunk, subsampling), 0)
 
 

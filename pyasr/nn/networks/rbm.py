@@ -1,8 +1,8 @@
 r"""Restricted Boltzmann machines, and one step of contrastive divergence (CD-1) on a minibatch.
 
-References: G. Hinton, "Training products of experts by minimizing contrastive divergence", Neural Computation 14, 2002; G. Hinton, "A
-practical guide to training restricted Boltzmann machines", UTML TR 2010-003. Behaviour and constants are as in Kaldi's
-rbm-train-cd1-frmshuff.
+References: G. Hinton, "Training products of experts by minimizing contrastive divergence", Neural Computation
+14, 2002; G. Hinton, "A practical guide to training restricted Boltzmann machines", UTML TR 2010-003.
+Behaviour and constants are as in Kaldi's rbm-train-cd1-frmshuff.
 
     v (V,)  visible units      W (H, V)  weights           N  rows of a minibatch
     h (H,)  hidden units       a (V,)    visible biases    s  logistic function
@@ -18,13 +18,15 @@ The model is p(v, h) = exp(-E(v, h)) / Z with one of two energies:
 CD-1 for the rows V of a minibatch:
 
     H+ = p(h | V)      Hs ~ Bernoulli(H+)      V- = E[v | Hs]      H- = p(h | V-)
-    (5)  dW = H+'V - H-'V- - N c W,   db = sum of rows (H+ - H-),   da = sum of rows (V - V-),    c: L2 penalty
+    (5)  dW = H+'V - H-'V- - N c W,   db = sum of rows (H+ - H-),   da = sum of rows (V - V-),    c: L2
+         penalty
 
 Positive statistics use probabilities; only the reconstruction uses a sample; V- and H- are not sampled.
 
-Hazard: a Gaussian machine has no bound on V-. If the deviation of a minibatch's reconstruction is more than twice that of the data, W has
-become too large, and every further step increases it: `explosion` returns the factor by which to shrink W and b. This is meaningful for
-many frames only: two or three frames of silence vary less than the samples of any sound machine, and would shrink it to nothing.
+Hazard: a Gaussian machine has no bound on V-. If the deviation of a minibatch's reconstruction is more than
+twice that of the data, W has become too large, and every further step increases it: `explosion` returns the
+factor by which to shrink W and b. This is meaningful for many frames only: two or three frames of silence
+vary less than the samples of any sound machine, and would shrink it to nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] befo
 
 
 class Reconstruction(NamedTuple):
-    """Result of CD-1 for N rows: `data` and `reconstruction` (N, V), and the probabilities `hidden` and `rehidden` (N, H) given each."""
+    """Result of CD-1 for N rows: `data` and `reconstruction` (N, V), and the probabilities `hidden` and
+    `rehidden` (N, H) given each."""
 
     data: torch.Tensor
     hidden: torch.Tensor
@@ -53,7 +56,8 @@ class Reconstruction(NamedTuple):
 
 
 class Rbm(nn.Module):
-    """A machine of `visible_dim` Gaussian or Bernoulli and `hidden_dim` Bernoulli units; parameters in the order W, b, a."""
+    """A machine of `visible_dim` Gaussian or Bernoulli and `hidden_dim` Bernoulli units; parameters in the
+    order W, b, a."""
 
     def __init__(self, visible_dim: int, hidden_dim: int, gaussian: bool):
         super().__init__()
@@ -62,8 +66,11 @@ class Rbm(nn.Module):
         self.hidden_bias = nn.Parameter(torch.zeros(hidden_dim), requires_grad=False)
         self.visible_bias = nn.Parameter(torch.zeros(visible_dim), requires_grad=False)
 
-    def initialise(self, stddev: float, generator: torch.Generator, mean_activation: torch.Tensor | None = None) -> None:
-        """Draw weights from N(0, stddev^2); hidden biases 0; visible biases 0, or the logits of `mean_activation` if it is given."""
+    def initialise(
+        self, stddev: float, generator: torch.Generator, mean_activation: torch.Tensor | None = None
+    ) -> None:
+        """Draw weights from N(0, stddev^2); hidden biases 0; visible biases 0, or the logits of
+        `mean_activation` if it is given."""
         self.weight.normal_(0, stddev, generator=generator)
         self.hidden_bias.zero_()
         self.visible_bias.zero_()
@@ -94,7 +101,8 @@ class Rbm(nn.Module):
 def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
     """Write the negative of (5) to the `.grad` of `rbm`, as for gradient descent.
 
-    Positive and negative statistics are one product of 2 N rows: their difference is rounded once, which matters in bfloat16.
+    Positive and negative statistics are one product of 2 N rows: their difference is rounded once, which
+    matters in bfloat16.
     """
     rows, columns = torch.cat([of.hidden, -of.rehidden]), torch.cat([of.data, of.reconstruction])
     torch.mul(rbm.weight, l2 * len(of.data), out=rbm.weight.grad)
@@ -104,15 +112,18 @@ def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
 
 
 def explosion(of: Reconstruction, least_rows: int = LEAST_ROWS) -> torch.Tensor:
-    """Factor by which to shrink a Gaussian machine, on the device: 1 unless the reconstruction varies too much.
+    """Factor by which to shrink a Gaussian machine, on the device: 1 unless the reconstruction varies too
+    much.
 
-    Compares the sums over columns of the standard deviations in the minibatch. The factor is 1 if the minibatch has fewer than `least_rows`
-    rows, or if all of its rows are equal.
+    Compares the sums over columns of the standard deviations in the minibatch. The factor is 1 if the
+    minibatch has fewer than `least_rows` rows, or if all of its rows are equal.
     """
     if len(of.data) < least_rows:
         return torch.ones((), device=of.data.device)
     data, reconstruction = _deviation(of.data), _deviation(of.reconstruction)
-    return torch.where((data > 0) & (reconstruction > GREATEST_RATIO * data), data / reconstruction, torch.ones_like(data))
+    return torch.where(
+        (data > 0) & (reconstruction > GREATEST_RATIO * data), data / reconstruction, torch.ones_like(data)
+    )
 
 
 def _column_sums(x: torch.Tensor) -> torch.Tensor:
@@ -120,8 +131,8 @@ def _column_sums(x: torch.Tensor) -> torch.Tensor:
 
 
 def _deviation(x: torch.Tensor) -> torch.Tensor:
-    """Sum of standard deviations from sums of squares, much faster than `torch.std` on a CPU; exactly 0 for equal rows, as the first row
-    is subtracted from all."""
+    """Sum of standard deviations from sums of squares, much faster than `torch.std` on a CPU; exactly 0 for
+    equal rows, as the first row is subtracted from all."""
     x = x.float()
     x = x - x[0]
     return ((x * x).mean(0) - x.mean(0).square()).clamp_(min=0).sqrt().sum()

@@ -14,17 +14,27 @@ _WHOLE = 500  # frames of an utterance
 RECURRENT, WINDOWS, CONVOLUTIONS, LAYERS = "recurrent", "windows", "convolutions", "time delays"
 
 
-def size_of_network(path: Path, input_dim: int, num_outputs: int, chunk: int) -> tuple[int, float, str, int, int]:
-    """(parameters, products per frame, kind, matrices, recurrent steps per chunk) of a network trained on chunks of `chunk` frames.
+def size_of_network(
+    path: Path, input_dim: int, num_outputs: int, chunk: int
+) -> tuple[int, float, str, int, int]:
+    """(parameters, products per frame, kind, matrices, recurrent steps per chunk) of a network trained on
+    chunks of `chunk` frames.
 
-    A chunk of 0 stands for whole utterances. A product is a multiplication with its addition. The products of context frames are included,
-    so short chunks cost more. Raises UserError for an invalid file, and for layers that do not match the input.
+    A chunk of 0 stands for whole utterances. A product is a multiplication with its addition. The products of
+    context frames are included, so short chunks cost more. Raises UserError for an invalid file, and for
+    layers that do not match the input.
     """
     with torch.device("meta"):
         network = LayeredNetwork(read_network(path), input_dim, num_outputs, chunk)
     sizes = [(parameter.numel(), parameter.dim()) for parameter in network.parameters()]
     num_matrices = sum(dim > 1 for _, dim in sizes)
-    return sum(size for size, _ in sizes), products_of(network, chunk), kind_of(network), num_matrices, recurrent_steps(network, chunk)
+    return (
+        sum(size for size, _ in sizes),
+        products_of(network, chunk),
+        kind_of(network),
+        num_matrices,
+        recurrent_steps(network, chunk),
+    )
 
 
 def kind_of(network: LayeredNetwork) -> str:
@@ -36,10 +46,17 @@ def kind_of(network: LayeredNetwork) -> str:
 
 
 def recurrent_steps(network: LayeredNetwork, chunk: int) -> int:
-    """Sequential steps of LSTMs over frames, or over positions of a window, summed over all layers and directions."""
+    """Sequential steps of LSTMs over frames, or over positions of a window, summed over all layers and
+    directions."""
     frames = network.left + (chunk or _WHOLE) + network.right
-    windows = sum(len(layer.directions) * (layer.left + 1 + layer.right) for layer in network.layers if isinstance(layer, WindowRecurrent))
-    return windows + frames * sum(len(layer.directions) for layer in network.layers if isinstance(layer, Recurrent))
+    windows = sum(
+        len(layer.directions) * (layer.left + 1 + layer.right)
+        for layer in network.layers
+        if isinstance(layer, WindowRecurrent)
+    )
+    return windows + frames * sum(
+        len(layer.directions) for layer in network.layers if isinstance(layer, Recurrent)
+    )
 
 
 def products_of(network: LayeredNetwork, chunk: int) -> float:
@@ -54,7 +71,8 @@ def products_of(network: LayeredNetwork, chunk: int) -> float:
 
 
 def _products_of_layer(layer: nn.Module, before: int, after: int) -> float:
-    """Products of a layer with `before` input and `after` output frames. An LSTM over windows shares the products with frames."""
+    """Products of a layer with `before` input and `after` output frames. An LSTM over windows shares the
+    products with frames."""
     if isinstance(layer, WindowRecurrent):
         inputs = sum(_weights(lstm.input) for lstm in layer.directions)
         return inputs * before + (_weights(layer) - inputs) * (layer.left + 1 + layer.right) * after

@@ -1,8 +1,10 @@
-"""Scores of a network for incremental input: equal to those of the whole utterance, each as soon as its context is available.
+"""Scores of a network for incremental input: equal to those of the whole utterance, each as soon as its
+context is available.
 
 * A feed-forward network scores single frames.
-* A network over time gets chunks with context. Without recurrent layers, chunks may have any length. With recurrent layers they are the
-  chunks of training, so that the state starts at the same frames as for a whole utterance, and the output is delayed by a chunk.
+* A network over time gets chunks with context. Without recurrent layers, chunks may have any length. With
+  recurrent layers they are the chunks of training, so that the state starts at the same frames as for a whole
+  utterance, and the output is delayed by a chunk.
 * A network trained on whole utterances, forward in time, continues from its state.
 """
 
@@ -28,7 +30,9 @@ def check_scores_online(model: AcousticModel) -> None:
         try:
             network.check_goes_on()
         except UserError as error:
-            raise UserError(f"its network was trained on whole utterances, and {error}, or train in chunks (--chunk)") from None
+            raise UserError(
+                f"its network was trained on whole utterances, and {error}, or train in chunks (--chunk)"
+            ) from None
 
 
 class OnlineLogPosteriors:
@@ -48,12 +52,17 @@ class OnlineLogPosteriors:
         """New rows of log p(s | x), float32 (T', num_pdfs); with `last`, all remaining rows."""
         model = self._model
         with torch.inference_mode():
-            rows = np.ascontiguousarray(features) if len(features) else np.zeros((0, len(model.mean)), np.float32)
+            rows = (
+                np.ascontiguousarray(features)
+                if len(features)
+                else np.zeros((0, len(model.mean)), np.float32)
+            )
             return self._network((torch.from_numpy(rows) - model.mean) * model.inverse_std, last).numpy()
 
 
 class _Frames:
-    """Buffer of frames by their positions in the utterance; before its beginning and after its end, the first and last are repeated."""
+    """Buffer of frames by their positions in the utterance; before its beginning and after its end, the first
+    and last are repeated."""
 
     def __init__(self, dim: int):
         self._kept, self._first, self.num = torch.zeros(0, dim), 0, 0
@@ -81,8 +90,14 @@ class _InParts:
     def __call__(self, x: Tensor, last: bool) -> Tensor:
         self.frames.add(x)
         found = [torch.zeros(0, self.network.num_pdfs)]
-        while self.begin + self.size + self.network.right <= self.frames.num or (last and self.begin < self.frames.num):
-            found.append(torch.log_softmax(self.part()[0], 1)[: -(-(self.frames.num - self.begin) // self.network.subsampling)])
+        while self.begin + self.size + self.network.right <= self.frames.num or (
+            last and self.begin < self.frames.num
+        ):
+            found.append(
+                torch.log_softmax(self.part()[0], 1)[
+                    : -(-(self.frames.num - self.begin) // self.network.subsampling)
+                ]
+            )
             self.begin += self.size
             self.frames.forget(self.begin - self.size - self.network.left)
         return torch.cat(found)
@@ -95,7 +110,8 @@ class _InParts:
 
 
 class _InChunks(_InParts):
-    """Independent chunks; the last one ends with the utterance (up to `subsampling`), as in `LayeredNetwork.log_posteriors`."""
+    """Independent chunks; the last one ends with the utterance (up to `subsampling`), as in
+    `LayeredNetwork.log_posteriors`."""
 
     def part(self) -> Tensor:
         """Logits of the frames from `begin` on, (1, num, num_pdfs)."""

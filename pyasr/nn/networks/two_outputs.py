@@ -13,7 +13,8 @@ from pyasr.nn.networks.layered import LayeredNetwork
 class TwoOutputs(Described):
     """`main` and a second output layer with the same input and the same number of outputs.
 
-    share         factor on the derivatives of the second outputs in the layers below; the second layer itself gets them unscaled
+    share         factor on the derivatives of the second outputs in the layers below; the second layer itself
+                  gets them unscaled
     output_names  names of the modules that are output layers
     """
 

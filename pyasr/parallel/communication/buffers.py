@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 
-# Types that MPI adds natively. Narrower types are added in the type given here: MPI has no usable half-precision sum (MPICH refuses it,
-# Open MPI adds bfloat16 bit patterns as integers), and it would round once per rank.
+# Types that MPI adds natively. Narrower types are added in the type given here: MPI has no usable
+# half-precision sum (MPICH refuses it, Open MPI adds bfloat16 bit patterns as integers), and it would round
+# once per rank.
 _ADDED_IN = {
-    "float64": "float64", "float32": "float32", "int64": "int64", "int32": "int32", "uint8": "uint8",
-    "float16": "float32", "bfloat16": "float32", "int16": "int32", "int8": "int32",
+    "float64": "float64",
+    "float32": "float32",
+    "int64": "int64",
+    "int32": "int32",
+    "uint8": "uint8",
+    "float16": "float32",
+    "bfloat16": "float32",
+    "int16": "int32",
+    "int8": "int32",
 }
 
 
@@ -19,11 +27,15 @@ def _is_tensor(array) -> bool:
 
 
 def _host_view(array):
-    """(view, name of its type): a numpy view of `array`'s memory; None for types that numpy does not have (bfloat16)."""
+    """(view, name of its type): a numpy view of `array`'s memory; None for types that numpy does not have
+    (bfloat16)."""
     if isinstance(array, np.ndarray):
         return array, array.dtype.name
     if not _is_tensor(array):
-        raise TypeError(f"a collective takes numpy arrays and CPU tensors, not {type(array).__name__}; use reduce_scalar for a number")
+        raise TypeError(
+            f"a collective takes numpy arrays and CPU tensors, not {type(array).__name__}; use "
+            "reduce_scalar for a number"
+        )
     if array.device.type != "cpu":
         raise TypeError(f"the tensor is on {array.device}: copy it to the host before a collective")
     name = str(array.dtype).removeprefix("torch.")
@@ -31,12 +43,15 @@ def _host_view(array):
 
 
 def reduce_in_place(array, op: str, size: int, add: Callable[[np.ndarray, str], None]) -> None:
-    """Reduce `array` over ranks by `add(buffer, op)`, which reduces a contiguous buffer of a natively added type in place."""
+    """Reduce `array` over ranks by `add(buffer, op)`, which reduces a contiguous buffer of a natively added
+    type in place."""
     if op not in ("sum", "max", "min", "mean"):
         raise ValueError(f"allreduce: unknown op '{op}'; use one of sum, max, min, mean")
     view, name = _host_view(array)
     if name not in _ADDED_IN:
-        raise TypeError(f"allreduce: arrays of type {name} cannot be reduced; use one of {', '.join(_ADDED_IN)}")
+        raise TypeError(
+            f"allreduce: arrays of type {name} cannot be reduced; use one of {', '.join(_ADDED_IN)}"
+        )
     if op == "mean" and "float" not in name:
         raise TypeError(f"allreduce: the mean of {name} is not {name}; convert the array to float64 first")
     wide = _ADDED_IN[name]

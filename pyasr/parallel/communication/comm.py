@@ -1,12 +1,13 @@
-"""Communication between ranks: one small interface over MPI (`mpi_comm`), a single rank, threads of one process (`rank_threads`), and
-simulated time (`simulator`).
+"""Communication between ranks: one small interface over MPI (`mpi_comm`), a single rank, threads of one
+process (`rank_threads`), and simulated time (`simulator`).
 
     def rank(spec, comm: Comm):
         counts = np.zeros(10)                 # this rank's contribution
         comm.allreduce(counts)                # now the sum over all ranks, on every rank
 
-Collectives are blocking: every rank must call the same ones in the same order. Messages between two ranks with the same tag arrive in
-order. A thread that waits for a message yields the processor. Arrays are numpy arrays or CPU tensors; they are changed in place.
+Collectives are blocking: every rank must call the same ones in the same order. Messages between two ranks
+with the same tag arrive in order. A thread that waits for a message yields the processor. Arrays are numpy
+arrays or CPU tensors; they are changed in place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,13 +31,16 @@ class Comm(Protocol):
 
     rank: int
     size: int
-    uses_ring: bool  # whether large sums may use the ring instead of the MPI library; inherited by parts of the group
+    # whether large sums may use the ring instead of the MPI library; inherited by parts of the group
+    uses_ring: bool
 
     def allreduce(self, array, op: str = "sum"):
-        """Replace `array` on every rank by the elementwise sum (or "max", "min", "mean") over ranks; returns `array`.
+        """Replace `array` on every rank by the elementwise sum (or "max", "min", "mean") over ranks; returns
+        `array`.
 
-        float64, float32, int64, int32 and uint8 are added in their own type; float16, bfloat16, int16 and int8 in 32 bits, rounded once.
-        Raises TypeError for other types and for tensors that are not in host memory.
+        float64, float32, int64, int32 and uint8 are added in their own type; float16, bfloat16, int16 and
+        int8 in 32 bits, rounded once. Raises TypeError for other types and for tensors that are not in host
+        memory.
         """
 
     def reduce_scalar(self, value: float, op: str = "sum") -> float:
@@ -48,7 +53,8 @@ class Comm(Protocol):
         """The root's `value` on every rank; for small Python objects (pickled)."""
 
     def gather(self, value: Any, root: int = 0) -> list | None:
-        """The values of all ranks in rank order on the root, None elsewhere; for small Python objects (pickled)."""
+        """The values of all ranks in rank order on the root, None elsewhere; for small Python objects
+        (pickled)."""
 
     def allgather(self, value: Any) -> list:
         """The values of all ranks in rank order on every rank; for small Python objects (pickled)."""
@@ -56,17 +62,19 @@ class Comm(Protocol):
     def barrier(self) -> None:
         """Wait until all ranks have called this."""
 
-    def split(self, colour: int) -> "Comm":
+    def split(self, colour: int) -> Comm:
         """The group of the ranks that called this with the same `colour`, in the same order."""
 
-    def split_by_host(self) -> "Comm":
+    def split_by_host(self) -> Comm:
         """The group of the ranks that share memory with this one."""
 
     def exchange(self, outgoing, to: int, incoming, source: int) -> None:
-        """Send `outgoing` to rank `to` and fill `incoming` from rank `source`; size and type must match on both ends of a message."""
+        """Send `outgoing` to rank `to` and fill `incoming` from rank `source`; size and type must match on
+        both ends of a message."""
 
     def start_exchange(self, outgoing, to: int, incoming, source: int) -> Callable[[], None]:
-        """Start an `exchange`; the returned function waits for its end. Both arrays must not be used until then.
+        """Start an `exchange`; the returned function waits for its end. Both arrays must not be used until
+        then.
 
         Several exchanges may be in flight; they are matched in the order of their starts.
         """
@@ -80,7 +88,7 @@ class Comm(Protocol):
     def waiting(self, tag: int) -> int | None:
         """The sender of the next message with this tag if one has arrived, else None."""
 
-    def background(self, function: Callable[[], Any]) -> "Task":
+    def background(self, function: Callable[[], Any]) -> Task:
         """Call `function` in another thread of this rank."""
 
     def condition(self) -> threading.Condition:
@@ -122,7 +130,8 @@ class Task:
 
 
 class BaseComm:
-    """Base of communicators, on top of `_reduce`, `_bcast_bytes`, `allgather`, `_send_bytes` and `_receive_bytes`."""
+    """Base of communicators, on top of `_reduce`, `_bcast_bytes`, `allgather`, `_send_bytes` and
+    `_receive_bytes`."""
 
     rank: int
     size: int
@@ -156,7 +165,9 @@ class BaseComm:
         wait = self._start_exchange_bytes(bytes_of(outgoing)[0], to, raw, source)
         return lambda: (wait(), put_back())
 
-    def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
+    def _start_exchange_bytes(
+        self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int
+    ) -> Callable[[], None]:
         """Default for communicators whose messages do not occupy this thread: exchange immediately."""
         self._exchange_bytes(outgoing, to, incoming, source)
         return lambda: None

@@ -3,8 +3,9 @@
     host = HostCopy()
     host.change(master, wire.mean)            # `master` is the mean over ranks, on any device
 
-The host memory for a GPU's vector is pinned, so that copies are asynchronous, and is reused, because the allocation of new pages takes
-longer than a copy. Copies use a stream of their own, concurrent with the GPU's computation.
+The host memory for a GPU's vector is pinned, so that copies are asynchronous, and is reused, because the
+allocation of new pages takes longer than a copy. Copies use a stream of their own, concurrent with the GPU's
+computation.
 """
 
 from __future__ import annotations
@@ -16,20 +17,26 @@ import torch
 from pyasr.parallel.communication.ring import spans
 from pyasr.tensor.copies import copy_to_device
 
-LEAST_PIECE = 10_000_000  # elements of a piece, 40 MB: with smaller messages, the sum over the ranks of a host takes longer than the copies
+# elements of a piece, 40 MB: with smaller messages, the sum over the ranks of a host takes longer than the
+# copies
+LEAST_PIECE = 10_000_000
 
 
 class HostCopy:
-    """A float32 copy of one vector (n,) at a time, of any floating type on any device. A float32 vector in host memory is not copied."""
+    """A float32 copy of one vector (n,) at a time, of any floating type on any device. A float32 vector in
+    host memory is not copied."""
 
     def __init__(self):
         self._memory: torch.Tensor | None = None
         self._stream: torch.cuda.Stream | None = None
 
-    def change(self, x: torch.Tensor, communicate: Callable[[torch.Tensor], object], by_pieces: bool = False) -> None:
+    def change(
+        self, x: torch.Tensor, communicate: Callable[[torch.Tensor], object], by_pieces: bool = False
+    ) -> None:
         """Let `communicate` change `x`, float32, in place in host memory.
 
-        by_pieces  whether a GPU's `x` may be passed piece by piece, with the same pieces on all ranks, to overlap mixing with copies
+        by_pieces  whether a GPU's `x` may be passed piece by piece, with the same pieces on all ranks, to
+        overlap mixing with copies
         """
         if x.device.type == "cpu":
             communicate(x)
@@ -41,8 +48,8 @@ class HostCopy:
         self.finish(x)
 
     def fetch(self, x: torch.Tensor, part: slice) -> Callable[[], torch.Tensor]:
-        """Start to copy a part of `x`, after the work queued on its device so far. The returned function waits for the copy and
-        returns it."""
+        """Start to copy a part of `x`, after the work queued on its device so far. The returned function
+        waits for the copy and returns it."""
         copy = self._copy_of(x)[part]
         if x.device.type == "cpu":
             return lambda: copy if _is_own_copy(x) else copy.copy_(x[part])

@@ -1,4 +1,5 @@
-"""Communication between the ranks of an MPI job. Only this module imports mpi4py, when an `MpiComm` is constructed."""
+"""Communication between the ranks of an MPI job. Only this module imports mpi4py, when an `MpiComm` is
+constructed."""
 
 from __future__ import annotations
 
@@ -14,15 +15,20 @@ from pyasr.parallel.communication.comm import EXCHANGE_TAG, BaseComm, Comm
 
 _SHARED_MEMORY = "/dev/shm/mpich_shm_"
 _POLL_S = 0.0005  # between two series of polls for a message
-_PIECE = 4 << 20  # bytes of a message sent as one: over TCP, MPICH sends the two directions of larger messages one after the other
+# bytes of a message sent as one: over TCP, MPICH sends the two directions of larger messages one after the
+# other
+_PIECE = 4 << 20
 _LARGE_BETWEEN_HOSTS = 1_000_000  # bytes of a sum from which the ring is not slower than MPICH's all-reduce
 _LARGE_WITHIN_HOST = 40_000_000  # the same if all ranks share memory
 _LARGE = 1 << 18  # bytes of a message from which a rank does not spin, as there may be more ranks than cores
-_LOOKS = 20  # polls of a series: over TCP, a poll transfers a few KB of a message, and one per 0.5 ms would not saturate 1 Gbit/s
+# polls of a series: over TCP, a poll transfers a few KB of a message, and one per 0.5 ms would not saturate 1
+# Gbit/s
+_LOOKS = 20
 
 
 def _is_main() -> bool:
-    """Whether this is the main thread, which computes and may spin in MPI while it waits; other threads must yield the processor."""
+    """Whether this is the main thread, which computes and may spin in MPI while it waits; other threads must
+    yield the processor."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -33,15 +39,19 @@ def _poll(is_done: Callable[[], bool]) -> None:
 
 
 def _unname_shared_memory() -> None:
-    """Remove the files by which the ranks of a host share MPICH's memory, once all have opened them. Killed ranks would leave them."""
+    """Remove the files by which the ranks of a host share MPICH's memory, once all have opened them. Killed
+    ranks would leave them."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
-    for name in {line.split()[-1] for line in lines if _SHARED_MEMORY in line and not line.endswith("(deleted)")}:
+    for name in {
+        line.split()[-1] for line in lines if _SHARED_MEMORY in line and not line.endswith("(deleted)")
+    }:
         Path(name).unlink(missing_ok=True)
 
 
 class MpiComm(BaseComm):
-    """The ranks that mpiexec started, or a part of them. Start Python as `python -m mpi4py`, see `pyasr.parallel.ranks.rank`."""
+    """The ranks that mpiexec started, or a part of them. Start Python as `python -m mpi4py`, see
+    `pyasr.parallel.ranks.rank`."""
 
     def __init__(self, comm=None):
         from mpi4py import MPI
@@ -68,7 +78,8 @@ class MpiComm(BaseComm):
         return RingAllreduce(self)
 
     def _is_large(self, num_bytes: int) -> bool:
-        """Whether a ring is faster than MPICH's sum of so many bytes (benchmarks/ring_allreduce.py; docs/topologies.md)."""
+        """Whether a ring is faster than MPICH's sum of so many bytes (benchmarks/ring_allreduce.py;
+        docs/topologies.md)."""
         return num_bytes >= _LARGE_WITHIN_HOST or (num_bytes >= _LARGE_BETWEEN_HOSTS and self.spans_hosts)
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
@@ -76,7 +87,8 @@ class MpiComm(BaseComm):
             import torch
 
             self._ring(torch.from_numpy(buffer.reshape(-1)))
-        else:  # other ranks may add in another thread, and MPI does not match a blocking with a non-blocking sum
+        # other ranks may add in another thread, and MPI does not match a blocking with a non-blocking sum
+        else:
             request = self._comm.Iallreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
             request.Wait() if _is_main() else _poll(request.Test)
 
@@ -107,10 +119,17 @@ class MpiComm(BaseComm):
         part.uses_ring = self.uses_ring
         return part
 
-    def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
+    def _start_exchange_bytes(
+        self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int
+    ) -> Callable[[], None]:
         pieces = [slice(begin, begin + _PIECE) for begin in range(0, max(len(outgoing), 1), _PIECE)]
-        pairs = [[self._comm.Irecv(incoming[piece], source, EXCHANGE_TAG), self._comm.Isend(outgoing[piece], to, EXCHANGE_TAG)]
-                 for piece in pieces]  # fmt: skip
+        pairs = [
+            [
+                self._comm.Irecv(incoming[piece], source, EXCHANGE_TAG),
+                self._comm.Isend(outgoing[piece], to, EXCHANGE_TAG),
+            ]
+            for piece in pieces
+        ]
         return lambda: self._wait_for(pairs, len(outgoing) >= _LARGE)
 
     def _wait_for(self, pairs: list[list], is_large: bool) -> None:

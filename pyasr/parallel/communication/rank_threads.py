@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +14,14 @@ REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class _Board:
-    """Memory shared by the threads of one group. `family` lists the boards of all groups split from one another."""
+    """Memory shared by the threads of one group. `family` lists the boards of all groups split from one
+    another."""
 
     def __init__(self, size: int, family: list | None = None):
         self.slots: list = [None] * size
         self.barrier = threading.Barrier(size)
-        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # (receiver, tag): (sender, bytes), the oldest first
+        # (receiver, tag): (sender, bytes), the oldest first
+        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}
         self.changed = threading.Condition()
         self.family = [] if family is None else family
         self.family.append(self)
@@ -109,9 +112,11 @@ class ThreadComm(BaseComm):
 
 
 def run_threads(num: int, function: Callable[[Comm], Any]) -> list:
-    """Call `function(comm)` on `num` ranks that are threads of this process; returns the results in rank order.
+    """Call `function(comm)` on `num` ranks that are threads of this process; returns the results in rank
+    order.
 
-    If ranks raise, the others are woken from their collectives, and the exception of the lowest failed rank is raised here.
+    If ranks raise, the others are woken from their collectives, and the exception of the lowest failed rank
+    is raised here.
     """
     board, results, errors = _Board(num), [None] * num, {}
 

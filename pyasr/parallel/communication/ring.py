@@ -1,21 +1,24 @@
 r"""A ring all-reduce in pieces, optionally with 16-bit numbers on the wire.
 
-P ranks hold vectors x_r of n float32 and compute x = sum_r w_r x_r. The vector is split into P segments. In each of 2 (P - 1) steps, a
-rank sends to its right neighbour and receives from its left one. In step t = 0, 1, ... rank r sends segment r - t and receives segment r
+P ranks hold vectors x_r of n float32 and compute x = sum_r w_r x_r. The vector is split into P segments. In
+each of 2 (P - 1) steps, a rank sends to its right neighbour and receives from its left one. In step t = 0, 1,
+... rank r sends segment r - t and receives segment r
 - t - 1, both modulo P:
 
-    t < P - 1     reduce-scatter: the received segment is added to w_r times the rank's own, which is sent in the next step
+    t < P - 1     reduce-scatter: the received segment is added to w_r times the rank's own, which is sent in
+                  the next step
     t >= P - 1    all-gather: rank r now has the sum of segment r + 1; the sums travel around the ring
 
-Every rank sends 2 (P - 1) / P vectors, which is the minimum: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for
-clusters of workstations", J. Parallel Distrib. Comput. 69 (2009) 117-124. Segments are sent in chunks, with several in flight, so that
-transfers overlap with additions.
+Every rank sends 2 (P - 1) / P vectors, which is the minimum: P. Patarasuk, X. Yuan, "Bandwidth optimal
+all-reduce algorithms for clusters of workstations", J. Parallel Distrib. Comput. 69 (2009) 117-124. Segments
+are sent in chunks, with several in flight, so that transfers overlap with additions.
 
-All ranks get bit-identical results, in every run: each sum is taken in one direction around the ring, and the all-gather forwards what
-it received. A narrow type rounds the partial sums before each of their P - 1 hops, and the sum once; additions are in float32.
-With S = sum_r |w_r x_r| the error of an element is at most about
+All ranks get bit-identical results, in every run: each sum is taken in one direction around the ring, and the
+all-gather forwards what it received. A narrow type rounds the partial sums before each of their P - 1 hops,
+and the sum once; additions are in float32. With S = sum_r |w_r x_r| the error of an element is at most about
 
-    (P u + P 2^-24) S ,        u = 0 for float32, 2^-11 for float16 (above 2^-14; its maximum is 65504), 2^-8 for bfloat16
+    (P u + P 2^-24) S ,        u = 0 for float32, 2^-11 for float16 (above 2^-14; its maximum is 65504), 2^-8
+                               for bfloat16
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ class _Hop(NamedTuple):
 
 
 class RingAllreduce:
-    """Weighted sums over the ranks of `comm`. Collective: all ranks must make the same calls. Buffers are reused.
+    """Weighted sums over the ranks of `comm`. Collective: all ranks must make the same calls. Buffers are
+    reused.
 
     wire    "float32", "float16" or "bfloat16": type of the numbers in messages
     chunk   maximum number of elements in a message
@@ -57,22 +61,32 @@ class RingAllreduce:
         self._sent, self._received = (torch.empty(0, dtype=self._dtype) for _ in range(2))
 
     def __call__(self, x: torch.Tensor, weight: float = 1.0) -> torch.Tensor:
-        """Replace `x`, float32 (n,), contiguous in host memory, by sum_r weight_r x_r on every rank; returns `x`.
+        """Replace `x`, float32 (n,), contiguous in host memory, by sum_r weight_r x_r on every rank; returns
+        `x`.
 
         Raises TypeError for other tensors.
         """
         if x.dtype != torch.float32 or x.device.type != "cpu" or x.dim() != 1 or not x.is_contiguous():
-            raise TypeError(f"ring: expected a contiguous float32 vector in host memory, not {x.dtype} {tuple(x.shape)} on {x.device}")
+            raise TypeError(
+                f"ring: expected a contiguous float32 vector in host memory, not {x.dtype} {tuple(x.shape)} "
+                f"on {x.device}"
+            )
         if self._comm.size == 1:
             x.detach().mul_(weight)
         else:
             num_chunks = chunks_of_segment(-(-len(x) // self._comm.size), self._chunk)
             self._make_buffers(-(-len(x) // (self._comm.size * num_chunks)) + 1)
-            self._run(x.detach(), weight, hops(self._comm.rank, self._comm.size, len(x), num_chunks), min(IN_FLIGHT, num_chunks))
+            self._run(
+                x.detach(),
+                weight,
+                hops(self._comm.rank, self._comm.size, len(x), num_chunks),
+                min(IN_FLIGHT, num_chunks),
+            )
         return x
 
     def _run(self, x: torch.Tensor, weight: float, all_hops: list[_Hop], in_flight: int) -> None:
-        """Run the hops. A received chunk is sent on as many hops later as a segment has chunks, which limits the number in flight."""
+        """Run the hops. A received chunk is sent on as many hops later as a segment has chunks, which limits
+        the number in flight."""
         pending = deque()
         for number, hop in enumerate(all_hops):
             if len(pending) == in_flight:
@@ -109,7 +123,8 @@ class RingAllreduce:
 
 
 def chunks_of_segment(length: int, chunk: int) -> int:
-    """Number of chunks of a segment: none above `chunk` elements, and several in flight unless they would be tiny."""
+    """Number of chunks of a segment: none above `chunk` elements, and several in flight unless they would be
+    tiny."""
     return max(-(-length // chunk), min(IN_FLIGHT, length // SMALL_CHUNK), 1)
 
 
@@ -117,8 +132,11 @@ def hops(rank: int, size: int, length: int, num_chunks: int) -> list[_Hop]:
     """The chunks that a rank sends and receives, in order; segments and chunks may be empty."""
     segments = spans(0, length, size)
     chunks = [spans(segment.start, segment.stop, num_chunks) for segment in segments]
-    return [_Hop(step, outgoing, incoming) for step in range(2 * (size - 1))
-            for outgoing, incoming in zip(chunks[(rank - step) % size], chunks[(rank - step - 1) % size])]
+    return [
+        _Hop(step, outgoing, incoming)
+        for step in range(2 * (size - 1))
+        for outgoing, incoming in zip(chunks[(rank - step) % size], chunks[(rank - step - 1) % size])
+    ]
 
 
 def spans(begin: int, end: int, num: int) -> list[slice]:

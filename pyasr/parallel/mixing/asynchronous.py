@@ -1,12 +1,14 @@
 r"""Base of asynchronous schemes, in which a rank waits for all others only at the end of an epoch.
 
-Every rank may draw from all data, in its own order, so that fast ranks do more (arXiv:1904.04956, arXiv:2110.11199). An epoch ends when all
-ranks together have processed its number of frames. Each message carries a vector with the frames of each rank, of which both ends keep the
-maxima, so every rank can estimate the progress of the others. The first rank to see that the epoch is over notifies all others. Then the
-ranks meet and take the same parameters.
+Every rank may draw from all data, in its own order, so that fast ranks do more (arXiv:1904.04956,
+arXiv:2110.11199). An epoch ends when all ranks together have processed its number of frames. Each message
+carries a vector with the frames of each rank, of which both ends keep the maxima, so every rank can estimate
+the progress of the others. The first rank to see that the epoch is over notifies all others. Then the ranks
+meet and take the same parameters.
 
-An epoch consists of stretches, each of which ends with such a meeting. All stretches but the last end for a checkpoint or a change of the
-network: after a number of frames, or when the clock of any rank says so, whichever comes first.
+An epoch consists of stretches, each of which ends with such a meeting. All stretches but the last end for a
+checkpoint or a change of the network: after a number of frames, or when the clock of any rank says so,
+whichever comes first.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class AsynchronousStrategy(Strategy):
         return Mixing(self._news(), last=False, equal=False, joint=False) if changed else None
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """Count the frames and apply the scheme to the learner's move. Returns whether `master` has changed."""
+        """Count the frames and apply the scheme to the learner's move. Returns whether `master` has
+        changed."""
         raise NotImplementedError
 
     def finish(self, master: torch.Tensor) -> None:
@@ -126,7 +129,8 @@ class AsynchronousStrategy(Strategy):
         self.done, self.goal = state["done"], state["goal"]
 
     def _news(self) -> int:
-        """Frames of all ranks that have not been reported to the training loop yet, at most the frames of the stretch."""
+        """Frames of all ranks that have not been reported to the training loop yet, at most the frames of the
+        stretch."""
         known = min(int(self.counts.sum()), self.ahead)
         news, self._told = known - self._told, known
         return news

@@ -1,7 +1,8 @@
 """Base class of the strategies of parallel training.
 
-A strategy receives `(master, frames)` after every minibatch. It decides when, and with which ranks, this rank's parameters are mixed. The
-training loop does not depend on any particular strategy. A new scheme is one module in this package:
+A strategy receives `(master, frames)` after every minibatch. It decides when, and with which ranks, this
+rank's parameters are mixed. The training loop does not depend on any particular strategy. A new scheme is one
+module in this package:
 
     @dataclass(frozen=True)
     class RingOptions(PeriodOptions):
@@ -10,8 +11,8 @@ training loop does not depend on any particular strategy. A new scheme is one mo
     @register("my-ring", options=RingOptions)
     class Ring(PeriodicStrategy): ...
 
-Every command with the option `--parallel` imports the modules of this package to read their options. Therefore, they import torch inside
-functions only.
+Every command with the option `--parallel` imports the modules of this package to read their options.
+Therefore, they import torch inside functions only.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ class Mixing(NamedTuple):
     frames  number of frames that all ranks have processed since the last mixing
     last    whether this is the last mixing of the epoch: no rank has data left
     equal   whether all ranks have the same parameters now
-    joint   whether all ranks are in this mixing, so that they can run further collective operations before they continue
-    saves   whether all ranks have met within an epoch in a scheme in which they otherwise meet at its end only, and can save a checkpoint
+    joint   whether all ranks are in this mixing, so that they can run further collective operations before
+            they continue
+    saves   whether all ranks have met within an epoch in a scheme in which they otherwise meet at its end
+            only, and can save a checkpoint
     """
 
     frames: int
@@ -49,11 +52,13 @@ class Mixing(NamedTuple):
 
 
 class TrainingView:
-    """The part of the training that a strategy reads and calls. The training loop attaches a subclass (`Strategy.attach`).
+    """The part of the training that a strategy reads and calls. The training loop attaches a subclass
+    (`Strategy.attach`).
 
     num_epochs  number of epochs of the training
     rate        this rank's learning rate since the last mixing, in a fixed unit
-    velocity    the learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is not mixed
+    velocity    the learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is
+                not mixed
     """
 
     num_epochs = 1
@@ -68,46 +73,53 @@ class TrainingView:
         """Called on all ranks before the last mixing of an epoch."""
 
     def after_mixing(self, master: torch.Tensor) -> None:
-        """Called with a rank's own parameters after the last mixing of an epoch, before all are made equal."""
+        """Called with a rank's own parameters after the last mixing of an epoch, before all are made
+        equal."""
 
     def wants_meeting(self) -> bool:
         """Whether this rank requests a checkpoint, for which all ranks meet."""
         return False
 
     def frames_to_meeting(self) -> int:
-        """Frames of all ranks until they meet within the epoch; 0: they meet at its end only. All ranks call this at the same points."""
+        """Frames of all ranks until they meet within the epoch; 0: they meet at its end only. All ranks call
+        this at the same points."""
         return 0
 
 
 class Strategy:
     """Base of all strategies.
 
-    Every rank calls `begin_epoch`, then `step` after each of its minibatches. A rank without data calls `step(master, 0)` until it has
-    the last mixing of the epoch. So shards may have different sizes, and all ranks take part in the same number of mixings.
+    Every rank calls `begin_epoch`, then `step` after each of its minibatches. A rank without data calls
+    `step(master, 0)` until it has the last mixing of the epoch. So shards may have different sizes, and all
+    ranks take part in the same number of mixings.
 
     options    options of the scheme, of the class `options_kind`
     wire       the `PayloadCodec` on which all parameters travel between ranks
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from no data
-    draw       (k, n): in an epoch, this rank draws as much of its part as the k-th of n learners (`pyasr.train.draws`)
+    draw       (k, n): in an epoch, this rank draws as much of its part as the k-th of n learners
+               (`pyasr.train.draws`)
     is_idle    whether this rank idles until the next mixing
     is_logger  whether this rank logs its own statistics while ranks do not report together
-    num_averaged  divisor of each rank's move, by which the learning rate may be scaled up: the number of ranks if moves are averaged, 1 if
-                  they are added
+    num_averaged  divisor of each rank's move, by which the learning rate may be scaled up: the number of
+                  ranks if moves are averaged, 1 if they are added
     num_active    number of these ranks that learn until the next mixing
-    compares   whether the next mixing selects the parameters of one rank, because the parameters are too new to be averaged
+    compares   whether the next mixing selects the parameters of one rank, because the parameters are too new
+               to be averaged
     training   the `TrainingView` that `attach` has set
-    drift      distance of this rank's parameters from the mixture, relative to the mixture, in the last measured mixing; None requests a
-               measurement in the next mixing
+    drift      distance of this rank's parameters from the mixture, relative to the mixture, in the last
+               measured mixing; None requests a measurement in the next mixing
     times      seconds spent so far on waiting for other ranks and on mixing, float64 (2,)
-    staleness  Counter: number of mixed parameters by the number of moves that they were behind this rank's own, for log lines; None: not
-               measured
+    staleness  Counter: number of mixed parameters by the number of moves that they were behind this rank's
+               own, for log lines; None: not measured
     """
 
     options_kind = SchemeOptions
     staleness: Counter | None = None
     is_idle = False
-    in_background = False  # whether parameters travel while the loop communicates, on a communicator of their own
-    draws_from_all = False  # whether every rank draws from all data, in its own order, until all together have processed an epoch
+    # whether parameters travel while the loop communicates, on a communicator of their own
+    in_background = False
+    # whether every rank draws from all data, in its own order, until all together have processed an epoch
+    draws_from_all = False
     resets_momentum = False  # whether learners reset their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
@@ -126,7 +138,8 @@ class Strategy:
         self.training = training
 
     def take_drift(self) -> float:
-        """The drift of the last mixing measured since the last call, else 0. Requests a measurement of the next mixing."""
+        """The drift of the last mixing measured since the last call, else 0. Requests a measurement of the
+        next mixing."""
         drift, self.drift = self.drift or 0.0, None
         return drift
 
@@ -136,26 +149,32 @@ class Strategy:
         return self.num_averaged
 
     def epoch_frames(self, own_frames: int) -> int:
-        """Frames of an epoch over all ranks; `own_frames` are this rank's. Collective: every rank must call this."""
+        """Frames of an epoch over all ranks; `own_frames` are this rank's. Collective: every rank must call
+        this."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
-        """Number of frames of all ranks at which the first synchronisation at or after `frames` of them happens."""
+        """Number of frames of all ranks at which the first synchronisation at or after `frames` of them
+        happens."""
         raise NotImplementedError
 
     def sum_gradients(self, of_any_size: bool = False) -> GradientSum | None:
-        """The object by which a learner adds its gradients over ranks; None: gradients stay local. Only learners with gradients call this.
+        """The object by which a learner adds its gradients over ranks; None: gradients stay local. Only
+        learners with gradients call this.
 
-        of_any_size  whether the sizes of minibatches differ; otherwise all but the last of an epoch have the same number of frames
+        of_any_size  whether the sizes of minibatches differ; otherwise all but the last of an epoch have the
+        same number of frames
         """
         return None
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Begin or resume an epoch, on all ranks: this rank has `frames` in all of it, in minibatches of at most `minibatch` frames."""
+        """Begin or resume an epoch, on all ranks: this rank has `frames` in all of it, in minibatches of at
+        most `minibatch` frames."""
         raise NotImplementedError
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
-        """Report `frames` more frames of training. Returns the result of a mixing, which has changed `master` in place, or None."""
+        """Report `frames` more frames of training. Returns the result of a mixing, which has changed `master`
+        in place, or None."""
         raise NotImplementedError
 
     def go_on(self) -> None:
@@ -182,7 +201,8 @@ class Strategy:
         return copy
 
     def state_dict(self) -> dict:
-        """This rank's state as tensors and plain values, for a checkpoint that is saved directly after a mixing."""
+        """This rank's state as tensors and plain values, for a checkpoint that is saved directly after a
+        mixing."""
         return {"compares": self.compares, "base": self.wire.base}
 
     def load_state_dict(self, state: dict) -> None:
@@ -191,12 +211,14 @@ class Strategy:
         self.wire.restore(state.get("base"))
 
     def resume_resized(self, state: dict) -> None:
-        """Resume, after `restart` with the consensus, from rank 0's `state_dict` of a training with another number of ranks. Only state
-        that does not depend on the number of ranks is restored; the rest of the epoch gets a new schedule."""
+        """Resume, after `restart` with the consensus, from rank 0's `state_dict` of a training with another
+        number of ranks. Only state that does not depend on the number of ranks is restored; the rest of the
+        epoch gets a new schedule."""
         self.compares = state["compares"]
 
     def mix_measured(self, master: torch.Tensor, function, *arguments) -> None:
-        """Call `function(master, *arguments)`, count its time as mixing, and measure the drift if requested."""
+        """Call `function(master, *arguments)`, count its time as mixing, and measure the drift if
+        requested."""
         before = master.clone() if self.drift is None else None
         self.mixing(function, master, *arguments)
         if before is not None:

@@ -1,5 +1,5 @@
-"""Selection of the best rank's parameters when those of different ranks are too far apart to be averaged (as Kaldi's nnet2 and nnet3
-scripts do in the first iteration and after a layer has been added)."""
+"""Selection of the best rank's parameters when those of different ranks are too far apart to be averaged (as
+Kaldi's nnet2 and nnet3 scripts do in the first iteration and after a layer has been added)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def choose_best(wire: PayloadCodec, master: torch.Tensor, frames: int, objective: float) -> None:
-    """Give all ranks the parameters of the rank with the best objective over its `frames`; ties go to the lowest rank.
+    """Give all ranks the parameters of the rank with the best objective over its `frames`; ties go to the
+    lowest rank.
 
-    A rank with less than half the frames of another is not a candidate: its objective is unreliable, and the training of the other ranks
-    would be lost.
+    A rank with less than half the frames of another is not a candidate: its objective is unreliable, and the
+    training of the other ranks would be lost.
     """
     offers = wire.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
     best = best_offer(offers)
@@ -26,7 +27,8 @@ def choose_best(wire: PayloadCodec, master: torch.Tensor, frames: int, objective
 
 
 def best_offer(offers: list[tuple[int, float]]) -> int:
-    """Index of the best objective among the (frames, objective) with at least half the maximum number of frames."""
+    """Index of the best objective among the (frames, objective) with at least half the maximum number of
+    frames."""
     most = max(frames for frames, _ in offers)
     candidates = [rank for rank, (frames, _) in enumerate(offers) if 2 * frames >= most]
     return max(candidates, key=lambda rank: offers[rank][1])

@@ -6,8 +6,9 @@
     communicate(flat.master)             # after other changes of `master`, call
     flat.refresh()                       # to make the model compute with the new parameters
 
-`master` is float32. The model computes with views into `work`, which is `master` itself or a copy of it in a narrower type: matrix products
-are several times faster in bfloat16 on processors with hardware support, while small updates are not lost to its 8-bit mantissa.
+`master` is float32. The model computes with views into `work`, which is `master` itself or a copy of it in a
+narrower type: matrix products are several times faster in bfloat16 on processors with hardware support, while
+small updates are not lost to its 8-bit mantissa.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ GPU_ROWS = 64
 
 
 class FlatParameters:
-    """The parameters of a model as three flat tensors of equal size: `master` (float32), `work` and `grad` (`dtype`).
+    """The parameters of a model as three flat tensors of equal size: `master` (float32), `work` and `grad`
+    (`dtype`).
 
-    The given parameters become views into `work`, their `.grad` views into `grad`; parameter i is at `spans[i]` of all three. Padding
-    between parameters stays zero.
+    The given parameters become views into `work`, their `.grad` views into `grad`; parameter i is at
+    `spans[i]` of all three. Padding between parameters stays zero.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], dtype: torch.dtype = torch.float32):
@@ -55,19 +57,22 @@ class FlatParameters:
         self.refresh()
 
     def values(self, vector: torch.Tensor | None = None) -> list[torch.Tensor]:
-        """The parameters, float32, in their original order and shapes: views into `master`, or into another vector of its layout."""
+        """The parameters, float32, in their original order and shapes: views into `master`, or into another
+        vector of its layout."""
         vector = self.master if vector is None else vector
         return [vector[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
     def padded(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        """Views of the parameters in `work` or `grad`. On a GPU, the last two, weight and bias of the output layer, are padded to a
-        multiple of 64 rows, for which matrix products are faster. The padding of the weight overlaps the bias: write the bias last.
+        """Views of the parameters in `work` or `grad`. On a GPU, the last two, weight and bias of the output
+        layer, are padded to a multiple of 64 rows, for which matrix products are faster. The padding of the
+        weight overlaps the bias: write the bias last.
         """
         *hidden, weight, bias = self.values(vector)
         return [*hidden, _with_more_rows(weight), _with_more_rows(bias)]
 
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
-        """Add factor times `delta` to `master` in each of the given slices, update the model's copy, and set the gradient to zero."""
+        """Add factor times `delta` to `master` in each of the given slices, update the model's copy, and set
+        the gradient to zero."""
         if delta is self.grad and self.grad.dtype == torch.bfloat16 and self.grad.device.type == "cpu":
             for span, factor in factors:
                 descend(self.master[span], self.grad[span], self.work[span], float(factor))

@@ -12,32 +12,41 @@ from pyasr.parallel.mixing.payload_codec import PayloadCodec
 if TYPE_CHECKING:
     import torch
 
-_LEAST_PART = 1 << 18  # minimum number of elements in a message, 1 MB: the time of smaller messages is mostly latency
+# minimum number of elements in a message, 1 MB: the time of smaller messages is mostly latency
+_LEAST_PART = 1 << 18
 _NUM_PARTS = 4  # approximate number of messages; the last one does not overlap with computation
 
 
 class GradientSum:
     """Averages a learner's gradient over ranks while it is computed, from its end to its beginning.
 
-    The learner calls `attach` once for its buffer. For every minibatch, it calls `begin`, `ready` any number of times, and `finish`.
+    The learner calls `attach` once for its buffer. For every minibatch, it calls `begin`, `ready` any number
+    of times, and `finish`.
 
     wire      the `PayloadCodec` on which the gradient travels
-    shares    function from the frames of this rank's minibatch to the frames n_r of each rank's, float64 (P,), or None if gradients are
-              not summed; called at the beginning of a minibatch
+    shares    function from the frames of this rank's minibatch to the frames n_r of each rank's, float64
+              (P,), or None if gradients are not summed; called at the beginning of a minibatch
     timed     function that calls its argument and records the time taken
     frames    frames of the minibatch, the mean over ranks; None: the gradient stays local
     has_been  whether a gradient has been summed since the last mixing
     is_idle   set it while this rank learns alone: gradients are not summed
     """
 
-    def __init__(self, wire: PayloadCodec, shares: Callable[[int], np.ndarray | None], timed: Callable[[Callable], None]):
+    def __init__(
+        self,
+        wire: PayloadCodec,
+        shares: Callable[[int], np.ndarray | None],
+        timed: Callable[[Callable], None],
+    ):
         self._wire, self._shares, self._timed = wire, shares, timed
         self.frames, self.has_been, self._task = None, False, None
         self.is_idle = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
-        """Sum this tensor (n,), of any type and on any device, from now on; `begins` are the offsets of its parameters, ascending."""
-        from pyasr.parallel.communication.host_copy import HostCopy  # here, because it imports torch; see `base`
+        """Sum this tensor (n,), of any type and on any device, from now on; `begins` are the offsets of its
+        parameters, ascending."""
+        # here, because it imports torch; see `base`
+        from pyasr.parallel.communication.host_copy import HostCopy
 
         self._grad, self._parts, self._host = grad, parts_from_the_end(begins, len(grad)), HostCopy()
 
@@ -59,7 +68,8 @@ class GradientSum:
             self._task = self._wire.comm.background(self._adding(self._left.pop(0)))
 
     def finish(self) -> None:
-        """Report that the gradient is complete; returns when the sum is available to subsequent work of the device."""
+        """Report that the gradient is complete; returns when the sum is available to subsequent work of the
+        device."""
         if self.frames is None:
             return
         for part in self._left:
@@ -82,8 +92,9 @@ class GradientSum:
 
 
 def parts_from_the_end(begins: list[int], length: int) -> list[slice]:
-    """Split [0, length) into parts of whole parameters, from the end to the beginning. Each part but the last is large enough for a
-    message of its own. The parts are the same on all ranks, including ranks without data."""
+    """Split [0, length) into parts of whole parameters, from the end to the beginning. Each part but the last
+    is large enough for a message of its own. The parts are the same on all ranks, including ranks without
+    data."""
     parts, end, least = [], length, max(_LEAST_PART, length // _NUM_PARTS)
     for begin in reversed(begins):
         if end - begin >= least or begin == 0:

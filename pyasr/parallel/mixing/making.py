@@ -20,7 +20,10 @@ def check_strategy(options: MixingOptions) -> None:
         reason = f"with --parallel {options.parallel} each rank draws from all data, and fast ranks draw more"
         raise UserError(f"--data-assignment shards: {reason}; omit the option")
     if options.scheme.mix_momentum and options.scheme.payload != "float32":
-        raise UserError(f"--mix-momentum: velocities travel as float32 only; omit it, or omit --payload {options.scheme.payload}")
+        raise UserError(
+            "--mix-momentum: velocities travel as float32 only; omit it, or omit --payload "
+            f"{options.scheme.payload}"
+        )
 
 
 def check_ranks(options: MixingOptions, num_ranks: int) -> None:

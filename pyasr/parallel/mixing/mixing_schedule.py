@@ -1,4 +1,5 @@
-"""Times of the mixings of an epoch. All ranks know them at its beginning, without messages, unless the sizes of minibatches differ."""
+"""Times of the mixings of an epoch. All ranks know them at its beginning, without messages, unless the sizes
+of minibatches differ."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ class MixingSchedule:
     period     frames of a rank between two mixings
     minibatch  maximum number of frames in a step
 
-    With the period n rounded up to whole minibatches, rank r takes part in mixing j = 1, 2, ... after the first minibatch with which it has
-    processed at least min(j n, totals[r]) frames. The number of mixings is that of the rank with the most data; the other ranks take part
-    in the remaining mixings without training. Between mixings j - 1 and j, rank r processes
+    With the period n rounded up to whole minibatches, rank r takes part in mixing j = 1, 2, ... after the
+    first minibatch with which it has processed at least min(j n, totals[r]) frames. The number of mixings is
+    that of the rank with the most data; the other ranks take part in the remaining mixings without training.
+    Between mixings j - 1 and j, rank r processes
         n_r = min(j n, totals[r]) - min((j - 1) n, totals[r])
     """
 
@@ -34,7 +36,9 @@ class MixingSchedule:
 
     def shares(self, mixing: int) -> np.ndarray:
         """n_r of each rank, int64 (P,)."""
-        return np.minimum(mixing * self.period, self.totals) - np.minimum((mixing - 1) * self.period, self.totals)
+        return np.minimum(mixing * self.period, self.totals) - np.minimum(
+            (mixing - 1) * self.period, self.totals
+        )
 
     def is_last(self, mixing: int) -> bool:
         """Whether no rank has data left after a mixing."""
@@ -42,7 +46,8 @@ class MixingSchedule:
 
 
 class MinibatchSchedule:
-    """The mixings of an epoch in which ranks mix after each minibatch and exchange the sizes of their minibatches.
+    """The mixings of an epoch in which ranks mix after each minibatch and exchange the sizes of their
+    minibatches.
 
     left  frames of each rank's minibatches that have not been announced yet, int64 (P,)
     """

@@ -1,28 +1,32 @@
 r"""Messages with parameters between ranks, as float32 or in 16-bit formats, which halve the messages.
 
-Parameters are never rounded to 16 bits, only their differences from the *base* b. The base is a vector that all ranks have had: the
-parameters after the last mixing that made all ranks equal. With x_r the parameters of rank r, w_r its weight and q the rounding (float32
-otherwise):
+Parameters are never rounded to 16 bits, only their differences from the *base* b. The base is a vector that
+all ranks have had: the parameters after the last mixing that made all ranks equal. With x_r the parameters of
+rank r, w_r its weight and q the rounding (float32 otherwise):
 
     sum over all ranks            W b + sum_r w_r q(x_r - b),                 W = sum_r w_r          (1)
     x_s as seen by r              x_r + (q(x_s - b) - q(x_r - b))                                    (2)
     a move d to one rank          q(d)                                                               (3)
 
-Without rounding these are sum_r w_r x_r, x_s and d, which is how they are computed for float32. Errors are relative to moves, not to
-parameters: a number near 1000 can move by 0.001, although bfloat16 has no number between 1000 and 1004.
+Without rounding these are sum_r w_r x_r, x_s and d, which is how they are computed for float32. Errors are
+relative to moves, not to parameters: a number near 1000 can move by 0.001, although bfloat16 has no number
+between 1000 and 1004.
 
-(1) is a ring all-reduce (`pyasr.parallel.communication.ring`) that also rounds partial sums. Its error is at most P u sum_r |w_r
-(x_r - b)|, where u is 2^-8 for bfloat16 and 2^-11 for float16; the result is bit-identical on all ranks. In (2), the change of r
-by s is exactly the opposite of the change of s by r, whatever q is: a mixing x_r <- x_r + sum_s W_rs (x_s - x_r) by a doubly
-stochastic W preserves the mean over ranks, up to float32 rounding. Such mixings reduce the distance between ranks to no less than
-about u |x_r - b|; b is renewed whenever all ranks are equal.
+(1) is a ring all-reduce (`pyasr.parallel.communication.ring`) that also rounds partial sums. Its error is at
+most P u sum_r |w_r (x_r - b)|, where u is 2^-8 for bfloat16 and 2^-11 for float16; the result is
+bit-identical on all ranks. In (2), the change of r by s is exactly the opposite of the change of s by r,
+whatever q is: a mixing x_r <- x_r + sum_s W_rs (x_s - x_r) by a doubly stochastic W preserves the mean over
+ranks, up to float32 rounding. Such mixings reduce the distance between ranks to no less than about u |x_r -
+b|; b is renewed whenever all ranks are equal.
 
-bfloat16 has the range of float32. float16 ends at 65504 and loses bits below 2^-14, so its numbers are scaled by a power of two, 2^k,
-that moves the largest one into [2^14, 2^15): numbers down to 2^-28 of the largest keep all 11 bits. In (1) the largest is taken over all
-ranks, with one more all-reduce of a single number, times W, which bounds all partial sums. In (2) and (3) it is the sender's own, and k
-is the last number of the message. If a number is infinite or NaN, k = 0 and the number is transmitted as it is.
+bfloat16 has the range of float32. float16 ends at 65504 and loses bits below 2^-14, so its numbers are scaled
+by a power of two, 2^k, that moves the largest one into [2^14, 2^15): numbers down to 2^-28 of the largest
+keep all 11 bits. In (1) the largest is taken over all ranks, with one more all-reduce of a single number,
+times W, which bounds all partial sums. In (2) and (3) it is the sender's own, and k is the last number of the
+message. If a number is infinite or NaN, k = 0 and the number is transmitted as it is.
 
-The consensus, parameters that a rank receives from a server, and messages between the ranks of a node are always float32.
+The consensus, parameters that a rank receives from a server, and messages between the ranks of a node are
+always float32.
 """
 
 from __future__ import annotations
@@ -73,14 +77,15 @@ class PayloadCodec:
     @functools.cached_property
     def host(self) -> HostCopy:
         """The copies between a GPU's memory and host memory."""
-        from pyasr.parallel.communication.host_copy import HostCopy  # here, because it imports torch; see `base`
+        # here, because it imports torch; see `base`
+        from pyasr.parallel.communication.host_copy import HostCopy
 
         return HostCopy()
 
     @property
     def adds_pieces(self) -> bool:
-        """Whether sums of pieces of a vector are bit-identical to the sum of the whole. The order of additions
-        may differ in pieces, which has no effect with two ranks."""
+        """Whether sums of pieces of a vector are bit-identical to the sum of the whole. The order of
+        additions may differ in pieces, which has no effect with two ranks."""
         return self.comm.size <= 2 and not self._narrows
 
     def agree(self, x: torch.Tensor) -> None:
@@ -92,7 +97,8 @@ class PayloadCodec:
         self.base.copy_(x)
 
     def restore(self, base: torch.Tensor | None) -> None:
-        """Set the base to that of another wire, or broadcast rank 0's if there is none. Collective: the same call on every rank."""
+        """Set the base to that of another wire, or broadcast rank 0's if there is none. Collective: the same
+        call on every rank."""
         if base is not None:
             self.agree(base)
         elif self.base is not None:
@@ -109,22 +115,31 @@ class PayloadCodec:
         return self.sum_moves(x.sub_(self.base), weight, total).add_(self.base, alpha=total)
 
     def sum_moves(self, x: torch.Tensor, weight: float, total: float) -> torch.Tensor:
-        """Replace moves `x` by their sum with the ranks' weights, which are not negative and add up to `total`, and return it."""
+        """Replace moves `x` by their sum with the ranks' weights, which are not negative and add up to
+        `total`, and return it."""
         if not self._narrows:
-            return self._ring(x, weight) if self._uses_ring else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
-        exponent = self._exponent(total * self.comm.reduce_scalar(greatest(x), "max")) if self._is_scaled else 0
+            return (
+                self._ring(x, weight)
+                if self._uses_ring
+                else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
+            )
+        exponent = (
+            self._exponent(total * self.comm.reduce_scalar(greatest(x), "max")) if self._is_scaled else 0
+        )
         self._narrow_ring(x, weight * 2.0**exponent)
         return x.mul_(2.0**-exponent) if exponent else x
 
     def offer(self, x: torch.Tensor) -> None:
-        """Prepare parameters for one or more calls of `exchange`; they must not change until these are done."""
+        """Prepare parameters for one or more calls of `exchange`; they must not change until these are
+        done."""
         self._offered = x
         if self._narrows:
             self._make_buffers(len(x))
             self._pack(self._sent, x, self.base)
 
     def exchange(self, to: int, incoming: torch.Tensor, source: int) -> torch.Tensor:
-        """Send the offered parameters to rank `to`; fill `incoming` by those that `source` has offered, as seen by (2), and return it."""
+        """Send the offered parameters to rank `to`; fill `incoming` by those that `source` has offered, as
+        seen by (2), and return it."""
         if not self._narrows:
             self.comm.exchange(self._offered, to, incoming, source)
             return incoming
@@ -144,8 +159,11 @@ class PayloadCodec:
         else:
             message.copy_(x)
 
-    def add_difference(self, total: torch.Tensor, theirs: torch.Tensor, ours: torch.Tensor, weight: float) -> None:
-        """Add `weight` times the difference (2) of another rank's parameters from this rank's, given the messages of both."""
+    def add_difference(
+        self, total: torch.Tensor, theirs: torch.Tensor, ours: torch.Tensor, weight: float
+    ) -> None:
+        """Add `weight` times the difference (2) of another rank's parameters from this rank's, given the
+        messages of both."""
         for part, difference in self._differences(theirs, ours, len(total)):
             total[part].add_(difference, alpha=weight)
 
@@ -182,21 +200,28 @@ class PayloadCodec:
 
     def _pack(self, message: torch.Tensor, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
         """Write q(x - base), or q(x) without a base, into `message`."""
-        exponent = self._exponent(max(greatest(moves) for _, moves in self._moves(x, base))) if self._is_scaled else 0
+        exponent = (
+            self._exponent(max(greatest(moves) for _, moves in self._moves(x, base)))
+            if self._is_scaled
+            else 0
+        )
         for part, moves in self._moves(x, base):
             message[part].copy_(moves.mul_(2.0**exponent) if exponent else moves)
         message[-1] = exponent
 
     def _moves(self, x: torch.Tensor, base: torch.Tensor | None) -> Iterator[tuple[slice, torch.Tensor]]:
-        """(part, x - base in this part), a buffer that may be changed and is valid until the next iteration."""
+        """(part, x - base in this part), a buffer that may be changed and is valid until the next
+        iteration."""
         for part in blocks(len(x)):
             moves = self._block[: part.stop - part.start]
             moves.copy_(x[part])
             yield part, moves if base is None else moves.sub_(base[part])
 
-
-    def _differences(self, theirs: torch.Tensor, ours: torch.Tensor, length: int) -> Iterator[tuple[slice, torch.Tensor]]:
-        """(part, difference of two messages in this part), a buffer that may be changed and is valid until the next iteration."""
+    def _differences(
+        self, theirs: torch.Tensor, ours: torch.Tensor, length: int
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
+        """(part, difference of two messages in this part), a buffer that may be changed and is valid until
+        the next iteration."""
         scales = [2.0 ** -int(message[-1]) if self._narrows else 1.0 for message in (theirs, ours)]
         for part in blocks(length):
             difference = self._block[: part.stop - part.start]
@@ -222,7 +247,8 @@ def blocks(length: int) -> list[slice]:
 
 
 def greatest(x: torch.Tensor) -> float:
-    """The maximum magnitude in `x`; 0 if it is empty, infinite if a number is NaN, so that ranks agree on the maximum."""
+    """The maximum magnitude in `x`; 0 if it is empty, infinite if a number is NaN, so that ranks agree on the
+    maximum."""
     if not len(x):
         return 0.0
     least, most = x.aminmax()

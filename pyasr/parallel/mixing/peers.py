@@ -1,4 +1,5 @@
-"""Weights that a rank shares with others while it computes: the base of all forms of asynchronous decentralised SGD."""
+"""Weights that a rank shares with others while it computes: the base of all forms of asynchronous
+decentralised SGD."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Peer:
             self._tasks = [self.comm.background(thread) for thread in self.threads()]
 
     def finish(self) -> None:
-        """Wait until all ranks have finished communicating, and answer requests until then. Collective: every rank must call this."""
+        """Wait until all ranks have finished communicating, and answer requests until then. Collective: every
+        rank must call this."""
         if not self._tasks:
             return
         with self.changed:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class PeriodicStrategy(Strategy):
-    """Mixes after every `period_frames` frames of this rank. A rank without data mixes as often as the other ranks need it.
+    """Mixes after every `period_frames` frames of this rank. A rank without data mixes as often as the other
+    ranks need it.
 
-    A subclass defines `mix`. After the last mixing of an epoch, all ranks have the same parameters, the consensus.
+    A subclass defines `mix`. After the last mixing of an epoch, all ranks have the same parameters, the
+    consensus.
 
     mixes_equal  whether all ranks have the same parameters after every mixing
     round        number of mixings since the beginning of the training
@@ -74,7 +76,8 @@ class PeriodicStrategy(Strategy):
         return Mixing(int(shares.sum()), last, equal)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """Change `master` in place, with other ranks; `shares` are the frames of each rank since the last mixing."""
+        """Change `master` in place, with other ranks; `shares` are the frames of each rank since the last
+        mixing."""
         raise NotImplementedError
 
     def wait(self) -> None:
@@ -110,11 +113,13 @@ class PeriodicStrategy(Strategy):
 
     @property
     def _takes_turns(self) -> bool:
-        """Whether all ranks take one rank's parameters instead of mixing (the paper's program: --frames-start-reduce)."""
+        """Whether all ranks take one rank's parameters instead of mixing (the paper's program:
+        --frames-start-reduce)."""
         return self.seen < self.options.turns_frames
 
     def _with_velocity(self, master: torch.Tensor, function: Callable, *arguments) -> None:
-        """Call `function(x, *arguments)`, which changes x in place: the parameters, followed by the velocity if it is mixed."""
+        """Call `function(x, *arguments)`, which changes x in place: the parameters, followed by the velocity
+        if it is mixed."""
         velocity = self.training.velocity
         if velocity is None:
             function(master, *arguments)

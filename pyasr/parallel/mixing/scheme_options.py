@@ -1,4 +1,5 @@
-"""Options shared by several schemes of parallel training. The options of a single scheme are in its module."""
+"""Options shared by several schemes of parallel training. The options of a single scheme are in its
+module."""
 
 from __future__ import annotations
 
@@ -13,35 +14,55 @@ PAYLOADS = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class SchemeOptions:
-    """Options of every scheme. The first three are not options, but fixed values for schemes that do not have the option."""
+    """Options of every scheme. The first three are not options, but fixed values for schemes that do not have
+    the option."""
 
     heading = "parallel training"
 
     first_mixing, mix_momentum, turns_frames = "mix", False, 0
 
-    payload: str = option("float32", "number format of messages between ranks; 16-bit formats halve their size",
-                          choices=PAYLOADS)  # fmt: skip
-    all_reduce: str = option("auto", "float32 all-reduce: the MPI library's, a ring, or (auto) a ring for large sums only; "
-                             "16-bit payloads always use the ring", choices=("auto", "library", "ring"), rare=True)  # fmt: skip
-    data_assignment: str | None = option(None, "training data of a rank; shards: its own part; all: random draws from all data, with the "
-                                         "frames of an epoch divided among the ranks; none: shards, but all with adpsgd, asgd, hadpsgd "
-                                         "and kaldi, which support nothing else", choices=("shards", "all"), rare=True)  # fmt: skip
+    payload: str = option(
+        "float32",
+        "number format of messages between ranks; 16-bit formats halve their size",
+        choices=PAYLOADS,
+    )
+    all_reduce: str = option(
+        "auto",
+        "float32 all-reduce: the MPI library's, a ring, or (auto) a ring for large sums only; "
+        "16-bit payloads always use the ring",
+        choices=("auto", "library", "ring"),
+        rare=True,
+    )
+    data_assignment: str | None = option(
+        None,
+        "training data of a rank; shards: its own part; all: random draws from all data, with the "
+        "frames of an epoch divided among the ranks; none: shards, but all with adpsgd, asgd, hadpsgd "
+        "and kaldi, which support nothing else",
+        choices=("shards", "all"),
+        rare=True,
+    )
 
 
 @dataclass(frozen=True)
 class PeriodOptions(SchemeOptions):
     """Options of schemes that mix at intervals."""
 
-    period_frames: int = option(10240, "frames of a rank between two mixings, rounded up to whole minibatches", minimum=1)
+    period_frames: int = option(
+        10240, "frames of a rank between two mixings, rounded up to whole minibatches", minimum=1
+    )
 
 
 @dataclass(frozen=True)
 class FirstMixingOptions(SchemeOptions):
     """Options of schemes that mix all ranks at once and can select the best rank in the first mixing."""
 
-    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
-                               "best objective, and train with half minibatches until then",
-                                choices=("mix", "best"), rare=True)  # fmt: skip
+    first_mixing: str = option(
+        "mix",
+        "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
+        "best objective, and train with half minibatches until then",
+        choices=("mix", "best"),
+        rare=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -53,8 +74,11 @@ class PeriodicOptions(FirstMixingOptions, PeriodOptions):
 class TopologyOptions(SchemeOptions):
     """Options of schemes in which each rank mixes with a few others after every minibatch."""
 
-    topology: str | None = option(None, "topology that defines a rank's neighbours (utils/spectral_gap.py lists all); none: fixed-ring "
-                                  "with dpsgd, exchanges in pairs with adpsgd and hadpsgd")  # fmt: skip
+    topology: str | None = option(
+        None,
+        "topology that defines a rank's neighbours (utils/spectral_gap.py lists all); none: fixed-ring "
+        "with dpsgd, exchanges in pairs with adpsgd and hadpsgd",
+    )
 
 
 @dataclass(frozen=True)
@@ -68,12 +92,19 @@ class MomentumMixingOptions(SchemeOptions):
 class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
     """Options of schemes in which all ranks learn and average in the foreground with all or some ranks."""
 
-    turns_frames: int = option(0, "initial frames of a rank during which all ranks take the parameters of one, each in turn, instead of "
-                               "mixing", minimum=0, rare=True)  # fmt: skip
+    turns_frames: int = option(
+        0,
+        "initial frames of a rank during which all ranks take the parameters of one, each in turn, instead "
+        "of mixing",
+        minimum=0,
+        rare=True,
+    )
 
 
-_UNUSED_BEFORE = {"adpsgd": {"topology"}, "hadpsgd": {"topology"}}  # options that earlier versions saved, but these schemes ignored
-_LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks_per_node": 1}  # lower saved values mean None
+# options that earlier versions saved, but these schemes ignored
+_UNUSED_BEFORE = {"adpsgd": {"topology"}, "hadpsgd": {"topology"}}
+# lower saved values mean None
+_LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks_per_node": 1}
 
 
 @dataclass(frozen=True)
@@ -90,14 +121,17 @@ class MixingOptions:
 
     @staticmethod
     def upgraded(content: dict) -> dict:
-        """Options saved by earlier versions, which had one class for all schemes and used numbers for a scheme's own default."""
+        """Options saved by earlier versions, which had one class for all schemes and used numbers for a
+        scheme's own default."""
         if "scheme" in content or not content:
             return content
         groups = [content, *(content.get(name, {}) for name in ("server", "outer", "elastic"))]
         flat = {name: value for group in groups for name, value in group.items()}
         parallel = content.get("parallel", "allreduce")
         kind = option_kinds().get(parallel, SchemeOptions)
-        names = {field.name for field in dataclasses.fields(kind)} & flat.keys() - _UNUSED_BEFORE.get(parallel, set())
+        names = {field.name for field in dataclasses.fields(kind)} & flat.keys() - _UNUSED_BEFORE.get(
+            parallel, set()
+        )
         scheme = {name: None if _is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
         return {"parallel": parallel, "scheme": scheme}
 
@@ -108,5 +142,6 @@ def _is_own_default(name: str, value) -> bool:
 
 
 def mixing_options(parallel: str = "allreduce", **values) -> MixingOptions:
-    """Options of a scheme, from the values that differ from the defaults. Raises TypeError for an option that the scheme does not have."""
+    """Options of a scheme, from the values that differ from the defaults. Raises TypeError for an option that
+    the scheme does not have."""
     return MixingOptions(parallel, MixingOptions(parallel).scheme.__class__(**values))

@@ -1,9 +1,10 @@
 """Assignment of GPUs to ranks.
 
-Each rank of a host takes a GPU of its own, in the order of the ranks, from those that CUDA makes visible to it. So CUDA_VISIBLE_DEVICES,
-set by Slurm and run.pl, is respected, whether it is the same for all ranks or differs between them: GPUs are identified by their UUIDs.
-The driver's exclusive mode is not needed: locks (`pyasr.base.host.device_lock`), which the first rank of each host holds, keep
-other jobs of the user away. Ranks or jobs share a GPU on request only.
+Each rank of a host takes a GPU of its own, in the order of the ranks, from those that CUDA makes visible to
+it. So CUDA_VISIBLE_DEVICES, set by Slurm and run.pl, is respected, whether it is the same for all ranks or
+differs between them: GPUs are identified by their UUIDs. The driver's exclusive mode is not needed: locks
+(`pyasr.base.host.device_lock`), which the first rank of each host holds, keep other jobs of the user away.
+Ranks or jobs share a GPU on request only.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def take_number(number: int) -> None:
 
 
 def choose(visible: Sequence[Sequence[str]]) -> list[int]:
-    """For each rank of a host, given the GPUs visible to it, the number of its GPU: the first of those taken by the fewest ranks.
+    """For each rank of a host, given the GPUs visible to it, the number of its GPU: the first of those taken
+    by the fewest ranks.
 
     >>> choose([["a", "b"], ["a", "b"], ["a", "b"]])
     [0, 1, 0]
@@ -62,17 +64,26 @@ def choose(visible: Sequence[Sequence[str]]) -> list[int]:
     return chosen
 
 
-def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[Gpu]] = visible_gpus,
-             take: Callable[[int], None] = take_number, patience_s: float = PATIENCE_S) -> list[DeviceLock]:  # fmt: skip
-    """Let every rank take its GPU, if the work uses GPUs; the log shows the assignment. Collective: every rank must call this.
+def take_gpu(
+    comm: Comm,
+    spec,
+    share: bool,
+    log: Path,
+    find: Callable[[], list[Gpu]] = visible_gpus,
+    take: Callable[[int], None] = take_number,
+    patience_s: float = PATIENCE_S,
+) -> list[DeviceLock]:
+    """Let every rank take its GPU, if the work uses GPUs; the log shows the assignment. Collective: every
+    rank must call this.
 
     spec        the work; its option `--device`, at any depth, says whether it uses GPUs
     share       whether ranks or jobs may share a GPU
     log         the job's log, named in messages of other jobs
     patience_s  seconds to wait for other jobs to release GPUs
 
-    Returns the locks that this rank holds, for all ranks of its host or none, until it releases them or ends. Raises UserError, on every
-    rank, if there are fewer GPUs than ranks, if other jobs use them, or if only some hosts have GPUs.
+    Returns the locks that this rank holds, for all ranks of its host or none, until it releases them or ends.
+    Raises UserError, on every rank, if there are fewer GPUs than ranks, if other jobs use them, or if only
+    some hosts have GPUs.
     """
     if asked(spec, "device") in (None, "cpu"):
         return []
@@ -83,7 +94,9 @@ def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[G
         comm.say("all ranks compute on the CPU")
         return []
     chosen = choose([[gpu.uuid for gpu in of_rank] for of_rank in seen])
-    _insist_on_enough(comm, len({of_rank[number].uuid for of_rank, number in zip(seen, chosen)}), host.size, share)
+    _insist_on_enough(
+        comm, len({of_rank[number].uuid for of_rank, number in zip(seen, chosen)}), host.size, share
+    )
     locks, refusal = _lock(seen, share, log, patience_s) if host.rank == 0 else ([], "")
     _insist_on_free(comm, locks, refusal)
     taken = host.bcast_object([lock.device for lock in locks])[host.rank]
@@ -96,17 +109,21 @@ def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[G
 
 
 def _lock(seen: list[list[Gpu]], share: bool, log: Path, patience_s: float) -> tuple[list[DeviceLock], str]:
-    """Locks on GPUs for ranks with these visible GPUs, in the order of the ranks; or the reason why there are none."""
+    """Locks on GPUs for ranks with these visible GPUs, in the order of the ranks; or the reason why there are
+    none."""
     names = {gpu.uuid: f"GPU {number}, {gpu.name}" for of_rank in seen for number, gpu in enumerate(of_rank)}
     try:
-        return claim([[gpu.uuid for gpu in of_rank] for of_rank in seen], names, log, share, patience_s=patience_s), ""
+        return claim(
+            [[gpu.uuid for gpu in of_rank] for of_rank in seen], names, log, share, patience_s=patience_s
+        ), ""
     except UserError as refusal:
         return [], str(refusal)
 
 
 def set_products(precision: str | None) -> None:
-    """Set the precision of matrix products on GPUs. Products of bfloat16 are accumulated in float32 (torch allows bfloat16). Products of
-    float32 use tf32 only with `--precision tf32` (torch allows cuDNN to use it by default)."""
+    """Set the precision of matrix products on GPUs. Products of bfloat16 are accumulated in float32 (torch
+    allows bfloat16). Products of float32 use tf32 only with `--precision tf32` (torch allows cuDNN to use it
+    by default)."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -128,16 +145,23 @@ def _insist_on_gpus_everywhere(comm: Comm, here: bool) -> None:
     found = comm.allgather((socket.gethostname(), here))
     without = sorted({name for name, has in found if not has})
     if without and any(has for _, has in found):
-        raise UserError(f"{', '.join(without)}: no GPU, but other hosts have one; request GPUs on every host, or give --device cpu")
+        raise UserError(
+            f"{', '.join(without)}: no GPU, but other hosts have one; request GPUs on every host, or give "
+            "--device cpu"
+        )
 
 
 def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -> None:
-    crowded = [found for found in comm.allgather((socket.gethostname(), num_taken, num_ranks)) if found[1] < found[2]]
+    crowded = [
+        found for found in comm.allgather((socket.gethostname(), num_taken, num_ranks)) if found[1] < found[2]
+    ]
     if crowded and not share:
         name, gpus, ranks = crowded[0]
         there = f"{name}: {ranks} ranks, but only {gpus} GPU{'s' if gpus > 1 else ''}"
-        raise UserError(f"{there}; run as many ranks as GPUs (--num-ranks), request more (--cmd 'run.pl --gpu {ranks}'), "
-                        "share GPUs with --share-devices true, or give --device cpu")  # fmt: skip
+        raise UserError(
+            f"{there}; run as many ranks as GPUs (--num-ranks), request more (--cmd 'run.pl --gpu {ranks}'), "
+            "share GPUs with --share-devices true, or give --device cpu"
+        )
 
 
 def _insist_on_free(comm: Comm, locks: list[DeviceLock], refusal: str) -> None:

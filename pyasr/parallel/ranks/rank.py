@@ -1,10 +1,11 @@
-"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.ranks.rank MODULE:FUNCTION SPEC.json TIMEOUT_S SHARE
-NUM_RANKS`.
+"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.ranks.rank MODULE:FUNCTION
+SPEC.json TIMEOUT_S SHARE NUM_RANKS`.
 
-Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done, which proves the job's success, because mpiexec may
-exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all ranks;
-otherwise they would wait in their next collective forever. A rank that is stopped (SIGSTOP) for TIMEOUT_S seconds ends all ranks, too.
-SHARE, true or false, says whether ranks may share a GPU. NUM_RANKS is the requested number of ranks.
+Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done, which proves the job's
+success, because mpiexec may exit with status 0 although a node was lost. An exception on one rank prints one
+sentence with its rank and host and ends all ranks; otherwise they would wait in their next collective
+forever. A rank that is stopped (SIGSTOP) for TIMEOUT_S seconds ends all ranks, too. SHARE, true or false,
+says whether ranks may share a GPU. NUM_RANKS is the requested number of ranks.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def log_of(spec: Path) -> Path:
 
 
 def set_threads() -> None:
-    """Set torch's number of threads to that chosen by the runner; numpy and numba have read it from the environment at import."""
+    """Set torch's number of threads to that chosen by the runner; numpy and numba have read it from the
+    environment at import."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads_of_job())
@@ -55,8 +57,11 @@ def set_threads() -> None:
 def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: int) -> None:
     """Call the function on this rank, one of `num_ranks`; then rank 0 writes the done marker."""
     if comm.size != num_ranks:
-        raise UserError(f"{num_ranks} ranks were started, but MPI sees {comm.size}: the mpiexec that started them does not belong to "
-                        "mpi4py's MPI; set PYASR_MPIEXEC to that MPI's mpiexec, or rebuild mpi4py (docs/install.md)")  # fmt: skip
+        raise UserError(
+            f"{num_ranks} ranks were started, but MPI sees {comm.size}: the mpiexec that started them does "
+            "not belong to mpi4py's MPI; set PYASR_MPIEXEC to that MPI's mpiexec, or rebuild mpi4py "
+            "(docs/install.md)"
+        )
     os.environ.update(granted_by_grid_engine())
     function, work = resolve(name), options.load(spec)
     set_threads()
@@ -69,7 +74,8 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
 
 
 def main(argv: list[str]) -> None:
-    """Run one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks."""
+    """Run one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an
+    exception ends all ranks."""
     name, spec = argv[0], Path(argv[1])
     try:
         witness = RankWatchdog(words_of(spec), float(argv[2]), hearts_of(spec))
@@ -121,14 +127,16 @@ def _is_of_mpi(error: BaseException) -> bool:
 
 
 def _let_another_speak_first(file: Path) -> None:
-    """Wait for the message of the lost rank, which is more specific than this rank's; there is none if the network failed."""
+    """Wait for the message of the lost rank, which is more specific than this rank's; there is none if the
+    network failed."""
     deadline = time.monotonic() + _FIRST_WORDS_S
     while first(file) is None and time.monotonic() < deadline:
         time.sleep(_LAST_WORDS_S)
 
 
 def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
-    """Write the sentence next to the spec and into the log, because an abort may discard output that has not reached the log."""
+    """Write the sentence next to the spec and into the log, because an abort may discard output that has not
+    reached the log."""
     sentence = f"{sentence} ({comm.name})"
     with contextlib.suppress(OSError):  # harmless: the sentence is in the log too, unless the disk is full
         leave(words_of(spec), RankFailure(sentence, lost))

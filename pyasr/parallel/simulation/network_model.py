@@ -2,18 +2,20 @@ r"""Network model with latency, bandwidth and hosts, for simulated ranks.
 
 A message of b bytes from one rank to another
 
-    starts when the sender's outgoing link is free, and occupies it for b / bandwidth; then the sender continues,
-    reaches the receiver's incoming link `latency` after its start, waits there until that is free, and occupies it for b / bandwidth,
-    arrives at the end of that: on an idle network, latency + b / bandwidth after its start.
+    starts when the sender's outgoing link is free, and occupies it for b / bandwidth; then the sender
+    continues, reaches the receiver's incoming link `latency` after its start, waits there until that is free,
+    and occupies it for b / bandwidth, arrives at the end of that: on an idle network, latency + b / bandwidth
+    after its start.
 
-Links are first come, first served, full duplex, with unlimited buffers between them. A message of `packet` bytes or fewer overtakes
-waiting messages, as packets of several messages alternate in real networks: it waits only for earlier messages from the same rank to the
-same rank, and occupies no link. The links of a host are shared by all its ranks. Ranks of one host, and a rank that sends to itself, use
-links of their own, one per rank and direction, with the `intra_host` latency and bandwidth.
+Links are first come, first served, full duplex, with unlimited buffers between them. A message of `packet`
+bytes or fewer overtakes waiting messages, as packets of several messages alternate in real networks: it waits
+only for earlier messages from the same rank to the same rank, and occupies no link. The links of a host are
+shared by all its ranks. Ranks of one host, and a rank that sends to itself, use links of their own, one per
+rank and direction, with the `intra_host` latency and bandwidth.
 
-Collectives have costs in closed form (Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005),
-counted from the arrival of the last rank, and do not compete with messages. For P ranks, with the latency and bandwidth between hosts
-unless all ranks are on one host:
+Collectives have costs in closed form (Thakur, Rabenseifner, Gropp, "Optimization of collective communication
+operations in MPICH", 2005), counted from the arrival of the last rank, and do not compete with messages. For
+P ranks, with the latency and bandwidth between hosts unless all ranks are on one host:
 
     allreduce of b bytes        2 (P - 1) (latency + b / (P bandwidth))                 ring
     bcast of b bytes            ceil(log2 P) latency + b / bandwidth                    pipelined tree
@@ -25,15 +27,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.simulation.virtual_time import VirtualClock
 
 
 class Link(NamedTuple):
-    """Latency in seconds and bandwidth in bytes per second between two ranks, and the costs of collectives over such connections."""
+    """Latency in seconds and bandwidth in bytes per second between two ranks, and the costs of collectives
+    over such connections."""
 
     latency_s: float
     bandwidth: float
@@ -49,8 +53,8 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterNetwork:
-    """Hosts with `ranks_per_host` consecutive ranks each, and the network between them. Latencies in s, bandwidths in bytes/s, `packet` in
-    bytes.
+    """Hosts with `ranks_per_host` consecutive ranks each, and the network between them. Latencies in s,
+    bandwidths in bytes/s, `packet` in bytes.
 
     Raises UserError for impossible values.
     """
@@ -63,7 +67,11 @@ class ClusterNetwork:
     packet: int = 0
 
     def __post_init__(self):
-        for name, unit in (("latency_s", "seconds"), ("intra_host_latency_s", "seconds"), ("packet", "bytes")):
+        for name, unit in (
+            ("latency_s", "seconds"),
+            ("intra_host_latency_s", "seconds"),
+            ("packet", "bytes"),
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise UserError(f"network: {name} is {getattr(self, name)}; it must be 0 or more {unit}")
         for name in ("bandwidth", "intra_host_bandwidth", "ranks_per_host"):
@@ -86,11 +94,14 @@ class Traffic:
 
     def __init__(self, clock: VirtualClock, network: ClusterNetwork):
         self.network, self._clock = network, clock
-        self._free_at: dict[tuple, float] = defaultdict(float)  # time at which a link has served all its messages
-        self._on_way: Counter[tuple[int, int]] = Counter()  # messages from one rank to another, without those of a single packet
+        # time at which a link has served all its messages
+        self._free_at: dict[tuple, float] = defaultdict(float)
+        # messages from one rank to another, without those of a single packet
+        self._on_way: Counter[tuple[int, int]] = Counter()
 
     def carry(self, num_bytes: int, source: int, target: int, arrived: Callable[[], None]) -> float:
-        """Send a message now; calls `arrived` on its arrival. Returns the time at which the sender may continue."""
+        """Send a message now; calls `arrived` on its arrival. Returns the time at which the sender may
+        continue."""
         wire, way = self.network.wire((source, target)), (source, target)
         seconds, waits = num_bytes / wire.bandwidth, num_bytes > self.network.packet or self._on_way[way] > 0
         links = self._links(source, target) if waits else (None, None)
@@ -101,7 +112,10 @@ class Traffic:
             arrived()
 
         begin = self._occupy(links[0], seconds)
-        self._clock.call_at(begin + wire.latency_s, lambda: self._clock.call_at(self._occupy(links[1], seconds) + seconds, arrive))
+        self._clock.call_at(
+            begin + wire.latency_s,
+            lambda: self._clock.call_at(self._occupy(links[1], seconds) + seconds, arrive),
+        )
         return begin + seconds
 
     def _links(self, source: int, target: int) -> tuple[tuple, tuple]:

@@ -1,15 +1,18 @@
-"""Ranks in simulated time: the duration of a training scheme on a hypothetical network, with up to hundreds of learners.
+"""Ranks in simulated time: the duration of a training scheme on a hypothetical network, with up to hundreds
+of learners.
 
     def learner(comm):
-        gradient = np.random.default_rng(comm.rank).normal(size=1000)             # real computation takes no virtual time ...
-        comm.sleep(ComputeTime(0.07, variation=0.1).sample(comm.rng, comm.rank))  # ... its duration is simulated here
+        # real computation takes no virtual time; `sleep` simulates its duration
+        gradient = np.random.default_rng(comm.rank).normal(size=1000)
+        comm.sleep(ComputeTime(0.07, variation=0.1).sample(comm.rng, comm.rank))
         comm.allreduce(gradient)
         return comm.time()
 
     seconds = run_simulated(64, learner, ClusterNetwork(latency_s=50e-6, bandwidth=1.25e9, ranks_per_host=4))
 
-Virtual time passes in `sleep` and while ranks wait for each other and for the network, whose costs are in `network`. Messages have their
-real content, so real training can be simulated. Ranks share a process: they must draw from their own random streams (`comm.rng`).
+Virtual time passes in `sleep` and while ranks wait for each other and for the network, whose costs are in
+`network`. Messages have their real content, so real training can be simulated. Ranks share a process: they
+must draw from their own random streams (`comm.rng`).
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ import itertools
 import math
 import pickle
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +40,8 @@ __all__ = ["ComputeTime", "Deadlock", "ClusterNetwork", "SimComm", "run_simulate
 
 @dataclass(frozen=True)
 class ComputeTime:
-    """Computation time of a minibatch: lognormal with this mean and coefficient of variation, times the rank's factor.
+    """Computation time of a minibatch: lognormal with this mean and coefficient of variation, times the
+    rank's factor.
 
     factors   factors of individual ranks: {3: 10.0} makes rank 3 ten times as slow
     """
@@ -46,13 +51,22 @@ class ComputeTime:
     factors: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self):
-        if not (0 <= self.mean_s < math.inf and 0 <= self.variation < math.inf and all(0 < f < math.inf for f in self.factors.values())):
+        if not (
+            0 <= self.mean_s < math.inf
+            and 0 <= self.variation < math.inf
+            and all(0 < f < math.inf for f in self.factors.values())
+        ):
             raise UserError(f"{self}: mean and variation must be 0 or more, factors greater than 0")
 
     def sample(self, rng: np.random.Generator, rank: int = 0) -> float:
-        """Seconds of one minibatch. If ln x has variance s^2 = ln(1 + c^2), x has the coefficient of variation c."""
+        """Seconds of one minibatch. If ln x has variance s^2 = ln(1 + c^2), x has the coefficient of
+        variation c."""
         variance = math.log1p(self.variation**2)
-        return self.mean_s * self.factors.get(rank, 1.0) * math.exp(math.sqrt(variance) * rng.standard_normal() - variance / 2)
+        return (
+            self.mean_s
+            * self.factors.get(rank, 1.0)
+            * math.exp(math.sqrt(variance) * rng.standard_normal() - variance / 2)
+        )
 
 
 class _Meeting:
@@ -77,7 +91,8 @@ class _Group:
         self.world, self.ranks = world, ranks
         self.wire: Link = world.network.wire(ranks)
         self.meeting = _Meeting()
-        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # (receiver, tag): (sender, bytes), the oldest first
+        # (receiver, tag): (sender, bytes), the oldest first
+        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}
         self.receiving: dict[tuple[int, int], deque[VirtualThread]] = {}
 
     def deliver(self, receiver: int, tag: int, sender: int, message: np.ndarray) -> None:
@@ -91,7 +106,8 @@ class _Group:
         return next((i for i, (sender, _) in enumerate(mail) if source in (None, sender)), None)
 
     def take(self, receiver: int, tag: int, place: int) -> tuple[int, np.ndarray]:
-        """A message and its sender. The entry of an empty tag is removed, because there may be as many tags as messages."""
+        """A message and its sender. The entry of an empty tag is removed, because there may be as many tags
+        as messages."""
         mail = self.mail[receiver, tag]
         taken = mail.pop(place)
         if not mail:
@@ -106,8 +122,8 @@ class _Group:
 class SimComm(BaseComm):
     """A rank in simulated time, see `run_simulated`. Sums are taken in rank order.
 
-    The sender of a message continues when the last byte has left its link; `exchange` also waits for the received message. The times of
-    collectives are in the module `network`.
+    The sender of a message continues when the last byte has left its link; `exchange` also waits for the
+    received message. The times of collectives are in the module `network`.
 
     rng   this rank's random stream
     """
@@ -117,14 +133,18 @@ class SimComm(BaseComm):
         self._group, self._clock, self._numbers = group, group.world.clock, numbers
 
     def _meet(self, kind: str, value, settle: Callable[[list], tuple[Any, float]]):
-        """Call a collective: `settle` converts the values of all ranks to (the result for all ranks, seconds).
+        """Call a collective: `settle` converts the values of all ranks to (the result for all ranks,
+        seconds).
 
         Raises RuntimeError when ranks call different collectives.
         """
         meeting = self._group.meeting
         self._enter(meeting, kind, value)
         if len(meeting.brought) < self.size:
-            self._clock.wait(meeting.waiting, lambda: f"{meeting.kind}, which these ranks have not called: {self._group.missing()}")
+            self._clock.wait(
+                meeting.waiting,
+                lambda: f"{meeting.kind}, which these ranks have not called: {self._group.missing()}",
+            )
             return meeting.result
         self._group.meeting = _Meeting()
         meeting.result, seconds = settle([meeting.brought[rank] for rank in range(self.size)])
@@ -136,7 +156,9 @@ class SimComm(BaseComm):
     def _enter(self, meeting: _Meeting, kind: str, value) -> None:
         if meeting.brought and kind != meeting.kind:
             first = self._group.ranks[next(iter(meeting.brought))]
-            raise RuntimeError(f"rank {self._world_rank} calls {kind} while rank {first} is in {meeting.kind}")
+            raise RuntimeError(
+                f"rank {self._world_rank} calls {kind} while rank {first} is in {meeting.kind}"
+            )
         if self.rank in meeting.brought:
             raise RuntimeError(f"rank {self._world_rank} calls {kind} in two threads at once")
         meeting.kind, meeting.brought[self.rank] = kind, value
@@ -151,7 +173,11 @@ class SimComm(BaseComm):
         buffer[...] = self._meet(f"allreduce ({op}) of {buffer.size} {buffer.dtype.name}", buffer, settle)
 
     def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
-        sent = self._meet(f"bcast of {raw.size} bytes from {root}", raw, lambda all_raw: (all_raw[root].copy(), self._spread_s(raw.size)))
+        sent = self._meet(
+            f"bcast of {raw.size} bytes from {root}",
+            raw,
+            lambda all_raw: (all_raw[root].copy(), self._spread_s(raw.size)),
+        )
         if self.rank != root:
             raw[...] = sent
 
@@ -166,9 +192,13 @@ class SimComm(BaseComm):
         self._meet("barrier", None, lambda values: (None, self._spread_s()))
 
     def split(self, colour: int) -> Comm:
+        """As `Comm.split`."""
+
         def settle(colours: list[int]):
             members = {c: [i for i, other in enumerate(colours) if other == c] for c in colours}
-            groups = {c: _Group(self._group.world, [self._group.ranks[i] for i in members[c]]) for c in members}
+            groups = {
+                c: _Group(self._group.world, [self._group.ranks[i] for i in members[c]]) for c in members
+            }
             return [(members[c].index(i), groups[c]) for i, c in enumerate(colours)], self._spread_s()
 
         rank, group = self._meet("split", colour, settle)[self.rank]
@@ -189,18 +219,24 @@ class SimComm(BaseComm):
     def _post(self, raw: np.ndarray, to: int, tag: int) -> float:
         """Send a message; returns the time at which it will have left."""
         if not 0 <= to < self.size:
-            raise ValueError(f"rank {self._world_rank} sends to rank {to}, but its group has only {self.size} ranks")
+            raise ValueError(
+                f"rank {self._world_rank} sends to rank {to}, but its group has only {self.size} ranks"
+            )
         arrived = partial(self._group.deliver, to, tag, self.rank, raw.copy())
         return self._group.world.traffic.carry(raw.size, self._world_rank, self._group.ranks[to], arrived)
 
     def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
         group, key = self._group, (self.rank, tag)
         while (place := group.find(*key, source)) is None:
-            self._clock.wait(group.receiving.setdefault(key, deque()), lambda: self._tell_message(tag, source))
+            self._clock.wait(
+                group.receiving.setdefault(key, deque()), lambda: self._tell_message(tag, source)
+            )
         sender, message = group.take(*key, place)
         if len(message) != len(raw):
-            raise ValueError(f"rank {self._world_rank} receives {len(message)} bytes from rank {group.ranks[sender]} with tag {tag}, "
-                             f"but expects {len(raw)}")  # fmt: skip
+            raise ValueError(
+                f"rank {self._world_rank} receives {len(message)} bytes from rank {group.ranks[sender]} with "
+                f"tag {tag}, but expects {len(raw)}"
+            )
         raw[...] = message
         return sender
 
@@ -226,7 +262,10 @@ class SimComm(BaseComm):
     @property
     def name(self) -> str:
         """`rank 1 of 4 on simulated host 0`, for messages."""
-        return f"rank {self.rank} of {self.size} on simulated host {self._group.world.network.host(self._world_rank)}"
+        return (
+            f"rank {self.rank} of {self.size} on simulated host "
+            f"{self._group.world.network.host(self._world_rank)}"
+        )
 
     @property
     def _world_rank(self) -> int:
@@ -236,20 +275,33 @@ class SimComm(BaseComm):
         return self._group.wire.spread_s(self.size, num_bytes)
 
     def _tell_message(self, tag: int, source: int | None) -> str:
-        return f"a message with tag {tag} from {'any rank' if source is None else f'rank {self._group.ranks[source]}'}"
+        return (
+            f"a message with tag {tag} from "
+            f"{'any rank' if source is None else f'rank {self._group.ranks[source]}'}"
+        )
 
 
-def run_simulated(num_ranks: int, function: Callable[[SimComm], Any], network: ClusterNetwork, seed: int = 0,
-                  limit_s: float = math.inf) -> list:  # fmt: skip
-    """Call `function(comm)` on `num_ranks` ranks in simulated time; returns the results in rank order, the same in every run.
+def run_simulated(
+    num_ranks: int,
+    function: Callable[[SimComm], Any],
+    network: ClusterNetwork,
+    seed: int = 0,
+    limit_s: float = math.inf,
+) -> list:
+    """Call `function(comm)` on `num_ranks` ranks in simulated time; returns the results in rank order, the
+    same in every run.
 
-    A rank's random stream comes from `seed`. If a rank raises, all others are ended and its exception is raised here. A rank's background
-    threads end when all ranks have returned; their exceptions are raised in `join` and `check`. Raises Deadlock, with what each thread
-    waits for, if all threads wait, and TimeoutError after `limit_s` seconds of simulated time.
+    A rank's random stream comes from `seed`. If a rank raises, all others are ended and its exception is
+    raised here. A rank's background threads end when all ranks have returned; their exceptions are raised in
+    `join` and `check`. Raises Deadlock, with what each thread waits for, if all threads wait, and
+    TimeoutError after `limit_s` seconds of simulated time.
     """
     if num_ranks < 1:
         raise ValueError(f"cannot simulate {num_ranks} ranks")
     world = _World(network, limit_s)
     group = _Group(world, list(range(num_ranks)))
-    comms = [SimComm(rank, group, generator(seed, "simulated rank", rank), itertools.count(1)) for rank in range(num_ranks)]
+    comms = [
+        SimComm(rank, group, generator(seed, "simulated rank", rank), itertools.count(1))
+        for rank in range(num_ranks)
+    ]
     return world.clock.run({f"rank {comm.rank}": partial(function, comm) for comm in comms})

@@ -1,12 +1,14 @@
 """Threads in virtual time, which passes only while all of them wait.
 
     clock = VirtualClock()
-    clock.run({"one": lambda: clock.sleep(3600), "other": lambda: clock.sleep(60)})      # takes no time; clock.now is 3600.0
+    clock.run({"one": lambda: clock.sleep(3600), "other": lambda: clock.sleep(60)})
+    assert clock.now == 3600.0  # without having taken that time
 
-Every virtual thread is a Python thread, with its own thread-local state such as torch's gradient mode, but only one of them runs: it
-holds the baton. When it has to wait, it reads the agenda, which is ordered by time and, for equal times, by insertion. It advances the
-clock to the first entry and passes the baton to the thread that this entry wakes. So a run depends on nothing but the program and is the
-same, bit for bit, every time.
+Every virtual thread is a Python thread, with its own thread-local state such as torch's gradient mode, but
+only one of them runs: it holds the baton. When it has to wait, it reads the agenda, which is ordered by time
+and, for equal times, by insertion. It advances the clock to the first entry and passes the baton to the
+thread that this entry wakes. So a run depends on nothing but the program and is the same, bit for bit, every
+time.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ import math
 import os
 import threading
 from collections import deque
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
-_MAX_LOOKS = 100_000  # polls of the clock or for a message by one thread at one time; more are an endless loop
+# polls of the clock or for a message by one thread at one time; more are an endless loop
+_MAX_LOOKS = 100_000
 
 
 class Deadlock(RuntimeError):
@@ -32,9 +36,11 @@ class _Ended(BaseException):
 
 
 def _do_not_preempt() -> None:
-    """Prevent the calling thread, when it is woken, from preempting the thread that wakes it, which still holds Python's lock.
+    """Prevent the calling thread, when it is woken, from preempting the thread that wakes it, which still
+    holds Python's lock.
 
-    That halves the cost of passing the baton, from 10 to 5 microseconds of processor time as measured; Linux only.
+    That halves the cost of passing the baton, from 10 to 5 microseconds of processor time as measured; Linux
+    only.
     """
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):  # harmless: only slower
@@ -42,13 +48,15 @@ def _do_not_preempt() -> None:
 
 
 class VirtualThread:
-    """A function that runs in its own thread under a clock; a Task, see `pyasr.parallel.communication.comm`."""
+    """A function that runs in its own thread under a clock; a Task, see
+    `pyasr.parallel.communication.comm`."""
 
-    def __init__(self, clock: "VirtualClock", name: str, function: Callable[[], Any]):
+    def __init__(self, clock: VirtualClock, name: str, function: Callable[[], Any]):
         self.name, self.result = name, None
         self.baton = threading.Lock()
         self.baton.acquire()
-        self.turn = 0  # incremented whenever this thread starts to run, which invalidates its older entries on the agenda
+        # incremented whenever this thread starts to run, which invalidates its older entries on the agenda
+        self.turn = 0
         self.waits_for: Callable[[], str] = lambda: "its first turn"
         self.error: BaseException | None = None
         self.done = False
@@ -82,7 +90,8 @@ class VirtualThread:
 
 
 class VirtualClock:
-    """Virtual time in seconds from 0, the agenda, and the threads. Only the running thread may call its methods.
+    """Virtual time in seconds from 0, the agenda, and the threads. Only the running thread may call its
+    methods.
 
     limit_s   virtual duration after which a run ends with a TimeoutError
     """
@@ -90,7 +99,8 @@ class VirtualClock:
     def __init__(self, limit_s: float = math.inf):
         self.now, self.over = 0.0, False
         self._limit_s = limit_s
-        self._agenda: list[tuple[float, int, VirtualThread | None, Any]] = []  # (time, order, thread, its turn) or (..., None, action)
+        # (time, order, thread, its turn) or (..., None, action)
+        self._agenda: list[tuple[float, int, VirtualThread | None, Any]] = []
         self._order = itertools.count()
         self._running: VirtualThread | None = None
         self._living: dict[VirtualThread, None] = {}  # in the order of their start
@@ -100,10 +110,11 @@ class VirtualClock:
         self._finished = threading.Lock()
 
     def run(self, mains: dict[str, Callable[[], Any]]) -> list:
-        """Call these functions, each in a virtual thread of its name, until all have returned; returns their results, in order.
+        """Call these functions, each in a virtual thread of its name, until all have returned; returns their
+        results, in order.
 
-        If one raises, all threads are ended and its exception is raised here; the same holds for Deadlock. Threads which they have
-        started end with the last of them.
+        If one raises, all threads are ended and its exception is raised here; the same holds for Deadlock.
+        Threads which they have started end with the last of them.
         """
         self._finished.acquire()
         self._mains = [self.start(name, function) for name, function in mains.items()]
@@ -132,13 +143,15 @@ class VirtualClock:
         heapq.heappush(self._agenda, (time, next(self._order), None, action))
 
     def sleep_until(self, time: float) -> None:
-        """Suspend the calling thread until this time; if that has passed, until the others that are due now have run."""
+        """Suspend the calling thread until this time; if that has passed, until the others that are due now
+        have run."""
         thread = self.me()
         self._wake_at(max(time, self.now), thread)
         self._pass_baton(thread, lambda: f"{time:.9g} s")
 
     def wait(self, queue: deque, waits_for: Callable[[], str], timeout: float | None = None) -> bool:
-        """Suspend the calling thread in `queue` until a `wake`; returns False after a timeout of `timeout` seconds.
+        """Suspend the calling thread in `queue` until a `wake`; returns False after a timeout of `timeout`
+        seconds.
 
         waits_for   returns a description of the event, for the message of a deadlock
         """
@@ -161,7 +174,10 @@ class VirtualClock:
         """The calling thread. Raises RuntimeError in a thread that does not belong to this clock."""
         thread = self._running
         if thread is None or thread.thread.ident != threading.get_ident():
-            raise RuntimeError("only simulated ranks and the threads of their `background` can use virtual time, during the simulation")
+            raise RuntimeError(
+                "only simulated ranks and the threads of their `background` can use virtual time, during "
+                "the simulation"
+            )
         return thread
 
     def look(self) -> float:
@@ -170,8 +186,10 @@ class VirtualClock:
         since, num = thread.looks
         thread.looks = (self.now, num + 1 if since == self.now else 1)
         if thread.looks[1] > _MAX_LOOKS:
-            raise RuntimeError(f"{thread.name} has polled {_MAX_LOOKS} times for a message or the clock without letting time pass, at "
-                               f"{self.now:.9g} s: sleep between two polls")  # fmt: skip
+            raise RuntimeError(
+                f"{thread.name} has polled {_MAX_LOOKS} times for a message or the clock without letting "
+                f"time pass, at {self.now:.9g} s: sleep between two polls"
+            )
         return self.now
 
     def raise_if_over(self) -> None:
@@ -212,16 +230,23 @@ class VirtualClock:
         thread.baton.release()
 
     def _next(self) -> VirtualThread:
-        """Process the agenda until it wakes a thread; returns that thread, or any living thread when the run is over."""
+        """Process the agenda until it wakes a thread; returns that thread, or any living thread when the run
+        is over."""
         while not self.over:
             if not self._agenda:
-                self._end(Deadlock(f"deadlock at {self.now:.9g} s of simulated time: {self._what_all_wait_for()}"))
+                self._end(
+                    Deadlock(f"deadlock at {self.now:.9g} s of simulated time: {self._what_all_wait_for()}")
+                )
                 break
             time, _, thread, todo = heapq.heappop(self._agenda)
             if thread is not None and todo != thread.turn:
                 continue
             if time > self._limit_s:
-                self._end(TimeoutError(f"no end within {self._limit_s:.9g} s of simulated time: {self._what_all_wait_for()}"))
+                self._end(
+                    TimeoutError(
+                        f"no end within {self._limit_s:.9g} s of simulated time: {self._what_all_wait_for()}"
+                    )
+                )
                 break
             self.now = time
             if thread is not None:
@@ -238,7 +263,10 @@ class VirtualClock:
         names: dict[str, list[str]] = {}
         for thread in self._living:
             names.setdefault(thread.waits_for(), []).append(thread.name)
-        told = [f"{', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {what}" for what, waiting in names.items()]
+        told = [
+            f"{', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {what}"
+            for what, waiting in names.items()
+        ]
         return "; ".join(told + [f"{thread.name} has raised {thread.error!r}" for thread in self._failed])
 
 
@@ -259,7 +287,9 @@ class VirtualCondition:
         """Acquire the lock; False if it is not free (not `blocking`) or not within `timeout` seconds."""
         me = self._clock.me()
         if self._owner is not None and self._owner is not me:
-            if not blocking or not self._clock.wait(self._lockers, self._tell_owner, None if timeout < 0 else timeout):
+            if not blocking or not self._clock.wait(
+                self._lockers, self._tell_owner, None if timeout < 0 else timeout
+            ):
                 return False
         self._owner = me
         self._depth += 1
@@ -275,7 +305,8 @@ class VirtualCondition:
             self._pass_on()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release the lock, wait for a notification, acquire the lock again; False after a timeout of `timeout` seconds."""
+        """Release the lock, wait for a notification, acquire the lock again; False after a timeout of
+        `timeout` seconds."""
         self._check_owner("wait")
         me, depth = self._owner, self._depth
         self._pass_on()

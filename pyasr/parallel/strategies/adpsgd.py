@@ -1,26 +1,27 @@
-r"""AD-PSGD, asynchronous decentralised SGD, and H-ADPSGD, its hierarchical form, in which the ranks of a node are one learner.
+r"""AD-PSGD, asynchronous decentralised SGD, and H-ADPSGD, its hierarchical form, in which the ranks of a node
+are one learner.
 
-References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and passive learners, gradient
-at the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
+References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and
+passive learners, gradient at the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
 
-Each rank has weights W, changed by its own moves and by exchanges with other ranks. Odd ranks are senders, even ranks receivers: the graph
-is bipartite, so a deadlock cannot occur. The gradient g of a minibatch is computed at the weights W_0 that the learner was given, while
-W continues to be exchanged; then
+Each rank has weights W, changed by its own moves and by exchanges with other ranks. Odd ranks are senders,
+even ranks receivers: the graph is bipartite, so a deadlock cannot occur. The gradient g of a minibatch is
+computed at the weights W_0 that the learner was given, while W continues to be exchanged; then
 
     learner    W <- W - a g,  W_0 <- W               a sender first waits for the end of its last exchange
-    sender i   after each of its moves: exchange with the left and the right neighbour in turn (or a random receiver):
-                   W_i <- (W_i + W_j) / 2
+    sender i   after each of its moves: exchange with the left and the right neighbour in turn (or a random
+                   receiver): W_i <- (W_i + W_j) / 2
     receiver j on each request: send S, a copy of W_j, receive W_i:
                    W_j <- W_j + (W_i - S) / 2
 
-The receiver also computes the average, of S, and keeps the moves that its learner made meanwhile, so the mean over ranks is preserved. The
-staleness of a sender's gradient is at most one exchange; that of a receiver's gradient is the number of exchanges during the minibatch. A
-sender makes exactly one exchange per move.
+The receiver also computes the average, of S, and keeps the moves that its learner made meanwhile, so the mean
+over ranks is preserved. The staleness of a sender's gradient is at most one exchange; that of a receiver's
+gradient is the number of exchanges during the minibatch. A sender makes exactly one exchange per move.
 
 With `--topology`, ranks mix with the neighbours of a topology instead; see `neighbours`.
 
-H-ADPSGD: the ranks of a node average their moves after every minibatch (all-reduce). The first rank of the node has W, runs AD-PSGD among
-the nodes, and broadcasts W to the other ranks.
+H-ADPSGD: the ranks of a node average their moves after every minibatch (all-reduce). The first rank of the
+node has W, runs AD-PSGD among the nodes, and broadcasts W to the other ranks.
 """
 
 from __future__ import annotations
@@ -52,22 +53,29 @@ if TYPE_CHECKING:
 class PeerOptions(TopologyOptions):
     """Options of exchanges between ranks or nodes: in pairs, or with the neighbours of a topology."""
 
-    random_peers: bool = option(False, "exchange with random ranks instead of neighbours",
-                                only=unless_set("topology", reason="its rounds define the neighbours"), rare=True)  # fmt: skip
+    random_peers: bool = option(
+        False,
+        "exchange with random ranks instead of neighbours",
+        only=unless_set("topology", reason="its rounds define the neighbours"),
+        rare=True,
+    )
 
 
 @dataclass(frozen=True)
 class NodeOptions(PeerOptions):
     """Options of the hierarchical form."""
 
-    ranks_per_node: int | None = option(None, "ranks that form one learner; none: all ranks of a host", minimum=1)
+    ranks_per_node: int | None = option(
+        None, "ranks that form one learner; none: all ranks of a host", minimum=1
+    )
 
 
 class PairPeer(Peer):
     """One rank's weights, and the thread that exchanges them with one other rank at a time.
 
     num_exchanges  number of exchanges since the beginning of the training
-    staleness      Counter: number of this rank's moves by the number of exchanges between the weights of the gradient and those it changed
+    staleness      Counter: number of this rank's moves by the number of exchanges between the weights of the
+                   gradient and those it changed
     """
 
     def __init__(self, comm: Comm, options: PeerOptions, counts: np.ndarray):
@@ -79,7 +87,9 @@ class PairPeer(Peer):
     def set(self, weights: torch.Tensor) -> None:
         """Start with these weights, the same on all ranks."""
         super().set(weights)
-        self._sent, self._incoming, self._given = (self.weights.new_empty(self.weights.shape) for _ in range(3))
+        self._sent, self._incoming, self._given = (
+            self.weights.new_empty(self.weights.shape) for _ in range(3)
+        )
         self._given_at = self.num_exchanges
 
     def state_dict(self) -> dict:
@@ -129,7 +139,8 @@ class PairPeer(Peer):
                 self._end_exchange(others)
 
     def _exchange(self, outgoing: torch.Tensor, other: int) -> np.ndarray:
-        """Exchange weights and counts with another rank. Returns its counts; its weights are in `_incoming`."""
+        """Exchange weights and counts with another rank. Returns its counts; its weights are in
+        `_incoming`."""
         others = np.zeros_like(self.counts)
         self.comm.exchange(self.counts.copy(), other, others, other)
         self.wire.offer(outgoing)
@@ -225,7 +236,11 @@ class HierarchicalAdPsgd(PeerStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.node = comm.split(comm.rank // options.ranks_per_node) if options.ranks_per_node else comm.split_by_host()
+        self.node = (
+            comm.split(comm.rank // options.ranks_per_node)
+            if options.ranks_per_node
+            else comm.split_by_host()
+        )
         leaders = comm.split(min(self.node.rank, 1))
         self.node_wire = PayloadCodec(self.node, options)
         self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
@@ -233,7 +248,8 @@ class HierarchicalAdPsgd(PeerStrategy):
         self.peer = make_peer(leaders, options, self.counts) if self.node.rank == 0 else None
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """Average the node's moves, weighted by frames. The first rank adds the average to W and broadcasts W."""
+        """Average the node's moves, weighted by frames. The first rank adds the average to W and broadcasts
+        W."""
         self._node_frames = int(self.waiting(self.node.reduce_scalar, frames))
         if not self._node_frames:
             return False

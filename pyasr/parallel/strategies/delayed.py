@@ -1,15 +1,16 @@
 r"""Mixing in the background while the ranks continue to train: delayed averaging, D1D and D-PSGD.
 
-References: W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956, arXiv:2002.01119 and arXiv:2110.11199 (D-PSGD with fixed and random rings,
-D1D: delay by one).
+References: W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956, arXiv:2002.01119 and arXiv:2110.11199 (D-PSGD
+with fixed and random rings, D1D: delay by one).
 
-The parameters x_k that a rank had at mixing k are mixed in the background. At mixing k + 1 the rank, which has moved to x', takes
+The parameters x_k that a rank had at mixing k are mixed in the background. At mixing k + 1 the rank, which
+has moved to x', takes
 
     x_(k+1) = h_k + (x' - x_k),        h_k = sum_s W_k[r, s] x_k of rank s
 
-and sends x_(k+1). With a mixing after every minibatch, the gradient is computed at x_k and applied to the mixture of the x_k: its
-staleness is exactly one step. W = 11'/P gives D1D, a sparse W gives D-PSGD. Ranks differ by their own last moves; the last mixing of an
-epoch makes them equal.
+and sends x_(k+1). With a mixing after every minibatch, the gradient is computed at x_k and applied to the
+mixture of the x_k: its staleness is exactly one step. W = 11'/P gives D1D, a sparse W gives D-PSGD. Ranks
+differ by their own last moves; the last mixing of an epoch makes them equal.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Pending:
 class Delayed(PeriodicStrategy):
     """Mixes with the subclass's `mix_copy` in the background.
 
-    The buffers are reused, because the allocation of new pages takes longer than a copy, and the training loop would wait for it.
+    The buffers are reused, because the allocation of new pages takes longer than a copy, and the training
+    loop would wait for it.
     """
 
     in_background = True
@@ -159,7 +161,8 @@ class DelayedByOne(DelayedAveraging):
 
 @register("dpsgd", options=DPsgdOptions)
 class DPsgd(DelayedByOne):
-    """Mixes by `--topology` after every minibatch, with a delay of one minibatch. The complete topology mixes as D1D does."""
+    """Mixes by `--topology` after every minibatch, with a delay of one minibatch. The complete topology mixes
+    as D1D does."""
 
     def __init__(self, comm, options):
         super().__init__(comm, options)

@@ -1,8 +1,8 @@
 r"""Mixing with a few other ranks at a time, as given by a topology (`pyasr.parallel.topology.topologies`).
 
-In round k, after local training, rank r computes x_r <- sum_s W_k[r, s] x_s. The consensus at the end of an epoch, the mean over ranks, is
-the model. With `--all-reduce-epochs 1` the first epoch averages over all ranks by an all-reduce, as Su's Kaldi has done since June 2015,
-because parameters change fast at first.
+In round k, after local training, rank r computes x_r <- sum_s W_k[r, s] x_s. The consensus at the end of an
+epoch, the mean over ranks, is the model. With `--all-reduce-epochs 1` the first epoch averages over all ranks
+by an all-reduce, as Su's Kaldi has done since June 2015, because parameters change fast at first.
 
 A rank waits only for the ranks that it receives from.
 """
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 class GossipOptions(AveragingOptions):
     """Options of schemes with a topology."""
 
-    all_reduce_epochs: int = option(0, "first epochs in which all ranks average with all instead of by the topology", minimum=0, rare=True)
+    all_reduce_epochs: int = option(
+        0, "first epochs in which all ranks average with all instead of by the topology", minimum=0, rare=True
+    )
 
 
 class Gossip(PeriodicStrategy):
@@ -56,7 +58,8 @@ class Gossip(PeriodicStrategy):
             self.wire.host.change(master, lambda array: self._gossip(array, self._next_round()))
 
     def wait(self) -> None:
-        """Wait for all ranks if all average, else for a byte from each rank that this one receives parameters from."""
+        """Wait for all ranks if all average, else for a byte from each rank that this one receives parameters
+        from."""
         if self.mixes_equal:
             super().wait()
             return
@@ -68,7 +71,8 @@ class Gossip(PeriodicStrategy):
 
 
 class Gossiper:
-    """Mixes parameters over the ranks of a wire. Reuses its buffers, because the allocation of new pages takes longer than a copy."""
+    """Mixes parameters over the ranks of a wire. Reuses its buffers, because the allocation of new pages
+    takes longer than a copy."""
 
     def __init__(self, wire: PayloadCodec):
         self._wire = wire
@@ -89,7 +93,10 @@ class Gossiper:
 
 def messages(mixing: Round, rank: int) -> list[tuple[int, int, float]]:
     """(receiver, sender, weight) of each message of a rank, without messages to itself."""
-    received = [(int(np.flatnonzero(sources == rank)[0]), int(sources[rank]), float(weights[rank])) for sources, weights in mixing.parts]
+    received = [
+        (int(np.flatnonzero(sources == rank)[0]), int(sources[rank]), float(weights[rank]))
+        for sources, weights in mixing.parts
+    ]
     return [(to, source, weight) for to, source, weight in received if source != rank]
 
 

@@ -1,21 +1,24 @@
 r"""Synchronous SGD (gradient), and synchronous SGD in the first epochs only (post-local).
 
-Reference: T. Lin, S. Stich, K. Patel, M. Jaggi, "Don't use large mini-batches, use local SGD", arXiv:1808.07217 (post-local).
+Reference: T. Lin, S. Stich, K. Patel, M. Jaggi, "Don't use large mini-batches, use local SGD",
+arXiv:1808.07217 (post-local).
 
-All ranks have the same parameters. With G_r the gradient of rank r's minibatch, summed over its frames, all P ranks apply
+All ranks have the same parameters. With G_r the gradient of rank r's minibatch, summed over its frames, all P
+ranks apply
 
     G = sum_r G_r / P
 
-so that each frame has the same weight, whatever the size of its minibatch. With --lr-scaling linear, the step is that of one rank with
-all these frames.
+so that each frame has the same weight, whatever the size of its minibatch. With --lr-scaling linear, the step
+is that of one rank with all these frames.
 
-The gradient of a layer is summed over ranks while the backward pass continues with the layers below. Natural gradient acts on each rank's
-own minibatch, within G_r. Momentum and limits on the change act on G. If G is not finite, all ranks skip the minibatch. A rank without
-data applies the steps of the others, with G_r = 0.
+The gradient of a layer is summed over ranks while the backward pass continues with the layers below. Natural
+gradient acts on each rank's own minibatch, within G_r. Momentum and limits on the change act on G. If G is
+not finite, all ranks skip the minibatch. A rank without data applies the steps of the others, with G_r = 0.
 
-If all minibatches have the same number of frames, every rank knows all sizes at the beginning of the epoch. Whole utterances, and rows of
-chunks with carried state, give minibatches of different sizes, and their number may differ between ranks: ranks exchange the sizes
-before each backward pass. A learner without a gradient (of an RBM) averages its parameters after every minibatch instead.
+If all minibatches have the same number of frames, every rank knows all sizes at the beginning of the epoch.
+Whole utterances, and rows of chunks with carried state, give minibatches of different sizes, and their number
+may differ between ranks: ranks exchange the sizes before each backward pass. A learner without a gradient (of
+an RBM) averages its parameters after every minibatch instead.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ if TYPE_CHECKING:
 class PostLocalOptions(PeriodicOptions):
     """Options of post-local SGD."""
 
-    post_local_epochs: int = option(1, "first epochs that sum the gradients of every minibatch over all ranks", minimum=0, rare=True)
+    post_local_epochs: int = option(
+        1, "first epochs that sum the gradients of every minibatch over all ranks", minimum=0, rare=True
+    )
 
 
 @register("gradient", options=FirstMixingOptions)
@@ -56,7 +61,9 @@ class GradientAveraging(AllreduceAveraging):
     def sum_gradients(self, of_any_size: bool = False) -> GradientSum | None:
         """The sum over ranks; None with a single rank."""
         self.of_any_size = of_any_size
-        self.gradient_sum = GradientSum(self.wire, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
+        self.gradient_sum = (
+            GradientSum(self.wire, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
+        )
         return self.gradient_sum
 
     def adds(self, epoch: int) -> bool:
@@ -68,15 +75,16 @@ class GradientAveraging(AllreduceAveraging):
         return 1 if self.adds(epoch) else self.options.period_frames
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Begin the epoch. Minibatches of different sizes get a timetable that counts minibatches instead of frames."""
+        """Begin the epoch. Minibatches of different sizes get a timetable that counts minibatches instead of
+        frames."""
         if self.of_any_size and self.adds(self.epoch):
             self.timetable = MinibatchSchedule(self.comm.allgather(frames - self.own_frames))
         else:
             super().begin_epoch(frames, minibatch)
 
     def gradient_shares(self, frames: int) -> np.ndarray | None:
-        """Frames of each rank's next minibatch (`frames`: those of this rank), float64 (P,); None if parameters are mixed instead of
-        gradients."""
+        """Frames of each rank's next minibatch (`frames`: those of this rank), float64 (P,); None if
+        parameters are mixed instead of gradients."""
         if self.compares or not self.adds(self.epoch):
             return None
         self._tell(frames)
@@ -95,8 +103,8 @@ class GradientAveraging(AllreduceAveraging):
         return super().step(master, frames)
 
     def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """Mix parameters unless gradients have been summed. At the end of an epoch average them even so, because different processors
-        may round differently."""
+        """Mix parameters unless gradients have been summed. At the end of an epoch average them even so,
+        because different processors may round differently."""
         if not (self.gradient_sum and self.gradient_sum.has_been):
             super()._mix_with_others(master, shares, last)
             return

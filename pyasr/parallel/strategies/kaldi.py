@@ -1,17 +1,20 @@
-r"""Parameter averaging as in Kaldi's nnet2 and nnet3 scripts: at long periods, by a growing number of jobs, without the first iteration.
+r"""Parameter averaging as in Kaldi's nnet2 and nnet3 scripts: at long periods, by a growing number of jobs,
+without the first iteration.
 
-Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). In an iteration, each of J
-jobs trains on an archive of `period_frames`; then the parameters are averaged with equal weights. J grows linearly over the K iterations,
-from `initial_ranks` to the number of ranks. The number of archives is T / period = (J_i + J_f) K / 2, so as a function of frames
+Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its
+behaviour). In an iteration, each of J jobs trains on an archive of `period_frames`; then the parameters are
+averaged with equal weights. J grows linearly over the K iterations, from `initial_ranks` to the number of
+ranks. The number of archives is T / period = (J_i + J_f) K / 2, so as a function of frames
 
-    J = round(J_i + (J_f - J_i) k / K) = round(sqrt(J_i^2 + (J_f^2 - J_i^2) t / T)),        k of K iterations, t of T frames
+    J = round(J_i + (J_f - J_i) k / K) = round(sqrt(J_i^2 + (J_f^2 - J_i^2) t / T))
 
-Ranks that do not learn in an iteration wait. The learning rate is the effective rate times J (with linear scaling, J times that of one
-rank). In the first iteration, and after a network has grown, all ranks take the parameters of the rank with the best objective (see
-`choose_best`), and train with half minibatches until then.
+after k of K iterations and t of T frames. Ranks that do not learn in an iteration wait. The learning rate is
+the effective rate times J (with linear scaling, J times that of one rank). In the first iteration, and after
+a network has grown, all ranks take the parameters of the rank with the best objective (see `choose_best`),
+and train with half minibatches until then.
 
-Kaldi assigns each archive of an epoch to one job. Here, a rank that learns draws from all data, in its own order, and the ranks together
-process as many frames in an epoch as the data have.
+Kaldi assigns each archive of an epoch to one job. Here, a rank that learns draws from all data, in its own
+order, and the ranks together process as many frames in an epoch as the data have.
 """
 
 from __future__ import annotations
@@ -40,11 +43,14 @@ class KaldiOptions(MomentumMixingOptions, PeriodOptions):
 
     first_mixing = "best"
 
-    initial_ranks: int = option(1, "ranks that learn at first; the number grows to all ranks", minimum=1, rare=True)
+    initial_ranks: int = option(
+        1, "ranks that learn at first; the number grows to all ranks", minimum=1, rare=True
+    )
 
 
 class GrowingMixingSchedule(MixingSchedule):
-    """Iterations of an epoch of `frames`, by some of the ranks: in iteration j = 1, 2, ... ranks 0, ..., active[j - 1] - 1 learn.
+    """Iterations of an epoch of `frames`, by some of the ranks: in iteration j = 1, 2, ... ranks 0, ...,
+    active[j - 1] - 1 learn.
 
     active_at  function from the number of processed frames of the epoch to the number of ranks that learn
     active     number of ranks that learn in each iteration
@@ -89,19 +95,32 @@ class KaldiSchedule(AllreduceAveraging):
         """Mixing schedule of the epoch, or of the rest of a resumed epoch."""
         if not self.begun:
             self.goal = max(totals)
-        return self._timetable(self.goal - self.begun, minibatch, lambda seen: self.epoch + (self.begun + seen) / self.goal)
+        return self._timetable(
+            self.goal - self.begun, minibatch, lambda seen: self.epoch + (self.begun + seen) / self.goal
+        )
 
-    def _timetable(self, frames: int, minibatch: int, epochs_at: Callable[[int], float]) -> GrowingMixingSchedule:
-        """Mixing schedule of `frames` of an epoch; `epochs_at` converts frames of it to finished epochs of the training."""
+    def _timetable(
+        self, frames: int, minibatch: int, epochs_at: Callable[[int], float]
+    ) -> GrowingMixingSchedule:
+        """Mixing schedule of `frames` of an epoch; `epochs_at` converts frames of it to finished epochs of
+        the training."""
+
         def active_at(seen: int) -> int:
-            return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.training.num_epochs))
+            return round(
+                math.sqrt(
+                    self.first**2
+                    + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.training.num_epochs
+                )
+            )
 
         return GrowingMixingSchedule(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """At the end of the iteration."""
         epoch, within = divmod(frames, epoch_frames)
-        ends = self._timetable(epoch_frames, minibatch, lambda seen: epoch + seen / epoch_frames).targets.sum(1)
+        ends = self._timetable(epoch_frames, minibatch, lambda seen: epoch + seen / epoch_frames).targets.sum(
+            1
+        )
         return epoch * epoch_frames + min(int(ends[np.searchsorted(ends, within)]), epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:

@@ -1,25 +1,30 @@
-r"""Rings without a barrier: learners mix with their neighbours' last published weights, without waiting for the neighbours.
+r"""Rings without a barrier: learners mix with their neighbours' last published weights, without waiting for
+the neighbours.
 
-References: W. Zhang, X. Cui, et al. (IBM), arXiv:2002.01119, and X. Cui et al., arXiv:2110.11199: fixed and random mixing (FM, RM).
+References: W. Zhang, X. Cui, et al. (IBM), arXiv:2002.01119, and X. Cui et al., arXiv:2110.11199: fixed and
+random mixing (FM, RM).
 
-With T_k the matrix of round k of a topology (`pyasr.parallel.topology.topologies`), step k = 0, 1, ... of learner l is
+With T_k the matrix of round k of a topology (`pyasr.parallel.topology.topologies`), step k = 0, 1, ... of
+learner l is
 
-    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the weights that j published last
+    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the weights
+                        that j published last
     then                w_l <- h - a g,    which l publishes
 
-A reading thread requests the neighbours' weights while the learner computes g. An answering thread of each neighbour sends the last
-publication, also while that learner computes, and after its last step, until all ranks meet. So a learner may wait for its own messages,
-but not for the computation of another learner, and makes exactly one mixing per gradient. k is the learner's own number of steps since the
-last meeting. Random rounds are drawn with the number of meetings as the seed: learners with the same number of steps draw the same ring
-without a message; other learners use the row of their own step.
+A reading thread requests the neighbours' weights while the learner computes g. An answering thread of each
+neighbour sends the last publication, also while that learner computes, and after its last step, until all
+ranks meet. So a learner may wait for its own messages, but not for the computation of another learner, and
+makes exactly one mixing per gradient. k is the learner's own number of steps since the last meeting. Random
+rounds are drawn with the number of meetings as the seed: learners with the same number of steps draw the same
+ring without a message; other learners use the row of their own step.
 
-T_k is doubly stochastic, but without a barrier u_j may contain more or fewer than k steps, and the mean over learners is not preserved.
-In addition to its own move, one step of l changes the mean by
+T_k is doubly stochastic, but without a barrier u_j may contain more or fewer than k steps, and the mean over
+learners is not preserved. In addition to its own move, one step of l changes the mean by
 
     sum_(j != l) T_k[l, j] (u_j - w_l) / P,    at most    (1 - T_k[l, l]) max_j |u_j - w_l| / P
 
-In rounds in which each learner makes one step, and all read weights after k steps, these add up to 0: that is D-PSGD, W <- W T_k - a g(W).
-Learners with equal weights keep them bit for bit.
+In rounds in which each learner makes one step, and all read weights after k steps, these add up to 0: that is
+D-PSGD, W <- W T_k - a g(W). Learners with equal weights keep them bit for bit.
 """
 
 from __future__ import annotations
@@ -44,14 +49,16 @@ _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 
 
 class Publication(NamedTuple):
-    """Weights as a message (`PayloadCodec.pack`), and the number of moves of their rank since the last meeting."""
+    """Weights as a message (`PayloadCodec.pack`), and the number of moves of their rank since the last
+    meeting."""
 
     message: torch.Tensor
     number: int
 
 
 class LastPublication:
-    """A rank's last publication. The learner writes the next one while another thread may still send a previous one.
+    """A rank's last publication. The learner writes the next one while another thread may still send a
+    previous one.
 
     Three buffers suffice: the last publication, the one being sent, and the next.
     """
@@ -62,7 +69,11 @@ class LastPublication:
 
     def write(self, weights: torch.Tensor, number: int) -> Publication:
         """Write the next publication, which does not become the last one yet."""
-        message = next(message for message in self._messages if message is not self.last.message and message is not self._on_way)
+        message = next(
+            message
+            for message in self._messages
+            if message is not self.last.message and message is not self._on_way
+        )
         self._wire.pack(weights, message)
         return Publication(message, number)
 
@@ -77,12 +88,14 @@ class LastPublication:
 
 
 class NeighbourPeer(Peer):
-    """One rank's weights, its last publication of them, a thread that reads the neighbours' weights, and a thread that sends its own.
+    """One rank's weights, its last publication of them, a thread that reads the neighbours' weights, and a
+    thread that sends its own.
 
     topology       topology with the matrices T_k
     num_moves      k, the number of moves of this rank since the last meeting
     num_stretches  number of stretches between meetings that have begun
-    staleness      Counter: number of mixed publications by the number of moves that they were behind this rank's weights; negative: ahead
+    staleness      Counter: number of mixed publications by the number of moves that they were behind this
+                   rank's weights; negative: ahead
     """
 
     def __init__(self, comm: Comm, options: TopologyOptions, counts: np.ndarray):
@@ -95,7 +108,10 @@ class NeighbourPeer(Peer):
         super().set(weights)
         self.num_moves, self._published = 0, LastPublication(self.wire, len(weights))
         self._published.last = self._published.write(self.weights, 0)
-        self._differences, self._theirs = self.weights.new_zeros(len(weights)), self.wire.message(len(weights))
+        self._differences, self._theirs = (
+            self.weights.new_zeros(len(weights)),
+            self.wire.message(len(weights)),
+        )
 
     def state_dict(self) -> dict:
         """The number of stretches, which is the seed of random rounds."""
@@ -129,7 +145,8 @@ class NeighbourPeer(Peer):
         return self.weights
 
     def _read(self) -> None:
-        """Reading thread: after each move, compute h less this rank's own weights from the neighbours' weights."""
+        """Reading thread: after each move, compute h less this rank's own weights from the neighbours'
+        weights."""
         while self._has_to_communicate():
             self._differences.zero_()
             told = np.zeros_like(self.counts)
@@ -141,12 +158,16 @@ class NeighbourPeer(Peer):
     def _neighbours(self) -> list[tuple[int, float]]:
         """(rank, weight in T_k) of each rank that this one mixes with in its next move."""
         mixing = self.topology.round(self.comm.size, self.num_moves, self.num_stretches)
-        row = [(int(sources[self.comm.rank]), float(weights[self.comm.rank])) for sources, weights in mixing.parts]
+        row = [
+            (int(sources[self.comm.rank]), float(weights[self.comm.rank]))
+            for sources, weights in mixing.parts
+        ]
         return [(source, weight) for source, weight in row if source != self.comm.rank]
 
     def _read_one(self, source: int, weight: float, told: np.ndarray) -> None:
-        """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can send it immediately. If several
-        answers were pending, ranks that answer them in different orders would deadlock."""
+        """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can
+        send it immediately. If several answers were pending, ranks that answer them in different orders would
+        deadlock."""
         header = np.zeros(1 + len(self.counts), np.int64)
         self.comm.send(self._request(ASK), source, REQUEST_TAG)
         self.comm.receive(header, _NUMBER_TAG, source)

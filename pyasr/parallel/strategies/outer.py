@@ -1,22 +1,27 @@
-r"""An outer optimiser on top of averaging, which uses the move of the average over a block of training as a gradient.
+r"""An outer optimiser on top of averaging, which uses the move of the average over a block of training as a
+gradient.
 
-With w the outer parameters, x the parameters from which all ranks began a block of training, xbar their average after it, G = xbar - x, eta
-the outer momentum, zeta the outer rate, and the momentum buffer D or B:
+With w the outer parameters, x the parameters from which all ranks began a block of training, xbar their
+average after it, G = xbar - x, eta the outer momentum, zeta the outer rate, and the momentum buffer D or B:
 
     bmuf-classical    D <- eta D + zeta G,   w <- w + D                      ranks go on from w
-    bmuf              the same                                               ranks go on from w + eta D (Nesterov)
-    slowmo            D <- eta (gamma / gamma_before) D + G,  w <- w + zeta D    gamma: the learning rate in the block; ranks go on from w
-    diloco            B <- eta B + G,        w <- w + zeta (G + eta B)       ranks go on from w (SGD with Nesterov momentum)
+    bmuf              the same                                               ranks go on from w + eta D
+                      (Nesterov)
+    slowmo            D <- eta (gamma / gamma_before) D + G,  w <- w + zeta D    gamma: the learning rate in
+                      the block; ranks go on from w
+    diloco            B <- eta B + G,        w <- w + zeta (G + eta B)       ranks go on from w (SGD with
+                      Nesterov momentum)
 
-References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880 and arXiv:1904.10584); J. Wang et al., arXiv:1910.00643
-(SlowMo; its u is -D / gamma); A. Douillard et al., arXiv:2311.08105 (DiLoCo).
+References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880 and arXiv:1904.10584); J.
+Wang et al., arXiv:1910.00643 (SlowMo; its u is -D / gamma); A. Douillard et al., arXiv:2311.08105 (DiLoCo).
 
-Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks reset their own momentum after
-each block of BMUF. At the end of an epoch the ranks have w, the model; the next block begins there.
+Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks reset
+their own momentum after each block of BMUF. At the end of an epoch the ranks have w, the model; the next
+block begins there.
 
-In all of these schemes, a steady move of the average is eventually applied to w zeta / (1 - eta) times. Other schemes compensate for the
-factor 1/P of averaging by a learning rate that grows with P (`--lr-scaling`). Here, the rate grows with P (1 - eta) / zeta instead, at
-least 1: not at all in BMUF.
+In all of these schemes, a steady move of the average is eventually applied to w zeta / (1 - eta) times. Other
+schemes compensate for the factor 1/P of averaging by a learning rate that grows with P (`--lr-scaling`).
+Here, the rate grows with P (1 - eta) / zeta instead, at least 1: not at all in BMUF.
 """
 
 from __future__ import annotations
@@ -40,9 +45,16 @@ if TYPE_CHECKING:
 class OuterOptions(PeriodicOptions):
     """Options of an outer optimiser."""
 
-    outer_momentum: float | None = option(None, "momentum of the outer optimiser; none: the scheme's own (docs/parallel.md)", minimum=0.0,
-                                          maximum=0.999, rare=True)  # fmt: skip
-    outer_rate: float | None = option(None, "learning rate of the outer optimiser; none: the scheme's own", minimum=0.0, rare=True)
+    outer_momentum: float | None = option(
+        None,
+        "momentum of the outer optimiser; none: the scheme's own (docs/parallel.md)",
+        minimum=0.0,
+        maximum=0.999,
+        rare=True,
+    )
+    outer_rate: float | None = option(
+        None, "learning rate of the outer optimiser; none: the scheme's own", minimum=0.0, rare=True
+    )
 
 
 class OuterOptimiser(PeriodicStrategy):
@@ -115,7 +127,8 @@ class Bmuf(OuterOptimiser):
 
 @register("bmuf")
 class NesterovBmuf(Bmuf):
-    """BMUF with Nesterov block momentum. The model is w; within an epoch, the ranks' parameters differ from it."""
+    """BMUF with Nesterov block momentum. The model is w; within an epoch, the ranks' parameters differ from
+    it."""
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix as all outer optimisers do; parameters equal the model at the end of an epoch only."""

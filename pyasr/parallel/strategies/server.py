@@ -1,19 +1,23 @@
 r"""Asynchronous SGD with a parameter server.
 
-References: W. Chan, "Distributed Optimization of CNNs and RNNs", GTC 2015; W. Chan, I. Lane, arXiv:1504.01482.
+References: W. Chan, "Distributed Optimization of CNNs and RNNs", GTC 2015; W. Chan, I. Lane,
+arXiv:1504.01482.
 
-Rank 0 is the server and has the parameters theta; ranks 1, 2, ... are the shards. A shard trains on its own copy. After a minibatch, it
-asks whether the server is free. If so, they synchronise; else it trains on another minibatch and accumulates its move d:
+Rank 0 is the server and has the parameters theta; ranks 1, 2, ... are the shards. A shard trains on its own
+copy. After a minibatch, it asks whether the server is free. If so, they synchronise; else it trains on
+another minibatch and accumulates its move d:
 
-    server   v <- mu v + lambda^s d,    theta <- theta + v         s: changes of theta by others since the shard's last synchronisation
+    server   v <- mu v + lambda^s d,    theta <- theta + v         s: changes of theta by others since the
+             shard's last synchronisation
     shard    continues from theta
 
-Moves are added, not averaged: the learning rate does not scale with the number of shards. At the end of an epoch, each shard sends its last
-move, waiting for the server if necessary, and all ranks take theta.
+Moves are added, not averaged: the learning rate does not scale with the number of shards. At the end of an
+epoch, each shard sends its last move, waiting for the server if necessary, and all ranks take theta.
 
-The talks mention momentum and "gradient decay" on the server and a maximum distance between server and shard, without formulas or values.
-Here, mu = `--server-momentum` and lambda = `--gradient-decay` (default 1, no decay, as in arXiv:1504.01482). The distance is counted in
-minibatches of the shard; after `--max-distance` of them it waits for the server.
+The talks mention momentum and "gradient decay" on the server and a maximum distance between server and shard,
+without formulas or values. Here, mu = `--server-momentum` and lambda = `--gradient-decay` (default 1, no
+decay, as in arXiv:1504.01482). The distance is counted in minibatches of the shard; after `--max-distance` of
+them it waits for the server.
 """
 
 from __future__ import annotations
@@ -45,13 +49,21 @@ class ServerOptions(SchemeOptions):
     """Options of the parameter server."""
 
     server_momentum: float = option(0.0, "momentum of the server", minimum=0.0, maximum=0.999, rare=True)
-    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server since the shard last synchronised",
-                                   minimum=0.0, maximum=1.0, rare=True)  # fmt: skip
-    max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0, rare=True)
+    gradient_decay: float = option(
+        1.0,
+        "factor on a shard's move for each change of the server since the shard last synchronised",
+        minimum=0.0,
+        maximum=1.0,
+        rare=True,
+    )
+    max_distance: int = option(
+        0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0, rare=True
+    )
 
 
 class Server:
-    """The server's two threads: one receives requests, the other (the rank's own) synchronises with one shard after the other.
+    """The server's two threads: one receives requests, the other (the rank's own) synchronises with one shard
+    after the other.
 
     While it is `at_work`, the rank calls `synchronise` with `next_shard` until that is None.
 
@@ -61,12 +73,16 @@ class Server:
     def __init__(self, wire: PayloadCodec, options: ServerOptions):
         self.wire, self.comm, self.options, self.changed = wire, wire.comm, options, wire.comm.condition()
         self.staleness, self.num_changes = Counter(), 0
-        self._last_change = np.zeros(self.comm.size, np.int64)  # number of changes at each shard's last synchronisation
+        # number of changes at each shard's last synchronisation
+        self._last_change = np.zeros(self.comm.size, np.int64)
 
     def set(self, theta: torch.Tensor) -> None:
         """Start with these parameters."""
         self.theta = theta.to("cpu", copy=True)
-        self.velocity, self._move = self.theta.new_zeros(self.theta.shape), self.theta.new_empty(self.theta.shape)
+        self.velocity, self._move = (
+            self.theta.new_zeros(self.theta.shape),
+            self.theta.new_empty(self.theta.shape),
+        )
         self._last_change[:] = self.num_changes
 
     @contextlib.contextmanager
@@ -114,7 +130,9 @@ class Server:
         self.wire.receive_move(self._move, _MOVE_TAG, shard)
         unknown = int(self.num_changes - self._last_change[shard])
         self.staleness[unknown] += 1
-        self.velocity.mul_(self.options.server_momentum).add_(self._move, alpha=self.options.gradient_decay**unknown)
+        self.velocity.mul_(self.options.server_momentum).add_(
+            self._move, alpha=self.options.gradient_decay**unknown
+        )
         self.theta.add_(self.velocity)
         self.num_changes += 1
         self._last_change[shard] = self.num_changes
@@ -132,7 +150,10 @@ class AsynchronousSgd(AsynchronousStrategy):
         super().__init__(comm, options)
         self.distance = 0  # minibatches since the last synchronisation
         if comm.size == 2:
-            raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks")
+            raise UserError(
+                "--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; use 3 or more "
+                "ranks"
+            )
         self.server = Server(self.wire, options) if comm.rank == 0 and comm.size > 1 else None
         self.is_logger, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
         if self.server:

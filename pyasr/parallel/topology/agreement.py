@@ -1,19 +1,23 @@
 r"""Convergence of P ranks to their mean under the mixings of a topology.
 
-Let D(K) be the maximum fraction of the ranks' disagreement (their distance from the mean over ranks) that can remain after K rounds:
+Let D(K) be the maximum fraction of the ranks' disagreement (their distance from the mean over ranks) that can
+remain after K rounds:
 
-    D(K) = || W_(K-1) ... W_0 - 11'/P ||_2 ,   which is || A_(K-1) ... A_0 ||_2 with A_k = W_k - 11'/P, as W_k 1 = 1 and 1'W_k = 1'
+    D(K) = || W_(K-1) ... W_0 - 11'/P ||_2 ,   which is || A_(K-1) ... A_0 ||_2 with A_k = W_k - 11'/P, as W_k
+                                               1 = 1 and 1'W_k = 1'
 
-With C rounds in a cycle and rho the spectral radius of the product of a cycle, D(K) decreases as rho^(K/C). rho^(1/C) is the
-*contraction* of one mixing, and 1 - rho^(1/C) is the spectral gap. If the product is 0, a cycle ends in the exact mean.
+With C rounds in a cycle and rho the spectral radius of the product of a cycle, D(K) decreases as rho^(K/C).
+rho^(1/C) is the *contraction* of one mixing, and 1 - rho^(1/C) is the spectral gap. If the product is 0, a
+cycle ends in the exact mean.
 
-Most rounds treat all ranks alike: W_k does not change if all ranks are shifted by b places (b = 1: rings, exponential; 2: pairs). Such a
-matrix is block circulant. A discrete Fourier transform over the P/b places decomposes it into P/b matrices of b x b and preserves products
-and norms. So thousands of ranks take little time; if there is no such b, b is P.
+Most rounds treat all ranks alike: W_k does not change if all ranks are shifted by b places (b = 1: rings,
+exponential; 2: pairs). Such a matrix is block circulant. A discrete Fourier transform over the P/b places
+decomposes it into P/b matrices of b x b and preserves products and norms. So thousands of ranks take little
+time; if there is no such b, b is P.
 
-The rounds of a random topology are drawn over all orders of the ranks, for which E[W'W] = a 1 + (1 - a) 11'/P. For any parameters, the
-fraction a^(K/2) of the root mean square of their disagreement remains after K rounds, and sqrt(a) is the contraction
-(IBM, arXiv:2002.01119, Section 3, for the random ring).
+The rounds of a random topology are drawn over all orders of the ranks, for which E[W'W] = a 1 + (1 - a)
+11'/P. For any parameters, the fraction a^(K/2) of the root mean square of their disagreement remains after K
+rounds, and sqrt(a) is the contraction (IBM, arXiv:2002.01119, Section 3, for the random ring).
 """
 
 from __future__ import annotations
@@ -40,15 +44,19 @@ def remaining_disagreement(topology: MixingTopology, size: int, num_rounds: int,
 
 
 def models_sent(topology: MixingTopology, size: int) -> float:
-    """Number of models that the busiest rank sends in a mixing. The mean over all ranks counts as a ring all-reduce."""
+    """Number of models that the busiest rank sends in a mixing. The mean over all ranks counts as a ring
+    all-reduce."""
     if topology.name == "complete" or size == 1:
         return 2 * (size - 1) / size
     cycle = (topology.round(size, k) for k in range(topology.cycle(size)))
-    return float(max(sum(sources != np.arange(size) for sources, _ in mixing.parts).max() for mixing in cycle))
+    return float(
+        max(sum(sources != np.arange(size) for sources, _ in mixing.parts).max() for mixing in cycle)
+    )
 
 
-def disagreement_of(topology: MixingTopology, size: int) -> "Disagreement | RandomDisagreement":
-    """The decrease of the disagreement of `size` ranks. Raises UserError if the topology does not support this number."""
+def disagreement_of(topology: MixingTopology, size: int) -> Disagreement | RandomDisagreement:
+    """The decrease of the disagreement of `size` ranks. Raises UserError if the topology does not support
+    this number."""
     return (RandomDisagreement if topology.random else Disagreement)(topology, size)
 
 
@@ -63,7 +71,11 @@ class RandomDisagreement:
 
     def mixings_until(self, share: float) -> int:
         """The smallest K after which less than the fraction `share` remains, 0 < share <= 1."""
-        return self.exact_after if self.exact_after is not None else math.floor(math.log(share) / math.log(self.contraction)) + 1
+        return (
+            self.exact_after
+            if self.exact_after is not None
+            else math.floor(math.log(share) / math.log(self.contraction)) + 1
+        )
 
 
 class Disagreement:
@@ -75,17 +87,24 @@ class Disagreement:
 
     def __init__(self, topology: MixingTopology, size: int):
         self._rounds = [topology.round(size, k) for k in range(1 if topology.turns else topology.cycle(size))]
-        self._block = next(b for b in (1, 2, size) if size % b == 0 and (b == size or all(_stays(mixing, b) for mixing in self._rounds)))
+        self._block = next(
+            b
+            for b in (1, 2, size)
+            if size % b == 0 and (b == size or all(_stays(mixing, b) for mixing in self._rounds))
+        )
         self._rows = (np.arange(self._block) + topology.turns) % size
         self._start = _blocks(np.eye(self._block, size) - 1 / size)
         self.exact_after = _exact_after(topology, size)
         self._powers = []  # powers 1, 2, 4, ... of the product of a cycle
         if self.exact_after is None:
-            self._powers.append(reduce(lambda product, k: self._factor(k) @ product, range(len(self._rounds)), self._start))
+            self._powers.append(
+                reduce(lambda product, k: self._factor(k) @ product, range(len(self._rounds)), self._start)
+            )
         self.contraction = _radius(self._powers[0]) ** (1 / len(self._rounds)) if self._powers else 0.0
 
     def mixings_until(self, share: float) -> int:
-        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then round by round."""
+        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then round by
+        round."""
         num_cycles, product = self._whole_cycles(share)
         num = 0
         while _reaches(product, share):
@@ -94,7 +113,8 @@ class Disagreement:
         return num_cycles * len(self._rounds) + num
 
     def _whole_cycles(self, share: float) -> tuple[int, np.ndarray]:
-        """The maximum number of cycles after which at least `share` remains, and their product; 0 if cycles end in the mean."""
+        """The maximum number of cycles after which at least `share` remains, and their product; 0 if cycles
+        end in the mean."""
         while self._powers and _reaches(self._powers[-1], share):
             self._powers.append(self._powers[-1] @ self._powers[-1])
         num, product = 0, self._start
@@ -107,20 +127,27 @@ class Disagreement:
     def _factor(self, k: int) -> np.ndarray:
         """A_k, (P / b, b, b).
 
-        If round k is round 0 shifted by k places, W_k = S^k W_0 S^-k, and a product of K rounds is S^K (S^-1 W_0)^K: up to the order of
-        its rows a power of one matrix, which is used as W_k.
+        If round k is round 0 shifted by k places, W_k = S^k W_0 S^-k, and a product of K rounds is S^K (S^-1
+        W_0)^K: up to the order of its rows a power of one matrix, which is used as W_k.
         """
         return _blocks(rows_of(self._rounds[k], self._rows) - 1 / len(self._rounds[k].own))
 
 
 def _exact_after(topology: MixingTopology, size: int) -> int | None:
-    """The first round of a cycle after which arbitrary numbers are equal, computed in a finite field to avoid rounding errors."""
+    """The first round of a cycle after which arbitrary numbers are equal, computed in a finite field to avoid
+    rounding errors."""
     values = np.random.default_rng(size).integers(_PRIME, size=size)
     for k in range(topology.cycle(size) + 1):
         if (values == values[0]).all():
             return k
         own, parts = topology.round(size, k)
-        values = sum(_in_field(weights, size) * values[sources] % _PRIME for sources, weights in [(np.arange(size), own), *parts]) % _PRIME
+        values = (
+            sum(
+                _in_field(weights, size) * values[sources] % _PRIME
+                for sources, weights in [(np.arange(size), own), *parts]
+            )
+            % _PRIME
+        )
     return None
 
 
@@ -135,7 +162,10 @@ def _stays(mixing: Round, shift: int) -> bool:
     """Whether W does not change if all ranks are shifted by `shift` places."""
     size = len(mixing.own)
     steps = [(sources - np.arange(size)) % size for sources, _ in mixing.parts]
-    return all(np.array_equal(values, np.roll(values, shift)) for values in (mixing.own, *steps, *(weights for _, weights in mixing.parts)))
+    return all(
+        np.array_equal(values, np.roll(values, shift))
+        for values in (mixing.own, *steps, *(weights for _, weights in mixing.parts))
+    )
 
 
 def _blocks(rows: np.ndarray) -> np.ndarray:
@@ -147,11 +177,14 @@ def _blocks(rows: np.ndarray) -> np.ndarray:
 
 
 def _reaches(blocks: np.ndarray, share: float) -> bool:
-    """Whether the 2-norm of the matrix with these blocks is at least `share`; bounds avoid most of its computations."""
+    """Whether the 2-norm of the matrix with these blocks is at least `share`; bounds avoid most of its
+    computations."""
     squares = np.square(np.abs(blocks)).sum(axis=2)
     if squares.max() >= share**2:
         return True
-    return bool(squares.sum(axis=1).max() >= share**2 and np.linalg.norm(blocks, 2, axis=(1, 2)).max() >= share)
+    return bool(
+        squares.sum(axis=1).max() >= share**2 and np.linalg.norm(blocks, 2, axis=(1, 2)).max() >= share
+    )
 
 
 def _radius(blocks: np.ndarray) -> float:

@@ -1,4 +1,5 @@
-"""Tables of trainings: results of all cells of WORK/TABLE by rows and columns, and times to frame accuracies."""
+"""Tables of trainings: results of all cells of WORK/TABLE by rows and columns, and times to frame
+accuracies."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ from collections.abc import Callable
 from statistics import mean
 
 from pyasr.report.comparison.claims import LEARNS, seconds_to
-from pyasr.report.comparison.experiments import Experiments, Table, by_table, columns_of, rows_of, spread, verdicts
+from pyasr.report.comparison.experiments import (
+    Experiments,
+    Table,
+    by_table,
+    columns_of,
+    rows_of,
+    spread,
+    verdicts,
+)
 from pyasr.report.comparison.kept_runs import KeptRun
 from pyasr.report.text_table import markdown_table
 
@@ -36,19 +45,28 @@ def overview(found: Experiments) -> str:
     for name, table in by_table(found.names, found.cells).items():
         work, _, title = name.partition("/")
         there, wanted = sum(map(len, table.values())), planned.count(name)
-        rows.append([work, title, str(len(table)), str(there), str(wanted or "-"), f"`local/experiments/{work}.sh`"])
+        rows.append(
+            [work, title, str(len(table)), str(there), str(wanted or "-"), f"`local/experiments/{work}.sh`"]
+        )
     return markdown_table(["work", "table", "cells", "trainings", "planned", "command"], rows)
 
 
 def tables(found: Experiments) -> list[str]:
     """A section for each table with a training."""
-    return [_section(name, table) for name, table in by_table(found.names, found.cells).items() if any(table.values())]
+    return [
+        _section(name, table)
+        for name, table in by_table(found.names, found.cells).items()
+        if any(table.values())
+    ]
 
 
 def _section(name: str, table: Table) -> str:
     every = [run for runs in table.values() for run in runs]
-    parts = [_titled(title, pivot(table, lambda runs: spread([value(run) for run in runs], form)))
-             for title, (value, form) in _MEASURES.items() if any(value(run) is not None for run in every)]  # fmt: skip
+    parts = [
+        _titled(title, pivot(table, lambda runs: spread([value(run) for run in runs], form)))
+        for title, (value, form) in _MEASURES.items()
+        if any(value(run) is not None for run in every)
+    ]
     if any(run.verdict != LEARNS for run in every):
         parts.insert(0, _titled("Outcome", pivot(table, verdicts)))
     if name.endswith(f"/{_TIMED}"):
@@ -61,7 +79,8 @@ def _titled(title: str, table: str) -> str:
 
 
 def pivot(table: Table, value: Callable[[list[KeptRun]], str]) -> str:
-    """A line for each row of the table; MISSING for cells without a training, empty if there is no such cell."""
+    """A line for each row of the table; MISSING for cells without a training, empty if there is no such
+    cell."""
     columns = columns_of(table)
     body = [[row, *(_cell(table, (row, column), value) for column in columns)] for row in rows_of(table)]
     return markdown_table(["", *columns], body)
@@ -74,11 +93,21 @@ def _cell(table: Table, place: tuple[str, str], value: Callable[[list[KeptRun]],
 
 
 def _to_accuracy(table: Table, level: int) -> str:
-    """Virtual hours to a share of the final frame accuracy of the first column, with efficiencies in brackets."""
+    """Virtual hours to a share of the final frame accuracy of the first column, with efficiencies in
+    brackets."""
     first = columns_of(table)[0]
-    goals = {row: mean(run.accuracy for run in table[row, first]) * level / 100 for row in rows_of(table) if table.get((row, first))}
-    timed = {place: _seconds(runs, goals[place[0]]) for place, runs in table.items() if place[0] in goals and runs}
-    body = [[f"{row}, {goals[row]:.1f} %", *(_hours(timed, row, column, first) for column in columns_of(table))] for row in goals]
+    goals = {
+        row: mean(run.accuracy for run in table[row, first]) * level / 100
+        for row in rows_of(table)
+        if table.get((row, first))
+    }
+    timed = {
+        place: _seconds(runs, goals[place[0]]) for place, runs in table.items() if place[0] in goals and runs
+    }
+    body = [
+        [f"{row}, {goals[row]:.1f} %", *(_hours(timed, row, column, first) for column in columns_of(table))]
+        for row in goals
+    ]
     title = f"Virtual hours until frame accuracy is {level} % of that of {first} in the end (efficiency %)"
     return _titled(title, markdown_table(["", *columns_of(table)], body)) if body else ""
 
@@ -88,7 +117,8 @@ def _seconds(runs: list[KeptRun], goal: float) -> float:
 
 
 def _hours(timed: dict[tuple[str, str], float], row: str, column: str, first: str) -> str:
-    """The time with the workers of a column, and its efficiency: the time of the first column divided by it and by the ratio of workers."""
+    """The time with the workers of a column, and its efficiency: the time of the first column divided by it
+    and by the ratio of workers."""
     seconds = timed.get((row, column))
     if seconds is None:
         return MISSING

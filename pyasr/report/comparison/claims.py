@@ -1,7 +1,8 @@
 """Test published claims against our trainings.
 
-A file of claims has lines of four fields separated by tabs, `CLAIM SOURCE PUBLISHED TEST`: a sentence, the publication, the published
-numbers, and a test of our trainings. A test consists of parts of these forms, separated by ` and `:
+A file of claims has lines of four fields separated by tabs, `CLAIM SOURCE PUBLISHED TEST`: a sentence, the
+publication, the published numbers, and a test of our trainings. A test consists of parts of these forms,
+separated by ` and `:
 
     learns CELL                 with every seed, the model is better than the priors
     diverges CELL               with no seed is it better
@@ -9,9 +10,9 @@ numbers, and a test of our trainings. A test consists of parts of these forms, s
     MEASURE CELL = CELL         equal within 1.5 %, the noise of published errors
     none WHY                    the claim has not been tested
 
-A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds in WORK.jsonl. A MEASURE is one of MEASURES, or a virtual time:
-`to-A` until A % of the held-out frames are right, `to-A%` until their share is A % of the final share of the second cell. Lines that begin
-with # are comments.
+A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds in WORK.jsonl. A MEASURE is one of MEASURES, or
+a virtual time: `to-A` until A % of the held-out frames are right, `to-A%` until their share is A % of the
+final share of the second cell. Lines that begin with # are comments.
 """
 
 from __future__ import annotations
@@ -28,22 +29,30 @@ from pyasr.base.errors import UserError
 from pyasr.io.text_tables import read_lines
 from pyasr.report.comparison.kept_runs import KeptRun
 
-PUBLISHED_NOISE = 0.015  # relative, without an interval: 0.3 of 18 % WER is about one standard error for 20,000 words
-# Maximum relative difference, in 19 of 20 cases, of two trainings with the same seed of which neither is better. From
-# 12 systems of egs/amazon_queen/s5/run_averaging.sh with 3 seeds each: residual standard deviations 0.34 and 1.1 %, times 1.96 sqrt 2.
+# relative, without an interval: 0.3 of 18 % WER is about one standard error for 20,000 words
+PUBLISHED_NOISE = 0.015
+# Maximum relative difference, in 19 of 20 cases, of two trainings with the same seed of which neither is
+# better. From 12 systems of egs/amazon_queen/s5/run_averaging.sh with 3 seeds each: residual standard
+# deviations 0.34 and 1.1 %, times 1.96 sqrt 2.
 LOSS_NOISE, WER_NOISE = 0.01, 0.03
 CONFIRMED, REFUTED, NOT_SHOWN, NOT_TRIED = "confirmed", "refuted", "not shown", "not tried"
 Cells = Mapping[str, Mapping[str, KeptRun]]  # by WORK/TABLE/ROW/COLUMN, then by seed
 MEASURES: dict[str, Callable[[KeptRun], float | None]] = {
-    "loss": lambda run: math.inf if run.loss is None else run.loss, "learner-loss": lambda run: run.learner_loss,
-    "wer": lambda run: 100.0 if run.loss is None else run.wer, "learner-wer": lambda run: run.learner_wer,
-    "epoch": lambda run: run.epoch_s}  # fmt: skip
+    "loss": lambda run: math.inf if run.loss is None else run.loss,
+    "learner-loss": lambda run: run.learner_loss,
+    "wer": lambda run: 100.0 if run.loss is None else run.wer,
+    "learner-wer": lambda run: run.learner_wer,
+    "epoch": lambda run: run.epoch_s,
+}
 _NOISE = {"wer": WER_NOISE, "learner-wer": WER_NOISE, "epoch": 0.0}  # LOSS_NOISE for other measures
 _TO = re.compile(r"to-(\d+\.?\d*)(%?)")
-_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}  # 97.5 % of Student's t, by number of seeds
+# 97.5 % of Student's t, by number of seeds
+_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 LEARNS = "learns"
-_FORM = re.compile(r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
-                   r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d+\.?\d*))? (?P<b>\S+)")  # fmt: skip
+_FORM = re.compile(
+    r"(?P<state>learns|diverges) (?P<cell>\S+)|none (?P<why>.+)|"
+    r"(?P<measure>\S+) (?P<a>\S+) (?P<sign>[<=])(?: (?P<factor>\d+\.?\d*))? (?P<b>\S+)"
+)
 
 
 def measured(name: str, a: KeptRun, b: KeptRun) -> tuple[float | None, float | None]:
@@ -58,7 +67,8 @@ def measured(name: str, a: KeptRun, b: KeptRun) -> tuple[float | None, float | N
 
 
 def seconds_to(accuracy: float, run: KeptRun) -> float:
-    """Virtual seconds until `accuracy` per cent of the held-out frames are right, interpolated within epochs; infinite if never."""
+    """Virtual seconds until `accuracy` per cent of the held-out frames are right, interpolated within epochs;
+    infinite if never."""
     for (before, _, low), (after, _, high) in itertools.pairwise(run.curve):
         if low < accuracy <= high:
             return before + (after - before) * (accuracy - low) / (high - low)
@@ -87,10 +97,15 @@ class ClaimPart:
         if self.state:
             return self._of_state(cells[self.cell]) if self.cell in cells else NOT_TRIED
         pairs = self.pairs(cells)
-        return self._of_interval(*self.interval(pairs, math.log(float(self.factor or 1)))) if pairs else NOT_TRIED
+        return (
+            self._of_interval(*self.interval(pairs, math.log(float(self.factor or 1))))
+            if pairs
+            else NOT_TRIED
+        )
 
     def pairs(self, cells: Cells) -> list[tuple[float, float]]:
-        """(number of the first cell, number of the second cell) for each common seed; empty if one of the numbers is missing."""
+        """(number of the first cell, number of the second cell) for each common seed; empty if one of the
+        numbers is missing."""
         if not self.measure or not all(name in cells for name in self.cells):
             return []
         a, b = cells[self.a], cells[self.b]
@@ -112,13 +127,18 @@ class ClaimPart:
 
 
 def difference(pairs: list[tuple[float, float]], noise: float, offset: float = 0.0) -> tuple[float, float]:
-    """A 95 % interval of log a - log b - offset, for pairs (a, b) with the same seed: Student's for at least three pairs, else the mean
-    +- `noise`. Infinite numbers are larger than all others, and equal to each other."""
+    """A 95 % interval of log a - log b - offset, for pairs (a, b) with the same seed: Student's for at least
+    three pairs, else the mean +- `noise`. Infinite numbers are larger than all others, and equal to each
+    other."""
     logs = [0.0 if a == b == math.inf else math.log(a) - math.log(b) - offset for a, b in pairs]
     middle = mean(logs)
     if math.isinf(middle) or math.isnan(middle):
         return middle, middle
-    half = _STUDENT[min(len(logs), max(_STUDENT))] * stdev(logs) / math.sqrt(len(logs)) if len(logs) >= min(_STUDENT) else noise
+    half = (
+        _STUDENT[min(len(logs), max(_STUDENT))] * stdev(logs) / math.sqrt(len(logs))
+        if len(logs) >= min(_STUDENT)
+        else noise
+    )
     return middle - half, middle + half
 
 
@@ -157,15 +177,26 @@ def read_claims(path: Path) -> list[Claim]:
 def _claim(line: str, where: str) -> Claim:
     fields = line.split("\t")
     if len(fields) != 4 or not all(field.strip() for field in fields):
-        raise UserError(f"{where}: {len(fields)} fields, expected CLAIM SOURCE PUBLISHED TEST, separated by tabs; correct the line")
+        raise UserError(
+            f"{where}: {len(fields)} fields, expected CLAIM SOURCE PUBLISHED TEST, separated by tabs; "
+            "correct the line"
+        )
     return Claim(*fields[:3], tuple(_part(text, where) for text in fields[3].split(" and ")))
 
 
 def _part(text: str, where: str) -> ClaimPart:
     found = _FORM.fullmatch(text)
-    if not found or found["measure"] and not _is_measure(found["measure"]) or float(found["factor"] or 1) == 0:
-        raise UserError(f"{where}: '{text}' is not a test: 'learns CELL', 'diverges CELL', 'MEASURE CELL < CELL', 'MEASURE CELL = CELL' or "
-                        f"'none WHY', where MEASURE is one of {', '.join(MEASURES)}, to-A, to-A%")  # fmt: skip
+    if (
+        not found
+        or found["measure"]
+        and not _is_measure(found["measure"])
+        or float(found["factor"] or 1) == 0
+    ):
+        raise UserError(
+            f"{where}: '{text}' is not a test: 'learns CELL', 'diverges CELL', 'MEASURE CELL < CELL', "
+            f"'MEASURE CELL = CELL' or 'none WHY', where MEASURE is one of {', '.join(MEASURES)}, to-A, "
+            "to-A%"
+        )
     return ClaimPart(**found.groupdict())
 
 

@@ -1,4 +1,5 @@
-"""The page of published experiments on parallel training: claims with our verdicts, tables and pictures of all trainings."""
+"""The page of published experiments on parallel training: claims with our verdicts, tables and pictures of
+all trainings."""
 
 from __future__ import annotations
 
@@ -10,12 +11,16 @@ from pyasr.report.provenance import in_order, made_with
 
 _HEAD = """# Parallel training on virtual learners
 
-Written by `utils/collect_parallel.py`; do not edit by hand. Small networks are trained by virtual learners. The training is real. Time is
-simulated: it follows from the declared network between hosts and the declared time of a minibatch. The trainings of `systems` are on real
+Written by `utils/collect_parallel.py`; do not edit by hand. Small networks are trained by virtual learners. \
+The training is real. Time is
+simulated: it follows from the declared network between hosts and the declared time of a minibatch. The \
+trainings of `systems` are on real
 MPI ranks.
 
-* *Loss* is the cross-entropy of held-out frames in nats per frame. It is that of the final model, the consensus of all learners.
-* *Speed-up* is relative to the computing time of one learner. The speed-ups of `gradient` and `post-local` are lower bounds: over MPI their
+* *Loss* is the cross-entropy of held-out frames in nats per frame. It is that of the final model, \
+the consensus of all learners.
+* *Speed-up* is relative to the computing time of one learner. The speed-ups of `gradient` and \
+`post-local` are lower bounds: over MPI their
   messages overlap with the backward pass, in the simulation they do not.
 * Each training is a line of WORK.jsonl in this directory, with its results and its command.
 * `missing` marks a planned training without a result.
@@ -29,7 +34,13 @@ def page(found: Experiments) -> str:
     rates = section("Limits of batch and learning rate", rates_borne.HOW, borne) if borne else ""
     parts = [_HEAD, _trainings(found), claims, rates, *tables(found)]
     links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(found))
-    end = ["## Pictures\n", links, "\n## Made with\n", made_with(in_order(run.made_by for run in found.runs)), ""]
+    end = [
+        "## Pictures\n",
+        links,
+        "\n## Made with\n",
+        made_with(in_order(run.made_by for run in found.runs)),
+        "",
+    ]
     return "\n".join([*filter(None, parts), *end])
 
 
@@ -40,5 +51,9 @@ def pictures(found: Experiments) -> dict[str, str]:
 
 def _trainings(found: Experiments) -> str:
     summary = f"{len(found.runs)} trainings have results"
-    missing = f"; {found.num_missing} of {len(found.planned)} planned trainings are missing" if found.planned else ""
+    missing = (
+        f"; {found.num_missing} of {len(found.planned)} planned trainings are missing"
+        if found.planned
+        else ""
+    )
     return section("Trainings", f"{summary}{missing}.", overview(found))

@@ -1,4 +1,5 @@
-"""Pictures of published experiments: losses and word errors by columns of a table, losses against time, distances from the consensus."""
+"""Pictures of published experiments: losses and word errors by columns of a table, losses against time,
+distances from the consensus."""
 
 from __future__ import annotations
 
@@ -15,11 +16,14 @@ _MEASURES = {"loss": "held-out loss", "wer": "test WER %"}
 
 
 def experiment_pictures(cells: Cells) -> dict[str, str]:
-    """SVGs by name: WORK_TABLE_loss and _wer where columns are numbers, _time and _drift for the column that most rows have."""
+    """SVGs by name: WORK_TABLE_loss and _wer where columns are numbers, _time and _drift for the column that
+    most rows have."""
     made = {}
     for name, table in by_table(cells, cells).items():
         column = Counter(column for _, column in table).most_common(1)[0][0]
-        told = {row: runs[0] for (row, own), runs in table.items() if own == column and len(runs[0].curve) > 2}
+        told = {
+            row: runs[0] for (row, own), runs in table.items() if own == column and len(runs[0].curve) > 2
+        }
         pictures = {measure: _by_column(name, table, measure) for measure in _MEASURES}
         courses, drifts = ({row: line(run) for row, run in told.items()} for line in (_course, _drift))
         pictures["time"] = _plot(courses, f"{name}/*/{column}", "hours", "held-out loss")
@@ -52,4 +56,6 @@ def _by_column(name: str, table: Table, measure: str) -> str:
         if numbers and 0 < place_of(column)[0] < math.inf:
             lines.setdefault(row, []).append((place_of(column)[0], mean(numbers)))
     title = name.partition("/")[2]
-    return _plot({row: sorted(line) for row, line in lines.items()}, name, title, _MEASURES[measure], log2=True)
+    return _plot(
+        {row: sorted(line) for row, line in lines.items()}, name, title, _MEASURES[measure], log2=True
+    )

@@ -1,7 +1,7 @@
 """Recorded and planned trainings of published experiments, by cell and by table.
 
-A training is WORK/TABLE/ROW/COLUMN/seedN: a line of WORK.jsonl, and a line of the file of planned trainings, which the scripts of
-local/experiments/ write with --list.
+A training is WORK/TABLE/ROW/COLUMN/seedN: a line of WORK.jsonl, and a line of the file of planned trainings,
+which the scripts of local/experiments/ write with --list.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Experiments:
     @property
     def num_missing(self) -> int:
         """Number of planned trainings without a result."""
-        return sum(name.rpartition("/")[2] not in self.cells.get(family_of(name), ()) for name in self.planned)
+        return sum(
+            name.rpartition("/")[2] not in self.cells.get(family_of(name), ()) for name in self.planned
+        )
 
 
 def kept_cells(directory: Path) -> Cells:
@@ -57,8 +59,10 @@ def read_planned(path: Path) -> list[str]:
     names = list(read_lines(path))
     for number, name in enumerate(names, 1):
         if (family_of(name) or "").count("/") != 3:
-            raise UserError(f"{path}:{number}: '{name}' is not WORK/TABLE/ROW/COLUMN/seedN; write the file with --list of the scripts in "
-                            f"local/experiments")  # fmt: skip
+            raise UserError(
+                f"{path}:{number}: '{name}' is not WORK/TABLE/ROW/COLUMN/seedN; write the file with --list "
+                "of the scripts in local/experiments"
+            )
     return list(dict.fromkeys(names))
 
 

@@ -30,7 +30,8 @@ class KeptRun:
     wer, learner_wer     of the test set, per cent
     epoch_s              virtual seconds of an epoch
     speed_up             relative to one learner's computing
-    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch; empty for a training on MPI ranks
+    curve                (virtual seconds, loss, accuracy) of the initial model and after each epoch; empty
+                         for a training on MPI ranks
     distances            of learners from the consensus at the ends of epochs, relative
     made_by              the facts of the training step
     """
@@ -57,12 +58,15 @@ class KeptRun:
 
 
 def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
-    """Add the result of a training to a file, and return it. Raises UserError if `directory` has no complete training, or an invalid
-    name."""
+    """Add the result of a training to a file, and return it. Raises UserError if `directory` has no complete
+    training, or an invalid name."""
     name = "/".join(Path(directory).absolute().parts[-4:])
     done = read_done(directory)
     if family_of(name) is None or done is None:
-        raise UserError(f"{directory}: not a complete training TABLE/ROW/COLUMN/seedN; train it with a script of local/experiments/")
+        raise UserError(
+            f"{directory}: not a complete training TABLE/ROW/COLUMN/seedN; train it with a script of "
+            "local/experiments/"
+        )
     of_kind = _simulated if (directory / SIMULATION).exists() else _trained
     run = of_kind(directory, name, command or done["command"], facts(done))
     write_kept(path, [*read_kept(path), run])
@@ -75,18 +79,49 @@ def _simulated(directory: Path, name: str, command: str, made_by: dict) -> KeptR
     history, timed, alone = run.content["history"], run.content["epoch_s"], run.of_learner
     loss, accuracy = (None, None) if run.diverged else (run.loss, run.accuracy)
     priors = (run.content.get("guessing") or {}).get("priors")
-    curve = tuple((_rounded(seconds, 1), _rounded(-objective), _rounded(100 * share, 2)) for seconds, objective, share in history)
+    curve = tuple(
+        (_rounded(seconds, 1), _rounded(-objective), _rounded(100 * share, 2))
+        for seconds, objective, share in history
+    )
     distances = tuple(_rounded(distance) for _, distance in run.consensus_distances)
-    return KeptRun(name, run.verdict, _rounded(loss), _rounded(accuracy, 2), _rounded(priors), _rounded(run.loss_apart),
-                   _rounded(run.wer, 2), _rounded(alone and alone.wer, 2), _rounded(timed, 1), _rounded(timed and run.speed_up, 2),
-                   curve, distances, command, made_by)  # fmt: skip
+    return KeptRun(
+        name,
+        run.verdict,
+        _rounded(loss),
+        _rounded(accuracy, 2),
+        _rounded(priors),
+        _rounded(run.loss_apart),
+        _rounded(run.wer, 2),
+        _rounded(alone and alone.wer, 2),
+        _rounded(timed, 1),
+        _rounded(timed and run.speed_up, 2),
+        curve,
+        distances,
+        command,
+        made_by,
+    )
 
 
 def _trained(directory: Path, name: str, command: str, made_by: dict) -> KeptRun:
-    """The result of a training on MPI ranks, which has no virtual times. One that has diverged has no complete directory."""
+    """The result of a training on MPI ranks, which has no virtual times. One that has diverged has no
+    complete directory."""
     run = read_trained(directory)
-    return KeptRun(name, "learns", _rounded(run.loss), _rounded(run.accuracy, 2), None, None, _rounded(run.wer, 2), None, None, None,
-                   (), tuple(map(_rounded, run.distances)), command, made_by)  # fmt: skip
+    return KeptRun(
+        name,
+        "learns",
+        _rounded(run.loss),
+        _rounded(run.accuracy, 2),
+        None,
+        None,
+        _rounded(run.wer, 2),
+        None,
+        None,
+        None,
+        (),
+        tuple(map(_rounded, run.distances)),
+        command,
+        made_by,
+    )
 
 
 def _rounded(value: float | None, places: int = 4) -> float | None:
@@ -94,10 +129,14 @@ def _rounded(value: float | None, places: int = 4) -> float | None:
 
 
 def read_kept(path: Path) -> list[KeptRun]:
-    """Read such a file; empty if it does not exist. Raises UserError with file and line for an invalid line."""
+    """Read such a file; empty if it does not exist. Raises UserError with file and line for an invalid
+    line."""
     if not Path(path).exists():
         return []
-    return [_run(line, f"{path}:{number}") for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)]
+    return [
+        _run(line, f"{path}:{number}")
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
+    ]
 
 
 def _run(line: str, where: str) -> KeptRun:

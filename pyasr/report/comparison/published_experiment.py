@@ -1,7 +1,7 @@
 """The tables of a published experiment, with our numbers in a column next to the published ones.
 
-The file has lines of five fields separated by tabs, `TABLE ROW COLUMN PUBLISHED MEASURE`: the place of a number, the published number, and
-the measure of ours, with directories relative to that of the experiment:
+The file has lines of five fields separated by tabs, `TABLE ROW COLUMN PUBLISHED MEASURE`: the place of a
+number, the published number, and the measure of ours, with directories relative to that of the experiment:
 
     wer SYSTEM/DECODING [SUBSET]    word error rate in per cent, optionally of a subset of the stm
     hours SYSTEM                    hours of training
@@ -65,7 +65,8 @@ class Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read the file `path`. Raises UserError with file and line for an invalid line, and for a repeated place of a table."""
+    """Read the file `path`. Raises UserError with file and line for an invalid line, and for a repeated place
+    of a table."""
     comments, cells = [], {}
     for number, line in enumerate(read_lines(path), 1):
         if line.startswith("#"):
@@ -73,9 +74,14 @@ def read_experiment(path: Path) -> Experiment:
         elif line.strip():
             cell = _cell(line, f"{path}:{number}")
             if cells.setdefault((cell.table, cell.row, cell.column), cell) is not cell:
-                raise UserError(f"{path}:{number}: '{cell.row}', '{cell.column}' occurs twice in this table; keep one of the two lines")
+                raise UserError(
+                    f"{path}:{number}: '{cell.row}', '{cell.column}' occurs twice in this table; keep one "
+                    "of the two lines"
+                )
     if not comments or not cells:
-        raise UserError(f"{path}: expected a title, '# TITLE', and lines of {' '.join(_FIELDS)}, separated by tabs")
+        raise UserError(
+            f"{path}: expected a title, '# TITLE', and lines of {' '.join(_FIELDS)}, separated by tabs"
+        )
     return Experiment(comments[0], tuple(comments[1:]), tuple(cells.values()))
 
 
@@ -83,8 +89,11 @@ def _cell(line: str, where: str) -> Cell:
     fields = line.split("\t")
     measure, *of = fields[-1].split()
     if len(fields) != len(_FIELDS) or not all(field.strip() for field in fields):
-        raise UserError(f"{where}: {len(fields)} fields, expected {' '.join(_FIELDS)}, separated by tabs; correct the line")
-    if measure not in MEASURES and measure != NONE or not len(of) in _NUM_NAMES.get(measure, (0,)):
+        raise UserError(
+            f"{where}: {len(fields)} fields, expected {' '.join(_FIELDS)}, separated by tabs; correct the "
+            "line"
+        )
+    if measure not in MEASURES and measure != NONE or len(of) not in _NUM_NAMES.get(measure, (0,)):
         raise UserError(f"{where}: '{fields[-1]}' is not a measure; known are {', '.join(_FORMS)}")
     return Cell(*fields[:4], measure, tuple(of))
 
@@ -94,7 +103,9 @@ def page(experiment: Experiment, exp: Path) -> str:
     parts = [f"# {experiment.title}\n", HEAD, ""] + [f"* {note}" for note in experiment.notes]
     for table in dict.fromkeys(cell.table for cell in experiment.cells):
         parts += [f"\n## {table}\n", _table([cell for cell in experiment.cells if cell.table == table], exp)]
-    systems = dict.fromkeys(name for cell in experiment.cells if cell.measure != NONE for name in cell.systems)
+    systems = dict.fromkeys(
+        name for cell in experiment.cells if cell.measure != NONE for name in cell.systems
+    )
     found = records(place for name in systems for place in _places(exp / name))
     if found:
         parts += ["\n## Made with\n", made_with(found), "\n## Commands\n", commands(found)]
@@ -149,12 +160,27 @@ def _loss(exp: Path, system: str) -> float | None:
     path = exp / system / "metrics.jsonl"
     if not read_done(exp / system) or not path.exists():
         return None
-    found = [line["heldout_objective"] for line in map(parse_object, read_lines(path)) if "heldout_objective" in line]
+    found = [
+        line["heldout_objective"]
+        for line in map(parse_object, read_lines(path))
+        if "heldout_objective" in line
+    ]
     return -found[-1] if found else None
 
 
 MEASURES: dict[str, Callable[..., float | None]] = {
-    "wer": _wer, "hours": _hours, "speed-up": _speed_up, "slow-down": _slow_down, "loss": _loss}
+    "wer": _wer,
+    "hours": _hours,
+    "speed-up": _speed_up,
+    "slow-down": _slow_down,
+    "loss": _loss,
+}
 _NUM_NAMES = {"wer": (1, 2), "hours": (1,), "speed-up": (2,), "slow-down": (2,), "loss": (1,)}
-_FORMS = ("'wer SYSTEM/DECODING [SUBSET]'", "'hours SYSTEM'", "'speed-up SYSTEM OTHER'", "'slow-down SYSTEM OTHER'",
-          "'loss SYSTEM'", "'none'")  # fmt: skip
+_FORMS = (
+    "'wer SYSTEM/DECODING [SUBSET]'",
+    "'hours SYSTEM'",
+    "'speed-up SYSTEM OTHER'",
+    "'slow-down SYSTEM OTHER'",
+    "'loss SYSTEM'",
+    "'none'",
+)

@@ -1,4 +1,5 @@
-"""Largest batches and learning rates with which schemes learn, and the smallest larger ones with which they do not."""
+"""Largest batches and learning rates with which schemes learn, and the smallest larger ones with which they
+do not."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ from pyasr.report.text_table import markdown_table
 BATCH, RATE = "ibm/batch", "ibm/rate"
 WHOLE = "8192"  # the batch for which rates vary, and the column of BATCH with the full rate
 HOW = """\
-IBM's schemes on 16 learners. In the first two columns, the learning rate is proportional to the batch. In the last two, the batch is 8192
-and the rate is the published one times a factor. *Learns* is the largest value at which the networks of all seeds learn, with their mean
+IBM's schemes on 16 learners. In the first two columns, the learning rate is proportional to the batch. \
+In the last two, the batch is 8192
+and the rate is the published one times a factor. *Learns* is the largest value at which the networks of all \
+seeds learn, with their mean
 loss. *Fails* is the smallest larger value at which a network does not."""
 _HEAD = ["scheme", "batch: learns", "fails", "rate: learns", "fails"]
 
@@ -25,7 +28,11 @@ def rates_borne(found: Experiments) -> str:
     batches, rates = (_by_row(tables.get(name, {})) for name in (BATCH, RATE))
     for scheme, runs in rates.items():
         runs["1"] = batches.get(scheme, {}).get(WHOLE, [])
-    rows = [[scheme, *_limits(columns), *_limits(rates.get(scheme, {}))] for scheme, columns in batches.items() if len(columns) > 1]
+    rows = [
+        [scheme, *_limits(columns), *_limits(rates.get(scheme, {}))]
+        for scheme, columns in batches.items()
+        if len(columns) > 1
+    ]
     return markdown_table(_HEAD, rows) if rows else ""
 
 
@@ -37,7 +44,8 @@ def _by_row(table: Mapping[tuple[str, str], list[KeptRun]]) -> dict[str, dict[st
 
 
 def _limits(columns: Mapping[str, list[KeptRun]]) -> tuple[str, str]:
-    """The largest trained value that learns, with its loss, and the smallest trained value above it that does not."""
+    """The largest trained value that learns, with its loss, and the smallest trained value above it that does
+    not."""
     there = sorted((name for name in columns if columns[name]), key=place_of)
     if not there:
         return (MISSING, MISSING) if columns else ("", "")

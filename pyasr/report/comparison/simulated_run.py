@@ -1,4 +1,5 @@
-"""One simulated training, from the files that steps/simulate_parallel.py and steps/score.py write in its directory."""
+"""One simulated training, from the files that steps/simulate_parallel.py and steps/score.py write in its
+directory."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ class SimulatedRun:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the final model (`pyasr.train.simulate.verdict`); simulations of earlier versions stopped when they were
-        worse than guessing."""
+        """The verdict on the final model (`pyasr.train.simulate.verdict`); simulations of earlier versions
+        stopped when they were worse than guessing."""
         return self.content.get("verdict") or ("diverged" if self.diverged else "learns")
 
     @property
@@ -60,8 +61,8 @@ class SimulatedRun:
 
     @property
     def loss_apart(self) -> float | None:
-        """Held-out loss of the model of one learner after the last mixing or, if that was not saved, of the learners' own models before
-        the last consensus; None if they are equal."""
+        """Held-out loss of the model of one learner after the last mixing or, if that was not saved, of the
+        learners' own models before the last consensus; None if they are equal."""
         if self.content.get("learner"):
             return -self.content["learner"][0]
         return -self.content["apart"][-1][1] if self.content.get("apart") else None
@@ -79,10 +80,13 @@ class SimulatedRun:
 
     @property
     def _end(self) -> list[float]:
-        """(virtual seconds, held-out objective, accuracy) of the final model, after the last accepted epoch."""
+        """(virtual seconds, held-out objective, accuracy) of the final model, after the last accepted
+        epoch."""
         history = self.content["history"]
         accepted = [True, *(line["accepted"] for line in self.lines if "accepted" in line)][: len(history)]
-        return [point for point, is_accepted in zip_longest(history, accepted, fillvalue=True) if is_accepted][-1]
+        return [
+            point for point, is_accepted in zip_longest(history, accepted, fillvalue=True) if is_accepted
+        ][-1]
 
     @property
     def hours(self) -> float:
@@ -98,7 +102,11 @@ class SimulatedRun:
     @property
     def consensus_distances(self) -> list[tuple[int, float]]:
         """(frames seen, relative distance of learners from the consensus) at the ends of epochs."""
-        return [(line["frames"], line["consensus_distance"]) for line in self.lines if "consensus_distance" in line]
+        return [
+            (line["frames"], line["consensus_distance"])
+            for line in self.lines
+            if "consensus_distance" in line
+        ]
 
 
 def read_run(directory: Path) -> SimulatedRun:
@@ -114,4 +122,8 @@ def read_run(directory: Path) -> SimulatedRun:
 
 def _lines(path: Path) -> list[dict]:
     """Lines of a metrics.jsonl, which does not exist if a training has diverged before the first line."""
-    return [parse_object(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return (
+        [parse_object(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else []
+    )

@@ -1,4 +1,5 @@
-"""One training on MPI ranks, from the files that a training step and steps/score.py write in its directory."""
+"""One training on MPI ranks, from the files that a training step and steps/score.py write in its
+directory."""
 
 from __future__ import annotations
 
@@ -29,10 +30,16 @@ class TrainedRun:
 def read_trained(directory: Path) -> TrainedRun:
     """The training in `directory`. Raises UserError if its metrics.jsonl is missing or damaged."""
     try:
-        epochs = [line for line in map(parse_object, read_lines(directory / "metrics.jsonl")) if line.get("accepted")]
+        epochs = [
+            line
+            for line in map(parse_object, read_lines(directory / "metrics.jsonl"))
+            if line.get("accepted")
+        ]
         end = epochs[-1]
         loss, accuracy = -end["heldout_objective"], 100 * end["heldout_accuracy"]
     except (ValueError, LookupError):
-        raise UserError(f"{directory}: metrics.jsonl has no complete epoch; train again with --force") from None
+        raise UserError(
+            f"{directory}: metrics.jsonl has no complete epoch; train again with --force"
+        ) from None
     distances = tuple(line["consensus_distance"] for line in epochs if "consensus_distance" in line)
     return TrainedRun(loss, accuracy, distances, chosen_wer(directory / "decode_test"))

@@ -43,7 +43,11 @@ def _subset(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     """The requested number of utterances, of mean length; the shortest utterances are shorter."""
     whole = corpus.speech_of(call.words[0])
     num = max(whole.num_utterances, 1)
-    wanted = [call.number(flag, 0) for flag in ("first", "last", "shortest", "random", "speakers") if flag in call.flags]
+    wanted = [
+        call.number(flag, 0)
+        for flag in ("first", "last", "shortest", "random", "speakers")
+        if flag in call.flags
+    ]
     share = min([num, *wanted]) / num
     return call.words[-1], whole * max(share - call.number("all-but-first", 0) / num, 0.0)
 
@@ -52,7 +56,9 @@ def _perturbed(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:
     """The original and a copy at each speed, whose duration depends on the speed."""
     whole = corpus.speech_of(call.words[0])
     for speed in call.flags.get("speeds", "0.9 1.1").split():
-        whole += Speech(corpus.hours_of(call.words[0]) / float(speed), corpus.speech_of(call.words[0]).num_utterances)
+        whole += Speech(
+            corpus.hours_of(call.words[0]) / float(speed), corpus.speech_of(call.words[0]).num_utterances
+        )
     return call.words[-1], whole
 
 

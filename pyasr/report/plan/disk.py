@@ -1,4 +1,5 @@
-"""Data for a plan from the disk: durations of data directories, commands of done-files, sizes of language models and networks."""
+"""Data for a plan from the disk: durations of data directories, commands of done-files, sizes of language
+models and networks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ _LOCAL_RUNNER = "run.pl"
 
 @dataclass
 class Cost:
-    """Core seconds, seconds with the calls' jobs or ranks in parallel, bytes on disk, MB of the largest job, GPU seconds.
+    """Core seconds, seconds with the calls' jobs or ranks in parallel, bytes on disk, MB of the largest job,
+    GPU seconds.
 
     without_gpu  whether the GPU seconds of one of the networks are unknown
     """
@@ -42,7 +43,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Need:
-    """Resources of a call: bytes for its output, MB of each of its processes, which run on this machine or elsewhere."""
+    """Resources of a call: bytes for its output, MB of each of its processes, which run on this machine or
+    elsewhere."""
 
     call: Call
     output: str
@@ -79,7 +81,8 @@ class Plan:
 
 
 def make_plan(calls: list[Call], corpus: PlannedCorpus, rates: Rates) -> Plan:
-    """Estimate the cost of calls. Raises UserError if a call needs the hours of a data directory that is neither there nor written."""
+    """Estimate the cost of calls. Raises UserError if a call needs the hours of a data directory that is
+    neither there nor written."""
     plan = Plan()
     for call in calls:
         with_its_line(call, corpus.note)
@@ -95,7 +98,10 @@ def with_its_line(call: Call, function) -> None:
     try:
         function(call)
     except (IndexError, KeyError) as error:
-        raise UserError(f"{call.program} {' '.join(call.words)}: a word or flag is missing ({error}); see {call.program} --help") from None
+        raise UserError(
+            f"{call.program} {' '.join(call.words)}: a word or flag is missing ({error}); see "
+            f"{call.program} --help"
+        ) from None
 
 
 def _add(plan: Plan, call: Call, corpus: PlannedCorpus, rates: Rates) -> None:
@@ -117,14 +123,17 @@ def cost_of(call: Call, work: Work, name: str, corpus: PlannedCorpus, rates: Rat
     core_s = at(rate.core_s, work.amount(call, corpus)) + network_core_s(call, work, corpus, rates)
     core_s += workers * 1e6 * work.loaded(call, corpus) / _NGRAMS_PER_S if call.name == "lm_rescore" else 0.0
     held = work.memory(call, corpus)
-    memory_mb = rate.memory_mb[0] + min(rate.memory_mb[1] * held, call.number("max-store-mb", 0) or _most_held_mb(work, held))
+    memory_mb = rate.memory_mb[0] + min(
+        rate.memory_mb[1] * held, call.number("max-store-mb", 0) or _most_held_mb(work, held)
+    )
     gpu_s = gpu_seconds(call, corpus, rates.gpu) if work.workers == "num-ranks" else 0.0
     disk_bytes = at(rate.output_bytes, work.size(call, corpus))
     return Cost(core_s, core_s / workers, disk_bytes, memory_mb, gpu_s or 0.0, gpu_s is None)
 
 
 def _most_held_mb(work: Work, hours: float) -> float:
-    """Maximum MB of features and alignments in a process by default: for GMMs as in `pyasr.hmm.shards.shard_store`, otherwise unlimited."""
+    """Maximum MB of features and alignments in a process by default: for GMMs as in
+    `pyasr.hmm.shards.shard_store`, otherwise unlimited."""
     if work.workers != "nj":
         return math.inf
     frames = FRAMES_PER_HOUR * hours

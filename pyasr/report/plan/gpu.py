@@ -1,4 +1,5 @@
-"""GPU seconds of network trainings: matrix products at the rate of a large one, and kernel launches, which dominate for small networks.
+"""GPU seconds of network trainings: matrix products at the rate of a large one, and kernel launches, which
+dominate for small networks.
 
 The numbers are in the file of rates; docs/recipes.md describes their origin.
 """
@@ -22,4 +23,7 @@ def gpu_seconds(call: Call, corpus: PlannedCorpus, gpu: dict) -> float | None:
     launches = gpu["launches"]
     of_minibatch = network.maps * launches["natural gradient" if with_natural_gradient(call) else "SGD"]
     of_minibatch += network.steps * launches["recurrent step"] + launches.get(call.name, 0)
-    return network.training_gflop(frames) / gpu["gflop_per_s"] + num_minibatches * of_minibatch * gpu["s_per_launch"]
+    return (
+        network.training_gflop(frames) / gpu["gflop_per_s"]
+        + num_minibatches * of_minibatch * gpu["s_per_launch"]
+    )

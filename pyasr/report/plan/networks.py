@@ -20,7 +20,8 @@ class NetworkSize:
 
     parameters  total number
     products    multiply-add operations per frame of the features
-    kind        kind of layers: `feed-forward`, or the kind that `pyasr.nn.networks.size` finds for a file of layers
+    kind        kind of layers: `feed-forward`, or the kind that `pyasr.nn.networks.size` finds for a file of
+                layers
     maps        number of matrices
     steps       number of sequential steps of recurrent layers in a chunk, over all layers and directions
     """
@@ -41,7 +42,8 @@ class NetworkSize:
 
 
 def feed_forward(call: Call, columns: float, outputs: float) -> NetworkSize:
-    """The size from the options of steps/train_dnn.py, for features of `columns` columns. A p-norm layer has a group of rows per unit."""
+    """The size from the options of steps/train_dnn.py, for features of `columns` columns. A p-norm layer has
+    a group of rows per unit."""
     layers, units = (call.number(flag, usual) for flag, usual in zip(_SHAPE_FLAGS, SHAPES["train_dnn"]))
     rows = units * (call.number("pnorm-group", 10) if call.flags.get("activation") == "pnorm" else 1)
     inputs = columns * (call.number("splice-left", 5) + 1 + call.number("splice-right", 5))
@@ -50,8 +52,8 @@ def feed_forward(call: Call, columns: float, outputs: float) -> NetworkSize:
 
 
 def pretraining_gflop(call: Call, columns: float, frames: float) -> float:
-    """Gflop of steps/pretrain_dbn.py on `frames` frames: each RBM processes them `--rbm-iter` times (the first one twice as often), after
-    the RBMs below it."""
+    """Gflop of steps/pretrain_dbn.py on `frames` frames: each RBM processes them `--rbm-iter` times (the
+    first one twice as often), after the RBMs below it."""
     layers, units = (call.number(flag, usual) for flag, usual in zip(_SHAPE_FLAGS, SHAPES["pretrain_dbn"]))
     inputs = columns * (call.number("splice-left", 5) + 1 + call.number("splice-right", 5))
     products, below, passes = inputs * units, 0.0, 2 * call.number("rbm-iter", 1)

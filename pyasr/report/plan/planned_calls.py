@@ -1,4 +1,5 @@
-"""The programs that a recipe would run, from the record of `run.sh --plan true` (utils/recipe.sh) and from done-files."""
+"""The programs that a recipe would run, from the record of `run.sh --plan true` (utils/recipe.sh) and from
+done-files."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _STAGE = "== stage"  # beginning of a line of the record that starts a stage
 
 @dataclass(frozen=True)
 class Call:
-    """A program with its words: flags by name without dashes, including those of --config files, and other words in order."""
+    """A program with its words: flags by name without dashes, including those of --config files, and other
+    words in order."""
 
     stage: str
     program: str
@@ -30,7 +32,9 @@ class Call:
         try:
             return float(self.flags.get(flag, default))
         except ValueError:
-            raise UserError(f"{self.program}: --{flag} '{self.flags[flag]}' is not a number; correct it") from None
+            raise UserError(
+                f"{self.program}: --{flag} '{self.flags[flag]}' is not a number; correct it"
+            ) from None
 
     def is_set(self, flag: str) -> bool:
         """Whether a flag is true."""
@@ -38,7 +42,8 @@ class Call:
 
 
 def read_record(path: Path) -> list[Call]:
-    """The calls of a record: lines of words that end in tabs; a line that begins with '== stage' names the stage of the lines below."""
+    """The calls of a record: lines of words that end in tabs; a line that begins with '== stage' names the
+    stage of the lines below."""
     calls, stage = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():
         first, *words = line.split("\t")[:-1]
@@ -50,13 +55,15 @@ def read_record(path: Path) -> list[Call]:
 
 
 def from_command(command: str, root: Path) -> Call:
-    """The call of a command line in a done-file, whose --config files are relative to the directory `root`."""
+    """The call of a command line in a done-file, whose --config files are relative to the directory
+    `root`."""
     program, *words = shlex.split(command)
     return parse_call(program, words, "", root)
 
 
 def parse_call(program: str, words: list[str], stage: str = "", root: Path = Path()) -> Call:
-    """Parse a call. A flag takes the next word unless that is a flag; --config names a file of flags, which the command line overrides."""
+    """Parse a call. A flag takes the next word unless that is a flag; --config names a file of flags, which
+    the command line overrides."""
     flags: dict[str, str] = {}
     of_files: dict[str, str] = {}
     others, rest = [], list(words)

@@ -1,4 +1,5 @@
-"""Properties of the directories that a recipe's programs read and write: speech, columns of features, models, language models.
+"""Properties of the directories that a recipe's programs read and write: speech, columns of features, models,
+language models.
 
 A call defines its output. If no recorded call writes a directory, its done-file names the call that wrote it.
 """
@@ -40,10 +41,12 @@ class Disk:
 
 
 class PlannedCorpus:
-    """Speech of data directories and properties of models, both of existing ones and of those that calls would write.
+    """Speech of data directories and properties of models, both of existing ones and of those that calls
+    would write.
 
     found    hours of existing directories
-    assumed  sentences about directories that neither exist nor are written by a call, with the assumption used for them
+    assumed  sentences about directories that neither exist nor are written by a call, with the assumption
+             used for them
     """
 
     def __init__(self, disk: Disk):
@@ -57,7 +60,8 @@ class PlannedCorpus:
         self._looked_up: set[str] = set()
 
     def speech_of(self, path: str) -> Speech:
-        """The speech of a directory. Raises UserError if it does not exist, no call writes it, and no existing name is a prefix."""
+        """The speech of a directory. Raises UserError if it does not exist, no call writes it, and no
+        existing name is a prefix."""
         path = os.path.normpath(path)
         if path not in self._speech:
             found = self.disk.speech(path)
@@ -67,15 +71,21 @@ class PlannedCorpus:
         return self._speech[path]
 
     def _speech_of_origin(self, path: str) -> Speech:
-        """The speech of data/train for data/train_fmllr, which an earlier script of the recipe derives from it."""
+        """The speech of data/train for data/train_fmllr, which an earlier script of the recipe derives from
+        it."""
         origin = path
         while "_" in os.path.basename(origin):
             origin = origin.rpartition("_")[0]
             found = self._speech.get(origin) or self.disk.speech(origin)
             if found:
-                self.assumed[path] = f"{path} does not exist yet; its duration is assumed to be that of {origin}"
+                self.assumed[path] = (
+                    f"{path} does not exist yet; its duration is assumed to be that of {origin}"
+                )
                 return found
-        raise UserError(f"{path} does not exist, so its hours of speech are unknown; prepare it first (run.sh --stop-stage 1), then plan")
+        raise UserError(
+            f"{path} does not exist, so its hours of speech are unknown; prepare it first (run.sh "
+            "--stop-stage 1), then plan"
+        )
 
     def hours_of(self, path: str) -> float:
         """Hours of speech. Raises UserError as `speech_of`."""
@@ -87,12 +97,15 @@ class PlannedCorpus:
         return max((speech.hours for speech in self._speech.values()), default=0.0)
 
     def words_of(self, text: str) -> float:
-        """Running words of a text: counted, or estimated from the hours of its data directory, or of the largest one."""
+        """Running words of a text: counted, or estimated from the hours of its data directory, or of the
+        largest one."""
         directory = os.path.normpath(os.path.dirname(text))
         counted = None if directory in self._speech else self.disk.words(text)
         if counted is not None:
             return counted
-        named = os.path.basename(text) == "text" and (directory in self._speech or self.disk.speech(directory))
+        named = os.path.basename(text) == "text" and (
+            directory in self._speech or self.disk.speech(directory)
+        )
         return WORDS_PER_HOUR * (self.hours_of(directory) if named else self.most_hours)
 
     def columns_of(self, path: str) -> float:
@@ -108,7 +121,8 @@ class PlannedCorpus:
         return self.disk.network(path, int(columns), int(leaves), int(chunk))
 
     def ngrams_of(self, path: str) -> float:
-        """N-grams of a language model, lang directory or graph; if unknown, estimated from the largest data directory."""
+        """N-grams of a language model, lang directory or graph; if unknown, estimated from the largest data
+        directory."""
         path = os.path.normpath(path).removesuffix("/lm.arpa.gz")
         known = self._known(self._ngrams, path)
         if known is None:

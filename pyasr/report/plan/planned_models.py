@@ -11,7 +11,8 @@ from pyasr.report.plan.planned_calls import Call
 
 _LEAVES_OF_MONO = 130.0  # three states for each of about forty phones, and silence
 _USUAL_LEAVES = {"train_deltas": 1200, "train_lda_mllt": 1800, "train_sat": 2000, "build_chain_tree": 1000}
-_NGRAMS_OF_A_WORD = {1: 0.02, 2: 0.5, 3: 1.1, 4: 1.8}  # by order; a trigram of 3 million words has 3.1 million (docs/language_model.md)
+# by order; a trigram of 3 million words has 3.1 million (docs/language_model.md)
+_NGRAMS_OF_A_WORD = {1: 0.02, 2: 0.5, 3: 1.1, 4: 1.8}
 _KEPT_BY_MIN_COUNTS = 0.22  # fraction of n-grams; 30 million words: 7.0 million
 _KEPT_BY_PRUNING = 0.25  # fraction of 9.7 million n-grams, with a threshold of 1e-8
 _IVECTOR_DIM = 40
@@ -54,7 +55,9 @@ class KnownProperties(Protocol):
 
 def _of_tree(corpus: KnownProperties, call: Call) -> PlannedModel:
     """A GMM, or the tree of LF-MMI. An LDA has its own number of columns, which later systems keep."""
-    columns = call.number("dim", 40) if call.name == "train_lda_mllt" else corpus.model_of(call.words[2]).columns
+    columns = (
+        call.number("dim", 40) if call.name == "train_lda_mllt" else corpus.model_of(call.words[2]).columns
+    )
     return PlannedModel(call.number("num-leaves", _USUAL_LEAVES[call.name]), columns)
 
 
@@ -77,10 +80,19 @@ def _of_lfmmi(corpus: KnownProperties, call: Call) -> PlannedModel:
 
 
 def _of_ctc(corpus: KnownProperties, call: Call) -> PlannedModel:
-    return _described(corpus, call, call.words[2], corpus.model_of(call.words[1]).leaves, corpus.columns_of(call.words[0]), 0)
+    return _described(
+        corpus,
+        call,
+        call.words[2],
+        corpus.model_of(call.words[1]).leaves,
+        corpus.columns_of(call.words[0]),
+        0,
+    )
 
 
-def _described(corpus: KnownProperties, call: Call, path: str, leaves: float, columns: float, chunk: float) -> PlannedModel:
+def _described(
+    corpus: KnownProperties, call: Call, path: str, leaves: float, columns: float, chunk: float
+) -> PlannedModel:
     """The properties of a network with the layers of a file."""
     return PlannedModel(leaves, columns, corpus.network_size(path, columns, leaves, chunk))
 
@@ -89,7 +101,8 @@ def _of_graph(corpus: KnownProperties, call: Call) -> PlannedModel:
     return replace(corpus.model_of(call.words[1]), network=None)
 
 
-MODELS: dict[str, Callable[[KnownProperties, Call], PlannedModel]] = {  # {program: properties of the last word of a call}
+# {program: properties of the last word of a call}
+MODELS: dict[str, Callable[[KnownProperties, Call], PlannedModel]] = {
     "train_mono": lambda corpus, call: PlannedModel(columns=3 * corpus.columns_of(call.words[0])),
     **dict.fromkeys(_USUAL_LEAVES, _of_tree),
     **dict.fromkeys(("align_si", "align_fmllr", "align_dnn"), _of_place(2)),
@@ -99,7 +112,9 @@ MODELS: dict[str, Callable[[KnownProperties, Call], PlannedModel]] = {  # {progr
     "train_lfmmi": _of_lfmmi,
     "train_ctc": _of_ctc,
     "train_subwords": lambda corpus, call: PlannedModel(call.number("num-units", 500)),
-    "train_ivector_extractor": lambda corpus, call: PlannedModel(columns=call.number("ivector-dim", _IVECTOR_DIM)),
+    "train_ivector_extractor": lambda corpus, call: PlannedModel(
+        columns=call.number("ivector-dim", _IVECTOR_DIM)
+    ),
     "extract_ivectors": _of_place(1),
     "make_graph": _of_graph,
 }
@@ -125,7 +140,9 @@ def _pasted_columns(corpus: KnownProperties, call: Call) -> float:
     orders = list(map(float, call.flags.get("deltas", "0").split()))
     streams = call.words[1:]
     orders += orders[-1:] * (len(streams) - len(orders))
-    vectors = corpus.model_of(call.flags["vectors"].rpartition("/")[0]).columns if "vectors" in call.flags else 0.0
+    vectors = (
+        corpus.model_of(call.flags["vectors"].rpartition("/")[0]).columns if "vectors" in call.flags else 0.0
+    )
     return vectors + sum(corpus.columns_of(stream) * (1 + order) for stream, order in zip(streams, orders))
 
 
@@ -145,7 +162,8 @@ def _published_ngrams(corpus: KnownProperties, call: Call) -> dict[str, float]:
     return {f"{call.words[-1]}/{name}": 1e6 * num for name, num in _PUBLISHED_NGRAMS.items()}
 
 
-LANGUAGE_MODELS: dict[str, Callable[[KnownProperties, Call], dict[str, float]]] = {  # {directory that a call makes: n-grams}
+# {directory that a call makes: n-grams}
+LANGUAGE_MODELS: dict[str, Callable[[KnownProperties, Call], dict[str, float]]] = {
     "train_lm": _trained_ngrams,
     "prune_lm": _pruned_ngrams,
     "mix_lms": lambda corpus, call: {call.words[0]: sum(map(corpus.ngrams_of, call.words[1:]))},

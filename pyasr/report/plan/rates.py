@@ -1,7 +1,8 @@
-"""Rates: the cost of an amount of work, measured in finished recipes by benchmarks/measure_rates.py and stored in benchmarks/rates.json.
+"""Rates: the cost of an amount of work, measured in finished recipes by benchmarks/measure_rates.py and
+stored in benchmarks/rates.json.
 
-Each kind of work has straight lines (offset, slope): core seconds by amount, bytes of the output by its size, MB of a job by the size of
-its data in memory (`pyasr.report.plan.works`).
+Each kind of work has straight lines (offset, slope): core seconds by amount, bytes of the output by its size,
+MB of a job by the size of its data in memory (`pyasr.report.plan.works`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates by kind of work, the machine and day of the measurement, and estimates for a GPU (`pyasr.report.plan.gpu`)."""
+    """Rates by kind of work, the machine and day of the measurement, and estimates for a GPU
+    (`pyasr.report.plan.gpu`)."""
 
     machine: str
     measured: str
@@ -42,14 +44,17 @@ class Rates:
     gpu: dict[str, object] = field(default_factory=dict)
 
     def nearest(self, key: str) -> str | None:
-        """The kind of work whose rates are used for `key`: itself, else the most similar kind of the same program; None if there is none.
+        """The kind of work whose rates are used for `key`: itself, else the most similar kind of the same
+        program; None if there is none.
 
-        The words of a kind are a program and its distinguishing properties, the most important first. Among equally similar kinds, the most
-        expensive is used.
+        The words of a kind are a program and its distinguishing properties, the most important first. Among
+        equally similar kinds, the most expensive is used.
         """
         words = key.replace(",", "").split()
         found = [name for name in self.of if name.split()[0] == words[0]]
-        return key if key in self.of else max(found, key=lambda name: self._likeness(name, words), default=None)
+        return (
+            key if key in self.of else max(found, key=lambda name: self._likeness(name, words), default=None)
+        )
 
     def _likeness(self, name: str, words: list[str]) -> tuple[int, int, float]:
         """(number of common first words, number of common words minus other words, cost of a unit)."""
@@ -59,14 +64,19 @@ class Rates:
 
 
 def line_through(points: Iterable[tuple[float, float]]) -> Line:
-    """(a, b) of the line a + b x with the minimal sum of squared errors relative to x, with a and b not negative.
+    """(a, b) of the line a + b x with the minimal sum of squared errors relative to x, with a and b not
+    negative.
 
     If all x are similar, the line begins at zero, because the offset cannot be estimated.
     """
     points = list(points)
     least = max(x for x, _ in points) * _LEAST_WEIGHED or 1.0
     weighed = [(1 / max(x, least), x, y) for x, y in points]
-    num, sum_x, sum_y = sum(w for w, *_ in weighed), sum(w * x for w, x, _ in weighed), sum(w * y for w, _, y in weighed)
+    num, sum_x, sum_y = (
+        sum(w for w, *_ in weighed),
+        sum(w * x for w, x, _ in weighed),
+        sum(w * y for w, _, y in weighed),
+    )
     sum_xx, sum_xy = sum(w * x * x for w, x, _ in weighed), sum(w * x * y for w, x, y in weighed)
     if not sum_x:
         return sum_y / num, 0.0
@@ -85,19 +95,28 @@ def at(line: Line, x: float) -> float:
 
 
 def read_rates(path: Path) -> Rates:
-    """Read a file of rates. Raises UserError if it is missing or was not written by benchmarks/measure_rates.py."""
+    """Read a file of rates. Raises UserError if it is missing or was not written by
+    benchmarks/measure_rates.py."""
     try:
         found = read_object(path)
-        rates = {name: Rate(**{key: _without_lists(value) for key, value in rate.items()}) for name, rate in found["of"].items()}
+        rates = {
+            name: Rate(**{key: _without_lists(value) for key, value in rate.items()})
+            for name, rate in found["of"].items()
+        }
         return Rates(found["machine"], found["measured"], rates, found.get("gpu", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not a file of rates ({error}); write it with benchmarks/measure_rates.py") from None
+        raise UserError(
+            f"{path}: not a file of rates ({error}); write it with benchmarks/measure_rates.py"
+        ) from None
 
 
 def write_rates(path: Path, rates: Rates) -> None:
     """Write a file of rates, a line per rate."""
     lines = [f"    {json.dumps(name)}: {json.dumps(asdict(rate))}" for name, rate in sorted(rates.of.items())]
-    head = [f"  {json.dumps(name)}: {json.dumps(getattr(rates, name))},\n" for name in ("machine", "measured", "gpu")]
+    head = [
+        f"  {json.dumps(name)}: {json.dumps(getattr(rates, name))},\n"
+        for name in ("machine", "measured", "gpu")
+    ]
     with atomic_write(path) as file:
         file.write("{\n" + "".join(head) + '  "of": {\n' + ",\n".join(lines) + "\n  }\n}\n")
 

@@ -32,8 +32,10 @@ def disk_lacks(needs: list[Need]) -> Iterator[str]:
         place, needed = places[0][0], sum(size for _, size in places)
         free = shutil.disk_usage(place).free
         if needed > free:
-            yield (f"disk: outputs below {place.resolve()} need {needed / _GB:.3g} GB more, {free / _GB:.3g} GB are free; "
-                   "free some space, or run the recipe on another filesystem")  # fmt: skip
+            yield (
+                f"disk: outputs below {place.resolve()} need {needed / _GB:.3g} GB more, {free / _GB:.3g} GB "
+                "are free; free some space, or run the recipe on another filesystem"
+            )
 
 
 def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
@@ -44,13 +46,17 @@ def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
     largest = max(local, key=lambda need: need.memory_mb)
     together = max(local, key=lambda need: need.memory_mb * need.num_workers)
     if largest.memory_mb * 1e6 > memory:
-        yield (f"memory: a job of {_named(largest)} needs {largest.memory_mb / 1e3:.3g} GB, this machine has {memory / _GB:.3g} GB; "
-               f"{_advice(largest)}")  # fmt: skip
+        yield (
+            f"memory: a job of {_named(largest)} needs {largest.memory_mb / 1e3:.3g} GB, this machine has "
+            f"{memory / _GB:.3g} GB; {_advice(largest)}"
+        )
     elif together.memory_mb * together.num_workers * 1e6 > memory:
         num = max(int(memory / (together.memory_mb * 1e6)), 1)
         needed = together.memory_mb * together.num_workers / 1e3
-        yield (f"memory: {together.num_workers} simultaneous jobs of {_named(together)} need {needed:.3g} GB, this machine has "
-               f"{memory / _GB:.3g} GB; run at most {num} at a time, or use a cluster (cmd.sh)")  # fmt: skip
+        yield (
+            f"memory: {together.num_workers} simultaneous jobs of {_named(together)} need {needed:.3g} GB, "
+            f"this machine has {memory / _GB:.3g} GB; run at most {num} at a time, or use a cluster (cmd.sh)"
+        )
 
 
 def _named(need: Need) -> str:

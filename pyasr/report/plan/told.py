@@ -16,17 +16,23 @@ _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json e
 
 def page(plan: Plan, corpus: PlannedCorpus, rates: Rates) -> Iterator[str]:
     """Lines of text."""
-    yield f"speech:     {', '.join(f'{path} {hours:.2f} h' for path, hours in corpus.found.items()) or 'no data directory exists yet'}"
+    found = ", ".join(f"{path} {hours:.2f} h" for path, hours in corpus.found.items())
+    yield f"speech:     {found or 'no data directory exists yet'}"
     yield from (f"assumed:    {sentence}" for sentence in corpus.assumed.values())
     yield ""
-    yield markdown_table(HEAD, [row(name, cost) for name, cost in [*plan.stages.items(), ("all", plan.total)]])
+    yield markdown_table(
+        HEAD, [row(name, cost) for name, cost in [*plan.stages.items(), ("all", plan.total)]]
+    )
     yield ""
     yield from _explanation(plan, rates)
 
 
 def _explanation(plan: Plan, rates: Rates) -> Iterator[str]:
     yield "time:       with the given jobs and ranks, one core each; networks are trained on these cores"
-    yield f"measured:   CPU time, disk and memory, on {rates.machine}, {rates.measured}; to measure this machine in about an hour:"
+    yield (
+        f"measured:   CPU time, disk and memory, on {rates.machine}, {rates.measured}; to measure this "
+        "machine in about an hour:"
+    )
     yield f"            {_COMMAND}"
     if any(cost.gpu_s or cost.without_gpu for cost in plan.stages.values()):
         yield from _on_gpus(rates)
@@ -40,7 +46,9 @@ def _on_gpus(rates: Rates) -> Iterator[str]:
     if not rates.gpu:
         yield "GPU time:   the file of rates has no estimate"
         return
-    yield "estimated:  GPU time of network trainings on one GPU; '?' stands for a training without an estimate"
+    yield (
+        "estimated:  GPU time of network trainings on one GPU; '?' stands for a training without an estimate"
+    )
     yield f"            {rates.gpu.get('source', '')}".rstrip()
 
 

@@ -1,7 +1,8 @@
 """Amounts of work of each program, as functions of hours of speech, model sizes and options.
 
-The cost of an amount in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program that a recipe calls must be
-listed here: in `WORKS`, in `LITTLE` (takes seconds), or in `BEFORE` (has to run before planning).
+The cost of an amount in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program
+that a recipe calls must be listed here: in `WORKS`, in `LITTLE` (takes seconds), or in `BEFORE` (has to run
+before planning).
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ from pyasr.report.plan.planned_calls import Call
 from pyasr.report.plan.planned_data import PlannedCorpus
 
 FRAMES_PER_HOUR = 360_000
-BEAM, _FACTOR_OF_BEAM = 13.0, 1.4  # real-time factor of the search with beams of 15, 13, 11 on egs/amazon_queen's tri2: 0.082, 0.041, 0.021
+# real-time factor of the search with beams of 15, 13, 11 on egs/amazon_queen's tri2: 0.082, 0.041, 0.021
+BEAM, _FACTOR_OF_BEAM = 13.0, 1.4
 DEFAULTS = {"nj": 2, "num-ranks": 2}  # defaults of options
-EPOCHS = {"train_dnn": 10, "simulate_parallel": 10, "train_lfmmi": 6, "train_ctc": 10, "train_smbr": 4, "train_lstm_lm": 40}
+EPOCHS = {
+    "train_dnn": 10,
+    "simulate_parallel": 10,
+    "train_lfmmi": 6,
+    "train_ctc": 10,
+    "train_smbr": 4,
+    "train_lstm_lm": 40,
+}
 Amount = Callable[[Call, PlannedCorpus], float]
 NetworkPart = tuple[str, float]  # (name of its rate, Gflop)
 
@@ -85,7 +94,8 @@ def million_mixed(call: Call, corpus: PlannedCorpus) -> float:
 
 
 def thousand_words(call: Call, corpus: PlannedCorpus) -> float:
-    """Thousand distinct words of the training texts, by Heaps' law: 3,400 of 31,000 running ones, 46,000 of 3 million."""
+    """Thousand distinct words of the training texts, by Heaps' law: 3,400 of 31,000 running ones, 46,000 of 3
+    million."""
     texts = [corpus.words_of(word) for word in call.words if word.endswith("/text")]
     return 10 * max(texts or [10_000 * corpus.most_hours]) ** 0.565 / 1000
 
@@ -95,14 +105,21 @@ def gmm_training(iterations: int, num_gauss: int, num_leaves: int) -> Amount:
 
     def amount(call: Call, corpus: PlannedCorpus) -> float:
         leaves = call.number("num-leaves", num_leaves)
-        return corpus.hours_of(call.words[0]) * call.number("num-iters", iterations) * call.number("num-gauss", num_gauss) / leaves
+        return (
+            corpus.hours_of(call.words[0])
+            * call.number("num-iters", iterations)
+            * call.number("num-gauss", num_gauss)
+            / leaves
+        )
 
     return amount
 
 
 def decoding(place: int) -> Amount:
     """Hours of the data directory, as if the beam were 13."""
-    return lambda call, corpus: corpus.hours_of(call.words[place]) * _FACTOR_OF_BEAM ** (call.number("beam", BEAM) - BEAM)
+    return lambda call, corpus: (
+        corpus.hours_of(call.words[place]) * _FACTOR_OF_BEAM ** (call.number("beam", BEAM) - BEAM)
+    )
 
 
 def epochs_of(call: Call) -> float:
@@ -123,7 +140,9 @@ def network_training(call: Call, corpus: PlannedCorpus) -> float:
 
 def rbm_training(call: Call, corpus: PlannedCorpus) -> float:
     """Gflop of a stack of RBMs."""
-    return pretraining_gflop(call, corpus.columns_of(call.words[0]), FRAMES_PER_HOUR * corpus.hours_of(call.words[0]))
+    return pretraining_gflop(
+        call, corpus.columns_of(call.words[0]), FRAMES_PER_HOUR * corpus.hours_of(call.words[0])
+    )
 
 
 def lstm_lm_training(call: Call, corpus: PlannedCorpus) -> float:
@@ -173,12 +192,24 @@ def _training(call: Call, corpus: PlannedCorpus) -> NetworkPart | None:
 
 def _gmm(iterations: int, num_gauss: int, num_leaves: int) -> Work:
     amount = gmm_training(iterations, num_gauss, num_leaves)
-    return Work("hour x iteration x Gaussian of a state", amount, thousand_gaussians(num_gauss), "nj", held=hours_of(0))
+    return Work(
+        "hour x iteration x Gaussian of a state",
+        amount,
+        thousand_gaussians(num_gauss),
+        "nj",
+        held=hours_of(0),
+    )
 
 
 def _ivectors(call: Call, corpus: PlannedCorpus) -> float:
     """Hours times Gaussians / 128 times dimensions / 40."""
-    return corpus.hours_of(call.words[0]) * call.number("num-gauss", 128) / 128 * call.number("ivector-dim", 40) / 40
+    return (
+        corpus.hours_of(call.words[0])
+        * call.number("num-gauss", 128)
+        / 128
+        * call.number("ivector-dim", 40)
+        / 40
+    )
 
 
 def _extracted(call: Call, corpus: PlannedCorpus) -> float:
@@ -189,32 +220,54 @@ def _extracted(call: Call, corpus: PlannedCorpus) -> float:
 _OF_AUDIO = Work("hour of speech", hours_of(0), hours_of(0), "nj")
 _OF_COLUMNS = "hour of 40 columns"
 _ALIGNMENT = Work("hour of speech", hours_of(0), hours_of(0), "nj", held=hours_of(0))
-_SEQUENCES = Work("hour x epoch without the network", hours_of_epochs, million_parameters, "num-ranks", held=hours_of(0), network=_training)
+_SEQUENCES = Work(
+    "hour x epoch without the network",
+    hours_of_epochs,
+    million_parameters,
+    "num-ranks",
+    held=hours_of(0),
+    network=_training,
+)
 _VOCABULARY = Work("thousand different words", thousand_words, thousand_words)
 _FRAMES = Work("Gflop", network_training, million_parameters, "num-ranks", held=hours_by_columns(0))
-_SEARCH = Work("hour of speech at beam 13", decoding(1), hours_of(1), "nj", loaded=million_ngrams(0), network=_scores(0, 1))
+_SEARCH = Work(
+    "hour of speech at beam 13",
+    decoding(1),
+    hours_of(1),
+    "nj",
+    loaded=million_ngrams(0),
+    network=_scores(0, 1),
+)
 _LANGUAGE_MODEL = Work("million n-grams", million_ngrams(0), million_ngrams(0), loaded=million_ngrams(0))
 _MADE_GRAMMAR = Work("million n-grams", million_ngrams(1), million_ngrams(1), loaded=million_ngrams(1))
 
 LITTLE = frozenset(  # programs that take seconds for any corpus
-    "validate_data_dir copy_data_dir fix_data_dir subset_data_dir combine_data perturb_data_dir split_data_dir dict_dir_add_pronprobs "
-    "collect_results collect_parallel keep_training compare_published validate_lang get_lms make_stm prepare_lm_text".split()
+    "validate_data_dir copy_data_dir fix_data_dir subset_data_dir combine_data perturb_data_dir "
+    "split_data_dir dict_dir_add_pronprobs collect_results collect_parallel keep_training compare_published "
+    "validate_lang get_lms make_stm prepare_lm_text".split()
 )
 BEFORE = frozenset(  # programs that find the corpus and create data directories: a plan needs their output
-    "check_install get_corpus make_corpus prepare_data prepare_own_data prepare_swbd prepare_eval2000 prepare_rt03 prepare_fisher "
-    "split_fisher prepare_librispeech".split()
+    "check_install get_corpus make_corpus prepare_data prepare_own_data prepare_swbd prepare_eval2000 "
+    "prepare_rt03 prepare_fisher split_fisher prepare_librispeech".split()
 )
 WORKS = {
     **dict.fromkeys(("make_mfcc", "make_plp", "make_fbank"), _OF_AUDIO),
     **dict.fromkeys(("get_prons", "score", "get_ctm"), _OF_AUDIO),
     **dict.fromkeys(("align_si", "align_fmllr"), _ALIGNMENT),
-    "align_dnn": Work("hour of speech without the network", hours_of(0), hours_of(0), "nj", network=_scores(2, 0)),
+    "align_dnn": Work(
+        "hour of speech without the network", hours_of(0), hours_of(0), "nj", network=_scores(2, 0)
+    ),
     "make_fmllr_feats": Work(_OF_COLUMNS, hours_by_columns(2), hours_by_columns(2), "nj"),
     "paste_feats": Work(_OF_COLUMNS, hours_by_columns(0), hours_by_columns(0), "nj"),
     "compute_cmvn": Work("hour of speech", hours_of(0), hours_of(0), "nj", default=1),
-    "train_ivector_extractor": Work("hour x 128 Gaussians x 40 dimensions", _ivectors, _ivectors, "nj", held=hours_of(0)),
+    "train_ivector_extractor": Work(
+        "hour x 128 Gaussians x 40 dimensions", _ivectors, _ivectors, "nj", held=hours_of(0)
+    ),
     "extract_ivectors": Work("hour x 40 dimensions", _extracted, _extracted, "nj"),
-    **dict.fromkeys(("prepare_dict", "prepare_joint_dict", "prepare_fisher_dict", "prepare_lang", "prepare_ctc_lang"), _VOCABULARY),
+    **dict.fromkeys(
+        ("prepare_dict", "prepare_joint_dict", "prepare_fisher_dict", "prepare_lang", "prepare_ctc_lang"),
+        _VOCABULARY,
+    ),
     "train_subwords": Work("hour of speech", hours_of(0), nothing),
     "train_lm": Work("million words x order", million_words, million_words, loaded=million_words),
     "mix_lms": Work("million n-grams", million_mixed, million_mixed, loaded=million_mixed),
@@ -228,7 +281,9 @@ WORKS = {
     "train_sat": _gmm(35, 20000, 2000),
     "decode": _SEARCH,
     "decode_fmllr": _SEARCH,
-    "decode_ctc": Work("hour of speech without the network", hours_of(0), hours_of(0), "nj", network=_scores(1, 0)),
+    "decode_ctc": Work(
+        "hour of speech without the network", hours_of(0), hours_of(0), "nj", network=_scores(1, 0)
+    ),
     "lm_rescore": Work("hour of speech", hours_of(2), hours_of(2), "nj", loaded=million_ngrams(1)),
     "lm_rescore_lstm": Work("hour of speech", hours_of(2), hours_of(2), "nj"),
     "train_lstm_lm": Work("Gflop", lstm_lm_training, nothing),
@@ -238,23 +293,35 @@ WORKS = {
     "build_chain_tree": _ALIGNMENT,
     **dict.fromkeys(("train_smbr", "train_lfmmi", "train_ctc"), _SEQUENCES),
 }
-_LIKE = {"prepare_joint_dict": "prepare_dict", "prepare_fisher_dict": "prepare_dict"}  # the same work under another name
+# the same work under another name
+_LIKE = {"prepare_joint_dict": "prepare_dict", "prepare_fisher_dict": "prepare_dict"}
 
 
 def key_of(call: Call, corpus: PlannedCorpus) -> str:
-    """The name of a call's rates: features are distinguished by width, searches by kind, trainings by the layers of the network."""
-    network = corpus.model_of(call.words[-1]).network if call.name in ("train_dnn", "simulate_parallel") else None
+    """The name of a call's rates: features are distinguished by width, searches by kind, trainings by the
+    layers of the network."""
+    network = (
+        corpus.model_of(call.words[-1]).network if call.name in ("train_dnn", "simulate_parallel") else None
+    )
     if network:
         return key_of_network(network, call).replace("train_dnn", call.name)
     name = _LIKE.get(call.name, call.name)
-    width = call.flags.get("num-ceps") or call.flags.get("num-mel-bins") if name in ("make_mfcc", "make_plp", "make_fbank") else ""
+    width = (
+        call.flags.get("num-ceps") or call.flags.get("num-mel-bins")
+        if name in ("make_mfcc", "make_plp", "make_fbank")
+        else ""
+    )
     marks = [f"--{flag}" for flag in ("compress", "add-pitch", "decode-mbr") if call.is_set(flag)]
     return " ".join(filter(None, (name, width, _search(call, corpus), *marks)))
 
 
 def _search(call: Call, corpus: PlannedCorpus) -> str | None:
-    """The kind of a search: CTC, or with the scores of a network, for which jobs take more memory; else None."""
+    """The kind of a search: CTC, or with the scores of a network, for which jobs take more memory; else
+    None."""
     if call.name == "decode_ctc":
         return call.flags.get("search", "prefix")
-    has_network = call.name == "decode" and corpus.model_of(call.flags.get("model-dir", os.path.dirname(call.words[0]))).network
+    has_network = (
+        call.name == "decode"
+        and corpus.model_of(call.flags.get("model-dir", os.path.dirname(call.words[0]))).network
+    )
     return "network" if has_network else None

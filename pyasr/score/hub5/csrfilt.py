@@ -1,4 +1,5 @@
-"""The text filter of NIST's csrfilt -dh: upper case, the rules of a glm, then blanks for hyphens within words."""
+"""The text filter of NIST's csrfilt -dh: upper case, the rules of a glm, then blanks for hyphens within
+words."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ _WORD_OF_ALTERNATIVES = re.compile(r"[^\s{}/@]+")
 def filtered_text(text: str, rules: RuleSet) -> str:
     """A transcript after the filter.
 
-    Parentheses with several words become one pair of parentheses per word. If a rule replaces an optional word by alternatives, all
-    words of the alternatives become optional; the text that csrfilt writes in this case crashes sclite.
+    Parentheses with several words become one pair of parentheses per word. If a rule replaces an optional
+    word by alternatives, all words of the alternatives become optional; the text that csrfilt writes in this
+    case crashes sclite.
     """
     inner = " ".join(ascii_upper(text).split()).translate(_SPACED_PARENTHESES)
     inner = _INNER_HYPHEN.sub(r"\1 ", rules.apply(f"  {inner}  "))
@@ -29,6 +31,7 @@ def filtered_text(text: str, rules: RuleSet) -> str:
 
 
 def filtered_word(word: str, rules: RuleSet) -> list[list[str]]:
-    """The alternatives of a ctm word after the filter, each a list of words; [] if a rule deletes the word."""
+    """The alternatives of a ctm word after the filter, each a list of words; [] if a rule deletes the
+    word."""
     alternatives = filtered_text(word, rules).replace("{", " ").replace("}", " ").split("/")
     return [words for alternative in alternatives if (words := alternative.split())]

@@ -32,7 +32,8 @@ Side = tuple[str, str]  # (file, channel) in lower case
 
 @dataclass(frozen=True)
 class CtmEntry:
-    """Alternatives of a ctm, each a tuple of words. A word without alternatives is an entry with one alternative of one word."""
+    """Alternatives of a ctm, each a tuple of words. A word without alternatives is an entry with one
+    alternative of one word."""
 
     alternatives: tuple[tuple[CtmLine, ...], ...]
 
@@ -44,7 +45,8 @@ class CtmEntry:
 
 @dataclass(frozen=True)
 class TimedElement:
-    """An element of a hypothesis network. The latest middle of its words, in seconds, assigns it to a segment."""
+    """An element of a hypothesis network. The latest middle of its words, in seconds, assigns it to a
+    segment."""
 
     middle_s: float
     element: Element
@@ -56,7 +58,8 @@ def ctm_entries(lines: Iterable[CtmLine]) -> list[CtmEntry]:
 
 
 def read_entries(path: Path) -> list[CtmEntry]:
-    """The entries of a ctm. Raises UserError with file and line for a malformed line and for alternatives that do not end."""
+    """The entries of a ctm. Raises UserError with file and line for a malformed line and for alternatives
+    that do not end."""
     found, begun_at, alternatives = [], 0, [[]]
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.lstrip().startswith(";;"):
@@ -74,7 +77,10 @@ def read_entries(path: Path) -> list[CtmEntry]:
         else:
             found.append(CtmEntry(((_line(line, f"{path}:{number}"),),)))
     if begun_at:
-        raise UserError(f"{path}:{begun_at}: the alternatives that begin here have no end; add a line 'FILE CHANNEL * * <ALT_END>'")
+        raise UserError(
+            f"{path}:{begun_at}: the alternatives that begin here have no end; add a line 'FILE CHANNEL * * "
+            "<ALT_END>'"
+        )
     return found
 
 
@@ -89,25 +95,40 @@ def _line(line: str, place: str) -> CtmLine:
 
 
 def timed_elements(entries: Iterable[CtmEntry], rules: RuleSet | None) -> dict[Side, list[TimedElement]]:
-    """{side: elements in order of their begins}, after the rules of a glm. Without rules, words are not changed."""
+    """{side: elements in order of their begins}, after the rules of a glm. Without rules, words are not
+    changed."""
     sides: dict[Side, list[CtmEntry]] = {}
     for entry in entries:
         sides.setdefault((entry.first.file.lower(), entry.first.channel.lower()), []).append(entry)
     known: dict[str, list[list[str]]] = {}
-    return {side: [element for entry in sorted(mine, key=lambda entry: entry.first.begin_s)
-                   for element in _elements(entry, rules, known)] for side, mine in sides.items()}
+    return {
+        side: [
+            element
+            for entry in sorted(mine, key=lambda entry: entry.first.begin_s)
+            for element in _elements(entry, rules, known)
+        ]
+        for side, mine in sides.items()
+    }
 
 
-def _elements(entry: CtmEntry, rules: RuleSet | None, known: dict[str, list[list[str]]]) -> list[TimedElement]:
-    alternatives = [[item for line in lines for item in _elements_of_word(line, rules, known)] for lines in entry.alternatives]
+def _elements(
+    entry: CtmEntry, rules: RuleSet | None, known: dict[str, list[list[str]]]
+) -> list[TimedElement]:
+    alternatives = [
+        [item for line in lines for item in _elements_of_word(line, rules, known)]
+        for lines in entry.alternatives
+    ]
     if len(alternatives) == 1:
         return alternatives[0]
     latest = max((item.middle_s for items in alternatives for item in items), default=0.0)
     return [TimedElement(latest, [[item.element for item in items] or ["@"] for items in alternatives])]
 
 
-def _elements_of_word(line: CtmLine, rules: RuleSet | None, known: dict[str, list[list[str]]]) -> Iterator[TimedElement]:
-    """The result of the rules for a word: an element for each word, or one element with alternatives. `known` is the cache of results."""
+def _elements_of_word(
+    line: CtmLine, rules: RuleSet | None, known: dict[str, list[list[str]]]
+) -> Iterator[TimedElement]:
+    """The result of the rules for a word: an element for each word, or one element with alternatives. `known`
+    is the cache of results."""
     if rules is None:
         yield TimedElement(line.begin_s + line.duration_s / 2, line.word.lower())
         return

@@ -1,11 +1,12 @@
 """Alignment of a reference network with a hypothesis network, with the counts of NIST's sclite -F -D.
 
-The alignment has the lowest cost over all paths of both networks: equal words cost 0, a substitution 4, an insertion
-or deletion 3, or 2 if the word is optional, or 0.001 if it is `@`. An optional word without a counterpart counts as
-correct; so does an inserted optional word of the hypothesis. `@` is not counted.
+The alignment has the lowest cost over all paths of both networks: equal words cost 0, a substitution 4, an
+insertion or deletion 3, or 2 if the word is optional, or 0.001 if it is `@`. An optional word without a
+counterpart counts as correct; so does an inserted optional word of the hypothesis. `@` is not counted.
 
-Alignments of equal cost can differ in their counts, so ties are broken as sclite breaks them: costs are float32, a
-substitution is preferred to an insertion and an insertion to a deletion, and among predecessors the first is preferred.
+Alignments of equal cost can differ in their counts, so ties are broken as sclite breaks them: costs are
+float32, a substitution is preferred to an insertion and an insertion to a deletion, and among predecessors
+the first is preferred.
 """
 
 from __future__ import annotations
@@ -40,10 +41,15 @@ class Edit:
 def align_networks(reference: WordNetwork, hypothesis: WordNetwork) -> list[Edit]:
     """The steps of the best alignment, in order."""
     pairing = _pairing_costs(reference, hypothesis)
-    deleting, inserting = (np.array([0.0, *map(_cost, side.words)], np.float32) for side in (reference, hypothesis))
+    deleting, inserting = (
+        np.array([0.0, *map(_cost, side.words)], np.float32) for side in (reference, hypothesis)
+    )
     sides = (_Arcs(side.before, side.offsets, side.last) for side in (reference, hypothesis))
     path = _best_path(pairing, deleting, inserting, *sides)
-    pairs = ((reference.words[i - 1] if i else None, hypothesis.words[j - 1] if j else None) for i, j in path[::-1].tolist())
+    pairs = (
+        (reference.words[i - 1] if i else None, hypothesis.words[j - 1] if j else None)
+        for i, j in path[::-1].tolist()
+    )
     return [step for pair in pairs if (step := _step(*pair))]
 
 
@@ -72,7 +78,8 @@ def _step(reference: ScoredWord | None, hypothesis: ScoredWord | None) -> Edit |
 
 
 def _pairing_costs(reference: WordNetwork, hypothesis: WordNetwork) -> np.ndarray:
-    """float32 (num_reference + 1, num_hypothesis + 1): the cost of each pair of words; row and column 0 are not used."""
+    """float32 (num_reference + 1, num_hypothesis + 1): the cost of each pair of words; row and column 0 are
+    not used."""
     costs = np.full((len(reference.words) + 1, len(hypothesis.words) + 1), _DIFFERENT, np.float32)
     places: dict[str, list[int]] = {}
     for j, word in enumerate(hypothesis.words, 1):
@@ -117,7 +124,12 @@ def _best_path(pairing, deleting, inserting, reference, hypothesis):
 @njit(nogil=True, cache=True)
 def _costs(pairing, deleting, inserting, reference, hypothesis):
     """(lowest cost, previous arc of the reference, previous arc of the hypothesis) of each pair of arcs."""
-    before_a, offsets_a, before_b, offsets_b = reference.before, reference.offsets, hypothesis.before, hypothesis.offsets
+    before_a, offsets_a, before_b, offsets_b = (
+        reference.before,
+        reference.offsets,
+        hypothesis.before,
+        hypothesis.offsets,
+    )
     shape, none = pairing.shape, np.float32(np.inf)
     costs, back_a, back_b = np.full(shape, none), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
     costs[0, 0] = 0.0

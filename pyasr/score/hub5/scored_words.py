@@ -1,7 +1,7 @@
 """The words of a recogniser's ctm that are scored against an stm, as in Kaldi's recipes for Switchboard.
 
-Noises, hesitations and fragments are removed, because references mark them as optional. Acronyms are split into letters,
-which share the time of the word (`pyasr.data.transcripts.spoken`).
+Noises, hesitations and fragments are removed, because references mark them as optional. Acronyms are split
+into letters, which share the time of the word (`pyasr.data.transcripts.spoken`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ _DECIMALS = 2  # of the times in a ctm
 
 def scored_lines(lines: Iterable[CtmLine]) -> list[CtmLine]:
     """The scored words of a ctm, with acronyms as letters."""
-    return [spelled for line in lines if not is_unscored(line.word) and not is_optional(line.word) for spelled in _spelled(line)]
+    return [
+        spelled
+        for line in lines
+        if not is_unscored(line.word) and not is_optional(line.word)
+        for spelled in _spelled(line)
+    ]
 
 
 def _spelled(line: CtmLine) -> Iterator[CtmLine]:

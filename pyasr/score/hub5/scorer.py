@@ -3,8 +3,9 @@
     scorer = StmScorer(read_stm(stm), read_glm(glm))
     scorer.score(read_entries(ctm)).total.wer
 
-The words of a side are assigned to its segments in order. A segment takes the words up to the first one whose middle is
-not before the end of the segment, so words between two segments belong to the later one. The last segment takes the rest.
+The words of a side are assigned to its segments in order. A segment takes the words up to the first one whose
+middle is not before the end of the segment, so words between two segments belong to the later one. The last
+segment takes the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _NUMBERS = {letter: number for number, letter in _LETTERS.items()}
 
 
 class StmScorer:
-    """Scores ctm entries against the segments of an stm, without ignored ones. Ids are `SPEAKER-NNN`, as in sclite.
+    """Scores ctm entries against the segments of an stm, without ignored ones. Ids are `SPEAKER-NNN`, as in
+    sclite.
 
     subsets  subsets file (`pyasr.score.hub5.stm_subsets`)
     dropped  words that were removed from the ctm before; part of the signature
@@ -43,8 +45,12 @@ class StmScorer:
 
     def __init__(self, stm: Stm, glm: Glm | None = None, subsets: Path | None = None, dropped: str = "none"):
         self.stm, self._rules = stm, glm and glm.hypothesis
-        texts = [filtered_text(segment.text, glm.reference) if glm else segment.text for segment in stm.segments]
-        self._references = [None if IGNORED in text.upper() else WordNetwork.of(elements_of(text.lower())) for text in texts]
+        texts = [
+            filtered_text(segment.text, glm.reference) if glm else segment.text for segment in stm.segments
+        ]
+        self._references = [
+            None if IGNORED in text.upper() else WordNetwork.of(elements_of(text.lower())) for text in texts
+        ]
         if not any(network and network.words for network in self._references):
             raise UserError(f"{stm.path}: no segment has words to score against")
         self._keys, self._sides = _keys(stm.segments, self._references), _by_side(stm.segments)
@@ -85,17 +91,24 @@ class StmScorer:
         unknown = sorted(found.keys() - self._sides.keys())
         if unknown:
             file, channel = unknown[0]
-            raise UserError(f"{name}: {len(found[unknown[0]])} word(s) are in file '{file}', channel '{channel}', "
-                            f"without a segment in {self.stm.path} ({len(unknown)} such channels); give the stm of these recordings")
+            raise UserError(
+                f"{name}: {len(found[unknown[0]])} word(s) are in file '{file}', channel '{channel}', "
+                f"without a segment in {self.stm.path} ({len(unknown)} such channels); give the stm of these "
+                "recordings"
+            )
         return found
 
-    def _with_channels_of_stm(self, sides: dict[Side, list[TimedElement]], name: str) -> dict[Side, list[TimedElement]]:
-        """Channels 1 and 2 of the ctm are A and B of the stm, or the other way round, if one has only numbers and the other
-        only letters."""
+    def _with_channels_of_stm(
+        self, sides: dict[Side, list[TimedElement]], name: str
+    ) -> dict[Side, list[TimedElement]]:
+        """Channels 1 and 2 of the ctm are A and B of the stm, or the other way round, if one has only numbers
+        and the other only letters."""
         ours, theirs = ({channel for _, channel in keys} for keys in (self._sides, sides))
         for table, others in ((_LETTERS, _NUMBERS), (_NUMBERS, _LETTERS)):
             if theirs and theirs <= table.keys() and ours <= others.keys():
-                renamed = ", ".join(f"{channel.upper()} is {table[channel].upper()}" for channel in sorted(theirs))
+                renamed = ", ".join(
+                    f"{channel.upper()} is {table[channel].upper()}" for channel in sorted(theirs)
+                )
                 self._log_once(f"channels of {name} in {self.stm.path}: {renamed}")
                 return {(file, table[channel]): elements for (file, channel), elements in sides.items()}
         return sides
@@ -105,7 +118,9 @@ class StmScorer:
             self._logged.add(message)
             log.info(message)
 
-    def _assigned(self, sides: dict[Side, list[TimedElement]]) -> Iterator[tuple[int, Sequence[TimedElement]]]:
+    def _assigned(
+        self, sides: dict[Side, list[TimedElement]]
+    ) -> Iterator[tuple[int, Sequence[TimedElement]]]:
         """(index, elements) of each segment that is scored."""
         for side, indices in self._sides.items():
             elements, at = sides.get(side, []), 0
@@ -152,4 +167,6 @@ def _keys(segments: list[StmSegment], references: list[WordNetwork | None]) -> l
 def _speakers(segments: dict[str, StmSegment]) -> dict[str, str]:
     """{id of a segment: speaker}, each speaker as first spelled."""
     spelled: dict[str, str] = {}
-    return {key: spelled.setdefault(segment.speaker.lower(), segment.speaker) for key, segment in segments.items()}
+    return {
+        key: spelled.setdefault(segment.speaker.lower(), segment.speaker) for key, segment in segments.items()
+    }

@@ -1,7 +1,7 @@
 """Subsets of an stm, such as the Switchboard and CallHome parts of Hub5'00.
 
-A subsets file has lines `NAME PATTERN`. A segment belongs to a subset if the regular expression is found in its
-`FILE CHANNEL SPEAKER <LABELS>`:
+A subsets file has lines `NAME PATTERN`. A segment belongs to a subset if the regular expression is found in
+its `FILE CHANNEL SPEAKER <LABELS>`:
 
     swbd    ^sw_
     callhm  ^en_
@@ -27,18 +27,26 @@ def read_subsets(path: Path) -> dict[str, re.Pattern]:
     for number, (name, pattern) in enumerate(read_table(path).items(), 1):
         if not pattern or not _NAME.fullmatch(name):
             line = f"{name} {pattern}".rstrip()
-            raise UserError(f"{path}:{number}: '{line}' is not 'NAME PATTERN', for example 'swbd ^sw_'; correct it")
+            raise UserError(
+                f"{path}:{number}: '{line}' is not 'NAME PATTERN', for example 'swbd ^sw_'; correct it"
+            )
         try:
             found[name] = re.compile(pattern)
         except re.error as error:
-            raise UserError(f"{path}:{number}: '{pattern}' is not a regular expression: {error}; correct it") from None
+            raise UserError(
+                f"{path}:{number}: '{pattern}' is not a regular expression: {error}; correct it"
+            ) from None
     return found
 
 
-def members(patterns: dict[str, re.Pattern], segments: dict[str, StmSegment], path: Path) -> dict[str, list[str]]:
+def members(
+    patterns: dict[str, re.Pattern], segments: dict[str, StmSegment], path: Path
+) -> dict[str, list[str]]:
     """{subset: ids of its segments}. Empty subsets are logged and skipped."""
-    found = {name: [key for key, segment in segments.items() if pattern.search(segment.described)]
-             for name, pattern in patterns.items()}
+    found = {
+        name: [key for key, segment in segments.items() if pattern.search(segment.described)]
+        for name, pattern in patterns.items()
+    }
     for name in (name for name, keys in found.items() if not keys):
         log.warning(f"{path}: subset '{name}' is skipped: no segment matches '{patterns[name].pattern}'")
     return {name: keys for name, keys in found.items() if keys}

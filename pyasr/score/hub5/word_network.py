@@ -1,7 +1,8 @@
 """Texts with alternatives as networks of words.
 
-A text is a list of elements. An element is a word or a list of alternatives, each of which is a list of elements.
-A word in parentheses is optional, a word that begins or ends with a hyphen is a fragment, and `@` stands for no word.
+A text is a list of elements. An element is a word or a list of alternatives, each of which is a list of
+elements. A word in parentheses is optional, a word that begins or ends with a hyphen is a fragment, and `@`
+stands for no word.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class ScoredWord:
         return self.shown == "@"
 
     def equals(self, other: ScoredWord) -> bool:
-        """Whether the words count as equal. A fragment `th-` equals all words that start with th, `-ing` those that end with ing."""
+        """Whether the words count as equal. A fragment `th-` equals all words that start with th, `-ing`
+        those that end with ing."""
         if self.fragment or other.fragment:
             for one, another in ((self.spelling, other.spelling), (other.spelling, self.spelling)):
                 if len(one) > 1 and one[0] == "-":
@@ -56,7 +58,8 @@ class WordNetwork:
 
     words    of the arcs 1, 2, ..., in topological order
     before   int32: the predecessors of all arcs
-    offsets  int32 (num_words + 2): the predecessors of arc i are before[offsets[i]:offsets[i + 1]]; arc 0 has none
+    offsets  int32 (num_words + 2): the predecessors of arc i are before[offsets[i]:offsets[i + 1]]; arc 0 has
+             none
     last     int32: the final arcs
     """
 
@@ -75,7 +78,9 @@ class WordNetwork:
         return cls(tuple(words), arcs, offsets, np.array(last, np.int32))
 
 
-def _add(elements: Sequence[Element], places: list[int], words: list[ScoredWord], before: list[list[int]]) -> list[int]:
+def _add(
+    elements: Sequence[Element], places: list[int], words: list[ScoredWord], before: list[list[int]]
+) -> list[int]:
     """Append elements after the arcs `places`. Returns the final arcs of the appended part."""
     for element in elements:
         if isinstance(element, str):
@@ -89,7 +94,10 @@ def _add(elements: Sequence[Element], places: list[int], words: list[ScoredWord]
 
 def elements_of(text: str) -> list[Element]:
     """The elements of a transcript with alternatives `{ A / B C / @ }`, which may be nested."""
-    return [[elements_of(part) for part in _alternatives(token)] if "{" in token else token for token in _tokens(text)]
+    return [
+        [elements_of(part) for part in _alternatives(token)] if "{" in token else token
+        for token in _tokens(text)
+    ]
 
 
 def _tokens(text: str) -> Iterator[str]:

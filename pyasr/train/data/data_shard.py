@@ -1,4 +1,5 @@
-"""The utterances of one rank on disk: reads, checks, warps and normalises features, and puts them into frame stores."""
+"""The utterances of one rank on disk: reads, checks, warps and normalises features, and puts them into frame
+stores."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from pyasr.train.targets.soft_target_files import SoftTargetFile
 from pyasr.train.targets.usable_features import read_features
 
 _ROUNDING = 1e-12  # relative rounding error of sums of squares over millions of frames
-_MEASURED_FRAMES = 2_000_000  # per rank, for mean and variance; the standard error of the mean is below 0.001 standard deviations
+# per rank, for mean and variance; the standard error of the mean is below 0.001 standard deviations
+_MEASURED_FRAMES = 2_000_000
 
 
 class Shard:
@@ -29,7 +31,9 @@ class Shard:
     lengths      frames of the utterances, int64 (len(keys),)
     """
 
-    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], packing: Packing, code: Plain | Bytes):
+    def __init__(
+        self, reader: FeatureReader, targets: Targets, keys: list[str], packing: Packing, code: Plain | Bytes
+    ):
         self.reader, self.targets, self.keys, self.packing, self.code = reader, targets, keys, packing, code
         self.dim = reader.dim
         self.lengths = np.array([len(targets.pdfs_of(key)) for key in keys], np.int64)
@@ -56,7 +60,8 @@ class Shard:
         return num_bytes if self._soft is None else num_bytes + self._soft.num_bytes
 
     def warp_by(self, warper: Warper, greatest: float, seed: int) -> None:
-        """Warp every utterance from now on by a random factor in 1 - greatest .. 1 + greatest, which differs by epoch."""
+        """Warp every utterance from now on by a random factor in 1 - greatest .. 1 + greatest, which differs
+        by epoch."""
         self._warper, self._greatest, self._seed = warper, greatest, seed
 
     def learn_from(self, soft: SoftTargetFile) -> None:
@@ -80,18 +85,23 @@ class Shard:
         if self._warper is not None:
             factor = 1 + generator(self._seed, "vtlp", epoch, key).uniform(-self._greatest, self._greatest)
             matrix = self._warper.matrix(factor)
-            features = (features.reshape(len(features), -1, len(matrix)) @ matrix).reshape(features.shape)  # deltas likewise
+            # deltas likewise
+            features = (features.reshape(len(features), -1, len(matrix)) @ matrix).reshape(features.shape)
         return (features - self.mean) * self.inverse_std
 
     def features(self, key: str) -> np.ndarray:
-        """Features of an utterance as stored on disk, float32 (T, dim). Raises UserError if they are unusable."""
+        """Features of an utterance as stored on disk, float32 (T, dim). Raises UserError if they are
+        unusable."""
         return read_features(self.reader, key, len(self.targets.pdfs_of(key)))
 
     def statistics(self) -> np.ndarray:
-        """Sums of features and their squares, see `cmvn_stats`, over up to about 2 million frames of randomly chosen utterances."""
+        """Sums of features and their squares, see `cmvn_stats`, over up to about 2 million frames of randomly
+        chosen utterances."""
         order = generator(0, "normaliser").permutation(len(self.keys))
         order = order[np.cumsum(self.lengths[order]) - self.lengths[order] < _MEASURED_FRAMES]
-        return sum((cmvn_stats(self.features(self.keys[i])) for i in np.sort(order)), np.zeros((2, self.dim + 1)))
+        return sum(
+            (cmvn_stats(self.features(self.keys[i])) for i in np.sort(order)), np.zeros((2, self.dim + 1))
+        )
 
     def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray) -> None:
         """Set the shift and scale of every column."""
@@ -101,8 +111,8 @@ class Shard:
 def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
     """Mean and inverse standard deviation of each column over the shards of all ranks, float32 (dim,).
 
-    A constant column gets the factor 0. It carries no information, and another value in other data must not become 1e10 standard
-    deviations.
+    A constant column gets the factor 0. It carries no information, and another value in other data must not
+    become 1e10 standard deviations.
     """
     stats = comm.allreduce(shard.statistics())
     mean, inverse_std = normaliser(stats, norm_vars=True)
@@ -114,6 +124,7 @@ def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_constant(stats: np.ndarray) -> np.ndarray:
-    """Whether the variance of each column is 0 up to rounding, bool (D,), from statistics as in `cmvn_stats`."""
+    """Whether the variance of each column is 0 up to rounding, bool (D,), from statistics as in
+    `cmvn_stats`."""
     mean, power = stats[:, :-1] / max(stats[0, -1], 1.0)
     return power - mean**2 <= _ROUNDING * power

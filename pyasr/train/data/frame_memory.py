@@ -1,12 +1,14 @@
-"""The memory check for frames: decides, before any are loaded, whether the frames of all ranks of a host fit or have to be streamed.
+"""The memory check for frames: decides, before any are loaded, whether the frames of all ranks of a host fit
+or have to be streamed.
 
-A rank keeps its held-out frames, and its training frames or two blocks of them (`pyasr.train.data.minibatch_stream`). The
-available memory is the free memory of the host and of the job's control group, for all ranks of the host together, and the rest
-within the rank's own limits (`ulimit -v`); with a GPU also its free memory. 300 MB per rank and a quarter of the rest are reserved
-for libraries, the network, its gradients and minibatches, which have a check of their own (`pyasr.train.job.memory_check`).
+A rank keeps its held-out frames, and its training frames or two blocks of them
+(`pyasr.train.data.minibatch_stream`). The available memory is the free memory of the host and of the job's
+control group, for all ranks of the host together, and the rest within the rank's own limits (`ulimit -v`);
+with a GPU also its free memory. 300 MB per rank and a quarter of the rest are reserved for libraries, the
+network, its gradients and minibatches, which have a check of their own (`pyasr.train.job.memory_check`).
 
-The limit of a rank determines which frames share a minibatch. It is therefore written to the training's directory, and an interrupted
-training resumes with the same limit, as long as it fits.
+The limit of a rank determines which frames share a minibatch. It is therefore written to the training's
+directory, and an interrupted training resumes with the same limit, as long as it fits.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from pyasr.train.training_options import StoreOptions
 
 STORE_FILE = "store.npz"
 _MB = 1_000_000
-_SHARE, _RESERVED = 0.75, 300 * _MB  # share for frames of the free memory, from which so many bytes per rank are subtracted first
+# share for frames of the free memory, from which so many bytes per rank are subtracted first
+_SHARE, _RESERVED = 0.75, 300 * _MB
 _MOST_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
 _CURE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"
 
@@ -62,8 +65,15 @@ class MemoryBudget:
         shared = host.reduce_scalar(math.inf if free is None else free, "min")
         own = min(host_memory.left_in_limits(), free_bytes(device) if device.type == "cuda" else math.inf)
         copies = 2 if training.varies else 1  # features that vary are read in each epoch, in two blocks
-        return MemoryBudget(copies * int(sizes.sum()), int(heldout.num_bytes().sum()), 4 * int(sizes.max(initial=0)),
-                        shared, own, comm, host)  # fmt: skip
+        return MemoryBudget(
+            copies * int(sizes.sum()),
+            int(heldout.num_bytes().sum()),
+            4 * int(sizes.max(initial=0)),
+            shared,
+            own,
+            comm,
+            host,
+        )
 
     def needed(self, limit: int) -> int:
         """Bytes that this rank needs if training frames may take `limit`; 0: no limit."""
@@ -72,12 +82,18 @@ class MemoryBudget:
     def fits(self, limit: int, with_ease: bool = False) -> bool:
         """Whether that fits on all ranks; `with_ease`: also with the reserve for the rest of the training."""
         together, alone = self.host.reduce_scalar(self.needed(limit)), self.needed(limit)
-        free, own = (_eased(self.free, self.host.size), _eased(self.own, 1)) if with_ease else (self.free, self.own)
+        free, own = (
+            (_eased(self.free, self.host.size), _eased(self.own, 1)) if with_ease else (self.free, self.own)
+        )
         return not self.comm.reduce_scalar(together > free or alone > own, "max")
 
     def left(self) -> int:
         """Bytes of training frames that fit on every rank, with the reserve."""
-        return int(self.comm.reduce_scalar(_eased(min(self.free / self.host.size, self.own), 1) - self.heldout, "min"))
+        return int(
+            self.comm.reduce_scalar(
+                _eased(min(self.free / self.host.size, self.own), 1) - self.heldout, "min"
+            )
+        )
 
     def most(self, number: float) -> float:
         """Maximum over all ranks."""
@@ -92,8 +108,16 @@ class MemoryBudget:
         return f"take {figure(needed / _MB)} MB of memory, {figure(free / _MB)} MB are free{of_each}"
 
 
-def limit_of_frames(training: Shard, heldout: Shard, store: StoreOptions, comm: Comm, device: torch.device, directory: Path | None) -> int:
-    """Limit in bytes on the training frames of a rank, for `open_frames`; 0: no limit. Every rank must call this.
+def limit_of_frames(
+    training: Shard,
+    heldout: Shard,
+    store: StoreOptions,
+    comm: Comm,
+    device: torch.device,
+    directory: Path | None,
+) -> int:
+    """Limit in bytes on the training frames of a rank, for `open_frames`; 0: no limit. Every rank must call
+    this.
 
     directory  of the training, where the limit is saved for a resumed job; None: not saved
 
@@ -118,12 +142,19 @@ def as_asked(_training: Shard, _heldout: Shard, store: StoreOptions, *_) -> int:
 
 
 def check_enough(needed: int, num_learners: int) -> None:
-    """Raise UserError if less than `needed` bytes are free for the frames of learners that share a process."""
+    """Raise UserError if less than `needed` bytes are free for the frames of learners that share a
+    process."""
     free = host_memory.free_bytes()
     free = min(math.inf if free is None else free, host_memory.left_in_limits())
     if needed > free:
-        found = f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, {figure(free / _MB)} MB are free"
-        cure = f"give --max-store-mb {max(int(_eased(free, 1) / _MB / num_learners), 1)} to stream each learner's frames from disk"
+        found = (
+            f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, "
+            f"{figure(free / _MB)} MB are free"
+        )
+        cure = (
+            f"give --max-store-mb {max(int(_eased(free, 1) / _MB / num_learners), 1)} to stream each "
+            "learner's frames from disk"
+        )
         raise UserError(f"{found}; {cure}, --store-type byte, or fewer learners")
 
 
@@ -136,14 +167,17 @@ def _check_asked(room: MemoryBudget, asked: int) -> None:
 
 
 def _streamed(room: MemoryBudget, data: Path) -> int:
-    """The limit for streaming in blocks, which is logged; 0 if all frames fit, but blocks with the reserve do not."""
+    """The limit for streaming in blocks, which is logged; 0 if all frames fit, but blocks with the reserve do
+    not."""
     found, limit = room.text(0), min(room.left() // _MB, _MOST_STREAMED_MB) * _MB
     if limit <= room.most(room.least):
         if room.fits(0):
             return 0
         heldout = figure(room.most(room.heldout) / _MB)
-        raise UserError(f"{data}: memory is not enough for blocks of frames: the frames of a rank {found}, and "
-                        f"{heldout} MB of held-out frames are not streamed; {_CURE}")  # fmt: skip
+        raise UserError(
+            f"{data}: memory is not enough for blocks of frames: the frames of a rank {found}, and "
+            f"{heldout} MB of held-out frames are not streamed; {_CURE}"
+        )
     streamed = f"the frames are streamed from disk, as with --max-store-mb {limit // _MB}"
     room.comm.say(f"the frames of a rank would {found}, for frames and network together: {streamed}")
     return limit
@@ -171,7 +205,8 @@ def loading(shard: Shard) -> Iterator[None]:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Free memory of the device, or of this host for a CPU, in bytes; None if the system does not report it."""
+    """Free memory of the device, or of this host for a CPU, in bytes; None if the system does not report
+    it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return host_memory.free_bytes()

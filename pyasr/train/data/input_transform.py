@@ -1,15 +1,17 @@
-r"""A fixed LDA-like transform of a network's input that keeps all dimensions (Kaldi's nnet-get-feature-transform).
+r"""A fixed LDA-like transform of a network's input that keeps all dimensions (Kaldi's
+nnet-get-feature-transform).
 
-LDA (`pyasr.hmm.transforms.lda`) of the spliced frames, with pdfs as classes, gives A with within-class covariance A W A^T = I and
-between-class covariance A B A^T = diag(b). The input of the network is M (x - m), where m is the mean of all frames and M is
+LDA (`pyasr.hmm.transforms.lda`) of the spliced frames, with pdfs as classes, gives A with within-class
+covariance A W A^T = I and between-class covariance A B A^T = diag(b). The input of the network is M (x - m),
+where m is the mean of all frames and M is
 
     diag(sqrt((f + b_i) / (1 + b_i))) A      with its singular values capped at c
 
-so dimension i has variance f + b_i: dimensions that do not discriminate pdfs (b_i near 0) are small, but not removed. Kaldi uses
-f = 0.0001 and c = 5.
+so dimension i has variance f + b_i: dimensions that do not discriminate pdfs (b_i near 0) are small, but not
+removed. Kaldi uses f = 0.0001 and c = 5.
 
-Reference: D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter averaging", arXiv:1410.7455,
-Appendix C.6.
+Reference: D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter
+averaging", arXiv:1410.7455, Appendix C.6.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ _MEASURED_FRAMES = 1_000_000  # per rank
 _FRAMES_PER_BLOCK = 4096
 
 
-def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOptions, comm: Comm) -> torch.Tensor | None:
-    """The transform from spliced frames and targets of all ranks, float32 (D, D + 1); its last column is the offset. None with
-    `--input-transform none`.
+def estimate_transform(
+    frames: Frames, num_pdfs: int, options: InputTransformOptions, comm: Comm
+) -> torch.Tensor | None:
+    """The transform from spliced frames and targets of all ranks, float32 (D, D + 1); its last column is the
+    offset. None with `--input-transform none`.
 
     Raises UserError if there are too few frames, or if columns of the input are constant or copies of others.
     """

@@ -4,11 +4,13 @@
     for x, pdfs in frames.minibatches(512, epoch=3):
         ...
 
-A streamed epoch takes all utterances in random order and divides them into blocks of about equal size. While the rank trains on the frames
-of one block, in random order, a background thread reads the next and copies it to the device, so memory contains two blocks. The order
-depends only on seed, epoch and rank, so an epoch can be resumed at any minibatch. Each frame occurs once in an epoch.
+A streamed epoch takes all utterances in random order and divides them into blocks of about equal size. While
+the rank trains on the frames of one block, in random order, a background thread reads the next and copies it
+to the device, so memory contains two blocks. The order depends only on seed, epoch and rank, so an epoch can
+be resumed at any minibatch. Each frame occurs once in an epoch.
 
-A learner that draws from all data (`pyasr.train.draws`) keeps all of them in memory, or streams only the utterances that it draws.
+A learner that draws from all data (`pyasr.train.draws`) keeps all of them in memory, or streams only the
+utterances that it draws.
 """
 
 from __future__ import annotations
@@ -63,7 +65,10 @@ class Frames:
     def advice(self, minibatch: int) -> str:
         """What to lower if memory is too small for a minibatch."""
         chunk = ", --chunk" if self.item_frames > 1 else ""
-        return f"lower --minibatch (now {minibatch}){chunk}, {self.what_to_lower()}, or run fewer ranks on a host"
+        return (
+            f"lower --minibatch (now {minibatch}){chunk}, {self.what_to_lower()}, or run fewer ranks on "
+            "a host"
+        )
 
 
 class ResidentFrames(Frames):
@@ -75,7 +80,8 @@ class ResidentFrames(Frames):
         self.num_frames = num_drawn(store.num_items, draw) * self.item_frames
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """Spliced inputs and targets of all frames of an epoch except the first `begin`, at which a minibatch of `size` ends."""
+        """Spliced inputs and targets of all frames of an epoch except the first `begin`, at which a minibatch
+        of `size` ends."""
         yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank, draw=self.draw)
 
     def epoch_frames(self, epoch: int) -> int:
@@ -88,14 +94,18 @@ class ResidentFrames(Frames):
 
     def what_to_lower(self) -> str:
         """See `Frames.what_to_lower`."""
-        return f"give a --max-store-mb below {figure(self._num_bytes() / 1e6)} MB to stream the frames from disk"
+        return (
+            f"give a --max-store-mb below {figure(self._num_bytes() / 1e6)} MB to stream the frames from disk"
+        )
 
     def _num_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.store.tensors())
 
     def describe(self) -> str:
         """Location of the frames, for the log."""
-        drawn = "" if self.draw == ALL else f", {self.num_frames} of {self.store.num_frames} drawn in each epoch"
+        drawn = (
+            "" if self.draw == ALL else f", {self.num_frames} of {self.store.num_frames} drawn in each epoch"
+        )
         return f"in {figure(self._num_bytes() / 1e6)} MB of memory{drawn}"
 
 
@@ -105,9 +115,24 @@ class StreamedFrames(Frames):
     max_bytes   of the two blocks; 0: one block for the whole epoch
     """
 
-    def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int,
-                 draw: tuple[int, int] = ALL):  # fmt: skip
-        self.shard, self.device, self.dtype, self.seed, self.rank, self.draw = shard, device, dtype, seed, rank, draw
+    def __init__(
+        self,
+        shard: Shard,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_bytes: int,
+        seed: int,
+        rank: int,
+        draw: tuple[int, int] = ALL,
+    ):
+        self.shard, self.device, self.dtype, self.seed, self.rank, self.draw = (
+            shard,
+            device,
+            dtype,
+            seed,
+            rank,
+            draw,
+        )
         self.item_frames, self.max_bytes = shard.packing.item_frames, max_bytes
         self.num_frames = num_drawn(shard.num_frames // self.item_frames, draw) * self.item_frames
         self._room = _room(shard, max_bytes)
@@ -141,18 +166,22 @@ class StreamedFrames(Frames):
     def _drawn(self, epoch: int) -> np.ndarray:
         """The utterances of an epoch, in random order."""
         num_utterances = len(self.shard.keys)
-        return generator(self.seed, "blocks", epoch, self.rank).permutation(num_utterances)[: num_drawn(num_utterances, self.draw)]
+        return generator(self.seed, "blocks", epoch, self.rank).permutation(num_utterances)[
+            : num_drawn(num_utterances, self.draw)
+        ]
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """See `ResidentFrames.minibatches`. The rest of a block forms a minibatch with the beginning of the next block, unless states are
-        carried from one minibatch to the next."""
+        """See `ResidentFrames.minibatches`. The rest of a block forms a minibatch with the beginning of the
+        next block, unless states are carried from one minibatch to the next."""
         left, plan = None, self.plan(epoch)
         for number, members in enumerate(plan):
             num_frames = self.shard.frames_of(members)
             if begin < num_frames:
                 block = self._take(epoch, number)
                 self._look_ahead(*((epoch, number + 1) if number + 1 < len(plan) else (epoch + 1, 0)))
-                for minibatch in block.shuffled(size, begin, self.seed, epoch, self.rank, number, missing=size - _num_frames(left)):
+                for minibatch in block.shuffled(
+                    size, begin, self.seed, epoch, self.rank, number, missing=size - _num_frames(left)
+                ):
                     left = minibatch if left is None else _joined(left, minibatch)
                     if _num_frames(left) == size or self.shard.packing.carried:
                         yield left
@@ -166,7 +195,9 @@ class StreamedFrames(Frames):
         """See `ResidentFrames.sample_store`; a new store of randomly chosen utterances."""
         order = generator(self.seed, "sample", self.rank).permutation(len(self.shard.keys))
         counts = self.shard.packing.num_frames(self.shard.lengths[order])
-        store = self._thread.submit(self.shard.store, order[np.cumsum(counts) - counts < num_frames], 0).result()
+        store = self._thread.submit(
+            self.shard.store, order[np.cumsum(counts) - counts < num_frames], 0
+        ).result()
         store.move(self.device, self.dtype)
         return store
 
@@ -204,7 +235,11 @@ def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
 def _joined(one: tuple, other: tuple) -> tuple:
     """The frames of both minibatches as one minibatch."""
     (x, targets), (more_x, more_targets) = one, other
-    joined = targets.followed_by(more_targets) if isinstance(targets, SoftTargets) else torch.cat([targets, more_targets])
+    joined = (
+        targets.followed_by(more_targets)
+        if isinstance(targets, SoftTargets)
+        else torch.cat([targets, more_targets])
+    )
     return torch.cat([x, more_x]), joined
 
 
@@ -222,21 +257,36 @@ def _num_blocks(num_bytes: int, room: int) -> int:
 
 
 def _room(shard: Shard, max_bytes: int) -> int:
-    """Bytes within which the utterances of a block begin, so that two blocks take at most `max_bytes`; 0: no limit."""
+    """Bytes within which the utterances of a block begin, so that two blocks take at most `max_bytes`; 0: no
+    limit."""
     sizes = shard.num_bytes()
     if not max_bytes or not len(sizes):
         return 0
     longest = int(sizes.argmax())
     room = max_bytes // 2 - int(sizes[longest])
     if room <= 0:
-        found = f"too small for two blocks, since utterance {shard.keys[longest]} has {shard.lengths[longest]} frames"
-        raise UserError(f"--max-store-mb {max_bytes // 1_000_000}: {found}; give {-(-4 * int(sizes[longest]) // 1_000_000)} or more")
+        found = (
+            f"too small for two blocks, since utterance {shard.keys[longest]} has "
+            f"{shard.lengths[longest]} frames"
+        )
+        raise UserError(
+            f"--max-store-mb {max_bytes // 1_000_000}: {found}; give "
+            f"{-(-4 * int(sizes[longest]) // 1_000_000)} or more"
+        )
     return room
 
 
-def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int,
-                draw: tuple[int, int] = ALL) -> Frames:  # fmt: skip
-    """ResidentFrames if the shard fits into `max_bytes` (0: no limit) and its features are the same in all epochs, else StreamedFrames.
+def open_frames(
+    shard: Shard,
+    device: torch.device,
+    dtype: torch.dtype,
+    max_bytes: int,
+    seed: int,
+    rank: int,
+    draw: tuple[int, int] = ALL,
+) -> Frames:
+    """ResidentFrames if the shard fits into `max_bytes` (0: no limit) and its features are the same in all
+    epochs, else StreamedFrames.
 
     draw   (k, n), see `num_drawn`
     """

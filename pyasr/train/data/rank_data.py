@@ -1,4 +1,5 @@
-"""From a data directory to the frames that one rank trains on: shards, normalisation, perturbation, memory."""
+"""From a data directory to the frames that one rank trains on: shards, normalisation, perturbation,
+memory."""
 
 from __future__ import annotations
 
@@ -55,24 +56,40 @@ class RankData:
 
     def normaliser(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and inverse standard deviation of the network's input, float32 (input_dim,)."""
-        return torch.from_numpy(self.mean).repeat(self.packing.width), torch.from_numpy(self.inverse_std).repeat(self.packing.width)
+        return torch.from_numpy(self.mean).repeat(self.packing.width), torch.from_numpy(
+            self.inverse_std
+        ).repeat(self.packing.width)
 
 
-def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
-                share: tuple[int, int] | None, seed: int, perturb: PerturbOptions = PerturbOptions(),
-                normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
-                over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None,
-                draw: tuple[int, int] = ALL, directory: Path | None = None,
-                limit: Callable[..., int] = limit_of_frames) -> RankData:  # fmt: skip
+def open_corpus(
+    data: Path,
+    input: InputOptions,
+    targets: Targets,
+    store: StoreOptions,
+    compute: ComputeOptions,
+    comm: Comm,
+    share: tuple[int, int] | None,
+    seed: int,
+    perturb: PerturbOptions = PerturbOptions(),
+    normaliser: tuple[np.ndarray, np.ndarray] | None = None,
+    make_shard: Callable[..., Shard] = Shard,
+    over_time: OverTimeOptions = OverTimeOptions(),
+    soft: SoftTargetFiles | None = None,
+    draw: tuple[int, int] = ALL,
+    directory: Path | None = None,
+    limit: Callable[..., int] = limit_of_frames,
+) -> RankData:
     """This rank's training and held-out frames of `data`, with their `targets`.
 
     share       (k, n): part k of n of the training data; None: no training data
     normaliser  (mean, inverse_std) to use instead of those of `data`, float32 (dim,)
     make_shard  function with the parameters of `Shard`
-    over_time   options of a network that is trained on chunks; without a network file, frames are spliced as in `input`
+    over_time   options of a network that is trained on chunks; without a network file, frames are spliced as
+                in `input`
     soft        a teacher's targets of the training frames, which replace `targets`
     draw        (k, n): the share of its part that this rank draws in an epoch, see `num_drawn`
-    directory   output directory of the training, which contains the tables of `data` packed for ranks; None: read the tables of `data`
+    directory   output directory of the training, which contains the tables of `data` packed for ranks; None:
+                read the tables of `data`
     limit       function with the parameters of `limit_of_frames`
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()

@@ -21,7 +21,8 @@ from pyasr.train.minibatches.frames import FrameStore
 class Sample:
     """This rank's frames of the sample.
 
-    x           inputs of items, (N, input_dim) or (N, frames, dim), in the type and on the device of the store
+    x           inputs of items, (N, input_dim) or (N, frames, dim), in the type and on the device of the
+                store
     pdfs        their targets, int64 (N,) or (N, item_frames)
     comm        all ranks; each has a part of the sample
     num_frames  frames with targets over all ranks
@@ -53,14 +54,17 @@ class Sample:
 
 
 def choose_frames(frames: Frames, num_frames: int, comm: Comm, seed: int) -> tuple[FrameStore, torch.Tensor]:
-    """About `num_frames` random frames over all ranks, without repetition: (a store, indices of this rank's share in it).
+    """About `num_frames` random frames over all ranks, without repetition: (a store, indices of this rank's
+    share in it).
 
     The selection depends only on the data and `seed`. Every rank must call this.
     """
     total = int(comm.reduce_scalar(frames.num_frames))
     share = min(frames.num_frames, -(-num_frames * frames.num_frames // max(total, 1)))
     store = frames.sample_store(share)
-    chosen = generator(seed, "sample", comm.rank).permutation(store.num_items)[: -(-share // store.item_frames)]
+    chosen = generator(seed, "sample", comm.rank).permutation(store.num_items)[
+        : -(-share // store.item_frames)
+    ]
     return store, torch.from_numpy(chosen).to(store.targets.device)
 
 

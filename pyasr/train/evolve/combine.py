@@ -1,20 +1,24 @@
 r"""The final model, combined from the last models of a training.
 
-`average` (Kaldi's nnet3-combine): the plain average of the last n models, with the best n = 1..M on a sample of training frames.
+`average` (Kaldi's nnet3-combine): the plain average of the last n models, with the best n = 1..M on a sample
+of training frames.
 
 `weights` (Kaldi's nnet-combine-fast): one unconstrained weight for each model n and layer c,
 
-    theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t),       dF/dw_nc = <dF/dtheta_c, theta_nc>
+    theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t),       dF/dw_nc =
+                                         <dF/dtheta_c, theta_nc>
 
 1. Start at the better of the best single model and the plain average.
-2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames: H = sum_b g_b g_b^T, scaled to
-   trace dim(w). The diagonal is floored at 1e-6 and then multiplied by 1 + alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors
-   determine the weights that have no effect: those of a layer before p-norm and normalisation, if the search starts at a single model.)
-3. With H = C C^T, run L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw. Many weights have nearly the same effect; in v they are nearly
-   independent.
+2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames: H
+   = sum_b g_b g_b^T, scaled to trace dim(w). The diagonal is floored at 1e-6 and then multiplied by 1 +
+   alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors determine the weights that have no effect:
+   those of a layer before p-norm and normalisation, if the search starts at a single model.)
+3. With H = C C^T, run L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw. Many weights have nearly the same
+   effect; in v they are nearly independent.
 
-The result is the best point that was evaluated, so F never falls below the start. Every rank computes on its share of the sample; the
-results are summed over ranks. Memory on every rank: M times the parameters, in float32.
+The result is the best point that was evaluated, so F never falls below the start. Every rank computes on its
+share of the sample; the results are summed over ranks. Memory on every rank: M times the parameters, in
+float32.
 """
 
 from __future__ import annotations
@@ -56,7 +60,8 @@ def forget_models_after(frames_seen: int, directory: Path) -> None:
 
 
 class RecentModels:
-    """The models to be combined, in files DIRECTORY/FRAMES.pt. Rank 0 writes them and keeps the last `combine_models`."""
+    """The models to be combined, in files DIRECTORY/FRAMES.pt. Rank 0 writes them and keeps the last
+    `combine_models`."""
 
     def __init__(self, directory: Path, options: CombineOptions, comm: Comm):
         self.directory, self.options, self.comm = directory, options, comm
@@ -72,12 +77,17 @@ class RecentModels:
             path.unlink()
 
     def load(self, learner: Learner, frames_seen: int) -> list[list[torch.Tensor]]:
-        """Parameters of the models of the current shape, oldest first. The last one is the current model, after `frames_seen` frames."""
+        """Parameters of the models of the current shape, oldest first. The last one is the current model,
+        after `frames_seen` frames."""
         self.comm.barrier()
         present = [value.cpu().clone() for value in learner.flat.values()]
         files = [load_tensors(path) for path in self._paths() if int(path.stem) < frames_seen]
         shape = [value.shape for value in present]
-        models = [content["parameters"] for content in files if [value.shape for value in content["parameters"]] == shape]
+        models = [
+            content["parameters"]
+            for content in files
+            if [value.shape for value in content["parameters"]] == shape
+        ]
         return [*models, present][-self.options.combine_models :]
 
     def _paths(self) -> list[Path]:
@@ -85,7 +95,8 @@ class RecentModels:
 
 
 class Combination:
-    """Networks that are weighted sums of models, layer by layer, and their objective on a sample over all ranks.
+    """Networks that are weighted sums of models, layer by layer, and their objective on a sample over all
+    ranks.
 
     network  network of the models' shape; its parameters are overwritten
     models   parameters of each model, in the order of `network.parameters()`
@@ -94,8 +105,13 @@ class Combination:
     Weights are float64 (num_models, num_layers).
     """
 
-    def __init__(self, network: Network, models: list[list[torch.Tensor]], sample: Sample,
-                 log_probability: LogProbability = of_targets):  # fmt: skip
+    def __init__(
+        self,
+        network: Network,
+        models: list[list[torch.Tensor]],
+        sample: Sample,
+        log_probability: LogProbability = of_targets,
+    ):
         self.network, self.sample, self.comm = network.to(sample.device).eval(), sample, sample.comm
         self._log_probability = partial(log_probability, self.network)
         self.layers = [list(layer.parameters(recurse=False)) for layer in network.affine_layers]
@@ -129,7 +145,8 @@ class Combination:
         return float(sums[0]), sums[1:].view_as(weights)
 
     def fisher(self, weights: torch.Tensor) -> torch.Tensor:
-        """The matrix H at `weights`, positive definite, over the weights in the order of `weights.flatten()`."""
+        """The matrix H at `weights`, positive definite, over the weights in the order of
+        `weights.flatten()`."""
         self.set(weights)
         matrix = torch.zeros(weights.numel(), weights.numel(), dtype=torch.float64)
         for batch in self.sample.batches(_FISHER_BATCH):
@@ -141,11 +158,15 @@ class Combination:
         return matrix
 
     def _slope(self, x: torch.Tensor, pdfs: torch.Tensor) -> tuple[float, torch.Tensor]:
-        """(sum of log probabilities of this rank's frames, its gradient with respect to the weights, flat)."""
+        """(sum of log probabilities of this rank's frames, its gradient with respect to the weights,
+        flat)."""
         parameters = [p for layer in self.layers for p in layer]
         value = self._log_probability(x, pdfs)
         gradients = iter(torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True))
-        columns = [models @ torch.cat([next(gradients).flatten() for _ in layer]) for models, layer in zip(self.models, self.layers)]
+        columns = [
+            models @ torch.cat([next(gradients).flatten() for _ in layer])
+            for models, layer in zip(self.models, self.layers)
+        ]
         return float(value.detach()), torch.stack(columns, 1).double().cpu().flatten()
 
     def _summed(self, array: torch.Tensor) -> torch.Tensor:
@@ -157,11 +178,20 @@ class Combination:
 def _by_layer(models: list[list[torch.Tensor]], layers: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
     """For each layer, its parameters in every model, flattened to one vector."""
     begins = np.cumsum([0, *map(len, layers)])
-    return [[torch.cat([p.flatten() for p in model[begin:end]]) for model in models] for begin, end in zip(begins, begins[1:])]
+    return [
+        [torch.cat([p.flatten() for p in model[begin:end]]) for model in models]
+        for begin, end in zip(begins, begins[1:])
+    ]
 
 
-def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learner, frames_seen: int, sample: Sample,
-                   log_probability: LogProbability = of_targets) -> None:  # fmt: skip
+def combine_recent(
+    options: CombineOptions,
+    recent: RecentModels,
+    learner: Learner,
+    frames_seen: int,
+    sample: Sample,
+    log_probability: LogProbability = of_targets,
+) -> None:
     """Give the learner the combination of the last models. Every rank must call this."""
     network = learner.network.with_parameters(learner.flat.values())
     combine(options, Combination(network, recent.load(learner, frames_seen), sample, log_probability))
@@ -176,7 +206,8 @@ def give(learner: Learner, network: Network) -> None:
 
 
 def combine(options: CombineOptions, combination: Combination) -> tuple[torch.Tensor, float]:
-    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Every rank must call this."""
+    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Every rank must call
+    this."""
     weights, value = (best_average if options.combine == "average" else optimal_weights)(combination, options)
     combination.set(weights)
     return weights, value
@@ -198,8 +229,13 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
     factor = torch.linalg.cholesky(combination.fisher(start))
     best, best_value = start, begun_at
     point = torch.nn.Parameter(factor.T @ start.flatten())
-    search = torch.optim.LBFGS([point], max_iter=options.combine_iterations, max_eval=3 * options.combine_iterations,
-                               history_size=min(len(point), _MEMORY), line_search_fn="strong_wolfe")  # fmt: skip
+    search = torch.optim.LBFGS(
+        [point],
+        max_iter=options.combine_iterations,
+        max_eval=3 * options.combine_iterations,
+        history_size=min(len(point), _MEMORY),
+        line_search_fn="strong_wolfe",
+    )
 
     def closure() -> float:
         nonlocal best, best_value
@@ -211,13 +247,15 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
         return -value
 
     search.step(closure)
-    combination.comm.say(f"combined {combination.num_models} models: objective {begun_at:.4f} to {best_value:.4f}")
+    combination.comm.say(
+        f"combined {combination.num_models} models: objective {begun_at:.4f} to {best_value:.4f}"
+    )
     return best, best_value
 
 
 def _start(combination: Combination, options: CombineOptions) -> tuple[torch.Tensor, float]:
-    """(weights, F(w)) of the better of the best single model and the average; of the average with a single model or `--combine-start
-    average`."""
+    """(weights, F(w)) of the better of the best single model and the average; of the average with a single
+    model or `--combine-start average`."""
     num_models = combination.num_models
     if num_models == 1 or options.combine_start == "average":
         average = _average_of_last(combination, num_models)

@@ -1,17 +1,22 @@
 r"""Networks that grow during training (Kaldi's nnet2 recipes): hidden layers one by one, then more outputs.
 
-Layer-wise discriminative growth: training begins with one hidden layer. After every `--layer-period-frames` a new layer with random weights
-is inserted between the last hidden layer and the output layer, and the output layer is set to 0. The layers below do not change.
+Layer-wise discriminative growth: training begins with one hidden layer. After every `--layer-period-frames` a
+new layer with random weights is inserted between the last hidden layer and the output layer, and the output
+layer is set to 0. The layers below do not change.
 
-Mixing up, halfway between the last new layer and the end of training: N outputs instead of one for each pdf. The number of outputs of pdf s
-is about proportional to its frames to the power 0.25 (`pyasr.hmm.model.gmm_update.split_targets`). To copy an output o, with e ~ N(0, d^2),
+Mixing up, halfway between the last new layer and the end of training: N outputs instead of one for each pdf.
+The number of outputs of pdf s is about proportional to its frames to the power 0.25
+(`pyasr.hmm.model.gmm_update.split_targets`). To copy an output o, with e ~ N(0, d^2),
 
-    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the softmax, mostly 1
+    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the
+                     softmax, mostly 1
 
-and the posteriors of the copies are added (`pyasr.nn.layers.nnet2_layers.SumGroup`), so with d = 0 the posteriors of the pdfs do
-not change. Of n copies, copy n - 2^floor(log2 n) is split next: all copies of a pdf are split once before one is split twice.
+and the posteriors of the copies are added (`pyasr.nn.layers.nnet2_layers.SumGroup`), so with d = 0 the
+posteriors of the pdfs do not change. Of n copies, copy n - 2^floor(log2 n) is split next: all copies of a pdf
+are split once before one is split twice.
 
-All times are frames seen by all ranks. All ranks have the same parameters and draw the same random numbers, so their networks stay equal.
+All times are frames seen by all ranks. All ranks have the same parameters and draw the same random numbers,
+so their networks stay equal.
 """
 
 from __future__ import annotations
@@ -34,7 +39,8 @@ from pyasr.train.sgd.learner import Learner
 from pyasr.train.training_options import GrowthOptions
 
 Action = Callable[[Learner, int], None]  # arguments: learner, frames seen
-Keep = Callable[[list[torch.Tensor], int], None]  # arguments: parameters of the consensus of ranks, frames seen
+# arguments: parameters of the consensus of ranks, frames seen
+Keep = Callable[[list[torch.Tensor], int], None]
 
 
 def first_shape(growth: GrowthOptions, dnn: DnnOptions) -> DnnOptions:
@@ -49,34 +55,56 @@ class Growth:
     total_frames  frames of the whole training
     actions       (period in frames, function that changes parameters)
     keeping       (period in frames, function that only reads parameters)
-    meets         function of the frames after which a change is due: frames after which all ranks next meet and perform the change
+    meets         function of the frames after which a change is due: frames after which all ranks next meet
+                  and perform the change
 
-    Raises UserError if training would end before the complete network is trained, or if there are fewer outputs than pdfs.
+    Raises UserError if training would end before the complete network is trained, or if there are fewer
+    outputs than pdfs.
     """
 
-    def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
-                 actions: Sequence[tuple[int, Action]] = (), keeping: Sequence[tuple[int, Keep]] = (),
-                 meets: Callable[[int], int] = lambda frames: frames):  # fmt: skip
+    def __init__(
+        self,
+        options: GrowthOptions,
+        dnn: DnnOptions,
+        counts: np.ndarray,
+        total_frames: int,
+        seed: int,
+        comm: Comm,
+        actions: Sequence[tuple[int, Action]] = (),
+        keeping: Sequence[tuple[int, Keep]] = (),
+        meets: Callable[[int], int] = lambda frames: frames,
+    ):
         self.options, self.counts, self.seed, self.comm, self.done = options, counts, seed, comm, 0
         self.actions, self.keeping = actions, keeping
         self.events = _events(options, dnn, total_frames)
         if self.events and meets(self.events[-1][0]) >= total_frames:
             when, what = self.events[-1]
             mixed = f", when ranks next mix at {meets(when)}" if when < total_frames else ""
-            found = f"training ends at {total_frames} frames, but the last change of the network is due at {when} ({what}){mixed}"
-            raise UserError(f"{found}; lower --layer-period-frames{' or --period-frames' if mixed else ''} or raise --num-epochs")
+            found = (
+                f"training ends at {total_frames} frames, but the last change of the network is due at "
+                f"{when} ({what}){mixed}"
+            )
+            raise UserError(
+                f"{found}; lower --layer-period-frames{' or --period-frames' if mixed else ''} or raise "
+                "--num-epochs"
+            )
         if 0 < options.mix_up < len(counts):
-            raise UserError(f"--mix-up {options.mix_up}: each of {len(counts)} pdfs needs an output; give a larger number, or 0 to disable")
+            raise UserError(
+                f"--mix-up {options.mix_up}: each of {len(counts)} pdfs needs an output; give a larger "
+                "number, or 0 to disable"
+            )
 
     def expected(self, network: FeedForward, frames_seen: int) -> FeedForward:
-        """The network at `frames_seen` that grows from the initial one, except for trained parameters and random numbers."""
+        """The network at `frames_seen` that grows from the initial one, except for trained parameters and
+        random numbers."""
         network = network.with_parameters(network.parameters())
         for name in self._events_until(frames_seen):
             network = self._changed(network, name)
         return network
 
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
-        """Give the learner the network of a description from `frames_seen`, after all changes that were due then."""
+        """Give the learner the network of a description from `frames_seen`, after all changes that were due
+        then."""
         learner.adopt(network_from(description))
         self.done = frames_seen
 
@@ -91,17 +119,23 @@ class Growth:
     def ahead(self, frames_seen: int) -> list[int]:
         """Frames until each future change and the next time of each action."""
         events = [when - frames_seen for when, _ in self.events if when > frames_seen]
-        return events + [period - frames_seen % period for period, _ in (*self.actions, *self.keeping) if period]
+        return events + [
+            period - frames_seen % period for period, _ in (*self.actions, *self.keeping) if period
+        ]
 
     def check_whole(self, frames_seen: int) -> None:
-        """Raise UserError if changes are still due at the end of training, because ranks have not met since then."""
+        """Raise UserError if changes are still due at the end of training, because ranks have not met since
+        then."""
         if late := self._events_until(frames_seen):
-            found = f"training has ended after {frames_seen} frames, but changes of the network are still due ({', '.join(late)})"
+            found = (
+                f"training has ended after {frames_seen} frames, but changes of the network are still "
+                f"due ({', '.join(late)})"
+            )
             raise UserError(f"{found}; lower --layer-period-frames or --period-frames, or raise --num-epochs")
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
-        """Perform all due actions, then due changes of the network; whether the network has changed. Every rank must call this, at the same
-        time, with equal parameters."""
+        """Perform all due actions, then due changes of the network; whether the network has changed. Every
+        rank must call this, at the same time, with equal parameters."""
         for action in self._due_of(self.actions, frames_seen):
             action(learner, frames_seen)
         events = self._events_until(frames_seen)
@@ -113,8 +147,8 @@ class Growth:
         return bool(events)
 
     def look(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
-        """Perform the due actions that only read parameters, with those of the ranks' consensus. Nothing else is due unless `changes` says
-        so."""
+        """Perform the due actions that only read parameters, with those of the ranks' consensus. Nothing else
+        is due unless `changes` says so."""
         for keep in self._due_of(self.keeping, frames_seen):
             keep(parameters, frames_seen)
         self.done = frames_seen
@@ -123,7 +157,9 @@ class Growth:
         return [name for when, name in self.events if self.done < when <= frames_seen]
 
     def _due_of(self, timed: Sequence[tuple[int, Callable]], frames_seen: int) -> list[Callable]:
-        return [function for period, function in timed if period and frames_seen // period > self.done // period]
+        return [
+            function for period, function in timed if period and frames_seen // period > self.done // period
+        ]
 
     def _changed(self, network: FeedForward, name: str) -> FeedForward:
         rng = generator(self.seed, "growth", name, network.options.hidden_layers)
@@ -161,12 +197,16 @@ def with_new_layer(network: FeedForward, random: torch.Generator) -> FeedForward
 
 
 @torch.no_grad()
-def mixed_up(network: FeedForward, counts: np.ndarray, options: GrowthOptions, rng: np.random.Generator) -> FeedForward:
+def mixed_up(
+    network: FeedForward, counts: np.ndarray, options: GrowthOptions, rng: np.random.Generator
+) -> FeedForward:
     """`network`, which has one output for each pdf, with about `options.mix_up` outputs."""
     numbers = split_targets(counts, options.mix_up, options.mix_up_power, options.mix_up_min_count)
     output, scales = network.layers[-1], network.fixed.prior_scales
     halving = math.log(2) / (np.ones(network.num_pdfs) if scales is None else scales.numpy())
-    weights, biases, extras = split_outputs(output.weight.numpy(), output.bias.numpy(), numbers, halving, options.mix_up_stddev, rng)
+    weights, biases, extras = split_outputs(
+        output.weight.numpy(), output.bias.numpy(), numbers, halving, options.mix_up_stddev, rng
+    )
     fixed = dataclasses.replace(network.fixed, extras=torch.from_numpy(extras))
     grown = FeedForward(network.options, network.input_dim, network.num_pdfs, fixed)
     for layer, old in zip(grown.affine_layers[:-1], network.affine_layers):
@@ -176,12 +216,18 @@ def mixed_up(network: FeedForward, counts: np.ndarray, options: GrowthOptions, r
     return grown
 
 
-def split_outputs(weights: np.ndarray, biases: np.ndarray, numbers: np.ndarray, halving: np.ndarray, stddev: float,
-                  rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+def split_outputs(
+    weights: np.ndarray,
+    biases: np.ndarray,
+    numbers: np.ndarray,
+    halving: np.ndarray,
+    stddev: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(weights, biases, extras) of an output layer in which pdf s has numbers[s] outputs instead of one.
 
-    weights (num_pdfs, D), biases (num_pdfs); halving (num_pdfs): subtracted from a bias to halve the posterior of the output.
-    extras: the pdfs of the rows beyond the first num_pdfs.
+    weights (num_pdfs, D), biases (num_pdfs); halving (num_pdfs): subtracted from a bias to halve the
+    posterior of the output. extras: the pdfs of the rows beyond the first num_pdfs.
     """
     rounds = [np.flatnonzero(numbers > n) for n in range(1, int(numbers.max()))]
     extras = np.concatenate([np.zeros(0, np.int64), *rounds])

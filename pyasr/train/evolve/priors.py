@@ -1,9 +1,12 @@
-r"""Priors of the tied states (pdfs): factors before the softmax, and the divisors of the posteriors in decoding.
+r"""Priors of the tied states (pdfs): factors before the softmax, and the divisors of the posteriors in
+decoding.
 
-    a_s = c (n_s + 0.01 n)^q           factors on the logits (Kaldi's nnet2 and nnet3: q = -0.25); n_s frames of s, n their mean over pdfs,
-                                       c such that the mean of a_s is 1: rare states learn faster
-    P(s) = sum_t p(s | x_t) / T        mean posteriors over a sample of training frames: Kaldi's "adjusted" priors, which fit the network's
-                                       own posteriors better than the relative frequencies in the alignments
+a_s = c (n_s + 0.01 n)^q           factors on the logits (Kaldi's nnet2 and nnet3: q = -0.25); n_s frames of
+                                   s, n their mean over pdfs,
+                                   c such that the mean of a_s is 1: rare states learn faster
+P(s) = sum_t p(s | x_t) / T        mean posteriors over a sample of training frames: Kaldi's "adjusted"
+                                   priors, which fit the network's
+                                   own posteriors better than the relative frequencies in the alignments
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def mean_posteriors(network: Network, sample: Sample) -> torch.Tensor:
     return sums / sums.sum()
 
 
-def decoding_priors(options: PriorOptions, network: Network, counts: np.ndarray, sample: Sample) -> torch.Tensor:
+def decoding_priors(
+    options: PriorOptions, network: Network, counts: np.ndarray, sample: Sample
+) -> torch.Tensor:
     """Log priors for the model file, float32 (num_pdfs,). Every rank must call this."""
     if options.priors == "alignments":
         return log_priors(counts)

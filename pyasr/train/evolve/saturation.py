@@ -1,15 +1,18 @@
-r"""Saturation of tanh and sigmoid units, and the repair of saturated and linear units during training (Kaldi's nnet-am-fix).
+r"""Saturation of tanh and sigmoid units, and the repair of saturated and linear units during training
+(Kaldi's nnet-am-fix).
 
-A unit y = sigma(w . h + b) that is near its bounds on most frames hardly learns; a unit that stays in the linear range of sigma adds no
-non-linearity. With d its mean derivative over a sample, relative to the maximum derivative (tanh: 1 - y^2; sigmoid: 4 y (1 - y)),
+A unit y = sigma(w . h + b) that is near its bounds on most frames hardly learns; a unit that stays in the
+linear range of sigma adds no non-linearity. With d its mean derivative over a sample, relative to the maximum
+derivative (tanh: 1 - y^2; sigmoid: 4 y (1 - y)),
 
     (w, b) <- (w, b) / min(2, 0.1 / d)     where d < 0.1
     (w, b) <- (w, b) min(2, d / 0.75)      where d > 0.75
 
-The units of an LSTM are its gates i, f, o and g and tanh(c), H of each (`pyasr.nn.layers.lstm`). Their saturation is measured but
-not repaired.
+The units of an LSTM are its gates i, f, o and g and tanh(c), H of each (`pyasr.nn.layers.lstm`). Their
+saturation is measured but not repaired.
 
-Kaldi averages over the frames of the last iteration, and has a rule for ReLU (biases of dead units + 1), which is not implemented here.
+Kaldi averages over the frames of the last iteration, and has a rule for ReLU (biases of dead units + 1),
+which is not implemented here.
 """
 
 from __future__ import annotations
@@ -73,18 +76,21 @@ def factors_of(derivatives: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def average_derivatives(network: Network, sample: Sample) -> list[Tensor]:
-    """Relative derivatives of units, averaged over the sample's frames on all ranks: a float64 vector for each layer with such units, the
-    units of an LSTM concatenated. Every rank must call this."""
+    """Relative derivatives of units, averaged over the sample's frames on all ranks: a float64 vector for
+    each layer with such units, the units of an LSTM concatenated. Every rank must call this."""
     sums: dict[int, Tensor] = {}  # of each layer; the last element counts frames
 
     def see(place: int, derivatives: Tensor) -> None:
         rows = derivatives.flatten(0, -2)
-        total = torch.cat([rows.sum(0, dtype=torch.float64), rows.new_tensor([len(rows)], dtype=torch.float64)]).cpu()
+        total = torch.cat(
+            [rows.sum(0, dtype=torch.float64), rows.new_tensor([len(rows)], dtype=torch.float64)]
+        ).cpu()
         sums[place] = sums[place] + total if place in sums else total
 
     network.to(sample.device)
     with _watched(network, see):
-        network(sample.x.new_zeros(1, *sample.x.shape[1:]).float())  # sets the shapes, also on a rank without frames
+        # sets the shapes, also on a rank without frames
+        network(sample.x.new_zeros(1, *sample.x.shape[1:]).float())
         for total in sums.values():
             total.zero_()
         for x, _ in sample.batches():
@@ -96,7 +102,8 @@ def average_derivatives(network: Network, sample: Sample) -> list[Tensor]:
 
 @contextmanager
 def _watched(network: Network, see: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """In the block, call `see` with the index of a layer and the relative derivatives of its units (..., units) at each computation."""
+    """In the block, call `see` with the index of a layer and the relative derivatives of its units (...,
+    units) at each computation."""
     hooks, lstms = [], []
     for place, module in enumerate(network.modules()):
         if type(module) in _DERIVATIVES:
@@ -119,4 +126,9 @@ def _report(see: Callable[[int, Tensor], None], place: int, module: nn.Module, _
 
 def _report_gates(see: Callable[[int, Tensor], None], place: int, gates: Tensor, cells: Tensor) -> None:
     i, f, g, o = gates.chunk(4, -1)
-    see(place, torch.cat([_of_sigmoid(i), _of_sigmoid(f), _of_sigmoid(o), _of_tanh(g), _of_tanh(torch.tanh(cells))], -1))
+    see(
+        place,
+        torch.cat(
+            [_of_sigmoid(i), _of_sigmoid(f), _of_sigmoid(o), _of_tanh(g), _of_tanh(torch.tanh(cells))], -1
+        ),
+    )

@@ -17,11 +17,13 @@ class AveragingWatch:
         self.criterion, self.num_worse = criterion, 0
 
     def look(self, apart: Totals | None, heldout: Totals, comm: Comm) -> None:
-        """Compare the totals of an epoch: `apart` of the ranks' own models, None if they are equal, and `heldout` of the consensus."""
+        """Compare the totals of an epoch: `apart` of the ranks' own models, None if they are equal, and
+        `heldout` of the consensus."""
         is_worse = apart is not None and heldout.objective < apart.objective
         self.num_worse = self.num_worse + 1 if is_worse else 0
         if self.num_worse >= _EPOCHS and comm.rank == 0:
             log.warning(
-                f"averaging made the held-out objective worse, from {apart.objective:.4f} to {heldout.objective:.4f}, in "
-                f"{self.num_worse} epochs in a row: ranks drift too far apart; lower --period-frames or {self.criterion.rate_flag}"
+                f"averaging made the held-out objective worse, from {apart.objective:.4f} to "
+                f"{heldout.objective:.4f}, in {self.num_worse} epochs in a row: ranks drift too far apart; "
+                f"lower --period-frames or {self.criterion.rate_flag}"
             )

@@ -20,16 +20,17 @@ _SECONDS, _MAX_CYCLES, _MAX_STEPS = 0.5, 10, 40
 
 
 def frames_per_s_alone(learner: Learner, data: Frames, minibatch: int, rate: float, comm: Comm) -> float:
-    """Frames per second of the first rank that has frames. This rank learns from its largest minibatch while the others wait, and
-    restores its state afterwards. Every rank must call this.
+    """Frames per second of the first rank that has frames. This rank learns from its largest minibatch while
+    the others wait, and restores its state afterwards. Every rank must call this.
 
     rate  learning rate of the steps, for gradients summed over the minibatch
 
-    Work that a learner does only in some minibatches, such as updates of natural gradient, counts as often as in a long training, because
-    whole cycles (`Learner.settle`) are timed. The fastest cycle counts, because the machine may have other work. The first minibatch is
-    not timed. Then cycles follow until they have taken half a second, at most ten of them. Of a cycle of more than 40 minibatches, only
-    40 are timed. The measurement takes at most half a second and the time of 41 minibatches. With natural gradient at its defaults, on a
-    slow machine, it takes 5 minibatches.
+    Work that a learner does only in some minibatches, such as updates of natural gradient, counts as often as
+    in a long training, because whole cycles (`Learner.settle`) are timed. The fastest cycle counts, because
+    the machine may have other work. The first minibatch is not timed. Then cycles follow until they have
+    taken half a second, at most ten of them. Of a cycle of more than 40 minibatches, only 40 are timed. The
+    measurement takes at most half a second and the time of 41 minibatches. With natural gradient at its
+    defaults, on a slow machine, it takes 5 minibatches.
     """
     found = np.zeros(1)
     runner = int(comm.reduce_scalar(comm.rank if data.num_frames else comm.size, "min"))
@@ -61,7 +62,8 @@ def _speed(learner: Learner, x, targets, rate: float) -> float:
 
 @contextlib.contextmanager
 def _by_itself(learner):
-    """Within the block, steps of the learner need no other rank. At its end, the state of the learner is restored."""
+    """Within the block, steps of the learner need no other rank. At its end, the state of the learner is
+    restored."""
     parameters = learner.flat.master.clone()
     if learner.gradient_sum:
         learner.gradient_sum.is_idle = True

@@ -1,4 +1,5 @@
-"""Location of the checkpoints of a training job, and the content of `checkpoint.json`, which can be read without the tensors."""
+"""Location of the checkpoints of a training job, and the content of `checkpoint.json`, which can be read
+without the tensors."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ MODELS = "models"  # directory of the models to be combined, next to the checkpo
 
 
 def last_place(out: Path, pattern: str = DIRECTORY) -> str:
-    """The point from which a job with checkpoints in OUT/PATTERN resumes: `from 1200 frames`, `from 500 frames of rbm2`, `from the
-    beginning`."""
+    """The point from which a job with checkpoints in OUT/PATTERN resumes: `from 1200 frames`, `from 500
+    frames of rbm2`, `from the beginning`."""
     indices = sorted(out.glob(f"{pattern}/{INDEX}"), key=lambda path: path.stat().st_mtime)
     if not indices:
         return "from the beginning"
@@ -36,7 +37,8 @@ def read_index(directory: Path) -> dict:
 
 
 def remove_checkpoints(directory: Path) -> None:
-    """Remove a directory of checkpoints, the index first: if the removal is interrupted, training starts from scratch."""
+    """Remove a directory of checkpoints, the index first: if the removal is interrupted, training starts from
+    scratch."""
     (directory / INDEX).unlink(missing_ok=True)
     remove_tree(directory)
 
@@ -50,5 +52,8 @@ def telling(path: Path):
     except Exception as error:
         if isinstance(error, SystemRefusal) and not error.is_absence:
             raise
-        sentence = f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start"
+        sentence = (
+            f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train "
+            "from the start"
+        )
         raise UserError(f"{path}: {sentence}") from error

@@ -1,8 +1,9 @@
-"""Checkpoints of a training job: every rank writes its own file, then one checkpoint.json names the complete set.
+"""Checkpoints of a training job: every rank writes its own file, then one checkpoint.json names the complete
+set.
 
-A reader trusts only checkpoint.json, which is replaced atomically after all ranks have written. A job that is killed at any moment resumes
-from the set that it names. Earlier sets are deleted. A job with another number of ranks can resume from a set: rank r gets the state that
-the former rank r had.
+A reader trusts only checkpoint.json, which is replaced atomically after all ranks have written. A job that is
+killed at any moment resumes from the set that it names. Earlier sets are deleted. A job with another number
+of ranks can resume from a set: rank r gets the state that the former rank r had.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Checkpoint:
 
 
 def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict, frames_seen: int = 0) -> None:
-    """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank must call this.
+    """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank
+    must call this.
 
     frames_seen  written to the index, which can be read without the set
     """
@@ -62,15 +64,18 @@ def load_checkpoint(directory: Path, comm: Comm) -> Checkpoint | None:
     if not files:
         return None
     first = _load(directory / files[0])
-    own = None if comm.rank >= len(files) else first if comm.rank == 0 else _load(directory / files[comm.rank])
+    own = (
+        None if comm.rank >= len(files) else first if comm.rank == 0 else _load(directory / files[comm.rank])
+    )
     return Checkpoint(first["shared"], first["own"], own and own["own"], len(files))
 
 
 def frames_to_leave_out(num_frames: list[int], done: int) -> list[int]:
-    """Number of frames that each rank skips in an epoch of which a job with other ranks has processed `done` frames.
+    """Number of frames that each rank skips in an epoch of which a job with other ranks has processed `done`
+    frames.
 
-    num_frames  frames of each rank in the whole epoch; each rank skips the same share of them, to within a frame, and all together skip
-                exactly `done`
+    num_frames  frames of each rank in the whole epoch; each rank skips the same share of them, to within a
+                frame, and all together skip exactly `done`
     """
     ends = [end * done // max(sum(num_frames), 1) for end in accumulate(num_frames, initial=0)]
     return [end - begin for begin, end in pairwise(ends)]
@@ -90,14 +95,22 @@ def shapes(parameters: list[torch.Tensor]) -> list[list[int]]:
 def check_shapes(directory: Path, found: list[list[int]], wanted: list[list[int]]) -> None:
     """Raise UserError unless the parameters in the checkpoint have the shapes of this job's parameters."""
     if found != wanted:
-        theirs, ours = (", ".join("x".join(map(str, shape)) for shape in part if len(shape) > 1) for part in (found, wanted))
-        raise UserError(f"{directory}: a checkpoint of another network (layers {theirs}; this one has {ours}); "
-                        f"give the options of that network, or --force to train from the start")  # fmt: skip
+        theirs, ours = (
+            ", ".join("x".join(map(str, shape)) for shape in part if len(shape) > 1)
+            for part in (found, wanted)
+        )
+        raise UserError(
+            f"{directory}: a checkpoint of another network (layers {theirs}; this one has {ours}); "
+            f"give the options of that network, or --force to train from the start"
+        )
 
 
 def random_state(device: torch.device) -> dict:
     """The state of torch's random generators that training on `device` uses."""
-    return {"cpu": torch.get_rng_state(), "device": torch.cuda.get_rng_state(device) if device.type == "cuda" else None}
+    return {
+        "cpu": torch.get_rng_state(),
+        "device": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
 
 
 def set_random_state(state: dict, device: torch.device) -> None:

@@ -1,8 +1,10 @@
-"""Memory checks before training. A shortage ends the training with one message that says which option to lower.
+"""Memory checks before training. A shortage ends the training with one message that says which option to
+lower.
 
-Before its first minibatch, a rank computes the gradient of its largest minibatch and discards it. If a GPU's memory is too small, PyTorch
-raises an error at this point. On a CPU, the system may kill the process instead, so the memory is estimated first: the bytes that autograd
-saves for a part of the minibatch, scaled to all frames, times two because the derivatives take as much again.
+Before its first minibatch, a rank computes the gradient of its largest minibatch and discards it. If a GPU's
+memory is too small, PyTorch raises an error at this point. On a CPU, the system may kill the process instead,
+so the memory is estimated first: the bytes that autograd saves for a part of the minibatch, scaled to all
+frames, times two because the derivatives take as much again.
 
 Sequence criteria keep all of an utterance. Their memory is measured on an utterance of median length.
 """
@@ -49,8 +51,8 @@ class Workload(NamedTuple):
 
 
 def try_out(work: Workload) -> None:
-    """Compute the gradient of this rank's largest minibatch, log the memory that it takes, and discard it. Every rank must call this.
-    Raises UserError if the memory is not enough."""
+    """Compute the gradient of this rank's largest minibatch, log the memory that it takes, and discard it.
+    Every rank must call this. Raises UserError if the memory is not enough."""
     device, needed = work.learner.flat.master.device, 0.0
     sharing = num_sharing(work.comm, device)
     with telling_what_to_lower(work), unchanged(work.learner):
@@ -62,11 +64,15 @@ def try_out(work: Workload) -> None:
             needed = max(needed, _peak_bytes(device) - before)
     most = work.comm.reduce_scalar(needed, "max")
     if most:
-        work.comm.say(f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of a rank's memory")
+        work.comm.say(
+            f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of "
+            "a rank's memory"
+        )
 
 
 def _peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """Peak bytes of tensors on a GPU since the last `reset`, which returns their present bytes; 0 on a CPU."""
+    """Peak bytes of tensors on a GPU since the last `reset`, which returns their present bytes; 0 on a
+    CPU."""
     if device.type != "cuda":
         return 0
     if reset:
@@ -76,7 +82,8 @@ def _peak_bytes(device: torch.device, reset: bool = False) -> int:
 
 @contextlib.contextmanager
 def unchanged(learner: Learner):
-    """On exit, restore the learner and the random state bit for bit; gradients may be computed in the block."""
+    """On exit, restore the learner and the random state bit for bit; gradients may be computed in the
+    block."""
     device = learner.flat.master.device
     remembered, random = copy.deepcopy(learner.state_dict()), random_state(device)
     try:
@@ -99,15 +106,21 @@ def telling_what_to_lower(work: Workload):
 
 
 def _check_part(work: Workload, x, targets, sharing: int) -> float:
-    """Estimated bytes of host memory for the minibatch, from what autograd saves for a part of it; 0 if unknown. Raises UserError if
-    less is free for each of the `sharing` ranks of the host."""
+    """Estimated bytes of host memory for the minibatch, from what autograd saves for a part of it; 0 if
+    unknown. Raises UserError if less is free for each of the `sharing` ranks of the host."""
     device, learner = work.learner.flat.master.device, work.learner
     free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
-    if free is None or not isinstance(x, torch.Tensor | Rows) or not isinstance(targets, torch.Tensor | SoftTargets):
+    if (
+        free is None
+        or not isinstance(x, torch.Tensor | Rows)
+        or not isinstance(targets, torch.Tensor | SoftTargets)
+    ):
         return 0.0
     part, its_targets = x.chunk(_PART)[0], targets.chunk(_PART)[0]
     learner.network.train()
-    kept = kept_bytes(lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x)
+    kept = kept_bytes(
+        lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x
+    )
     needed = 2 * kept * len(targets) / len(its_targets)
     _check_free(work, needed, free / sharing)
     return needed
@@ -128,8 +141,8 @@ def _too_little(work: Workload, found: str) -> UserError:
 def check_utterances_fit(work: Workload) -> None:
     """Check that the utterances of a training on whole utterances fit into memory. Every rank must call this.
 
-    Raises UserError if the longest utterance, which the message names, takes more memory than this rank has, or, on a CPU, the largest
-    minibatch does.
+    Raises UserError if the longest utterance, which the message names, takes more memory than this rank has,
+    or, on a CPU, the largest minibatch does.
     """
     if not isinstance(work.training, Utterances):
         return
@@ -144,8 +157,14 @@ def check_utterances_fit(work: Workload) -> None:
     kept = kept_bytes(lambda: learner.loss(*training.minibatch_of([middle])), learner.network)
     of_a_frame = 2 * kept / max(int(training.lengths[middle]), 1)
     if (needed := of_a_frame * int(training.lengths[longest])) > free / sharing:
-        found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to train on as a whole"
-        memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
+        found = (
+            f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to train on as "
+            "a whole"
+        )
+        memory = (
+            f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free "
+            "for each rank"
+        )
         raise UserError(f"{training.reader.data}: {found}: {memory}; {ADVICE}")
     if device.type == "cpu":
         _check_free(work, of_a_frame * training.most_frames(), free / sharing)
@@ -157,7 +176,8 @@ def num_sharing(comm: Comm, device: torch.device) -> int:
 
 
 def kept_bytes(compute: Callable[[], object], network: torch.nn.Module, *inputs: torch.Tensor) -> int:
-    """Bytes that autograd saves while `compute` runs, without the parameters of `network` and the storage of `inputs`."""
+    """Bytes that autograd saves while `compute` runs, without the parameters of `network` and the storage of
+    `inputs`."""
     kept = {}
 
     def note(tensor: torch.Tensor) -> None:

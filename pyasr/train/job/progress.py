@@ -1,4 +1,5 @@
-"""Progress reports of a training job: log lines, metrics.jsonl, TensorBoard curves, and the time spent on each activity."""
+"""Progress reports of a training job: log lines, metrics.jsonl, TensorBoard curves, and the time spent on
+each activity."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _LEAST_S = 1e-6  # minimum duration of an interval: in virtual time it may be 0
 
 
 class Clock:
-    """Seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`. `time` returns the present time in seconds."""
+    """Seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`. `time` returns the
+    present time in seconds."""
 
     def __init__(self, time: Callable[[], float]):
         self.time = time
@@ -48,7 +50,8 @@ class Clock:
 
 
 class Reporter:
-    """Log line and metrics of an interval, over all ranks; every rank must call `interval` at the same moments.
+    """Log line and metrics of an interval, over all ranks; every rank must call `interval` at the same
+    moments.
 
     directory     of metrics.jsonl and tensorboard/, written by rank 0
     strategy      source of the waiting and communication times
@@ -57,8 +60,22 @@ class Reporter:
     alone         single-rank throughput in frames per second, the baseline of the speed-up; 0: unknown
     """
 
-    def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals, alone: float = 0.0):
-        self.comm, self.strategy, self.total_frames, self.totals, self.alone = strategy.comm, strategy, total_frames, totals, alone
+    def __init__(
+        self,
+        directory: Path,
+        strategy: Strategy,
+        total_frames: int,
+        frames_seen: int,
+        totals: type = Totals,
+        alone: float = 0.0,
+    ):
+        self.comm, self.strategy, self.total_frames, self.totals, self.alone = (
+            strategy.comm,
+            strategy,
+            total_frames,
+            totals,
+            alone,
+        )
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
         self._begin, self._frames_at_begin, self._frames_reported = self.comm.time(), frames_seen, frames_seen
         self._mixing_times, self._drift = strategy.times.copy(), 0.0
@@ -75,7 +92,8 @@ class Reporter:
             self._events.close()
 
     def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> Totals:
-        """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
+        """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over
+        ranks."""
         mixing_times = self.strategy.times - self._mixing_times
         drift = self.strategy.take_drift()
         seconds, parts = self.clock.seconds, [self.clock.parts.get("data", 0.0), *mixing_times]
@@ -88,12 +106,22 @@ class Reporter:
         totals, self._drift = self.totals(own[:3]), float(np.sqrt(own[3] / self.comm.size))
         if self.comm.rank == 0:
             computing, staleness = np.split(own[8:], [self.comm.size])
-            self._report(epoch, frames_seen, totals, rate, self._drift, own[4:8] / self.comm.size, computing, _mean_and_most(staleness))
+            self._report(
+                epoch,
+                frames_seen,
+                totals,
+                rate,
+                self._drift,
+                own[4:8] / self.comm.size,
+                computing,
+                _mean_and_most(staleness),
+            )
         return totals
 
     def _own_staleness(self) -> list[float]:
-        """Staleness of this rank since the last call: number of mixed publications, sum of their absolute distances in moves, and the
-        maximum distance in the place of this rank among all; [] if the strategy does not record it."""
+        """Staleness of this rank since the last call: number of mixed publications, sum of their absolute
+        distances in moves, and the maximum distance in the place of this rank among all; [] if the strategy
+        does not record it."""
         if self.strategy.staleness is None:
             return []
         new, self._staleness = self.strategy.staleness - self._staleness, Counter(self.strategy.staleness)
@@ -108,8 +136,17 @@ class Reporter:
             f"rank {self.comm.rank}: {own.text()}  lr {rate:.5g}"
         )
 
-    def _report(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray,
-                computing: np.ndarray, staleness: dict[str, float]) -> None:  # fmt: skip
+    def _report(
+        self,
+        epoch: int,
+        frames_seen: int,
+        totals: Totals,
+        rate: float,
+        drift: float,
+        times: np.ndarray,
+        computing: np.ndarray,
+        staleness: dict[str, float],
+    ) -> None:
         """Write log line and metrics.
 
         drift      root mean square over ranks of their relative distance from the mixture
@@ -123,29 +160,49 @@ class Reporter:
         left = (self.comm.time() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         speed = round((frames_seen - self._frames_reported) / seconds)
         self._frames_reported = frames_seen
-        shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
+        shares = {
+            name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)
+        }
         apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
-        apart += "stale by {staleness:.2g} moves, at most {most_stale}  ".format(**staleness) if staleness else ""
+        apart += (
+            "stale by {staleness:.2g} moves, at most {most_stale}  ".format(**staleness) if staleness else ""
+        )
         compared = self._compared(speed, computing)
         comparison = f"  {self._comparison(compared)}" if compared else ""
         log.info(
-            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  {totals.text()}  lr {rate:.5g}  "
-            f"{apart}{speed} frames/s  {minutes(left)} left  compute {1 - sum(shares.values()):.0%} "
-            f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}{comparison}"
+            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
+            f"{totals.text()}  lr {rate:.5g}  {apart}{speed} frames/s  {minutes(left)} left  compute "
+            f"{1 - sum(shares.values()):.0%} communication {shares['communication']:.0%} waiting "
+            f"{shares['waiting']:.0%} data {shares['data']:.0%}{comparison}"
         )
-        self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
-                     "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares, **compared,
-                     **staleness})  # fmt: skip
+        self._write(
+            {
+                "epoch": epoch,
+                "frames": frames_seen,
+                "total_frames": self.total_frames,
+                "rate": rate,
+                **totals.metrics(),
+                "drift": round(drift, 6),
+                "frames_per_s": speed,
+                "left_s": round(left),
+                **shares,
+                **compared,
+                **staleness,
+            }
+        )
         self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": drift})
         self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
 
     def _compared(self, speed: int, computing: np.ndarray) -> dict[str, float]:
-        """Metrics of several ranks: speed-up over a single rank, the rank with the longest computation, and its excess over the median;
-        {} for one rank."""
+        """Metrics of several ranks: speed-up over a single rank, the rank with the longest computation, and
+        its excess over the median; {} for one rank."""
         if self.comm.size == 1:
             return {}
         slowest, median = int(computing.argmax()), max(float(np.median(computing)), _LEAST_S)
-        compared = {"slowest_rank": slowest, "slowest_excess": round(float(computing[slowest]) / median - 1, 4)}
+        compared = {
+            "slowest_rank": slowest,
+            "slowest_excess": round(float(computing[slowest]) / median - 1, 4),
+        }
         return {"speed_up": round(speed / self.alone, 3), **compared} if self.alone else compared
 
     def _comparison(self, compared: dict[str, float]) -> str:
@@ -153,16 +210,28 @@ class Reporter:
         speed_up = f"{compared['speed_up']:.2f} x one rank alone  " if "speed_up" in compared else ""
         return f"{speed_up}slowest rank {compared['slowest_rank']} ({compared['slowest_excess']:+.0%})"
 
-    def epoch(self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals) -> None:
+    def epoch(
+        self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals
+    ) -> None:
         """Report an epoch: totals over ranks of its minibatches, and of the held-out set after it.
 
         The drift of the last interval is the distance of the ranks from the consensus that ended the epoch.
         """
         if self.comm.rank == 0:
             parts = {"train": train.metrics(), "heldout": heldout.metrics()}
-            named = {f"{part}_{name}": value for part, metrics in parts.items() for name, value in metrics.items()}
-            self._write({"epoch": epoch, "frames": frames_seen, "rate": rate, "accepted": accepted,
-                         "consensus_distance": round(self._drift, 6), **named})  # fmt: skip
+            named = {
+                f"{part}_{name}": value for part, metrics in parts.items() for name, value in metrics.items()
+            }
+            self._write(
+                {
+                    "epoch": epoch,
+                    "frames": frames_seen,
+                    "rate": rate,
+                    "accepted": accepted,
+                    "consensus_distance": round(self._drift, 6),
+                    **named,
+                }
+            )
             self._draw(frames_seen, "epoch", named)
 
     def _write(self, line: dict) -> None:

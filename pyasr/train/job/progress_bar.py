@@ -1,4 +1,5 @@
-"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, otherwise lines."""
+"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, otherwise
+lines."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _PERIOD_S = 0.5
 
 @contextlib.contextmanager
 def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO | None = None):
-    """While the block runs, show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal` (None: standard error).
-    Shows nothing if it is not a terminal."""
+    """While the block runs, show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal`
+    (None: standard error). Shows nothing if it is not a terminal."""
     terminal = terminal or sys.stderr
     if not terminal.isatty():
         yield
@@ -31,7 +32,8 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
 
 
 def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
-    """One-line progress of the job, from the newest metrics file or else its log; None on a terminal, which has the bar."""
+    """One-line progress of the job, from the newest metrics file or else its log; None on a terminal, which
+    has the bar."""
     if sys.stderr.isatty():
         return None
     line = _newest_interval(directory, pattern)
@@ -39,11 +41,15 @@ def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
 
 
 def words_of(line: dict) -> str:
-    """`epoch 3 (40%), objective -1.2345, accuracy 0.6000, learning rate 0.008, 15000 frames/s, about 42 s left`."""
+    """`epoch 3 (40%), objective -1.2345, accuracy 0.6000, learning rate 0.008, 15000 frames/s, about 42 s
+    left`."""
     share = min(line["frames"] / line["total_frames"], 1.0)
     measured = "".join(f", {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
     measured += f", learning rate {line['rate']:.5g}" if "rate" in line else ""
-    return f"epoch {line['epoch']} ({share:.0%}){measured}, {line['frames_per_s']} frames/s, about {lasting(line['left_s'])} left"
+    return (
+        f"epoch {line['epoch']} ({share:.0%}){measured}, {line['frames_per_s']} frames/s, about "
+        f"{lasting(line['left_s'])} left"
+    )
 
 
 def _newest_interval(directory: Path, pattern: str) -> dict | None:
@@ -57,7 +63,8 @@ def _newest_interval(directory: Path, pattern: str) -> dict | None:
 
 def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
     while not ended.wait(_PERIOD_S):
-        with contextlib.suppress(OSError):  # harmless: it is read again, and the training itself reports disk errors
+        # harmless: it is read again, and the training itself reports disk errors
+        with contextlib.suppress(OSError):
             line = _newest_interval(directory, pattern)
             if line is not None:
                 terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
@@ -78,13 +85,15 @@ def whole_lines(text: str) -> list[dict]:
     """Parsed lines of metrics.jsonl; truncated lines are skipped."""
     found = []
     for line in text.splitlines():
-        with contextlib.suppress(ValueError):  # harmless: the run was killed while writing the line, or is still writing it
+        # harmless: the run was killed while writing the line, or is still writing it
+        with contextlib.suppress(ValueError):
             found.append(parse_object(line))
     return found
 
 
 def bar(line: dict, columns: int) -> str:
-    """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, as wide as the terminal."""
+    """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, as wide as the
+    terminal."""
     share = min(line["frames"] / line["total_frames"], 1.0)
     measured = "".join(f"  {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
     left = f"  {minutes(line['left_s'])} left" if "left_s" in line else ""

@@ -1,4 +1,5 @@
-"""Common parts of network training on a rank: the job with its schedule and learning rate, and the model file at the end."""
+"""Common parts of network training on a rank: the job with its schedule and learning rate, and the model file
+at the end."""
 
 from __future__ import annotations
 
@@ -35,16 +36,25 @@ from pyasr.train.training_options import CombineOptions, GrowthOptions
 _MODEL_FILES = (MODEL, "tree", "phones.txt", INPUT_FILE, ORIGIN_FILE)
 
 
-def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int, directory: Path, longest: int = 0,
-             terms: float = 0.0, kind: Callable[..., Trainer] = Trainer) -> Trainer:  # fmt: skip
+def make_job(
+    learner: Learner,
+    frames: tuple,
+    strategy: Strategy,
+    options,
+    minibatch: int,
+    directory: Path,
+    longest: int = 0,
+    terms: float = 0.0,
+    kind: Callable[..., Trainer] = Trainer,
+) -> Trainer:
     """Create a training job and describe it in the log. Every rank must call this.
 
     frames     (training, held-out) frames of this rank
     options    of the training, with the groups `schedule` and `loop`
     minibatch  frames per minibatch that the learning rate refers to
     longest    maximum frames of a minibatch of this rank, if it can exceed `minibatch`
-    terms      divisor of a minibatch's gradient for `--lr-convention mean`, if it is not `minibatch`: units of a minibatch, or frames of
-               whole utterances; 0: `minibatch`
+    terms      divisor of a minibatch's gradient for `--lr-convention mean`, if it is not `minibatch`: units
+               of a minibatch, or frames of whole utterances; 0: `minibatch`
     kind       class of the job, with the arguments of `Trainer`
     """
     training, heldout = frames
@@ -55,35 +65,46 @@ def make_job(learner: Learner, frames: tuple, strategy: Strategy, options, minib
     return job
 
 
-def open_utterances(spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., Utterances]) -> tuple:
+def open_utterances(
+    spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., Utterances]
+) -> tuple:
     """Training and held-out utterances of this rank; `parts` are their keys. Every rank must call this.
 
     make  function of the keys and the last arguments of `Utterances`
     """
     options, rank = spec.training, strategy.comm.rank
-    training, heldout = (make(keys, options.learner, options.loop.train_seed, rank, draw)
-                         for keys, draw in zip(parts, (strategy.draw, ALL)))  # fmt: skip
+    training, heldout = (
+        make(keys, options.learner, options.loop.train_seed, rank, draw)
+        for keys, draw in zip(parts, (strategy.draw, ALL))
+    )
     check_frames(spec.data, training.num_frames, strategy.comm)
     return training, heldout
 
 
 def run_on_utterances(learner: Learner, utterances: tuple, strategy: Strategy, spec, terms: float) -> None:
-    """Train on the whole utterances from `open_utterances`; `terms`: see `make_job`. Every rank must call this."""
+    """Train on the whole utterances from `open_utterances`; `terms`: see `make_job`. Every rank must call
+    this."""
     options, longest = spec.training, utterances[0].longest
-    make_job(learner, utterances, strategy, options, options.learner.minibatch, spec.out, longest, terms).run()
+    make_job(
+        learner, utterances, strategy, options, options.learner.minibatch, spec.out, longest, terms
+    ).run()
 
 
 def _announce(job: Trainer) -> None:
     """Log the sizes of the network and the data, and the learning rate."""
     flat, comm, network = job.learner.flat, job.comm, job.learner.network
-    sizes = f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} frames an epoch"
+    sizes = (
+        f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} "
+        "frames an epoch"
+    )
     comm.say(f"{sizes}, {comm.size} ranks, products in {job.learner.options.products()}")
     comm.say(f"the frames of a rank are {job.training.describe()}")
     comm.say(job.schedule.options.describe(job.strategy.num_averaged, job.schedule.terms))
 
 
 def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> None:
-    """Run a job whose network does not grow. With --combine, its learner has the combination of the last models afterwards.
+    """Run a job whose network does not grow. With --combine, its learner has the combination of the last
+    models afterwards.
 
     options          of the training, with the groups `combine`, `sample` and `loop`
     log_probability  objective of the combination, see `Combination`
@@ -99,16 +120,27 @@ def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> N
     combine_and_tell(job, options.combine, recent, sample, log_probability)
 
 
-def combine_and_tell(job: Trainer, options: CombineOptions, recent: RecentModels, sample: Sample,
-                     log_probability: LogProbability = of_targets) -> None:  # fmt: skip
+def combine_and_tell(
+    job: Trainer,
+    options: CombineOptions,
+    recent: RecentModels,
+    sample: Sample,
+    log_probability: LogProbability = of_targets,
+) -> None:
     """Combine the models `recent` that a finished job has kept, and log the held-out result."""
     combine_recent(options, recent, job.learner, job.position.frames_seen, sample, log_probability)
     heldout = job.evaluate()
     job.comm.say(f"combined model: held-out {heldout.text()}")
 
 
-def write_model(comm: Comm, directory: Path, network: torch.nn.Module, normaliser: tuple[torch.Tensor, torch.Tensor],
-                log_priors: torch.Tensor, factor: float = 1.0) -> None:  # fmt: skip
+def write_model(
+    comm: Comm,
+    directory: Path,
+    network: torch.nn.Module,
+    normaliser: tuple[torch.Tensor, torch.Tensor],
+    log_priors: torch.Tensor,
+    factor: float = 1.0,
+) -> None:
     """Write DIRECTORY/final.nnet on rank 0, and the subsampling factor of the network if it is not 1.
 
     normaliser  mean and inverse standard deviation of the network's input
@@ -122,9 +154,11 @@ def write_model(comm: Comm, directory: Path, network: torch.nn.Module, normalise
         log.info(f"{directory / MODEL_FILE}: written")
 
 
-def save_one_learner(job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]) -> None:
-    """Write OUT/learner, a model directory for decoding like OUT, and log its held-out result. The job's parameters are this model's
-    afterwards. Every rank must call this.
+def save_one_learner(
+    job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]
+) -> None:
+    """Write OUT/learner, a model directory for decoding like OUT, and log its held-out result. The job's
+    parameters are this model's afterwards. Every rank must call this.
 
     normaliser  mean and inverse standard deviation of the network's input
     priors      function from a network to its log priors

@@ -1,4 +1,5 @@
-"""Contents of the checkpoints of a training job, and resuming from one with the same or another number of ranks."""
+"""Contents of the checkpoints of a training job, and resuming from one with the same or another number of
+ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from pyasr.train.job.checkpoints import (
     save_checkpoint,
     set_random_state,
     shapes,
-)  # fmt: skip
+)
 from pyasr.train.schedules import Schedule, ScheduleState
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Position:
     own_frames     frames of this rank in this epoch
     skipped        minibatches that this rank has skipped
     epoch_began    `frames_seen` at the beginning of the epoch
-    begin          first frame of this rank's epoch; above 0 after a resumption with another number of ranks, which skips trained frames
+    begin          first frame of this rank's epoch; above 0 after a resumption with another number of ranks,
+                   which skips trained frames
     epoch_sums     (loss, correct, frames) of this rank in this epoch up to the last log line
     interval_sums  the same since the last log line
     """
@@ -59,18 +61,33 @@ class Position:
 class JobCheckpoints:
     """The checkpoints of a training job, in DIRECTORY/checkpoint.
 
-    Each rank saves the state of its learner and strategy, its random state, and its parameters unless all ranks have the same. The
-    consensus of the parameters and the sums over all ranks are saved once, for resuming with another number of ranks.
+    Each rank saves the state of its learner and strategy, its random state, and its parameters unless all
+    ranks have the same. The consensus of the parameters and the sums over all ranks are saved once, for
+    resuming with another number of ranks.
 
     learner, strategy, schedule, training  parts of the job; `resume` restores them
     """
 
-    def __init__(self, directory: Path, learner: Learner, strategy: Strategy, schedule: Schedule, training: Frames):
+    def __init__(
+        self, directory: Path, learner: Learner, strategy: Strategy, schedule: Schedule, training: Frames
+    ):
         self.path, self.models = directory / DIRECTORY, directory / MODELS
-        self.learner, self.strategy, self.schedule, self.training, self.comm = learner, strategy, schedule, training, strategy.comm
+        self.learner, self.strategy, self.schedule, self.training, self.comm = (
+            learner,
+            strategy,
+            schedule,
+            training,
+            strategy.comm,
+        )
 
-    def save(self, position: Position, best: torch.Tensor | None, equal: bool, growth: Growth | None = None,
-             one_learner: OneLearner | None = None) -> None:  # fmt: skip
+    def save(
+        self,
+        position: Position,
+        best: torch.Tensor | None,
+        equal: bool,
+        growth: Growth | None = None,
+        one_learner: OneLearner | None = None,
+    ) -> None:
         """Save the present state of the job. Every rank must call this.
 
         best   parameters to which the schedule may return
@@ -78,18 +95,31 @@ class JobCheckpoints:
         """
         master = self.learner.flat.master
         sums = self.comm.allreduce(np.array([position.epoch_sums, position.interval_sums]))
-        shared = {"master": master if equal else self.strategy.model(master), "shapes": shapes(self.learner.flat.values()),
-                  "best": best, "schedule": dataclasses.asdict(self.schedule.state), "sums": sums.tolist()}  # fmt: skip
+        shared = {
+            "master": master if equal else self.strategy.model(master),
+            "shapes": shapes(self.learner.flat.values()),
+            "best": best,
+            "schedule": dataclasses.asdict(self.schedule.state),
+            "sums": sums.tolist(),
+        }
         if growth:
             shared["network"] = self.learner.network.describe()
-        own = {"position": dataclasses.asdict(position), "learner": self.learner.state_dict(), "master": None if equal else master,
-               "strategy": self.strategy.state_dict(), "random": random_state(master.device)}  # fmt: skip
+        own = {
+            "position": dataclasses.asdict(position),
+            "learner": self.learner.state_dict(),
+            "master": None if equal else master,
+            "strategy": self.strategy.state_dict(),
+            "random": random_state(master.device),
+        }
         if one_learner:
             own["one_learner"] = one_learner.kept
         save_checkpoint(self.path, self.comm, shared, own, position.frames_seen)
 
-    def resume(self, growth: Growth | None = None, one_learner: OneLearner | None = None) -> tuple[Position, torch.Tensor | None] | None:
-        """Restore the job from the last checkpoint. Returns (position, best), or None without a checkpoint. Every rank must call this."""
+    def resume(
+        self, growth: Growth | None = None, one_learner: OneLearner | None = None
+    ) -> tuple[Position, torch.Tensor | None] | None:
+        """Restore the job from the last checkpoint. Returns (position, best), or None without a checkpoint.
+        Every rank must call this."""
         found = load_checkpoint(self.path, self.comm)
         self.forget_models_after(found.first["position"]["frames_seen"] if found else 0)
         if found is None:
@@ -110,24 +140,31 @@ class JobCheckpoints:
         else:
             self.strategy.resume_resized(found.first["strategy"])
         were = "" if as_before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
-        self.comm.say(f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}")
+        self.comm.say(
+            f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}"
+        )
         best = found.shared["best"]
         return position, None if best is None else best.to(self.learner.flat.master.device)
 
     def forget_models_after(self, frames_seen: int) -> None:
-        """Remove models for --combine that were kept after `frames_seen`, in a part of the training that the job discards."""
+        """Remove models for --combine that were kept after `frames_seen`, in a part of the training that the
+        job discards."""
         if self.comm.rank == 0:
             forget_models_after(frames_seen, self.models)
 
     def _check_network(self, growth: Growth, frames_seen: int, shared: dict) -> None:
-        """Raise UserError unless the checkpoint's network is the one that this job has after `frames_seen`. Estimated and random values
-        may differ."""
+        """Raise UserError unless the checkpoint's network is the one that this job has after `frames_seen`.
+        Estimated and random values may differ."""
         expected = growth.expected(self.learner.network, frames_seen)
         both = shared["network"], expected.describe()
-        theirs, ours = ({name: value for name, value in network.items() if name != "fixed"} for network in both)
+        theirs, ours = (
+            {name: value for name, value in network.items() if name != "fixed"} for network in both
+        )
         if theirs != ours:
-            raise UserError(f"{self.path}: a checkpoint of another network ({'; '.join(differences(theirs, ours))}); "
-                            "give the options of that network, or --force to train from the start")  # fmt: skip
+            raise UserError(
+                f"{self.path}: a checkpoint of another network ({'; '.join(differences(theirs, ours))}); "
+                "give the options of that network, or --force to train from the start"
+            )
         check_shapes(self.path, shared["shapes"], shapes(expected.parameters()))
 
     def _restore_parameters(self, shared: dict, own_master: torch.Tensor | None) -> None:
@@ -137,8 +174,8 @@ class JobCheckpoints:
         flat.refresh()
 
     def _restore_learner(self, found: Checkpoint, as_before: bool) -> None:
-        """Restore the learner's state. A new rank takes the momentum of rank 0, because ranks that apply the same updates (`gradient`)
-        have equal momentum."""
+        """Restore the learner's state. A new rank takes the momentum of rank 0, because ranks that apply the
+        same updates (`gradient`) have equal momentum."""
         learner = self.learner
         if found.own:
             restore = learner.load_state_dict if as_before else learner.resume_resized
@@ -150,8 +187,9 @@ class JobCheckpoints:
             learner.velocity.copy_(found.first["learner"]["velocity"])
 
     def _place_among_others(self, found: Checkpoint) -> Position:
-        """Position of this rank after a checkpoint of another number of ranks. Each rank skips the trained share of the epoch in its own
-        part of the data, in whole items or utterances. Rank 0 takes all sums."""
+        """Position of this rank after a checkpoint of another number of ranks. Each rank skips the trained
+        share of the epoch in its own part of the data, in whole items or utterances. Rank 0 takes all
+        sums."""
         first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0
         done = first["frames_seen"] - first["epoch_began"]
         epoch = self.schedule.state.epoch + 1

@@ -13,16 +13,20 @@ if TYPE_CHECKING:
 
 
 class SkipLimit:
-    """Counts the skipped minibatches of this rank in `Position.skipped`. Raises Diverged for more than `most`."""
+    """Counts the skipped minibatches of this rank in `Position.skipped`. Raises Diverged for more than
+    `most`."""
 
     def __init__(self, learner: Learner, most: int, rank: int):
         self.learner, self.most, self.rank = learner, most, rank
 
     def report(self, position: Position) -> None:
-        """Warn of minibatches with a gradient that was not finite, since the last call. Waits for the device."""
+        """Warn of minibatches with a gradient that was not finite, since the last call. Waits for the
+        device."""
         number, layers, last = self.learner.skips.take()
         if number:
-            where = f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.rank}"
+            where = (
+                f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.rank}"
+            )
             log.warning(f"minibatches skipped: {number}; {where}")
             self._count(position, number, "minibatches", where)
 
@@ -30,7 +34,12 @@ class SkipLimit:
         """Count `number` parts of the last minibatch that the criterion has skipped."""
         if number:
             parts, reason = self.learner.criterion.left_out
-            self._count(position, number, parts, f"{reason}, last at step {self.learner.num_steps} of rank {self.rank}")
+            self._count(
+                position,
+                number,
+                parts,
+                f"{reason}, last at step {self.learner.num_steps} of rank {self.rank}",
+            )
 
     def _count(self, position: Position, number: int, what: str, where: str) -> None:
         position.skipped += number

@@ -3,19 +3,21 @@ r"""A writer of TensorBoard event files that does not need TensorBoard.
     with EventWriter(Path("exp/dnn/tensorboard"), first_step=0) as events:
         events.add(200_000, {"train/objective": -2.31, "learning_rate": 0.1})
 
-An event file is a sequence of records (TensorFlow's TFRecord):
+An event file is a sequence of little-endian records (TensorFlow's TFRecord):
 
-    uint64 length | uint32 masked CRC-32C of the length | content | uint32 masked CRC-32C of the content        little-endian
+    uint64 length | uint32 masked CRC-32C of the length | content | uint32 masked CRC-32C of the content
     mask(c) = ((c >> 15 | c << 17) + 0xa282ead8) mod 2^32
 
-whose contents are protocol buffers, of which these fields are written (TensorFlow's event.proto and summary.proto):
+whose contents are protocol buffers, of which these fields are written (TensorFlow's event.proto and
+summary.proto):
 
-    Event       1: double wall_time (s)   2: int64 step   3: string file_version   5: Summary summary   7: SessionLog session_log
+    Event       1: double wall_time (s)   2: int64 step   3: string file_version   5: Summary summary
+                7: SessionLog session_log
     Summary     1: repeated Value         Value  1: string tag   2: float simple_value
     SessionLog  1: enum status (1: START)
 
-A file begins with the version "brain.Event:2", then a session log. The session log makes TensorBoard drop later steps of earlier files in
-the directory, as needed when a job resumes from a checkpoint.
+A file begins with the version "brain.Event:2", then a session log. The session log makes TensorBoard drop
+later steps of earlier files in the directory, as needed when a job resumes from a checkpoint.
 """
 
 from __future__ import annotations
@@ -61,7 +63,12 @@ def masked_crc32c(data: bytes) -> int:
 def record(content: bytes) -> bytes:
     """One record of an event file."""
     length = struct.pack("<Q", len(content))
-    return length + struct.pack("<I", masked_crc32c(length)) + content + struct.pack("<I", masked_crc32c(content))
+    return (
+        length
+        + struct.pack("<I", masked_crc32c(length))
+        + content
+        + struct.pack("<I", masked_crc32c(content))
+    )
 
 
 def _event(step: int, what: bytes) -> bytes:
@@ -74,11 +81,13 @@ def _value(tag: str, number: float) -> bytes:
 
 
 class EventWriter:
-    """One event file in `directory`, for scalars from `first_step` on. Each call of `add` writes to the file at once."""
+    """One event file in `directory`, for scalars from `first_step` on. Each call of `add` writes to the file
+    at once."""
 
     def __init__(self, directory: Path, first_step: int):
         directory.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"  # read in the order of names
+        # read in the order of names
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = (directory / name).open("wb", buffering=0)
         self._write(_event(0, protobuf.content(3, "brain.Event:2")))
         self._write(_event(first_step, protobuf.content(7, protobuf.integer(1, 1))))

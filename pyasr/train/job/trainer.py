@@ -1,4 +1,5 @@
-"""The training loop of one rank: minibatches of its own data, mixing with the other ranks, a learning rate schedule, checkpoints."""
+"""The training loop of one rank: minibatches of its own data, mixing with the other ranks, a learning rate
+schedule, checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from pyasr.train.training_options import LoopOptions
 
 _NOTHING = None, torch.empty(0)  # in place of a minibatch
 _LOOKS = 10  # checks for a stop request per log line
-_COMPARED_CHANGE = math.sqrt(0.5)  # factor on the maximum change by half a minibatch, before ranks are compared
+# factor on the maximum change by half a minibatch, before ranks are compared
+_COMPARED_CHANGE = math.sqrt(0.5)
 
 
 class Trainer:
@@ -46,14 +48,33 @@ class Trainer:
 
     one_learner: OneLearner | None = None
 
-    def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
-                 options: LoopOptions, minibatch: int, directory: Path, growth: Growth | None = None):  # fmt: skip
-        self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
+    def __init__(
+        self,
+        learner: Learner,
+        training: Frames,
+        heldout: FrameStore,
+        strategy: Strategy,
+        schedule: Schedule,
+        options: LoopOptions,
+        minibatch: int,
+        directory: Path,
+        growth: Growth | None = None,
+    ):
+        self.learner, self.training, self.heldout, self.strategy, self.schedule = (
+            learner,
+            training,
+            heldout,
+            strategy,
+            schedule,
+        )
         self.criterion, self.totals, self.comm = learner.criterion, learner.criterion.totals, strategy.comm
         self.options, self.minibatch, self.directory, self.growth = options, minibatch, directory, growth
         self.position, self.best, self.apart = Position(), None, None
         self.checkpoints = JobCheckpoints(directory, learner, strategy, schedule, training)
-        self.averaging, self.skips = AveragingWatch(learner.criterion), SkipLimit(learner, options.max_skipped, self.comm.rank)
+        self.averaging, self.skips = (
+            AveragingWatch(learner.criterion),
+            SkipLimit(learner, options.max_skipped, self.comm.rank),
+        )
         training.num_epochs = schedule.options.num_epochs
         strategy.attach(TrainerView(self))
 
@@ -67,7 +88,9 @@ class Trainer:
         self._saved_at = time.monotonic()
         self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
         alone = self.speed_alone() if self.comm.size > 1 else 0.0
-        reporter = Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, alone)
+        reporter = Reporter(
+            self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, alone
+        )
         with telling_what_to_lower(self.workload), heeding(self.comm.rank == 0), reporter as self.reporter:
             while not self.schedule.finished:
                 self._epoch(self.schedule.state.epoch + 1)
@@ -85,10 +108,13 @@ class Trainer:
         self.comm.say(f"initial model: held-out {heldout.text()}")
 
     def _epoch(self, epoch: int) -> None:
-        """One pass over the data of all ranks. A rank without data left keeps mixing until no rank has any."""
+        """One pass over the data of all ranks. A rank without data left keeps mixing until no rank has
+        any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
         self.strategy.begin_epoch(self.training.epoch_frames(epoch) - self.position.begin, self.minibatch)
-        self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
+        self.sums = torch.tensor(
+            self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device
+        )
         self.reporter.clock.restart()
         while True:
             with self.reporter.clock("data"):
@@ -108,11 +134,18 @@ class Trainer:
                     self.strategy.go_on()
 
     def _learn(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Train on a minibatch, in halves and with smaller changes before ranks are compared. Returns its sums."""
+        """Train on a minibatch, in halves and with smaller changes before ranks are compared. Returns its
+        sums."""
         rate, before = self._summed_rate(), self.criterion.num_left_out
-        self.learner.reach(self.position.frames_seen, self.total_frames, self.strategy.num_active / self.strategy.num_averaged)
+        self.learner.reach(
+            self.position.frames_seen,
+            self.total_frames,
+            self.strategy.num_active / self.strategy.num_averaged,
+        )
         if self.strategy.compares:
-            sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.criterion.halves(x, targets))
+            sums = sum(
+                self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.criterion.halves(x, targets)
+            )
             self.compared_sums += sums
         else:
             sums = self.learner.step(x, targets, rate)
@@ -123,14 +156,18 @@ class Trainer:
         """Work of this rank after a mixing, either alone or together with all other ranks."""
         if self.strategy.resets_momentum:
             self._forget_velocity()
-        before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
+        before, self.position.frames_seen = (
+            self.position.frames_seen,
+            self.position.frames_seen + mixing.frames,
+        )
         if mixing.joint:
             self._meet(epoch, mixing, before)
         elif self._passes(before, self.options.log_frames):
             self._report_alone(epoch)
 
     def _meet(self, epoch: int, mixing: Mixing, before: int) -> None:
-        """Work of all ranks after a mixing of all ranks: report, change the network, save. `before`: frames seen until this mixing."""
+        """Work of all ranks after a mixing of all ranks: report, change the network, save. `before`: frames
+        seen until this mixing."""
         saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
         if mixing.last or mixing.saves or self._passes(before, self.options.log_frames):
             saves |= self._report(epoch)
@@ -147,22 +184,29 @@ class Trainer:
             self._stop()
 
     def _end_epoch(self) -> None:
-        """Evaluate the held-out data, keep this model or return to the best one, save, and stop if requested."""
+        """Evaluate the held-out data, keep this model or return to the best one, save, and stop if
+        requested."""
         rate, train = self.rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums)))
         heldout = self.evaluate()
         self.check_divergence(heldout)
         self.averaging.look(self.apart, heldout, self.comm)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         verdict = "" if accepted else "; worse than before, returning to the best model"
-        self.comm.say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
-        self.reporter.epoch(self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout)
+        self.comm.say(
+            f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}"
+        )
+        self.reporter.epoch(
+            self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout
+        )
         if self.one_learner:
             self.one_learner.end_epoch(self.learner.flat.master, accepted)
         if accepted:
             self.best = self._copy_if_needed()
         else:
             self._return_to_best()
-        self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
+        self.position = Position(
+            self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen
+        )
         self._save(equal=True)
         if not self.schedule.finished and self._is_to_stop():
             self._stop()
@@ -175,13 +219,15 @@ class Trainer:
         self.strategy.adopt(self.learner.flat.master)
 
     def _grow(self, equal: bool, ends: bool) -> None:
-        """Change the network, or keep a copy of its parameters, in the same way on all ranks. At the end of the training nothing changes,
-        because no minibatch would follow."""
+        """Change the network, or keep a copy of its parameters, in the same way on all ranks. At the end of
+        the training nothing changes, because no minibatch would follow."""
         flat, frames_seen = self.learner.flat, self.position.frames_seen
         if ends:
             self.growth.check_whole(frames_seen)
         if ends or not self.growth.changes(frames_seen):
-            self.growth.look(flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen)
+            self.growth.look(
+                flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen
+            )
             return
         if not equal:
             self.strategy.consensus(flat.master)
@@ -193,7 +239,8 @@ class Trainer:
             self.strategy.adopt(flat.master)
 
     def _report(self, epoch: int) -> bool:
-        """Log the sums since the last log line, unless no rank has seen a frame. Returns whether to save, according to rank 0's clock."""
+        """Log the sums since the last log line, unless no rank has seen a frame. Returns whether to save,
+        according to rank 0's clock."""
         self.skips.report(self.position)
         own = self._take_sums()
         if self.comm.reduce_scalar(own[2]) > 0:
@@ -241,7 +288,8 @@ class Trainer:
         return Workload(self.learner, self.training, self.minibatch, self.comm)
 
     def speed_alone(self) -> float:
-        """Single-rank throughput in frames per second, the baseline of the speed-up. Every rank must call this."""
+        """Single-rank throughput in frames per second, the baseline of the speed-up. Every rank must call
+        this."""
         rate = self.schedule.step_rate(self.position.frames_seen, self.strategy.num_averaged)
         return frames_per_s_alone(self.learner, self.training, self.minibatch, rate, self.comm)
 
@@ -250,7 +298,8 @@ class Trainer:
         return self.schedule.rate(self.position.frames_seen)
 
     def _summed_rate(self) -> float:
-        """Learning rate for gradients summed over a minibatch, for the number of ranks that learn at present."""
+        """Learning rate for gradients summed over a minibatch, for the number of ranks that learn at
+        present."""
         return self.schedule.step_rate(self.position.frames_seen, self.strategy.num_active)
 
     def restart(self) -> None:
@@ -321,7 +370,8 @@ class TrainerView(TrainingView):
         return self._trainer.learner.velocity if self._trainer.strategy.options.mix_momentum else None
 
     def objective(self) -> float:
-        """Objective over the minibatches of the comparison of ranks; minus infinity if all of them were skipped."""
+        """Objective over the minibatches of the comparison of ranks; minus infinity if all of them were
+        skipped."""
         totals = self._trainer.totals(self._trainer.compared_sums.cpu().numpy())
         return totals.objective if totals.sums[2] else -math.inf
 
@@ -336,7 +386,8 @@ class TrainerView(TrainingView):
         return self._trainer.is_late()
 
     def frames_to_meeting(self) -> int:
-        """Interval of checkpoints in frames, or the distance to the next change of the network if that is less; 0: neither."""
+        """Interval of checkpoints in frames, or the distance to the next change of the network if that is
+        less; 0: neither."""
         trainer, saves = self._trainer, self._trainer.options.checkpoint_frames
         growth = trainer.growth.ahead(trainer.position.frames_seen) if trainer.growth else []
         return min([*([saves] if saves else []), *growth], default=0)

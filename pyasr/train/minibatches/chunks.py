@@ -1,14 +1,16 @@
 r"""Minibatches of chunks of neighbouring frames of an utterance, for networks over time.
 
-An utterance of T frames is cut into ceil(T / c) chunks of c frames. The last chunk ends with the utterance, so it may overlap the chunk
-before; the frames of the overlap have the target `NO_TARGET` in the last chunk, so they are not learned twice. An utterance of fewer than c
-frames is one chunk: its last frame is repeated, and the repeated frames have no target. Context is added on both sides: frames of the
-utterance, or its first and last frame repeated.
-With subsampling s, every s-th frame has a target, the first one included, and chunks begin at such frames. The last chunk may have up to
-s - 1 frames more than the utterance, whose last frame is repeated.
+An utterance of T frames is cut into ceil(T / c) chunks of c frames. The last chunk ends with the utterance,
+so it may overlap the chunk before; the frames of the overlap have the target `NO_TARGET` in the last chunk,
+so they are not learned twice. An utterance of fewer than c frames is one chunk: its last frame is repeated,
+and the repeated frames have no target. Context is added on both sides: frames of the utterance, or its first
+and last frame repeated. With subsampling s, every s-th frame has a target, the first one included, and chunks
+begin at such frames. The last chunk may have up to s - 1 frames more than the utterance, whose last frame is
+repeated.
 
-If the state of recurrent layers is carried from chunk to chunk, every chunk begins where the previous one ends, the last frame of an
-utterance is repeated to fill its last chunk, and minibatches consist of `pyasr.train.minibatches.rows`.
+If the state of recurrent layers is carried from chunk to chunk, every chunk begins where the previous one
+ends, the last frame of an utterance is repeated to fill its last chunk, and minibatches consist of
+`pyasr.train.minibatches.rows`.
 
 Every chunk counts as ceil(c / s) frames, however many targets it has, so all minibatches have the same size.
 """
@@ -66,7 +68,8 @@ class Packing:
         return -(-lengths // self.chunk) * self.item_frames if self.chunk else lengths
 
     def taken(self, lengths: np.ndarray) -> np.ndarray:
-        """Number of frames that utterances of these lengths occupy in a store, repeated frames included, int64."""
+        """Number of frames that utterances of these lengths occupy in a store, repeated frames included,
+        int64."""
         whole = self.chunk if self.carried else self.subsampling
         return np.maximum(-(-lengths // whole) * whole, self.chunk)
 
@@ -74,7 +77,14 @@ class Packing:
         """Memory for each utterance, in bytes, int64."""
         return store_bytes(self.taken(lengths), self.left, self.right, dim, code)
 
-    def store(self, features: Iterable[np.ndarray], targets: list[np.ndarray], dim: int, code: Plain | Bytes, pinned: bool) -> FrameStore:
+    def store(
+        self,
+        features: Iterable[np.ndarray],
+        targets: list[np.ndarray],
+        dim: int,
+        code: Plain | Bytes,
+        pinned: bool,
+    ) -> FrameStore:
         """A store of utterances with features (T, dim) and targets (T,) each."""
         if not self.chunk:
             return FrameStore(features, targets, self.left, self.right, dim, code, pinned)
@@ -84,8 +94,15 @@ class Packing:
 class ChunkStore(FrameStore):
     """Frames in memory, gathered into chunks: inputs (N, left + c + right, dim), targets (N, ceil(c / s))."""
 
-    def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, dim: int,
-                 code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
+    def __init__(
+        self,
+        features: Iterable[np.ndarray],
+        targets: list[np.ndarray],
+        packing: Packing,
+        dim: int,
+        code: Plain | Bytes | None = None,
+        pinned: bool = False,
+    ):
         lengths, chunk = np.array([len(pdfs) for pdfs in targets], np.int64), packing.chunk
         taken = packing.taken(lengths)
         long_enough = (_repeat_last(x, num) for x, num in zip(features, taken, strict=True))
@@ -110,17 +127,25 @@ class ChunkStore(FrameStore):
         """Inputs and targets of the chunks `index`. Inputs have a time-major memory layout."""
         frame = self._frame[index]
         rows = (self._rows[:, None] + self._first_row[frame]).flatten()
-        inputs = self.code.decode(self.frames.index_select(0, rows), self.dtype).view(len(self._rows), len(index), self.dim)
+        inputs = self.code.decode(self.frames.index_select(0, rows), self.dtype).view(
+            len(self._rows), len(index), self.dim
+        )
         targets = self.targets[frame[:, None] + self._offsets].long()
-        return inputs.transpose(0, 1), targets.masked_fill_(self._offsets < self._num_known[index][:, None], NO_TARGET)
+        return inputs.transpose(0, 1), targets.masked_fill_(
+            self._offsets < self._num_known[index][:, None], NO_TARGET
+        )
 
 
 class RowStore(ChunkStore):
     """Chunks in rows: minibatches are (`Rows`, targets), each of which continues the previous one."""
 
-    def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, *arguments):
+    def __init__(
+        self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, *arguments
+    ):
         super().__init__(features, targets, packing, *arguments)
-        self._num_chunks = packing.num_frames(np.array([len(pdfs) for pdfs in targets], np.int64)) // self.item_frames
+        self._num_chunks = (
+            packing.num_frames(np.array([len(pdfs) for pdfs in targets], np.int64)) // self.item_frames
+        )
         self._begins = torch.zeros(self.num_items, dtype=torch.bool)
         self._begins[(np.cumsum(self._num_chunks) - self._num_chunks)[self._num_chunks > 0]] = True
 
@@ -137,10 +162,17 @@ class RowStore(ChunkStore):
         """All chunks; utterances are dealt in their order in memory."""
         yield from self._in_rows(np.arange(len(self._num_chunks)), minibatch, 0)
 
-    def shuffled(self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0,
-                 draw: tuple[int, int] = ALL) -> RowMinibatches:  # fmt: skip
-        """As `FrameStore.shuffled`; utterances are drawn and dealt in an order that depends only on `seed` and `names`. `missing` is
-        ignored, because all rows begin with the first minibatch."""
+    def shuffled(
+        self,
+        minibatch: int,
+        begin: int,
+        seed: int,
+        *names: object,
+        missing: int = 0,
+        draw: tuple[int, int] = ALL,
+    ) -> RowMinibatches:
+        """As `FrameStore.shuffled`; utterances are drawn and dealt in an order that depends only on `seed`
+        and `names`. `missing` is ignored, because all rows begin with the first minibatch."""
         yield from self._in_rows(self._drawn(draw, seed, *names), minibatch, begin // self.item_frames)
 
     def drawn_frames(self, draw: tuple[int, int], seed: int, *names: object) -> int:
@@ -164,7 +196,8 @@ class RowStore(ChunkStore):
 
 
 def places(lengths: np.ndarray, taken: np.ndarray, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first frame of every chunk, counted over utterances, and the number of its frames that belong to the chunk before; int64.
+    """The first frame of every chunk, counted over utterances, and the number of its frames that belong to
+    the chunk before; int64.
 
     lengths  frames of each utterance
     taken    frames that each utterance occupies in a store, at least `chunk`
@@ -180,9 +213,15 @@ def _repeat_last(x: np.ndarray, num: int) -> np.ndarray:
     """`x` with its last row repeated up to at least `num` rows; zeros if `x` is empty."""
     if len(x) >= num:
         return x
-    return np.concatenate([x, x[-1:].repeat(num - len(x), 0)]) if len(x) else np.zeros((num, *x.shape[1:]), x.dtype)
+    return (
+        np.concatenate([x, x[-1:].repeat(num - len(x), 0)])
+        if len(x)
+        else np.zeros((num, *x.shape[1:]), x.dtype)
+    )
 
 
 def _fill(pdfs: np.ndarray, num: int) -> np.ndarray:
     """`pdfs` with `NO_TARGET` appended up to at least `num` targets."""
-    return pdfs if len(pdfs) >= num else np.concatenate([pdfs, np.full(num - len(pdfs), NO_TARGET, pdfs.dtype)])
+    return (
+        pdfs if len(pdfs) >= num else np.concatenate([pdfs, np.full(num - len(pdfs), NO_TARGET, pdfs.dtype)])
+    )

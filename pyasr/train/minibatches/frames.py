@@ -1,7 +1,8 @@
 """Frames in memory, stored once, unspliced and compact, and gathered into spliced minibatches by index.
 
-Each utterance is stored with its first frame repeated `left` times before it and its last frame `right` times after it. The spliced input
-of a frame is then the rows i .. i + left + right of the store, so a minibatch is one selection of rows, and no frame is stored twice.
+Each utterance is stored with its first frame repeated `left` times before it and its last frame `right` times
+after it. The spliced input of a frame is then the rows i .. i + left + right of the store, so a minibatch is
+one selection of rows, and no frame is stored twice.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from pyasr.tensor.copies import moved
 from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.minibatches.feature_codec import Bytes, Plain
 
-_FRAME_BYTES = 12  # of a frame in addition to its features: target, first row, place in the order of the epoch
+# of a frame in addition to its features: target, first row, place in the order of the epoch
+_FRAME_BYTES = 12
 
 
 class FrameStore:
     """Unspliced frames of some utterances with their targets.
 
-    `num_frames` frames of `dim` columns; `gather(index)` returns inputs (len(index), (left + 1 + right) dim) and targets (len(index),) of
-    frames 0 .. num_frames - 1, counted over utterances.
+    `num_frames` frames of `dim` columns; `gather(index)` returns inputs (len(index), (left + 1 + right) dim)
+    and targets (len(index),) of frames 0 .. num_frames - 1, counted over utterances.
 
-    The unit of gathering and shuffling is an item: a frame here; an item of a subclass may have several targets.
+    The unit of gathering and shuffling is an item: a frame here; an item of a subclass may have several
+    targets.
 
     num_items    number of items
     item_frames  targets per item; num_frames is the product of both
@@ -35,9 +38,23 @@ class FrameStore:
     pinned    whether frames are in pinned host memory, from which a GPU copies by itself
     """
 
-    def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], left: int, right: int, dim: int,
-                 code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
-        self.left, self.right, self.dim, self.code, self.dtype = left, right, dim, code or Plain(torch.float32), torch.float32
+    def __init__(
+        self,
+        features: Iterable[np.ndarray],
+        targets: list[np.ndarray],
+        left: int,
+        right: int,
+        dim: int,
+        code: Plain | Bytes | None = None,
+        pinned: bool = False,
+    ):
+        self.left, self.right, self.dim, self.code, self.dtype = (
+            left,
+            right,
+            dim,
+            code or Plain(torch.float32),
+            torch.float32,
+        )
         lengths = np.array([len(pdfs) for pdfs in targets], np.int64)
         self.num_items, self.item_frames = int(lengths.sum()), 1
         offsets = np.concatenate([[0], np.cumsum(lengths + left + right)])
@@ -48,7 +65,9 @@ class FrameStore:
         first_row = (np.arange(len(lengths), dtype=number) * number(left + right)).repeat(lengths)
         first_row += np.arange(self.num_items, dtype=number)
         self._first_row = torch.from_numpy(first_row)
-        self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32, copy=False))
+        self.targets = torch.from_numpy(
+            np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32, copy=False)
+        )
         self._window = torch.arange(left + 1 + right, dtype=torch.int32)
 
     @property
@@ -66,8 +85,8 @@ class FrameStore:
         self.frames[behind:end] = self.frames[behind - 1]
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Return inputs on `device` in type `dtype` from now on. Features in float32 are narrowed to it, which loses no more precision than
-        the conversion of minibatches."""
+        """Return inputs on `device` in type `dtype` from now on. Features in float32 are narrowed to it,
+        which loses no more precision than the conversion of minibatches."""
         kept = dtype if self.frames.dtype == torch.float32 else self.frames.dtype
         self.frames = moved(self.frames, device, kept)
         self.targets = self.targets.to(device, non_blocking=True)
@@ -90,9 +109,16 @@ class FrameStore:
         yield from self._minibatches(torch.arange(self.num_items), minibatch)
 
     def shuffled(
-        self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0, draw: tuple[int, int] = ALL
+        self,
+        minibatch: int,
+        begin: int,
+        seed: int,
+        *names: object,
+        missing: int = 0,
+        draw: tuple[int, int] = ALL,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All drawn items except those of the first `begin` frames, in minibatches, in an order that depends only on `seed` and `names`.
+        """All drawn items except those of the first `begin` frames, in minibatches, in an order that depends
+        only on `seed` and `names`.
 
         missing  frames of an additional minibatch before the others; 0: none
         """
@@ -108,10 +134,16 @@ class FrameStore:
     def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
         """All items in an order that depends only on the arguments and on the kind of device."""
         device = self.targets.device
-        random = torch.Generator(device).manual_seed(int(generator(seed, "shuffle", *names).integers(1 << 62)))
-        return torch.randperm(self.num_items, generator=random, device=device, dtype=_index_type(self.num_items))
+        random = torch.Generator(device).manual_seed(
+            int(generator(seed, "shuffle", *names).integers(1 << 62))
+        )
+        return torch.randperm(
+            self.num_items, generator=random, device=device, dtype=_index_type(self.num_items)
+        )
 
-    def _minibatches(self, order: torch.Tensor, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _minibatches(
+        self, order: torch.Tensor, minibatch: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for index in order.to(self.targets.device).split(max(minibatch // self.item_frames, 1)):
             if len(index):
                 yield self.gather(index)

@@ -29,20 +29,28 @@ class LatticeUtterances(Utterances):
     arguments   the last arguments of `Utterances`
     """
 
-    def __init__(self, reader: FeatureReader, model: AcousticModel, references: Targets, keys: list[str], hypotheses: HypothesesStore,
-                 *arguments):  # fmt: skip
+    def __init__(
+        self,
+        reader: FeatureReader,
+        model: AcousticModel,
+        references: Targets,
+        keys: list[str],
+        hypotheses: HypothesesStore,
+        *arguments,
+    ):
         super().__init__(reader, references, keys, [len(references.pdfs_of(key)) for key in keys], *arguments)
         self.hypotheses, self.mean, self.inverse_std = hypotheses, model.mean, model.inverse_std
 
     def mean_minibatch(self, comm: Comm) -> float:
-        """Average number of frames per minibatch over all ranks, with utterances in the order of `keys`. Every rank must call this."""
+        """Average number of frames per minibatch over all ranks, with utterances in the order of `keys`.
+        Every rank must call this."""
         number = len(self._cut(np.arange(len(self.keys))))
         num_frames, number = comm.allreduce(np.array([self.lengths.sum(), number], np.float64))
         return num_frames / max(number, 1.0)
 
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> LatticeMinibatches:
-        """(normalised inputs (T, input_dim), supervision) of the utterances of an epoch in random order, except those that begin within
-        the first `begin` frames."""
+        """(normalised inputs (T, input_dim), supervision) of the utterances of an epoch in random order,
+        except those that begin within the first `begin` frames."""
         order, ends = self._epoch(epoch)
         yield from map(self.minibatch_of, self._cut(order[ends - self.lengths[order] >= begin]))
 
@@ -55,7 +63,9 @@ class LatticeUtterances(Utterances):
         keys = [self.keys[i] for i in members]
         x = torch.from_numpy(np.concatenate([self._features(key) for key in keys]))
         x = ((x - self.mean) * self.inverse_std).to(self.device, self.dtype)
-        return x, LatticeSupervision([np.array(self.targets.pdfs_of(key)) for key in keys], [self.hypotheses[key] for key in keys])
+        return x, LatticeSupervision(
+            [np.array(self.targets.pdfs_of(key)) for key in keys], [self.hypotheses[key] for key in keys]
+        )
 
     def _num_frames(self, members: np.ndarray) -> int:
         return int(self.lengths[members].sum())
@@ -66,11 +76,14 @@ class LatticeUtterances(Utterances):
         return order, np.cumsum(self.lengths[order])
 
     def _features(self, key: str) -> np.ndarray:
-        """The model's input (T, input_dim). Raises UserError if its shape does not fit or it has values that are not finite."""
+        """The model's input (T, input_dim). Raises UserError if its shape does not fit or it has values that
+        are not finite."""
         features, num_frames = self.reader[key], len(self.targets.pdfs_of(key))
         if features.shape != (num_frames, len(self.mean)):
             found = f"the input of {key} has {features.shape[0]} frames of {features.shape[1]} columns"
             expected = f"but its alignment has {num_frames} frames and the model {len(self.mean)} columns"
-            raise UserError(f"{self.reader.data}: {found}, {expected}; give the features that the model was trained on")
+            raise UserError(
+                f"{self.reader.data}: {found}, {expected}; give the features that the model was trained on"
+            )
         check_numbers(features, key, self.reader.data)
         return features

@@ -23,14 +23,21 @@ class OverTimeOptions:
 
     heading = "network"
 
-    network: Path | None = option(None, "file of layers (docs/networks.md), replaces --hidden-layers, --activation etc.; its layers "
-                                        "splice, so --splice-left and --splice-right are not used")  # fmt: skip
+    network: Path | None = option(
+        None,
+        "file of layers (docs/networks.md), replaces --hidden-layers, --activation etc.; its layers "
+        "splice, so --splice-left and --splice-right are not used",
+    )
     chunk: int = option(20, "consecutive frames in a training chunk, without context", minimum=1)
-    carry_state: bool = option(False, "start LSTM layers in each chunk with the state after the utterance's previous chunk, and "
-                                      "decode whole utterances")  # fmt: skip
+    carry_state: bool = option(
+        False,
+        "start LSTM layers in each chunk with the state after the utterance's previous chunk, and "
+        "decode whole utterances",
+    )
 
     def packing(self, input: InputOptions, dim: int) -> Packing:
-        """How stores pack utterances of `dim` columns: chunks for `network`; without one, frames spliced as `input` says."""
+        """How stores pack utterances of `dim` columns: chunks for `network`; without one, frames spliced as
+        `input` says."""
         import torch
 
         from pyasr.nn.networks.layered import LayeredNetwork, read_network
@@ -57,8 +64,9 @@ def _check_goes_on(network: LayeredNetwork, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Phases:
-    """Time shifts of a subsampling network's input. Successive minibatches see the features shifted by different numbers of frames, so
-    that each output is trained on all the frames that it stands for. Inputs have `before` and `after` frames more than the network needs.
+    """Time shifts of a subsampling network's input. Successive minibatches see the features shifted by
+    different numbers of frames, so that each output is trained on all the frames that it stands for. Inputs
+    have `before` and `after` frames more than the network needs.
     """
 
     before: int = 0
@@ -70,7 +78,8 @@ class Phases:
         return cls(factor // 2, (factor - 1) // 2)
 
     def cut(self, x: torch.Tensor, turn: int | None = None) -> torch.Tensor:
-        """Inputs (N, T, dim) of minibatch number `turn`, cut from (N, before + T + after, dim); None: without a shift."""
+        """Inputs (N, T, dim) of minibatch number `turn`, cut from (N, before + T + after, dim); None: without
+        a shift."""
         room = self.before + self.after
         begin = self.before if turn is None else turn % (room + 1)
         return x[:, begin : x.shape[1] - room + begin]
@@ -78,11 +87,15 @@ class Phases:
 
 @dataclass(frozen=True)
 class ChunkOptions(OverTimeOptions):
-    """A network of layers over time, and the chunks that it is trained on, with time shifts for a subsampling network."""
+    """A network of layers over time, and the chunks that it is trained on, with time shifts for a subsampling
+    network."""
 
     heading = "network"
 
-    shift_frames: bool = option(True, "shift the input of successive minibatches, so that a subsampling network is trained on all frames")
+    shift_frames: bool = option(
+        True,
+        "shift the input of successive minibatches, so that a subsampling network is trained on all frames",
+    )
 
     def phases(self, factor: int) -> Phases:
         """Shifts of the minibatches for a network with one output per `factor` frames."""

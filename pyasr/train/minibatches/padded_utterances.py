@@ -1,7 +1,8 @@
 """Minibatches of padded whole utterances, for networks that are trained on labels without times (CTC).
 
-Utterances of similar length share a minibatch. The last frame of each is repeated up to the length of the longest. The network gets the
-lengths, so that its outputs for an utterance are the same as for the utterance alone.
+Utterances of similar length share a minibatch. The last frame of each is repeated up to the length of the
+longest. The network gets the lengths, so that its outputs for an utterance are the same as for the utterance
+alone.
 """
 
 from __future__ import annotations
@@ -45,16 +46,20 @@ class PaddedUtterances(Utterances):
         super().__init__(reader, targets, keys, [reader.num_frames(key) for key in keys], *arguments)
 
     def mean_units(self, comm: Comm) -> float:
-        """Mean number of units per minibatch over all ranks, with all utterances sorted by length. Every rank must call this."""
+        """Mean number of units per minibatch over all ranks, with all utterances sorted by length. Every rank
+        must call this."""
         units, number = sum(len(self.targets.pdfs_of(key)) for key in self.keys), len(self._by_length())
         return comm.reduce_scalar(units) / max(comm.reduce_scalar(number), 1.0)
 
     def statistics(self) -> np.ndarray:
         """Sums of the features and their squares, see `cmvn_stats`."""
-        return sum((cmvn_stats(self.features(i)) for i in range(len(self.keys))), np.zeros((2, self.reader.dim + 1)))
+        return sum(
+            (cmvn_stats(self.features(i)) for i in range(len(self.keys))), np.zeros((2, self.reader.dim + 1))
+        )
 
     def features(self, member: int) -> np.ndarray:
-        """Features of an utterance (an index into `keys`) as stored on disk, float32 (T, dim). Raises UserError if they are unusable."""
+        """Features of an utterance (an index into `keys`) as stored on disk, float32 (T, dim). Raises
+        UserError if they are unusable."""
         return read_features(self.reader, self.keys[member], int(self.lengths[member]))
 
     def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray, network: LayeredNetwork) -> None:
@@ -62,9 +67,11 @@ class PaddedUtterances(Utterances):
         self.mean, self.inverse_std = mean, inverse_std
         self.left, self.right, self.subsampling = network.left, network.right, network.subsampling
 
-    def minibatches(self, _size: int, epoch: int, begin: int = 0) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
-        """Inputs (N, left + T + right, dim) and labels of all utterances in random order, without the first minibatches, which have
-        `begin` frames in total."""
+    def minibatches(
+        self, _size: int, epoch: int, begin: int = 0
+    ) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
+        """Inputs (N, left + T + right, dim) and labels of all utterances in random order, without the first
+        minibatches, which have `begin` frames in total."""
         groups, ends = self._epoch(epoch)
         for members, end in zip(groups, ends):
             if end - self.lengths[members].sum() >= begin:
@@ -79,7 +86,9 @@ class PaddedUtterances(Utterances):
         keys, lengths = [self.keys[i] for i in members], self.lengths[members]
         frames = np.arange(-self.left, whole_outputs(lengths.max(), self.subsampling) + self.right)
         rows = [np.clip(frames, 0, length - 1) for length in lengths]
-        x = np.stack([((self.features(i) - self.mean) * self.inverse_std)[row] for i, row in zip(members, rows)], 1)
+        x = np.stack(
+            [((self.features(i) - self.mean) * self.inverse_std)[row] for i, row in zip(members, rows)], 1
+        )
         labels = [np.array(self.targets.pdfs_of(key)) for key in keys]
         supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), lengths=lengths)
         return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), supervision
@@ -93,7 +102,8 @@ class PaddedUtterances(Utterances):
         return len(members) * int(self.lengths[members].max())
 
     def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """(minibatches of an epoch, frames up to the end of each); utterances are sorted by length within random pools."""
+        """(minibatches of an epoch, frames up to the end of each); utterances are sorted by length within
+        random pools."""
         random = self._random(epoch)
         order, groups = self._drawn(random), []
         pool = max(_POOL * self.minibatch * len(self.keys) // max(int(self.lengths.sum()), 1), 1)

@@ -1,13 +1,14 @@
-"""Minibatches whose rows are streams: successive chunks of an utterance have the same row in successive minibatches, so that a recurrent
-network continues each row from its last state.
+"""Minibatches whose rows are streams: successive chunks of an utterance have the same row in successive
+minibatches, so that a recurrent network continues each row from its last state.
 
     minibatch   1   2   3   4   5   6
     row 0       a1  a2  a3  e1  e2  e3
     row 1       b1  d1  d2  d3
     row 2       c1  c2  c3  f1
 
-Utterances are assigned in the order of the epoch, each to the row that is free first, so the lengths of rows differ by at most the longest
-utterance. Rows are sorted by length: the rows of a minibatch are the first rows of the minibatch before it.
+Utterances are assigned in the order of the epoch, each to the row that is free first, so the lengths of rows
+differ by at most the longest utterance. Rows are sorted by length: the rows of a minibatch are the first rows
+of the minibatch before it.
 """
 
 from __future__ import annotations

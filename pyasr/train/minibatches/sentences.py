@@ -1,4 +1,5 @@
-"""Sentences as word ids, and minibatches of sentences of similar lengths for a network whose state is reset for each sentence."""
+"""Sentences as word ids, and minibatches of sentences of similar lengths for a network whose state is reset
+for each sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Sentences:
 
     @classmethod
     def read(cls, path: Path, words: list[str], options: TextOptions) -> Sentences:
-        """Read a text file; ids from 1 are places in `words`. Empty lines are skipped. Raises UserError for a text without words."""
+        """Read a text file; ids from 1 are places in `words`. Empty lines are skipped. Raises UserError for a
+        text without words."""
         flat, lengths = read_ids(path, words, options)
         if not len(flat):
             raise UserError(f"{path}: it contains no words; give a text with one sentence per line")
@@ -60,15 +62,16 @@ class Sentences:
         return np.cumsum(self.lengths) - self.lengths
 
     def minibatches(self, num_tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """All sentences in parts of about `num_tokens` tokens, in random order; the sentences of a part have similar lengths."""
+        """All sentences in parts of about `num_tokens` tokens, in random order; the sentences of a part have
+        similar lengths."""
         order = np.lexsort((rng.random(len(self.lengths)), self.lengths))
         part = np.cumsum(self.lengths[order] + 1) // num_tokens
         parts = np.split(order, np.flatnonzero(np.diff(part)) + 1)
         return [parts[i] for i in rng.permutation(len(parts))]
 
     def tensors(self, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(words before the tokens, tokens) of the sentences `chosen`, int64 (longest + 1, num_sentences). Words are padded with BOUNDARY,
-        tokens with NOTHING."""
+        """(words before the tokens, tokens) of the sentences `chosen`, int64 (longest + 1, num_sentences).
+        Words are padded with BOUNDARY, tokens with NOTHING."""
         lengths = self.lengths[chosen]
         times = np.arange(lengths.max() + 1)[:, None]
         places = np.minimum(self.begins[chosen] + times, len(self.flat) - 1)
@@ -77,7 +80,8 @@ class Sentences:
         return torch.from_numpy(before), torch.from_numpy(np.where(times <= lengths, words, NOTHING))
 
     def in_order(self, chosen: list[np.ndarray], values: list[np.ndarray]) -> np.ndarray:
-        """One value per token in the order of the text, from `values` (longest + 1, num_sentences) of the parts `chosen`."""
+        """One value per token in the order of the text, from `values` (longest + 1, num_sentences) of the
+        parts `chosen`."""
         found = np.empty(self.num_tokens)
         for sentences, part in zip(chosen, values):
             lengths, times = self.lengths[sentences], np.arange(len(part))[:, None]

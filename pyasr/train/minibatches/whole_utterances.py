@@ -19,15 +19,33 @@ class Utterances(ABC):
 
     targets  targets of the utterances
     lengths  frames of each utterance, int64
-    compute  `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch of its own
-    draw     (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean number of frames
+    compute  `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch of
+             its own
+    draw     (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean
+             number of frames
     """
 
     item_frames = 1
 
-    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], lengths: list[int], compute: ComputeOptions, seed: int,
-                 rank: int, draw: tuple[int, int] = ALL):  # fmt: skip
-        self.reader, self.targets, self.keys, self.minibatch, self.seed, self.rank = reader, targets, keys, compute.minibatch, seed, rank
+    def __init__(
+        self,
+        reader: FeatureReader,
+        targets: Targets,
+        keys: list[str],
+        lengths: list[int],
+        compute: ComputeOptions,
+        seed: int,
+        rank: int,
+        draw: tuple[int, int] = ALL,
+    ):
+        self.reader, self.targets, self.keys, self.minibatch, self.seed, self.rank = (
+            reader,
+            targets,
+            keys,
+            compute.minibatch,
+            seed,
+            rank,
+        )
         self.draw, self.num_drawn = draw, num_drawn(len(keys), draw)
         self.device, self.dtype = compute.torch_device(), compute.torch_dtype()
         self.lengths = np.array(lengths, np.int64)
@@ -35,7 +53,9 @@ class Utterances(ABC):
 
     def epoch_frames(self, epoch: int) -> int:
         """Frames of the utterances of an epoch."""
-        return self.num_frames if self.draw == ALL else int(self.lengths[self._drawn(self._random(epoch))].sum())
+        return (
+            self.num_frames if self.draw == ALL else int(self.lengths[self._drawn(self._random(epoch))].sum())
+        )
 
     @property
     def longest(self) -> int:
@@ -48,7 +68,8 @@ class Utterances(ABC):
         return f"in {len(self.keys)} utterances, read from disk in each epoch{drawn}"
 
     def border(self, epoch: int, begin: int) -> int:
-        """The first border of a minibatch at least `begin` frames after the beginning of an epoch, or the end of the epoch."""
+        """The first border of a minibatch at least `begin` frames after the beginning of an epoch, or the end
+        of the epoch."""
         ends = np.append(0, self._epoch(epoch)[1])
         return int(ends[min(np.searchsorted(ends, begin), len(ends) - 1)])
 
@@ -58,8 +79,15 @@ class Utterances(ABC):
 
     def advice(self, _minibatch: int) -> str:
         """What to lower if memory is too small for a minibatch. Features take no lasting memory."""
-        longest = f" (the longest is {self.keys[self.lengths.argmax()]}, {self.lengths.max()} frames)" if len(self.keys) else ""
-        return f"lower --minibatch (now {self.minibatch}), cut long utterances{longest}, or run fewer ranks on a host"
+        longest = (
+            f" (the longest is {self.keys[self.lengths.argmax()]}, {self.lengths.max()} frames)"
+            if len(self.keys)
+            else ""
+        )
+        return (
+            f"lower --minibatch (now {self.minibatch}), cut long utterances{longest}, or run fewer ranks "
+            "on a host"
+        )
 
     def most_frames(self) -> int:
         """Frames of `largest`."""
@@ -75,7 +103,8 @@ class Utterances(ABC):
 
     @abstractmethod
     def _epoch(self, epoch: int) -> tuple[object, np.ndarray]:
-        """(pieces of an epoch, at whose beginnings a training can resume; frames up to the end of each piece)."""
+        """(pieces of an epoch, at whose beginnings a training can resume; frames up to the end of each
+        piece)."""
 
     def _random(self, epoch: int) -> np.random.Generator:
         return generator(self.seed, "utterances", epoch, self.rank)

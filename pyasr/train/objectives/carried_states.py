@@ -1,8 +1,10 @@
-"""Cross-entropy of frames for networks that carry their state, in every row, from one minibatch to the next: truncated backpropagation
-through time with the state of LSTM layers carried over (R. Williams, J. Peng, Neural Computation 2, 1990).
+"""Cross-entropy of frames for networks that carry their state, in every row, from one minibatch to the next:
+truncated backpropagation through time with the state of LSTM layers carried over (R. Williams, J. Peng,
+Neural Computation 2, 1990).
 
-A chunk begins with the state after the previous chunk, which is a constant, so its loss is propagated back to its first frame. At the
-beginning of an utterance the state is 0. A carried state comes from the parameters with which it was computed, not from the current ones.
+A chunk begins with the state after the previous chunk, which is a constant, so its loss is propagated back to
+its first frame. At the beginning of an utterance the state is 0. A carried state comes from the parameters
+with which it was computed, not from the current ones.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ States = list[LstmState | None]
 
 
 class Memory:
-    """The states of a network's layers in all rows; None for a layer without a state. There are no states before the first minibatch."""
+    """The states of a network's layers in all rows; None for a layer without a state. There are no states
+    before the first minibatch."""
 
     def __init__(self, states: States | None = None):
         self.states = states
@@ -34,7 +37,9 @@ class Memory:
         """Store the states after these rows."""
         states = [_parts(torch.Tensor.detach, state) for state in states]
         known = self.states or [_parts(lambda part: part[:, :0], state) for state in states]
-        self.states = [_parts(lambda old, new: _replaced(old, new, rows.first), *pair) for pair in zip(known, states)]
+        self.states = [
+            _parts(lambda old, new: _replaced(old, new, rows.first), *pair) for pair in zip(known, states)
+        ]
 
 
 def _parts(function: Callable[..., torch.Tensor], *states: Sequence[torch.Tensor] | None) -> LstmState | None:
@@ -43,7 +48,8 @@ def _parts(function: Callable[..., torch.Tensor], *states: Sequence[torch.Tensor
 
 
 def _recalled(part: torch.Tensor, rows: Rows) -> torch.Tensor:
-    """The state of `rows`, (d, N, D), from the state of all rows; 0 for unknown rows and where an utterance begins."""
+    """The state of `rows`, (d, N, D), from the state of all rows; 0 for unknown rows and where an utterance
+    begins."""
     num = len(rows.begins)
     return _exactly(part[:, rows.first : rows.first + num], num).masked_fill(rows.begins[:, None], 0)
 

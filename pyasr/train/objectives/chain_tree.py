@@ -1,9 +1,9 @@
-"""The decision tree of LF-MMI networks: left biphones with HMMs of one frame or more, from alignments of any GMM system, by default at a
-third of its frame rate.
+"""The decision tree of LF-MMI networks: left biphones with HMMs of one frame or more, from alignments of any
+GMM system, by default at a third of its frame rate.
 
-Jobs accumulate statistics of the chosen utterances in STATS_DIR/JOB.npz. Then one job writes DIR/tree and DIR/final.mdl, which contains
-only a transition model. Features are those of the system that made the alignments, with its speaker transforms. As in Kaldi's
-steps/nnet3/chain/build_tree.sh.
+Jobs accumulate statistics of the chosen utterances in STATS_DIR/JOB.npz. Then one job writes DIR/tree and
+DIR/final.mdl, which contains only a transition model. Features are those of the system that made the
+alignments, with its speaker transforms. As in Kaldi's steps/nnet3/chain/build_tree.sh.
 """
 
 from __future__ import annotations
@@ -27,12 +27,23 @@ from pyasr.hmm.training.train_triphones import TreeOptions, rounded
 from pyasr.hmm.trees.questions import make_questions
 from pyasr.hmm.trees.tree_building import build_tree, read_roots
 from pyasr.hmm.trees.tree_stats import TreeStats, accumulate_tree_stats
-from pyasr.io.int_vectors import iterate_int_vectors, iterate_job_archives, job_archive_files, read_job_archives
+from pyasr.io.int_vectors import (
+    iterate_int_vectors,
+    iterate_job_archives,
+    job_archive_files,
+    read_job_archives,
+)
 from pyasr.io.kaldi_objects import KaldiWriter
 from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.symbols import write_lines
-from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, aligned_phones, chain_alignments, chain_topology, subsample
+from pyasr.sequence.chain import (
+    FRAME_SUBSAMPLING_FACTOR,
+    aligned_phones,
+    chain_alignments,
+    chain_topology,
+    subsample,
+)
 from pyasr.train.targets.pdf_targets import join
 from pyasr.train.targets.usable_features import check_numbers
 
@@ -47,14 +58,22 @@ class ChainTreeOptions(TreeOptions):
 
     heading = "tree"
 
-    split_thresh: float = option(100.0, "minimum log-likelihood gain of a split, summed over the subsampled frames", minimum=0.0, rare=True)
-    frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "keep every N-th frame; networks output at this rate", minimum=1)
+    split_thresh: float = option(
+        100.0,
+        "minimum log-likelihood gain of a split, summed over the subsampled frames",
+        minimum=0.0,
+        rare=True,
+    )
+    frame_subsampling_factor: int = option(
+        FRAME_SUBSAMPLING_FACTOR, "keep every N-th frame; networks output at this rate", minimum=1
+    )
     tree_seed: int = option(0, "random seed of the phone clustering that yields the questions", rare=True)
 
 
 @dataclass(frozen=True)
 class ChainTreeSpec:
-    """The input of all jobs. transform_dir contains the speaker transforms; None if the system is not speaker-adapted."""
+    """The input of all jobs. transform_dir contains the speaker transforms; None if the system is not
+    speaker-adapted."""
 
     data: Path
     lang: Path
@@ -66,12 +85,16 @@ class ChainTreeSpec:
 
 
 def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
-    """Create STATS_DIR with the list of utterances that have features, an alignment and a kept frame for each phone. The log names the
-    skipped utterances.
+    """Create STATS_DIR with the list of utterances that have features, an alignment and a kept frame for each
+    phone. The log names the skipped utterances.
 
     Raises UserError if too many are skipped, or if features and alignments do not match.
     """
-    reader, lengths, factor = FeatureReader(spec.data, InputOptions(cmvn="none")), TableBuilder(), spec.tree.frame_subsampling_factor
+    reader, lengths, factor = (
+        FeatureReader(spec.data, InputOptions(cmvn="none")),
+        TableBuilder(),
+        spec.tree.frame_subsampling_factor,
+    )
     for utt, tids in iterate_job_archives(spec.ali_dir):
         lengths.add(utt, len(tids))
     keys = join(reader, Parsed(lengths.table(), int), options.max_missing, spec.ali_dir)
@@ -88,7 +111,9 @@ def _crowded(spec: ChainTreeSpec, keys: Container[str]) -> set[str]:
     for archive in job_archive_files(spec.ali_dir):
         alignments = {utt: tids for utt, tids in iterate_int_vectors(archive) if utt in keys}
         aligned = aligned_phones(trans, alignments)
-        found.update(utt for utt, phones in aligned if subsample(phones, spec.tree.frame_subsampling_factor) is None)
+        found.update(
+            utt for utt, phones in aligned if subsample(phones, spec.tree.frame_subsampling_factor) is None
+        )
     return found
 
 
@@ -98,15 +123,21 @@ def parts_to_count(spec: ChainTreeSpec) -> AbstractContextManager[None]:
 
 
 def accumulate_shard(spec: ChainTreeSpec, job: int) -> None:
-    """Write the statistics of part `job` (1-based) of the utterances; nothing for a part without chosen utterances."""
+    """Write the statistics of part `job` (1-based) of the utterances; nothing for a part without chosen
+    utterances."""
     lang, chosen = LangDir(spec.lang), Table.read(spec.out / STATS_DIR / _UTTERANCES)
     part = part_of(spec.data, spec.out, spec.num_jobs, job)
     mine = [utt for utt in part.utterances if utt in chosen]
     if mine:
         alignments = read_job_archives(spec.ali_dir, keys=set(mine))
-        features = _Kept(open_features(spec.data, spec.ali_dir, spec.transform_dir, part), spec.tree.frame_subsampling_factor)
+        features = _Kept(
+            open_features(spec.data, spec.ali_dir, spec.transform_dir, part),
+            spec.tree.frame_subsampling_factor,
+        )
         old = read_transitions(spec.ali_dir / MODEL)
-        trans, converted = chain_alignments(old, {utt: alignments[utt] for utt in mine}, lang.sets, features.factor)
+        trans, converted = chain_alignments(
+            old, {utt: alignments[utt] for utt in mine}, lang.sets, features.factor
+        )
         stats = accumulate_tree_stats(trans, converted, features, lang.context_indep_phones, **_CONTEXT)
         stats.save(spec.out / STATS_DIR / f"{job}.npz")
 
@@ -125,13 +156,29 @@ class _Kept:
 
 def make_tree(spec: ChainTreeSpec, job: int) -> None:
     """Write the tree and the transition model from the statistics of all jobs."""
-    lang, topology = LangDir(spec.lang), chain_topology(read_transitions(spec.ali_dir / MODEL).topology.phones)
-    stats = rounded(TreeStats.add([TreeStats.load(path) for path in sorted((spec.out / STATS_DIR).glob("*.npz"))]))
-    questions = make_questions(stats, lang.sets, lang.extra_questions, pdf_classes=(0, 1), seed=spec.tree.tree_seed)
-    tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
-                      thresh=spec.tree.split_thresh, cluster_thresh=spec.tree.cluster_thresh)  # fmt: skip
+    lang, topology = (
+        LangDir(spec.lang),
+        chain_topology(read_transitions(spec.ali_dir / MODEL).topology.phones),
+    )
+    stats = rounded(
+        TreeStats.add([TreeStats.load(path) for path in sorted((spec.out / STATS_DIR).glob("*.npz"))])
+    )
+    questions = make_questions(
+        stats, lang.sets, lang.extra_questions, pdf_classes=(0, 1), seed=spec.tree.tree_seed
+    )
+    tree = build_tree(
+        stats,
+        questions,
+        read_roots(lang.path / "phones" / "roots.int"),
+        topology,
+        spec.tree.num_leaves,
+        thresh=spec.tree.split_thresh,
+        cluster_thresh=spec.tree.cluster_thresh,
+    )
     tree.write(spec.out / "tree")
     with KaldiWriter(spec.out / MODEL) as writer:
         TransitionModel.from_tree(topology, tree).write(writer)
     write_subsampling(spec.out, spec.tree.frame_subsampling_factor)
-    log.info(f"{stats.num_frames:.0f} frames, {len(stats.events)} phones in context, tree of {tree.num_pdfs} pdfs")
+    log.info(
+        f"{stats.num_frames:.0f} frames, {len(stats.events)} phones in context, tree of {tree.num_pdfs} pdfs"
+    )

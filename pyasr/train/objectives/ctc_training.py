@@ -43,15 +43,19 @@ class Ctc(SequenceCriterion):
 
     totals = CtcTotals
 
-    def loss(self, network: nn.Module, x: torch.Tensor, targets: CtcMinibatch,
-             number: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    def loss(
+        self, network: nn.Module, x: torch.Tensor, targets: CtcMinibatch, number: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss, and (loss, 0, units)."""
         loss, counts = ctc_loss(network(x, torch.from_numpy(targets.lengths).to(x.device)), targets)
-        return loss, torch.tensor([float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device)
+        return loss, torch.tensor(
+            [float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device
+        )
 
 
 def train_rank(spec: CtcSpec, comm: Comm) -> None:
-    """Train on this rank's utterances together with all other ranks; rank 0 writes final.nnet, with the priors of the units."""
+    """Train on this rank's utterances together with all other ranks; rank 0 writes final.nnet, with the
+    priors of the units."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy, seed = make_strategy(comm, options.mixing), options.loop.train_seed
     parts = targets.parts(strategy.share, comm.rank, comm.size)
@@ -63,15 +67,24 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     for utterances in (training, heldout):
         utterances.normalise_by(mean, inverse_std, network)
     seed_dropout(seed, comm.rank)
-    learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True), spec.loss.make())
+    learner = Learner(
+        network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True), spec.loss.make()
+    )
     run_on_utterances(learner, (training, heldout), strategy, spec, training.mean_units(comm))
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
-    write_model(comm, spec.out, learner.trained_network(), normaliser, log_priors(counts_of_labels(targets)), ACOUSTIC_FACTOR)
+    write_model(
+        comm,
+        spec.out,
+        learner.trained_network(),
+        normaliser,
+        log_priors(counts_of_labels(targets)),
+        ACOUSTIC_FACTOR,
+    )
 
 
 def counts_of_labels(targets: Targets) -> np.ndarray:
-    """Occurrences of each unit in the transcripts, with a blank before each unit and after the last, int64 (num_units,): the counts from
-    which the priors of units are computed (Y. Miao et al., ASRU 2015)."""
+    """Occurrences of each unit in the transcripts, with a blank before each unit and after the last, int64
+    (num_units,): the counts from which the priors of units are computed (Y. Miao et al., ASRU 2015)."""
     counts = targets.counts()
     counts[BLANK] = counts.sum() + len(targets.keys)
     return counts

@@ -1,4 +1,5 @@
-"""Pretraining of a deep belief net on MPI ranks, RBM by RBM, with the loop, the mixing and the checkpoints of DNN training."""
+"""Pretraining of a deep belief net on MPI ranks, RBM by RBM, with the loop, the mixing and the checkpoints of
+DNN training."""
 
 from __future__ import annotations
 
@@ -28,15 +29,26 @@ _BIAS_BLOCK = 1024
 
 
 def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
-    """Train one RBM after the other on this rank's shard, together with all other ranks; rank 0 writes final.dbn after each RBM.
+    """Train one RBM after the other on this rank's shard, together with all other ranks; rank 0 writes
+    final.dbn after each RBM.
 
     The finished RBMs of an interrupted run are read from final.dbn.
     """
     options = spec.training
     targets = Targets.load(spec.out / UTTERANCES_FILE)
     strategy = make_strategy(comm, options.mixing)
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, strategy.share, options.loop.train_seed,
-                         draw=strategy.draw, directory=spec.out)  # fmt: skip
+    corpus = open_corpus(
+        spec.data,
+        spec.input,
+        targets,
+        options.store,
+        options.compute,
+        comm,
+        strategy.share,
+        options.loop.train_seed,
+        draw=strategy.draw,
+        directory=spec.out,
+    )
     path = spec.out / DBN_FILE
     rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
     comm.barrier()
@@ -52,8 +64,13 @@ def _finished_before(path: Path, input_dim: int, hidden_dim: int) -> list[Rbm]:
         return []
     dbn = load_dbn(path)
     if dbn.dims != [input_dim] + [hidden_dim] * len(dbn.rbms):
-        found = f"RBMs of {dbn.dims[1]} units on {dbn.dims[0]} inputs, but these options give {hidden_dim} units on {input_dim} inputs"
-        raise UserError(f"{path}: {found}; give the options of those RBMs, or --force to train from the start")
+        found = (
+            f"RBMs of {dbn.dims[1]} units on {dbn.dims[0]} inputs, but these options give {hidden_dim} "
+            f"units on {input_dim} inputs"
+        )
+        raise UserError(
+            f"{path}: {found}; give the options of those RBMs, or --force to train from the start"
+        )
     return dbn.rbms
 
 
@@ -68,7 +85,9 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: RankData, rbms: list[Rbm
     schedule = MomentumSchedule(schedule_options, epoch_frames, options.momentum, minibatch)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
-    job = Trainer(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, minibatch, directory)
+    job = Trainer(
+        learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, minibatch, directory
+    )
     _announce(job, schedule_options, number)
     job.run()
     return finished(learner)
@@ -76,21 +95,39 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: RankData, rbms: list[Rbm
 
 def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
     """Learning rate and epochs of an RBM."""
-    rate, epochs = (options.rbm.rbm_lr_low, 2 * options.rbm.rbm_iter) if gaussian else (options.rbm.rbm_lr, options.rbm.rbm_iter)
-    return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
+    rate, epochs = (
+        (options.rbm.rbm_lr_low, 2 * options.rbm.rbm_iter)
+        if gaussian
+        else (options.rbm.rbm_lr, options.rbm.rbm_iter)
+    )
+    return ScheduleOptions(
+        learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling
+    )
 
 
-def make_rbm_learner(options: DbnTraining, below: Below, corpus: RankData, number: int, comm: Comm) -> RbmLearner:
-    """RBM `number` (1: the Gaussian one) with its initial parameters, which are the same on all ranks; samples differ by rank."""
+def make_rbm_learner(
+    options: DbnTraining, below: Below, corpus: RankData, number: int, comm: Comm
+) -> RbmLearner:
+    """RBM `number` (1: the Gaussian one) with its initial parameters, which are the same on all ranks;
+    samples differ by rank."""
     mean = mean_activation(corpus.training, below, comm, options.loop.train_seed) if number > 1 else None
-    rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
-    rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
-    samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
-    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"RBM {number}", options.momentum)
+    rbm = Rbm(
+        corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1
+    )
+    rbm.initialise(
+        options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean
+    )
+    samples = torch.Generator(options.compute.torch_device()).manual_seed(
+        _seed(options, "samples", number, comm.rank)
+    )
+    return RbmLearner(
+        rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"RBM {number}", options.momentum
+    )
 
 
 def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:
-    """Mean probability of each hidden unit of the topmost RBM below, over frames of all ranks; float32 on the CPU."""
+    """Mean probability of each hidden unit of the topmost RBM below, over frames of all ranks; float32 on the
+    CPU."""
     store, chosen = choose_frames(frames, _BIAS_FRAMES, comm, seed)
     sums = np.zeros(below.dim + 1)
     for index in chosen.split(_BIAS_BLOCK):
@@ -116,7 +153,8 @@ def _announce(job: Trainer, schedule: ScheduleOptions, number: int) -> None:
     rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     job.comm.say(
-        f"RBM {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
-        f"{job.comm.size} ranks, products in {job.learner.products}; {schedule.lr_scaling} scaling: "
-        f"effective rate {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
+        f"RBM {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of "
+        f"{job.schedule.epoch_frames} frames, {job.comm.size} ranks, products in {job.learner.products}; "
+        f"{schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x {factor:g} = "
+        f"{schedule.learning_rate * factor:g} times (1 - momentum)"
     )

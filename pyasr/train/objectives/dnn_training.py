@@ -1,4 +1,5 @@
-"""Cross-entropy training of an acoustic model on MPI ranks: the work of one rank, from the data to the model file."""
+"""Cross-entropy training of an acoustic model on MPI ranks: the work of one rank, from the data to the model
+file."""
 
 from __future__ import annotations
 
@@ -40,38 +41,74 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 from pyasr.train.targets.soft_target_files import SoftTargetFiles
 
 
-def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Trainer] = Trainer, make_shard: Callable[..., Shard] = Shard,
-               limit: Callable[..., int] = limit_of_frames) -> None:  # fmt: skip
-    """Train on this rank's shard together with all other ranks; rank 0 writes final.nnet. The functions have the parameters of their
-    defaults."""
+def train_rank(
+    spec: TrainSpec,
+    comm: Comm,
+    kind: Callable[..., Trainer] = Trainer,
+    make_shard: Callable[..., Shard] = Shard,
+    limit: Callable[..., int] = limit_of_frames,
+) -> None:
+    """Train on this rank's shard together with all other ranks; rank 0 writes final.nnet. The functions have
+    the parameters of their defaults."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
-    soft = SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm) if options.teacher.teacher else None
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
-                         options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
-                         make_shard, options.over_time, soft, strategy.draw, spec.out, limit)  # fmt: skip
+    soft = (
+        SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm)
+        if options.teacher.teacher
+        else None
+    )
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share,
+                         options.loop.train_seed, options.perturb,
+                         dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()), make_shard, options.over_time,
+                         soft, strategy.draw, spec.out, limit)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
-    fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
-                       presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
+    fixed = FixedParts(
+        estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
+        presoftmax_scales(counts, options.priors.presoftmax_power),
+    )
     gradient_sum = strategy.sum_gradients(of_any_size=options.over_time.carry_state)
-    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum, spec.loss)
-    job = make_job(learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out, kind=kind)
-    sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
+    learner = make_learner(
+        options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum, spec.loss
+    )
+    job = make_job(
+        learner,
+        corpus.frames,
+        strategy,
+        options,
+        corpus.packing.whole(options.learner.minibatch),
+        spec.out,
+        kind=kind,
+    )
+    sample = (
+        draw_sample(corpus.training, options.sample.sample_frames, comm, seed)
+        if options.uses_sample
+        else None
+    )
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
     job.growth = make_growth(options, counts, job.schedule, strategy, sample, recent)
     job.one_learner = OneLearner(strategy) if options.saving.save_learner else None
     job.run()
     if options.combine.combine != "none":
         combine_and_tell(job, options.combine, recent, sample)
-    network, priors = learner.trained_network(), partial(decoding_priors, options.priors, counts=counts, sample=sample)
+    network, priors = (
+        learner.trained_network(),
+        partial(decoding_priors, options.priors, counts=counts, sample=sample),
+    )
     write_model(comm, spec.out, network, corpus.normaliser(), priors(network))
     if job.one_learner:
         save_one_learner(job, corpus.normaliser(), priors)
 
 
-def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
-                 fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None,
-                 loss: Loss = CROSS_ENTROPY) -> Learner:  # fmt: skip
+def make_learner(
+    options: DnnTraining,
+    input_dim: int,
+    num_pdfs: int,
+    comm: Comm,
+    dbn: Dbn | None = None,
+    fixed: FixedParts = FixedParts(),
+    gradient_sum: GradientSum | None = None,
+    loss: Loss = CROSS_ENTROPY,
+) -> Learner:
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     seed = options.loop.train_seed
     network = make_network(options, input_dim, num_pdfs, initial_random(seed), fixed)
@@ -82,8 +119,13 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     return Learner(network, options.learner, comm.size, gradient_sum, criterion)
 
 
-def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: torch.Generator,
-                 fixed: FixedParts = FixedParts()) -> Network:  # fmt: skip
+def make_network(
+    options: DnnTraining,
+    input_dim: int,
+    num_pdfs: int,
+    random: torch.Generator,
+    fixed: FixedParts = FixedParts(),
+) -> Network:
     """The initial network with random parameters."""
     over_time = options.over_time
     if over_time.network:
@@ -97,8 +139,14 @@ def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: to
     return network
 
 
-def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, strategy: Strategy, sample: Sample | None,
-                recent: RecentModels) -> Growth:  # fmt: skip
+def make_growth(
+    options: DnnTraining,
+    counts: np.ndarray,
+    schedule: Schedule,
+    strategy: Strategy,
+    sample: Sample | None,
+    recent: RecentModels,
+) -> Growth:
     """All changes of the network besides its training, and the saving of models to be combined."""
     actions, keeping = [], []
     if options.growth.fix_period_frames:
@@ -106,10 +154,22 @@ def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, st
     if options.growth.shrink_period_frames:
         actions.append((options.growth.shrink_period_frames, Shrinking(sample)))
     if options.growth.shrink_value < 1:
-        shrinking = ShrinkingOfSaturated(sample, options.growth.shrink_value, options.growth.shrink_saturation_threshold)
+        shrinking = ShrinkingOfSaturated(
+            sample, options.growth.shrink_value, options.growth.shrink_saturation_threshold
+        )
         actions.append((options.growth.shrink_value_period_frames, shrinking))
     if options.combine.combine != "none":
         keeping.append((options.combine.combine_period_frames, recent.keep))
     total_frames = schedule.epoch_frames * options.schedule.num_epochs
     meets = partial(strategy.meets, epoch_frames=schedule.epoch_frames, minibatch=options.learner.minibatch)
-    return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, strategy.comm, actions, keeping, meets)
+    return Growth(
+        options.growth,
+        options.dnn,
+        counts,
+        total_frames,
+        options.loop.train_seed,
+        strategy.comm,
+        actions,
+        keeping,
+        meets,
+    )

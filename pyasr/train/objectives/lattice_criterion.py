@@ -12,7 +12,8 @@ from pyasr.train.totals import SequenceTotals
 
 
 class LatticeTotals(SequenceTotals):
-    """Sums over frames: negated criterion, rejected frames, frames. The objective of sMBR and MPFE is the expected accuracy."""
+    """Sums over frames: negated criterion, rejected frames, frames. The objective of sMBR and MPFE is the
+    expected accuracy."""
 
     def text(self) -> str:
         """For log lines."""
@@ -25,7 +26,10 @@ class LatticeTotals(SequenceTotals):
         """For metrics.jsonl."""
         if not self.sums[2]:
             return {}
-        return {"objective": round(self.objective, 6), "rejected": round(float(self.sums[1] / self.sums[2]), 6)}
+        return {
+            "objective": round(self.objective, 6),
+            "rejected": round(float(self.sums[1] / self.sums[2]), 6),
+        }
 
 
 class LatticeCriterion(SequenceCriterion):
@@ -36,8 +40,9 @@ class LatticeCriterion(SequenceCriterion):
     def __init__(self, objective: LatticeObjective):
         self.objective = objective
 
-    def loss(self, network: nn.Module, x: torch.Tensor, targets: LatticeSupervision,
-             number: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    def loss(
+        self, network: nn.Module, x: torch.Tensor, targets: LatticeSupervision, number: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """-F / k, and (-F, rejected frames, frames)."""
         return self.objective.loss(_logits(network, x, targets), targets)
 

@@ -1,4 +1,5 @@
-"""LF-MMI training of a network over time on MPI ranks: from phone alignments and a chain tree to the model file."""
+"""LF-MMI training of a network over time on MPI ranks: from phone alignments and a chain tree to the model
+file."""
 
 from __future__ import annotations
 
@@ -23,15 +24,30 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 
 
 def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
-    """Train on this rank's chunks together with all other ranks; rank 0 writes final.nnet, without the second output layer."""
+    """Train on this rank's chunks together with all other ranks; rank 0 writes final.nnet, without the second
+    output layer."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy = make_strategy(comm, options.mixing)
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
-                         options.perturb, over_time=options.over_time, draw=strategy.draw, directory=spec.out)  # fmt: skip
+    corpus = open_corpus(
+        spec.data,
+        spec.input,
+        targets,
+        options.store,
+        options.learner,
+        comm,
+        strategy.share,
+        options.loop.train_seed,
+        options.perturb,
+        over_time=options.over_time,
+        draw=strategy.draw,
+        directory=spec.out,
+    )
     criterion = make_criterion(spec, corpus.packing.subsampling)
     network = make_network(options, corpus, targets.num_pdfs, comm)
     learner = Learner(network, options.learner, comm.size, strategy.sum_gradients(), criterion)
-    job = make_job(learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
+    job = make_job(
+        learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out
+    )
     run_and_combine(job, options, criterion.log_probability)
     trained = learner.trained_network()
     network = trained.main if isinstance(trained, TwoOutputs) else trained
@@ -40,16 +56,26 @@ def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
 
 def make_criterion(spec: LfMmiSpec, factor: int) -> LfMmi:
     """The criterion from the files of `prepare` in the output directory."""
-    options, graph, trans = spec.training, DenominatorGraph.load(spec.out / DENOMINATOR_FILE), read_transitions(spec.out / MODEL)
+    options, graph, trans = (
+        spec.training,
+        DenominatorGraph.load(spec.out / DENOMINATOR_FILE),
+        read_transitions(spec.out / MODEL),
+    )
     supervision = SupervisionOptions(**vars(options.tolerance), frame_subsampling_factor=factor)
     maker = SupervisionMaker(graph, trans, read_tree(spec.out / "tree", trans), supervision)
     numerators = Numerators(maker, load_aligned_phones(spec.out / PHONES_FILE))
     return LfMmi(graph, numerators, options.objective, options.over_time.phases(factor))
 
 
-def make_network(options: LfMmiTraining, corpus: RankData, num_pdfs: int, comm: Comm) -> LayeredNetwork | TwoOutputs:
+def make_network(
+    options: LfMmiTraining, corpus: RankData, num_pdfs: int, comm: Comm
+) -> LayeredNetwork | TwoOutputs:
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
-    over_time, share, seed = options.over_time, options.regularisation.xent_regularize, options.loop.train_seed
+    over_time, share, seed = (
+        options.over_time,
+        options.regularisation.xent_regularize,
+        options.loop.train_seed,
+    )
     network = LayeredNetwork(read_network(over_time.network), corpus.input_dim, num_pdfs, over_time.chunk)
     network = TwoOutputs(network, share) if share else network
     network.initialise(initial_random(seed))

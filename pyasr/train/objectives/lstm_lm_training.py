@@ -1,8 +1,9 @@
 """Training of an LSTM language model from a text and a vocabulary, for utils/train_lstm_lm.py.
 
-Adam (D. P. Kingma, J. Ba, ICLR 2015) minimises the cross-entropy of words and sentence ends, with gradients clipped at a norm of 1. After
-each epoch the held-out text controls training as in newbob (`pyasr.train.schedules`). An epoch without a gain is rejected: its parameters
-are discarded. The learning rate is halved if gains are small, and training ends if they are still small then. So after every epoch the
+Adam (D. P. Kingma, J. Ba, ICLR 2015) minimises the cross-entropy of words and sentence ends, with gradients
+clipped at a norm of 1. After each epoch the held-out text controls training as in newbob
+(`pyasr.train.schedules`). An epoch without a gain is rejected: its parameters are discarded. The learning
+rate is halved if gains are small, and training ends if they are still small then. So after every epoch the
 network is the best one so far.
 """
 
@@ -39,15 +40,21 @@ _MAX_NORM = 1.0
 _MAX_SCORES = 1 << 24  # tokens times words of a minibatch in evaluation
 
 
-def make_lstm_lm(text: Path, heldout: Path, lexicon: Path, ngram: Path | None, options: LstmLmOptions, out: Path) -> None:
-    """Train a model on `text` and write it to the directory `out`, with its perplexity on `heldout`. With `ngram`, also write the
-    perplexities of the n-gram model and of the mixture."""
+def make_lstm_lm(
+    text: Path, heldout: Path, lexicon: Path, ngram: Path | None, options: LstmLmOptions, out: Path
+) -> None:
+    """Train a model on `text` and write it to the directory `out`, with its perplexity on `heldout`. With
+    `ngram`, also write the perplexities of the n-gram model and of the mixture."""
     words = read_vocabulary(lexicon)
     training, heldout_text = (Sentences.read(path, words, options) for path in (text, heldout))
     beside = ngram and ngram_scores(ngram, words, heldout_text, options)
-    job = Job(LstmLm(new_network(len(words) + 1, options), words), training, heldout_text, options, out / DIRECTORY)
-    log.info(f"{training.num_tokens} words and ends, {len(words)} words in the vocabulary, "
-             f"{sum(p.numel() for p in job.model.network.parameters())} parameters")  # fmt: skip
+    job = Job(
+        LstmLm(new_network(len(words) + 1, options), words), training, heldout_text, options, out / DIRECTORY
+    )
+    log.info(
+        f"{training.num_tokens} words and ends, {len(words)} words in the vocabulary, "
+        f"{sum(p.numel() for p in job.model.network.parameters())} parameters"
+    )
     job.run()
     lines = compare(job.model, heldout_text, beside, options)
     with atomic_write(out / PERPLEXITY_FILE) as f:
@@ -70,7 +77,10 @@ def _seed(options: LstmLmOptions, *names: object) -> int:
 def log_probabilities(model: LstmLm, text: Sentences) -> np.ndarray:
     """ln p of each token of a text, float64 (num_tokens,)."""
     network = model.network.eval()
-    parts, device = text.minibatches(max(_MAX_SCORES // network.num_words, 1), np.random.default_rng(0)), network.bias.device
+    parts, device = (
+        text.minibatches(max(_MAX_SCORES // network.num_words, 1), np.random.default_rng(0)),
+        network.bias.device,
+    )
     found = []
     with torch.inference_mode():
         for chosen in parts:
@@ -81,14 +91,29 @@ def log_probabilities(model: LstmLm, text: Sentences) -> np.ndarray:
 
 
 class Job:
-    """The training of one model, with checkpoints in `directory` after each epoch. `run` resumes from the last checkpoint."""
+    """The training of one model, with checkpoints in `directory` after each epoch. `run` resumes from the
+    last checkpoint."""
 
-    def __init__(self, model: LstmLm, training: Sentences, heldout: Sentences, options: LstmLmOptions, directory: Path):
-        self.model, self.training, self.heldout, self.options, self.directory = model, training, heldout, options, directory
+    def __init__(
+        self, model: LstmLm, training: Sentences, heldout: Sentences, options: LstmLmOptions, directory: Path
+    ):
+        self.model, self.training, self.heldout, self.options, self.directory = (
+            model,
+            training,
+            heldout,
+            options,
+            directory,
+        )
         self.optimizer = torch.optim.Adam(model.network.parameters(), lr=options.learning_rate)
-        self.schedule = Newbob(ScheduleOptions(
-            learning_rate=options.learning_rate, num_epochs=options.num_epochs, start_halving_gain=options.start_halving_gain,
-            end_halving_gain=options.end_halving_gain), training.num_tokens)  # fmt: skip
+        self.schedule = Newbob(
+            ScheduleOptions(
+                learning_rate=options.learning_rate,
+                num_epochs=options.num_epochs,
+                start_halving_gain=options.start_halving_gain,
+                end_halving_gain=options.end_halving_gain,
+            ),
+            training.num_tokens,
+        )
 
     def run(self) -> None:
         """Train to the end."""
@@ -96,14 +121,20 @@ class Job:
             self.schedule.begin(self.heldout_loss(), 0.0)
         self.first_epoch, self.pace = self.schedule.state.epoch, Pace()
         while not self.schedule.finished:
-            epoch, rate, best = self.schedule.state.epoch + 1, self.schedule.state.rate, copy.deepcopy(self._state())
+            epoch, rate, best = (
+                self.schedule.state.epoch + 1,
+                self.schedule.state.rate,
+                copy.deepcopy(self._state()),
+            )
             loss = self._epoch(epoch, rate)
             heldout = self.heldout_loss()
             accepted = self.schedule.end_epoch(heldout, 0.0)
             if not accepted:
                 self._load_state(best)
-            log.info(f"epoch {epoch}: perplexity {_exp(loss):.1f} in training, {_exp(heldout):.1f} held out, "
-                     f"learning rate {rate:.3g}{'' if accepted else '; rejected'}")  # fmt: skip
+            log.info(
+                f"epoch {epoch}: perplexity {_exp(loss):.1f} in training, {_exp(heldout):.1f} held out, "
+                f"learning rate {rate:.3g}{'' if accepted else '; rejected'}"
+            )
             shared = {"state": self._state(), "schedule": dataclasses.asdict(self.schedule.state)}
             save_checkpoint(self.directory, SoloComm(), shared, {}, epoch * self.training.num_tokens)
 
@@ -118,7 +149,9 @@ class Job:
             group["lr"] = rate
         torch.manual_seed(_seed(options, "dropout", number))
         total, num_done = torch.zeros((2, 1), device=network.bias.device)
-        for chosen in self.training.minibatches(options.minibatch, generator(options.train_seed, "lstm-lm", "order", number)):
+        for chosen in self.training.minibatches(
+            options.minibatch, generator(options.train_seed, "lstm-lm", "order", number)
+        ):
             before, tokens = (tensor.to(total.device) for tensor in self.training.tensors(chosen))
             scored = tokens != NOTHING
             loss = F.cross_entropy(network.logits(network(before)[0][scored]), tokens[scored])
@@ -139,7 +172,10 @@ class Job:
         left_s = ((self.options.num_epochs - epoch + 1) * self.training.num_tokens - num_done) / speed
         share = num_done / self.training.num_tokens
         which = f"epoch {epoch} of at most {self.options.num_epochs} ({share:.0%} of it)"
-        log.info(f"{which}, perplexity {_exp(loss):.1f}, learning rate {rate:.3g}, {speed:.0f} words/s, at most {lasting(left_s)} left")
+        log.info(
+            f"{which}, perplexity {_exp(loss):.1f}, learning rate {rate:.3g}, {speed:.0f} words/s, at most "
+            f"{lasting(left_s)} left"
+        )
 
     def _state(self) -> dict:
         return {"network": self.model.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -159,24 +195,30 @@ class Job:
 
 
 def _exp(loss: float) -> float:
-    """Perplexity; infinite for the loss of a diverged network whose perplexity exceeds the range of floats."""
+    """Perplexity; infinite for the loss of a diverged network whose perplexity exceeds the range of
+    floats."""
     try:
         return math.exp(loss)
     except OverflowError:
         return math.inf
 
 
-def ngram_scores(path: Path, words: list[str], text: Sentences, options: LstmLmOptions) -> tuple[np.ndarray, np.ndarray]:
-    """(ln p of each token under an n-gram model, whether it is a word that the model does not have). `path` is an ARPA file or a directory
-    with one."""
+def ngram_scores(
+    path: Path, words: list[str], text: Sentences, options: LstmLmOptions
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ln p of each token under an n-gram model, whether it is a word that the model does not have). `path`
+    is an ARPA file or a directory with one."""
     arpa = read_arpa(arpa_file(path))
     ids = np.array([arpa.index.get(word, -1) for word in words])
     scores, oov = token_scores(arpa, ids[text.flat - 1], text.lengths, options.oov_word)
     return math.log(10) * scores, oov
 
 
-def compare(model: LstmLm, text: Sentences, beside: tuple[np.ndarray, np.ndarray] | None, options: LstmLmOptions) -> list[str]:
-    """Lines with perplexities. Sets the model's weight to the best one in a mixture with an n-gram model, whose scores are `beside`."""
+def compare(
+    model: LstmLm, text: Sentences, beside: tuple[np.ndarray, np.ndarray] | None, options: LstmLmOptions
+) -> list[str]:
+    """Lines with perplexities. Sets the model's weight to the best one in a mixture with an n-gram model,
+    whose scores are `beside`."""
     scores, oov = log_probabilities(model, text), text.is_oov
     if beside is None:
         return [f"LSTM: {_perplexity(scores, oov, text)}"]
@@ -184,9 +226,14 @@ def compare(model: LstmLm, text: Sentences, beside: tuple[np.ndarray, np.ndarray
     model.weight = best_weight(ngram[~oov], scores[~oov])
     both = mix(ngram, scores, model.weight)
     share = f"{model.weight:.3f} LSTM + {1 - model.weight:.3f} n-gram"
-    return [f"{name}: {_perplexity(values, oov, text)}" for name, values in (("LSTM", scores), ("n-gram", ngram), (share, both))]
+    return [
+        f"{name}: {_perplexity(values, oov, text)}"
+        for name, values in (("LSTM", scores), ("n-gram", ngram), (share, both))
+    ]
 
 
 def _perplexity(scores: np.ndarray, oov: np.ndarray, text: Sentences) -> Perplexity:
     """As `pyasr.lang.ngrams.arpa.perplexity`: out-of-vocabulary words are counted, but not scored."""
-    return Perplexity(float(scores[~oov].sum()) / math.log(10), len(text.flat), int(oov.sum()), len(text.lengths))
+    return Perplexity(
+        float(scores[~oov].sum()) / math.log(10), len(text.flat), int(oov.sum()), len(text.lengths)
+    )

@@ -1,10 +1,12 @@
-"""A learner's step on a GPU as one CUDA graph. The host launches one graph per step and never waits for the device.
+"""A learner's step on a GPU as one CUDA graph. The host launches one graph per step and never waits for the
+device.
 
-`step_passes` defines what the device computes. The learning rate, the number of the step and the inputs are values on the device, so every
-step replays the same graph. A minibatch shape is captured when it occurs for the second time in a row; at most four shapes are captured.
-Minibatches of other shapes, such as the last of an epoch, are computed in the same way without a graph. Natural gradient has the lag that
-`pyasr.nn.layers.lagged_natural_gradient` defines. The first minibatches, each of which updates natural gradient, are computed
-without capture.
+`step_passes` defines what the device computes. The learning rate, the number of the step and the inputs are
+values on the device, so every step replays the same graph. A minibatch shape is captured when it occurs for
+the second time in a row; at most four shapes are captured. Minibatches of other shapes, such as the last of
+an epoch, are computed in the same way without a graph. Natural gradient has the lag that
+`pyasr.nn.layers.lagged_natural_gradient` defines. The first minibatches, each of which updates natural
+gradient, are computed without capture.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _MAX_WORKERS, _MAX_SHAPES = 14, 4
 def why_not(learner: CapturableLearner) -> str:
     """The reasons why the steps of a learner cannot be captured; empty if they can.
 
-    Only the cross-entropy of frames is captured, because the operations of other criteria may depend on the data.
+    Only the cross-entropy of frames is captured, because the operations of other criteria may depend on the
+    data.
     """
     if type(learner.criterion) is not CrossEntropy:
         return "the criterion is not the cross-entropy of frames"
@@ -41,8 +44,11 @@ def why_not(learner: CapturableLearner) -> str:
         "the network has dropout": has_dropout(learner.network),
         "l2 changes with the number of ranks": bool(learner.options.l2),
         "gradients are summed over ranks": learner.gradient_sum is not None,
-        "natural gradient is computed within minibatches": learner.options.natural_gradient.natural_gradient == "simple",
-        "natural gradient of single factors has its own period": any(isinstance(layer, FactorsPreconditioner) for layer in layers),
+        "natural gradient is computed within minibatches": learner.options.natural_gradient.natural_gradient
+        == "simple",
+        "natural gradient of single factors has its own period": any(
+            isinstance(layer, FactorsPreconditioner) for layer in layers
+        ),
     }
     return ", ".join(reason for reason, holds in reasons.items() if holds)
 
@@ -55,7 +61,10 @@ class CapturedStep:
 
     def __init__(self, learner: CapturableLearner, pending: list[Pending] | None = None):
         self.learner, self.device = learner, learner.flat.master.device
-        self.rate, self.number = torch.zeros((), device=self.device), torch.zeros((), dtype=torch.int64, device=self.device)
+        self.rate, self.number = (
+            torch.zeros((), device=self.device),
+            torch.zeros((), dtype=torch.int64, device=self.device),
+        )
         self.sides = online_sides(learner)
         kind = PlainPasses if PlainPasses.takes(learner) else LayersPasses
         self.passes = kind(learner, self.rate, self.number, _workers())
@@ -67,12 +76,15 @@ class CapturedStep:
     def _transfers(self, group: LaggedNaturalGradient) -> tuple[Tensor, ...]:
         """Host buffers for S, traces, A and units of a group."""
         pinned = self.device.type == "cuda"
-        places = tuple(torch.zeros(part.shape, dtype=part.dtype, pin_memory=pinned) for part in _on_device(group))
+        places = tuple(
+            torch.zeros(part.shape, dtype=part.dtype, pin_memory=pinned) for part in _on_device(group)
+        )
         places[-1].copy_(group.inverse_units)
         return places
 
     def state_dict(self) -> list[Pending]:
-        """Results of the host that natural gradient has not used yet. The current state is copied to the sides."""
+        """Results of the host that natural gradient has not used yet. The current state is copied to the
+        sides."""
         for group in self.passes.groups:
             group.give_back()
         return [group.pending() for group in self.passes.groups]
@@ -126,13 +138,19 @@ class CapturedStep:
             return {looks: self._graph(shape, looks) for looks in ([False, True] if self.sides else [False])}
 
     def _graph(self, shape: tuple, looks: bool) -> torch.cuda.CUDAGraph:
-        places, change_scale, stream, graph = self._places[shape], shape[-1], torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        places, change_scale, stream, graph = (
+            self._places[shape],
+            shape[-1],
+            torch.cuda.Stream(),
+            torch.cuda.CUDAGraph(),
+        )
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):  # warm-up with a learning rate of 0; compiles kernels
                 self.passes.work(places, looks, change_scale)
         torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may wait for the device
+        # other threads may wait for the device
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.passes.work(places, looks, change_scale)
         return graph
 
@@ -140,8 +158,14 @@ class CapturedStep:
     def _unchanged(self) -> Iterator[None]:
         """Restore the state of the learner and of natural gradient at the end."""
         learner, groups = self.learner, self.passes.groups
-        kept = [learner.flat.master, learner.skips.counts, *([] if learner.velocity is None else [learner.velocity])]
-        kept += [part for group in groups for part in (group.rows, group.w, group.gram, group.traces, group.mix)]
+        kept = [
+            learner.flat.master,
+            learner.skips.counts,
+            *([] if learner.velocity is None else [learner.velocity]),
+        ]
+        kept += [
+            part for group in groups for part in (group.rows, group.w, group.gram, group.traces, group.mix)
+        ]
         kept += [group.last for group in groups if group.ones]
         before = [part.clone() for part in kept]
         for group in groups:
@@ -189,12 +213,14 @@ def _workers() -> ThreadPoolExecutor:
 
 
 def online_sides(learner: CapturableLearner) -> list[OnlineNaturalGradient]:
-    """The sides of layers that are preconditioned by earlier minibatches. Layers that are preconditioned only for their change limits have
-    none."""
+    """The sides of layers that are preconditioned by earlier minibatches. Layers that are preconditioned only
+    for their change limits have none."""
     sides = (side for layer in learner.natural_gradient.layers.values() for side in layer.sides)
     return [side for side in sides if isinstance(side, OnlineNaturalGradient)]
 
 
 def is_past_first_updates(learner: CapturableLearner) -> bool:
     """Whether the first minibatches, each of which updates natural gradient, are over."""
-    return all(side.num_minibatches > NUM_FIRST_UPDATES and side.factor is not None for side in online_sides(learner))
+    return all(
+        side.num_minibatches > NUM_FIRST_UPDATES and side.factor is not None for side in online_sides(learner)
+    )

@@ -11,14 +11,20 @@ from pyasr.nn.layers.preconditioned_layers import NaturalGradient
 
 
 class Completion:
-    """Calls `tell(begin)` whenever the gradient has become complete from element `begin` of the flat buffers to their end. In most networks
-    the gradients of layers become complete from the last layer to the first.
+    """Calls `tell(begin)` whenever the gradient has become complete from element `begin` of the flat buffers
+    to their end. In most networks the gradients of layers become complete from the last layer to the first.
 
     spans             slice of each parameter of `network` in the flat buffers
     natural_gradient  layers of `network` whose gradients do not come from autograd
     """
 
-    def __init__(self, network: nn.Module, spans: list[slice], natural_gradient: NaturalGradient, tell: Callable[[int], None]):
+    def __init__(
+        self,
+        network: nn.Module,
+        spans: list[slice],
+        natural_gradient: NaturalGradient,
+        tell: Callable[[int], None],
+    ):
         self._spans, self._tell = spans, tell
         self.restart()
         for number, (name, parameter) in enumerate(network.named_parameters()):
@@ -35,7 +41,10 @@ class Completion:
 
     def _complete(self, number: int, parameter: nn.Parameter | None = None) -> None:
         if number in self._done:
-            raise RuntimeError(f"parameter {number} got a gradient twice in a minibatch, so it is unknown when the gradient is complete")
+            raise RuntimeError(
+                f"parameter {number} got a gradient twice in a minibatch, so it is unknown when the "
+                "gradient is complete"
+            )
         self._done.add(number)
         before = self._first
         while self._first - 1 in self._done:

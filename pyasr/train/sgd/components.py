@@ -1,4 +1,5 @@
-"""The components of a network's layers in its flat parameters, and their parts with separate learning rates."""
+"""The components of a network's layers in its flat parameters, and their parts with separate learning
+rates."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Component:
 
     name       name of the module in its network
     span       slice of the parameters in the flat buffers
-    parts      slices and their learning rates, relative to that of the network; a single one if all of the component has one rate
+    parts      slices and their learning rates, relative to that of the network; a single one if all of the
+               component has one rate
     is_output  whether the module is an output layer
     """
 
@@ -52,15 +54,24 @@ def _scaled(value: Number, rate: float) -> Number:
     return value if rate == 1.0 else value * rate
 
 
-def components_of(network: nn.Module, spans: list[slice], output_bias_rate: float = 1.0, last_layers_rate: float = 1.0) -> list[Component]:
-    """The components of `network`: each module that has parameters of its own, in the order of the flat buffers.
+def components_of(
+    network: nn.Module, spans: list[slice], output_bias_rate: float = 1.0, last_layers_rate: float = 1.0
+) -> list[Component]:
+    """The components of `network`: each module that has parameters of its own, in the order of the flat
+    buffers.
 
     spans             slice of each parameter in the flat buffers
-    output_bias_rate  relative rate of the biases of output layers: the modules of `network.output_names`, else the last module
+    output_bias_rate  relative rate of the biases of output layers: the modules of `network.output_names`,
+                      else the last module
     last_layers_rate  relative rate of output layers and of the layer before them, biases included
     """
-    owned = [(*name.rpartition(".")[::2], span) for name, span in zip(dict(network.named_parameters()), spans)]
-    modules = {module: [member[1:] for member in members] for module, members in itertools.groupby(owned, lambda member: member[0])}
+    owned = [
+        (*name.rpartition(".")[::2], span) for name, span in zip(dict(network.named_parameters()), spans)
+    ]
+    modules = {
+        module: [member[1:] for member in members]
+        for module, members in itertools.groupby(owned, lambda member: member[0])
+    }
     outputs = getattr(network, "output_names", list(modules)[-1:])
     hidden = [_layer(module) for module in modules if module not in outputs]
     components = []
@@ -69,7 +80,11 @@ def components_of(network: nn.Module, spans: list[slice], output_bias_rate: floa
         of_layer = last_layers_rate if is_output or _layer(module) == hidden[-1] else 1.0
         of_bias = output_bias_rate if is_output else 1.0
         parts = [(span, of_layer * (of_bias if name == "bias" else 1.0)) for name, span in members]
-        components.append(Component(module, _joined(parts), [(_joined(group), rate) for rate, group in _by_rate(parts)], is_output))
+        components.append(
+            Component(
+                module, _joined(parts), [(_joined(group), rate) for rate, group in _by_rate(parts)], is_output
+            )
+        )
     return components
 
 

@@ -1,6 +1,8 @@
-"""Training criteria: the loss of a minibatch, the meaning of its sums, the halving of a minibatch, and the detection of divergence.
+"""Training criteria: the loss of a minibatch, the meaning of its sums, the halving of a minibatch, and the
+detection of divergence.
 
-A new criterion is a subclass of `Criterion` in one module, with a subclass of `Totals` if its sums are not those of cross-entropy:
+A new criterion is a subclass of `Criterion` in one module, with a subclass of `Totals` if its sums are not
+those of cross-entropy:
 
     class SquaredError(Criterion):
         totals = SquaredErrorTotals
@@ -9,8 +11,8 @@ A new criterion is a subclass of `Criterion` in one module, with a subclass of `
             squares = (network(x) - targets).square().sum()
             return squares, torch.stack([squares.detach().double(), ...])
 
-docs/training.md has an example with its step. A rank function opens the data, creates a network and a `Learner` with the criterion, and
-runs a job (`pyasr.train.job.rank_job`).
+docs/training.md has an example with its step. A rank function opens the data, creates a network and a
+`Learner` with the criterion, and runs a job (`pyasr.train.job.rank_job`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Criterion:
 
     totals          the class of `Totals` that interprets the sums
     rate_flag       the option of the learning rate, for messages
-    num_left_out    number of parts of minibatches that `loss` has skipped so far, in training and evaluation, as they were not finite
+    num_left_out    number of parts of minibatches that `loss` has skipped so far, in training and evaluation,
+                    as they were not finite
     left_out        (name of these parts, the reason), for messages
     """
 
@@ -47,7 +50,9 @@ class Criterion:
     num_left_out = 0
     left_out = "", ""
 
-    def loss(self, network: nn.Module, x: Any, targets: Any, number: int | None = None) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, network: nn.Module, x: Any, targets: Any, number: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The loss of a minibatch, with a gradient, and its three sums, float64 (3,), without a gradient.
 
         x, targets  minibatch of the data; `targets` has a method `numel`, which counts frames
@@ -56,7 +61,8 @@ class Criterion:
         raise NotImplementedError
 
     def uses_layers_once(self, network: nn.Module) -> bool:
-        """Whether a layer is used once in a minibatch, so that its gradient is complete after one backward call."""
+        """Whether a layer is used once in a minibatch, so that its gradient is complete after one backward
+        call."""
         return True
 
     def halves(self, x: Any, targets: Any) -> Iterable[tuple[Any, Any]]:
@@ -66,13 +72,18 @@ class Criterion:
     def check(self, totals: Totals, network: nn.Module, is_strict: bool) -> None:
         """Raise Diverged if a training of `network` with these totals has diverged.
 
-        is_strict  whether an objective clearly worse than guessing counts as divergence, for criteria that know the objective of guessing
+        is_strict  whether an objective clearly worse than guessing counts as divergence, for criteria that
+        know the objective of guessing
         """
         if not math.isfinite(totals.objective):
-            raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")
+            raise Diverged(
+                f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and "
+                "--force"
+            )
 
     def forget(self) -> None:
-        """Discard all state from earlier minibatches, because the network or the order of the data has changed."""
+        """Discard all state from earlier minibatches, because the network or the order of the data has
+        changed."""
 
     def state_dict(self) -> dict:
         """The state from earlier minibatches, as tensors and plain values for a checkpoint."""
@@ -85,7 +96,9 @@ class Criterion:
 class CrossEntropy(Criterion):
     """Cross-entropy of frames, with pdfs or with the posteriors of a teacher (`SoftTargets`) as targets."""
 
-    def loss(self, network: nn.Module, x: Any, targets: Tensor | SoftTargets, number: int | None = None) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, network: nn.Module, x: Any, targets: Tensor | SoftTargets, number: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The loss, and (loss, correct frames, frames)."""
         logits, pdfs = self.logits(network, x).flatten(0, -2).float(), targets.flatten()
         if isinstance(pdfs, SoftTargets):
@@ -112,8 +125,9 @@ class CrossEntropy(Criterion):
         least = -2 * math.log(num_pdfs + 1) if is_strict else -math.inf
         if not totals.objective > least:
             raise Diverged(
-                f"training has diverged (objective {totals.objective:.2f} per frame; guessing gives {-math.log(num_pdfs):.2f}): "
-                f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
+                f"training has diverged (objective {totals.objective:.2f} per frame; guessing gives "
+                f"{-math.log(num_pdfs):.2f}): give a lower --learning-rate, or --lr-scaling sqrt or none, "
+                "and --force"
             )
 
 

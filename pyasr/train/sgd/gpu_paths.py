@@ -8,10 +8,15 @@ from pyasr.train.sgd.learner import Learner
 
 
 def log_gpu_paths(learner: Learner, comm: Comm) -> None:
-    """Log the implementations of steps, and of LSTM layers in the minibatches so far, on GPUs. Every rank must call this."""
+    """Log the implementations of steps, and of LSTM layers in the minibatches so far, on GPUs. Every rank
+    must call this."""
     if learner.flat.master.device.type == "cuda":
         reasons = learner.not_captured
-        steps = f"steps are not captured as CUDA graphs: {reasons}" if reasons else "steps are captured as CUDA graphs"
+        steps = (
+            f"steps are not captured as CUDA graphs: {reasons}"
+            if reasons
+            else "steps are captured as CUDA graphs"
+        )
         lines = comm.allgather([steps, *lstm_paths(learner.network)])
         for line in sorted({line for of_rank in lines for line in of_rank}):
             comm.say(line)

@@ -1,19 +1,21 @@
 r"""Training of one rank's restricted Boltzmann machine (RBM) by contrastive divergence with momentum.
 
-With the gradient d (5) of `pyasr.nn.networks.rbm` over a minibatch, the learning rate a for sums over frames (l / N for Kaldi's
-learning rate l), and the momentum m:
+With the gradient d (5) of `pyasr.nn.networks.rbm` over a minibatch, the learning rate a for sums over frames
+(l / N for Kaldi's learning rate l), and the momentum m:
 
     v <- m v + a d,   theta <- theta + v
 
-The scheduled momentum rises with the frames seen over all ranks, from 0.5 to 0.9 in 40 steps of 500,000 frames (about 55 hours). The
-learning rate is that of the options times (1 - scheduled momentum), so that the total step for a constant gradient stays the same. Kaldi's
-program applies the final momentum, 0.9, from the beginning and uses the scheduled momentum only for the rate. Kaldi's constants were tuned
-with this behaviour, so it is the default here (`with_bug`, Kaldi's own name). Without it, the scheduled momentum is applied.
+The scheduled momentum rises with the frames seen over all ranks, from 0.5 to 0.9 in 40 steps of 500,000
+frames (about 55 hours). The learning rate is that of the options times (1 - scheduled momentum), so that the
+total step for a constant gradient stays the same. Kaldi's program applies the final momentum, 0.9, from the
+beginning and uses the scheduled momentum only for the rate. Kaldi's constants were tuned with this behaviour,
+so it is the default here (`with_bug`, Kaldi's own name). Without it, the scheduled momentum is applied.
 
-If the reconstruction of a Gaussian RBM explodes, W and b are shrunk, the minibatch is skipped, v is set to 0, and the rate is multiplied by
-0.9 from then on. Kaldi's program has full minibatches only. Here the last minibatch of an epoch is shorter, and during a first mixing that
-compares ranks minibatches are halved, so minibatches of less than half the size are not tested for an explosion. A minibatch whose
-reconstruction is not finite is also skipped, with v set to 0, and counted.
+If the reconstruction of a Gaussian RBM explodes, W and b are shrunk, the minibatch is skipped, v is set to 0,
+and the rate is multiplied by 0.9 from then on. Kaldi's program has full minibatches only. Here the last
+minibatch of an epoch is shorter, and during a first mixing that compares ranks minibatches are halved, so
+minibatches of less than half the size are not tested for an explosion. A minibatch whose reconstruction is
+not finite is also skipped, with v set to 0, and counted.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ class ReconstructionTotals(Totals):
 
 
 class ReconstructionError(Criterion):
-    """The reconstruction error that `RbmLearner` reports. Its step is contrastive divergence, not the gradient of a loss."""
+    """The reconstruction error that `RbmLearner` reports. Its step is contrastive divergence, not the
+    gradient of a loss."""
 
     totals = ReconstructionTotals
 
@@ -77,8 +80,8 @@ class ReconstructionError(Criterion):
         self.rate_flag = rate_flag
 
     def check(self, totals: Totals, network: Rbm, is_strict: bool) -> None:
-        """Raise Diverged for an error above 1000 times the variance of the data. Initial weights do not cause such an error, because
-        explosions shrink them."""
+        """Raise Diverged for an error above 1000 times the variance of the data. Initial weights do not cause
+        such an error, because explosions shrink them."""
         if not totals.objective > -_GREATEST_ERROR:
             found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
             raise Diverged(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
@@ -97,23 +100,36 @@ class RbmLearner:
     gradient_sum = None  # ranks mix parameters only
     not_captured = "units are drawn"  # reason why steps on a GPU are not CUDA graphs
 
-    def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine",
-                 course: MomentumOptions | None = None):  # fmt: skip
-        self.course, self.criterion = course, ReconstructionError("--rbm-lr-low" if rbm.gaussian else "--rbm-lr")
+    def __init__(
+        self,
+        rbm: Rbm,
+        below: Below,
+        options: ComputeOptions,
+        l2: float,
+        generator: torch.Generator,
+        name: str = "the machine",
+        course: MomentumOptions | None = None,
+    ):
+        self.course, self.criterion = (
+            course,
+            ReconstructionError("--rbm-lr-low" if rbm.gaussian else "--rbm-lr"),
+        )
         self.rbm = self.network = rbm.to(options.torch_device())
         self.below, self.l2, self.momentum = below, l2, 0.0
         self.flat, self.products = FlatParameters(rbm.parameters(), options.torch_dtype()), options.products()
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
         self.skips, self.num_steps = NonfiniteGuard([name], self.velocity.device), 0
-        self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
+        self._gradient = (
+            self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
+        )
         self.generator = generator
         self._shrinking, self._least_rows = self.flat.values()[:2], max(LEAST_ROWS, options.minibatch // 2)
 
     @torch.no_grad()
     def step(self, x: torch.Tensor, _targets, rate: float, _change_scale: float = 1.0) -> torch.Tensor:
-        """Update the master parameters from one minibatch. Returns the sums (squared error, explosions, frames), float64, on the device;
-        zeros if the error is not finite.
+        """Update the master parameters from one minibatch. Returns the sums (squared error, explosions,
+        frames), float64, on the device; zeros if the error is not finite.
 
         rate  applied learning rate, for gradients summed over frames
         """
@@ -121,7 +137,11 @@ class RbmLearner:
         of = self.rbm.reconstruct(self.below(x), self.generator)
         error = squared_error(of)
         finite = self.skips.count(error.isfinite()[None], self.num_steps)
-        shrink = torch.where(finite, explosion(of, self._least_rows), 1.0) if self.rbm.gaussian else torch.ones_like(error)
+        shrink = (
+            torch.where(finite, explosion(of, self._least_rows), 1.0)
+            if self.rbm.gaussian
+            else torch.ones_like(error)
+        )
         descend(self.rbm, of, self.l2)
         self._update(rate, finite, shrink)
         return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)
@@ -162,8 +182,13 @@ class RbmLearner:
 
     def state_dict(self) -> dict:
         """State of this rank in addition to the master parameters."""
-        return {"velocity": self.velocity, "rate_scale": self.rate_scale, "skips": self.skips.counts, "num_steps": self.num_steps,
-                "generator": self.generator.get_state()}  # fmt: skip
+        return {
+            "velocity": self.velocity,
+            "rate_scale": self.rate_scale,
+            "skips": self.skips.counts,
+            "num_steps": self.num_steps,
+            "generator": self.generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Restore the state that `state_dict` returned."""
@@ -171,7 +196,8 @@ class RbmLearner:
         self.rate_scale.copy_(state["rate_scale"])
         self.skips.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
-        if state["generator"].shape == self.generator.get_state().shape:  # CPUs and GPUs have generators of different kinds
+        # CPUs and GPUs have generators of different kinds
+        if state["generator"].shape == self.generator.get_state().shape:
             self.generator.set_state(state["generator"])
 
     def resume_resized(self, state: dict) -> None:

@@ -1,4 +1,5 @@
-"""The device work of a captured step (`captured_step`): for a plain feed-forward network, and with autograd for any other network."""
+"""The device work of a captured step (`captured_step`): for a plain feed-forward network, and with autograd
+for any other network."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from pyasr.train.training_options import LearnerOptions
 
 
 class CapturableLearner(Protocol):
-    """The parts of a `pyasr.train.sgd.learner.Learner` that a captured step uses; that class describes them."""
+    """The parts of a `pyasr.train.sgd.learner.Learner` that a captured step uses; that class describes
+    them."""
 
     network: nn.Module
     options: LearnerOptions
@@ -37,7 +39,9 @@ class CapturableLearner(Protocol):
     gradient_sum: GradientSum | None
     num_steps: int
 
-    def learn(self, x: Tensor, targets: Tensor, rate: Number, number: int | Tensor, change_scale: float) -> Tensor:
+    def learn(
+        self, x: Tensor, targets: Tensor, rate: Number, number: int | Tensor, change_scale: float
+    ) -> Tensor:
         """One step of SGD without a graph."""
 
 
@@ -56,28 +60,46 @@ class PlainPasses:
         def group(sides: list, ones: bool, width: int) -> LaggedNaturalGradient:
             return LaggedNaturalGradient(sides, ones, width, flat.work.dtype, workers)
 
-        inputs, outputs, self._groups = [layer.input for layer in layers], [layer.output for layer in layers], None
+        inputs, outputs, self._groups = (
+            [layer.input for layer in layers],
+            [layer.output for layer in layers],
+            None,
+        )
         if layers:
-            self._groups = SideGroups(group(inputs[:1], True, weights[0].shape[1]), group(inputs[1:], True, weights[-1].shape[1]),
-                                  group(outputs[:-1], False, len(weights[0])), group(outputs[-1:], False, len(weights[-1])))  # fmt: skip
+            self._groups = SideGroups(
+                group(inputs[:1], True, weights[0].shape[1]),
+                group(inputs[1:], True, weights[-1].shape[1]),
+                group(outputs[:-1], False, len(weights[0])),
+                group(outputs[-1:], False, len(weights[-1])),
+            )
         self.groups = list(self._groups or ())
         device = flat.master.device
-        self._verdict = Verdict([torch.zeros_like(group.traces) for group in self.groups],
-                                torch.zeros(len(learner.components), device=device),
-                                torch.zeros(3, dtype=torch.float64, device=device), learner.skips.counts)  # fmt: skip
+        self._verdict = Verdict(
+            [torch.zeros_like(group.traces) for group in self.groups],
+            torch.zeros(len(learner.components), device=device),
+            torch.zeros(3, dtype=torch.float64, device=device),
+            learner.skips.counts,
+        )
         self.counts = self._verdict.counts
 
     @staticmethod
     def takes(learner: CapturableLearner) -> bool:
         """Whether this class supports a learner."""
         options, natural = learner.options, learner.options.natural_gradient
-        limits = options.max_change or natural.max_change_per_sample or natural.max_gradient_per_sample or learner.limits is not None
+        limits = (
+            options.max_change
+            or natural.max_change_per_sample
+            or natural.max_gradient_per_sample
+            or learner.limits is not None
+        )
         return is_plain(learner.network) and learner.velocity is None and not limits
 
     def places(self, x: Tensor, targets: Tensor) -> FeedForwardPass:
         """Buffers for minibatches of this shape."""
         flat = self.learner.flat
-        return FeedForwardPass(self.learner.network, len(x), flat.padded(flat.work), flat.padded(flat.grad), self._groups)
+        return FeedForwardPass(
+            self.learner.network, len(x), flat.padded(flat.work), flat.padded(flat.grad), self._groups
+        )
 
     def work(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
         """Run the step."""
@@ -101,11 +123,17 @@ class LayersPasses:
     def __init__(self, learner: CapturableLearner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
         self.learner, self.rate, self.number = learner, rate, number
         self.counts = torch.zeros(3, dtype=torch.float64, device=rate.device)
-        self.groups = [self._group(side, ones, workers) for layer in learner.natural_gradient.layers.values()
-                       for side, ones in zip(layer.sides, (layer.has_bias, False)) if isinstance(side, OnlineNaturalGradient)]  # fmt: skip
+        self.groups = [
+            self._group(side, ones, workers)
+            for layer in learner.natural_gradient.layers.values()
+            for side, ones in zip(layer.sides, (layer.has_bias, False))
+            if isinstance(side, OnlineNaturalGradient)
+        ]
 
     def _group(self, side, ones: bool, workers: ThreadPoolExecutor) -> LaggedNaturalGradient:
-        lagged = LaggedNaturalGradient([side], ones, side.factor.shape[1] - ones, self.learner.flat.work.dtype, workers)
+        lagged = LaggedNaturalGradient(
+            [side], ones, side.factor.shape[1] - ones, self.learner.flat.work.dtype, workers
+        )
         side.lagged = lagged.precondition
         return lagged
 

@@ -1,7 +1,8 @@
-"""Shards of learners that share a process: data that several learners use are read once and kept in memory once.
+"""Shards of learners that share a process: data that several learners use are read once and kept in memory
+once.
 
-    shards = SharedShards()
-    one, other = (open_corpus(..., make_shard=shards) for rank in (0, 1))
+shards = SharedShards()
+one, other = (open_corpus(..., make_shard=shards) for rank in (0, 1))
 """
 
 from __future__ import annotations
@@ -44,9 +45,13 @@ class SharedShard(Shard):
         return self._statistics.copy()
 
     def store(self, members: np.ndarray, epoch: int, pinned: bool = False) -> FrameStore:
-        """See `Shard.store`. Always returns the same store of all utterances. Raises ValueError if only some are requested."""
+        """See `Shard.store`. Always returns the same store of all utterances. Raises ValueError if only some
+        are requested."""
         if len(members) != len(self.keys):
-            raise ValueError(f"a store of {len(members)} of {len(self.keys)} utterances: a shared shard has one store of all")
+            raise ValueError(
+                f"a store of {len(members)} of {len(self.keys)} utterances: a shared shard has one store of "
+                "all"
+            )
         if self._store is None:
             self._store = super().store(members, epoch, pinned)
         return self._store
@@ -58,7 +63,9 @@ class SharedShards:
     def __init__(self):
         self._shards: dict[tuple[str, ...], SharedShard] = {}
 
-    def __call__(self, reader: FeatureReader, targets: Targets, keys: list[str], packing: Packing, code: Plain | Bytes) -> SharedShard:
+    def __call__(
+        self, reader: FeatureReader, targets: Targets, keys: list[str], packing: Packing, code: Plain | Bytes
+    ) -> SharedShard:
         names = tuple(keys)
         if names not in self._shards:
             self._shards[names] = SharedShard(reader, targets, keys, packing, code)

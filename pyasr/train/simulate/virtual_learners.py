@@ -1,16 +1,18 @@
-"""Real training with virtual learners in simulated time: the effect of a scheme on a model and its duration, for any number of learners.
+"""Real training with virtual learners in simulated time: the effect of a scheme on a model and its duration,
+for any number of learners.
 
     result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
 
-Every learner is a rank of `pyasr.parallel.simulation.simulator` with its own network and shard, and runs the loop, the strategy
-and the schedule of `pyasr.train.objectives.dnn_training:train_rank`. The model of one learner is bit-identical to that of ordinary
-training on one rank. A minibatch takes a random virtual time from `ComputeTime`, proportionally less for fewer frames; evaluating
-held-out frames takes none. A small network can stand for a large one: its messages take as long as those of a model of `model_mb`.
-The defaults follow from the times published with Su, Chen and Xu (arXiv:1507.01239): 300 h in 254.5 minutes on one K20 with
-minibatches of 1024, and 160 MB at about 690 MB/s.
+Every learner is a rank of `pyasr.parallel.simulation.simulator` with its own network and shard, and runs the
+loop, the strategy and the schedule of `pyasr.train.objectives.dnn_training:train_rank`. The model of one
+learner is bit-identical to that of ordinary training on one rank. A minibatch takes a random virtual time
+from `ComputeTime`, proportionally less for fewer frames; evaluating held-out frames takes none. A small
+network can stand for a large one: its messages take as long as those of a model of `model_mb`. The defaults
+follow from the times published with Su, Chen and Xu (arXiv:1507.01239): 300 h in 254.5 minutes on one K20
+with minibatches of 1024, and 160 MB at about 690 MB/s.
 
-The learners share a process, in which one runs at a time. Each has its own state of PyTorch's random numbers. Frames that several learners
-use are shared (`pyasr.train.simulate.shared_shards`). There are no checkpoints.
+The learners share a process, in which one runs at a time. Each has its own state of PyTorch's random numbers.
+Frames that several learners use are shared (`pyasr.train.simulate.shared_shards`). There are no checkpoints.
 """
 
 from __future__ import annotations
@@ -75,8 +77,10 @@ class OwnRandom:
 class LearnerRecord:
     """Record of a learner's training.
 
-    history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
-    apart      the same for the learners' own models before the last mixing of each epoch, each on its part of the held-out frames
+    history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each
+               epoch
+    apart      the same for the learners' own models before the last mixing of each epoch, each on its part of
+               the held-out frames
     learner    (held-out objective, accuracy) of the model of one learner, with --save-learner
     end        entry of `history` of the present model; a schedule may return to an earlier one
     seconds    seconds of computation, waiting and mixing
@@ -102,8 +106,11 @@ class VirtualTrainer(Trainer):
         super().__init__(*arguments)
         self.compute_time, self.course, self._computed = time, course, 0.0
         self._stream = generator(seed, "computing time", self.comm.rank)
-        random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
-        self.learner.loss = random.in_use()(self.learner.loss)  # a step may be interrupted by other learners, the loss is not
+        random = OwnRandom(
+            dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device
+        )
+        # a step may be interrupted by other learners, the loss is not
+        self.learner.loss = random.in_use()(self.learner.loss)
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
 
     def run(self) -> None:
@@ -134,7 +141,8 @@ class VirtualTrainer(Trainer):
         return totals
 
     def evaluate_apart(self) -> None:
-        """See `Trainer.evaluate_apart`; learners wait for each other, and the evaluation takes no virtual time."""
+        """See `Trainer.evaluate_apart`; learners wait for each other, and the evaluation takes no virtual
+        time."""
         self.strategy.waiting(self.comm.barrier)
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
@@ -145,7 +153,8 @@ class VirtualTrainer(Trainer):
         self.course.learner = heldout.objective, heldout.accuracy
 
     def _copy_if_needed(self) -> torch.Tensor | None:
-        """See `Trainer._copy_if_needed`; records the result of the present model, which has just been evaluated."""
+        """See `Trainer._copy_if_needed`; records the result of the present model, which has just been
+        evaluated."""
         self.course.end = self.course.history[-1]
         return super()._copy_if_needed()
 
@@ -169,11 +178,12 @@ class VirtualTrainer(Trainer):
 
 
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
-    """Train like `train_rank`, with virtual learners. Writes OUT/final.nnet and, in virtual time, OUT/metrics.jsonl.
+    """Train like `train_rank`, with virtual learners. Writes OUT/final.nnet and, in virtual time,
+    OUT/metrics.jsonl.
 
-    Returns the content of SIMULATION_FILE: options, sizes, `history`, `apart`, `learner`, the learners' mean `seconds` by activity, the
-    mean duration of an epoch `epoch_s`, `diverged` (a message if values were not finite, else None), the losses of `guessing` and the
-    `verdict` on the model (None if nothing is held out).
+    Returns the content of SIMULATION_FILE: options, sizes, `history`, `apart`, `learner`, the learners' mean
+    `seconds` by activity, the mean duration of an epoch `epoch_s`, `diverged` (a message if values were not
+    finite, else None), the losses of `guessing` and the `verdict` on the model (None if nothing is held out).
     """
     _check_room(spec, options.num_learners)
     courses = [LearnerRecord() for _ in range(options.num_learners)]
@@ -189,7 +199,13 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
         log.warning(str(error))
         diverged = str(error)
     judged = _judged(courses[0].end, diverged is not None, Targets.load(spec.out / TARGETS_FILE))
-    return {**_result(courses), "diverged": diverged, **judged, "virtual": to_json(options), "training": to_json(spec.training)}
+    return {
+        **_result(courses),
+        "diverged": diverged,
+        **judged,
+        "virtual": to_json(options),
+        "training": to_json(spec.training),
+    }
 
 
 def _judged(end: tuple[float, float, float] | None, has_diverged: bool, targets: Targets) -> dict:
@@ -197,29 +213,43 @@ def _judged(end: tuple[float, float, float] | None, has_diverged: bool, targets:
     than = guessing(targets)
     if than is None:
         return {"guessing": None, "verdict": NOT_A_NUMBER if has_diverged else None}
-    return {"guessing": than._asdict(), "verdict": NOT_A_NUMBER if has_diverged or end is None else verdict(-end[1], than)}
+    return {
+        "guessing": than._asdict(),
+        "verdict": NOT_A_NUMBER if has_diverged or end is None else verdict(-end[1], than),
+    }
 
 
 def shards_for(training: DnnTraining) -> Callable[..., Shard]:
-    """Class of the learners' shards: shared, unless frames may be streamed, which each learner does in its own order."""
+    """Class of the learners' shards: shared, unless frames may be streamed, which each learner does in its
+    own order."""
     return Shard if training.store.max_store_mb or training.perturb.vtlp else SharedShards()
 
 
 def _result(courses: list[LearnerRecord]) -> dict:
-    """Summary of all learners' courses. The history is that of the first learner, which is the same for all."""
+    """Summary of all learners' courses. The history is that of the first learner, which is the same for
+    all."""
     history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
     computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
     first = courses[0]
-    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters,
-            "history": history, "apart": first.apart, "learner": first.learner,
-            "epoch_s": (history[-1][0] - history[0][0]) / (len(history) - 1) if len(history) > 1 else None,
-            "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing}}  # fmt: skip
+    return {
+        "epoch_frames": epoch_frames,
+        "num_parameters": num_parameters,
+        "history": history,
+        "apart": first.apart,
+        "learner": first.learner,
+        "epoch_s": (history[-1][0] - history[0][0]) / (len(history) - 1) if len(history) > 1 else None,
+        "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing},
+    }
 
 
 def _check_room(spec: TrainSpec, num_learners: int) -> None:
-    """Raise UserError if the frames of all learners do not fit into memory; shared frames cannot be streamed."""
+    """Raise UserError if the frames of all learners do not fit into memory; shared frames cannot be
+    streamed."""
     store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
-    code, packing = make_code(store.store_type, spec.training.learner.torch_dtype()), spec.training.over_time.packing(spec.input, dim)
+    code, packing = (
+        make_code(store.store_type, spec.training.learner.torch_dtype()),
+        spec.training.over_time.packing(spec.input, dim),
+    )
     sizes = packing.num_bytes(np.diff(targets.offsets), dim, code)
     training, heldout = (int(sizes[targets.heldout == held].sum()) for held in (False, True))
     limited = num_learners * _MB * store.max_store_mb
@@ -235,7 +265,9 @@ def message_bytes(spec: TrainSpec) -> int:
     """Bytes of the network's parameters, in float32."""
     dim = _feature_dim(spec)
     input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
-    network = make_network(spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator())
+    network = make_network(
+        spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator()
+    )
     return 4 * sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -22,8 +22,8 @@ _LAYERS_SPLICE = never("the layers of NETWORK splice their input")
 
 @dataclass(frozen=True)
 class CtcTraining:
-    """All options of the training itself. --minibatch counts frames, padding included. The learning rate is for the mean over units, with
-    the mean number of units per minibatch of these data."""
+    """All options of the training itself. --minibatch counts frames, padding included. The learning rate is
+    for the mean over units, with the mean number of units per minibatch of these data."""
 
     schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.3)
     learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
@@ -37,9 +37,14 @@ class CtcStep(TrainingStep):
 
     data: Path = argument("data directory with features and transcripts")
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
-    network: Path = argument("file of layers (docs/networks.md); its layers splice, so --splice-left and --splice-right are not used")
+    network: Path = argument(
+        "file of layers (docs/networks.md); its layers splice, so --splice-left and --splice-right are not "
+        "used"
+    )
     out: Path = argument("output directory of the model")
-    input: InputOptions = group(InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE))
+    input: InputOptions = group(
+        InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE)
+    )
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
 

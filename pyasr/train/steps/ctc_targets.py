@@ -23,8 +23,11 @@ _MAX_LETTERS = 50  # in a message
 _BLOCK = 1000  # utterances whose units are in memory at a time
 
 
-def prepare(data: Path, units_dir: Path, layers: Path, input: InputOptions, options: CtcTargetOptions, out: Path) -> None:
-    """Write OUT/targets.npz: units of the utterances that have a transcript in the letters of the units and enough frames for it.
+def prepare(
+    data: Path, units_dir: Path, layers: Path, input: InputOptions, options: CtcTargetOptions, out: Path
+) -> None:
+    """Write OUT/targets.npz: units of the utterances that have a transcript in the letters of the units and
+    enough frames for it.
 
     layers  file of the network's layers
 
@@ -42,7 +45,14 @@ def prepare(data: Path, units_dir: Path, layers: Path, input: InputOptions, opti
         lengths = np.fromiter(map(reader.num_frames, spool.keys), np.int64, len(spool.keys))
         heldout = choose_heldout(spool.keys, lengths, reader.original, options)
         reader.save_tables(out / FEATURES_FILE, spool.keys, lengths, input.cmvn)
-        save_targets(out / TARGETS_FILE, spool.keys, spool.offsets(spool.keys), spool.vectors(spool.keys), heldout, len(subwords))
+        save_targets(
+            out / TARGETS_FILE,
+            spool.keys,
+            spool.offsets(spool.keys),
+            spool.vectors(spool.keys),
+            heldout,
+            len(subwords),
+        )
 
 
 class _Transcripts:
@@ -60,14 +70,28 @@ class _Transcripts:
     def units(self) -> Iterator[tuple[str, np.ndarray]]:
         """(utterance, its units) of the utterances that are trained on, in the order of the features."""
         for begin in range(0, len(self._reader.keys), _BLOCK):
-            found = {key: self._subwords.encode(text) for key in self._reader.keys[begin : begin + _BLOCK] if (text := self._text(key))}
+            found = {
+                key: self._subwords.encode(text)
+                for key in self._reader.keys[begin : begin + _BLOCK]
+                if (text := self._text(key))
+            }
             num_outputs = [-(-self._reader.num_frames(key) // self._subsampling) for key in found]
             fits = CtcSupervision.of(list(found.values()), num_outputs, list(found)).reachable
             self.left_out |= {key: _TOO_SHORT for key, fit in zip(found, fits) if not fit}
-            strange = {key: self._subwords.strange_letters(self._texts[key]) for key, units in found.items() if UNKNOWN_ID in units}
+            strange = {
+                key: self._subwords.strange_letters(self._texts[key])
+                for key, units in found.items()
+                if UNKNOWN_ID in units
+            }
             self._strange |= {key: letters for key, letters in strange.items() if letters}
-            yield from ((key, units) for key, units in found.items() if key not in self.left_out and key not in self._strange)
-        self.left_out |= dict.fromkeys(self._strange, f"its transcript has letters that no unit has: {_shown(self._letters)}")
+            yield from (
+                (key, units)
+                for key, units in found.items()
+                if key not in self.left_out and key not in self._strange
+            )
+        self.left_out |= dict.fromkeys(
+            self._strange, f"its transcript has letters that no unit has: {_shown(self._letters)}"
+        )
 
     def _text(self, key: str) -> str:
         text = self._texts.get(key, "")
@@ -94,6 +118,8 @@ def _advice_on_letters(letters: str, subwords: Subwords) -> Iterator[str]:
     """Advice on letters that no unit has; empty without such letters."""
     in_one_case = len(subwords.strange_letters(letters.swapcase()))
     if in_one_case < len(letters):
-        yield "convert these transcripts and the text of the units to one letter case, such as with tr A-Z a-z"
+        yield (
+            "convert these transcripts and the text of the units to one letter case, such as with tr A-Z a-z"
+        )
     if in_one_case:
         yield "train the units on these transcripts (utils/train_subwords.py)"

@@ -47,7 +47,12 @@ class DbnStep(TrainingStep):
     heldout: HeldoutOptions = group(HeldoutOptions)
     training: DbnTraining = group(DbnTraining)
 
-    function, targets_file, parts, log = "pyasr.train.objectives.dbn_training:pretrain_rank", UTTERANCES_FILE, "rbm*/", "pretrain.log"
+    function, targets_file, parts, log = (
+        "pyasr.train.objectives.dbn_training:pretrain_rank",
+        UTTERANCES_FILE,
+        "rbm*/",
+        "pretrain.log",
+    )
 
     def check(self) -> None:
         """Raise UserError for a type of matrix products that the device does not support."""
@@ -76,19 +81,30 @@ class PretrainSpec:
     training: DbnTraining
 
 
-def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int, cmvn: str = "none") -> None:
-    """Choose the held-out set, and write OUT/utterances.npz (targets with a single pdf, without alignments) and feature tables.
+def prepare_utterances(
+    data: Path, out: Path, heldout: HeldoutOptions, max_frames: int, cmvn: str = "none"
+) -> None:
+    """Choose the held-out set, and write OUT/utterances.npz (targets with a single pdf, without alignments)
+    and feature tables.
 
     cmvn  `cmvn` of the ranks' input options
     """
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     keys = [key for key in reader.keys if 0 < reader.num_frames(key) <= max_frames]
     if len(keys) < len(reader.keys):
-        log.info(f"skipped {len(reader.keys) - len(keys)} of {len(reader.keys)} utterances, empty or with more than {max_frames} frames")
+        log.info(
+            f"skipped {len(reader.keys) - len(keys)} of {len(reader.keys)} utterances, empty or with more "
+            f"than {max_frames} frames"
+        )
     if not keys:
-        raise UserError(f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or compute the features again")
+        raise UserError(
+            f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or compute the "
+            "features again"
+        )
     lengths = np.array([reader.num_frames(key) for key in keys])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     held = choose_heldout(keys, lengths, reader.original, heldout)
     reader.save_tables(out / FEATURES_FILE, keys, lengths, cmvn)
-    save_targets(out / UTTERANCES_FILE, keys, offsets, (np.zeros(length, np.int32) for length in lengths), held, 1)
+    save_targets(
+        out / UTTERANCES_FILE, keys, offsets, (np.zeros(length, np.int32) for length in lengths), held, 1
+    )

@@ -29,9 +29,19 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, trained_table
 from pyasr.train.targets.prepare_targets import TargetOptions, prepare_targets
 from pyasr.train.targets.rank_reader import FEATURES_FILE, TEACHERS_FILE
 from pyasr.train.training_options import (
-    FEED_FORWARD, CombineOptions, FrameLoopOptions, GrowthOptions, InputTransformOptions, LearnerOptions, OneLearnerOptions,
-    PriorOptions, SampleOptions, StoreOptions, TeacherOptions, check_growth,
-)  # fmt: skip
+    FEED_FORWARD,
+    CombineOptions,
+    FrameLoopOptions,
+    GrowthOptions,
+    InputTransformOptions,
+    LearnerOptions,
+    OneLearnerOptions,
+    PriorOptions,
+    SampleOptions,
+    StoreOptions,
+    TeacherOptions,
+    check_growth,
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,9 @@ class DnnTraining:
     """All options of the training itself."""
 
     dnn: DnnOptions = group(DnnOptions, only=unless_set("network"))
-    over_time: OverTimeOptions = group(OverTimeOptions, only={"chunk": if_set("network"), "carry_state": if_set("network")})
+    over_time: OverTimeOptions = group(
+        OverTimeOptions, only={"chunk": if_set("network"), "carry_state": if_set("network")}
+    )
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
@@ -57,7 +69,11 @@ class DnnTraining:
     @property
     def uses_sample(self) -> bool:
         """Whether something is measured on a sample of the training frames."""
-        return self.combine.combine != "none" or self.priors.priors == "posteriors" or any(self.growth.measures.values())
+        return (
+            self.combine.combine != "none"
+            or self.priors.priors == "posteriors"
+            or any(self.growth.measures.values())
+        )
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,9 @@ class DnnStep(TrainingStep):
     out: Path = argument("output directory of the model")
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     targets: TargetOptions = group(TargetOptions)
-    dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD)
+    dbn: Path | None = option(
+        None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD
+    )
     training: DnnTraining = group(DnnTraining)
 
     function = "pyasr.train.objectives.dnn_training:train_rank"
@@ -102,11 +120,19 @@ class DnnStep(TrainingStep):
         alignments, network = job_archive_files(self.ali_dir), self.training.over_time.network
         teachers = _teachers_files(self.training.teacher, self.data)
         optional = [*([self.dbn / DBN_FILE] if self.dbn else []), *([network] if network else []), *teachers]
-        return [*trained_tables(self.data, self.input), self.lang / "phones.txt", *model, *alignments, *optional]
+        return [
+            *trained_tables(self.data, self.input),
+            self.lang / "phones.txt",
+            *model,
+            *alignments,
+            *optional,
+        ]
 
     def begin(self, out: Path) -> None:
-        """Check the network, the loss, the phones and the teacher, and copy the transition model and the tree."""
-        from pyasr.train.steps.network_checks import check_network  # imports torch: only when there is work to do
+        """Check the network, the loss, the phones and the teacher, and copy the transition model and the
+        tree."""
+        # imports torch: only when there is work to do
+        from pyasr.train.steps.network_checks import check_network
 
         options = self.training
         check_network(options.dnn, options.over_time, options.growth, self.rank_input, self.data, self.dbn)
@@ -118,7 +144,9 @@ class DnnStep(TrainingStep):
 
     def prepare(self, out: Path) -> None:
         """Write targets, and tables of the features and of the teacher's features."""
-        prepare_targets(self.data, self.ali_dir, out, self.targets, self.training.schedule.listens, self.rank_input.cmvn)
+        prepare_targets(
+            self.data, self.ali_dir, out, self.targets, self.training.schedule.listens, self.rank_input.cmvn
+        )
         if self.training.teacher.teacher:
             save_teachers_tables(self.training.teacher, self.data, out)
 
@@ -131,7 +159,8 @@ class DnnStep(TrainingStep):
 class TrainSpec:
     """Spec for all ranks: features in `data`, targets in OUT/targets.npz, results in `out`.
 
-    dbn   directory of a DBN whose RBMs are the initial hidden layers, with its input normalisation; None: random initialisation
+    dbn   directory of a DBN whose RBMs are the initial hidden layers, with its input normalisation; None:
+          random initialisation
     loss  training criterion
     """
 
@@ -159,10 +188,18 @@ def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:
 
 
 def check_teachers_tree(teacher: Path, ali_dir: Path) -> None:
-    """Raise UserError unless the teacher has the tree of the alignments. Another tree with as many pdfs has other states."""
+    """Raise UserError unless the teacher has the tree of the alignments. Another tree with as many pdfs has
+    other states."""
     one, other = (read_tree(directory / "tree") for directory in (teacher, ali_dir))
-    if (one.context_width, one.central_position, one.root) != (other.context_width, other.central_position, other.root):
-        raise UserError(f"--teacher {teacher}: its tree differs from that of {ali_dir}; give alignments with the teacher's tree")
+    if (one.context_width, one.central_position, one.root) != (
+        other.context_width,
+        other.central_position,
+        other.root,
+    ):
+        raise UserError(
+            f"--teacher {teacher}: its tree differs from that of {ali_dir}; give alignments with the "
+            "teacher's tree"
+        )
 
 
 def check_training(options: DnnTraining) -> None:
@@ -172,7 +209,9 @@ def check_training(options: DnnTraining) -> None:
     check_growth(options.growth, options.schedule.listens)
     by_posteriors = {"--priors posteriors": options.priors.priors == "posteriors"}
     if options.over_time.carry_state:
-        refuse_beside("--carry-state", by_posteriors, "the chunks of a sample would all begin without a state")
+        refuse_beside(
+            "--carry-state", by_posteriors, "the chunks of a sample would all begin without a state"
+        )
     if options.teacher.teacher:
         refuse_beside("--teacher", by_posteriors, "measurements on a sample need the alignment")
 
@@ -180,6 +219,12 @@ def check_training(options: DnnTraining) -> None:
 def check_loss(options: DnnTraining, loss: Loss) -> None:
     """Raise UserError for options that need the cross-entropy if another loss is used."""
     if loss != CROSS_ENTROPY:
-        asked = {"--carry-state": options.over_time.carry_state, "--teacher": options.teacher.teacher is not None}
+        asked = {
+            "--carry-state": options.over_time.carry_state,
+            "--teacher": options.teacher.teacher is not None,
+        }
         for flag in (flag for flag, is_given in asked.items() if is_given):
-            raise UserError(f"{flag}: it needs the cross-entropy, but the criterion of this step is {loss.criterion}; omit {flag}")
+            raise UserError(
+                f"{flag}: it needs the cross-entropy, but the criterion of this step is {loss.criterion}; "
+                f"omit {flag}"
+            )

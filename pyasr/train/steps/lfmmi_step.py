@@ -36,7 +36,13 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE, choose_heldout, join, 
 from pyasr.train.targets.phone_spool import PhoneSpool
 from pyasr.train.targets.prepare_targets import TargetOptions
 from pyasr.train.targets.rank_reader import FEATURES_FILE
-from pyasr.train.training_options import CombineOptions, LearnerOptions, LoopOptions, SampleOptions, StoreOptions
+from pyasr.train.training_options import (
+    CombineOptions,
+    LearnerOptions,
+    LoopOptions,
+    SampleOptions,
+    StoreOptions,
+)
 
 DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
 _TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
@@ -50,20 +56,27 @@ class RegularisationOptions:
 
     heading = "objective"
 
-    xent_regularize: float = option(0.1, "weight of the cross-entropy of a second output layer, which is used only in training; 0: none",
-                                    minimum=0.0)  # fmt: skip
+    xent_regularize: float = option(
+        0.1,
+        "weight of the cross-entropy of a second output layer, which is used only in training; 0: none",
+        minimum=0.0,
+    )
 
 
 @dataclass(frozen=True)
 class LfMmiTraining:
     """All options of the training itself; frames are counted at the network's outputs."""
 
-    over_time: ChunkOptions = group(ChunkOptions, only={"carry_state": never("LF-MMI takes chunks in random order")}, chunk=150)
+    over_time: ChunkOptions = group(
+        ChunkOptions, only={"carry_state": never("LF-MMI takes chunks in random order")}, chunk=150
+    )
     objective: LfMmiOptions = group(LfMmiOptions)
     regularisation: RegularisationOptions = group(RegularisationOptions)
     tolerance: ToleranceOptions = group(ToleranceOptions)
     phone_lm: PhoneLmOptions = group(PhoneLmOptions)
-    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=1.0, schedule="exponential-frames", num_epochs=6, final_factor=0.1)
+    schedule: ScheduleOptions = group(
+        ScheduleOptions, learning_rate=1.0, schedule="exponential-frames", num_epochs=6, final_factor=0.1
+    )
     learner: LearnerOptions = group(LearnerOptions, minibatch=1600, max_change=2.0)
     perturb: PerturbOptions = group(PerturbOptions)
     store: StoreOptions = group(StoreOptions)
@@ -78,7 +91,9 @@ class LfMmiStep(TrainingStep):
     """The options of steps/train_lfmmi.py except those of its job."""
 
     data: Path = argument("data directory with features")
-    ali_dir: Path = argument("directory of alignments of any GMM system; only phones and their times are used")
+    ali_dir: Path = argument(
+        "directory of alignments of any GMM system; only phones and their times are used"
+    )
     tree_dir: Path = argument("directory of the tree (steps/build_chain_tree.py)")
     out: Path = argument("output directory of the model")
     input: InputOptions = group(InputOptions)
@@ -119,7 +134,8 @@ class LfMmiStep(TrainingStep):
 
 @dataclass(frozen=True)
 class LfMmiSpec:
-    """Spec for all ranks: features in `data`; tree, model, denominator, phones, targets and results in `out`."""
+    """Spec for all ranks: features in `data`; tree, model, denominator, phones, targets and results in
+    `out`."""
 
     data: Path
     out: Path
@@ -132,7 +148,9 @@ def check_training(options: LfMmiTraining) -> None:
     options.schedule.check_deaf()
     options.learner.check()
     if not options.over_time.network:
-        raise UserError("--network: no network is given; give a file of layers, such as conf/network/tdnn_chain.net")
+        raise UserError(
+            "--network: no network is given; give a file of layers, such as conf/network/tdnn_chain.net"
+        )
 
 
 def check_factor(step: LfMmiStep, input: InputOptions) -> None:
@@ -140,14 +158,22 @@ def check_factor(step: LfMmiStep, input: InputOptions) -> None:
     packing = step.training.over_time.packing(input, FeatureReader(step.data, input).dim)
     built_for = read_subsampling(step.tree_dir)
     if packing.subsampling != built_for:
-        found = f"the network has one output per {packing.subsampling} frames, {step.tree_dir} was built for one per {built_for}"
-        raise UserError(f"{step.training.over_time.network}: {found}; choose strides of the layers that multiply to {built_for}")
+        found = (
+            f"the network has one output per {packing.subsampling} frames, {step.tree_dir} was built "
+            f"for one per {built_for}"
+        )
+        raise UserError(
+            f"{step.training.over_time.network}: {found}; choose strides of the layers that multiply to "
+            f"{built_for}"
+        )
 
 
 def prepare(step: LfMmiStep, out: Path) -> None:
-    """Write the tree's files, the phones of usable utterances, their phone language model, the denominator, and targets to OUT.
+    """Write the tree's files, the phones of usable utterances, their phone language model, the denominator,
+    and targets to OUT.
 
-    Raises UserError if alignments, features and model do not match, or too many utterances are too short for their phones.
+    Raises UserError if alignments, features and model do not match, or too many utterances are too short for
+    their phones.
     """
     copy_inputs([step.tree_dir / name for name in _TREE_FILES], out)
     reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
@@ -181,5 +207,11 @@ def _that_fit(step: LfMmiStep, spool: PhoneSpool, reader: FeatureReader) -> Keys
     keys = join(reader, spool.num_frames, step.targets.max_missing, step.ali_dir)
     have_room = spool.have_room(keys)
     left_out = dict.fromkeys(keys.take(np.flatnonzero(~have_room)), _NO_ROOM)
-    check_left_out(left_out, len(keys), LeftOutOptions(step.targets.max_missing), str(step.ali_dir), "raise the tolerances")
+    check_left_out(
+        left_out,
+        len(keys),
+        LeftOutOptions(step.targets.max_missing),
+        str(step.ali_dir),
+        "raise the tolerances",
+    )
     return keys.take(np.flatnonzero(have_room))

@@ -28,8 +28,13 @@ class Loss:
         try:
             kind = resolve(self.criterion)
         except ModuleNotFoundError as error:
-            raise UserError(f"{self.criterion}: no module {error.name}; add its directory to PYTHONPATH") from None
+            raise UserError(
+                f"{self.criterion}: no module {error.name}; add its directory to PYTHONPATH"
+            ) from None
         return kind(**self.arguments)
 
 
-CROSS_ENTROPY, CTC = Loss("pyasr.train.sgd.criterion:CrossEntropy"), Loss("pyasr.train.objectives.ctc_training:Ctc")
+CROSS_ENTROPY, CTC = (
+    Loss("pyasr.train.sgd.criterion:CrossEntropy"),
+    Loss("pyasr.train.objectives.ctc_training:Ctc"),
+)

@@ -1,4 +1,5 @@
-"""Running a training step: its output directory, in which an interrupted training resumes, and the MPI job of its ranks."""
+"""Running a training step: its output directory, in which an interrupted training resumes, and the MPI job of
+its ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from pyasr.train.job.checkpoint_index import DIRECTORY, INDEX, MODELS, last_plac
 from pyasr.train.job.progress import METRICS_FILE
 from pyasr.train.job.progress_bar import progress_bar, progress_line
 
-_NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")  # checkpoints and prepared arrays, no results
+# checkpoints and prepared arrays, no results
+_NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,19 @@ class OnRanks:
 
 
 @contextlib.contextmanager
-def training_output(step, inputs: list[Path], parts: str = "", check: Callable[[], None] | None = None) -> Iterator[Path]:
-    """Context manager of the output directory of a training step, given by its `out`, `num_ranks` and options; the block does the work.
+def training_output(
+    step, inputs: list[Path], parts: str = "", check: Callable[[], None] | None = None
+) -> Iterator[Path]:
+    """Context manager of the output directory of a training step, given by its `out`, `num_ranks` and
+    options; the block does the work.
 
     inputs  files whose change makes the model out of date
-    parts   pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after the other
+    parts   pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after
+            the other
     check   see `stage_output`
 
-    An interrupted training resumes, also with another number of ranks. If the block succeeds, files that only the training needs are
-    removed.
+    An interrupted training resumes, also with another number of ranks. If the block succeeds, files that only
+    the training needs are removed.
     """
     check_ranks(step.training.mixing, step.num_ranks)
     kept = dict(resume=True, precious=f"{parts}{DIRECTORY}/{INDEX}", may_change=("num_ranks",), check=check)
@@ -61,20 +67,32 @@ def _remove(path: Path) -> None:
 
 
 def copy_inputs(files: Iterable[Path], directory: Path) -> None:
-    """Copy inputs that the model needs to `directory`. The copies are writable even if the inputs are not, so that a resumed training
-    can overwrite them."""
+    """Copy inputs that the model needs to `directory`. The copies are writable even if the inputs are not, so
+    that a resumed training can overwrite them."""
     for path in files:
         shutil.copyfile(path, directory / path.name)
 
 
 def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:
-    """Call `function(spec, comm)` on the ranks of one MPI job. Progress is shown as a bar on a terminal, otherwise as occasional lines.
-    A job that loses ranks continues without them.
+    """Call `function(spec, comm)` on the ranks of one MPI job. Progress is shown as a bar on a terminal,
+    otherwise as occasional lines. A job that loses ranks continues without them.
 
     spec   the work; its `out` is the directory that `training_output` returned
     parts  see `training_output`
     """
-    recovery = Recovery(step.jobs, lambda most: usable_ranks(step.training.mixing, most), lambda: last_place(spec.out, parts + DIRECTORY))
+    recovery = Recovery(
+        step.jobs,
+        lambda most: usable_ranks(step.training.mixing, most),
+        lambda: last_place(spec.out, parts + DIRECTORY),
+    )
     files, path = parts + METRICS_FILE, spec.out / "log" / log
     with progress_bar(spec.out, files):
-        run_ranks(step.jobs, path, function, spec, step.num_ranks, recovery, lambda: progress_line(spec.out, files, path))
+        run_ranks(
+            step.jobs,
+            path,
+            function,
+            spec,
+            step.num_ranks,
+            recovery,
+            lambda: progress_line(spec.out, files, path),
+        )

@@ -41,7 +41,9 @@ class SmbrTraining:
     """All options of the training itself; learning rate and epochs as in Kaldi's nnet1 recipe."""
 
     criterion: CriterionOptions = group(CriterionOptions)
-    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=1e-5, lr_convention="sum", num_epochs=4, final_factor=1.0)
+    schedule: ScheduleOptions = group(
+        ScheduleOptions, learning_rate=1e-5, lr_convention="sum", num_epochs=4, final_factor=1.0
+    )
     learner: LearnerOptions = group(LearnerOptions, minibatch=1)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
@@ -53,7 +55,9 @@ class SmbrStep(TrainingStep):
 
     data: Path = argument("data directory with features")
     lang: Path = argument("lang directory")
-    ali_dir: Path = argument("directory of the reference alignments, preferably with the network (steps/align_dnn.py)")
+    ali_dir: Path = argument(
+        "directory of the reference alignments, preferably with the network (steps/align_dnn.py)"
+    )
     decode_dir: Path = argument("directory of lattices of DATA (steps/decode.py with a weak language model)")
     dnn_dir: Path = argument("model directory of the initial network")
     out: Path = argument("output directory of the model")
@@ -73,7 +77,9 @@ class SmbrStep(TrainingStep):
 
     def inputs(self) -> list[Path]:
         """Features, silence phones, the network, alignments and lattices."""
-        model = [self.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(self.dnn_dir)
+        model = [self.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(
+            self.dnn_dir
+        )
         alignments = [self.ali_dir / "num_jobs", self.ali_dir / MODEL, *job_archive_files(self.ali_dir)]
         lang = [self.lang / "phones.txt", self.lang / "phones/silence.int"]
         return [*trained_tables(self.data, self.rank_input), *lang, *model, *alignments, *self.lattices()]
@@ -110,7 +116,8 @@ class SmbrSpec:
 
 
 def check_silence(step: SmbrStep) -> None:
-    """Warn of an empty list of silence phones if the criterion uses them. Raises UserError for a phone that the model does not have."""
+    """Warn of an empty list of silence phones if the criterion uses them. Raises UserError for a phone that
+    the model does not have."""
     criterion = step.training.criterion
     if criterion.criterion == "mmi" and not criterion.boost:
         return
@@ -121,7 +128,10 @@ def check_silence(step: SmbrStep) -> None:
         log.warning(f"{path}: the list is empty, {taken}; list the silence phones")
     foreign = np.setdiff1d(silence, read_transitions(model).tid2phone[1:])
     if len(foreign):
-        raise UserError(f"{path}: phone {foreign[0]} is not in {model}; give the lang directory that the model was trained with")
+        raise UserError(
+            f"{path}: phone {foreign[0]} is not in {model}; give the lang directory that the model was "
+            "trained with"
+        )
 
 
 def warn_of_another_scale(decode_dir: Path, acoustic_scale: float) -> None:
@@ -130,33 +140,55 @@ def warn_of_another_scale(decode_dir: Path, acoustic_scale: float) -> None:
     theirs = decode.get("acoustic_scale", acoustic_scale)
     if not math.isclose(theirs, acoustic_scale, rel_tol=_SAME_SCALE):
         found = f"the lattices were decoded at --acoustic-scale {theirs:g}, which determined their paths"
-        log.warning(f"{decode_dir}: {found}, but the training uses {acoustic_scale:g}; give both steps the same scale")
+        log.warning(
+            f"{decode_dir}: {found}, but the training uses {acoustic_scale:g}; give both steps the same scale"
+        )
 
 
 def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
-    """Write OUT/targets.npz, with the references' transition-ids as targets, and OUT/hypotheses.npz, for utterances with features,
-    alignment and lattice.
+    """Write OUT/targets.npz, with the references' transition-ids as targets, and OUT/hypotheses.npz, for
+    utterances with features, alignment and lattice.
 
     Raises UserError if alignments, lattices, features and model do not match.
     """
-    reader, transitions = FeatureReader(step.data, InputOptions(cmvn="none")), same_transitions(step.ali_dir, step.dnn_dir)
+    reader, transitions = (
+        FeatureReader(step.data, InputOptions(cmvn="none")),
+        same_transitions(step.ali_dir, step.dnn_dir),
+    )
     with AlignmentSpool(step.ali_dir, np.arange(transitions.num_tids + 1), out / SPOOL_FILE) as spool:
         keys = join(reader, spool.lengths, step.targets.max_missing, step.ali_dir)
-        keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, spool.lengths.__getitem__, transitions,
-                              step.targets.max_missing)  # fmt: skip
+        keys = store_lattices(
+            lattices,
+            out / HYPOTHESES_FILE,
+            keys,
+            spool.lengths.__getitem__,
+            transitions,
+            step.targets.max_missing,
+        )
         spool.check(keys)
         check_paths(spool.alignments(keys[:NUM_CHECKED]), transitions, step.ali_dir)
         lengths = np.diff(spool.offsets(keys))
         heldout = choose_heldout(keys, lengths, reader.original, step.targets)
         reader.save_tables(out / FEATURES_FILE, keys, lengths, InputOptions.load(step.dnn_dir).cmvn)
-        save_targets(out / TARGETS_FILE, keys, spool.offsets(keys), spool.vectors(keys), heldout, transitions.num_tids + 1)
+        save_targets(
+            out / TARGETS_FILE,
+            keys,
+            spool.offsets(keys),
+            spool.vectors(keys),
+            heldout,
+            transitions.num_tids + 1,
+        )
 
 
 def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:
-    """The common transition model of both directories. Raises UserError if the two differ, or the network does not fit the model."""
+    """The common transition model of both directories. Raises UserError if the two differ, or the network
+    does not fit the model."""
     ours, theirs = (read_transitions(directory / MODEL) for directory in (dnn_dir, ali_dir))
     if not np.array_equal(ours.tuples, theirs.tuples) or ours.num_tids != theirs.num_tids:
-        raise UserError(f"{ali_dir} and {dnn_dir} have different transition models; align with the network: steps/align_dnn.py")
+        raise UserError(
+            f"{ali_dir} and {dnn_dir} have different transition models; align with the network: "
+            "steps/align_dnn.py"
+        )
     from pyasr.nn.networks.acoustic import load_scorer
 
     model = load_scorer(dnn_dir)

@@ -1,6 +1,8 @@
-"""Common base of the steps that train networks: checks options and files, and prepares the output directory for the ranks.
+"""Common base of the steps that train networks: checks options and files, and prepares the output directory
+for the ranks.
 
-A training is a subclass of `TrainingStep` with options, a spec class, and the function that each rank calls (`pyasr.train.steps`).
+A training is a subclass of `TrainingStep` with options, a spec class, and the function that each rank calls
+(`pyasr.train.steps`).
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ class TrainingStep:
     """Base of the options of a training: `data`, `out`, `training` and, in most, `input`.
 
     function  MODULE:FUNCTION that each rank calls with the spec and its communicator
-    targets_file, tables  files that `prepare` writes to OUT: targets, and the tables through which ranks read features
-    parts     pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after the other
+    targets_file, tables  files that `prepare` writes to OUT: targets, and the tables through which ranks read
+                          features
+    parts     pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after
+              the other
     log       name of the log of the ranks
     """
 
@@ -44,10 +48,12 @@ class TrainingStep:
         raise NotImplementedError
 
     def check_features(self) -> None:
-        """Raise UserError if the features of `data` do not fit the other inputs. Called before OUT exists, if OUT is not up to date."""
+        """Raise UserError if the features of `data` do not fit the other inputs. Called before OUT exists, if
+        OUT is not up to date."""
 
     def begin(self, out: Path) -> None:
-        """Check the inputs, and copy those that the model needs to OUT. Raises UserError if they do not match."""
+        """Check the inputs, and copy those that the model needs to OUT. Raises UserError if they do not
+        match."""
 
     def prepare(self, out: Path) -> None:
         """Write targets and tables to OUT. Not called if an interrupted run left them."""
@@ -60,7 +66,8 @@ class TrainingStep:
 
 @contextlib.contextmanager
 def staged(step: TrainingStep) -> Iterator[Any]:
-    """Context manager of the ranks' spec; the block runs the ranks. The `out` of the spec, from `training_output`, has the prepared files.
+    """Context manager of the ranks' spec; the block runs the ranks. The `out` of the spec, from
+    `training_output`, has the prepared files.
 
     Raises UserError for contradictory options or inputs.
     """

@@ -1,9 +1,10 @@
-"""Integer vectors of utterances in a temporary file, from which the targets of a training are written. One archive at a time is in memory.
+"""Integer vectors of utterances in a temporary file, from which the targets of a training are written. One
+archive at a time is in memory.
 
-    with AlignmentSpool(ali_dir, tid2pdf, out / SPOOL_FILE) as spool:
-        keys = join(reader, spool.lengths, max_missing, ali_dir)
-        spool.check(keys)
-        offsets, pieces = spool.offsets(keys), spool.vectors(keys)
+with AlignmentSpool(ali_dir, tid2pdf, out / SPOOL_FILE) as spool:
+    keys = join(reader, spool.lengths, max_missing, ali_dir)
+    spool.check(keys)
+    offsets, pieces = spool.offsets(keys), spool.vectors(keys)
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ SPOOL_FILE = "targets.npz.spool"
 
 
 class VectorSpool:
-    """Vectors in a temporary file, which the end of the `with` block removes. In memory are their names and about 20 bytes per vector.
+    """Vectors in a temporary file, which the end of the `with` block removes. In memory are their names and
+    about 20 bytes per vector.
 
     path     the file, int32
     vectors  (utterance, integers) pairs
@@ -40,7 +42,10 @@ class VectorSpool:
         with naming(self.path), open(self.path, "wb") as file:
             names = Table.of_keys(_written(self._vectors, file, lengths))
         self._check_names(names)
-        self._order, self._begins = Keys(names).line_numbers(), np.append(0, np.cumsum(lengths, dtype=np.int64))
+        self._order, self._begins = (
+            Keys(names).line_numbers(),
+            np.append(0, np.cumsum(lengths, dtype=np.int64)),
+        )
         self._names = names.in_order()
         self.lengths = self.numbers_of(lengths)
         return self
@@ -65,7 +70,8 @@ class VectorSpool:
         return self._order[np.fromiter(map(self._names.line_of, keys), np.int64, len(keys))]
 
     def offsets(self, keys: Sequence[str]) -> np.ndarray:
-        """Position of each utterance's vector in the concatenation of the utterances, and its length, int64 (len(keys) + 1,)."""
+        """Position of each utterance's vector in the concatenation of the utterances, and its length, int64
+        (len(keys) + 1,)."""
         places = self.places(keys)
         return np.append(0, np.cumsum(self._begins[places + 1] - self._begins[places]))
 
@@ -97,10 +103,11 @@ class ArchiveSpool(VectorSpool):
         self.ali_dir, self._firsts = ali_dir, array("q")  # position of the first vector of each archive
 
     def _of_all(self) -> Iterator[tuple[str, np.ndarray]]:
-        place = 0
+        num_before = 0
         for archive in job_archive_files(self.ali_dir):
-            self._firsts.append(place)
-            for place, pair in enumerate(self._converted(archive), place + 1):
+            self._firsts.append(num_before)
+            for pair in self._converted(archive):
+                num_before += 1
                 yield pair
 
     def _converted(self, archive: Path) -> Iterator[tuple[str, np.ndarray]]:
@@ -112,7 +119,9 @@ class ArchiveSpool(VectorSpool):
         place = min(names.repeated(), default=None)
         if place is not None:
             archive = job_archive_files(self.ali_dir)[self._archives(place)]
-            raise UserError(f"{archive}: {names.key(place)} is also in the archive of an earlier job; align again")
+            raise UserError(
+                f"{archive}: {names.key(place)} is also in the archive of an earlier job; align again"
+            )
 
     def _archives(self, places: np.ndarray | int) -> np.ndarray:
         """The number of the archive of each vector, from 0."""
@@ -137,7 +146,8 @@ class AlignmentSpool(ArchiveSpool):
         self._numbers, self._are_wrong = numbers.astype(np.int32), array("b")
 
     def _converted(self, archive: Path) -> Iterator[tuple[str, np.ndarray]]:
-        """The numbers of each utterance's transition-ids; an arbitrary number for an id that the model does not have."""
+        """The numbers of each utterance's transition-ids; an arbitrary number for an id that the model does
+        not have."""
         for key, tids in iterate_int_vectors(archive):
             self._are_wrong.append(bool(self._wrong(tids).any()))
             yield key, self._numbers.take(tids, mode="clip")
@@ -151,5 +161,8 @@ class AlignmentSpool(ArchiveSpool):
         if len(wrong):
             [tids] = self.alignments([keys[wrong[0]]]).values()
             wrong_id = tids[self._wrong(tids).argmax()]
-            found = f"its alignments contain transition-id {wrong_id}, but final.mdl has 1 to {len(self._numbers) - 1}"
+            found = (
+                f"its alignments contain transition-id {wrong_id}, but final.mdl has 1 to "
+                f"{len(self._numbers) - 1}"
+            )
             raise UserError(f"{self.ali_dir}: {found}; they belong to another model, align again")

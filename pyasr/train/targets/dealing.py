@@ -1,7 +1,9 @@
-"""Assignment of utterances to ranks: the longest utterance first, each to the rank with the fewest frames so far, in a tie to the first.
+"""Assignment of utterances to ranks: the longest utterance first, each to the rank with the fewest frames so
+far, in a tie to the first.
 
-Utterances of the same length are dealt together. Rank r, which has l_r frames, would get its next utterances of length L at loads of l_r,
-l_r + L, l_r + 2 L, ..., so m utterances go to the ranks of the m smallest of these numbers over all ranks.
+Utterances of the same length are dealt together. Rank r, which has l_r frames, would get its next utterances
+of length L at loads of l_r, l_r + L, l_r + 2 L, ..., so m utterances go to the ranks of the m smallest of
+these numbers over all ranks.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def dealt_to(rank: int, num_ranks: int, lengths: np.ndarray, among: np.ndarray) 
 
 
 def _by_length(lengths: np.ndarray, among: np.ndarray) -> Iterator[np.ndarray]:
-    """The utterances `among` all, in pieces, in order of decreasing length; utterances of the same length keep their order."""
+    """The utterances `among` all, in pieces, in order of decreasing length; utterances of the same length
+    keep their order."""
     counts = np.zeros(_LONG + 1, np.int64)
     for begin in range(0, len(lengths), _BLOCK):
         block = slice(begin, begin + _BLOCK)
@@ -52,7 +55,8 @@ def _deal(load: np.ndarray, length: int, number: int) -> np.ndarray:
     if number == 1 or not length:
         owners = np.full(number, load.argmin())
     else:
-        room = load.max() + (number // len(load) + 1) * length  # at loads below this there is a place for every utterance
+        # at loads below this there is a place for every utterance
+        room = load.max() + (number // len(load) + 1) * length
         counts = np.minimum((room - load) // length + 1, number)
         ranks = np.arange(len(load)).repeat(counts)
         turns = np.arange(len(ranks)) - (np.cumsum(counts) - counts).repeat(counts)

@@ -1,4 +1,5 @@
-"""Training targets: the tied state (pdf) of every frame, the held-out set, and the assignment of utterances to ranks."""
+"""Training targets: the tied state (pdf) of every frame, the held-out set, and the assignment of utterances
+to ranks."""
 
 from __future__ import annotations
 
@@ -30,9 +31,15 @@ class HeldoutOptions:
 
     heading = "data"
 
-    heldout_share: float = option(0.03, "share of the frames to hold out for evaluation after every epoch", minimum=0.0, maximum=0.5)
+    heldout_share: float = option(
+        0.03, "share of the frames to hold out for evaluation after every epoch", minimum=0.0, maximum=0.5
+    )
     heldout_seed: int = option(777, "seed for the selection of the held-out set", rare=True)
-    heldout_by: str = option("speaker", "unit of the held-out set: whole speakers or single utterances", choices=("speaker", "utterance"))
+    heldout_by: str = option(
+        "speaker",
+        "unit of the held-out set: whole speakers or single utterances",
+        choices=("speaker", "utterance"),
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class Targets:
     heldout   bool (len(keys),): whether the utterance is held out
     num_pdfs  targets are 0 .. num_pdfs - 1
 
-    Targets from `load` leave keys, offsets and pdfs on disk. Only the keys that `shard` returned are in memory.
+    Targets from `load` leave keys, offsets and pdfs on disk. Only the keys that `shard` returned are in
+    memory.
     """
 
     keys: Sequence[str]
@@ -81,18 +89,24 @@ class Targets:
         if self._counts is not None:
             return self._counts.copy()
         blocks = (self.pdfs[begin : begin + _BLOCK] for begin in range(0, len(self.pdfs), _BLOCK))
-        return sum((np.bincount(block, minlength=self.num_pdfs) for block in blocks), np.zeros(self.num_pdfs, np.int64))
+        return sum(
+            (np.bincount(block, minlength=self.num_pdfs) for block in blocks),
+            np.zeros(self.num_pdfs, np.int64),
+        )
 
     def shard(self, rank: int, num_ranks: int, heldout: bool) -> list[str]:
-        """The utterances of one rank. They are assigned longest first, each to the rank with the fewest frames so far."""
+        """The utterances of one rank. They are assigned longest first, each to the rank with the fewest
+        frames so far."""
         rows = np.flatnonzero(dealt_to(rank, num_ranks, self._lengths(), self.heldout == heldout))
         keys = self.keys.take(rows) if isinstance(self.keys, StoredRows) else [self.keys[row] for row in rows]
         self._rows.update(zip(keys, rows.tolist()))
         return keys
 
     def parts(self, share: tuple[int, int] | None, rank: int, num_ranks: int) -> tuple[list[str], list[str]]:
-        """(training utterances of a rank: part k of n for `share` (k, n), none for None; held-out utterances of the rank)."""
-        heldout = self.shard(rank, num_ranks, heldout=True)  # first, while few keys are in memory: the assignment takes memory
+        """(training utterances of a rank: part k of n for `share` (k, n), none for None; held-out utterances
+        of the rank)."""
+        # first, while few keys are in memory: the assignment takes memory
+        heldout = self.shard(rank, num_ranks, heldout=True)
         return self.shard(*share, heldout=False) if share else [], heldout
 
     def _lengths(self) -> np.ndarray:
@@ -108,16 +122,29 @@ class Targets:
 
     @staticmethod
     def load(path: Path) -> Targets:
-        """Targets that `save` wrote. Keys, offsets and pdfs are memory-mapped, so the ranks of a host share one copy."""
+        """Targets that `save` wrote. Keys, offsets and pdfs are memory-mapped, so the ranks of a host share
+        one copy."""
         content = load_arrays(path, ("heldout", "num_pdfs"))
-        offsets, pdfs = map_numbers(_part(path, "offsets"), np.int64), map_numbers(_part(path, "pdfs"), np.int32)
-        targets = Targets(StoredRows(_part(path, "keys")), offsets, pdfs, content["heldout"], int(content["num_pdfs"]))
+        offsets, pdfs = (
+            map_numbers(_part(path, "offsets"), np.int64),
+            map_numbers(_part(path, "pdfs"), np.int32),
+        )
+        targets = Targets(
+            StoredRows(_part(path, "keys")), offsets, pdfs, content["heldout"], int(content["num_pdfs"])
+        )
         targets._counts = content.get("counts")
         return targets
 
 
-def save_targets(path: Path, keys: Sequence[str], offsets: np.ndarray, pdfs: Iterable[np.ndarray], heldout: np.ndarray, num_pdfs: int,
-                 counted: bool = False) -> None:  # fmt: skip
+def save_targets(
+    path: Path,
+    keys: Sequence[str],
+    offsets: np.ndarray,
+    pdfs: Iterable[np.ndarray],
+    heldout: np.ndarray,
+    num_pdfs: int,
+    counted: bool = False,
+) -> None:
     """Write targets, see `Targets.save`.
 
     pdfs     int32, in successive pieces
@@ -152,15 +179,20 @@ def _part(path: Path, name: str) -> Path:
 
 
 def join(reader: FeatureReader, alignments: Mapping[str, int], max_missing: float, ali_dir: Path) -> Keys:
-    """The utterances with features and an alignment of the same length. Logs a table of matches and mismatches.
+    """The utterances with features and an alignment of the same length. Logs a table of matches and
+    mismatches.
 
     alignments  {utterance: number of frames of its alignment}
 
-    Raises UserError if more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
+    Raises UserError if more than the share `max_missing` of the utterances of the data directory is lost, or
+    none is left.
     """
     data, keys = reader.data, reader.keys
     lengths = np.fromiter((alignments.get(key, 0) for key in keys), np.int64, len(keys))
-    differences = np.fromiter((length and length - reader.num_frames(key) for key, length in zip(keys, memoryview(lengths))), np.int64)
+    differences = np.fromiter(
+        (length and length - reader.num_frames(key) for key, length in zip(keys, memoryview(lengths))),
+        np.int64,
+    )
     kinds = (lengths > 0) & (differences == 0), lengths == 0, differences != 0
     good, without, unequal = (keys.take(np.flatnonzero(kind)) for kind in kinds)
     featureless = sorted(utt for utt in reader.utterances if not reader.has(utt))
@@ -169,18 +201,34 @@ def join(reader: FeatureReader, alignments: Mapping[str, int], max_missing: floa
     log.info(f"only features:          {len(without)} {_some(without)}")
     log.info(f"only alignment:         {sum(not reader.has(key) for key in alignments)}")
     log.info(f"no features:            {len(featureless)} {_some(featureless)}")
-    for difference, count in zip(*(found.tolist() for found in np.unique(differences[differences != 0], return_counts=True))):
-        log.info(f"length differs by {difference:+d}: {count} {_some(keys.take(np.flatnonzero(differences == difference)))}")
+    for difference, count in zip(
+        *(found.tolist() for found in np.unique(differences[differences != 0], return_counts=True))
+    ):
+        log.info(
+            f"length differs by {difference:+d}: {count} "
+            f"{_some(keys.take(np.flatnonzero(differences == difference)))}"
+        )
     if len(featureless) > max_missing * num_wanted:
-        what = f"{len(featureless)} of {num_wanted} utterances of utt2spk have no features {_some(featureless)}"
-        raise UserError(f"{data}/feats.scp: {what}; compute them, remove these utterances, or raise --max-missing")
+        what = (
+            f"{len(featureless)} of {num_wanted} utterances of utt2spk have no features {_some(featureless)}"
+        )
+        raise UserError(
+            f"{data}/feats.scp: {what}; compute them, remove these utterances, or raise --max-missing"
+        )
     if len(featureless) + len(without) + len(unequal) > max_missing * num_wanted:
         others = f"{len(featureless)} have no features, " if featureless else ""
-        what = f"{others}{len(without)} of {num_wanted} utterances have no alignment and {len(unequal)} an alignment of another length"
+        what = (
+            f"{others}{len(without)} of {num_wanted} utterances have no alignment and {len(unequal)} an "
+            "alignment of another length"
+        )
         examples = _some([*without[: _NUM_NAMED + 1], *unequal[: _NUM_NAMED + 1]])
-        raise UserError(f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing")
+        raise UserError(
+            f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing"
+        )
     if not good:
-        raise UserError(f"{ali_dir} and {data} have no utterance in common; compute the features of {data} and align it")
+        raise UserError(
+            f"{ali_dir} and {data} have no utterance in common; compute the features of {data} and align it"
+        )
     return good
 
 
@@ -190,18 +238,26 @@ def _some(keys: Sequence[str]) -> str:
 
 
 def trained_tables(data: Path, inputs: InputOptions) -> list[Path]:
-    """The tables of a data directory that a training depends on, for the fingerprints of its output; utt2uniq only if it exists."""
+    """The tables of a data directory that a training depends on, for the fingerprints of its output; utt2uniq
+    only if it exists."""
     copies = Path(data) / "utt2uniq"
     return [*input_tables(data, inputs), *([copies] if copies.exists() else [])]
 
 
-def choose_heldout(keys: Sequence[str], lengths: np.ndarray, original: Callable[[str], tuple[str, str]],
-                   options: HeldoutOptions) -> np.ndarray:  # fmt: skip
-    """Whether each utterance is held out, bool (len(keys),): whole speakers with about `heldout_share` of the frames, or utterances.
+def choose_heldout(
+    keys: Sequence[str],
+    lengths: np.ndarray,
+    original: Callable[[str], tuple[str, str]],
+    options: HeldoutOptions,
+) -> np.ndarray:
+    """Whether each utterance is held out, bool (len(keys),): whole speakers with about `heldout_share` of the
+    frames, or utterances.
 
-    original   function that returns the original of an utterance (utt2uniq) and its speaker; copies are held out together
+    original   function that returns the original of an utterance (utt2uniq) and its speaker; copies are held
+               out together
 
-    Speakers are selected in random order as long as they fit. If that gives less than half the share, utterances are selected instead.
+    Speakers are selected in random order as long as they fit. If that gives less than half the share,
+    utterances are selected instead.
     """
     budget = options.heldout_share * lengths.sum()
     for kind in (*(["speakers"] if options.heldout_by == "speaker" else []), "utterances"):

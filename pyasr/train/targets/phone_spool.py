@@ -1,5 +1,5 @@
-"""Phones and times of alignments in a temporary file, from which the files of an LF-MMI training are written. One archive at a time is in
-memory.
+"""Phones and times of alignments in a temporary file, from which the files of an LF-MMI training are written.
+One archive at a time is in memory.
 
     with PhoneSpool(ali_dir, reader, options, out / SPOOL_FILE) as spool:
         keys = join(reader, spool.num_frames, max_missing, ali_dir)
@@ -41,7 +41,11 @@ class PhoneSpool(ArchiveSpool):
     def _converted(self, archive: Path) -> Iterator[tuple[str, np.ndarray]]:
         """Phones, then starts, of each utterance; empty if the lengths of alignment and features differ."""
         vectors = read_int_vectors(archive)
-        aligned = dict(aligned_phones(self._trans, {key: tids for key, tids in vectors.items() if self._matches(key, tids)}))
+        aligned = dict(
+            aligned_phones(
+                self._trans, {key: tids for key, tids in vectors.items() if self._matches(key, tids)}
+            )
+        )
         for key, tids in vectors.items():
             one = aligned.get(key)
             self._frames.append(len(tids))

@@ -26,20 +26,32 @@ class TargetOptions(HeldoutOptions):
 
     heading = "data"
 
-    max_missing: float = option(0.01, "maximum share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
+    max_missing: float = option(
+        0.01, "maximum share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0
+    )
 
 
-def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False,
-                    cmvn: str = "none") -> None:  # fmt: skip
-    """Check that the alignments match the features and the tree matches the model, choose the held-out set, and write OUT/targets.npz and
-    the feature tables of the ranks. At most one archive of alignments is in memory at a time.
+def prepare_targets(
+    data: Path,
+    ali_dir: Path,
+    out: Path,
+    options: TargetOptions,
+    needs_heldout: bool = False,
+    cmvn: str = "none",
+) -> None:
+    """Check that the alignments match the features and the tree matches the model, choose the held-out set,
+    and write OUT/targets.npz and the feature tables of the ranks. At most one archive of alignments is in
+    memory at a time.
 
     needs_heldout  whether the schedule depends on the held-out set
     cmvn           `cmvn` of the ranks' input options
 
     Raises UserError if they do not match, or if `needs_heldout` and nothing is held out.
     """
-    reader, transitions = FeatureReader(data, InputOptions(cmvn="none")), read_transitions(ali_dir / "final.mdl")
+    reader, transitions = (
+        FeatureReader(data, InputOptions(cmvn="none")),
+        read_transitions(ali_dir / "final.mdl"),
+    )
     with AlignmentSpool(ali_dir, transitions.tid2pdf, out / SPOOL_FILE) as spool:
         keys = join(reader, spool.lengths, options.max_missing, ali_dir)
         read_tree(ali_dir / "tree", transitions)
@@ -51,12 +63,20 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
             found = "no utterance is held out, but this --schedule needs a held-out set"
             raise UserError(f"{data}: {found}; raise --heldout-share or give another --schedule")
         reader.save_tables(out / FEATURES_FILE, keys, np.diff(offsets), cmvn)
-        save_targets(out / TARGETS_FILE, keys, offsets, spool.vectors(keys), heldout, transitions.num_pdfs, counted=True)
+        save_targets(
+            out / TARGETS_FILE,
+            keys,
+            offsets,
+            spool.vectors(keys),
+            heldout,
+            transitions.num_pdfs,
+            counted=True,
+        )
 
 
 def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:
-    """Raise UserError unless the alignments are paths through the model's HMMs. Otherwise alignments of another model with valid
-    transition-ids would silently give wrong pdfs."""
+    """Raise UserError unless the alignments are paths through the model's HMMs. Otherwise alignments of
+    another model with valid transition-ids would silently give wrong pdfs."""
     try:
         split_to_phones(transitions, alignments)
     except UserError as error:

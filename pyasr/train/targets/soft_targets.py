@@ -1,14 +1,17 @@
-r"""Soft targets: a small network is trained on the posteriors of a large one, the teacher (W. Chan, N. R. Ke, I. Lane, "Transferring
-knowledge from a RNN to a DNN", arXiv:1504.01483).
+r"""Soft targets: a small network is trained on the posteriors of a large one, the teacher (W. Chan, N. R. Ke,
+I. Lane, "Transferring knowledge from a RNN to a DNN", arXiv:1504.01483).
 
-Of the teacher's posteriors p_t(s), the smallest set of pdfs with at least the share m of the mass is kept and scaled to sum to 1:
+Of the teacher's posteriors p_t(s), the smallest set of pdfs with at least the share m of the mass is kept and
+scaled to sum to 1:
 
     q_t(s) = p_t(s) / sum_{r in S_t} p_t(r),    s in S_t = the smallest set with sum_{r in S_t} p_t(r) >= m
-    F      = -sum_t sum_{s in S_t} q_t(s) log y_t(s)                                        y_t the softmax of the student
+    F      = -sum_t sum_{s in S_t} q_t(s) log y_t(s)
 
-F is the Kullback-Leibler divergence from q to y plus the entropy of q, which does not depend on the student.
+where y_t is the softmax of the student. F is the Kullback-Leibler divergence from q to y plus the entropy of
+q, which does not depend on the student.
 
-The q are stored as whole numbers k that sum to K = 65535. With the pdfs s_1, s_2, ... of a frame in descending order of q,
+The q are stored as whole numbers k that sum to K = 65535. With the pdfs s_1, s_2, ... of a frame in
+descending order of q,
 
     k_i = round(K Q_i) - round(K Q_{i-1}),   Q_i = q_t(s_1) + ... + q_t(s_i)
 
@@ -38,7 +41,8 @@ _PARTS = 65535  # K
 
 @dataclass
 class SoftTargets:
-    """Targets of `num` frames: several pdfs per frame, with weights that sum to 1. Has the methods of a target tensor that learners use.
+    """Targets of `num` frames: several pdfs per frame, with weights that sum to 1. Has the methods of a
+    target tensor that learners use.
 
     frame    int64 (M,): the frame of each entry, ascending
     pdf      int64 (M,)
@@ -71,13 +75,26 @@ class SoftTargets:
         size, parts = -(-len(self) // number), []
         for begin in range(0, len(self), max(size, 1)):
             here = (self.frame >= begin) & (self.frame < begin + size)
-            parts.append(SoftTargets(self.frame[here] - begin, self.pdf[here], self.weight[here], self.best[begin : begin + size]))
+            parts.append(
+                SoftTargets(
+                    self.frame[here] - begin,
+                    self.pdf[here],
+                    self.weight[here],
+                    self.best[begin : begin + size],
+                )
+            )
         return parts
 
     def followed_by(self, other: SoftTargets) -> SoftTargets:
         """These targets followed by those of `other`."""
         frame = torch.cat([self.frame, other.frame + len(self)])
-        return SoftTargets(frame, *(torch.cat([getattr(part, name) for part in (self, other)]) for name in ("pdf", "weight", "best")))
+        return SoftTargets(
+            frame,
+            *(
+                torch.cat([getattr(part, name) for part in (self, other)])
+                for name in ("pdf", "weight", "best")
+            ),
+        )
 
     def loss(self, logits: torch.Tensor) -> torch.Tensor:
         """F of logits (num, num_pdfs)."""
@@ -85,9 +102,11 @@ class SoftTargets:
 
 
 class SoftTable:
-    """The soft targets of many frames, used like a tensor of targets: `table[index]` are those of some frames.
+    """The soft targets of many frames, used like a tensor of targets: `table[index]` are those of some
+    frames.
 
-    first    int64 (T + 1,): index of each frame's first entry; entries of a frame are in descending order of weight
+    first    int64 (T + 1,): index of each frame's first entry; entries of a frame are in descending order of
+             weight
     entries  (M, 2), pdf and k, unsigned values in int16, or in int32 for more than 65536 pdfs
     on_disk  whether both are memory-mapped files
     """
@@ -147,8 +166,8 @@ def _in_parts(first: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 
 def keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(number of pdfs kept per frame, the pdfs, their q) from log p (T, num_pdfs), in descending order of q within a frame. Frames are
-    sorted in blocks, which limits the temporary memory."""
+    """(number of pdfs kept per frame, the pdfs, their q) from log p (T, num_pdfs), in descending order of q
+    within a frame. Frames are sorted in blocks, which limits the temporary memory."""
     blocks = log_posteriors.split(max(_BLOCK // log_posteriors.shape[1], 1))
     return tuple(map(torch.cat, zip(*(_keep_mass(block, mass) for block in blocks))))
 
@@ -163,38 +182,57 @@ def _keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor,
 
 
 class Teacher:
-    """Computes targets of utterances with the teacher network. Raises UserError unless the network has `num_pdfs` pdfs.
+    """Computes targets of utterances with the teacher network. Raises UserError unless the network has
+    `num_pdfs` pdfs.
 
     open_reader  function that opens a data directory with the given options
     """
 
-    def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int,
-                 open_reader: Callable[[Path, InputOptions], FeatureReader] = FeatureReader):  # fmt: skip
-        self.model, self.mass, self.num_pdfs = load_model(options.teacher / MODEL_FILE), options.teacher_mass, num_pdfs
+    def __init__(
+        self,
+        options: TeacherOptions,
+        data: Path,
+        num_pdfs: int,
+        open_reader: Callable[[Path, InputOptions], FeatureReader] = FeatureReader,
+    ):
+        self.model, self.mass, self.num_pdfs = (
+            load_model(options.teacher / MODEL_FILE),
+            options.teacher_mass,
+            num_pdfs,
+        )
         self.reader = open_reader(options.teacher_data or data, InputOptions.load(options.teacher))
         self.model.check_answers_on_all(options.teacher, "training on its posteriors")
         if self.model.num_pdfs != num_pdfs:
-            raise UserError(f"--teacher {options.teacher}: the network has {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
-                            f"give alignments with the tree that the teacher was trained on")  # fmt: skip
+            raise UserError(
+                f"--teacher {options.teacher}: the network has {self.model.num_pdfs} pdfs, the alignments "
+                f"have {num_pdfs}; give alignments with the tree that the teacher was trained on"
+            )
 
     def table(self, key: str, pdfs: np.ndarray) -> tuple[SoftTable, np.ndarray]:
-        """(targets of an utterance, sums over its frames, float64 (4,)). `pdfs` is the alignment. The sums are the number of frames, the
-        frames whose best pdf is the alignment's, the pdfs kept, and the entropy of q. Raises UserError unless the teacher's features have
-        as many frames."""
+        """(targets of an utterance, sums over its frames, float64 (4,)). `pdfs` is the alignment. The sums
+        are the number of frames, the frames whose best pdf is the alignment's, the pdfs kept, and the entropy
+        of q. Raises UserError unless the teacher's features have as many frames."""
         counts, pdf, q = self._targets(key, len(pdfs))
         right = pdf[counts.cumsum(0) - counts].numpy() == pdfs
-        return SoftTable.of(counts, pdf, q, self.num_pdfs), np.array([len(right), right.sum(), len(pdf), -float(torch.xlogy(q, q).sum())])
+        return SoftTable.of(counts, pdf, q, self.num_pdfs), np.array(
+            [len(right), right.sum(), len(pdf), -float(torch.xlogy(q, q).sum())]
+        )
 
     def _targets(self, key: str, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Result of `keep_mass` for an utterance of `length` frames."""
         if not self.reader.has(key):
-            raise UserError(f"{self.reader.data}: the teacher has no features of {key}; compute them, or remove the utterance")
+            raise UserError(
+                f"{self.reader.data}: the teacher has no features of {key}; compute them, or remove the "
+                "utterance"
+            )
         features = self.reader[key]
         check_numbers(features, key, self.reader.data)
         found = computed(key, self._forward, features)
         if len(found[0]) != length:
-            raise UserError(f"{self.reader.data}: the teacher has {len(found[0])} frames of {key}, the alignment has {length}; give "
-                            f"features of the teacher's kind with the same frames")  # fmt: skip
+            raise UserError(
+                f"{self.reader.data}: the teacher has {len(found[0])} frames of {key}, the alignment has "
+                f"{length}; give features of the teacher's kind with the same frames"
+            )
         return found
 
     def _forward(self, features: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -1,4 +1,5 @@
-"""Checks of features during training. Unusable features end the training with a message that names the utterance."""
+"""Checks of features during training. Unusable features end the training with a message that names the
+utterance."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from pyasr.feats.inputs import FeatureReader
 
 
 def read_features(reader: FeatureReader, key: str, num_frames: int) -> np.ndarray:
-    """The features of an utterance, float32 (num_frames, dim). Raises UserError if the number of frames is not `num_frames`, if values are
-    not finite, and for errors of the reader."""
+    """The features of an utterance, float32 (num_frames, dim). Raises UserError if the number of frames is
+    not `num_frames`, if values are not finite, and for errors of the reader."""
     features = reader[key]
     if len(features) != num_frames:
-        raise _bad_features(reader.data, f"{key} has {len(features)} frames, utt2num_frames says {num_frames}")
+        raise _bad_features(
+            reader.data, f"{key} has {len(features)} frames, utt2num_frames says {num_frames}"
+        )
     check_numbers(features, key, reader.data)
     return features
 
@@ -24,7 +27,10 @@ def check_numbers(features: np.ndarray, key: str, data: Path) -> None:
     """Raise UserError if a value is NaN or infinite."""
     if not np.isfinite(features).all():
         frame, column = np.argwhere(~np.isfinite(features))[0]
-        found = f"{key} has features that are not finite ({features[frame, column]} in frame {frame}, column {column})"
+        found = (
+            f"{key} has features that are not finite ({features[frame, column]} in frame {frame}, "
+            f"column {column})"
+        )
         raise _bad_features(data, found)
 
 

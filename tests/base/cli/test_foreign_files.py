@@ -22,7 +22,11 @@ def inputs(tmp_path_factory):
 def write(request, inputs):
     """Function that runs a program that writes to a path."""
     exp, network = inputs
-    words = {"collect_results.py": (exp,), "export_onnx.py": (network,), "spectral_gap.py": ("--ranks", 8, "--draw")}[request.param]
+    words = {
+        "collect_results.py": (exp,),
+        "export_onnx.py": (network,),
+        "spectral_gap.py": ("--ranks", 8, "--draw"),
+    }[request.param]
     return lambda path: run_here(request.param, *words, path, folder="utils")
 
 
@@ -30,7 +34,10 @@ def write(request, inputs):
 def test_a_file_of_the_users_is_not_replaced(content, write, tmp_path, monkeypatch):
     path = tmp_path / "text"
     path.write_bytes(content)
-    told = f"^{path} exists and is not a .* (written|drawn) by this program; give another name, or --force to replace it$"
+    told = (
+        f"^{path} exists and is not a .* (written|drawn) by this program; give another name, or --force "
+        "to replace it$"
+    )
     with pytest.raises(UserError, match=told):
         write(path)
     assert path.read_bytes() == content and len(list(tmp_path.iterdir())) == 1

@@ -59,29 +59,53 @@ def test_kaldis_option_files(tmp_path):
         (tmp_path / name).write_text(content)
     words = [f"--config={tmp_path / name}" for name in ("fbank", "all")]
     made = parsed("make_fbank.py", *words, "data/train")
-    assert made.fbank.htk_compat and made.fbank.utterance.subtract_mean and made.archive.min_duration == 0.1 and made.audio.channel == 0
-    both = parsed("make_plp.py", f"--config={tmp_path / 'pitch'}", f"--config={tmp_path / 'all'}", "--debug-mel", "--add-pitch", "data/train")
+    assert (
+        made.fbank.htk_compat
+        and made.fbank.utterance.subtract_mean
+        and made.archive.min_duration == 0.1
+        and made.audio.channel == 0
+    )
+    both = parsed(
+        "make_plp.py",
+        f"--config={tmp_path / 'pitch'}",
+        f"--config={tmp_path / 'all'}",
+        "--debug-mel",
+        "--add-pitch",
+        "data/train",
+    )
     assert both.plp.pitch.process.delay == 2 and both.plp.pitch.add_pitch
     spectrogram = tmp_path / "spectrogram"
-    spectrogram.write_text("--output-format=kaldi\n--return-raw-fft=false\n--raw-energy=false\n--energy-floor=1.0\n--round-to-power-of-two=false\n")
+    spectrogram.write_text(
+        "--output-format=kaldi\n--return-raw-fft=false\n--raw-energy=false\n--energy-floor=1.0\n"
+        "--round-to-power-of-two=false\n"
+    )
     assert parsed("make_spectrogram.py", f"--config={spectrogram}", "data").spectrogram.energy_floor == 1
 
 
-@pytest.mark.parametrize("line, reason", [
-    ("--output-format=htk", "'htk' is not supported: features are written in Kaldi's form"),
-    ("--vtln-map=ark:map", "'ark:map' is not supported: write the factors as DATA/spk2warp"),
-    ("--vtln-warp=0.9", "'0.9' is not supported: write the factors of speakers as DATA/spk2warp"),
-    ("--frames-per-chunk=10", "'10' is not supported: pitch is tracked in whole utterances"),
-    ("--simulate-first-pass-online=true", "'true' is not supported: pitch is tracked in whole utterances"),
-    ("--preemph-coeff=0.97", "'0.97' is not supported: pitch is tracked in the unfiltered signal"),
-    ("--recompute-frame=many", "'many' is not a whole number"),
-    ("--debug-mel=perhaps", "'perhaps' is neither true nor false"),
-    ("--htk-compatt=true", "no such option; did you mean --htk-compat?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        ("--output-format=htk", "'htk' is not supported: features are written in Kaldi's form"),
+        ("--vtln-map=ark:map", "'ark:map' is not supported: write the factors as DATA/spk2warp"),
+        ("--vtln-warp=0.9", "'0.9' is not supported: write the factors of speakers as DATA/spk2warp"),
+        ("--frames-per-chunk=10", "'10' is not supported: pitch is tracked in whole utterances"),
+        (
+            "--simulate-first-pass-online=true",
+            "'true' is not supported: pitch is tracked in whole utterances",
+        ),
+        ("--preemph-coeff=0.97", "'0.97' is not supported: pitch is tracked in the unfiltered signal"),
+        ("--recompute-frame=many", "'many' is not a whole number"),
+        ("--debug-mel=perhaps", "'perhaps' is neither true nor false"),
+        ("--htk-compatt=true", "no such option; did you mean --htk-compat?"),
+    ],
+)
 def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
     (tmp_path / "conf").write_text(f"# Kaldi's\n{line}\n")
     name = line.partition("=")[0]
-    for words, where in (([f"--config={tmp_path / 'conf'}"], f"{tmp_path / 'conf'}:2: {name}"), ([line], name)):
+    for words, where in (
+        ([f"--config={tmp_path / 'conf'}"], f"{tmp_path / 'conf'}:2: {name}"),
+        ([line], name),
+    ):
         with pytest.raises(UserError) as told:
             parse(MfccOptions, words)
         assert str(told.value).startswith(f"{where}: ") and reason in str(told.value)
@@ -89,23 +113,33 @@ def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
 
 @pytest.mark.parametrize("step, words, told", [
     ("train_mono.py", ["--totgauss", "1000"], "--totgauss: no such option; pyasr's option is --num-gauss"),
-    ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"], "pyasr's option is --splice-left and --splice-right"),
-    ("train_deltas.py", ["--cmvn_opts=--norm-vars=true"], "--cmvn-opts: no such option; pyasr's option is --cmvn and --norm-vars"),
-    ("train_sat.py", ["--stage", "3"], "--stage: no such option; it has no effect: the same command resumes where it stopped"),
-    ("align_si.py", ["--use-graphs", "true"], "it has no effect: training graphs are built when needed; omit it"),
+    ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"], ("pyasr's option is "
+"--splice-left and --splice-right")),
+    ("train_deltas.py", ["--cmvn_opts=--norm-vars=true"], ("--cmvn-opts: no such option; pyasr's option is "
+"--cmvn and --norm-vars")),
+    ("train_sat.py", ["--stage", "3"], ("--stage: no such option; it has no effect: the same command resumes "
+"where it stopped")),
+    ("align_si.py", ["--use-graphs", "true"], ("it has no effect: training graphs are built when needed; "
+"omit it")),
     ("decode.py", ["--acwt", "0.1"], "--acwt: no such option; pyasr's option is --acoustic-scale"),
-    ("decode.py", ["--skip-scoring", "true"], "it has no effect: decoding does not score, steps/score.py does; omit it"),
-    ("make_mfcc.py", ["--mfcc-config", "conf/mfcc.conf"], "--mfcc-config: no such option; pyasr's option is --config"),
-    ("make_mfcc.py", ["--write-utt2num-frames", "true"], "it has no effect: utt2num_frames is always written; omit it"),
+    ("decode.py", ["--skip-scoring", "true"], ("it has no effect: decoding does not score, steps/score.py "
+"does; omit it")),
+    ("make_mfcc.py", ["--mfcc-config", "conf/mfcc.conf"], ("--mfcc-config: no such option; pyasr's option is "
+"--config")),
+    ("make_mfcc.py", ["--write-utt2num-frames", "true"], ("it has no effect: utt2num_frames is always "
+"written; omit it")),
     ("train_dnn.py", ["--trainer.optimization.num-jobs-final=4"], "pyasr's option is --num-ranks"),
     ("score.py", ["--word-ins-penalty", "0.5"], "pyasr's option is --word-ins-penalties"),
     ("train_smbr.py", ["--num-iters", "4"], "--num-iters: no such option; pyasr's option is --num-epochs"),
     ("train_mono.py", ["--regular-beam", "10"], "--regular-beam: no such option; pyasr's option is --beam"),
     ("train_dnn.py", ["--use-gpu", "true"], "--use-gpu: no such option; pyasr's option is --device"),
     ("train_sat.py", ["--train-tree", "false"], "it has no effect: a tree is always built; omit it"),
-    ("decode_fmllr.py", ["--alignment-model", "x"], "final.alimdl and final.mdl of the model directory are used; omit it"),
-    ("decode.py", ["--first-beam", "10"], "--first-beam: no such option; it has no effect: utterances are decoded once; omit it"),
-    ("train_mono.py", ["--global-frames", "200"], "it has no effect: only frames of the utterance are used; omit it"),
+    ("decode_fmllr.py", ["--alignment-model", "x"], ("final.alimdl and final.mdl of the model directory are "
+"used; omit it")),
+    ("decode.py", ["--first-beam", "10"], ("--first-beam: no such option; it has no effect: utterances are "
+"decoded once; omit it")),
+    ("train_mono.py", ["--global-frames", "200"], ("it has no effect: only frames of the utterance are used; "
+"omit it")),
 ])  # fmt: skip
 def test_names_of_kaldis_scripts(step, words, told):
     with pytest.raises(UserError, match=told.replace("(", "\\(")):
@@ -114,19 +148,25 @@ def test_names_of_kaldis_scripts(step, words, told):
 
 def test_a_file_for_several_decoders_is_taken_by_each(tmp_path):
     """Kaldi's conf/decode.config has the first beam of decode_fmllr.sh and is also read by decode.sh."""
-    (tmp_path / "decode.config").write_text("first_beam=10.0 # beam used in the first pass\nbeam=13.0\nlattice_beam=6.0\n")
+    (tmp_path / "decode.config").write_text(
+        "first_beam=10.0 # beam used in the first pass\nbeam=13.0\nlattice_beam=6.0\n"
+    )
     words = [f"--config={tmp_path / 'decode.config'}", "graph", "data", "decode"]
     assert parsed("decode.py", *words).decode.beam == 13
     assert parsed("decode_fmllr.py", *words).adapt.first_beam == 10
 
 
-@pytest.mark.parametrize("word, value", [("t", True), ("1", True), ("F", False), ("0", False), ("True", True)])
+@pytest.mark.parametrize(
+    "word, value", [("t", True), ("1", True), ("F", False), ("0", False), ("True", True)]
+)
 def test_booleans_as_kaldis_programs_read_them(word, value):
     assert parse(MfccOptions, [f"--htk-compat={word}"])[0].htk_compat is value
 
 
 def test_numbers_of_leaves_and_gaussians_as_arguments():
-    told = r"expected 4 argument\(s\) .*, got 6: .*; give the first two as --num-leaves 2500 --num-gauss 15000$"
+    told = (
+        r"expected 4 argument\(s\) .*, got 6: .*; give the first two as --num-leaves 2500 --num-gauss 15000$"
+    )
     with pytest.raises(UserError, match=told):
         parsed("train_deltas.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")
     with pytest.raises(UserError, match="got 6: .*; see --help$"):

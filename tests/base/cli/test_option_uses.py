@@ -33,30 +33,55 @@ def parse(*words):
     return opt.parse(Search, list(words))[0]
 
 
-@pytest.mark.parametrize("words", [
-    (), ("--beam", "15"), ("--search", "prefix", "--width", "3"), ("--search", "prefix", "--bonus", "1", "--lm", "x"), ("--pruning", "2"),
-    ("--exact", "false", "--pruning", "2"), ("--search", "greedy", "--exact"), ("--else-where", "3"), ("--lm", "none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--beam", "15"),
+        ("--search", "prefix", "--width", "3"),
+        ("--search", "prefix", "--bonus", "1", "--lm", "x"),
+        ("--pruning", "2"),
+        ("--exact", "false", "--pruning", "2"),
+        ("--search", "greedy", "--exact"),
+        ("--else-where", "3"),
+        ("--lm", "none"),
+    ],
+)
 def test_what_is_used_is_taken(words):
     parse(*words)
 
 
 @pytest.mark.parametrize("words, sentence", [
     (("--width", "8"), "--width cannot be combined with --search graph; omit it, or give --search prefix"),
-    (("--width", "8", "--bonus", "0"), "--width, --bonus cannot be combined with --search graph; omit them, or give --search prefix"),
+    (("--width", "8", "--bonus", "0"), ("--width, --bonus cannot be combined with --search graph; omit them, "
+"or give --search prefix")),
     (("--search", "prefix", "--bonus", "0"), "--bonus has no effect without --lm; omit it"),
     (("--search", "prefix", "--lm", "none", "--bonus", "0"), "--bonus has no effect without --lm; omit it"),
-    (("--search", "greedy", "--beam", "15"), "--beam cannot be combined with --search greedy; omit it, or choose one of graph, prefix"),
+    (("--search", "greedy", "--beam", "15"), ("--beam cannot be combined with --search greedy; omit it, or "
+"choose one of graph, prefix")),
     (("--exact", "--pruning", "1"), "--pruning cannot be combined with --exact; omit it"),
     (("--search", "greedy", "--scale", "1"), "--scale cannot be combined with --search greedy; omit it"),
 ])  # fmt: skip
 def test_what_is_not_used_is_refused_by_name(words, sentence, tmp_path):
     """On the command line and in a file."""
     path = tmp_path / "search.conf"
-    path.write_text("".join(f"{'--' if not word.startswith('--') else ''}{word}\n" for word in [
-        f"{words[i]}={words[i + 1]}" if i + 1 < len(words) and not words[i + 1].startswith("--") else words[i]
-        for i in range(len(words)) if words[i].startswith("--")]))  # fmt: skip
-    line = next(number for number, line in enumerate(path.read_text().splitlines(), 1) if line.partition("=")[0] == sentence.split()[0].rstrip(","))
+    path.write_text(
+        "".join(
+            f"{'--' if not word.startswith('--') else ''}{word}\n"
+            for word in [
+                f"{words[i]}={words[i + 1]}"
+                if i + 1 < len(words) and not words[i + 1].startswith("--")
+                else words[i]
+                for i in range(len(words))
+                if words[i].startswith("--")
+            ]
+        )
+    )
+    line = next(
+        number
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if line.partition("=")[0] == sentence.split()[0].rstrip(",")
+    )
     for given, where in ((words, ""), (("--config", str(path)), f"{path}:{line}: ")):
         with pytest.raises(UserError) as caught:
             parse(*given)
@@ -69,9 +94,12 @@ def test_what_the_command_line_makes_useless_in_a_file_is_told_with_its_line(tmp
     parse("--search", "prefix", "--lm", "x", "--config", str(path))
     for words, sentence in (
         ((), "--width, --bonus cannot be combined with --search graph; omit them, or give --search prefix"),
-        (("--bonus", "1"), "--bonus cannot be combined with --search graph; omit it, or give --search prefix"),
+        (
+            ("--bonus", "1"),
+            "--bonus cannot be combined with --search graph; omit it, or give --search prefix",
+        ),
         (("--search", "prefix"), "--bonus has no effect without --lm; omit it"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UserError) as caught:
             parse("--config", str(path), *words)
         where = "" if "--bonus" in words else f"{path}:{4 if words else 3}: "
@@ -81,7 +109,11 @@ def test_what_the_command_line_makes_useless_in_a_file_is_told_with_its_line(tmp
 def test_help_tells_the_conditions():
     with pytest.raises(opt.HelpRequested) as caught:
         parse("--help")
-    for told in ("prefixes to keep (with --search prefix) [8]", "for a word (with --search prefix, with --lm) [0.0]",
-                 "of the search (with --search graph, prefix) [15.0]", "of the search (without --exact) [1.0]",
-                 "of scores (with any --search except greedy) [1.0]"):
+    for told in (
+        "prefixes to keep (with --search prefix) [8]",
+        "for a word (with --search prefix, with --lm) [0.0]",
+        "of the search (with --search graph, prefix) [15.0]",
+        "of the search (without --exact) [1.0]",
+        "of scores (with any --search except greedy) [1.0]",
+    ):
         assert told in str(caught.value)

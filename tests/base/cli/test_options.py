@@ -45,19 +45,22 @@ def parse(*words, cls=Step):
     return opt.parse(cls, list(words), "A step.", {"force": "compute it again"})
 
 
-@pytest.mark.parametrize("words, changes", [
-    ((), {}),
-    (("--rate", "-2.5"), dict(rate=-2.5)),
-    (("--rate=1e-3",), dict(rate=1e-3)),
-    (("--fast",), dict(fast=True)),
-    (("--fast", "false"), dict(fast=False)),
-    (("--lm", "a=b"), dict(lm=Path("a=b"))),
-    (("--lm", "none"), dict(lm=None)),
-    (("--num-ceps", "13"), dict(inner=Inner(13))),
-    (("--num_ceps=13", "--window", "hamming"), dict(inner=Inner(13, "hamming"))),
-    (("--nj", "1", "--cmd", "run.pl --mem 2G"), dict(jobs=JobOptions(nj=1, cmd="run.pl --mem 2G"))),
-    (("--nj", "1", "--nj", "2"), dict(jobs=JobOptions(nj=2))),
-])
+@pytest.mark.parametrize(
+    "words, changes",
+    [
+        ((), {}),
+        (("--rate", "-2.5"), dict(rate=-2.5)),
+        (("--rate=1e-3",), dict(rate=1e-3)),
+        (("--fast",), dict(fast=True)),
+        (("--fast", "false"), dict(fast=False)),
+        (("--lm", "a=b"), dict(lm=Path("a=b"))),
+        (("--lm", "none"), dict(lm=None)),
+        (("--num-ceps", "13"), dict(inner=Inner(13))),
+        (("--num_ceps=13", "--window", "hamming"), dict(inner=Inner(13, "hamming"))),
+        (("--nj", "1", "--cmd", "run.pl --mem 2G"), dict(jobs=JobOptions(nj=1, cmd="run.pl --mem 2G"))),
+        (("--nj", "1", "--nj", "2"), dict(jobs=JobOptions(nj=2))),
+    ],
+)
 def test_good_command_lines(words, changes):
     expected = dataclasses.replace(Step(Path("d"), Path("o"), Inner(20), JobOptions(nj=4)), **changes)
     assert parse(*words, "d", "o") == (expected, set())
@@ -74,32 +77,35 @@ def test_switches_and_many():
     assert parse("3", "a", "b", cls=Many)[0] == Many(3, (Path("a"), Path("b")))
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (("d", "o", "--nj"), "--nj: a value is missing after it"),
-    (("d", "o", "--nj", "--fast"), "--nj: a value is missing after it"),
-    (("d", "o", "--nj", "abc"), "--nj: 'abc' is not a whole number"),
-    (("d", "o", "--nj", "2.5"), "--nj: '2.5' is not a whole number"),
-    (("d", "o", "--nj", "1_0"), "--nj: '1_0' is not a whole number"),
-    (("d", "o", "--nj="), "--nj: '' is not a whole number"),
-    (("d", "o", "--nj", "0"), "--nj: 0 is below the minimum 1"),
-    (("d", "o", "--nj", "-4"), "--nj: -4 is below the minimum 1"),
-    (("d", "o", "--num-ceps", "41"), "--num-ceps: 41 is above the maximum 40"),
-    (("d", "o", "--rate", "fast"), "--rate: 'fast' is not a number"),
-    (("d", "o", "--rate", "nan"), "--rate: 'nan' is not a number"),
-    (("d", "o", "--rate", "inf"), "--rate: 'inf' is not a number"),
-    (("d", "o", "--rate", "-1e999"), "--rate: '-1e999' is not a number"),
-    (("d", "o", "--fast=perhaps"), "--fast: 'perhaps' is neither true nor false"),
-    (("d", "o", "--window", "hann"), "--window: 'hann' is not one of povey, hamming"),
-    (("d", "o", "--num-cep", "3"), "--num-cep: no such option; did you mean --num-ceps?"),
-    (("d", "o", "--forse"), "--forse: no such option; did you mean --force?"),
-    (("d", "o", "--force=yes"), "--force: takes no value"),
-    (("d", "o", "--xyzzy"), "--xyzzy: no such option; see --help"),
-    (("d", "o", "--config"), "--config: a value is missing after it"),
-    (("d", "o", "--config", "none.conf"), "--config none.conf: no such file"),
-    (("d",), "expected 2 argument(s) (DATA OUT), got 1: d"),
-    (("d", "o", "x"), "got 3: d o x"),
-    (("d", ""), "OUT: the path is empty"),
-])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (("d", "o", "--nj"), "--nj: a value is missing after it"),
+        (("d", "o", "--nj", "--fast"), "--nj: a value is missing after it"),
+        (("d", "o", "--nj", "abc"), "--nj: 'abc' is not a whole number"),
+        (("d", "o", "--nj", "2.5"), "--nj: '2.5' is not a whole number"),
+        (("d", "o", "--nj", "1_0"), "--nj: '1_0' is not a whole number"),
+        (("d", "o", "--nj="), "--nj: '' is not a whole number"),
+        (("d", "o", "--nj", "0"), "--nj: 0 is below the minimum 1"),
+        (("d", "o", "--nj", "-4"), "--nj: -4 is below the minimum 1"),
+        (("d", "o", "--num-ceps", "41"), "--num-ceps: 41 is above the maximum 40"),
+        (("d", "o", "--rate", "fast"), "--rate: 'fast' is not a number"),
+        (("d", "o", "--rate", "nan"), "--rate: 'nan' is not a number"),
+        (("d", "o", "--rate", "inf"), "--rate: 'inf' is not a number"),
+        (("d", "o", "--rate", "-1e999"), "--rate: '-1e999' is not a number"),
+        (("d", "o", "--fast=perhaps"), "--fast: 'perhaps' is neither true nor false"),
+        (("d", "o", "--window", "hann"), "--window: 'hann' is not one of povey, hamming"),
+        (("d", "o", "--num-cep", "3"), "--num-cep: no such option; did you mean --num-ceps?"),
+        (("d", "o", "--forse"), "--forse: no such option; did you mean --force?"),
+        (("d", "o", "--force=yes"), "--force: takes no value"),
+        (("d", "o", "--xyzzy"), "--xyzzy: no such option; see --help"),
+        (("d", "o", "--config"), "--config: a value is missing after it"),
+        (("d", "o", "--config", "none.conf"), "--config none.conf: no such file"),
+        (("d",), "expected 2 argument(s) (DATA OUT), got 1: d"),
+        (("d", "o", "x"), "got 3: d o x"),
+        (("d", ""), "OUT: the path is empty"),
+    ],
+)
 def test_bad_command_lines(words, sentence):
     with pytest.raises(UserError) as caught:
         parse(*words)
@@ -111,7 +117,31 @@ def test_bad_positional():
         parse("x", "a", cls=Many)
 
 
-@given(st.lists(st.sampled_from(["--nj", "--rate", "--fast", "--config", "--force", "--", "=", "3", "-1", "true", "a", "", "--nj=", "-", "---", "--=x"]), max_size=7))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "--nj",
+                "--rate",
+                "--fast",
+                "--config",
+                "--force",
+                "--",
+                "=",
+                "3",
+                "-1",
+                "true",
+                "a",
+                "",
+                "--nj=",
+                "-",
+                "---",
+                "--=x",
+            ]
+        ),
+        max_size=7,
+    )
+)
 def test_any_words_give_options_or_one_sentence(words):
     try:
         parse(*words)
@@ -126,12 +156,15 @@ def test_config_file(tmp_path):
     assert (step.inner.num_ceps, step.rate, step.fast) == (13, 3.0, True)
 
 
-@pytest.mark.parametrize("line, sentence", [
-    ("--num-ceps=x", r"c\.conf:2: --num-ceps: 'x' is not a whole number"),
-    ("--num-cepz=1", r"c\.conf:2: --num-cepz: no such option; did you mean --num-ceps\?"),
-    ("--num-ceps 13", r"c\.conf:2: --num-ceps 13: no such option"),
-    ("--num-ceps", r"c\.conf:2: --num-ceps: a value is missing"),
-])
+@pytest.mark.parametrize(
+    "line, sentence",
+    [
+        ("--num-ceps=x", r"c\.conf:2: --num-ceps: 'x' is not a whole number"),
+        ("--num-cepz=1", r"c\.conf:2: --num-cepz: no such option; did you mean --num-ceps\?"),
+        ("--num-ceps 13", r"c\.conf:2: --num-ceps 13: no such option"),
+        ("--num-ceps", r"c\.conf:2: --num-ceps: a value is missing"),
+    ],
+)
 def test_bad_config_file(line, sentence, tmp_path):
     path = tmp_path / "c.conf"
     path.write_text(f"--rate=1\n{line}\n")
@@ -143,8 +176,19 @@ def test_help_shows_every_flag_with_its_default():
     with pytest.raises(opt.HelpRequested) as caught:
         parse("--help")
     text = str(caught.value)
-    for word in ("A step.", "DATA", "--num-ceps INT", "[20]", "(povey|hamming)", "--nj INT", "[4]", "--config FILE", "--force", "go fast [false]",
-                 "a language model [none]"):
+    for word in (
+        "A step.",
+        "DATA",
+        "--num-ceps INT",
+        "[20]",
+        "(povey|hamming)",
+        "--nj INT",
+        "[4]",
+        "--config FILE",
+        "--force",
+        "go fast [false]",
+        "a language model [none]",
+    ):
         assert word in text
 
 
@@ -157,8 +201,13 @@ class Room:
 def many(number: int, rare: int):
     """A class of options, the last of them rare, in a group of a step."""
     names = {f"x{i}": (int, option(i, f"number {i}", rare=i >= number - rare)) for i in range(number)}
-    numbers = dataclasses.make_dataclass("Numbers", [(name, kind, field) for name, (kind, field) in names.items()], bases=(Room,), frozen=True,
-                                         namespace={"heading": "network"})  # fmt: skip
+    numbers = dataclasses.make_dataclass(
+        "Numbers",
+        [(name, kind, field) for name, (kind, field) in names.items()],
+        bases=(Room,),
+        frozen=True,
+        namespace={"heading": "network"},
+    )
     return dataclasses.make_dataclass("Many", [("numbers", numbers, group(numbers))], frozen=True)
 
 
@@ -170,7 +219,10 @@ def help_of(cls, flag: str) -> str:
 
 def test_flags_stand_under_the_heading_of_the_class_that_declares_them():
     text = help_of(many(3, 0), "--help")
-    assert re.search(r"Network:\n  --x0 .*\n  --x1 .*\n  --x2 .*\n\nResources:\n  --room .*\n\nGeneral:\n  --config FILE", text)
+    assert re.search(
+        r"Network:\n  --x0 .*\n  --x1 .*\n  --x2 .*\n\nResources:\n  --room .*\n\nGeneral:\n  --config FILE",
+        text,
+    )
 
 
 def test_rare_flags_of_a_program_with_many_are_left_to_help_all():
@@ -198,7 +250,10 @@ def test_save_and_load(tmp_path):
 
 
 def test_json_round_trip_of_nested_values():
-    for instance in (Step(Path("d"), Path("o"), Inner(7), JobOptions(nj=2), 0.25, True, Path("x")), Many(1, (Path("a"), Path("b")))):
+    for instance in (
+        Step(Path("d"), Path("o"), Inner(7), JobOptions(nj=2), 0.25, True, Path("x")),
+        Many(1, (Path("a"), Path("b"))),
+    ):
         content = json.loads(json.dumps(opt.to_json(instance)))
         content.pop("type")
         assert opt.from_json(type(instance), content) == instance
@@ -207,18 +262,23 @@ def test_json_round_trip_of_nested_values():
 def test_defaults_are_what_is_left_alone():
     """Defaults of groups are those of the step; arguments have none."""
     content = opt.to_json(parse("d", "o")[0])
-    assert opt.defaults(Step) == {name: value for name, value in content.items() if name not in ("type", "data", "out")}
+    assert opt.defaults(Step) == {
+        name: value for name, value in content.items() if name not in ("type", "data", "out")
+    }
 
 
-@pytest.mark.parametrize("text, sentence", [
-    ("", "not a file of saved options"),
-    ('{"nj": 1}', "not a file of saved options"),
-    ("[1]", "not a file of saved options"),
-    ('{"type": "os:system"}', "not part of pyasr"),
-    ('{"type": "pyasr.base.cli.job_options:Nothing"}', "not compatible with this version"),
-    ('{"type": "pyasr.nowhere:Nothing"}', "not compatible with this version"),
-    ('{"type": "pyasr.base.cli.job_options:JobOptions", "njobs": 1}', "JobOptions has no njobs"),
-])
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        ("", "not a file of saved options"),
+        ('{"nj": 1}', "not a file of saved options"),
+        ("[1]", "not a file of saved options"),
+        ('{"type": "os:system"}', "not part of pyasr"),
+        ('{"type": "pyasr.base.cli.job_options:Nothing"}', "not compatible with this version"),
+        ('{"type": "pyasr.nowhere:Nothing"}', "not compatible with this version"),
+        ('{"type": "pyasr.base.cli.job_options:JobOptions", "njobs": 1}', "JobOptions has no njobs"),
+    ],
+)
 def test_bad_saved_options(text, sentence, tmp_path):
     path = tmp_path / "o.json"
     path.write_text(text)
@@ -231,14 +291,17 @@ def test_missing_saved_options(tmp_path):
         opt.load(tmp_path / "no.json")
 
 
-@pytest.mark.parametrize("words, status, sentence", [
-    (["--nj", "abc", "d", "o"], 1, "step.py: error: --nj: 'abc' is not a whole number\n"),
-    (["--nj"], 1, "step.py: error: --nj: a value is missing after it\n"),
-    (["d", "o"], 1, "step.py: error: d: no such file or directory\n"),
-])
+@pytest.mark.parametrize(
+    "words, status, sentence",
+    [
+        (["--nj", "abc", "d", "o"], 1, "step.py: error: --nj: 'abc' is not a whole number\n"),
+        (["--nj"], 1, "step.py: error: --nj: a value is missing after it\n"),
+        (["d", "o"], 1, "step.py: error: d: no such file or directory\n"),
+    ],
+)
 def test_a_step_says_one_sentence_and_exits(words, status, sentence, tmp_path):
     script = tmp_path / "step.py"
-    script.write_text('''
+    script.write_text("""
 from dataclasses import dataclass
 from pathlib import Path
 from pyasr.base.cli.job_options import JobOptions
@@ -253,7 +316,9 @@ def main(options):
     with output_of(options, options.out, [options.data]) as out:
         (out / "x").write_text("x")
 run_step(Step, main, "A step.")
-''')
-    done = subprocess.run([sys.executable, str(script), *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+""")
+    done = subprocess.run(
+        [sys.executable, str(script), *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert (done.returncode, done.stderr) == (status, sentence)
     assert [path.name for path in tmp_path.iterdir()] == ["step.py"]

@@ -46,10 +46,20 @@ run_step(Step, main, "long\\n" * 5000)
 
 def run(what, cwd, stdout):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.run([sys.executable, "-c", STEP, what], cwd=cwd, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", STEP, what],
+        cwd=cwd,
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
-@pytest.mark.parametrize("what, says", [("--help", 141), ("current", 141), ("print", 141), ("log", 141), ("buffered", 141), ("quiet", 0)])
+@pytest.mark.parametrize(
+    "what, says",
+    [("--help", 141), ("current", 141), ("print", 141), ("log", 141), ("buffered", 141), ("quiet", 0)],
+)
 def test_a_step_without_a_reader_ends_with_the_status_of_a_closed_pipe(what, says, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
@@ -94,25 +104,45 @@ def test_another_way_to_the_same_directory_is_no_other_option(tmp_path, monkeypa
         (tmp_path / name / "text").write_text("words")
     (tmp_path / "link").symlink_to("data")
     make_copy("data", "out", "other", name="data")
-    for again in (("data", "out"), (tmp_path / "data", tmp_path / "out"), ("link", "out"), ("./other/../data", "data/../out")):
+    for again in (
+        ("data", "out"),
+        (tmp_path / "data", tmp_path / "out"),
+        ("link", "out"),
+        ("./other/../data", "data/../out"),
+    ):
         for lists in ("other", tmp_path / "other"):
             with pytest.raises(UpToDate):
                 make_copy(*again, lists, name="data")
-    for words, name, told in ((("other", "out", "other"), "data", "data: data -> other"), (("data", "out", "link"), "data", "lists: "),
-                              (("data", "out", "other"), "./data", "name: data -> ./data")):  # fmt: skip
+    for words, name, told in (
+        (("other", "out", "other"), "data", "data: data -> other"),
+        (("data", "out", "link"), "data", "lists: "),
+        (("data", "out", "other"), "./data", "name: data -> ./data"),
+    ):
         with pytest.raises(UserError, match=rf"out exists with other options \({told}"):
             make_copy(*words, name=name)
 
 
 def test_a_file_that_a_program_has_not_written_is_replaced_by_force_alone(tmp_path, monkeypatch):
     page = tmp_path / "page"
-    cases = ((False, None, False), (False, b"# Own\xff", False), (False, b"Mine # Own", True), (False, b"", True), (True, b"Mine", False))
+    cases = (
+        (False, None, False),
+        (False, b"# Own\xff", False),
+        (False, b"Mine # Own", True),
+        (False, b"", True),
+        (True, b"Mine", False),
+    )
     for force, content, refused in cases:
         monkeypatch.setitem(step._state, "force", force)
         if content is not None:
             page.write_bytes(content)
         if refused:
-            with pytest.raises(UserError, match=f"^{page} exists and is not a page of results; give another name, or --force to replace it$"):
+            with pytest.raises(
+                UserError,
+                match=(
+                    f"^{page} exists and is not a page of results; give another name, or --force to "
+                    "replace it$"
+                ),
+            ):
                 check_replaceable(page, "# Own", "page of results")
         else:
             check_replaceable(page, "# Own", "page of results")

@@ -8,8 +8,11 @@ from pyasr.base.compiled.imports import without_collection
 
 
 def test_nothing_is_collected_meanwhile(tmp_path, monkeypatch):
-    """Imported objects are excluded from later collections. Without an import, the state is unchanged, even after an error."""
-    (tmp_path / "large_library.py").write_text("import gc\nwas_collected, objects = gc.isenabled(), [[] for _ in range(20_000)]\n")
+    """Imported objects are excluded from later collections. Without an import, the state is unchanged, even
+    after an error."""
+    (tmp_path / "large_library.py").write_text(
+        "import gc\nwas_collected, objects = gc.isenabled(), [[] for _ in range(20_000)]\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     before = gc.get_freeze_count()
     try:

@@ -27,25 +27,39 @@ def installation(tmp_path):
         shutil.copy(PACKAGE / package / "__init__.py", root / "pyasr" / package)
         (root / "pyasr" / package / "__pycache__").write_text("")
     (tmp_path / "tmp").mkdir()
-    source = (PACKAGE / "base/compiled/kernel_cache.py").read_text().replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
+    source = (
+        (PACKAGE / "base/compiled/kernel_cache.py")
+        .read_text()
+        .replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
+    )
     (root / "pyasr/base/compiled/kernel_cache.py").write_text(source)
-    for name in ("complaints", "errors", "files/places", "system_errors"):
+    for name in ("complaints", "errors", "files/places", "system_errors", "version"):
         shutil.copy(PACKAGE / f"base/{name}.py", root / f"pyasr/base/{name}.py")
     (root / "pyasr/hmm/kernel.py").write_text(KERNEL)
     return root
 
 
 def run(installation, processor="this", **variables):
-    kept = {name: value for name, value in seen_by(processor).items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    kept = {
+        name: value
+        for name, value in seen_by(processor).items()
+        if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    }
     environment = kept | {"PYTHONPATH": str(installation), "HOME": "/dev/null"} | variables
-    return subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, env=environment, cwd=installation)
+    return subprocess.run(
+        [sys.executable, "-c", RUN], capture_output=True, text=True, env=environment, cwd=installation
+    )
 
 
 def place_in(run) -> Path:
     """The directory of this processor used by a run of `RUN`."""
     assert run.returncode == 0, run.stderr
     place, number = run.stdout.split()
-    assert number == "42" and re.fullmatch("cpu-[0-9a-f]{8}", Path(place).name) and list(Path(place).rglob("*.nbc"))
+    assert (
+        number == "42"
+        and re.fullmatch("cpu-[0-9a-f]{8}", Path(place).name)
+        and list(Path(place).rglob("*.nbc"))
+    )
     return Path(place)
 
 
@@ -59,19 +73,32 @@ def test_a_directory_of_the_users_own(installation, tmp_path):
 def test_what_another_user_could_write_is_refused(installation, tmp_path):
     own = tmp_path / "tmp" / f"pyasr-numba-{os.getuid()}"
     (tmp_path / "elsewhere").mkdir(mode=0o700)
-    for make in (lambda: own.mkdir(), lambda: own.symlink_to(tmp_path / "elsewhere"), lambda: own.write_text("")):
+    for make in (
+        lambda: own.mkdir(),
+        lambda: own.symlink_to(tmp_path / "elsewhere"),
+        lambda: own.write_text(""),
+    ):
         make()
         if own.is_dir() and not own.is_symlink():
             own.chmod(0o777)
         refused = run(installation)
-        told = f"ImportError: {own}: not a private directory, which the cache of compiled kernels needs; set NUMBA_CACHE_DIR to one\n"
+        told = (
+            f"ImportError: {own}: not a private directory, which the cache of compiled kernels needs; "
+            "set NUMBA_CACHE_DIR to one\n"
+        )
         assert refused.returncode == 1 and refused.stderr.endswith(told)
         own.rmdir() if own.is_dir() and not own.is_symlink() else own.unlink()
 
 
-@pytest.mark.parametrize("variables, place", [({"NUMBA_CACHE_DIR": "{}/given"}, "given"), ({"HOME": "{}/home"}, "home/.cache/pyasr-numba"),
-                                              ({"XDG_CACHE_HOME": "{}/cache"}, "cache/pyasr-numba"),
-                                              ({}, "installation/pyasr/__pycache__")])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables, place",
+    [
+        ({"NUMBA_CACHE_DIR": "{}/given"}, "given"),
+        ({"HOME": "{}/home"}, "home/.cache/pyasr-numba"),
+        ({"XDG_CACHE_HOME": "{}/cache"}, "cache/pyasr-numba"),
+        ({}, "installation/pyasr/__pycache__"),
+    ],
+)
 def test_places_that_can_be_written(variables, place, installation, tmp_path):
     if not variables:
         (installation / "pyasr/__pycache__").unlink()
@@ -81,18 +108,27 @@ def test_places_that_can_be_written(variables, place, installation, tmp_path):
 
 
 def test_processors_that_share_a_home_have_directories_of_their_own(installation, tmp_path):
-    """Also if one of them starts the other, which finds the variable set: they never share an index of kernels."""
+    """Also if one of them starts the other, which finds the variable set: they never share an index of
+    kernels."""
     places = []
     for processor in ("this", "avx2", "this", "avx2", "sse"):
-        given = {"NUMBA_CACHE_DIR": str(places[-1])} if places else {"NUMBA_CACHE_DIR": str(tmp_path / "given")}
+        given = (
+            {"NUMBA_CACHE_DIR": str(places[-1])} if places else {"NUMBA_CACHE_DIR": str(tmp_path / "given")}
+        )
         places.append(place_in(run(installation, processor, **given)))
     assert places[0] == places[2] and places[1] == places[3] and len(set(places)) == 3
-    assert {place.parent for place in places} == {tmp_path / "given"} and len(list(tmp_path.rglob("*.nbi"))) == 3
+    assert {place.parent for place in places} == {tmp_path / "given"} and len(
+        list(tmp_path.rglob("*.nbi"))
+    ) == 3
 
 
 def test_what_tells_processors_apart(monkeypatch, tmp_path):
-    """The entry of the first processor without values that change between readings, and the target given to numba."""
-    entry = "processor\t: 0\nvendor_id\t: X\nmodel\t\t: 85\ncpu MHz\t\t: {}\nflags\t\t: fpu {}\n\nprocessor\t: 1\nflags\t\t: {}\n"
+    """The entry of the first processor without values that change between readings, and the target given to
+    numba."""
+    entry = (
+        "processor\t: 0\nvendor_id\t: X\nmodel\t\t: 85\ncpu MHz\t\t: {}\nflags\t\t: fpu {}\n\n"
+        "processor\t: 1\nflags\t\t: {}\n"
+    )
     monkeypatch.setattr(kernel_cache, "_PROCESSOR", tmp_path / "cpuinfo")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))
 
@@ -105,6 +141,18 @@ def test_what_tells_processors_apart(monkeypatch, tmp_path):
         return os.environ["NUMBA_CACHE_DIR"]
 
     one = place("2000", "avx2", "avx2")
-    assert place("2100", "avx2", "other") == one == place("2100", "avx2", "") and Path(one).parent == tmp_path / "given"
-    assert len({one, place("2000", "avx512f", "avx2"), place("2000", "avx2", "", NUMBA_CPU_NAME="haswell"),
-                place("2000", "avx2", "", NUMBA_CPU_NAME="haswell", NUMBA_CPU_FEATURES="+avx")}) == 4  # fmt: skip
+    assert (
+        place("2100", "avx2", "other") == one == place("2100", "avx2", "")
+        and Path(one).parent == tmp_path / "given"
+    )
+    assert (
+        len(
+            {
+                one,
+                place("2000", "avx512f", "avx2"),
+                place("2000", "avx2", "", NUMBA_CPU_NAME="haswell"),
+                place("2000", "avx2", "", NUMBA_CPU_NAME="haswell", NUMBA_CPU_FEATURES="+avx"),
+            }
+        )
+        == 4
+    )

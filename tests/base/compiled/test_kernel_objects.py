@@ -1,4 +1,5 @@
-"""Kernels whose object code is stored in a file: later processes call them without numba, with the same results."""
+"""Kernels whose object code is stored in a file: later processes call them without numba, with the same
+results."""
 
 import os
 import subprocess
@@ -56,14 +57,17 @@ CALLS = """
 import sys, threading, numpy as np, kept
 rows = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
 pair = np.arange(4.0), 5
-found = [kept.worked(rows, 3.0, pair), kept.worked(rows.astype(np.float64), 3.0, pair), kept.worked(rows.T, np.float32(0.5), pair),
-         kept.worked(rows[:, ::2], 1, pair), kept.worked(rows, True, (np.arange(4), -2.5))]
+found = [kept.worked(rows, 3.0, pair), kept.worked(rows.astype(np.float64), 3.0, pair),
+         kept.worked(rows.T, np.float32(0.5), pair), kept.worked(rows[:, ::2], 1, pair),
+         kept.worked(rows, True, (np.arange(4), -2.5))]
 np.save("rows.npy", rows)
 frozen = rows.copy()
 frozen.flags.writeable = False
-found += [kept.worked(frozen, 3.0, pair), kept.worked(np.load("rows.npy", mmap_mode="r"), 3.0, pair), kept.filled(rows.copy()),
-          kept.swapped(kept.Box(rows, 3.0), kept.Pair(rows[0], 4.0)), kept.swapped(kept.Box(rows, 3), kept.Pair(rows[0], 4.0))]
-threads = [threading.Thread(target=lambda: found.append(kept.filled(np.zeros((2, 2), np.int64)))) for _ in range(4)]
+found += [kept.worked(frozen, 3.0, pair), kept.worked(np.load("rows.npy", mmap_mode="r"), 3.0, pair),
+          kept.filled(rows.copy()), kept.swapped(kept.Box(rows, 3.0), kept.Pair(rows[0], 4.0)),
+          kept.swapped(kept.Box(rows, 3), kept.Pair(rows[0], 4.0))]
+def fill(): found.append(kept.filled(np.zeros((2, 2), np.int64)))
+threads = [threading.Thread(target=fill) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 try: kept.worked(rows, -1.0, pair)
@@ -81,8 +85,15 @@ print(njit()(lambda x: kept.inner(x, 3.0) + 1)(2.0), "numba" in sys.modules)
 
 def run(path: Path, code: str = CALLS, **variables) -> tuple[str, str]:
     """(output, whether numba was imported) of a process that calls the kernels of a directory."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": f"{path}/cache", "PYTHONPATH": f"{path}:{os.environ['PYTHONPATH']}", **variables}
-    done = subprocess.run([sys.executable, "-c", code], cwd=path, env=environment, capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": f"{path}/cache",
+        "PYTHONPATH": f"{path}:{os.environ['PYTHONPATH']}",
+        **variables,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     results, _, numba = done.stdout.partition("NUMBA ")
     return results, numba
@@ -103,18 +114,26 @@ def objects(path: Path) -> list[Path]:
 
 
 def test_second_processes_need_no_numba(compiled):
-    """For arguments of all kinds: types, layouts, mapped and read-only arrays, tuples; from several threads."""
+    """For arguments of all kinds: types, layouts, mapped and read-only arrays, tuples; from several
+    threads."""
     path, results = compiled
-    assert run(path) == (results, "False\n") and "ValueError('a negative scale')" in results and len(objects(path)) == 10
+    assert (
+        run(path) == (results, "False\n")
+        and "ValueError('a negative scale')" in results
+        and len(objects(path)) == 10
+    )
 
 
 def test_what_a_file_cannot_hold_is_left_to_numba(compiled):
-    """In a process that has loaded kernels from files: lists, defaults, kernels that call others, and type errors."""
+    """In a process that has loaded kernels from files: lists, defaults, kernels that call others, and type
+    errors."""
     _, rest = run(compiled[0], CALLS + ALSO_NUMBA)
     assert rest == "False\nTypingError\n3 6 1 2\n7.0 True\n"
 
 
-@pytest.mark.parametrize("damaged", [lambda content: content[:2000], lambda content: b"", lambda content: b"N."])
+@pytest.mark.parametrize(
+    "damaged", [lambda content: content[:2000], lambda content: b"", lambda content: b"N."]
+)
 def test_damaged_files_are_made_again(damaged, compiled):
     path, results = compiled
     for file in objects(path):
@@ -143,6 +162,11 @@ def test_a_kernel_is_compiled_again_if_a_kernel_that_it_calls_has_changed(tmp_pa
     (tmp_path / "middle.py").write_text(middle)
     (tmp_path / "outer.py").write_text(outer)
     code = "import sys, outer; print(outer.outer(1), 'NUMBA', 'numba' in sys.modules)"
-    for number, found in ((1, ("4 ", "True\n")), (1, ("4 ", "False\n")), (23, ("48 ", "True\n")), (23, ("48 ", "False\n"))):
+    for number, found in (
+        (1, ("4 ", "True\n")),
+        (1, ("4 ", "False\n")),
+        (23, ("48 ", "True\n")),
+        (23, ("48 ", "False\n")),
+    ):
         (tmp_path / "inner.py").write_text(inner.replace("NUMBER", str(number)))
         assert run(tmp_path, code) == found

@@ -41,14 +41,21 @@ def test_what_belongs_together_is_one_argument():
     """Kernels take records of arrays instead of long argument lists."""
     for path in sorted((Path(__file__).parents[3] / "pyasr").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and any(ast.unparse(part).startswith("njit") for part in node.decorator_list):
-                assert len(node.args.args) <= 9, f"{path}:{node.lineno}: {node.name} takes {len(node.args.args)} arguments"
+            if isinstance(node, ast.FunctionDef) and any(
+                ast.unparse(part).startswith("njit") for part in node.decorator_list
+            ):
+                assert len(node.args.args) <= 9, (
+                    f"{path}:{node.lineno}: {node.name} takes {len(node.args.args)} arguments"
+                )
 
 
 def test_numba_is_imported_with_the_first_call_that_is_compiled(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    code = ("import sys, pyasr.decode.search.beam_search, pyasr.hmm.align.viterbi, pyasr.lang.grammars.backoff_lm; from pyasr.score.word_alignment import count; "
-            "before = 'numba' in sys.modules; count(['a'], ['b']); print(before, 'numba' in sys.modules)")  # fmt: skip
+    code = (
+        "import sys, pyasr.decode.search.beam_search, pyasr.hmm.align.viterbi, "
+        "pyasr.lang.grammars.backoff_lm; from pyasr.score.word_alignment import count; before = 'numba' in "
+        "sys.modules; count(['a'], ['b']); print(before, 'numba' in sys.modules)"
+    )
     for expected in ("False True\n", "False False\n"):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.stdout == expected, done.stderr
@@ -108,12 +115,15 @@ def norms(rows, names):
 
 
 def test_kernels_come_from_the_cache_without_the_compiler(tmp_path, monkeypatch):
-    """Also those with dictionaries, random numbers and hashes of strings, which use numba's runtime. Their bitcode is parsed when another
-    kernel that calls them is compiled."""
+    """Also those with dictionaries, random numbers and hashes of strings, which use numba's runtime. Their
+    bitcode is parsed when another kernel that calls them is compiled."""
     (tmp_path / "kept.py").write_text(KEPT)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    first, second = (subprocess.run([sys.executable, "-c", OF_CACHE, *words], capture_output=True, text=True) for words in ([], ["another"]))
+    first, second = (
+        subprocess.run([sys.executable, "-c", OF_CACHE, *words], capture_output=True, text=True)
+        for words in ([], ["another"])
+    )
     assert first.stdout == "5.0 True\n([5.0, 10.0], 2, True)\n", first.stderr
     assert second.stdout == "5.0 False\n([5.0, 10.0], 2, True)\n0 11.0 True\n", second.stderr
 
@@ -142,12 +152,18 @@ print(sum(sum(kernel.stats.cache_misses.values()) for kernel in (four_times, twi
 
 
 def test_records_of_arguments_can_be_renamed(tmp_path, monkeypatch):
-    """The cache names the class of a record; an earlier name does not prevent the kernel from being compiled."""
+    """The cache names the class of a record; an earlier name does not prevent the kernel from being
+    compiled."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     for name, factor in (("First", 2), ("Other", 3)):
         (tmp_path / "records.py").write_text(RECORDS.format(name=name, factor=factor))
         for _ in range(2):
-            done = subprocess.run([sys.executable, "-c", "import records; print(records.run())"], cwd=tmp_path, capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, "-c", "import records; print(records.run())"],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+            )
             assert done.stdout == f"{4 * factor}\n", done.stderr
 
 
@@ -156,7 +172,12 @@ def test_processes_that_need_kernels_at_once_compile_each_of_them_once(tmp_path,
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     names = ["first", "second", "third"]
-    running = [subprocess.Popen([sys.executable, "-c", AT_ONCE, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True) for name in names]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", AT_ONCE, name], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    ]
     while not all((tmp_path / name).exists() for name in names):
         assert all(process.poll() is None for process in running)
         time.sleep(0.01)
@@ -182,7 +203,11 @@ def test_kernels_can_be_compiled_where_no_lock_can_be_made(tmp_path):
 
 @pytest.mark.parametrize("folder", ["steps", "utils"])
 def test_programs_and_their_jobs_share_kernels(folder, root):
-    """A program finds pyasr through a link in its folder; numba's cache identifies kernels by the path of their source."""
-    code = f"import sys; sys.path.insert(0, {str(root / folder)!r}); import pyasr.score.word_alignment; print(pyasr.score.word_alignment.count.__code__.co_filename)"
+    """A program finds pyasr through a link in its folder; numba's cache identifies kernels by the path of
+    their source."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(root / folder)!r}); import pyasr.score.word_alignment; "
+        "print(pyasr.score.word_alignment.count.__code__.co_filename)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert Path(done.stdout.strip()) == root / "pyasr/score/word_alignment.py", done.stderr

@@ -28,10 +28,21 @@ NEEDS_STRACE = pytest.mark.skipif(not shutil.which("strace"), reason="no strace 
 
 
 def calls(tmp_path) -> list[tuple[str, str]]:
-    """(name, file) of the calls that change or sync files below the directory, in order; for a rename, the new name."""
+    """(name, file) of the calls that change or sync files below the directory, in order; for a rename, the
+    new name."""
     trace, here = tmp_path / "trace", tmp_path / "here"
     here.mkdir()
-    command = ["strace", "-y", "-o", trace, "-e", "trace=write,fsync,fdatasync,rename,renameat,renameat2", sys.executable, "-c", CODE]
+    command = [
+        "strace",
+        "-y",
+        "-o",
+        trace,
+        "-e",
+        "trace=write,fsync,fdatasync,rename,renameat,renameat2",
+        sys.executable,
+        "-c",
+        CODE,
+    ]
     done = subprocess.run(command, cwd=here, capture_output=True, text=True)
     if "ptrace" in done.stderr:
         pytest.skip(f"strace may not follow processes here: {done.stderr.strip()}")
@@ -54,14 +65,25 @@ def test_write_fsync_rename_fsync_of_the_directory(tmp_path):
         return max(i for i, call in enumerate(found) if call == (name, file))
 
     renamed = at("rename", "out")
-    assert at("write", "out.tmp/part/model") < at("fsync", "out.tmp/part/model") < at("rename", "out.tmp/.done.json") < renamed
-    assert at("write", "out.tmp/.table") < at("fsync", "out.tmp/.table") < at("rename", "out.tmp/table") < at("fsync", "out.tmp/table")
+    assert (
+        at("write", "out.tmp/part/model")
+        < at("fsync", "out.tmp/part/model")
+        < at("rename", "out.tmp/.done.json")
+        < renamed
+    )
+    assert (
+        at("write", "out.tmp/.table")
+        < at("fsync", "out.tmp/.table")
+        < at("rename", "out.tmp/table")
+        < at("fsync", "out.tmp/table")
+    )
     assert at("fsync", "out.tmp/part") < at("rename", "out.tmp/.done.json") < at("fsync", "out.tmp") < renamed
     assert found[renamed + 1] == ("fsync", "")  # the parent directory of out
 
 
 def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
     for number, raised in ((errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)):
+
         def fsync(_, number=number):
             raise OSError(number, os.strerror(number))
 
@@ -77,7 +99,8 @@ def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
 
 
 def test_a_directory_that_may_be_written_in_but_not_read(tmp_path, monkeypatch):
-    """As a user other than root, who ignores permissions; from inside, because tmp_path is in directories of the test's user."""
+    """As a user other than root, who ignores permissions; from inside, because tmp_path is in directories of
+    the test's user."""
     (tmp_path / "x").write_text("")
     tmp_path.chmod(0o333)
     monkeypatch.chdir(tmp_path)
@@ -95,7 +118,10 @@ def test_a_directory_that_may_be_written_in_but_not_read(tmp_path, monkeypatch):
 
     assert status_of(work) == 0
     tmp_path.chmod(0o700)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "table", "y"] and (tmp_path / "out/model").read_text() == "model"
+    assert (
+        sorted(path.name for path in tmp_path.iterdir()) == ["out", "table", "y"]
+        and (tmp_path / "out/model").read_text() == "model"
+    )
 
 
 def status_of(work) -> int:
@@ -134,12 +160,27 @@ def test_a_whole_tree_is_synced_files_first(tmp_path, monkeypatch):
 
 def test_outputs_are_renamed_in_one_place(root):
     """Any other rename would have to implement the order of calls itself."""
-    pattern = re.compile(r"os\.(rename|replace|renames)\(|\.rename\(|\.replace\([^,()]+(\([^()]*\))?\)|shutil\.move\(")
-    sources = [*(root / "pyasr").rglob("*.py"), *(root / "steps").glob("*.py"), *(root / "utils").glob("*.py")]
-    own = {root / "pyasr/base/files/durable.py", root / "utils/build_environment.py",  # the latter runs before the environment exists
-           root / "pyasr/base/compiled/kernel_objects.py"}  # a cache: a file that is lost is written again  # fmt: skip
-    lines = [f"{path}: {line}" for path in sources if path not in own for line in path.read_text().splitlines()
-             if pattern.search(line) and "durable.rename(" not in line]  # fmt: skip
+    pattern = re.compile(
+        r"os\.(rename|replace|renames)\(|\.rename\(|\.replace\([^,()]+(\([^()]*\))?\)|shutil\.move\("
+    )
+    sources = [
+        *(root / "pyasr").rglob("*.py"),
+        *(root / "steps").glob("*.py"),
+        *(root / "utils").glob("*.py"),
+    ]
+    # the latter runs before the environment exists
+    own = {
+        root / "pyasr/base/files/durable.py",
+        root / "utils/build_environment.py",
+        root / "pyasr/base/compiled/kernel_objects.py",
+    }  # a cache: a file that is lost is written again
+    lines = [
+        f"{path}: {line}"
+        for path in sources
+        if path not in own
+        for line in path.read_text().splitlines()
+        if pattern.search(line) and "durable.rename(" not in line
+    ]
     assert lines == []
 
 

@@ -15,7 +15,13 @@ from pyasr.intake.lhotse import read_manifest
 from pyasr.recognition.packed import ModelInfo, read_info, write_info
 from pyasr.score.score_dir import read_summary
 
-BAD = {"endless": "[" * 100_000, "deep": '{"a":' * 101 + "1" + "}" * 101, "list": "[1]", "none": "", "number": "9" * 5000}
+BAD = {
+    "endless": "[" * 100_000,
+    "deep": '{"a":' * 101 + "1" + "}" * 101,
+    "list": "[1]",
+    "none": "",
+    "number": "9" * 5000,
+}
 READERS = {
     "model.json": (read_info, "damaged"),
     "manifest.jsonl": (lambda path: read_manifest(path / "manifest.jsonl"), "is not a JSON object"),
@@ -40,7 +46,9 @@ def test_what_is_no_object(text, tmp_path):
     assert read_done(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", [text for text in BAD.values() if text], ids=[name for name in BAD if BAD[name]])
+@pytest.mark.parametrize(
+    "text", [text for text in BAD.values() if text], ids=[name for name in BAD if BAD[name]]
+)
 @pytest.mark.parametrize("name", READERS)
 def test_readers_have_a_sentence(name, text, tmp_path):
     read, sentence = READERS[name]
@@ -53,15 +61,26 @@ def test_readers_have_a_sentence(name, text, tmp_path):
 
 def test_summary_of_something_else(tmp_path):
     (tmp_path / "scoring").mkdir()
-    (tmp_path / "scoring/summary.json").write_text('{"data": "data/dev", "signature": "wer", "best": {"wer": 10}}')
+    (tmp_path / "scoring/summary.json").write_text(
+        '{"data": "data/dev", "signature": "wer", "best": {"wer": 10}}'
+    )
     with pytest.raises(UserError, match="scoring/summary.json: damaged; score .* again"):
         read_summary(tmp_path)
 
 
-@pytest.mark.parametrize("name, value, told", [
-    ("lmwt", 0, "not the description"), ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"), ("lmwt", 10**400, "is not a value of type int"),
-    ("decode", {"beam": 1e400}, "--beam: 'inf' is not a value of type float"), ("decode", 3, "expected options"), ("source", None, "is not a value of type str"),
-    ("files", ["graph/words.txt"], "expected options"), ("lattices", {"determinize_mb": 1e9}, "above the maximum")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, value, told",
+    [
+        ("lmwt", 0, "not the description"),
+        ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"),
+        ("lmwt", 10**400, "is not a value of type int"),
+        ("decode", {"beam": 1e400}, "--beam: 'inf' is not a value of type float"),
+        ("decode", 3, "expected options"),
+        ("source", None, "is not a value of type str"),
+        ("files", ["graph/words.txt"], "expected options"),
+        ("lattices", {"determinize_mb": 1e9}, "above the maximum"),
+    ],
+)
 def test_descriptions_of_models_with_bad_values(name, value, told, tmp_path):
     path = tmp_path / "model.json"
     write_info(tmp_path, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri1"))

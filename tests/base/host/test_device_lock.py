@@ -1,4 +1,5 @@
-"""GPU locks between real processes: two at once, a killed one, several locks for one job, sharing, and jobs of a runner with locks."""
+"""GPU locks between real processes: two at once, a killed one, several locks for one job, sharing, and jobs
+of a runner with locks."""
 
 import os
 import subprocess
@@ -15,9 +16,11 @@ import sys
 from pathlib import Path
 from pyasr.base.host.device_lock import claim
 from pyasr.base.errors import UserError
-devices, num, share, patience_s = sys.argv[1].split(), int(sys.argv[2]), sys.argv[3] == "share", float(sys.argv[4])
+devices, num = sys.argv[1].split(), int(sys.argv[2])
+share, patience_s = sys.argv[3] == "share", float(sys.argv[4])
+names = {device: f"GPU {device}" for device in devices}
 try:
-    locks = claim([devices] * num, {device: f"GPU {device}" for device in devices}, Path("exp/dnn/log/train.log"), share, patience_s=patience_s)
+    locks = claim([devices] * num, names, Path("exp/dnn/log/train.log"), share, patience_s=patience_s)
     print(" ".join(lock.device for lock in locks), flush=True)
 except UserError as refusal:
     print(refusal, flush=True)
@@ -30,7 +33,9 @@ class Job:
 
     def __init__(self, devices, num=1, share="", patience_s=0.0, **environment):
         words = [sys.executable, "-c", JOB, devices, str(num), share, str(patience_s)]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
 
     def said(self):
         return self.process.stdout.readline().rstrip("\n")
@@ -65,8 +70,13 @@ def test_jobs_take_different_gpus_and_one_too_many_is_refused(job):
     third = job("x y").said()
     holder = first if f"process {first.process.pid} on {os.uname().nodename} since 20" in third else second
     assert f"process {holder.process.pid} on" in third
-    assert third.startswith("GPU x (x) is used by process ") and f"(log: {os.getcwd()}/exp/dnn/log/train.log), GPU y as well; wait until " in third
-    assert third.endswith("select another GPU with CUDA_VISIBLE_DEVICES, or share it with --share-devices true")
+    assert (
+        third.startswith("GPU x (x) is used by process ")
+        and f"(log: {os.getcwd()}/exp/dnn/log/train.log), GPU y as well; wait until " in third
+    )
+    assert third.endswith(
+        "select another GPU with CUDA_VISIBLE_DEVICES, or share it with --share-devices true"
+    )
 
 
 def test_the_lock_of_a_killed_job_is_gone(job):
@@ -93,7 +103,10 @@ for _ in range(3):
 
 def test_jobs_that_want_both_gpus_get_them_in_turn(tmp_path):
     """No job keeps one GPU while another job has the other; the directory exists while a job has both."""
-    jobs = [subprocess.Popen([sys.executable, "-c", TAKES_BOTH], cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", TAKES_BOTH], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     assert [(one.communicate()[1], one.returncode) for one in jobs] == [("", 0)] * 3
 
 
@@ -111,7 +124,8 @@ def test_who_gets_too_few_gives_back_what_it_has_got(job):
 
 
 def test_sharing_on_purpose(job):
-    """Sharing jobs are never refused, and exclude other jobs as long as one of them runs; a free GPU is preferred."""
+    """Sharing jobs are never refused, and exclude other jobs as long as one of them runs; a free GPU is
+    preferred."""
     first, second, third = (job("x y", share="share"), job("x y", share="share"), job("x y", share="share"))
     assert sorted([first.said(), second.said(), third.said()]) == ["x", "x", "y"]
     for ended in (first, second):
@@ -150,15 +164,23 @@ def test_runners_in_runners(job, monkeypatch):
 def test_a_directory_that_cannot_be_used(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(DIRECTORY, str(tmp_path / "file"))
-    with pytest.raises(UserError, match=f"file: File exists, so that GPUs cannot be locked; set {DIRECTORY} to another directory"):
+    with pytest.raises(
+        UserError,
+        match=f"file: File exists, so that GPUs cannot be locked; set {DIRECTORY} to another directory",
+    ):
         claim([["x"]], {}, Path("a.log"))
 
 
 def test_a_directory_of_another_user(tmp_path, monkeypatch):
     """Another user may have created the default directory."""
     monkeypatch.delenv(DIRECTORY)
-    monkeypatch.setattr("pyasr.base.host.device_lock.Path", lambda name: tmp_path / "theirs" if str(name).startswith("/tmp/pyasr-") else Path(name))
+    monkeypatch.setattr(
+        "pyasr.base.host.device_lock.Path",
+        lambda name: tmp_path / "theirs" if str(name).startswith("/tmp/pyasr-") else Path(name),
+    )
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").symlink_to(tmp_path / "ours")
-    with pytest.raises(UserError, match=f"theirs: .* belongs to another user; set {DIRECTORY} to a directory of your own"):
+    with pytest.raises(
+        UserError, match=f"theirs: .* belongs to another user; set {DIRECTORY} to a directory of your own"
+    ):
         claim([["x"]], {}, Path("a.log"))

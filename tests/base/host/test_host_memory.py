@@ -5,10 +5,17 @@ import pytest
 from pyasr.base.host import host_memory
 
 
-@pytest.mark.parametrize("files", [
-    {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 500\ninactive_file 150\n"},
-    {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "700", "memory.stat": "cache 9\ntotal_inactive_file 150\n"},
-])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 500\ninactive_file 150\n"},
+        {
+            "memory.limit_in_bytes": "1000",
+            "memory.usage_in_bytes": "700",
+            "memory.stat": "cache 9\ntotal_inactive_file 150\n",
+        },
+    ],
+)
 def test_limits_of_control_groups(files, tmp_path):
     """The minimum of the memory left by a group and its parents, and their lowest limit."""
     version = "" if "memory.max" in files else "memory"

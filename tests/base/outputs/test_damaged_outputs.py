@@ -1,4 +1,5 @@
-"""Outputs whose files were damaged, changed or removed: no step uses them, and the same command computes them again."""
+"""Outputs whose files were damaged, changed or removed: no step uses them, and the same command computes them
+again."""
 
 import json
 import os
@@ -36,7 +37,10 @@ def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_p
     damage(result)
     left = result.read_text() if result.exists() else None
     make(tmp_path / "out")
-    assert result.read_text() == "made" and f"out of date: {result} changed; computing it again" in capsys.readouterr().out
+    assert (
+        result.read_text() == "made"
+        and f"out of date: {result} changed; computing it again" in capsys.readouterr().out
+    )
     kept = tmp_path / ".out.changed" / "part" / "result"
     assert (kept.read_text() if kept.exists() else None) == left
 
@@ -47,13 +51,18 @@ def test_each_change_is_kept(tmp_path):
         make(tmp_path / "out")
         result.write_text(content)
     make(tmp_path / "out")
-    assert {path.name: path.read_text() for path in kept.parent.iterdir()} == {"result": "one", "result.2": "two", "result.3": "three"}
+    assert {path.name: path.read_text() for path in kept.parent.iterdir()} == {
+        "result": "one",
+        "result.2": "two",
+        "result.3": "three",
+    }
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
-    """Not kept are copies of files of a nested output that is itself kept, files in log/, and hidden files. Without foreign content,
-    nothing is printed."""
+    """Not kept are copies of files of a nested output that is itself kept, files in log/, and hidden files.
+    Without foreign content, nothing is printed."""
+
     def make_both(content, features="features"):
         (tmp_path / "in").write_text(content)
         with stage_output(tmp_path / "out", {}, [tmp_path / "in"], force=force) as out:
@@ -76,14 +85,31 @@ def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
     aside = tmp_path / ".out.changed"
     kept = {str(path.relative_to(aside)): path.read_text() for path in aside.rglob("*") if path.is_file()}
     mine = {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine", "part/mine")}
-    assert {name: text for name, text in kept.items() if name != f"feats/{DONE}"} == {"feats/feats.scp": "features"} | mine
-    for name, target in (("stm", tmp_path / "in"), ("lost", "nowhere"), ("folder", tmp_path), ("feats.scp", "gone")):
+    assert {name: text for name, text in kept.items() if name != f"feats/{DONE}"} == {
+        "feats/feats.scp": "features"
+    } | mine
+    for name, target in (
+        ("stm", tmp_path / "in"),
+        ("lost", "nowhere"),
+        ("folder", tmp_path),
+        ("feats.scp", "gone"),
+    ):
         (tmp_path / "out" / name).unlink(missing_ok=True)
         (tmp_path / "out" / name).symlink_to(target)
     make_both("four")
-    links = {path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()}
-    assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path), "feats.scp": "gone"}
-    assert f"{tmp_path}/out is replaced; files that its step did not write (feats, own, part/mine, stm) are moved to {aside};" in capsys.readouterr().out
+    links = {
+        path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()
+    }
+    assert links == {
+        "stm.2": f"{tmp_path}/in",
+        "lost": "nowhere",
+        "folder": str(tmp_path),
+        "feats.scp": "gone",
+    }
+    assert (
+        f"{tmp_path}/out is replaced; files that its step did not write (feats, own, part/mine, stm) are "
+        f"moved to {aside};"
+    ) in capsys.readouterr().out
 
 
 def test_another_time_alone_is_no_change(tmp_path):
@@ -102,7 +128,13 @@ def test_nothing_is_made_from_it(damage, tmp_path):
     (tmp_path / "feats.scp").write_text(f"utt1 {tmp_path}/out/part:5\nutt2 {tmp_path}/out/x:5\n")
     damage(tmp_path / "out" / "part" / "result")
     for source in ("out", "feats.scp"):
-        with pytest.raises(UserError, match=r"out: part/result was changed, damaged or removed .*; run '.*' again, or remove .*out/.done.json"):
+        with pytest.raises(
+            UserError,
+            match=(
+                r"out: part/result was changed, damaged or removed .*; run '.*' again, or remove "
+                r".*out/.done.json"
+            ),
+        ):
             make(tmp_path / "next", [tmp_path / source])
     assert not list(tmp_path.glob("next*"))
     make(tmp_path / "out")
@@ -120,9 +152,13 @@ def test_a_change_of_ones_own_is_kept_where_the_done_file_is_removed(tmp_path):
 
 @pytest.mark.parametrize("own_error", [None, ZeroDivisionError])
 def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
-    """The output is not written, and an earlier checkpoint is not resumed, even if the step fails for another reason."""
+    """The output is not written, and an earlier checkpoint is not resumed, even if the step fails for another
+    reason."""
     make(tmp_path / "source")
-    with pytest.raises(own_error or UserError, match=None if own_error else "source: part/result was changed, damaged or removed"):
+    with pytest.raises(
+        own_error or UserError,
+        match=None if own_error else "source: part/result was changed, damaged or removed",
+    ):
         with stage_output(tmp_path / "out", {}, [tmp_path / "source"], resume=True) as scratch:
             (scratch / "checkpoint").write_text("")
             cut(tmp_path / "source" / "part" / "result")
@@ -195,7 +231,9 @@ def test_a_program_that_changes_an_output_on_purpose_says_so(tmp_path):
     adopt(tmp_path / "out")
     with pytest.raises(UpToDate):
         make(tmp_path / "out")
-    assert fingerprint(tmp_path / "out") != before and list(read_done(tmp_path / "out")["files"]) == ["part/result"]
+    assert fingerprint(tmp_path / "out") != before and list(read_done(tmp_path / "out")["files"]) == [
+        "part/result"
+    ]
     adopt(tmp_path)  # not written by a step: no effect
 
 

@@ -13,7 +13,9 @@ def make(place, content="made", **keywords):
 
 
 def contents(directory) -> dict[str, str]:
-    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()
+    }
 
 
 @pytest.fixture(params=["own", "kept output"])
@@ -47,7 +49,9 @@ def test_a_directory_where_the_output_is_to_be_written(is_made, force, kept, tmp
     scratch = kept.rename(tmp_path / "out.tmp")
     before = contents(scratch)
     told = UserError if force or not is_made else UpToDate
-    with pytest.raises(told, match="out.tmp has files that were not written by a step" if told is UserError else None):
+    with pytest.raises(
+        told, match="out.tmp has files that were not written by a step" if told is UserError else None
+    ):
         make(tmp_path, "anew", force=force)
     assert contents(scratch) == before and (tmp_path / "out").exists() == is_made
 
@@ -58,7 +62,10 @@ def test_the_scratch_directories_of_interrupted_runs_are_a_steps_own(tmp_path):
     make(tmp_path)
     (tmp_path / "in").write_text("one")
     for content in ("two", "three"):
-        with pytest.raises(UserError, match="in changed while it was read"), stage_output(tmp_path / "next", {}, [tmp_path / "in"]) as out:
+        with (
+            pytest.raises(UserError, match="in changed while it was read"),
+            stage_output(tmp_path / "next", {}, [tmp_path / "in"]) as out,
+        ):
             (out / "result").write_text("")
             (tmp_path / "in").write_text(content)
 
@@ -91,7 +98,9 @@ def test_the_hidden_place_of_the_replaced_output(kind, kept, tmp_path):
         make(tmp_path, "anew", force=True)
     with pytest.raises(UpToDate):
         make(tmp_path)
-    assert contents(kept)["log/notes.txt"] == "work of years" and (hidden.is_dir() or hidden.read_text() == "work of years")
+    assert contents(kept)["log/notes.txt"] == "work of years" and (
+        hidden.is_dir() or hidden.read_text() == "work of years"
+    )
     assert not (tmp_path / "out.tmp").exists()
 
 

@@ -12,9 +12,28 @@ from pyasr.base.errors import UserError
 from pyasr.base.outputs.fingerprint import DONE
 from pyasr.base.outputs.output import stage_output
 
-TRAINING = ("--nj", 1, "--num-iters", 1, "--num-gauss", 20, "--max-iter-inc", 1, "--deltas", 0, "--beam", 50, "--retry-beam", 200)
-DICT = {"lexicon.txt": "<unk> SPN\nw1 A\n", "silence_phones.txt": "SIL\nSPN\n", "nonsilence_phones.txt": "A\n",
-        "optional_silence.txt": "SIL\n"}  # fmt: skip
+TRAINING = (
+    "--nj",
+    1,
+    "--num-iters",
+    1,
+    "--num-gauss",
+    20,
+    "--max-iter-inc",
+    1,
+    "--deltas",
+    0,
+    "--beam",
+    50,
+    "--retry-beam",
+    200,
+)
+DICT = {
+    "lexicon.txt": "<unk> SPN\nw1 A\n",
+    "silence_phones.txt": "SIL\nSPN\n",
+    "nonsilence_phones.txt": "A\n",
+    "optional_silence.txt": "SIL\n",
+}
 
 # program, words before the directories, names of the directories (OUT is the last one)
 PROGRAMS = [
@@ -34,7 +53,12 @@ PROGRAMS = [
     ("utils/subset_data_dir.py", ("--first", 2), ("data",)),
     ("utils/train_lm.py", (), ("data/text", "dict/lexicon.txt")),
 ]
-TABLE = [(program, flags, inputs, place) for program, flags, inputs in PROGRAMS for place in inputs if place != "<unk>"]
+TABLE = [
+    (program, flags, inputs, place)
+    for program, flags, inputs in PROGRAMS
+    for place in inputs
+    if place != "<unk>"
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +67,19 @@ def exp(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("exp")
     data, lang = write_corpus(folder, num_utterances=8)
     run_here("train_mono.py", *TRAINING, data, lang, folder / "mono", threads=True)
-    run_here("align_si.py", "--nj", 1, "--beam", 50, "--retry-beam", 200, data, lang, folder / "mono", folder / "ali")
+    run_here(
+        "align_si.py",
+        "--nj",
+        1,
+        "--beam",
+        50,
+        "--retry-beam",
+        200,
+        data,
+        lang,
+        folder / "mono",
+        folder / "ali",
+    )
     (folder / "dict").mkdir()
     for name, content in DICT.items():
         (folder / "dict" / name).write_text(content)
@@ -66,12 +102,19 @@ def test_a_step_does_not_replace_what_it_reads(program, flags, inputs, place, fo
     folder, name = program.split("/")
     out = exp / place if (exp / place).is_dir() else (exp / place).parent
     before = state(exp)
-    with pytest.raises(UserError, match=f"^{exp}/.* is an input and would be replaced by the output {out}; give another output name$"):
-        run_here(name, *flags, *(word if word == "<unk>" else exp / word for word in inputs), out, folder=folder)
+    with pytest.raises(
+        UserError,
+        match=f"^{exp}/.* is an input and would be replaced by the output {out}; give another output name$",
+    ):
+        run_here(
+            name, *flags, *(word if word == "<unk>" else exp / word for word in inputs), out, folder=folder
+        )
     assert state(exp) == before
 
 
-@pytest.mark.parametrize("kind", ["link to it", "folder in it", "link in it", "another way to it", "scratch directory"])
+@pytest.mark.parametrize(
+    "kind", ["link to it", "folder in it", "link in it", "another way to it", "scratch directory"]
+)
 def test_an_input_that_is_the_output_by_another_name(kind, tmp_path):
     with stage_output(tmp_path / "out", {}, []) as out:
         (out / "text").write_text("one")
@@ -79,8 +122,13 @@ def test_an_input_that_is_the_output_by_another_name(kind, tmp_path):
         (out / "sub" / "text").write_text("two")
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside" / "text").write_text("three")
-    places = {"link to it": "link", "folder in it": "out/sub", "link in it": "out/beside", "another way to it": "beside/../out",
-              "scratch directory": "out.tmp"}  # fmt: skip
+    places = {
+        "link to it": "link",
+        "folder in it": "out/sub",
+        "link in it": "out/beside",
+        "another way to it": "beside/../out",
+        "scratch directory": "out.tmp",
+    }
     given = tmp_path / places[kind]
     if kind == "scratch directory":
         (tmp_path / "out").rename(given)

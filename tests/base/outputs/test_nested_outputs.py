@@ -1,4 +1,5 @@
-"""Outputs of other steps, their unfinished runs and a user's files in a replaced output: none is lost, even after a kill at any moment."""
+"""Outputs of other steps, their unfinished runs and a user's files in a replaced output: none is lost, even
+after a kill at any moment."""
 
 import fcntl
 import json
@@ -16,9 +17,19 @@ from pyasr.base.outputs import output
 from pyasr.base.outputs.fingerprint import DONE, read_done
 from pyasr.base.outputs.output import stage_output
 
-WRITTEN = {"dnn/final.nnet": "weeks of training", "big.tmp/checkpoints/epoch_3/index": "days of training", "decode/lat.1.gz": "lattices",
-           "decode/scoring/wer": "5.0", "graph/HCLG.fst": "graph", "notes/today.txt": "mine", "todo": "mine", ".backup/text": "by hand",
-           ".graph.changed/HCLG.fst": "graph that was changed", "decode/remarks": "mine", "dnn/decode/lat.1.gz": "the network's"}  # fmt: skip
+WRITTEN = {
+    "dnn/final.nnet": "weeks of training",
+    "big.tmp/checkpoints/epoch_3/index": "days of training",
+    "decode/lat.1.gz": "lattices",
+    "decode/scoring/wer": "5.0",
+    "graph/HCLG.fst": "graph",
+    "notes/today.txt": "mine",
+    "todo": "mine",
+    ".backup/text": "by hand",
+    ".graph.changed/HCLG.fst": "graph that was changed",
+    "decode/remarks": "mine",
+    "dnn/decode/lat.1.gz": "the network's",
+}
 FEW = {name: text for name, text in WRITTEN.items() if name.startswith(("dnn", "big", "decode", "todo"))}
 GONE = ("decode/lat.1.gz", "decode/scoring/wer", "graph/HCLG.fst")  # removed with their inputs
 
@@ -37,14 +48,25 @@ def make(place: Path, content: str, **keywords) -> None:
 
 def fill(mono: Path, written: dict[str, str] = WRITTEN) -> None:
     """Write these files into `mono`; those in outputs and in an unfinished run by their own steps."""
-    inputs = {"graph": "final.mdl", "dnn": "final.mdl", "decode": "final.mdl", "decode/scoring": "decode/lat.1.gz", "dnn/decode": "final.mdl"}
+    inputs = {
+        "graph": "final.mdl",
+        "dnn": "final.mdl",
+        "decode": "final.mdl",
+        "decode/scoring": "decode/lat.1.gz",
+        "dnn/decode": "final.mdl",
+    }
     for name in [name for name in inputs if any(path.startswith(name) for path in written)]:
-        with stage_output(mono / name, {}, [mono / inputs[name]], precious="*" if name == "dnn" else "") as out:
+        with stage_output(
+            mono / name, {}, [mono / inputs[name]], precious="*" if name == "dnn" else ""
+        ) as out:
             (out / "log" / "x.log").write_text(str(time.time_ns()))
             for path, text in written.items():
                 if str(Path(path).parent) == name and text != "mine":
                     (out / Path(path).name).write_text(text)
-    with pytest.raises(KeyboardInterrupt), stage_output(mono / "big", {}, [], resume=True, precious="checkpoints/*/index"):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        stage_output(mono / "big", {}, [], resume=True, precious="checkpoints/*/index"),
+    ):
         raise KeyboardInterrupt
     for path, text in written.items():
         (mono / path).parent.mkdir(exist_ok=True, parents=True)
@@ -53,7 +75,11 @@ def fill(mono: Path, written: dict[str, str] = WRITTEN) -> None:
 
 def files_in(directory: Path) -> dict[str, str]:
     paths = (path for path in directory.rglob("*") if path.is_file() and "log" not in path.parts)
-    return {str(path.relative_to(directory)): path.read_text() for path in paths if path.name not in (DONE, ".started.json", ".runs")}
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in paths
+        if path.name not in (DONE, ".started.json", ".runs")
+    }
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -67,7 +93,10 @@ def test_what_an_output_holds_of_others_is_moved_aside_and_named(force, tmp_path
     assert (aside / "dnn" / "final.nnet").stat().st_ino == inode  # moved, which needs no disk space
     assert read_done(aside / "dnn") and (aside / "big.tmp" / ".started.json").exists()
     names = ".backup, .graph.changed, big.tmp, decode/remarks, dnn, notes, todo"
-    assert f"{mono} is replaced; files that its step did not write ({names}) are moved to {aside}; remove the ones" in capsys.readouterr().out
+    assert (
+        f"{mono} is replaced; files that its step did not write ({names}) are moved to {aside}; remove the "
+        "ones"
+    ) in capsys.readouterr().out
 
 
 def test_an_unfinished_training_that_is_moved_back_is_gone_on_with(tmp_path):
@@ -86,7 +115,9 @@ def test_what_is_kept_with_the_same_content_is_not_kept_twice(tmp_path):
         fill(tmp_path / "mono", WRITTEN | {"dnn/final.nnet": changed})
     make(tmp_path, "at last")
     changed = {"dnn/final.nnet": "one", "dnn.2/final.nnet": "two"}
-    assert files_in(tmp_path / ".mono.changed") == kept_of(WRITTEN) | changed | {"dnn.2/decode/lat.1.gz": "the network's"}
+    assert files_in(tmp_path / ".mono.changed") == kept_of(WRITTEN) | changed | {
+        "dnn.2/decode/lat.1.gz": "the network's"
+    }
 
 
 @pytest.mark.parametrize("number", range(100))
@@ -101,14 +132,22 @@ def test_a_kill_at_any_moment_loses_nothing(number, tmp_path, monkeypatch):
         ended = False
     monkeypatch.undo()
     (tmp_path / "in").write_text("two")
-    kept = {name: text for place in ("mono", ".mono.old", ".mono.changed") for name, text in files_in(tmp_path / place).items()}
+    kept = {
+        name: text
+        for place in ("mono", ".mono.old", ".mono.changed")
+        for name, text in files_in(tmp_path / place).items()
+    }
     assert kept_of(FEW).items() <= kept.items()
     for content in ("two", "three"):
         try:
             make(tmp_path, content)
         except output.UpToDate:
             pass
-    assert files_in(tmp_path / ".mono.changed") == kept_of(FEW) and sorted(os.listdir(tmp_path)) == [".mono.changed", "in", "mono"]
+    assert files_in(tmp_path / ".mono.changed") == kept_of(FEW) and sorted(os.listdir(tmp_path)) == [
+        ".mono.changed",
+        "in",
+        "mono",
+    ]
     if number == 99:
         assert ended, f"{calls} changes: more than this test looks at"
 
@@ -128,7 +167,10 @@ with stage_output(Path({str(tmp_path / "mono" / "big")!r}), {{}}, []) as out:
     while not (tmp_path / "mono" / "big.tmp" / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    with pytest.raises(UserError, match="mono/big.tmp is in use: another process is writing this output; wait until it has ended"):
+    with pytest.raises(
+        UserError,
+        match="mono/big.tmp is in use: another process is writing this output; wait until it has ended",
+    ):
         make(tmp_path, "two")
     training.kill()
     training.wait()
@@ -142,9 +184,13 @@ def test_of_an_output_that_does_not_list_its_files_others_outputs_alone_are_kept
     make(tmp_path, "one")
     fill(tmp_path / "mono")
     done = json.loads((tmp_path / "mono" / DONE).read_text())
-    (tmp_path / "mono" / DONE).write_text(json.dumps({name: value for name, value in done.items() if name != "files"}))
+    (tmp_path / "mono" / DONE).write_text(
+        json.dumps({name: value for name, value in done.items() if name != "files"})
+    )
     make(tmp_path, "two")
-    of_steps = {name: text for name, text in WRITTEN.items() if name.startswith(("dnn", "big", "decode", "graph"))}
+    of_steps = {
+        name: text for name, text in WRITTEN.items() if name.startswith(("dnn", "big", "decode", "graph"))
+    }
     assert files_in(tmp_path / ".mono.changed") == of_steps
 
 

@@ -56,20 +56,27 @@ def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
     optional.write_text("")
 
     def make_of_what_is_there():
-        with stage_output(place / "out", {}, [path for path in (place / "in", optional) if path.exists()]) as out:
+        with stage_output(
+            place / "out", {}, [path for path in (place / "in", optional) if path.exists()]
+        ) as out:
             (out / "result").write_text(str(optional.exists()))
 
     make_of_what_is_there()
     optional.unlink()
     make_of_what_is_there()
-    assert content_of(place) == "False" and f"out is out of date: {optional} changed" in capsys.readouterr().out
+    assert (
+        content_of(place) == "False" and f"out is out of date: {optional} changed" in capsys.readouterr().out
+    )
     with pytest.raises(UpToDate):
         make_of_what_is_there()
 
 
 def test_other_options_are_refused_unless_forced(place):
     make(place)
-    with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); give --force to replace it, or another output name"):
+    with pytest.raises(
+        UserError,
+        match=r"exists with other options \(a: 1 -> 2\); give --force to replace it, or another output name",
+    ):
         make(place, options={"a": 2})
     assert content_of(place) == "made"
     make(place, "forced", options={"a": 2}, force=True)
@@ -78,6 +85,7 @@ def test_other_options_are_refused_unless_forced(place):
 
 def test_options_that_an_earlier_version_did_not_have_are_at_their_defaults(place):
     make(place, options={"a": 1, "b": {"c": 2}})
+
     def complete(saved):
         return {"a": 7, "e": {"f": ""}, **saved, "b": {"c": 8, "d": 3, **saved["b"]}}
 
@@ -133,7 +141,8 @@ def test_a_failing_block_leaves_the_old_output_and_its_log(place):
 
 @pytest.mark.parametrize("number", range(40))
 def test_interruption_before_any_call_that_changes_the_disk(number, place, monkeypatch):
-    """Die at the N-th change of the filesystem; the next run succeeds, and a reader never sees an incomplete output."""
+    """Die at the N-th change of the filesystem; the next run succeeds, and a reader never sees an incomplete
+    output."""
     make(place, "old")
     (place / "in").write_text("changed")
     calls = dying_after(number, monkeypatch)
@@ -150,13 +159,17 @@ def test_interruption_before_any_call_that_changes_the_disk(number, place, monke
     except UpToDate:
         pass
     assert content_of(place) == "new"
-    assert sorted(path.name for path in place.iterdir()) == ["in", "out"] and not (place / "out" / STARTED).exists()
+    assert (
+        sorted(path.name for path in place.iterdir()) == ["in", "out"]
+        and not (place / "out" / STARTED).exists()
+    )
     if number == 39:
         assert ended, f"{calls} changes: more than this test looks at"
 
 
 class Died(BaseException):
-    """Simulates kill -9: code of the step has no effect after it, because all later calls that change the disk raise it again."""
+    """Simulates kill -9: code of the step has no effect after it, because all later calls that change the
+    disk raise it again."""
 
 
 def dying_after(number, monkeypatch) -> list[int]:
@@ -172,7 +185,15 @@ def dying_after(number, monkeypatch) -> list[int]:
 
         return call
 
-    for owner, name in [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "fsync"), (shutil, "rmtree")]:
+    for owner, name in [
+        (os, "rename"),
+        (os, "replace"),
+        (os, "unlink"),
+        (os, "rmdir"),
+        (os, "mkdir"),
+        (os, "fsync"),
+        (shutil, "rmtree"),
+    ]:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
     for name in ("rename", "replace", "unlink", "mkdir", "write_text"):
         monkeypatch.setattr(Path, name, wrap(getattr(Path, name)))
@@ -249,9 +270,12 @@ def test_a_claim_of_what_was_renamed_before_it_was_locked(place, monkeypatch):
             (place / "out.tmp").mkdir()
         lock(directory, how)
 
-    for third in (False, True):
+    for third in (False, True):  # noqa: B007
         monkeypatch.setattr(output.fcntl, "flock", late_lock)
-        with pytest.raises(UserError, match="another process is writing this output"), output._claimed(place / "out.tmp"):
+        with (
+            pytest.raises(UserError, match="another process is writing this output"),
+            output._claimed(place / "out.tmp"),
+        ):
             pytest.fail("claimed")
         (place / "out").rmdir()
 
@@ -274,9 +298,13 @@ def test_the_longest_names_of_atomic_write(tmp_path):
     with atomic_write(first) as f, atomic_write(second) as g:
         f.write("first")
         g.write("second")
-    assert (first.read_text(), second.read_text()) == ("first", "second") and len(list(tmp_path.iterdir())) == 2
+    assert (first.read_text(), second.read_text()) == ("first", "second") and len(
+        list(tmp_path.iterdir())
+    ) == 2
     too_long = first.with_suffix(".xy")
-    with pytest.raises(UserError, match=f"^{too_long}: the name is too long for the filesystem; give a shorter one$"):
+    with pytest.raises(
+        UserError, match=f"^{too_long}: the name is too long for the filesystem; give a shorter one$"
+    ):
         with atomic_write(too_long) as f:
             f.write("third")
     assert len(list(tmp_path.iterdir())) == 2
@@ -285,8 +313,11 @@ def test_the_longest_names_of_atomic_write(tmp_path):
 def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
-    for name, told in {"nodir/x": "nodir: no such file or directory", "file/x": "file: Not a directory; check the path",
-                       "directory": "directory: Is a directory; check the path"}.items():  # fmt: skip
+    for name, told in {
+        "nodir/x": "nodir: no such file or directory",
+        "file/x": "file: Not a directory; check the path",
+        "directory": "directory: Is a directory; check the path",
+    }.items():
         with pytest.raises(UserError, match=f"^{tmp_path}/{told}$"):
             with atomic_write(tmp_path / name) as f:
                 f.write("a")
@@ -298,7 +329,9 @@ def test_full_disk_of_atomic_write(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match="x: the disk is full; free some space and run the same command again"):
+    with pytest.raises(
+        UserError, match="x: the disk is full; free some space and run the same command again"
+    ):
         with atomic_write(tmp_path / "x") as f:
             f.write("a")
     assert list(tmp_path.iterdir()) == []
@@ -316,11 +349,16 @@ def test_full_disk_of_a_stage(place):
 def test_really_full_disk(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True
+    ).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
         (disk / "in").write_text("input")
-        with pytest.raises(UserError, match="array.npy: the disk is full"), atomic_write(disk / "array.npy", "wb") as f:
+        with (
+            pytest.raises(UserError, match="array.npy: the disk is full"),
+            atomic_write(disk / "array.npy", "wb") as f,
+        ):
             np.save(f, np.zeros(25_000))
         with pytest.raises(UserError, match="the disk is full"):
             make(disk, "x" * 200_000)
@@ -339,7 +377,7 @@ from pathlib import Path
 from pyasr.base.outputs.output import atomic_write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-with atomic_write(Path({str(tmp_path / 'x')!r})) as f:
+with atomic_write(Path({str(tmp_path / "x")!r})) as f:
     f.write("x" * 100000)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -364,10 +402,17 @@ def test_large_files_are_sampled(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.base.outputs.fingerprint._MAX_BLOCKS", 4)
     content = np.random.default_rng(0).bytes(1000)
     prints = {fingerprint_of(tmp_path, content)}
-    for changed in (content[:-1], content + b"x", b"x" + content[1:], content[:-1] + b"x", content[:336] + b"x" + content[337:]):
+    for changed in (
+        content[:-1],
+        content + b"x",
+        b"x" + content[1:],
+        content[:-1] + b"x",
+        content[:336] + b"x" + content[337:],
+    ):
         prints.add(fingerprint_of(tmp_path, changed))
     assert len(prints) == 6
-    assert fingerprint_of(tmp_path, content[:100] + b"x" + content[101:]) in prints  # between the blocks 0, 328, 656, 984
+    # between the blocks 0, 328, 656, 984
+    assert fingerprint_of(tmp_path, content[:100] + b"x" + content[101:]) in prints
 
 
 def fingerprint_of(directory, content: bytes) -> str:
@@ -378,11 +423,18 @@ def fingerprint_of(directory, content: bytes) -> str:
 def test_directory_fingerprints(tmp_path):
     """Names and contents of files count; logs, hidden files and files of the scheduler do not."""
     prints = []
-    for number, (name, content, log) in enumerate([("a", "1", "x"), ("a", "1", "y"), ("b", "1", "x"), ("a", "2", "x")]):
+    for number, (name, content, log) in enumerate(
+        [("a", "1", "x"), ("a", "1", "y"), ("b", "1", "x"), ("a", "2", "x")]
+    ):
         directory = tmp_path / str(number)
         for folder in ("log", "phones", "q"):
             (directory / folder).mkdir(parents=True)
-        for path, text in ((f"phones/{name}", content), ("log/x", log), (f"q/{log}.sh", log), (".hidden", log)):
+        for path, text in (
+            (f"phones/{name}", content),
+            ("log/x", log),
+            (f"q/{log}.sh", log),
+            (".hidden", log),
+        ):
             (directory / path).write_text(text)
         prints.append(fingerprint(directory))
     assert prints[0] == prints[1] and len(set(prints)) == 3
@@ -403,21 +455,34 @@ def test_an_input_made_anew_with_equal_content_leaves_the_output_current(place):
 
 
 def test_a_table_stands_for_the_outputs_that_it_points_into(place):
-    """feats.scp has the same lines after features were computed with other options, as long as no length changes."""
+    """feats.scp has the same lines after features were computed with other options, as long as no length
+    changes."""
+
     def table_print(content):
         make(place, content, force=True)
         return fingerprint(place / "feats.scp")
 
-    (place / "feats.scp").write_text(f"utt1 {place}/out/result:5\nutt2\t{place}/out/result:9\nutt3 sox {place}/x.wav -t wav - |\nutt4\n")
+    (place / "feats.scp").write_text(
+        f"utt1 {place}/out/result:5\nutt2\t{place}/out/result:9\nutt3 sox {place}/x.wav -t wav - |\nutt4\n"
+    )
     assert table_print("one") == table_print("one") != table_print("two")
 
 
 def test_a_table_stands_for_archives_that_no_step_has_made(place):
-    """Archives rewritten by another program with the same offsets. Times do not count, nor do files that are not archives."""
+    """Archives rewritten by another program with the same offsets. Times do not count, nor do files that are
+    not archives."""
     (place / "raw").mkdir()
-    (place / "feats.scp").write_text(f"u1 {place}/raw/a.ark:5\nu2 {place}/raw/a.ark:70[0:3]\nu3 {place}/raw/u3.wav\nu4 cat {place}/raw/x |\n")
+    (place / "feats.scp").write_text(
+        f"u1 {place}/raw/a.ark:5\nu2 {place}/raw/a.ark:70[0:3]\nu3 {place}/raw/u3.wav\nu4 cat {place}/raw/x "
+        "|\n"
+    )
     prints = []
-    for name, content in (("a.ark", b"one" * 10**6), ("a.ark", b"two" * 10**6), ("a.ark", b"one" * 10**6), ("u3.wav", b"three")):
+    for name, content in (
+        ("a.ark", b"one" * 10**6),
+        ("a.ark", b"two" * 10**6),
+        ("a.ark", b"one" * 10**6),
+        ("u3.wav", b"three"),
+    ):
         (place / "raw" / name).write_bytes(content)
         os.utime(place / "raw" / name, (len(prints), 1))
         prints.append(fingerprint(place / "feats.scp"))
@@ -426,6 +491,7 @@ def test_a_table_stands_for_archives_that_no_step_has_made(place):
 
 def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
     """For example feats.scp of a data directory whose features and tables were written by one step."""
+
     def table_print(features, text):
         with stage_output(place / "out", {}, [], force=True) as out:
             (out / "feats").mkdir()
@@ -447,4 +513,6 @@ def test_unreadable_done_file_means_not_complete(text, place):
     make(place)
     (place / "out" / DONE).write_text(text)
     make(place, "anew")
-    assert content_of(place) == "anew" and json.loads((place / "out" / DONE).read_text())["options"] == {"a": 1}
+    assert content_of(place) == "anew" and json.loads((place / "out" / DONE).read_text())["options"] == {
+        "a": 1
+    }

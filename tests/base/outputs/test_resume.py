@@ -35,14 +35,25 @@ def test_resume_keeps_a_matching_run_only(place, capsys):
     interrupted({"a": 1})
     (place / "in").write_text("changed")
     assert not finds_checkpoint({"a": 1}, resume=True)
-    assert f"out.tmp: {place / 'in'} changed since an interrupted run; its files are discarded" in capsys.readouterr().out
+    assert (
+        f"out.tmp: {place / 'in'} changed since an interrupted run; its files are discarded"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("precious", ["", "checkpoint"])
 def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
     """New options must have their defaults; with other values the run is not resumed."""
+
     def run(options):
-        with stage_output(place / "out", options, [], resume=True, precious=precious, complete=lambda saved: {"a": 5, "b": {"c": 0}, **saved}) as out:
+        with stage_output(
+            place / "out",
+            options,
+            [],
+            resume=True,
+            precious=precious,
+            complete=lambda saved: {"a": 5, "b": {"c": 0}, **saved},
+        ) as out:
             found.append((out / "checkpoint").exists())
             (out / "checkpoint").touch()
             raise KeyboardInterrupt
@@ -51,27 +62,36 @@ def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
     for options in ({"a": 1}, {"a": 1, "b": {"c": 0}}):
         with pytest.raises(KeyboardInterrupt):
             run(options)
-    with pytest.raises(UserError if precious else KeyboardInterrupt, match=r"other options \(b.c: 0 -> 2\)" if precious else None):
+    with pytest.raises(
+        UserError if precious else KeyboardInterrupt,
+        match=r"other options \(b.c: 0 -> 2\)" if precious else None,
+    ):
         run({"a": 1, "b": {"c": 2}})
     assert found == [False, True] + [False] * (not precious)
 
 
 def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
     def run(options, **keywords):
-        with stage_output(place / "out", options, [place / "in"], resume=True, precious="*/index", **keywords) as out:
+        with stage_output(
+            place / "out", options, [place / "in"], resume=True, precious="*/index", **keywords
+        ) as out:
             (out / "checkpoint").mkdir()
             (out / "checkpoint" / "index").write_text("")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run({"a": 1, "t": (1, 2)})
-    with pytest.raises(UserError, match=r"out.tmp: an interrupted run with other options \(a: 1 -> 2\); give those options .*--force"):
+    with pytest.raises(
+        UserError,
+        match=r"out.tmp: an interrupted run with other options \(a: 1 -> 2\); give those options .*--force",
+    ):
         run({"a": 2, "t": (1, 2)})
     with pytest.raises(UserError, match="checkpoint: a directory of this name exists"):  # it is resumed
         run({"a": 1, "t": (1, 2)})
     with pytest.raises(KeyboardInterrupt):  # it starts from scratch
         run({"a": 2, "t": (1, 2)}, force=True)
-    with pytest.raises(UserError, match="checkpoint: a directory of this name exists"):  # this option may change on resumption
+    # this option may change on resumption
+    with pytest.raises(UserError, match="checkpoint: a directory of this name exists"):
         run({"a": 3, "t": (1, 2)}, may_change=("a",))
     (place / "out.tmp" / "checkpoint" / "index").unlink()
     with pytest.raises(KeyboardInterrupt):  # there are no precious files
@@ -80,8 +100,11 @@ def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
 
 def test_a_run_that_was_forced_is_gone_on_with_by_the_same_command(place):
     """It has already started from scratch; a run that was started without --force is discarded."""
+
     def run(option, force=True, ends=False):
-        with stage_output(place / "out", {"a": option}, [place / "in"], resume=True, precious="checkpoint", force=force) as out:
+        with stage_output(
+            place / "out", {"a": option}, [place / "in"], resume=True, precious="checkpoint", force=force
+        ) as out:
             found = (out / "checkpoint").exists()
             (out / "checkpoint").touch()
             if ends:
@@ -117,24 +140,37 @@ def test_options_of_another_step_are_not_listed(place, capsys):
     for options in ({"fbank": {"num_mel_bins": 40, "pitch": {"delay": 0}}}, {"mfcc": {"num_ceps": 13}}):
         with pytest.raises(KeyboardInterrupt), stage_output(place / "out", options, []):
             raise KeyboardInterrupt
-    told = "an interrupted run had other options (fbank: its options -> None; mfcc: None -> its options); its files are discarded"
+    told = (
+        "an interrupted run had other options (fbank: its options -> None; mfcc: None -> its options); "
+        "its files are discarded"
+    )
     assert capsys.readouterr().out == f"{place}/out.tmp: {told}\n"
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(resume, place, capsys):
     """Other options may imply other inputs, none of which has changed."""
+
     def interrupted(option, *inputs):
-        with pytest.raises(KeyboardInterrupt), stage_output(place / "out", {"a": option}, list(inputs), resume=resume):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            stage_output(place / "out", {"a": option}, list(inputs), resume=resume),
+        ):
             raise KeyboardInterrupt
         return capsys.readouterr().out
 
     (place / "other").write_text("input")
     interrupted("in", place / "in")
     scratch = f"{place}/out.tmp"
-    assert interrupted("other", place / "other") == f"{scratch}: an interrupted run had other options (a: in -> other); its files are discarded\n"
+    assert (
+        interrupted("other", place / "other")
+        == f"{scratch}: an interrupted run had other options (a: in -> other); its files are discarded\n"
+    )
     (place / "other").write_text("changed")
-    assert interrupted("other", place / "other") == f"{scratch}: {place}/other changed since an interrupted run; its files are discarded\n"
+    assert (
+        interrupted("other", place / "other")
+        == f"{scratch}: {place}/other changed since an interrupted run; its files are discarded\n"
+    )
 
 
 def test_a_run_is_gone_on_with_by_other_names_of_the_same_paths(place, capsys, monkeypatch):
@@ -142,6 +178,8 @@ def test_a_run_is_gone_on_with_by_other_names_of_the_same_paths(place, capsys, m
     (place / "link").symlink_to(place)
     for name in ("in", place / "in", "link/in"):
         with pytest.raises(KeyboardInterrupt):
-            with stage_output(place / "out", {"a": PathText(name), "b": [PathText(name)]}, [name], resume=True):
+            with stage_output(
+                place / "out", {"a": PathText(name), "b": [PathText(name)]}, [name], resume=True
+            ):
                 raise KeyboardInterrupt
     assert capsys.readouterr().out == f"{place}/out.tmp: resuming an interrupted run\n" * 2

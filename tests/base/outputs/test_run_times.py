@@ -65,7 +65,9 @@ with stage_output(Path({str(tmp_path / "out")!r}), {{}}, [], resume=True) as out
     assert run(tmp_path, clock, 5) == 30 + 40 + 7 + 5
 
 
-@pytest.mark.parametrize("content", [b"", b"1000.000", b"1000.000 9", b"\0\0\0", b"\xff\n1000.000 1030.000\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"1000.000", b"1000.000 9", b"\0\0\0", b"\xff\n1000.000 1030.000\n"]
+)
 def test_what_a_crash_has_left_is_no_obstacle(content, tmp_path, clock):
     run(tmp_path, clock, 30, broken_off=True)
     (tmp_path / "out.tmp" / RUNS).write_bytes(content)

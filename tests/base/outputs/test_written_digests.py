@@ -1,4 +1,5 @@
-"""Digests computed while files are written: the same as before in done-files, without reading the files again."""
+"""Digests computed while files are written: the same as before in done-files, without reading the files
+again."""
 
 import hashlib
 import os
@@ -51,7 +52,11 @@ def write_all(out: Path) -> None:
 def read():
     """Names of the files that are read for their digests."""
     names, digest = [], fingerprint._file_digest
-    with patch.object(fingerprint, "_file_digest", lambda path, *blocks: names.append(Path(path).name) or digest(path, *blocks)):
+    with patch.object(
+        fingerprint,
+        "_file_digest",
+        lambda path, *blocks: names.append(Path(path).name) or digest(path, *blocks),
+    ):
         yield names
 
 
@@ -66,7 +71,10 @@ def test_digests_are_those_of_the_finished_files(tmp_path, read):
     assert found == file_states(tmp_path / "out") and found.keys() > small
     for name, (_, _, digest) in found.items():
         assert digest == hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest()
-    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.name not in found) == [DONE, "log"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.name not in found) == [
+        DONE,
+        "log",
+    ]
     assert not any((tmp_path / "out/log").iterdir())
 
 

@@ -45,13 +45,18 @@ def begin(tmp_path, monkeypatch):
     """Function that begins a step, whose standard error is given."""
     (tmp_path / "ranks_under_test.py").write_text(RANKS)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
-    return lambda stderr: subprocess.Popen([sys.executable, "-c", STEP], cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    return lambda stderr: subprocess.Popen(
+        [sys.executable, "-c", STEP], cwd=tmp_path, stdout=subprocess.PIPE, stderr=stderr, text=True
+    )
 
 
 def test_lines_without_a_terminal(begin, tmp_path):
     """First the last line of the log, then the reports of the ranks; no file of them is left."""
     step = begin(subprocess.PIPE)
-    for told, seen in ((rf"{AT}reading the features, \d+ s so far\n", "seen"), (rf"{AT}{NOTE}\n", "seen_again")):
+    for told, seen in (
+        (rf"{AT}reading the features, \d+ s so far\n", "seen"),
+        (rf"{AT}{NOTE}\n", "seen_again"),
+    ):
         lines = []
         while not (lines and re.fullmatch(told, lines[-1])):
             lines.append(step.stderr.readline())
@@ -59,7 +64,11 @@ def test_lines_without_a_terminal(begin, tmp_path):
         (tmp_path / seen).touch()
     said, _ = step.communicate(timeout=60)
     assert step.returncode == 0 and said == ""
-    assert sorted(path.name for path in (tmp_path / "log").iterdir()) == ["train.log", "train.spec.json", "train.status"]
+    assert sorted(path.name for path in (tmp_path / "log").iterdir()) == [
+        "train.log",
+        "train.spec.json",
+        "train.status",
+    ]
 
 
 def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
@@ -80,14 +89,18 @@ def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
 def test_what_is_told_before_there_is_a_note(tmp_path):
     log = tmp_path / "train.log"
     assert told_by_ranks(tmp_path / "none", log) == f"the ranks have not reported yet (log: {log})"
-    log.write_text("# mpiexec ...\n#\n14:02:10 train_rank[0]: iteration 3: \x1b[31m100 Gaussians\nwarning: of a library\n")
+    log.write_text(
+        "# mpiexec ...\n#\n14:02:10 train_rank[0]: iteration 3: \x1b[31m100 Gaussians\nwarning: of a "
+        "library\n"
+    )
     assert told_by_ranks(tmp_path / "none", log) == r"iteration 3: \x1b[31m100 Gaussians"
     (tmp_path / "note").write_text('{"what"')
     assert told_by_ranks(tmp_path / "note", log).startswith("iteration 3: ")
 
 
 def test_time_left_is_that_of_the_passes_of_this_run(tmp_path, monkeypatch):
-    """Of 40 passes, the 10th to 12th took 3 s. Without a reader, or if it cannot be written, the note is skipped."""
+    """Of 40 passes, the 10th to 12th took 3 s. Without a reader, or if it cannot be written, the note is
+    skipped."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     course = Course("iteration", 40)

@@ -1,4 +1,5 @@
-"""How far groups of jobs are: the lines and their times with a clock that is made up, and runners that really say them."""
+"""How far groups of jobs are: the lines and their times with a clock that is made up, and runners that really
+say them."""
 
 import os
 import pty
@@ -25,7 +26,8 @@ import pyasr.cluster.runner_main as front_end
 from pyasr.cluster.schedulers.scheduler import Fate, Scheduler
 class AtOnce(Scheduler):
     def submission(self, request, jobs, script, name):
-        return ["bash", "-c", f"for t in {' '.join(map(str, jobs))}; do TASK=$t bash {script} >/dev/null 2>&1 </dev/null & done; echo 1"]
+        start = f"TASK=$t bash {script} >/dev/null 2>&1 </dev/null &"
+        return ["bash", "-c", f"for t in {' '.join(map(str, jobs))}; do {start} done; echo 1"]
     number = lambda self, said: said.strip()
     fates = lambda self, number, tasks: {task: Fate(True) for task in tasks}
     cancel = lambda self, number: None
@@ -49,16 +51,26 @@ def test_what_is_said(monkeypatch):
     request = parse_request(["JOB=1:50", "exp/make_mfcc/log/make_mfcc_train.JOB.log", "true"])
     monkeypatch.setenv("PYASR_STEP", "make_mfcc.py")
     (line,), wait_s = lines_of(request, 130, 37)
-    assert re.fullmatch(rf"{AT} make_mfcc.py: make_mfcc_train: 37/50 jobs, 2 min, about 45 s left\n", line) and wait_s == 65
+    assert (
+        re.fullmatch(rf"{AT} make_mfcc.py: make_mfcc_train: 37/50 jobs, 2 min, about 45 s left\n", line)
+        and wait_s == 65
+    )
     monkeypatch.delenv("PYASR_STEP")
     monkeypatch.setattr("sys.argv", ["utils/queue.pl"])
-    assert re.fullmatch(rf"{AT} queue.pl: 0/2 jobs, 20 s\n", lines_of(parse_request(["J=1:2", "log/J.log", "true"]), 20, 0)[0][0])
+    assert re.fullmatch(
+        rf"{AT} queue.pl: 0/2 jobs, 20 s\n",
+        lines_of(parse_request(["J=1:2", "log/J.log", "true"]), 20, 0)[0][0],
+    )
 
 
 def test_a_line_of_a_terminal_is_written_over_and_left_empty(monkeypatch):
     monkeypatch.setenv("PYASR_STEP", "x.py")
     written, wait_s = lines_of(parse_request(["JOB=1:2", "a.JOB.log", "true"]), 20, 1, on_terminal=True)
-    assert re.fullmatch(rf"\x1b\[K{AT} x.py: a: 1/2 jobs, 20 s, about 20 s left\r", written[0]) and written[1:] == ["\x1b[K"] and wait_s == 1
+    assert (
+        re.fullmatch(rf"\x1b\[K{AT} x.py: a: 1/2 jobs, 20 s, about 20 s left\r", written[0])
+        and written[1:] == ["\x1b[K"]
+        and wait_s == 1
+    )
 
 
 def test_there_are_few_lines_in_a_day():
@@ -69,7 +81,10 @@ def test_there_are_few_lines_in_a_day():
     assert num_lines == 21
 
 
-@pytest.mark.parametrize("seconds, words", [(40.9, "40 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min"), (90000, "25 h 00 min")])
+@pytest.mark.parametrize(
+    "seconds, words",
+    [(40.9, "40 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min"), (90000, "25 h 00 min")],
+)
 def test_how_long_it_lasts(seconds, words):
     assert lasting(seconds) == words
 
@@ -78,9 +93,27 @@ def test_how_long_it_lasts(seconds, words):
 def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypatch):
     """The second job waits until this has been said of the first; the logs have nothing of it."""
     monkeypatch.delenv("PYASR_STEP", raising=False)
-    words = ["--max-jobs-run", "2", "JOB=1:2", "log/a.JOB.log", "bash", "-c", "until [ JOB = 1 -o -e seen ]; do sleep 0.05; done"]
-    runner = subprocess.Popen([sys.executable, "-c", program, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    seen = next(line for line in runner.stderr if re.fullmatch(rf"{AT} {name}: a: 1/2 jobs, (\d+ s), about \1 left\n", line))
+    words = [
+        "--max-jobs-run",
+        "2",
+        "JOB=1:2",
+        "log/a.JOB.log",
+        "bash",
+        "-c",
+        "until [ JOB = 1 -o -e seen ]; do sleep 0.05; done",
+    ]
+    runner = subprocess.Popen(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    seen = next(
+        line
+        for line in runner.stderr
+        if re.fullmatch(rf"{AT} {name}: a: 1/2 jobs, (\d+ s), about \1 left\n", line)
+    )
     (tmp_path / "seen").touch()
     said, _ = runner.communicate(timeout=60)
     assert runner.returncode == 0 and said == ""
@@ -89,7 +122,15 @@ def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypat
 
 def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
     ours, theirs = pty.openpty()
-    words = ["--max-jobs-run", "2", "JOB=1:2", "a.JOB.log", "bash", "-c", "until [ JOB = 1 -o -e seen ]; do sleep 0.05; done"]
+    words = [
+        "--max-jobs-run",
+        "2",
+        "JOB=1:2",
+        "a.JOB.log",
+        "bash",
+        "-c",
+        "until [ JOB = 1 -o -e seen ]; do sleep 0.05; done",
+    ]
     runner = subprocess.Popen([sys.executable, "-c", SOON, *words], cwd=tmp_path, stderr=theirs)
     os.close(theirs)
     said = b""
@@ -103,7 +144,11 @@ def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
 
 
 def test_single_and_short_jobs_are_silent(tmp_path):
-    done = subprocess.run([sys.executable, "-c", SOON, "x.log", "sleep", "0.3"], cwd=tmp_path, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SOON, "x.log", "sleep", "0.3"], cwd=tmp_path, capture_output=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    done = subprocess.run(["run.pl", "JOB=1:3", "x.JOB.log", "sleep", "0.1"], cwd=tmp_path, capture_output=True)
+    done = subprocess.run(
+        ["run.pl", "JOB=1:3", "x.JOB.log", "sleep", "0.1"], cwd=tmp_path, capture_output=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,4 +1,5 @@
-"""Jobs of a group as forks of one process: what each is, has and leaves is as if it had been started by itself."""
+"""Jobs of a group as forks of one process: what each is, has and leaves is as if it had been started by
+itself."""
 
 import os
 import re
@@ -18,7 +19,7 @@ from pyasr.cluster.runner.processes import Guard
 from pyasr.cluster.runner.status import read_status
 
 ROOT = Path(__file__).resolve().parents[3]
-FUNCTIONS = '''
+FUNCTIONS = """
 import json, os, signal, sys, threading, time
 with open(os.environ["IMPORTS"], "a") as f: f.write(f"{os.getpid()}\\n")
 if "PRINTS" in os.environ: print("imported", flush=True)
@@ -26,13 +27,16 @@ if "THREADS" in os.environ: threading.Thread(target=time.sleep, args=(2,), daemo
 if "RAISES" in os.environ: raise ValueError("no such part")
 def tells(spec, job):
     stat = open("/proc/self/stat").read().rpartition(")")[2].split()
-    masks = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines() if line.startswith("Sig"))
+    lines = open("/proc/self/status").read().splitlines()
+    masks = dict(line.split(":\\t") for line in lines if line.startswith("Sig"))
     files = [os.readlink(f"/proc/self/fd/{n}") for n in ("0", "1", "2")]
     more = len(os.listdir("/proc/self/fd")) - 4
-    print(json.dumps({"argv": sys.argv[1:], "leads": os.getpid() == os.getsid(0) == os.getpgid(0), "parent": open(f"/proc/{stat[1]}/comm").read(),
-                      "ignored": masks["SigIgn"], "caught": masks["SigCgt"], "blocked": masks["SigBlk"], "files": files, "more": more,
-                      "own": os.environ["PYASR_STOP_FILE"], "threads": os.environ["OMP_NUM_THREADS"], "cwd": os.getcwd(), "path": sys.path[0],
-                      "streams": [sys.stdout.encoding, sys.stdout.errors, sys.stdout.line_buffering, sys.stderr.line_buffering]}))
+    streams = [sys.stdout.encoding, sys.stdout.errors, sys.stdout.line_buffering, sys.stderr.line_buffering]
+    print(json.dumps({"argv": sys.argv[1:], "leads": os.getpid() == os.getsid(0) == os.getpgid(0),
+                      "parent": open(f"/proc/{stat[1]}/comm").read(), "ignored": masks["SigIgn"],
+                      "caught": masks["SigCgt"], "blocked": masks["SigBlk"], "files": files, "more": more,
+                      "own": os.environ["PYASR_STOP_FILE"], "threads": os.environ["OMP_NUM_THREADS"],
+                      "cwd": os.getcwd(), "path": sys.path[0], "streams": streams}))
 def ends(spec, job):
     print("before the end")
     sys.stderr.write("of standard error\\n")
@@ -49,7 +53,8 @@ def kills_template(spec, job):
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try: words = open(f"/proc/{name}/cmdline").read().split("\\0")
         except OSError: continue
-        if int(name) != os.getpid() and "pyasr.base.jobs.job_forks" in words and any(word.startswith(spec.cmd) for word in words): os.kill(int(name), signal.SIGKILL)
+        is_fork = "pyasr.base.jobs.job_forks" in words and any(word.startswith(spec.cmd) for word in words)
+        if int(name) != os.getpid() and is_fork: os.kill(int(name), signal.SIGKILL)
 def waits(spec, job):
     open(f"{spec.cmd}/pid.{job}", "w").write(f"{os.getpid()}\\n")
     time.sleep(300)
@@ -59,9 +64,10 @@ def imports(spec, job):
     known = "pyasr.score.word_alignment" in sys.modules, "llvmlite.binding" in sys.modules
     from pyasr.score.word_alignment import count
     from pyasr.score import word_alignment
-    loaded = [kernel for kernel in vars(word_alignment).values() if getattr(kernel, "__dict__", {}).get("_by_kinds")]
+    kernels = vars(word_alignment).values()
+    loaded = [kernel for kernel in kernels if getattr(kernel, "__dict__", {}).get("_by_kinds")]
     print("known", *known, len(loaded) > 0, count(["a"], ["b"]))
-'''
+"""
 
 
 @pytest.fixture
@@ -72,17 +78,25 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(place: Path, function: str, num: int, cmd: str = "run.pl --max-jobs-run 1", say: str = "") -> list[Path]:
+def run(
+    place: Path, function: str, num: int, cmd: str = "run.pl --max-jobs-run 1", say: str = ""
+) -> list[Path]:
     """The logs of `num` jobs."""
     log = place / f"{function}.{num}" / "x.JOB.log"
-    run_jobs(JobOptions(nj=num, cmd=cmd), log, f"group_under_test:{function}", JobOptions(cmd=say or str(place)))
+    run_jobs(
+        JobOptions(nj=num, cmd=cmd), log, f"group_under_test:{function}", JobOptions(cmd=say or str(place))
+    )
     return [log.with_name(f"x.{job}.log") for job in range(1, num + 1)]
 
 
 def said(log: Path) -> list[str]:
     """What a job has printed, without what is of its time and place."""
     lines = [line for line in log.read_text().splitlines() if not line.startswith("#")]
-    return [re.sub(r"0x[0-9a-f]+|\.[12]/|\b[12]\b|x\.[12]\.", "", line) for line in lines if not re.match(r'  File "|    ', line)]
+    return [
+        re.sub(r"0x[0-9a-f]+|\.[12]/|\b[12]\b|x\.[12]\.", "", line)
+        for line in lines
+        if not re.match(r'  File "|    ', line)
+    ]
 
 
 def words_of_process(cmdline: Path) -> bytes:
@@ -100,7 +114,8 @@ def test_forked_jobs_are_as_started_ones(place):
     single, *group = [said(log) for num in (1, 2) for log in run(place, "tells", num)]
     first, second = group
     assert num_imports(place) == 2 and '"more": 0' in single[0] and '"leads": true' in single[0]
-    assert second == single and first == [single[0].replace('"more": 0', '"more": ')]  # 1, by which it says what it has imported
+    # 1, by which it says what it has imported
+    assert second == single and first == [single[0].replace('"more": 0', '"more": ')]
 
 
 @pytest.mark.parametrize("how", ["exit", "sentence", "raise", "kill", "abort", "interrupt", "hangup"])
@@ -111,7 +126,15 @@ def test_they_end_as_started_ones(how, place):
             run(place, "ends", num, say=how)
         log = place / f"ends.{num}" / "x.1.log"
         status = read_status(log)
-        ends.append((status.status, status.signal, status.stopped, said(log), str(refused.value).split(": ", 1)[1].split(" (log")[0]))
+        ends.append(
+            (
+                status.status,
+                status.signal,
+                status.stopped,
+                said(log),
+                str(refused.value).split(": ", 1)[1].split(" (log")[0],
+            )
+        )
     assert num_imports(place) == 2 and ends[0] == ends[1] and ends[0][0] > 0
 
 
@@ -136,17 +159,35 @@ def test_jobs_go_on_when_the_process_that_was_forked_is_killed(place):
 
 def test_a_fork_that_is_no_child_of_the_runner_does_nothing(place, monkeypatch):
     """As where the kernel gives it to another process."""
-    (place / "x.spec.json").write_text(f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}')
-    monkeypatch.setattr(job_template, "_PR_SET_CHILD_SUBREAPER", 29)  # PR_SET_TIMERSLACK, which changes nothing here
+    (place / "x.spec.json").write_text(
+        f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}'
+    )
+    # PR_SET_TIMERSLACK, which changes nothing here
+    monkeypatch.setattr(job_template, "_PR_SET_CHILD_SUBREAPER", 29)
     guard = Guard()
     template = job_template.JobTemplate(dict(os.environ), guard)
-    words = [sys.executable, "-m", "pyasr.base.jobs.job", "group_under_test:waits", str(place / "x.spec.json"), "1"]
+    words = [
+        sys.executable,
+        "-m",
+        "pyasr.base.jobs.job",
+        "group_under_test:waits",
+        str(place / "x.spec.json"),
+        "1",
+    ]
     with (place / "x.log").open("w") as log:
-        assert template.fork(words, log.fileno(), {}) is None and template.fork(words, log.fileno(), {}) is None
+        assert (
+            template.fork(words, log.fileno(), {}) is None and template.fork(words, log.fileno(), {}) is None
+        )
     template.close()
     os.kill(guard.pid, signal.SIGKILL)
     os.waitpid(guard.pid, 0)
-    wait_until(lambda: not any(str(place).encode() in words_of_process(path) for path in Path("/proc").glob("[0-9]*/cmdline")))
+    wait_until(
+        lambda: (
+            not any(
+                str(place).encode() in words_of_process(path) for path in Path("/proc").glob("[0-9]*/cmdline")
+            )
+        )
+    )
     assert num_imports(place) == 1 and not (place / "pid.1").exists()
 
 
@@ -156,7 +197,7 @@ def test_memory_is_each_jobs_own(place):
 
 
 def test_later_jobs_have_what_the_first_has_loaded(place):
-    for round in range(2):
+    for _ in range(2):
         logs = run(place, "imports", 3)
     known = [re.search("known.*", log.read_text())[0].split()[1:4] for log in logs]
     assert known == [["False"] * 3, ["True"] * 3, ["True"] * 3]
@@ -165,8 +206,19 @@ def test_later_jobs_have_what_the_first_has_loaded(place):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_they_end_with_their_runner(number, place):
     words = ["-m", "pyasr.base.jobs.job", "group_under_test:waits", str(place / "x.spec.json"), "JOB"]
-    (place / "x.spec.json").write_text(f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}')
-    command = [sys.executable, ROOT / "utils/run.pl", "--max-jobs-run", "2", "JOB=1:2", place / "x.JOB.log", sys.executable, *words]
+    (place / "x.spec.json").write_text(
+        f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}'
+    )
+    command = [
+        sys.executable,
+        ROOT / "utils/run.pl",
+        "--max-jobs-run",
+        "2",
+        "JOB=1:2",
+        place / "x.JOB.log",
+        sys.executable,
+        *words,
+    ]
     runner = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
     try:
         pids = [place / f"pid.{job}" for job in (1, 2)]

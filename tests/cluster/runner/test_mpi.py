@@ -48,15 +48,23 @@ def grid_engine(tmp_path, monkeypatch, says, hosts):
     return tmp_path / "mpiexec"
 
 
-@pytest.mark.parametrize("says, num_ranks, num_threads, flags, lines", [
-    (HYDRA, 4, 2, "-f {}", "n1:3\nn2:1\n"),
-    (OPEN_MPI, 4, 2, "--hostfile {}", "n1 slots=3\nn2 slots=1\n"),
-    (OPEN_MPI, 9, 1, "--hostfile {}", "n1 slots=6\nn2 slots=3\nn3 slots=1\n"),
-    (HYDRA, 9, 1, "", None),  # it asks Grid Engine itself
-])
+@pytest.mark.parametrize(
+    "says, num_ranks, num_threads, flags, lines",
+    [
+        (HYDRA, 4, 2, "-f {}", "n1:3\nn2:1\n"),
+        (OPEN_MPI, 4, 2, "--hostfile {}", "n1 slots=3\nn2 slots=1\n"),
+        (OPEN_MPI, 9, 1, "--hostfile {}", "n1 slots=6\nn2 slots=3\nn3 slots=1\n"),
+        (HYDRA, 9, 1, "", None),  # it asks Grid Engine itself
+    ],
+)
 def test_hosts_of_grid_engine(says, num_ranks, num_threads, flags, lines, tmp_path, monkeypatch):
     """As many ranks on a host as have slots for all their threads; it may have slots of several queues."""
-    mpiexec = grid_engine(tmp_path, monkeypatch, says, "n1 4 a.q@n1 UNDEFINED\nn2 3 a.q@n2 <NULL>\nn3 1 a.q@n3 <NULL>\nn1 2 b.q@n1 0,1\n")
+    mpiexec = grid_engine(
+        tmp_path,
+        monkeypatch,
+        says,
+        "n1 4 a.q@n1 UNDEFINED\nn2 3 a.q@n2 <NULL>\nn3 1 a.q@n3 <NULL>\nn1 2 b.q@n1 0,1\n",
+    )
     hosts = tmp_path / "hosts.12"
     words = launch_prefix(num_ranks, num_threads).split()
     assert words[0] == str(mpiexec) and words[-2:] == ["-n", str(num_ranks)]
@@ -65,15 +73,35 @@ def test_hosts_of_grid_engine(says, num_ranks, num_threads, flags, lines, tmp_pa
 
 
 @pytest.mark.parametrize("says", [HYDRA, OPEN_MPI])
-@pytest.mark.parametrize("slots, num_threads, sentence", [
-    ((1, 1, 1, 1), 2, "4 slots on 4 host(s) have room for 0 of 2 ranks of 2 thread(s); name a parallel environment whose allocation_rule is "
-                      "2, or a multiple of it, by 'option num_ranks=* -pe NAME $0 -notify' in conf/queue.conf"),
-    ((4, 2), 3, "6 slots on 2 host(s) have room for 1 of 2 ranks of 3 thread(s); name "),
-    ((1,), 1, "1 slots on 1 host(s) are too few for 2 ranks of 1 thread(s); ask for more slots, or run fewer ranks"),
-])
+@pytest.mark.parametrize(
+    "slots, num_threads, sentence",
+    [
+        (
+            (1, 1, 1, 1),
+            2,
+            "4 slots on 4 host(s) have room for 0 of 2 ranks of 2 thread(s); name a parallel environment "
+            "whose allocation_rule is 2, or a multiple of it, by 'option num_ranks=* -pe NAME $0 -notify' in "
+            "conf/queue.conf",
+        ),
+        ((4, 2), 3, "6 slots on 2 host(s) have room for 1 of 2 ranks of 3 thread(s); name "),
+        (
+            (1,),
+            1,
+            (
+                "1 slots on 1 host(s) are too few for 2 ranks of 1 thread(s); ask for more slots, or run "
+                "fewer ranks"
+            ),
+        ),
+    ],
+)
 def test_hosts_of_grid_engine_without_room(says, slots, num_threads, sentence, tmp_path, monkeypatch):
     """mpiexec would start all ranks on one host."""
-    grid_engine(tmp_path, monkeypatch, says, "".join(f"n{host} {number} all.q UNDEFINED\n" for host, number in enumerate(slots)))
+    grid_engine(
+        tmp_path,
+        monkeypatch,
+        says,
+        "".join(f"n{host} {number} all.q UNDEFINED\n" for host, number in enumerate(slots)),
+    )
     with pytest.raises(UserError, match=re.escape(f"Grid Engine's {sentence}")):
         launch_prefix(2, num_threads)
     assert not (tmp_path / "hosts.12").exists()
@@ -95,7 +123,9 @@ def test_srun_where_there_is_no_mpiexec(srun, monkeypatch):
 def test_a_step_starts_ranks_by_slurm_without_an_mpiexec_of_its_own(srun, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr("pyasr.cluster.ranks.jobs._run_ranks_once", lambda jobs, *_: started.append(jobs.cmd))
-    run_ranks(JobOptions(cmd="slurm.pl --mem 2G"), tmp_path / "x.log", "module:function", JobOptions(), num_ranks=2)
+    run_ranks(
+        JobOptions(cmd="slurm.pl --mem 2G"), tmp_path / "x.log", "module:function", JobOptions(), num_ranks=2
+    )
     for cmd in ("run.pl", "queue.pl"):
         with pytest.raises(UserError, match="mpiexec is missing in /nowhere/bin"):
             run_ranks(JobOptions(cmd=cmd), tmp_path / "x.log", "module:function", JobOptions(), num_ranks=2)

@@ -18,11 +18,29 @@ from pyasr.cluster.runner.status import JobStatus, read_status, write_status
 
 
 def run_pl(*words, cwd, timeout=60):
-    return subprocess.run(["run.pl", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        ["run.pl", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=timeout
+    )
 
 
 def test_jobs_in_kaldis_way(tmp_path):
-    done = run_pl("--mem", "2G", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB", cwd=tmp_path)
+    done = run_pl(
+        "--mem",
+        "2G",
+        "JOB=1:3",
+        "--max-jobs-run",
+        "2",
+        "log/a.JOB.log",
+        "echo",
+        "job JOB",
+        "|",
+        "tr",
+        "j",
+        "J",
+        ">",
+        "out.JOB",
+        cwd=tmp_path,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert [(tmp_path / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
     lines = (tmp_path / "log/a.2.log").read_text().splitlines()
@@ -32,11 +50,22 @@ def test_jobs_in_kaldis_way(tmp_path):
     assert re.fullmatch(r"# Accounting: time=\d+ threads=1", lines[-2])
     assert re.fullmatch(r"# Ended \(code 0\) at \w{3} .*, elapsed time \d+ seconds", lines[-1])
     status = read_status(tmp_path / "log/a.2.log")
-    assert status.ok and status.job == 2 and status.signal is None and status.begin <= status.end and status.peak_memory_mb > 0
+    assert (
+        status.ok
+        and status.job == 2
+        and status.signal is None
+        and status.begin <= status.end
+        and status.peak_memory_mb > 0
+    )
 
 
 def test_single_job_and_threads(tmp_path):
-    assert run_pl("--num-threads", "3", "x.log", "echo", "$OMP_NUM_THREADS $NUMBA_NUM_THREADS", cwd=tmp_path).returncode == 0
+    assert (
+        run_pl(
+            "--num-threads", "3", "x.log", "echo", "$OMP_NUM_THREADS $NUMBA_NUM_THREADS", cwd=tmp_path
+        ).returncode
+        == 0
+    )
     assert "3 3\n" in (tmp_path / "x.log").read_text()
 
 
@@ -54,13 +83,16 @@ def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
     assert done.returncode == 1 and not list(tmp_path.glob("slept.*"))
     assert "run.pl: 1 / 9 failed, log is in log/a.JOB.log" in done.stderr
     assert re.search(r"job    2 on \S+: exit status 7", done.stderr)
-    assert "    | the cause" in done.stderr and done.stderr.count("the cause") == 2  # the log's line, and the command to repeat
+    # the log's line, and the command to repeat
+    assert "    | the cause" in done.stderr and done.stderr.count("the cause") == 2
     assert "an input is missing" in done.stderr
     again = re.search(r"again  (.*)", done.stderr)[1]
     assert read_status(tmp_path / "log/a.2.log").status == 7
     assert read_status(tmp_path / "log/a.1.log").stopped and not (tmp_path / "log/a.7.log").exists()
     (tmp_path / "no.such.file").write_text("")
-    repeated = subprocess.run(again.replace("exit 7", "exit 0"), shell=True, cwd=tmp_path, capture_output=True, timeout=300)
+    repeated = subprocess.run(
+        again.replace("exit 7", "exit 0"), shell=True, cwd=tmp_path, capture_output=True, timeout=300
+    )
     assert repeated.returncode == 0 and read_status(tmp_path / "log/a.2.log").ok
 
 
@@ -68,27 +100,64 @@ def test_a_last_line_that_was_not_ended(tmp_path):
     """As of who is killed while it says how far it is: the trailer is none of what it has said."""
     done = run_pl("x.log", "printf", "error: lost", ";", "exit", "3", cwd=tmp_path)
     assert done.returncode == 1 and "\n    | error: lost\n" in done.stderr
-    assert [line.split(" ", 2)[1] for line in (tmp_path / "x.log").read_text().splitlines()[-2:]] == ["Accounting:", "Ended"]
+    assert [line.split(" ", 2)[1] for line in (tmp_path / "x.log").read_text().splitlines()[-2:]] == [
+        "Accounting:",
+        "Ended",
+    ]
 
 
 def test_a_line_of_any_length(tmp_path):
     """Is run as any other, by a shell with the same options and the same name."""
     names = [f"{name:020}" for name in range(12_000)]
-    done = run_pl("x.log", "echo", *names, ">", "names", ";", "echo", "$0", ";", "cat", ";", "false", "|", "cat", cwd=tmp_path)
+    done = run_pl(
+        "x.log",
+        "echo",
+        *names,
+        ">",
+        "names",
+        ";",
+        "echo",
+        "$0",
+        ";",
+        "cat",
+        ";",
+        "false",
+        "|",
+        "cat",
+        cwd=tmp_path,
+    )
     assert done.returncode == 1 and (tmp_path / "names").read_text().split() == names
-    assert "\nbash\n# Accounting" in (tmp_path / "x.log").read_text() and read_status(tmp_path / "x.log").status == 1
+    assert (
+        "\nbash\n# Accounting" in (tmp_path / "x.log").read_text()
+        and read_status(tmp_path / "x.log").status == 1
+    )
 
 
 def test_a_report_gives_the_terminal_no_orders(tmp_path):
-    """Whatever a job has printed, whatever the log's directory is called; tabs and the lines of the command stay."""
+    """Whatever a job has printed, whatever the log's directory is called; tabs and the lines of the command
+    stay."""
     log = os.fsdecode(bytes(tmp_path) + b"/l\xe9g/x.log")
-    command = ["run.pl", log, "bash", "-c", r"printf '\033]0;pwned\007\033[31mred\302\233K\ta\377é\n'" + "\nexit 3"]
+    command = [
+        "run.pl",
+        log,
+        "bash",
+        "-c",
+        r"printf '\033]0;pwned\007\033[31mred\302\233K\ta\377é\n'" + "\nexit 3",
+    ]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
-    kept = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, env={**os.environ, "PYASR_REPORT": str(tmp_path / "report")})
+    kept = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYASR_REPORT": str(tmp_path / "report")},
+    )
     assert (told.returncode, kept.returncode, kept.stderr) == (1, 1, b"")
     for report in (told.stderr.decode(), (tmp_path / "report").read_text(encoding="utf-8") + "\n"):
         assert r"    | \x1b]0;pwned\x07\x1b[31mred\x9bK" + "\ta" in report and "é\n" in report
-        assert all(character.isprintable() or character in "\n\t" for character in report) and report.endswith("\n")
+        assert all(
+            character.isprintable() or character in "\n\t" for character in report
+        ) and report.endswith("\n")
 
 
 def test_killed_job_and_failing_pipe(tmp_path):
@@ -102,7 +171,14 @@ def test_reader_of_a_plan_that_has_left(tmp_path):
     """As `head` does."""
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(["run.pl", "--dry-run", "x.log", "true"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(
+        ["run.pl", "--dry-run", "x.log", "true"],
+        cwd=tmp_path,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -120,9 +196,13 @@ def test_what_ranks_have_left_when_a_scheduler_begins_them_again(tmp_path):
         for left in (tmp_path / f"{name}.alive" / "host.7", tmp_path / f"{name}.error"):
             left.touch()
         mark = f"{name}.done"
-        assert run_pl("--num-ranks", "1", "--done-marker", mark, "y.log", "touch", mark, cwd=tmp_path).returncode == 0
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.suffix in (".error", ".7")) == [
-        "own.alive/host.7", "own.error"]  # fmt: skip
+        assert (
+            run_pl("--num-ranks", "1", "--done-marker", mark, "y.log", "touch", mark, cwd=tmp_path).returncode
+            == 0
+        )
+    assert sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.suffix in (".error", ".7")
+    ) == ["own.alive/host.7", "own.error"]
 
 
 def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
@@ -147,22 +227,45 @@ default num_threads=3
 
 
 def test_config_in_kaldis_format(tmp_path):
-    """Defaults of the file, unless the command line says otherwise; further options are those that it declares."""
+    """Defaults of the file, unless the command line says otherwise; further options are those that it
+    declares."""
     (tmp_path / "queue.conf").write_text(QUEUE_CONF)
     config = read_runner_config(tmp_path / "queue.conf")
     assert config.command == "qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*"
     assert config.options["mem"] == {"*": "-l mem_free=$0,ram_free=$0", "0": ""}
     assert config.options["allow_k20"] == {"true": "-l 'hostname=!g01*'"}
     for words, threads in ((["--allow-k20", "true"], 3), (["--num-threads", "2"], 2)):
-        done = run_pl("--config", "queue.conf", *words, "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path)
-        assert done.returncode == 0 and f"threads={threads}\n" in (tmp_path / "x.log").read_text(), done.stderr
+        done = run_pl(
+            "--config", "queue.conf", *words, "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path
+        )
+        assert done.returncode == 0 and f"threads={threads}\n" in (tmp_path / "x.log").read_text(), (
+            done.stderr
+        )
     (tmp_path / "queue.conf").write_text("option max-hosts=* -l hosts=$0\ndefault num-threads=3")
-    done = run_pl("--config", "queue.conf", "--max-hosts", "3", "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path)
+    done = run_pl(
+        "--config",
+        "queue.conf",
+        "--max-hosts",
+        "3",
+        "x.log",
+        "echo",
+        "threads=$OMP_NUM_THREADS",
+        cwd=tmp_path,
+    )
     assert (done.returncode, done.stderr) == (0, "") and "threads=3\n" in (tmp_path / "x.log").read_text()
-    for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not"),
-                           ("default gpus=0", "queue.conf: 'default gpus=0', but no line 'option gpus=...' declares it; add one"),
-                           ("\ncommand qsub -l 'arch=*64*", "queue.conf:2: 'command qsub -l 'arch=*64*' ends within quotation marks"),
-                           ("option mem=* -l 'mem=$0", "queue.conf:1: 'option mem=* -l 'mem=$0' ends within quotation marks")):
+    for line, sentence in (
+        ("options mem=*", "queue.conf:1: 'options mem=*' is none of"),
+        ("default num_threads=x", "--num-threads: 'x' is not"),
+        (
+            "default gpus=0",
+            "queue.conf: 'default gpus=0', but no line 'option gpus=...' declares it; add one",
+        ),
+        (
+            "\ncommand qsub -l 'arch=*64*",
+            "queue.conf:2: 'command qsub -l 'arch=*64*' ends within quotation marks",
+        ),
+        ("option mem=* -l 'mem=$0", "queue.conf:1: 'option mem=* -l 'mem=$0' ends within quotation marks"),
+    ):
         (tmp_path / "queue.conf").write_text(line + "\n")
         done = run_pl("--config", "queue.conf", "x.log", "true", cwd=tmp_path)
         assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
@@ -171,26 +274,53 @@ def test_config_in_kaldis_format(tmp_path):
 def test_options_for_a_queue_have_no_effect_here(tmp_path):
     """As with Kaldi's run.pl, each with one value; those that the configuration declares are known."""
     (tmp_path / "queue.conf").write_text(QUEUE_CONF)
-    words = ["--config", "queue.conf", "--allow-k20", "true", "--allow-k80=no", "JOB=1:2", "--max-hosts", "3", "x.JOB.log", "echo", "job", "JOB"]
+    words = [
+        "--config",
+        "queue.conf",
+        "--allow-k20",
+        "true",
+        "--allow-k80=no",
+        "JOB=1:2",
+        "--max-hosts",
+        "3",
+        "x.JOB.log",
+        "echo",
+        "job",
+        "JOB",
+    ]
     done = run_pl(*words, cwd=tmp_path)
     no_option = "has no effect: run.pl has no such option (see run.pl --help)\n"
-    assert (done.returncode, done.stderr) == (0, f"run.pl: warning: --allow-k80 no {no_option}run.pl: warning: --max-hosts 3 {no_option}")
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"run.pl: warning: --allow-k80 no {no_option}run.pl: warning: --max-hosts 3 {no_option}",
+    )
     assert "\njob 2\n" in (tmp_path / "x.2.log").read_text()
     done = subprocess.run(["queue.pl", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and done.stderr.startswith("queue.pl: error: --allow-k80: no such option; known are --num-threads ")
+    assert done.returncode == 1 and done.stderr.startswith(
+        "queue.pl: error: --allow-k80: no such option; known are --num-threads "
+    )
 
 
 def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
-    """Of those that CUDA_VISIBLE_DEVICES allows; the directory of a GPU exists while a job has it, and no other job can make it then."""
+    """Of those that CUDA_VISIBLE_DEVICES allows; the directory of a GPU exists while a job has it, and no
+    other job can make it then."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    script = r"mkdir gpu.\$CUDA_VISIBLE_DEVICES && echo \$CUDA_VISIBLE_DEVICES > had.JOB && sleep 0.1 && rmdir gpu.\$CUDA_VISIBLE_DEVICES"
-    done = run_pl("--gpu", "1", "--max-jobs-run", "5", "JOB=1:5", "x.JOB.log", "bash", "-c", script, cwd=tmp_path)
+    script = (
+        r"mkdir gpu.\$CUDA_VISIBLE_DEVICES && echo \$CUDA_VISIBLE_DEVICES > had.JOB && sleep 0.1 && "
+        r"rmdir gpu.\$CUDA_VISIBLE_DEVICES"
+    )
+    done = run_pl(
+        "--gpu", "1", "--max-jobs-run", "5", "JOB=1:5", "x.JOB.log", "bash", "-c", script, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert {(tmp_path / f"had.{job}").read_text() for job in range(1, 6)} == {"4\n", "7\n"}
     assert run_pl("--gpu", "2", "x.log", "echo", "has=$CUDA_VISIBLE_DEVICES", cwd=tmp_path).returncode == 0
     assert "has=4,7\n" in (tmp_path / "x.log").read_text()
     done = run_pl("--gpu", "3", "x.log", "true", cwd=tmp_path)
-    assert done.returncode == 1 and "--gpu 3: only 2 GPU(s) of this machine are available; request fewer" in done.stderr
+    assert (
+        done.returncode == 1
+        and "--gpu 3: only 2 GPU(s) of this machine are available; request fewer" in done.stderr
+    )
 
 
 SSH = """#!/bin/bash
@@ -201,27 +331,44 @@ eval "exec ${*:2}"
 
 
 def test_ranks_on_other_hosts_keep_what_names_gpus_there(tmp_path, monkeypatch):
-    """With all else of the environment; hosts are made up, and reached by a program that sets what a scheduler would."""
+    """With all else of the environment; hosts are made up, and reached by a program that sets what a
+    scheduler would."""
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
     (tmp_path / "hosts").write_text("here\nthere\n")
-    here = dict(HYDRA_LAUNCHER_EXEC=tmp_path / "ssh", HYDRA_HOST_FILE=tmp_path / "hosts", CUDA_VISIBLE_DEVICES="4,7", OF_A_USER="kept")
+    here = dict(
+        HYDRA_LAUNCHER_EXEC=tmp_path / "ssh",
+        HYDRA_HOST_FILE=tmp_path / "hosts",
+        CUDA_VISIBLE_DEVICES="4,7",
+        OF_A_USER="kept",
+    )
     for name, value in here.items():
         monkeypatch.setenv(name, str(value))
     script = r"echo has=\$CUDA_VISIBLE_DEVICES \$OF_A_USER"
     assert run_pl("--num-ranks", "2", "x.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
-    assert set(re.findall(r"(?m)^has=(.*)", (tmp_path / "x.log").read_text())) == {"of_here kept", "of_there kept"}
+    assert set(re.findall(r"(?m)^has=(.*)", (tmp_path / "x.log").read_text())) == {
+        "of_here kept",
+        "of_there kept",
+    }
 
 
 @pytest.fixture
 def holding(tmp_path, monkeypatch):
-    """Function (name, options) that begins a run.pl with GPUs, whose job tells which it has and then waits for a file `end`."""
+    """Function (name, options) that begins a run.pl with GPUs, whose job tells which it has and then waits
+    for a file `end`."""
     monkeypatch.setenv("PYASR_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     begun = []
 
     def begin(name, *words):
-        command = ["run.pl", *words, f"{name}.log", "bash", "-c", r"echo has=\$CUDA_VISIBLE_DEVICES; until [ -e end ]; do sleep 0.05; done"]
+        command = [
+            "run.pl",
+            *words,
+            f"{name}.log",
+            "bash",
+            "-c",
+            r"echo has=\$CUDA_VISIBLE_DEVICES; until [ -e end ]; do sleep 0.05; done",
+        ]
         begun.append(subprocess.Popen(command, cwd=tmp_path))
         wait_until(lambda: b"\nhas=" in read(tmp_path / f"{name}.log") or begun[-1].poll() is not None)
         return begun[-1]
@@ -237,12 +384,17 @@ def has(log):
 
 
 def test_two_runners_on_one_machine(holding, tmp_path):
-    """The second takes another GPU, the third is refused, and one that is to share is not; what an ended runner had is free."""
+    """The second takes another GPU, the third is refused, and one that is to share is not; what an ended
+    runner had is free."""
     first, _ = holding("a", "--gpu", "1"), holding("b", "--gpu", "1")
     assert (has(tmp_path / "a.log"), has(tmp_path / "b.log")) == ("4", "7")
     done = run_pl("--gpu", "1", "c.log", "true", cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (tmp_path / "c.log").exists()
-    assert re.match(rf"run.pl: error: GPU 4 \(4\) is used by process {first.pid} on \S+ since .* \(log: {tmp_path}/a.log\), GPU 7 as well; wait", done.stderr)
+    assert re.match(
+        rf"run.pl: error: GPU 4 \(4\) is used by process {first.pid} on \S+ since .* \(log: "
+        rf"{tmp_path}/a.log\), GPU 7 as well; wait",
+        done.stderr,
+    )
     assert run_pl("--gpu", "1", "--share-devices", "true", "d.log", "true", cwd=tmp_path).returncode == 0
     first.send_signal(signal.SIGTERM)
     first.wait(10)
@@ -265,7 +417,10 @@ def test_gpus_of_a_killed_runner_are_free_when_its_jobs_have_ended(holding, tmp_
 def test_a_runner_gives_back_gpus_that_no_job_waits_for(holding, tmp_path):
     """Of its two jobs one has ended."""
     script = r"until [ JOB = 1 -o -e end ]; do sleep 0.05; done"
-    runner = subprocess.Popen(["run.pl", "--gpu", "1", "--max-jobs-run", "2", "JOB=1:2", "x.JOB.log", "bash", "-c", script], cwd=tmp_path)
+    runner = subprocess.Popen(
+        ["run.pl", "--gpu", "1", "--max-jobs-run", "2", "JOB=1:2", "x.JOB.log", "bash", "-c", script],
+        cwd=tmp_path,
+    )
     wait_until(lambda: read_status(tmp_path / "x.1.log"))
     holding("a", "--gpu", "1")
     assert has(tmp_path / "a.log") == "4"
@@ -273,25 +428,51 @@ def test_a_runner_gives_back_gpus_that_no_job_waits_for(holding, tmp_path):
     assert runner.wait(60) == 0
 
 
-@pytest.mark.parametrize("listed, seen", [("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", "0"), (None, "unset")])
+@pytest.mark.parametrize(
+    "listed, seen",
+    [("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", "0"), (None, "unset")],
+)
 def test_gpus_are_those_that_the_driver_lists(listed, seen, tmp_path, monkeypatch):
     """Without a driver or a GPU, jobs run as they would without --gpu."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nprintf '{listed}'\n" if listed else "#!/bin/sh\necho 'No devices were found'; exit 6\n")
+    program.write_text(
+        f"#!/bin/sh\nprintf '{listed}'\n" if listed else "#!/bin/sh\necho 'No devices were found'; exit 6\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    assert run_pl("--gpu", "1", "x.log", "echo", "has=${CUDA_VISIBLE_DEVICES-unset}", cwd=tmp_path).returncode == 0
+    assert (
+        run_pl("--gpu", "1", "x.log", "echo", "has=${CUDA_VISIBLE_DEVICES-unset}", cwd=tmp_path).returncode
+        == 0
+    )
     assert f"has={seen}\n" in (tmp_path / "x.log").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_killing_run_pl_leaves_no_process(number, tmp_path, hangups):
     mark = f"30{os.getpid()}{number}"
-    runner = subprocess.Popen(["run.pl", "--max-jobs-run", "4", "JOB=1:2", "x.JOB.log", "bash", "-c", f"sleep {mark} & sleep {mark} | cat; echo JOB"],
-                              cwd=tmp_path, stderr=subprocess.DEVNULL)
-    count = lambda: len([p for p in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in read(p) and b"sleep\0" in read(p)])
+    runner = subprocess.Popen(
+        [
+            "run.pl",
+            "--max-jobs-run",
+            "4",
+            "JOB=1:2",
+            "x.JOB.log",
+            "bash",
+            "-c",
+            f"sleep {mark} & sleep {mark} | cat; echo JOB",
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    count = lambda: len(
+        [
+            p
+            for p in Path("/proc").glob("[0-9]*/cmdline")
+            if mark.encode() in read(p) and b"sleep\0" in read(p)
+        ]
+    )
     wait_until(lambda: count() == 4)
     runner.send_signal(number)
     assert runner.wait(10) != 0
@@ -309,7 +490,11 @@ def children(parent: int, program: bytes) -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             is_child = path.joinpath("stat").read_text().rpartition(")")[2].split()[1] == str(parent)
-            found += [int(path.name)] if is_child and path.joinpath("cmdline").read_bytes().startswith(program + b"\0") else []
+            found += (
+                [int(path.name)]
+                if is_child and path.joinpath("cmdline").read_bytes().startswith(program + b"\0")
+                else []
+            )
         except OSError:
             pass
     return found
@@ -319,12 +504,14 @@ def kill_guard(runner):
     wait_until(lambda: guards(runner))
     (guard,) = guards(runner)
     os.kill(guard, signal.SIGKILL)
-    wait_until(lambda: guard not in guards(runner))  # one that has been killed is still listed until it has had processor time
+    # one that has been killed is still listed until it has had processor time
+    wait_until(lambda: guard not in guards(runner))
     return guard
 
 
 def born(pid: int) -> bytes:
-    """The start time of a process; b"" where there is no such process, or only a zombie. Numbers of processes are used again."""
+    """The start time of a process; b"" where there is no such process, or only a zombie. Numbers of processes
+    are used again."""
     state, *fields = read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split() or [b"Z"]
     return b"" if state == b"Z" else fields[18]
 
@@ -332,8 +519,12 @@ def born(pid: int) -> bytes:
 def test_a_runner_goes_on_when_its_guard_is_killed(tmp_path):
     """With another guard, which knows the jobs that run, and ends them when the runner is killed as well."""
     script = r"echo \$\$ > pid.JOB; until [ -e end.JOB ]; do sleep 0.05; done"
-    runner = subprocess.Popen(["run.pl", "--max-jobs-run", "2", "JOB=1:3", "x.JOB.log", "bash", "-c", script],
-                              cwd=tmp_path, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    runner = subprocess.Popen(
+        ["run.pl", "--max-jobs-run", "2", "JOB=1:3", "x.JOB.log", "bash", "-c", script],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_until(lambda: read(tmp_path / "pid.1") and read(tmp_path / "pid.2"))
     kill_guard(runner)
     wait_until(lambda: guards(runner))
@@ -357,7 +548,13 @@ def test_a_job_ends_when_nobody_reads_what_it_says(tmp_path):
 def test_run_pl_under_nohup_outlives_its_terminal(tmp_path):
     """And so does its job."""
     script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo went on"
-    done = subprocess.run(["nohup", "run.pl", "x.log", "bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["nohup", "run.pl", "x.log", "bash", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, "went on\n" in (tmp_path / "x.log").read_text()) == (0, True), done
 
 
@@ -381,7 +578,9 @@ def test_what_a_job_left_in_the_background_is_ended(tmp_path):
     wait_until(lambda: b"sleep" not in read(Path(f"/proc/{pid}/cmdline")))
 
 
-@pytest.mark.parametrize("word", ["plain", "two words", "$HOME", "a'b", 'say "x"', "back\\slash and $x `y`", "semi;colon", "", "*"])
+@pytest.mark.parametrize(
+    "word", ["plain", "two words", "$HOME", "a'b", 'say "x"', "back\\slash and $x `y`", "semi;colon", "", "*"]
+)
 def test_protected_words_reach_the_job_as_they_are(word, tmp_path):
     line = "printf %s " + shell_word(protect(word))
     assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path).stdout == word
@@ -389,7 +588,26 @@ def test_protected_words_reach_the_job_as_they_are(word, tmp_path):
 
 def test_words_with_one_dash_are_for_schedulers(tmp_path):
     """run.pl takes no notice of them, whatever they are."""
-    words = ["-N", "2", "-t", "60", "-V", "-cwd", "-v", "A=b", "-p", "-100", "-j", "y", "-sync", "y", "-q=all.q", "-pe", "smp", "3"]
+    words = [
+        "-N",
+        "2",
+        "-t",
+        "60",
+        "-V",
+        "-cwd",
+        "-v",
+        "A=b",
+        "-p",
+        "-100",
+        "-j",
+        "y",
+        "-sync",
+        "y",
+        "-q=all.q",
+        "-pe",
+        "smp",
+        "3",
+    ]
     for place in (words + ["JOB=1:2"], ["JOB=1:2"] + words):
         assert run_pl(*place, "x.JOB.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path).returncode == 0
         assert "threads=1\n" in (tmp_path / "x.2.log").read_text()
@@ -398,21 +616,36 @@ def test_words_with_one_dash_are_for_schedulers(tmp_path):
 
 
 def test_options_may_stand_before_and_after_the_range():
-    request = parse_request(["--mem", "2G", "JOB=2:4", "--gpu=1", "-pe", "smp", "4", "-tc", "3", "x.JOB.log", "a", "--nj", "JOB"])
-    assert (list(request.jobs), request.mem, request.gpu, request.words) == ([2, 3, 4], "2G", 1, ("a", "--nj", "JOB"))
+    request = parse_request(
+        ["--mem", "2G", "JOB=2:4", "--gpu=1", "-pe", "smp", "4", "-tc", "3", "x.JOB.log", "a", "--nj", "JOB"]
+    )
+    assert (list(request.jobs), request.mem, request.gpu, request.words) == (
+        [2, 3, 4],
+        "2G",
+        1,
+        ("a", "--nj", "JOB"),
+    )
     assert request.max_jobs_run == 3
 
 
 def test_every_hint_has_a_log_that_it_fits():
     logs = {
-        0: "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", 1: "OSError: [Errno 28] No space left on device",
-        2: "numpy.core._exceptions._ArrayMemoryError / MemoryError", 3: "Bus error (core dumped)", 4: "Illegal instruction (core dumped)",
-        5: "ModuleNotFoundError: No module named 'numba'", 6: "OSError: [Errno 24] Too many open files", 7: "bash: mpiexec: command not found",
+        0: "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        1: "OSError: [Errno 28] No space left on device",
+        2: "numpy.core._exceptions._ArrayMemoryError / MemoryError",
+        3: "Bus error (core dumped)",
+        4: "Illegal instruction (core dumped)",
+        5: "ModuleNotFoundError: No module named 'numba'",
+        6: "OSError: [Errno 24] Too many open files",
+        7: "bash: mpiexec: command not found",
         8: "RuntimeError: CUDA error: no CUDA-capable device is detected",
-        9: "SRILM: license file not found", 10: "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
-        11: "FileNotFoundError: [Errno 2] No such file or directory: 'data/train/text'", 12: "bash: line 1: sox: command not found",
+        9: "SRILM: license file not found",
+        10: "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
+        11: "FileNotFoundError: [Errno 2] No such file or directory: 'data/train/text'",
+        12: "bash: line 1: sox: command not found",
         13: "PermissionError: [Errno 13] Permission denied: 'exp'",
-        14: "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0", 15: "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+        14: "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0",
+        15: "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
     }
     status = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x")
     assert len(logs) == len(HINTS)
@@ -422,20 +655,35 @@ def test_every_hint_has_a_log_that_it_fits():
 
 
 def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):
-    """Its host was thought lost, and its status was put down elsewhere; its ranks go on in another job, which has its log's name now."""
+    """Its host was thought lost, and its status was put down elsewhere; its ranks go on in another job, which
+    has its log's name now."""
     lost = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x", reason="its host was lost", run_id="7")
     write_status(tmp_path / "lost.log", lost)
     run_pl("--run-id", "7", "x.log", "cp", "lost.status", "x.status", cwd=tmp_path)
     assert read_status(tmp_path / "x.log") == lost and "# Ended" not in (tmp_path / "x.log").read_text()
     run_pl("--run-id", "8", "x.log", "cp", "lost.status", "x.status", cwd=tmp_path)
-    assert read_status(tmp_path / "x.log").run_id == "8" and "# Ended (code 0)" in (tmp_path / "x.log").read_text()
+    assert (
+        read_status(tmp_path / "x.log").run_id == "8"
+        and "# Ended (code 0)" in (tmp_path / "x.log").read_text()
+    )
     run_pl("--num-ranks", "1", "y.log", "mv", "y.log", "y.1.log", cwd=tmp_path)
-    assert (tmp_path / "y.1.log").exists() and not (tmp_path / "y.log").exists() and not (tmp_path / "y.status").exists()
+    assert (
+        (tmp_path / "y.1.log").exists()
+        and not (tmp_path / "y.log").exists()
+        and not (tmp_path / "y.status").exists()
+    )
 
 
 def test_a_command_that_writes_the_file_of_its_status(tmp_path):
     """The file of the command is renamed and kept, and a message says so."""
     done = run_pl("build.log", "echo", "built", ">", "build.status", cwd=tmp_path)
-    assert done.returncode == 1 and (tmp_path / "build.status.kept").read_text() == "built\n" and read_status(tmp_path / "build.log").status == 1
-    told = "build.status: the job's command has written this file, but it is the name of the job's status file; it was renamed to"
+    assert (
+        done.returncode == 1
+        and (tmp_path / "build.status.kept").read_text() == "built\n"
+        and read_status(tmp_path / "build.log").status == 1
+    )
+    told = (
+        "build.status: the job's command has written this file, but it is the name of the job's status "
+        "file; it was renamed to"
+    )
     assert f"| error: {told} " in done.stderr

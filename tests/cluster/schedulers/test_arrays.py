@@ -1,4 +1,5 @@
-"""Arrays of many jobs under real schedulers: all are awaited, and neither the scheduler nor the files are asked once for each job."""
+"""Arrays of many jobs under real schedulers: all are awaited, and neither the scheduler nor the files are
+asked once for each job."""
 
 import os
 import sys
@@ -19,11 +20,17 @@ NUM_JOBS = 16
 @pytest.mark.parametrize("runner, fixture", [("slurm.pl", "slurm"), ("queue.pl", "grid")])
 def test_an_array(runner, fixture, request, tmp_path):
     cluster, question = request.getfixturevalue(fixture), SCHEDULERS[runner][2]
-    well, failed = (run_array(cluster, runner, question, tmp_path / what, command, NUM_JOBS)
-                    for what, command in commands(NUM_JOBS).items())  # fmt: skip
+    well, failed = (
+        run_array(cluster, runner, question, tmp_path / what, command, NUM_JOBS)
+        for what, command in commands(NUM_JOBS).items()
+    )
     assert well.status == 0 and "error" not in well.said and well.num_questions <= 2 + well.took_s / 2
     assert len(list((tmp_path / "well/log").glob("a.*.status"))) == NUM_JOBS
-    assert failed.status == 1 and f"  job    {NUM_JOBS // 2} on " in failed.said and "    | the cause\n" in failed.said
+    assert (
+        failed.status == 1
+        and f"  job    {NUM_JOBS // 2} on " in failed.said
+        and "    | the cause\n" in failed.said
+    )
 
 
 def test_a_look_for_the_ends_of_500_jobs_is_short(tmp_path, monkeypatch):
@@ -37,7 +44,9 @@ def test_a_look_for_the_ends_of_500_jobs_is_short(tmp_path, monkeypatch):
     calls = []
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: calls.append("listdir") or listed(path))
-    sys.setprofile(lambda frame, event, argument: calls.append(event) if event in ("call", "c_call") else None)
+    sys.setprofile(
+        lambda frame, event, argument: calls.append(event) if event in ("call", "c_call") else None
+    )
     try:
         assert not runner._take_statuses()
     finally:

@@ -47,7 +47,9 @@ def slurm_pl(tmp_path):
 
     def run(*words, **environment):
         environment = {**os.environ, **environment, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-        return subprocess.run(["slurm.pl", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            ["slurm.pl", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
 
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin" / "sbatch", SBATCH)
@@ -62,8 +64,11 @@ def program(path, text):
 
 def begin_slurm_of_processes(programs):
     """A Slurm whose jobs are processes, and their numbers these."""
-    program(programs / "sbatch", "#!/bin/bash\nsetsid bash \"${!#}\" > /dev/null 2>&1 < /dev/null &\necho $!\n")
-    program(programs / "scontrol", '#!/bin/bash\nkill -0 ${!#} && echo JobState=RUNNING || echo JobState=COMPLETED\n')
+    program(programs / "sbatch", '#!/bin/bash\nsetsid bash "${!#}" > /dev/null 2>&1 < /dev/null &\necho $!\n')
+    program(
+        programs / "scontrol",
+        "#!/bin/bash\nkill -0 ${!#} && echo JobState=RUNNING || echo JobState=COMPLETED\n",
+    )
     program(programs / "scancel", "#!/bin/sh\nkill $1\n")
 
 
@@ -75,19 +80,33 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, 
         return slurm_pl("--max-requeue", "2", f"JOB={jobs}", "a.JOB.log", "bash", "-c", script)
 
     done = run("1:2")
-    assert done.returncode == 0 and done.stderr.count("is submitted again, time 2 of at most 2") == 2, done.stderr
+    assert done.returncode == 0 and done.stderr.count("is submitted again, time 2 of at most 2") == 2, (
+        done.stderr
+    )
     assert all((tmp_path / f"a.{job}.requeued-{time}.log").exists() for job in (1, 2) for time in (1, 2))
     done = run("3:3")
-    assert done.returncode == 1 and "job    3 on " in done.stderr and "exit status 75" in done.stderr, done.stderr
-    assert done.stderr.count("is submitted again") == 2 and len((tmp_path / "times.3").read_text().splitlines()) == 3
+    assert done.returncode == 1 and "job    3 on " in done.stderr and "exit status 75" in done.stderr, (
+        done.stderr
+    )
+    assert (
+        done.stderr.count("is submitted again") == 2
+        and len((tmp_path / "times.3").read_text().splitlines()) == 3
+    )
     assert read_status(tmp_path / "a.3.log").status == 75
 
 
-@pytest.mark.parametrize("scheduler, said, told", [
-    (Slurm(), "", "sbatch printed nothing, but that of Slurm"),
-    (Slurm(), "sbatch is not to be used on this host", "sbatch printed 'sbatch is not to be used on this host', but that of Slurm"),
-    (GridEngine(), "4711.pbsserver", "qsub printed '4711.pbsserver', but that of Grid Engine"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "scheduler, said, told",
+    [
+        (Slurm(), "", "sbatch printed nothing, but that of Slurm"),
+        (
+            Slurm(),
+            "sbatch is not to be used on this host",
+            "sbatch printed 'sbatch is not to be used on this host', but that of Slurm",
+        ),
+        (GridEngine(), "4711.pbsserver", "qsub printed '4711.pbsserver', but that of Grid Engine"),
+    ],
+)
 def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeypatch):
     """As that of the qsub of PBS."""
     name = scheduler.own.program()[0]
@@ -100,11 +119,16 @@ def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeyp
 def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted(tmp_path, monkeypatch):
     """Though the signal goes to its whole process group, as at a terminal."""
     (tmp_path / "bin").mkdir()
-    program(tmp_path / "bin" / "sbatch", "#!/bin/sh\ntouch asked\nuntil [ -e stopped ]; do sleep 0.05; done\necho 7\n")
+    program(
+        tmp_path / "bin" / "sbatch",
+        "#!/bin/sh\ntouch asked\nuntil [ -e stopped ]; do sleep 0.05; done\necho 7\n",
+    )
     program(tmp_path / "bin" / "scancel", "#!/bin/sh\necho $* >> cancelled\n")
     program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=CANCELLED\n")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    with subprocess.Popen(["slurm.pl", "a.log", "true"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as runner:
+    with subprocess.Popen(
+        ["slurm.pl", "a.log", "true"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as runner:
         wait_until((tmp_path / "asked").exists)
         os.killpg(runner.pid, signal.SIGTERM)
         (tmp_path / "stopped").touch()
@@ -113,25 +137,46 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
 
 
 def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over(slurm_pl, tmp_path):
-    """Five seconds later, as on filesystems with delayed visibility: the job is not reported as lost, and no others are cancelled."""
+    """Five seconds later, as on filesystems with delayed visibility: the job is not reported as lost, and no
+    others are cancelled."""
     late = "mv a.2.status held; (sleep 5; mv held a.2.status) > /dev/null 2>&1 &\necho 7"
     program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", late))
-    program(tmp_path / "bin" / "scontrol", '#!/bin/sh\nfor task in 1 2; do echo ArrayTaskId=$task JobState=COMPLETED; done\n')
+    program(
+        tmp_path / "bin" / "scontrol",
+        "#!/bin/sh\nfor task in 1 2; do echo ArrayTaskId=$task JobState=COMPLETED; done\n",
+    )
     done = slurm_pl("JOB=1:2", "a.JOB.log", "true")
-    assert (done.returncode, done.stderr) == (0, "") and read_status(tmp_path / "a.2.log").ok and not (tmp_path / "held").exists()
+    assert (
+        (done.returncode, done.stderr) == (0, "")
+        and read_status(tmp_path / "a.2.log").ok
+        and not (tmp_path / "held").exists()
+    )
 
 
 def test_what_is_told_where_memory_was_too_small(slurm_pl, tmp_path):
-    """Under a scheduler, each job has its own. What kills a command at its limit leaves what has run it alive, and the scheduler knows."""
+    """Under a scheduler, each job has its own. What kills a command at its limit leaves what has run it
+    alive, and the scheduler knows."""
     done = slurm_pl("JOB=1:1", "a.JOB.log", "python", "-c", "raise MemoryError")
-    assert done.returncode == 1 and "hint   memory ran out: ask for more with --mem, in --cmd or its configuration\n" in done.stderr
+    assert (
+        done.returncode == 1
+        and "hint   memory ran out: ask for more with --mem, in --cmd or its configuration\n" in done.stderr
+    )
     killed = ["JOB=1:1", "a.JOB.log", "bash", "-c", r"kill -9 \$\$"]
     done = slurm_pl(*killed)
-    assert done.returncode == 1 and "killed by signal 9" in done.stderr and "MB): ask for more with --mem, in" in done.stderr
+    assert (
+        done.returncode == 1
+        and "killed by signal 9" in done.stderr
+        and "MB): ask for more with --mem, in" in done.stderr
+    )
     program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=OUT_OF_MEMORY ArrayTaskId=1\n")
     done = slurm_pl(*killed)
     reason = "it used more memory than it had requested; ask for more with --mem (Slurm says OUT_OF_MEMORY)"
-    assert done.returncode == 1 and reason in done.stderr and "hint" not in done.stderr and read_status(tmp_path / "a.1.log").reason == reason
+    assert (
+        done.returncode == 1
+        and reason in done.stderr
+        and "hint" not in done.stderr
+        and read_status(tmp_path / "a.1.log").reason == reason
+    )
     done = slurm_pl("JOB=1:1", "a.JOB.log", "false")
     assert done.returncode == 1 and "exit status 1" in done.stderr
 
@@ -149,11 +194,14 @@ fi
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp_path, monkeypatch):
-    """Though its job takes its time to end: a runner that can waits until it has, and what it puts down while the new job runs is not taken
-    for the new one's."""
+    """Though its job takes its time to end: a runner that can waits until it has, and what it puts down while
+    the new job runs is not taken for the new one's."""
     begin_slurm_of_processes(tmp_path / "bin")
     if number == signal.SIGKILL:
-        program(tmp_path / "bin" / "scancel", f"#!/bin/sh\nuntil [ -e {tmp_path}/second ]; do sleep 0.05; done\nkill $1\n")
+        program(
+            tmp_path / "bin" / "scancel",
+            f"#!/bin/sh\nuntil [ -e {tmp_path}/second ]; do sleep 0.05; done\nkill $1\n",
+        )
     (tmp_path / "job.sh").write_text(STUBBORN)
     command = ["slurm.pl", "a.log", "bash", "job.sh"]
     environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
@@ -164,7 +212,11 @@ def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp
     assert number == signal.SIGKILL or not Path("/proc", (tmp_path / "before").read_text().strip()).exists()
     done = slurm_pl(*command[1:])
     assert (done.returncode, done.stderr) == (0, "") and read_status(tmp_path / "a.log").ok
-    assert (tmp_path / "a.log").read_text().count("# Ended") == (tmp_path / "a.log").read_text().count("\nwell\n# Acc") == 1
+    assert (
+        (tmp_path / "a.log").read_text().count("# Ended")
+        == (tmp_path / "a.log").read_text().count("\nwell\n# Acc")
+        == 1
+    )
 
 
 def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
@@ -184,8 +236,14 @@ def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_
     lost = Fate(False, "its host n1 was lost (Grid Engine says au)", "n1", host_lost=True)
     runner = BatchRunner(parse_request([str(tmp_path / "a.log"), "true"]), GridEngine())
     runner.left = {1: "7"}
-    for now_s, fate_then, has_ended in ((0, lost, False), (40, lost, False), (45, Fate(True), False), (50, lost, False),
-                                        (105, lost, False), (111, lost, True)):  # fmt: skip
+    for now_s, fate_then, has_ended in (
+        (0, lost, False),
+        (40, lost, False),
+        (45, Fate(True), False),
+        (50, lost, False),
+        (105, lost, False),
+        (111, lost, True),
+    ):
         monkeypatch.setattr(batch.time, "monotonic", lambda: now_s)
         runner._judge(1, fate_then)
         assert bool(runner.ended) == has_ended
@@ -194,26 +252,52 @@ def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_
 
 def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(slurm_pl, tmp_path):
     """Such as its memory, which srun would take for theirs; what the user has set does."""
-    program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", "env | grep ^SLURM_ | sort > was\nbash \"${!#}\"\necho 7"))
+    program(
+        tmp_path / "bin" / "sbatch",
+        SBATCH.replace("echo 7", 'env | grep ^SLURM_ | sort > was\nbash "${!#}"\necho 7'),
+    )
     of_the_user = {"SLURM_CONF": "/site/slurm.conf", "SLURM_MPI_TYPE": "pmix", "SLURM_CPU_BIND": "none"}
-    of_its_job = {"SLURM_JOB_ID": "5", "SLURM_MEM_PER_NODE": "200", "SLURM_NTASKS": "1", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NUM_NODES": "1",
-                  "SLURM_NNODES": "1", "SLURM_TRES_PER_TASK": "cpu:2", "SLURM_ARRAY_TASK_ID": "3"}
+    of_its_job = {
+        "SLURM_JOB_ID": "5",
+        "SLURM_MEM_PER_NODE": "200",
+        "SLURM_NTASKS": "1",
+        "SLURM_CPUS_PER_TASK": "2",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_NNODES": "1",
+        "SLURM_TRES_PER_TASK": "cpu:2",
+        "SLURM_ARRAY_TASK_ID": "3",
+    }
     assert slurm_pl("x.log", "true", **of_the_user, **of_its_job).returncode == 0
-    assert (tmp_path / "was").read_text().split() == sorted(f"{name}={value}" for name, value in of_the_user.items())
+    assert (tmp_path / "was").read_text().split() == sorted(
+        f"{name}={value}" for name, value in of_the_user.items()
+    )
 
 
 def test_processors_to_which_a_recipes_own_step_is_bound_do_not_go_along_to_its_jobs(slurm_pl, tmp_path):
     """As within `srun --pty bash`: srun would refuse to begin ranks on others."""
-    program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", "env | grep ^SLURM_ > was\nbash \"${!#}\"\necho 7"))
-    of_its_step = {"SLURM_JOB_ID": "5", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_CPU_BIND_LIST": "0x1", "SLURM_CPU_BIND_TYPE": "mask_cpu:",
-                   "SLURM_CPU_BIND_VERBOSE": "quiet", "SLURM_MEM_BIND": "quiet,local", "SLURM_MEM_BIND_TYPE": "local"}  # fmt: skip
+    program(
+        tmp_path / "bin" / "sbatch",
+        SBATCH.replace("echo 7", 'env | grep ^SLURM_ > was\nbash "${!#}"\necho 7'),
+    )
+    of_its_step = {
+        "SLURM_JOB_ID": "5",
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
+        "SLURM_CPU_BIND_LIST": "0x1",
+        "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+        "SLURM_CPU_BIND_VERBOSE": "quiet",
+        "SLURM_MEM_BIND": "quiet,local",
+        "SLURM_MEM_BIND_TYPE": "local",
+    }
     assert slurm_pl("x.log", "true", **of_its_step, SLURM_MPI_TYPE="pmix").returncode == 0
     assert (tmp_path / "was").read_text() == "SLURM_MPI_TYPE=pmix\n"
 
 
 def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
     """As by Slurm, where a node is lost but its job goes on: how the first run ends does not count."""
-    script = "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; [ $me = second ]"
+    script = (
+        "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; "
+        "[ $me = second ]"
+    )
     (tmp_path / "job.sh").write_text(script)
     words = ["run.pl", "--run-id", "1", "x.log", "bash", "job.sh"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as first:
@@ -229,40 +313,69 @@ def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
 
 
 def test_numbers_that_schedulers_give():
-    for scheduler, said in ((Slurm(), "12\n"), (Slurm(), "a greeting\n12\n"), (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
-                            (GridEngine(), 'Your job-array 12.1-3:1 ("x") has been submitted\n')):  # fmt: skip
+    for scheduler, said in (
+        (Slurm(), "12\n"),
+        (Slurm(), "a greeting\n12\n"),
+        (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
+        (GridEngine(), 'Your job-array 12.1-3:1 ("x") has been submitted\n'),
+    ):
         assert scheduler.number(said) == "12"
 
 
 def test_jobs_of_another_cluster_are_asked_for_and_cancelled_there(slurm_pl, tmp_path):
     """Slurm's usual cluster, which may have a job of that number as well, is left alone."""
     program(tmp_path / "bin" / "sbatch", "#!/bin/sh\necho '7;other'\n")
-    program(tmp_path / "bin" / "scontrol", f"#!/bin/sh\necho scontrol $* >> {tmp_path}/calls\necho JobState=CANCELLED\n")
+    program(
+        tmp_path / "bin" / "scontrol",
+        f"#!/bin/sh\necho scontrol $* >> {tmp_path}/calls\necho JobState=CANCELLED\n",
+    )
     program(tmp_path / "bin" / "scancel", f"#!/bin/sh\necho scancel $* >> {tmp_path}/calls\n")
     done = slurm_pl("-M", "other", "x.log", "true")
     assert done.returncode == 1 and "it was cancelled (scancel)" in done.stderr, done.stderr
-    assert set((tmp_path / "calls").read_text().splitlines()) == {"scontrol -M other show job -o 7", "scancel -M other 7"}
+    assert set((tmp_path / "calls").read_text().splitlines()) == {
+        "scontrol -M other show job -o 7",
+        "scancel -M other 7",
+    }
 
 
 def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slurm_pl, tmp_path, monkeypatch):
-    """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words its own."""
+    """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words
+    its own."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
-    function, recovery = "rank_workers:asked_to_end_and_lost_before_an_error", Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0))
+    function, recovery = (
+        "rank_workers:asked_to_end_and_lost_before_an_error",
+        Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0)),
+    )
     with pytest.raises(UserError, match="data/train/utt2spk: no such file") as told:
-        run_ranks(JobOptions(cmd="slurm.pl"), tmp_path / "log" / "x.log", function, JobOptions(cmd=str(tmp_path)), 2, recovery)
+        run_ranks(
+            JobOptions(cmd="slurm.pl"),
+            tmp_path / "log" / "x.log",
+            function,
+            JobOptions(cmd=str(tmp_path)),
+            2,
+            recovery,
+        )
     assert not isinstance(told.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
 
 
 @pytest.fixture
 def asking(tmp_path):
-    """Function (fate) that gives the files of the one rank of a job, and a function: a scheduler is asked for the job, and says this."""
+    """Function (fate) that gives the files of the one rank of a job, and a function: a scheduler is asked for
+    the job, and says this."""
 
     def begin(says):
         hearts = hearts_of(tmp_path / "x.spec.json")
         Heartbeat(hearts, 1).introduce("rank 0 of 1")
-        words = ["--num-ranks", "1", "--done-marker", str(tmp_path / "x.spec.done"), str(tmp_path / "x.log"), "true"]
+        words = [
+            "--num-ranks",
+            "1",
+            "--done-marker",
+            str(tmp_path / "x.spec.done"),
+            str(tmp_path / "x.log"),
+            "true",
+        ]
         runner = BatchRunner(parse_request(words), Says(says, hearts))
         runner.left = {1: "7"}
         return hearts, runner._ask
@@ -317,23 +430,42 @@ def test_the_reason_of_a_command_that_a_limit_killed_before_its_runner(killed_by
 
 
 def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):
-    program(tmp_path / "bin" / "nvidia-smi", "#!/bin/sh\nprintf 'GPU 0: H200 (UUID: GPU-a1)\\nGPU 1: H200 (UUID: GPU-b2)\\n'\n")
+    program(
+        tmp_path / "bin" / "nvidia-smi",
+        "#!/bin/sh\nprintf 'GPU 0: H200 (UUID: GPU-a1)\\nGPU 1: H200 (UUID: GPU-b2)\\n'\n",
+    )
     both = r"echo \$CUDA_VISIBLE_DEVICES > has.JOB; until [ -s has.1 ] && [ -s has.2 ]; do sleep 0.05; done"
-    done = slurm_pl("--gpu", "1", "JOB=1:2", "a.JOB.log", "timeout", "30", "bash", "-c", both, PYASR_LOCKS=str(tmp_path / "locks"))
+    done = slurm_pl(
+        "--gpu",
+        "1",
+        "JOB=1:2",
+        "a.JOB.log",
+        "timeout",
+        "30",
+        "bash",
+        "-c",
+        both,
+        PYASR_LOCKS=str(tmp_path / "locks"),
+    )
     assert done.returncode == 0, done.stderr
     assert {(tmp_path / f"has.{job}").read_text() for job in (1, 2)} == {"0\n", "1\n"}
 
 
-@pytest.mark.parametrize("log, job, output, name", [
-    ("JOBS/50%/log/a.JOBX.log", "JOBX=1:2", "JOBS/50%/q/a.$TASK.out", "a"),
-    ("JOBS/log/JOB.log", None, "JOBS/q/JOB.out", "JOB"),
-    ("exp/JOB/x/log/a.log", "JOB=1:2", "exp/x/q/a.$TASK.out", "a"),
-    ("it's/a:b/1,2 $x.JOB.log", "JOB=1:2", """'it'"'"'s/a:b/q/1,2 $x.'$TASK.out""", "_1_2__x"),
-])
+@pytest.mark.parametrize(
+    "log, job, output, name",
+    [
+        ("JOBS/50%/log/a.JOBX.log", "JOBX=1:2", "JOBS/50%/q/a.$TASK.out", "a"),
+        ("JOBS/log/JOB.log", None, "JOBS/q/JOB.out", "JOB"),
+        ("exp/JOB/x/log/a.log", "JOB=1:2", "exp/x/q/a.$TASK.out", "a"),
+        ("it's/a:b/1,2 $x.JOB.log", "JOB=1:2", """'it'"'"'s/a:b/q/1,2 $x.'$TASK.out""", "_1_2__x"),
+    ],
+)
 def test_where_the_script_of_jobs_writes(log, job, output, name):
     """Whatever the directories are called: it redirects itself, and the schedulers need not know."""
     request = parse_request([*([job] if job else []), log, "true"])
     for scheduler in (Slurm(), GridEngine()):
         words = submission(request, scheduler, request.jobs)
         assert words[-1] == str(script_path(request)) and {name, f"--job-name={name}"} & set(words), words
-        assert f"\nexec >>{output.replace('TASK', scheduler.task_variable)} 2>&1\n" in script(request, scheduler)
+        assert f"\nexec >>{output.replace('TASK', scheduler.task_variable)} 2>&1\n" in script(
+            request, scheduler
+        )

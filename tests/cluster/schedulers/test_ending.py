@@ -1,4 +1,5 @@
-"""Jobs that are to be ended are ended, though a scheduler does not answer at first, or keeps a job whose host is lost."""
+"""Jobs that are to be ended are ended, though a scheduler does not answer at first, or keeps a job whose host
+is lost."""
 
 import os
 import signal
@@ -15,7 +16,8 @@ from pyasr.cluster.schedulers.scheduler import Fate, Scheduler
 
 
 class Answers(Scheduler):
-    """A scheduler that gives these answers in turn, the last for ever: to `cancel`, and for the job's fate."""
+    """A scheduler that gives these answers in turn, the last for ever: to `cancel`, and for the job's
+    fate."""
 
     def __init__(self, cancelled, fates, held=""):
         self.cancelled, self.answers, self.held, self.calls = list(cancelled), list(fates), held, []
@@ -42,15 +44,18 @@ def soon(monkeypatch):
     monkeypatch.setattr(ending, "_MOST_WAIT_S", 0.002)
 
 
-@pytest.mark.parametrize("cancelled, fates, calls", [
-    ([True], [{}], ["cancel"]),
-    ([True], [ENDED], ["cancel"]),
-    ([True], [RUNS, None, RUNS, ENDED], ["cancel"]),
-    ([False, False, True], [None, RUNS, RUNS, ENDED], ["cancel"] * 3),  # the first two were not heard
-    ([False], [{}], ["cancel"]),  # it is not there any more
-    ([True], [RUNS, LOST], ["cancel", "release 7 [0]"]),
-    ([True], [{1: LOST, 2: RUNS}, {1: LOST, 2: RUNS}, {1: LOST}], ["cancel", "release 7 [1]"]),
-])
+@pytest.mark.parametrize(
+    "cancelled, fates, calls",
+    [
+        ([True], [{}], ["cancel"]),
+        ([True], [ENDED], ["cancel"]),
+        ([True], [RUNS, None, RUNS, ENDED], ["cancel"]),
+        ([False, False, True], [None, RUNS, RUNS, ENDED], ["cancel"] * 3),  # the first two were not heard
+        ([False], [{}], ["cancel"]),  # it is not there any more
+        ([True], [RUNS, LOST], ["cancel", "release 7 [0]"]),
+        ([True], [{1: LOST, 2: RUNS}, {1: LOST, 2: RUNS}, {1: LOST}], ["cancel", "release 7 [1]"]),
+    ],
+)
 def test_until_they_have_ended(cancelled, fates, calls):
     scheduler = Answers(cancelled, fates)
     assert end_jobs(scheduler, ["7"], 60.0) == [] and scheduler.calls == calls
@@ -58,7 +63,9 @@ def test_until_they_have_ended(cancelled, fates, calls):
 
 def test_what_is_told_of_what_cannot_be_freed():
     told = []
-    assert end_jobs(Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, told.append) == [] and told == ["keeps its slots"]
+    assert end_jobs(Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, told.append) == [] and told == [
+        "keeps its slots"
+    ]
 
 
 @pytest.mark.parametrize("answer", [RUNS, None])
@@ -73,17 +80,36 @@ def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path
     begin_slurm_of_processes(programs)
     for name in ("scontrol", "scancel"):
         (programs / name).rename(programs / f"{name}-that-answers")
-        program(programs / name, f'#!/bin/sh\n[ -e {tmp_path}/back ] || exit 1\nexec "$0-that-answers" "$@"\n')
-    slurm_pl = ("from pyasr.cluster import runner_main; from pyasr.cluster.schedulers import batch, slurm; "
-                "batch._ENDING_S = 0.5; runner_main.batch_main('', slurm.Slurm())")
-    words = [sys.executable, "-c", slurm_pl, "a.log", "bash", "-c", r"echo \$PPID > new; mv new begun; sleep 300"]
+        program(
+            programs / name, f'#!/bin/sh\n[ -e {tmp_path}/back ] || exit 1\nexec "$0-that-answers" "$@"\n'
+        )
+    slurm_pl = (
+        "from pyasr.cluster import runner_main; from pyasr.cluster.schedulers import batch, slurm; "
+        "batch._ENDING_S = 0.5; runner_main.batch_main('', slurm.Slurm())"
+    )
+    words = [
+        sys.executable,
+        "-c",
+        slurm_pl,
+        "a.log",
+        "bash",
+        "-c",
+        r"echo \$PPID > new; mv new begun; sleep 300",
+    ]
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as runner:
         wait_until((tmp_path / "begun").exists)
         number = (tmp_path / "begun").read_text().strip()
         runner.terminate()
-        told = [line.removeprefix("-c: ") for line in runner.communicate(timeout=60)[1].splitlines() if "does not answer" not in line]
-    left = f"cancelled jobs have not ended yet, according to Slurm: {number}; wait for their end before you run the same command again"
+        told = [
+            line.removeprefix("-c: ")
+            for line in runner.communicate(timeout=60)[1].splitlines()
+            if "does not answer" not in line
+        ]
+    left = (
+        f"cancelled jobs have not ended yet, according to Slurm: {number}; wait for their end before you "
+        "run the same command again"
+    )
     assert runner.returncode == 128 + signal.SIGTERM and told == [left, "stopped by signal 15"]
     assert os.path.exists(f"/proc/{number}")
     (tmp_path / "back").touch()

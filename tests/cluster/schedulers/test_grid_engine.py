@@ -6,7 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, begin_in_any_path, check_any_path, check_directories_with_the_word
+from runner_case import (
+    DIRECTORIES_WITH_THE_WORD,
+    ROOT,
+    WAIT_S,
+    Case,
+    begin_in_any_path,
+    check_any_path,
+    check_directories_with_the_word,
+)
 from test_run_pl import wait_until
 
 from pyasr.cluster.runner.status import read_status
@@ -24,9 +32,42 @@ def cases(grid, tmp_path_factory):
     directory = tmp_path_factory.mktemp("cases")
     words = {
         "cancelled": ["cancelled.log", "sleep", "300"],
-        "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
-        "success": ["--mem", "0.1G", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
-        "own_words": ["-pe", "smp", "3", "-v", "COLOUR=red", "-j", "y", "-cwd", "x.log", "echo", r"$NSLOTS $OMP_NUM_THREADS $COLOUR"],
+        "one_of_an_array": [
+            "JOB=1:5",
+            "log/a.JOB.log",
+            "bash",
+            "-c",
+            "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300",
+        ],
+        "success": [
+            "--mem",
+            "0.1G",
+            "JOB=1:3",
+            "--max-jobs-run",
+            "2",
+            "log/a.JOB.log",
+            "echo",
+            "job JOB",
+            "|",
+            "tr",
+            "j",
+            "J",
+            ">",
+            "out.JOB",
+        ],
+        "own_words": [
+            "-pe",
+            "smp",
+            "3",
+            "-v",
+            "COLOUR=red",
+            "-j",
+            "y",
+            "-cwd",
+            "x.log",
+            "echo",
+            r"$NSLOTS $OMP_NUM_THREADS $COLOUR",
+        ],
         **DIRECTORIES_WITH_THE_WORD,
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
         "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
@@ -69,19 +110,42 @@ def test_one_failing_job_of_an_array(grid, cases):
     """It is reported once, with the command that repeats it; the others are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
-    assert code == 1 and "queue.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
-    assert re.search(r"  job    2 on \S+: exit status 3 \(after [\d.]+ s\)\n", said) and "queue.pl JOB=2 log/a.2.log bash -c" in said
+    assert (
+        code == 1 and "queue.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
+    )
+    assert (
+        re.search(r"  job    2 on \S+: exit status 3 \(after [\d.]+ s\)\n", said)
+        and "queue.pl JOB=2 log/a.2.log bash -c" in said
+    )
     wait_until(lambda: not is_there(grid, "a"), WAIT_S)
 
 
-@pytest.mark.parametrize("name, sentence", [
-    ("killed", "killed by signal 9"),
-    ("lost", "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: assumedly after job)"),
-    ("cancelled", "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: assumedly after job)"),
-    ("over_time", "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work into more jobs (Grid Engine "
-                  "says "),
-    ("never", "it will never start: (-l arch=*64*,gpu=9) cannot run at host "),
-])
+@pytest.mark.parametrize(
+    "name, sentence",
+    [
+        ("killed", "killed by signal 9"),
+        (
+            "lost",
+            (
+                "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: "
+                "assumedly after job)"
+            ),
+        ),
+        (
+            "cancelled",
+            (
+                "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: "
+                "assumedly after job)"
+            ),
+        ),
+        (
+            "over_time",
+            "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work into "
+            "more jobs (Grid Engine says ",
+        ),
+        ("never", "it will never start: (-l arch=*64*,gpu=9) cannot run at host "),
+    ],
+)
 def test_jobs_that_fail(name, sentence, grid, cases):
     code, said = cases[name].end()
     assert code == 1 and sentence in said, said
@@ -93,27 +157,56 @@ def test_directory_that_is_not_on_the_host(grid, tmp_path):
     code, said = Case(grid, "queue.pl", tmp_path / "x", "--config", "../site.conf", "x.log", "true").end()
     assert code == 1 and "site.conf: no such file or directory" in said
     (tmp_path / "site.conf").write_text("command qsub -v PATH -wd /nowhere -S /bin/bash -j y\n")
-    code, said = Case(grid, "queue.pl", tmp_path / "error", "--config", "../site.conf", "error.log", "true").end()
-    assert code == 1 and "it could not start: can't chdir to /nowhere: No such file or directory (Grid Engine says Eqw)" in said
+    code, said = Case(
+        grid, "queue.pl", tmp_path / "error", "--config", "../site.conf", "error.log", "true"
+    ).end()
+    assert (
+        code == 1
+        and "it could not start: can't chdir to /nowhere: No such file or directory (Grid Engine says Eqw)"
+        in said
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
     """Nor does it end before the job has, where it can wait."""
-    case = Case(grid, "queue.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "trap", "true", "TERM", ";", "sleep", "300").begun()
+    case = Case(
+        grid,
+        "queue.pl",
+        tmp_path / f"orphan{number}",
+        f"orphan{number}.log",
+        "trap",
+        "true",
+        "TERM",
+        ";",
+        "sleep",
+        "300",
+    ).begun()
     case.process.send_signal(number)
     assert case.end()[0] != 0
     assert number == signal.SIGKILL or not is_there(grid, f"orphan{number}")
     wait_until(lambda: not is_there(grid, f"orphan{number}"), WAIT_S)
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["--partition", "nope.q", "x.log", "true"], "error: qsub refused the job: Unable to run job: Job was rejected because job requests unknown "
-                                             'queue "nope.q" (--dry-run shows the whole command, conf/queue.conf changes it)'),
-    (["--num-threads", "2", "--config", "../site.conf", "x.log", "true"], 'the requested parallel environment "threads" does not exist (--dry-run'),
-    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is not a valid time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
-    (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
-])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ["--partition", "nope.q", "x.log", "true"],
+            "error: qsub refused the job: Unable to run job: Job was rejected because job requests unknown "
+            'queue "nope.q" (--dry-run shows the whole command, conf/queue.conf changes it)',
+        ),
+        (
+            ["--num-threads", "2", "--config", "../site.conf", "x.log", "true"],
+            'the requested parallel environment "threads" does not exist (--dry-run',
+        ),
+        (
+            ["--time", "soon", "x.log", "true"],
+            "error: --time: 'soon' is not a valid time such as 30, in minutes, 12:00:00 or 2-00:00:00",
+        ),
+        (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
+    ],
+)
 def test_what_cannot_be_submitted(words, sentence, grid, tmp_path):
     (tmp_path / "site.conf").write_text("option num_threads=* -pe threads $0\n")
     code, said = Case(grid, "queue.pl", tmp_path / "x", *words).end()
@@ -131,36 +224,77 @@ def test_lost_host(grid, tmp_path):
 
 
 def test_dry_run(tmp_path):
-    """Kaldi's own configuration, without the names of queues; every rank takes as many slots as it has threads."""
+    """Kaldi's own configuration, without the names of queues; every rank takes as many slots as it has
+    threads."""
+
     def submission(*words):
-        done = subprocess.run([sys.executable, ROOT / "utils/queue.pl", "--dry-run", *words], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, ROOT / "utils/queue.pl", "--dry-run", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         return done.stdout.partition("\n\n")[0]
 
     usual = "qsub -v PATH -cwd -S /bin/bash -j y -l 'arch=*64*'"
-    assert submission("--gpu", "1", "--mem", "4G", "--num-threads", "3", "-q", "x.q", "JOB=2:5", "-tc", "2", "exp/log/1.JOB.log", "true") == (
-        f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o /dev/null -j y -t 2-5 exp/q/1.sh")
+    assert submission(
+        "--gpu",
+        "1",
+        "--mem",
+        "4G",
+        "--num-threads",
+        "3",
+        "-q",
+        "x.q",
+        "JOB=2:5",
+        "-tc",
+        "2",
+        "exp/log/1.JOB.log",
+        "true",
+    ) == (
+        f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o /dev/null -j y -t 2-5 "
+        "exp/q/1.sh"
+    )
     assert submission("--num-ranks", "4", "--num-threads", "2", "--time", "90", "x.log", "true") == (
-        f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o /dev/null -j y q/x.sh")
-    assert submission("--mem", "1.5GiB", "x.log", "true") == f"{usual} -l mem_free=1.5G,ram_free=1.5G -N x -o /dev/null -j y q/x.sh"
+        f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o /dev/null -j y q/x.sh"
+    )
+    assert (
+        submission("--mem", "1.5GiB", "x.log", "true")
+        == f"{usual} -l mem_free=1.5G,ram_free=1.5G -N x -o /dev/null -j y q/x.sh"
+    )
     assert submission("-pe", "smp", "4", "--num-threads", "2", "-M", "me@x", "x.log", "true") == (
-        f"{usual} -pe smp 4 -M me@x -N x -o /dev/null -j y q/x.sh")
+        f"{usual} -pe smp 4 -M me@x -N x -o /dev/null -j y q/x.sh"
+    )
     assert submission("-pe", "mpi", "8", "--num-ranks", "4", "--num-threads", "2", "x.log", "true") == (
-        f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o /dev/null -j y q/x.sh")
+        f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o /dev/null -j y q/x.sh"
+    )
 
 
-@pytest.mark.parametrize("time, expected", [
-    ("2", 120), ("1:30", 90), ("2:00:00", 7200), ("1-12", 129600), ("2-1:30", 178200), ("1-00:00:01", 86401),
-])
+@pytest.mark.parametrize(
+    "time, expected",
+    [
+        ("2", 120),
+        ("1:30", 90),
+        ("2:00:00", 7200),
+        ("1-12", 129600),
+        ("2-1:30", 178200),
+        ("1-00:00:01", 86401),
+    ],
+)
 def test_times_as_slurm_reads_them(time, expected):
     """The forms that `man sbatch` lists under --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     assert seconds(time) == expected
 
 
 QSTAT = """<job_info><queue_info>
-<Queue-List><name>a.q@n1</name><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
-<Queue-List><name>a.q@n2</name><state>au</state><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
-<Queue-List><name>a.q@n3</name><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
-<Queue-List><name>a.q@n4</name><state>au</state><job_list><JB_job_number>8</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n1</name>
+<job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n2</name><state>au</state>
+<job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n3</name>
+<job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n4</name><state>au</state>
+<job_list><JB_job_number>8</JB_job_number><state>r</state></job_list></Queue-List>
 </queue_info></job_info>
 """
 
@@ -168,6 +302,7 @@ QSTAT = """<job_info><queue_info>
 @pytest.fixture
 def qstat(tmp_path, monkeypatch):
     """Function that has qstat answer with a text."""
+
     def answer(text):
         (tmp_path / "answer").write_text(text)
 
@@ -199,16 +334,30 @@ def test_jobs_are_asked_for_by_the_name_that_submits_them(tmp_path, monkeypatch)
 def test_slots_that_nobody_but_a_manager_can_free(qstat):
     qstat(QSTAT)
     assert GridEngine().release("7", [0]) == (
-        "job 7 keeps its slots on all its hosts until n2 is back; a manager of Grid Engine can free them: qdel -f 7")
+        "job 7 keeps its slots on all its hosts until n2 is back; a manager of Grid Engine can free them: "
+        "qdel -f 7"
+    )
     assert GridEngine().release("9", [0]) == ""
 
 
-@pytest.mark.parametrize("state, waits, suspended", [
-    ("r", False, False), ("t", False, False), ("Rr", False, False), ("s", False, True), ("S", False, True), ("T", False, True),
-    ("Rq", True, False), ("hqw", True, False),
-])
+@pytest.mark.parametrize(
+    "state, waits, suspended",
+    [
+        ("r", False, False),
+        ("t", False, False),
+        ("Rr", False, False),
+        ("s", False, True),
+        ("S", False, True),
+        ("T", False, True),
+        ("Rq", True, False),
+        ("hqw", True, False),
+    ],
+)
 def test_who_waits(state, waits, suspended, qstat):
-    qstat(f"<job_info><job_info><job_list><JB_job_number>7</JB_job_number><state>{state}</state></job_list></job_info></job_info>")
+    qstat(
+        "<job_info><job_info><job_list><JB_job_number>7</JB_job_number>"
+        f"<state>{state}</state></job_list></job_info></job_info>"
+    )
     fate = GridEngine().fates("7", [0])[0]
     assert (fate.active, fate.waits, fate.suspended) == (True, waits, suspended)
 

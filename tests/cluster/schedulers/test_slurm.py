@@ -9,7 +9,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, begin_in_any_path, check_any_path, check_directories_with_the_word
+from runner_case import (
+    DIRECTORIES_WITH_THE_WORD,
+    ROOT,
+    WAIT_S,
+    Case,
+    begin_in_any_path,
+    check_any_path,
+    check_directories_with_the_word,
+)
 from test_run_pl import wait_until
 
 from pyasr.base.errors import UserError
@@ -49,11 +57,45 @@ def cases(slurm, tmp_path_factory):
     (directory / "site.conf").write_text(NO_REQUEUE)
     (directory / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
     words = {
-        "success": ["--mem", "0.1G", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
-        "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
+        "success": [
+            "--mem",
+            "0.1G",
+            "JOB=1:3",
+            "--max-jobs-run",
+            "2",
+            "log/a.JOB.log",
+            "echo",
+            "job JOB",
+            "|",
+            "tr",
+            "j",
+            "J",
+            ">",
+            "out.JOB",
+        ],
+        "one_of_an_array": [
+            "JOB=1:5",
+            "log/a.JOB.log",
+            "bash",
+            "-c",
+            "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300",
+        ],
         "own_words": ["-N", "2", "-t", "60", "x.log", "echo", "nodes=$SLURM_JOB_NUM_NODES"],
-        "kaldis_configuration": ["--config", "../kaldi.conf", "--mem", "1.5G", "--num-threads", "1", "--max-jobs-run", "1",
-                                 "JOB=1:2", "x.JOB.log", "echo", "tasks=$SLURM_NTASKS_PER_NODE", "mem=$SLURM_MEM_PER_CPU"],
+        "kaldis_configuration": [
+            "--config",
+            "../kaldi.conf",
+            "--mem",
+            "1.5G",
+            "--num-threads",
+            "1",
+            "--max-jobs-run",
+            "1",
+            "JOB=1:2",
+            "x.JOB.log",
+            "echo",
+            "tasks=$SLURM_NTASKS_PER_NODE",
+            "mem=$SLURM_MEM_PER_CPU",
+        ],
         **DIRECTORIES_WITH_THE_WORD,
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
         "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
@@ -84,7 +126,11 @@ def test_jobs_in_kaldis_way(cases):
     assert case.end() == (0, "")
     assert [(case / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
     lines = (case / "log/a.2.log").read_text().splitlines()
-    assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[1].startswith("# Started at") and lines[-1].startswith("# Ended (code 0)")
+    assert (
+        lines[0] == '# echo "job 2" | tr j J > out.2'
+        and lines[1].startswith("# Started at")
+        and lines[-1].startswith("# Ended (code 0)")
+    )
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
 
 
@@ -110,8 +156,16 @@ def test_kaldis_own_configuration(cases):
 def test_ranks_have_the_environment_of_their_job_with_kaldis_own_configuration(slurm, tmp_path):
     """Whose `--export=PATH` is for sbatch; srun, by which mpiexec starts ranks, hears of it as well."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
-    words = ["--config", "../kaldi.conf", "--num-ranks", "4", "x.log", "bash", "-c",
-             r"echo threads=\$OMP_NUM_THREADS stop=\${PYASR_STOP_FILE##*/}"]
+    words = [
+        "--config",
+        "../kaldi.conf",
+        "--num-ranks",
+        "4",
+        "x.log",
+        "bash",
+        "-c",
+        r"echo threads=\$OMP_NUM_THREADS stop=\${PYASR_STOP_FILE##*/}",
+    ]
     case = Case(slurm, "slurm.pl", tmp_path / "ranks", *words)
     assert case.end() == (0, "")
     assert (case / "x.log").read_text().count("threads=1 stop=x.stop\n") == 4
@@ -119,7 +173,22 @@ def test_ranks_have_the_environment_of_their_job_with_kaldis_own_configuration(s
 
 def test_ranks_within_a_step(slurm, tmp_path):
     """As in the shell that `srun --pty bash` gives, whose processors they are to share."""
-    words = ["srun", "-n", "1", "-c", "2", "timeout", "60", sys.executable, str(ROOT / "utils/run.pl"), "--num-ranks", "2", "x.log", "echo", "here"]
+    words = [
+        "srun",
+        "-n",
+        "1",
+        "-c",
+        "2",
+        "timeout",
+        "60",
+        sys.executable,
+        str(ROOT / "utils/run.pl"),
+        "--num-ranks",
+        "2",
+        "x.log",
+        "echo",
+        "here",
+    ]
     subprocess.run(words, cwd=tmp_path, env=slurm.environment, check=True, timeout=WAIT_S)
     assert (tmp_path / "x.log").read_text().count("here\n") == 3  # once in the header
 
@@ -127,7 +196,14 @@ def test_ranks_within_a_step(slurm, tmp_path):
 def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
     """Slurm is only asked whether it would take them."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
-    words = ["--config", str(tmp_path / "kaldi.conf"), "--num-ranks", str(2 * slurm.num - 2), "--num-threads", "1"]
+    words = [
+        "--config",
+        str(tmp_path / "kaldi.conf"),
+        "--num-ranks",
+        str(2 * slurm.num - 2),
+        "--num-threads",
+        "1",
+    ]
     request = parse_request([*words, str(tmp_path / "x.log"), "true"], Slurm.own)
     program, *words = submission(request, Slurm(), request.jobs)
     script_path(request).parent.mkdir()
@@ -139,8 +215,12 @@ def test_one_failing_job_of_an_array(slurm, cases):
     """It is reported once, with the command that repeats it; the others are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
-    assert code == 1 and "slurm.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
-    assert re.search(r"  job    2 on \S+: exit status 3 \(after [\d.]+ s\)\n", said) and re.search(r"again  \S*slurm\.pl JOB=2 log/a\.2\.log bash -c", said)
+    assert (
+        code == 1 and "slurm.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
+    )
+    assert re.search(r"  job    2 on \S+: exit status 3 \(after [\d.]+ s\)\n", said) and re.search(
+        r"again  \S*slurm\.pl JOB=2 log/a\.2\.log bash -c", said
+    )
     assert read_status(case / "log/a.2.log").status == 3
     wait_until(lambda: not slurm.call("squeue", "-h", "-n", "a"), WAIT_S)
 
@@ -154,13 +234,20 @@ def test_killed_command(cases):
 def test_job_that_leaves_no_status(cases):
     """What ran it was killed with it. The sentence is then its status, for the step that waits for it."""
     code, said = cases["lost"].end()
-    assert code == 1 and "it has ended, says Slurm, but has written no status: it was killed or could not start" in said
+    assert (
+        code == 1
+        and "it has ended, says Slurm, but has written no status: it was killed or could not start" in said
+    )
     assert read_status(cases["lost"] / "x.log").reason in said
 
 
 def test_job_that_never_starts(slurm, cases):
     code, said = cases["never"].end()
-    assert code == 1 and "it will never start: it requests more than its partition main has (Slurm says PartitionConfig)" in said
+    assert (
+        code == 1
+        and "it will never start: it requests more than its partition main has (Slurm says PartitionConfig)"
+        in said
+    )
     assert not slurm.call("squeue", "-h", "-t", "PENDING", "-n", "x")
 
 
@@ -177,26 +264,50 @@ def test_node_lost(cases):
 
 def test_over_its_time_limit(cases):
     code, said = cases["over_time"].end()
-    assert code == 1 and re.search(r"it exceeded its time limit of [\d:]+; ask for more with --time, .* \(Slurm says TIMEOUT\)", said), said
+    assert code == 1 and re.search(
+        r"it exceeded its time limit of [\d:]+; ask for more with --time, .* \(Slurm says TIMEOUT\)", said
+    ), said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
     """Nor does it end before the job has, where it can wait."""
-    case = Case(slurm, "slurm.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "trap", "true", "TERM", ";", "sleep", "300").begun()
+    case = Case(
+        slurm,
+        "slurm.pl",
+        tmp_path / f"orphan{number}",
+        f"orphan{number}.log",
+        "trap",
+        "true",
+        "TERM",
+        ";",
+        "sleep",
+        "300",
+    ).begun()
     case.process.send_signal(number)
     assert case.end()[0] != 0
     assert number == signal.SIGKILL or not slurm.call("squeue", "-h", "-n", f"orphan{number}")
     wait_until(lambda: not slurm.call("squeue", "-h", "-n", f"orphan{number}"), WAIT_S)
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["--partition", "nope", "x.log", "true"],
-     "error: sbatch refused the job: invalid partition specified: nope; Batch job submission failed: Invalid partition name specified ("),
-    (["--mem", "8T", "x.log", "true"], "error: sbatch refused the job: "),
-    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is not a valid time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
-    (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
-])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ["--partition", "nope", "x.log", "true"],
+            (
+                "error: sbatch refused the job: invalid partition specified: nope; Batch job submission "
+                "failed: Invalid partition name specified ("
+            ),
+        ),
+        (["--mem", "8T", "x.log", "true"], "error: sbatch refused the job: "),
+        (
+            ["--time", "soon", "x.log", "true"],
+            "error: --time: 'soon' is not a valid time such as 30, in minutes, 12:00:00 or 2-00:00:00",
+        ),
+        (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
+    ],
+)
 def test_what_cannot_be_submitted(words, sentence, slurm, tmp_path):
     code, said = Case(slurm, "slurm.pl", tmp_path / "x", *words).end()
     assert code == 1 and sentence in said and said.count("\n") == 1
@@ -204,35 +315,95 @@ def test_what_cannot_be_submitted(words, sentence, slurm, tmp_path):
 
 def test_slurm_that_is_not_there(tmp_path):
     words = [sys.executable, ROOT / "utils/slurm.pl", "x.log", "true"]
-    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PATH": str(Path(sys.executable).parent)}, capture_output=True, text=True, timeout=WAIT_S)
-    assert done.returncode == 1 and done.stderr.startswith("slurm.pl: error: there is no program 'sbatch' on PATH")
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": str(Path(sys.executable).parent)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 1 and done.stderr.startswith(
+        "slurm.pl: error: there is no program 'sbatch' on PATH"
+    )
 
 
 def test_dry_run(tmp_path):
     """Kaldi's format of the configuration; what it does not say is as usual."""
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/slurm.conf").write_text("command sbatch --export=PATH -A asr\noption gpu=* -p gpu --gres=gpu:$0\noption mem=* --mem=$0\n")
-    words = ["--dry-run", "--gpu", "2", "--mem", "4G", "--num-threads", "3", "-C", "fast", "JOB=2:5", "--max-jobs-run", "2",
-             "exp/log/a.JOB.log", "wc", "a b", "|", "cat"]
+    (tmp_path / "conf/slurm.conf").write_text(
+        "command sbatch --export=PATH -A asr\noption gpu=* -p gpu --gres=gpu:$0\noption mem=* --mem=$0\n"
+    )
+    words = [
+        "--dry-run",
+        "--gpu",
+        "2",
+        "--mem",
+        "4G",
+        "--num-threads",
+        "3",
+        "-C",
+        "fast",
+        "JOB=2:5",
+        "--max-jobs-run",
+        "2",
+        "exp/log/a.JOB.log",
+        "wc",
+        "a b",
+        "|",
+        "cat",
+    ]
     done = subprocess.run(["slurm.pl", *words], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S)
     command, _, script = done.stdout.partition("\n\n")
-    assert command == ("sbatch --export=PATH -A asr -p gpu --gres=gpu:2 --mem=4G --cpus-per-task=3 -C fast --parsable --job-name=a "
-                       "--output=/dev/null --array=2-5%2 exp/q/a.sh")
+    assert command == (
+        "sbatch --export=PATH -A asr -p gpu --gres=gpu:2 --mem=4G --cpus-per-task=3 -C fast --parsable "
+        "--job-name=a --output=/dev/null --array=2-5%2 exp/q/a.sh"
+    )
     assert f"cd {tmp_path} || exit 1\n" in script
-    assert script.endswith("utils/run.pl --num-threads 3 --gpu 2 JOB=$SLURM_ARRAY_TASK_ID exp/log/a.JOB.log wc 'a b' '|' cat\n\n")
+    assert script.endswith(
+        "utils/run.pl --num-threads 3 --gpu 2 JOB=$SLURM_ARRAY_TASK_ID exp/log/a.JOB.log wc 'a b' '|' cat\n\n"
+    )
     assert not (tmp_path / "exp").exists()
-    done = subprocess.run(["slurm.pl", "--gpu", "1", "--dry-run", "--num-ranks", "4", "x.log", "true"], cwd=tmp_path.parent, capture_output=True, text=True)
-    assert done.stdout.startswith("sbatch --export=ALL --gres=gpu:1 --ntasks=4 --signal=B:USR1@120 --parsable")
+    done = subprocess.run(
+        ["slurm.pl", "--gpu", "1", "--dry-run", "--num-ranks", "4", "x.log", "true"],
+        cwd=tmp_path.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.startswith(
+        "sbatch --export=ALL --gres=gpu:1 --ntasks=4 --signal=B:USR1@120 --parsable"
+    )
 
 
-@pytest.mark.parametrize("options, expected", [
-    (["JOB=1:4", "--max-jobs-run", "2"], "-p shared --parsable --job-name=a --output=/dev/null --array=1-4%2"),
-    (["--mem", "1.5G", "--num-threads", "3"], "--ntasks-per-node=1 -p shared --mem-per-cpu 1536M --cpus-per-task 3 --ntasks-per-node=1 --parsable"),
-    (["--gpu", "1", "--time", "8:0:0"], "--ntasks-per-node=1 -p gpu --gres=gpu:1 --time 4:0:0 --time 8:0:0 --parsable"),
-    (["--num-ranks", "4", "--num-threads", "2"], "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 2 --parsable"),
-    (["--num-ranks", "4", "--num-threads", "1"], "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 1 --parsable"),
-    (["--num-ranks", "1"], "--export=PATH --ntasks-per-node=1 -p shared --ntasks=1 "),
-])
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (
+            ["JOB=1:4", "--max-jobs-run", "2"],
+            "-p shared --parsable --job-name=a --output=/dev/null --array=1-4%2",
+        ),
+        (
+            ["--mem", "1.5G", "--num-threads", "3"],
+            (
+                "--ntasks-per-node=1 -p shared --mem-per-cpu 1536M --cpus-per-task 3 --ntasks-per-node=1 "
+                "--parsable"
+            ),
+        ),
+        (
+            ["--gpu", "1", "--time", "8:0:0"],
+            "--ntasks-per-node=1 -p gpu --gres=gpu:1 --time 4:0:0 --time 8:0:0 --parsable",
+        ),
+        (
+            ["--num-ranks", "4", "--num-threads", "2"],
+            "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 2 --parsable",
+        ),
+        (
+            ["--num-ranks", "4", "--num-threads", "1"],
+            "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 1 --parsable",
+        ),
+        (["--num-ranks", "1"], "--export=PATH --ntasks-per-node=1 -p shared --ntasks=1 "),
+    ],
+)
 def test_what_kaldis_own_configuration_submits(options, expected, tmp_path):
     """Several ranks may share a node; how many jobs run at a time is the array's matter."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF)
@@ -242,43 +413,69 @@ def test_what_kaldis_own_configuration_submits(options, expected, tmp_path):
     assert words.startswith("sbatch --export=PATH ") and expected in words and "-tc" not in words, words
 
 
-@pytest.mark.parametrize("declared, is_kept", [
-    ("command sbatch --ntasks-per-node 1", False), ("command sbatch --ntasks-per-node=2", True),
-    ("option num_ranks=* --ntasks=$0 --ntasks-per-node=1", True),
-])
+@pytest.mark.parametrize(
+    "declared, is_kept",
+    [
+        ("command sbatch --ntasks-per-node 1", False),
+        ("command sbatch --ntasks-per-node=2", True),
+        ("option num_ranks=* --ntasks=$0 --ntasks-per-node=1", True),
+    ],
+)
 def test_how_many_ranks_a_node_takes(declared, is_kept, tmp_path):
     """As a site's line for ranks says, if it does."""
     (tmp_path / "site.conf").write_text(declared)
-    request = parse_request(["--config", str(tmp_path / "site.conf"), "--num-ranks", "4", "x.log", "true"], Slurm.own)
+    request = parse_request(
+        ["--config", str(tmp_path / "site.conf"), "--num-ranks", "4", "x.log", "true"], Slurm.own
+    )
     words = submission(request, Slurm(), request.jobs)
     assert ("--ntasks-per-node" in " ".join(words)) == is_kept and "--ntasks=4" in words and "1" not in words
 
 
-@pytest.mark.parametrize("amount, expected", [
-    ("4G", "4G"), ("500", "500"), ("0", "0"), ("100m", "100m"), ("1.5G", "1536M"), ("1.5GiB", "1536M"), ("2GiB", "2G"), ("2Gb", "2G"),
-    ("0.5T", "524288M"), ("100.5", "101M"), ("1500.5k", "2M"),
-])
+@pytest.mark.parametrize(
+    "amount, expected",
+    [
+        ("4G", "4G"),
+        ("500", "500"),
+        ("0", "0"),
+        ("100m", "100m"),
+        ("1.5G", "1536M"),
+        ("1.5GiB", "1536M"),
+        ("2GiB", "2G"),
+        ("2Gb", "2G"),
+        ("0.5T", "524288M"),
+        ("100.5", "101M"),
+        ("1500.5k", "2M"),
+    ],
+)
 def test_memory_as_slurm_takes_it(amount, expected):
     assert memory(amount) == expected
 
 
-@pytest.mark.parametrize("declared, flags", [
-    ("option gpu=* -p gpu --gres=gpu:$0", ""),
-    ("option gpu=* -p gpu --gres=gpu:$0\noption gpu=0 -p shared", "-p shared "),
-    ("option gpu=* -p gpu --gres=gpu:$0\ndefault gpu=1", "-p gpu --gres=gpu:1 "),
-    ("default gpu=2", "--gres=gpu:2 "),
-    ("", ""),
-])
+@pytest.mark.parametrize(
+    "declared, flags",
+    [
+        ("option gpu=* -p gpu --gres=gpu:$0", ""),
+        ("option gpu=* -p gpu --gres=gpu:$0\noption gpu=0 -p shared", "-p shared "),
+        ("option gpu=* -p gpu --gres=gpu:$0\ndefault gpu=1", "-p gpu --gres=gpu:1 "),
+        ("default gpu=2", "--gres=gpu:2 "),
+        ("", ""),
+    ],
+)
 def test_jobs_that_do_not_say_how_many_gpus(declared, flags, tmp_path):
     (tmp_path / "site.conf").write_text(declared)
     request = parse_request(["--config", str(tmp_path / "site.conf"), "x.log", "true"], Slurm.own)
-    assert " ".join(submission(request, Slurm(), request.jobs)).startswith(f"sbatch --export=ALL {flags}--parsable")
+    assert " ".join(submission(request, Slurm(), request.jobs)).startswith(
+        f"sbatch --export=ALL {flags}--parsable"
+    )
 
 
 def test_variables_of_the_environment(tmp_path, monkeypatch):
     """Where bash, through which Kaldi's runners call sbatch, would put them."""
+
     def words(*options):
-        return Slurm().site_words(parse_request(["--config", str(tmp_path / "site.conf"), *options, "x.log", "true"], Slurm.own))
+        return Slurm().site_words(
+            parse_request(["--config", str(tmp_path / "site.conf"), *options, "x.log", "true"], Slurm.own)
+        )
 
     monkeypatch.setenv("ACC", "asr")
     monkeypatch.delenv("QOS", raising=False)
@@ -286,37 +483,59 @@ def test_variables_of_the_environment(tmp_path, monkeypatch):
     (tmp_path / "site.conf").write_text(f"command {line}\noption long=* --qos=$QOS")
     bash = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True)
     assert words() == bash.stdout.splitlines() and words()[2] == "asr"
-    with pytest.raises(UserError, match="^'option long=[*] --qos=[$]QOS' in the runner's configuration: the variable QOS is not set; export it"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "^'option long=[*] --qos=[$]QOS' in the runner's configuration: the variable QOS is not set; "
+            "export it"
+        ),
+    ):
         words("--long", "true")
 
 
 def test_a_value_that_opens_quotation_marks(tmp_path):
     (tmp_path / "site.conf").write_text("option nodes=* --nodelist=$0")
-    request = parse_request(["--config", str(tmp_path / "site.conf"), "--nodes", "n1'", "x.log", "true"], Slurm.own)
+    request = parse_request(
+        ["--config", str(tmp_path / "site.conf"), "--nodes", "n1'", "x.log", "true"], Slurm.own
+    )
     with pytest.raises(UserError, match="^--nodes n1': '--nodelist=n1'' ends within quotation marks"):
         submission(request, Slurm(), request.jobs)
 
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_long_lists_of_tasks(cut, slurm, monkeypatch):
-    """Slurm truncates such lists by default. Tasks that wait under one number, even unnamed ones, must not count as lost."""
+    """Slurm truncates such lists by default. Tasks that wait under one number, even unnamed ones, must not
+    count as lost."""
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, slurm.environment[name])
     if cut:
         monkeypatch.setattr("pyasr.cluster.schedulers.slurm.call", lambda words, **environment: call(words))
     tasks = [task for task in range(1, 400) if task % 3]
-    number = slurm.call("sbatch", "--parsable", "--hold", f"--array={','.join(map(str, tasks))}%2", "-o", "/dev/null", "--wrap=true").strip()
+    number = slurm.call(
+        "sbatch",
+        "--parsable",
+        "--hold",
+        f"--array={','.join(map(str, tasks))}%2",
+        "-o",
+        "/dev/null",
+        "--wrap=true",
+    ).strip()
     fates = Slurm().fates(number, tasks)
     slurm.call("scancel", number)
     assert sorted(fates) == tasks and all(fate.active for fate in fates.values())
 
 
 def test_what_scontrol_says():
-    assert numbers_of("1-3,7%2") == [1, 2, 3, 7] and numbers_of("0") == [0] and numbers_of("2-4:1") == [2, 3, 4]
+    assert (
+        numbers_of("1-3,7%2") == [1, 2, 3, 7] and numbers_of("0") == [0] and numbers_of("2-4:1") == [2, 3, 4]
+    )
     assert numbers_of("1,3,7,...%2") == [1, 3, 7]
     waits = fate({"JobState": "PENDING", "Reason": "ReqNodeNotAvail,_Reserved_for_maintenance"})
     assert waits.active and waits.reason == "waits: ReqNodeNotAvail,_Reserved_for_maintenance"
-    assert fate({"JobState": "PENDING", "Reason": "Resources"}).reason == "" and fate({"JobState": "COMPLETING"}).active
+    assert (
+        fate({"JobState": "PENDING", "Reason": "Resources"}).reason == ""
+        and fate({"JobState": "COMPLETING"}).active
+    )
     assert waits.waits and not fate({"JobState": "RUNNING"}).waits
     assert fate({"JobState": "OUT_OF_MEMORY"}).reason.startswith("it used more memory than it had requested")
     assert not fate({"JobState": "FAILED", "Reason": "NonZeroExitCode"}).reason

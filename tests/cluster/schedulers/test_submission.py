@@ -30,15 +30,19 @@ case " {away} " in *" $(wc -l < calls) "*) printf '%s\\n' {said} >&2; exit 1 ;; 
 bash "${{!#}}"
 {answer}
 """
-NO_SLURM = "'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)'"
+NO_SLURM = (
+    "'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)'"
+)
 NO_GRID = """'error: commlib error: got select error (Connection refused)' \
-'Unable to run job: unable to send message to qmaster using port 6444 on host "m": got send error' 'Exiting.'"""
+'Unable to run job: unable to send message to qmaster using port 6444 on host "m": got send error' \
+'Exiting.'"""
 THROTTLED = "'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying'"
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Function (runner, away, said, command) that runs a job; its scheduler says this, and takes none, the 1st, 2nd, ... time, as in `away`."""
+    """Function (runner, away, said, command) that runs a job; its scheduler says this, and takes none, the
+    1st, 2nd, ... time, as in `away`."""
 
     def run(runner, away, said, command="true"):
         module, scheduler, program, answer = RUNNERS[runner]
@@ -47,24 +51,40 @@ def run(tmp_path):
         (tmp_path / runner).write_text(RUNNER.format(module=module, scheduler=scheduler))
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         words = [sys.executable, runner, "x.log", *command.split()]
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
         return done.returncode, done.stderr, len((tmp_path / "calls").read_text().splitlines())
 
     return run
 
 
-@pytest.mark.parametrize("runner, said, told", [
-    ("slurm.pl", NO_SLURM, "sbatch could not submit the job: Batch job submission failed: "
-                           "Unable to contact slurm controller (connect failure)"),
-    ("queue.pl", NO_GRID, "qsub could not submit the job: error: commlib error: got select error (Connection refused); Unable to run job: "
-                          'unable to send message to qmaster using port 6444 on host "m": got send error'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "runner, said, told",
+    [
+        (
+            "slurm.pl",
+            NO_SLURM,
+            "sbatch could not submit the job: Batch job submission failed: "
+            "Unable to contact slurm controller (connect failure)",
+        ),
+        (
+            "queue.pl",
+            NO_GRID,
+            "qsub could not submit the job: error: commlib error: got select error (Connection refused); "
+            "Unable to run job: "
+            'unable to send message to qmaster using port 6444 on host "m": got send error',
+        ),
+    ],
+)
 def test_a_scheduler_that_is_away_for_a_moment(runner, said, told, run):
     """Twice, and again at the resubmission of the job: one message."""
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
     assert (code, first, num_calls) == (0, f"{runner}: {told}; trying again, up to 4 times", 5)
-    assert second.startswith(f"{runner}: the job was asked to end, has saved its state and is submitted again, time 1 of at most 3")
+    assert second.startswith(
+        f"{runner}: the job was asked to end, has saved its state and is submitted again, time 1 of at most 3"
+    )
 
 
 def test_a_scheduler_that_is_never_there(run):
@@ -73,32 +93,82 @@ def test_a_scheduler_that_is_never_there(run):
     assert errors.endswith("(connect failure); check whether Slurm is up, then run the same command again\n")
 
 
-@pytest.mark.parametrize("runner, said", [
-    ("slurm.pl", "'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation'"),
-    ("slurm.pl", f"{THROTTLED} 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation'"),
-    ("slurm.pl", "'sbatch: error: Batch job submission failed: Unable to contact slurm controller (receive failure)'"),
-    ("queue.pl", "'Unable to run job: failed receiving gdi request response for mid=1 (got syncron message receive timeout error).' Exiting."),
-    ("queue.pl", """'Unable to run job: unable to send message to qmaster using port 1 on host "m": got message acknowledge error' Exiting."""),
-])
+@pytest.mark.parametrize(
+    "runner, said",
+    [
+        ("slurm.pl", "'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation'"),
+        (
+            "slurm.pl",
+            (
+                f"{THROTTLED} 'sbatch: error: Batch job submission failed: Socket timed out on send/recv "
+                "operation'"
+            ),
+        ),
+        (
+            "slurm.pl",
+            (
+                "'sbatch: error: Batch job submission failed: Unable to contact slurm controller (receive "
+                "failure)'"
+            ),
+        ),
+        (
+            "queue.pl",
+            (
+                "'Unable to run job: failed receiving gdi request response for mid=1 (got syncron message "
+                "receive timeout error).' Exiting."
+            ),
+        ),
+        (
+            "queue.pl",
+            (
+                "'Unable to run job: unable to send message to qmaster using port 1 on host "
+                '"m": got message acknowledge error\' Exiting.'
+            ),
+        ),
+    ],
+)
 def test_what_may_have_been_taken_is_not_submitted_again(runner, said, run):
-    """Two jobs would write to one log. A Grid Engine that stood still, and went on after the last of these answers, had the job."""
+    """Two jobs would write to one log. A Grid Engine that stood still, and went on after the last of these
+    answers, had the job."""
     code, errors, num_calls = run(runner, "1", said)
-    assert (code, num_calls) == (1, 1) and " does not know whether the job was submitted: " in errors and errors.count("\n") == 1
+    assert (
+        (code, num_calls) == (1, 1)
+        and " does not know whether the job was submitted: " in errors
+        and errors.count("\n") == 1
+    )
 
 
 def test_what_will_never_be_taken_is_not_submitted_again(run):
-    code, errors, num_calls = run("queue.pl", "1", """'Unable to run job: Job was rejected because job requests unknown queue "qmaster.q"' Exiting.""")
-    assert (code, num_calls) == (1, 1) and errors.startswith("queue.pl: error: qsub refused the job: Unable to run job: Job was rejected")
+    code, errors, num_calls = run(
+        "queue.pl",
+        "1",
+        """'Unable to run job: Job was rejected because job requests unknown queue "qmaster.q"' Exiting.""",
+    )
+    assert (code, num_calls) == (1, 1) and errors.startswith(
+        "queue.pl: error: qsub refused the job: Unable to run job: Job was rejected"
+    )
 
 
-@pytest.mark.parametrize("scheduler, said", [
-    (Slurm(), "sbatch: error: Batch job submission failed: Slurm backup controller in standby mode"),
-    (Slurm(), "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
-              "sbatch: error: Batch job submission failed: Resource temporarily unavailable"),
-    (Slurm(), "sbatch: error: Batch job submission failed: Unable to create job record, try again"),
-    (GridEngine(), "\nUnable to initialize environment because of error: unable to contact qmaster using port 536 on host m\nExiting."),
-    (GridEngine(), "Unable to run job: failed sending gdi request.\nExiting."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "scheduler, said",
+    [
+        (Slurm(), "sbatch: error: Batch job submission failed: Slurm backup controller in standby mode"),
+        (
+            Slurm(),
+            "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
+            "sbatch: error: Batch job submission failed: Resource temporarily unavailable",
+        ),
+        (Slurm(), "sbatch: error: Batch job submission failed: Unable to create job record, try again"),
+        (
+            GridEngine(),
+            (
+                "\nUnable to initialize environment because of error: unable to contact qmaster using port "
+                "536 on host m\nExiting."
+            ),
+        ),
+        (GridEngine(), "Unable to run job: failed sending gdi request.\nExiting."),
+    ],
+)
 def test_what_means_that_nothing_was_taken(scheduler, said, tmp_path):
     with pytest.raises(NotTaken):
         submit(scheduler, [refusing(tmp_path, said)])
@@ -112,46 +182,71 @@ def refusing(directory, said):
     return str(directory / "sbatch")
 
 
-@pytest.mark.parametrize("said, told", [
-    ('Unable to run job: Job was rejected because job requests unknown queue "nope.q"\nExiting.',
-     'Unable to run job: Job was rejected because job requests unknown queue "nope.q" ('),
-    ("sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy",
-     "QOSMaxSubmitJobPerUserLimit; Batch job submission failed: Job violates accounting/QOS policy ("),
-    ("\n".join(f"line {number}" for number in range(9)), "line 4; line 5; line 6; line 7; line 8 ("),
-    ("", "exit status 1 ("),
-])
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        (
+            'Unable to run job: Job was rejected because job requests unknown queue "nope.q"\nExiting.',
+            'Unable to run job: Job was rejected because job requests unknown queue "nope.q" (',
+        ),
+        (
+            (
+                "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job "
+                "violates accounting/QOS policy"
+            ),
+            "QOSMaxSubmitJobPerUserLimit; Batch job submission failed: Job violates accounting/QOS policy (",
+        ),
+        ("\n".join(f"line {number}" for number in range(9)), "line 4; line 5; line 6; line 7; line 8 ("),
+        ("", "exit status 1 ("),
+    ],
+)
 def test_all_that_a_program_says_on_why_it_refuses(said, told, tmp_path):
     """But for what says nothing, as the last line of qsub."""
     program = refusing(tmp_path, said)
     with pytest.raises(UserError) as error:
         submit(GridEngine(), [program])
-    assert str(error.value).startswith(f"{program} refused the job: {told}--dry-run shows the whole command, conf/queue.conf changes it)")
+    assert str(error.value).startswith(
+        f"{program} refused the job: {told}--dry-run shows the whole command, conf/queue.conf changes it)"
+    )
 
 
 def test_a_runner_that_is_stopped_while_it_waits_for_its_scheduler(tmp_path):
     """Ends at once: it has no jobs."""
     refusing(tmp_path, NO_SLURM.strip("'"))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    with subprocess.Popen(["slurm.pl", "x.log", "true"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as runner:
+    with subprocess.Popen(
+        ["slurm.pl", "x.log", "true"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    ) as runner:
         assert "trying again" in runner.stderr.readline()
         runner.send_signal(signal.SIGTERM)
         assert runner.communicate(timeout=60)[1] == "slurm.pl: stopped by signal 15; its jobs were ended\n"
     assert runner.returncode == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["--no-requeue", "--mem", "2G", "x.log", "true"], "--no-requeue: a value is expected after it, not '--mem'"),
-    (["-H", "--mem", "2G", "x.log", "true"], "-H: a value is expected after it, not '--mem'"),
-    (["--no-requeue", "JOB=1:2", "x.JOB.log", "true"], "--no-requeue: a value is expected after it, not 'JOB=1:2'"),
-    (["--no-requeue", "x.log", "true"], "--no-requeue: no such option; known are "),
-    (["--no-requeue", "x.log", "echo", "hello"], "--no-requeue: no such option; known are "),
-])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ["--no-requeue", "--mem", "2G", "x.log", "true"],
+            "--no-requeue: a value is expected after it, not '--mem'",
+        ),
+        (["-H", "--mem", "2G", "x.log", "true"], "-H: a value is expected after it, not '--mem'"),
+        (
+            ["--no-requeue", "JOB=1:2", "x.JOB.log", "true"],
+            "--no-requeue: a value is expected after it, not 'JOB=1:2'",
+        ),
+        (["--no-requeue", "x.log", "true"], "--no-requeue: no such option; known are "),
+        (["--no-requeue", "x.log", "echo", "hello"], "--no-requeue: no such option; known are "),
+    ],
+)
 def test_options_of_sbatch_without_a_value(words, sentence):
     """Have a place of their own."""
     with pytest.raises(UserError) as error:
         parse_request(words, Slurm.own, Slurm.usual)
     assert str(error.value).startswith(sentence)
-    assert str(error.value).endswith("; an option of sbatch without a value belongs in the line 'command' of conf/slurm.conf")
+    assert str(error.value).endswith(
+        "; an option of sbatch without a value belongs in the line 'command' of conf/slurm.conf"
+    )
 
 
 @pytest.mark.parametrize("option", ["--mem", "--gpu", "--max-jobs-run"])

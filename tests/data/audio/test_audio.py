@@ -42,18 +42,27 @@ def test_offset_into_an_archive(tmp_path):
 
 @pytest.mark.parametrize("form", ["wav", "rifx", "nist", "flac", "long-head", "streamed"])
 def test_one_of_many_in_an_archive(form, tmp_path):
-    """The next entry is not part of the audio, and is not read if the header gives the length: the archive may exceed the memory."""
+    """The next entry is not part of the audio, and is not read if the header gives the length: the archive
+    may exceed the memory."""
     if form in ("wav", "long-head", "streamed"):
         write_tone(tmp_path / "a.wav")
     else:
         kind = {"rifx": ("WAV", "BIG"), "nist": ("NIST", "FILE"), "flac": ("FLAC", "FILE")}[form]
-        soundfile.write(tmp_path / "a.wav", np.sin(np.arange(1600) / 5), 8000, "PCM_16", format=kind[0], endian=kind[1])
+        soundfile.write(
+            tmp_path / "a.wav", np.sin(np.arange(1600) / 5), 8000, "PCM_16", format=kind[0], endian=kind[1]
+        )
     content = (tmp_path / "a.wav").read_bytes()
     if form == "long-head":
         content = content[:36] + b"LIST" + struct.pack("<I", 1 << 17) + bytes(1 << 17) + content[36:]
         content = content[:4] + struct.pack("<I", len(content) - 8) + content[8:]
     if form == "streamed":
-        content = content[:4] + struct.pack("<I", 0xFFFFFFFF) + content[8:40] + struct.pack("<I", 0xFFFFFFFF) + content[44:]
+        content = (
+            content[:4]
+            + struct.pack("<I", 0xFFFFFFFF)
+            + content[8:40]
+            + struct.pack("<I", 0xFFFFFFFF)
+            + content[44:]
+        )
     (tmp_path / "whole").write_bytes(content)
     with open(tmp_path / "b.ark", "wb") as archive:
         archive.write(b"one " + content + b"two ")
@@ -77,12 +86,16 @@ def test_audio_that_the_end_of_an_archive_cuts_short(tmp_path):
             read_audio(f"{tmp_path}/b.ark:{offset}")
 
 
-@pytest.mark.parametrize("size", [0, 0x7FFF0000, 0x7FFFFF00, 0x7FFFFFDB, 0x7FFFF024, 0x80000000, 0xFFFFFFDB, 0xFFFFFFFF])
+@pytest.mark.parametrize(
+    "size", [0, 0x7FFF0000, 0x7FFFFF00, 0x7FFFFFDB, 0x7FFFF024, 0x80000000, 0xFFFFFFDB, 0xFFFFFFFF]
+)
 @pytest.mark.parametrize("whole_size", [0, 8, 36, 3236, 0xFFFFFFFF])
 def test_streamed_wav_has_no_known_size(size, whole_size, tmp_path):
     write_tone(tmp_path / "a.wav")
     content = (tmp_path / "a.wav").read_bytes()
-    (tmp_path / "b.wav").write_bytes(content[:4] + struct.pack("<I", whole_size) + content[8:40] + struct.pack("<I", size) + content[44:])
+    (tmp_path / "b.wav").write_bytes(
+        content[:4] + struct.pack("<I", whole_size) + content[8:40] + struct.pack("<I", size) + content[44:]
+    )
     assert np.array_equal(read_audio(str(tmp_path / "b.wav"))[0], read_audio(str(tmp_path / "a.wav"))[0])
 
 
@@ -90,13 +103,19 @@ def test_streamed_wav_has_no_known_size(size, whole_size, tmp_path):
 def test_other_forms_that_were_written_into_a_pipe(form):
     """The sizes in the headers are those written before the audio."""
     file, samples = io.BytesIO(), np.random.default_rng(0).integers(-32768, 32768, 1600).astype(np.int16)
-    soundfile.write(file, samples, 8000, "PCM_16", "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form)
+    soundfile.write(
+        file, samples, 8000, "PCM_16", "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form
+    )
     content = bytearray(file.getvalue())
-    at, num_bytes = {"RIFX": (content.find(b"data") + 4, 4), "RF64": (content.find(b"ds64") + 8, 28), "AU": (8, 4)}[form]
-    content[at:at + num_bytes] = bytes(num_bytes)
+    at, num_bytes = {
+        "RIFX": (content.find(b"data") + 4, 4),
+        "RF64": (content.find(b"ds64") + 8, 28),
+        "AU": (8, 4),
+    }[form]
+    content[at : at + num_bytes] = bytes(num_bytes)
     read, rate = decode_audio(io.BytesIO(content), "a")
     assert rate == 8000 and np.array_equal(read[:, 0], samples.astype(np.float32))
-    head = bytes(content[:-2 * len(samples)])
+    head = bytes(content[: -2 * len(samples)])
     assert audio_headers.with_size(head) == head
 
 
@@ -155,12 +174,19 @@ def checksum(content: bytes, polynomial: int, num_bits: int) -> bytes:
 
 
 def constant_flac(value: int, num_bits: int, blocks: list[int]) -> bytes:
-    """A FLAC file of one channel at 16 kHz (RFC 9639) with blocks of the given sizes, each with one constant subframe."""
+    """A FLAC file of one channel at 16 kHz (RFC 9639) with blocks of the given sizes, each with one constant
+    subframe."""
     size = max(blocks, default=4096)
     told = 16000 << 44 | (num_bits - 1) << 36 | sum(blocks)
-    content = b"fLaC\x80\0\0\x22" + struct.pack(">HH", size, size) + bytes(6) + told.to_bytes(8, "big") + bytes(16)
+    content = (
+        b"fLaC\x80\0\0\x22" + struct.pack(">HH", size, size) + bytes(6) + told.to_bytes(8, "big") + bytes(16)
+    )
     for number, num_samples in enumerate(blocks):
-        head = b"\xff\xf8\x70" + bytes([{8: 1, 16: 4, 24: 6}[num_bits] << 1, number]) + struct.pack(">H", num_samples - 1)
+        head = (
+            b"\xff\xf8\x70"
+            + bytes([{8: 1, 16: 4, 24: 6}[num_bits] << 1, number])
+            + struct.pack(">H", num_samples - 1)
+        )
         block = head + checksum(head, 0x07, 8) + b"\0" + value.to_bytes(num_bits // 8, "big", signed=True)
         content += block + checksum(block, 0x8005, 16)
     return content
@@ -171,7 +197,11 @@ def constant_flac(value: int, num_bits: int, blocks: list[int]) -> bytes:
 @pytest.mark.parametrize("blocks", [[], [1], [16], [4096, 4096, 1], [65535]], ids=len)
 def test_flac_of_one_value(blocks, value, num_bits):
     samples, rate = decode_audio(io.BytesIO(constant_flac(value, num_bits, blocks)), "a")
-    assert rate == 16000 and samples.shape == (sum(blocks), 1) and (samples == value * 2.0 ** (16 - num_bits)).all()
+    assert (
+        rate == 16000
+        and samples.shape == (sum(blocks), 1)
+        and (samples == value * 2.0 ** (16 - num_bits)).all()
+    )
 
 
 def test_flac_files_that_were_joined(tmp_path):
@@ -188,19 +218,40 @@ def test_flac_stream_that_is_cut_short(tmp_path):
     path = tmp_path / "a.flac"
     write_audio(path, np.random.default_rng(0).normal(0, 3000, 8000).astype(np.float32), 8000)
     path.write_bytes(audio_counts.of_flac(path.read_bytes(), 0)[:-50])
-    with pytest.raises(UserError, match=r"^a: cat .* \|: a FLAC stream without its length in the header; let the command write WAV"):
+    with pytest.raises(
+        UserError,
+        match=r"^a: cat .* \|: a FLAC stream without its length in the header; let the command write WAV",
+    ):
         read_audio(f"cat {path} |", "a")
 
 
-FORMS = [("WAV", "PCM_16"), ("WAV", "GSM610"), ("WAVEX", "PCM_24"), ("RF64", "PCM_16"), ("W64", "PCM_16"), ("NIST", "PCM_16"),
-         ("NIST", "ULAW"), ("AIFF", "PCM_16"), ("AIFF", "ALAW"), ("AU", "PCM_16"), ("AU", "ULAW"), ("OGG", "VORBIS"), ("OGG", "OPUS"),
-         ("FLAC", "PCM_16"), ("CAF", "PCM_16"), ("MP3", "MPEG_LAYER_III")]
+FORMS = [
+    ("WAV", "PCM_16"),
+    ("WAV", "GSM610"),
+    ("WAVEX", "PCM_24"),
+    ("RF64", "PCM_16"),
+    ("W64", "PCM_16"),
+    ("NIST", "PCM_16"),
+    ("NIST", "ULAW"),
+    ("AIFF", "PCM_16"),
+    ("AIFF", "ALAW"),
+    ("AU", "PCM_16"),
+    ("AU", "ULAW"),
+    ("OGG", "VORBIS"),
+    ("OGG", "OPUS"),
+    ("FLAC", "PCM_16"),
+    ("CAF", "PCM_16"),
+    ("MP3", "MPEG_LAYER_III"),
+]
 
 
 @pytest.mark.parametrize(("form", "coding"), FORMS)
 def test_no_form_is_shortened(form, coding, tmp_path):
     """A file that is cut anywhere, also within the header, is an error and never yields fewer samples."""
-    path, samples = tmp_path / "a", np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2]
+    path, samples = (
+        tmp_path / "a",
+        np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2],
+    )
     soundfile.write(path, samples, 8000, coding, format=form)
     whole = path.read_bytes()
     assert len(decode_audio(io.BytesIO(whole), "a")[0]) >= len(samples)
@@ -221,7 +272,7 @@ def test_ogg_that_ends_between_two_pages(tmp_path):
     soundfile.write(tmp_path / "a", np.random.default_rng(0).normal(0, 0.1, 20000), 8000, format="OGG")
     content = (tmp_path / "a").read_bytes()
     with pytest.raises(UserError, match="a: cut short, its last page is missing; replace"):
-        decode_audio(io.BytesIO(content[:content.rindex(b"OggS")]), "a")
+        decode_audio(io.BytesIO(content[: content.rindex(b"OggS")]), "a")
 
 
 def noise(form: str, coding: str, seed: int) -> bytes:
@@ -230,7 +281,10 @@ def noise(form: str, coding: str, seed: int) -> bytes:
     return file.getvalue()
 
 
-JOINED = "a: several recordings joined in one file, of which only the first would be read; split it into one file per recording"
+JOINED = (
+    "a: several recordings joined in one file, of which only the first would be read; split it into "
+    "one file per recording"
+)
 
 
 def pages(content: bytes) -> list[bytes]:
@@ -245,7 +299,10 @@ def test_ogg_files_that_were_joined(coding):
     with pytest.raises(UnusableAudio, match=JOINED):
         decode_audio(io.BytesIO(one + other), "a")
     side_by_side = pages(one)[:1] + pages(other)[:1] + pages(one)[1:] + pages(other)[1:]
-    assert not audio_sizes.holds_several(b"".join(side_by_side)) and len(decode_audio(io.BytesIO(one), "a")[0]) == 8000
+    assert (
+        not audio_sizes.holds_several(b"".join(side_by_side))
+        and len(decode_audio(io.BytesIO(one), "a")[0]) == 8000
+    )
 
 
 ID3_BEFORE, ID3_BEHIND = b"ID3\4\0\0\0\0\1\0" + bytes(128), b"TAG" + bytes(125)
@@ -271,7 +328,8 @@ def test_mp3_files_in_an_archive_are_not_joined(tmp_path):
 
 
 def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):
-    """Opus at 6 kbit/s and 48 kHz, half of it silence; digital silence in FLAC, but not in the longest blocks of FLAC."""
+    """Opus at 6 kbit/s and 48 kHz, half of it silence; digital silence in FLAC, but not in the longest blocks
+    of FLAC."""
     monkeypatch.setattr("pyasr.io.content._ALWAYS_BYTES", 0)
     rng, bursts = np.random.default_rng(0), np.repeat([1.0, 0.0] * 10, 24000)
     speech = bursts * rng.normal(0, 0.1, len(bursts))
@@ -287,14 +345,21 @@ def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):
 
 def test_forms_of_which_nothing_tells_the_end(tmp_path):
     soundfile.write(tmp_path / "a.voc", np.zeros(1000), 8000)
-    with pytest.raises(UserError, match="a.voc: audio in the format VOC, in which truncation is not detected; convert it to WAV or FLAC"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "a.voc: audio in the format VOC, in which truncation is not detected; convert it to WAV or FLAC"
+        ),
+    ):
         read_audio(str(tmp_path / "a.voc"))
 
 
 def test_named_pipes_are_refused(tmp_path):
     """Reading a pipe without a writer would never end."""
     os.mkfifo(tmp_path / "a")
-    with pytest.raises(UserError, match="a: a named pipe, which can be read once only; give a file, or a command"):
+    with pytest.raises(
+        UserError, match="a: a named pipe, which can be read once only; give a file, or a command"
+    ):
         read_audio(str(tmp_path / "a"))
 
 
@@ -307,7 +372,8 @@ def test_failing_command(tmp_path):
 
 @pytest.mark.parametrize(("rate", "new_rate"), [(11025, 8000), (16000, 8000), (8000, 16000)])
 def test_resampled_tones(rate, new_rate):
-    """A tone below both Nyquist frequencies keeps its amplitude and phase; a tone above the new one is removed."""
+    """A tone below both Nyquist frequencies keeps its amplitude and phase; a tone above the new one is
+    removed."""
     time, new_time = np.arange(rate) / rate, np.arange(new_rate) / new_rate
     for hz in (100, 1000, 3500):
         got = resample(np.sin(2 * np.pi * hz * time), rate, new_rate)
@@ -315,4 +381,4 @@ def test_resampled_tones(rate, new_rate):
         assert len(got) == new_rate and np.abs(got - np.sin(2 * np.pi * hz * new_time))[middle].max() < 2e-3
     if new_rate < rate:
         got = resample(np.sin(2 * np.pi * 1.1 * new_rate / 2 * time), rate, new_rate)
-        assert np.abs(got[new_rate // 10:-new_rate // 10]).max() < 2e-3
+        assert np.abs(got[new_rate // 10 : -new_rate // 10]).max() < 2e-3

@@ -1,4 +1,5 @@
-"""Headers that count less than the file contains: all audio is read, or the file is refused; other chunks and tags are not audio."""
+"""Headers that count less than the file contains: all audio is read, or the file is refused; other chunks and
+tags are not audio."""
 
 import io
 import struct
@@ -16,7 +17,10 @@ from pyasr.data.audio import audio_headers, flac_length
 from pyasr.data.audio.audio_reading import UnusableAudio, decode_audio, read_audio
 
 REPAIRED = ("FLAC", "MP3")  # whose frames tell how many there are
-FEWER = "its header counts .* but .* follow that are not other chunks; rewrite its header, for example by 'sox --ignore-length"
+FEWER = (
+    "its header counts .* but .* follow that are not other chunks; rewrite its header, for example by "
+    "'sox --ignore-length"
+)
 
 
 def decoded(content: bytes) -> np.ndarray:
@@ -61,7 +65,9 @@ def test_a_wav_file_in_the_form_of_larger_ones():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name, body", [(b"LIST", b"INFOINAM\4\0\0\0name"), (b"id3 ", b"odd"), (b"xyzw", bytes(999))], ids=len)
+@pytest.mark.parametrize(
+    "name, body", [(b"LIST", b"INFOINAM\4\0\0\0name"), (b"id3 ", b"odd"), (b"xyzw", bytes(999))], ids=len
+)
 @pytest.mark.parametrize("tag", [b"", b"TAG" + bytes(125)], ids=len)
 def test_what_follows_the_audio_is_no_audio(form, name, body, tag):
     content = encoded(form, samples())
@@ -73,7 +79,11 @@ def test_chunks_as_programs_write_them_that_do_not_keep_to_the_form():
     file = io.BytesIO()
     soundfile.write(file, np.zeros(1001), RATE, "PCM_U8", format="WAV")
     content = file.getvalue()[: file.getvalue().index(b"data") + 8 + 1001]
-    for tail in (b"LIST" + struct.pack("<I", 4) + b"INFO", b"\0" + chunk("WAV", b"xyzw", b"1234"), b"id3 " + struct.pack("<I", 900) + b"ID3"):
+    for tail in (
+        b"LIST" + struct.pack("<I", 4) + b"INFO",
+        b"\0" + chunk("WAV", b"xyzw", b"1234"),
+        b"id3 " + struct.pack("<I", 900) + b"ID3",
+    ):
         assert len(decoded(content + tail)) == 1001
 
 
@@ -94,7 +104,8 @@ def test_files_that_were_joined(form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("follows", [b"two ", b"", bytes(700)], ids=len)
 def test_in_an_archive(form, follows, tmp_path):
-    """A complete file is read before an entry of any format; a file whose header counts less is not truncated."""
+    """A complete file is read before an entry of any format; a file whose header counts less is not
+    truncated."""
     content = encoded(form, samples())
     path, begin = tmp_path / "a.ark", b"one "
     following = follows + (encoded(form, samples()[:3000]) if follows.strip(b"\0") else b"")
@@ -105,7 +116,13 @@ def test_in_an_archive(form, follows, tmp_path):
         if form in REPAIRED:
             np.testing.assert_array_equal(read_audio(f"{path}:4")[0], decoded(content)[:, 0])
         else:
-            with pytest.raises(UnusableAudio, match="its header counts [0-9]+ bytes.*(no other file of the archive begins|that are not other chunks)"):
+            with pytest.raises(
+                UnusableAudio,
+                match=(
+                    "its header counts [0-9]+ bytes.*(no other file of the archive begins|that are not "
+                    "other chunks)"
+                ),
+            ):
                 read_audio(f"{path}:4")
 
 
@@ -119,8 +136,14 @@ def test_from_a_pipe_and_in_validation(tmp_path):
     lines = table.read_text().splitlines()
     table.write_text("\n".join([f"{lines[0].split()[0]} {path}", *lines[1:]]) + "\n")
     program = Path(__file__).parents[3] / "utils" / "validate_data_dir.py"
-    run = subprocess.run([sys.executable, program, "--audio", "read", tmp_path / "data"], capture_output=True, text=True)
-    assert run.returncode == 1 and "wav.scp:1:" in run.stdout and "bytes follow that are not other chunks" in run.stdout
+    run = subprocess.run(
+        [sys.executable, program, "--audio", "read", tmp_path / "data"], capture_output=True, text=True
+    )
+    assert (
+        run.returncode == 1
+        and "wav.scp:1:" in run.stdout
+        and "bytes follow that are not other chunks" in run.stdout
+    )
 
 
 @pytest.mark.parametrize("coding", ["ULAW", "PCM_16"])
@@ -134,7 +157,9 @@ def test_sphere_header_that_counts_all_channels(coding, num_channels, tmp_path):
     np.testing.assert_array_equal(decoded(every), decoded(content))
     (tmp_path / "a.ark").write_bytes(b"one " + every + b"two " + every)
     for place in (4, 8 + len(every)):
-        np.testing.assert_array_equal(read_audio(f"{tmp_path}/a.ark:{place}", channel=1)[0], decoded(content)[:, 1])
+        np.testing.assert_array_equal(
+            read_audio(f"{tmp_path}/a.ark:{place}", channel=1)[0], decoded(content)[:, 1]
+        )
     with pytest.raises(UnusableAudio, match="cut short"):
         decoded(every[:-100])
 
@@ -144,7 +169,14 @@ def test_mp3_of_variable_bit_rate_without_a_count(loud_first):
     """libsndfile estimates the length from the first frame."""
     halves = [np.zeros(80000), np.random.default_rng(0).normal(0, 0.1, 80000)]
     file = io.BytesIO()
-    soundfile.write(file, np.concatenate(halves[::-1] if loud_first else halves), 16000, "MPEG_LAYER_III", format="MP3", bitrate_mode="VARIABLE")
+    soundfile.write(
+        file,
+        np.concatenate(halves[::-1] if loud_first else halves),
+        16000,
+        "MPEG_LAYER_III",
+        format="MP3",
+        bitrate_mode="VARIABLE",
+    )
     bare = without_xing(file.getvalue())
     assert len(soundfile.read(io.BytesIO(bare))[0]) < 160000 or not loud_first
     assert 160000 <= len(decoded(bare)) <= 160000 + 2000
@@ -152,7 +184,9 @@ def test_mp3_of_variable_bit_rate_without_a_count(loud_first):
 
 def test_flac_whose_header_counts_less_and_whose_end_is_missing():
     content = of_flac(encoded("FLAC", samples()), 1000)
-    with pytest.raises(UnusableAudio, match="a: more frames follow than its header counts, and the last is incomplete"):
+    with pytest.raises(
+        UnusableAudio, match="a: more frames follow than its header counts, and the last is incomplete"
+    ):
         decoded(content[:-100])
 
 
@@ -162,4 +196,9 @@ def test_flac_of_variable_blocks_in_a_stream():
     frame = head + bytes([flac_length._checksum(head, 0x07, 8)]) + b"\0\0\x05"
     frame += flac_length._checksum(frame, 0x8005, 16).to_bytes(2, "big")
     told = (16000 << 44 | 15 << 36).to_bytes(8, "big")
-    assert flac_length.num_samples(b"fLaC\x80\0\0\x22" + struct.pack(">HH", 16, 4096) + bytes(6) + told + bytes(16) + frame) == 4096 + 100
+    assert (
+        flac_length.num_samples(
+            b"fLaC\x80\0\0\x22" + struct.pack(">HH", 16, 4096) + bytes(6) + told + bytes(16) + frame
+        )
+        == 4096 + 100
+    )

@@ -1,4 +1,5 @@
-"""Lengths from headers equal those of decoded files; files whose headers do not give the length are decoded."""
+"""Lengths from headers equal those of decoded files; files whose headers do not give the length are
+decoded."""
 
 import io
 
@@ -38,25 +39,43 @@ def test_sphere_header_that_counts_all_channels(tmp_path, monkeypatch):
     assert seconds_of(tmp_path / "a.sph") == NUM_SAMPLES / RATE
 
 
-@pytest.mark.parametrize("form, change", [
-    ("WAV", lambda content: counted("WAV", content, 0xFFFFFFF0)),
-    ("FLAC", lambda content: counted("FLAC", content, 0)),
-    ("MP3", lambda content: content),
-    ("OGG", lambda content: content),
-    ("WAV", lambda content: content.ljust(-(-len(content) // 512) * 512, b"\0")),
-], ids=["streamed WAV", "streamed FLAC", "MP3", "Ogg", "filled up"])  # fmt: skip
+@pytest.mark.parametrize(
+    "form, change",
+    [
+        ("WAV", lambda content: counted("WAV", content, 0xFFFFFFF0)),
+        ("FLAC", lambda content: counted("FLAC", content, 0)),
+        ("MP3", lambda content: content),
+        ("OGG", lambda content: content),
+        ("WAV", lambda content: content.ljust(-(-len(content) // 512) * 512, b"\0")),
+    ],
+    ids=["streamed WAV", "streamed FLAC", "MP3", "Ogg", "filled up"],
+)
 def test_other_files_are_read(form, change, tmp_path):
     file = io.BytesIO()
     soundfile.write(file, samples(2), RATE, format=form)
     (tmp_path / "a").write_bytes(change(file.getvalue()))
-    assert seconds_of(tmp_path / "a") == len(read_audio(f"{tmp_path}/a", channel=0)[0]) / RATE == NUM_SAMPLES / RATE
+    assert (
+        seconds_of(tmp_path / "a")
+        == len(read_audio(f"{tmp_path}/a", channel=0)[0]) / RATE
+        == NUM_SAMPLES / RATE
+    )
 
 
-@pytest.mark.parametrize("content, told", [
-    (plain_sphere(samples(2), 2)[:-100], "cut short, 15900 of 16000 bytes of audio found"),
-    (encoded("WAV", samples())[:-100], "cut short"), (b"", "the file is empty"), (b"<html>", "not readable as audio"),
-    (plain_sphere(samples(2), 2).replace(b"sample_rate -i 8000", b"sample_rate -i 0   "), "not readable as audio"), (None, "no such file"),
-], ids=["cut SPHERE", "cut WAV", "empty", "text", "no rate", "missing"])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, told",
+    [
+        (plain_sphere(samples(2), 2)[:-100], "cut short, 15900 of 16000 bytes of audio found"),
+        (encoded("WAV", samples())[:-100], "cut short"),
+        (b"", "the file is empty"),
+        (b"<html>", "not readable as audio"),
+        (
+            plain_sphere(samples(2), 2).replace(b"sample_rate -i 8000", b"sample_rate -i 0   "),
+            "not readable as audio",
+        ),
+        (None, "no such file"),
+    ],
+    ids=["cut SPHERE", "cut WAV", "empty", "text", "no rate", "missing"],
+)
 def test_what_is_no_recording_is_told(content, told, tmp_path):
     if content is not None:
         (tmp_path / "a.sph").write_bytes(content)

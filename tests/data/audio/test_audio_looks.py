@@ -1,4 +1,5 @@
-"""The check of a recording without reading it agrees with reading it; intact files are recognised from their ends."""
+"""The check of a recording without reading it agrees with reading it; intact files are recognised from their
+ends."""
 
 import io
 import re
@@ -12,7 +13,8 @@ from pyasr.data.audio.audio_checks import Look, look_at_audio
 
 pytestmark = pytest.mark.filterwarnings("error")  # of what libsndfile prints
 WITH_SIZES = sorted(set(FORMS) - {"FLAC", "MP3"})
-STREAM = {"WAV": 0xFFFFFFF0, "RIFX": 0x7FFFFFF0, "AU": 0xFFFFFFF0, "AIFF": 0x7FFFFFF0}  # sizes as pipes have them
+# sizes as pipes have them
+STREAM = {"WAV": 0xFFFFFFF0, "RIFX": 0x7FFFFFF0, "AU": 0xFFFFFFF0, "AIFF": 0x7FFFFFF0}
 BROKEN = {
     "counts half": lambda form, content: counted(form, content, NUM_SAMPLES),
     "counts more": lambda form, content: counted(form, content, 2 * NUM_SAMPLES + 2),
@@ -44,7 +46,9 @@ def test_what_is_wrong_is_told_as_by_reading(form, change, tmp_path):
     path.write_bytes(BROKEN[change](form, encoded(form, samples())))
     found, right = (look_at_audio(str(path), how) for how in ("exists", "read"))
     assert found.complaint == right.complaint != "" and found.seconds is None
-    assert ("to keep it, rewrite its header, for example by 'sox" in found.complaint) == ("bytes follow that" in found.complaint)
+    assert ("to keep it, rewrite its header, for example by 'sox" in found.complaint) == (
+        "bytes follow that" in found.complaint
+    )
 
 
 @pytest.mark.parametrize("form", WITH_SIZES)
@@ -74,7 +78,11 @@ def compressed(form: str, num: int = 30000) -> bytes:
 def parts(form: str, content: bytes) -> list[int]:
     """Begins of the frames of a FLAC file or of the pages of an Ogg file."""
     marks = re.finditer(rb"\xff\xf8[\x10-\xef]" if form == "FLAC" else b"OggS", content)
-    return [mark.start() for mark in marks if form != "FLAC" or flac_length._last_sample(content, mark.start(), 4096)]
+    return [
+        mark.start()
+        for mark in marks
+        if form != "FLAC" or flac_length._last_sample(content, mark.start(), 4096)
+    ]
 
 
 ENDS = {
@@ -87,8 +95,15 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("form, change", [(form, change) for form in ("FLAC", "OGG", "MP3") for change in ENDS
-                                          if form != "MP3" or change not in ("a byte is missing", "the last part is missing")])  # fmt: skip
+@pytest.mark.parametrize(
+    "form, change",
+    [
+        (form, change)
+        for form in ("FLAC", "OGG", "MP3")
+        for change in ENDS
+        if form != "MP3" or change not in ("a byte is missing", "the last part is missing")
+    ],
+)
 def test_ends_of_compressed_files_are_told_as_by_reading(form, change, tmp_path):
     path = tmp_path / "a.flac"
     path.write_bytes(ENDS[change](form, compressed(form)))
@@ -100,7 +115,9 @@ def test_ends_of_compressed_files_are_told_as_by_reading(form, change, tmp_path)
 COMPRESSED = {
     "as it was written": lambda form, content: content,
     "a tag behind": lambda form, content: content + (b"" if form == "OGG" else b"TAG" + bytes(125)),
-    "tags before": lambda form, content: (2 * (b"ID3\3\0\0\0\0\1\0" + bytes(128)) if form == "MP3" else b"") + content,
+    "tags before": lambda form, content: (
+        (2 * (b"ID3\3\0\0\0\0\1\0" + bytes(128)) if form == "MP3" else b"") + content
+    ),
     "without a count": lambda form, content: without_xing(content) if form == "MP3" else content,
 }
 
@@ -118,7 +135,10 @@ def test_sound_compressed_files_are_not_read(form, change, num, tmp_path, monkey
 def test_flac_files_without_a_count_are_read(tmp_path):
     """The last frame gives the length; otherwise the complaint is that of reading the file."""
     path, content = tmp_path / "a.flac", of_flac(compressed("FLAC"), 0)
-    for there, complaint in ((content, ""), (content[:-100], "a FLAC stream without its length in the header")):
+    for there, complaint in (
+        (content, ""),
+        (content[:-100], "a FLAC stream without its length in the header"),
+    ):
         path.write_bytes(there)
         assert look_at_audio(str(path), "exists").complaint == complaint
 
@@ -131,8 +151,14 @@ def test_sphere_header_that_counts_all_channels(tmp_path, monkeypatch):
     assert look_at_audio(f"{tmp_path}/a.sph", "exists") == Look()
 
 
-@pytest.mark.parametrize("content, told", [(b"", "the file is empty"), (b"<html>not found</html>", "not readable as audio")])
+@pytest.mark.parametrize(
+    "content, told", [(b"", "the file is empty"), (b"<html>not found</html>", "not readable as audio")]
+)
 def test_what_is_no_audio(content, told, tmp_path):
     (tmp_path / "a.wav").write_bytes(content)
     assert told in look_at_audio(f"{tmp_path}/a.wav", "exists").complaint
-    assert look_at_audio(f"{tmp_path}/a.wav", "no") == look_at_audio(f"cat {tmp_path}/a.wav |", "exists") == Look()
+    assert (
+        look_at_audio(f"{tmp_path}/a.wav", "no")
+        == look_at_audio(f"cat {tmp_path}/a.wav |", "exists")
+        == Look()
+    )

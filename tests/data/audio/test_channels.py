@@ -1,4 +1,5 @@
-"""Channels of files as recordings: everything that reads audio of a data directory reads the channel named by `reco2file_and_channel`."""
+"""Channels of files as recordings: everything that reads audio of a data directory reads the channel named by
+`reco2file_and_channel`."""
 
 import gc
 import weakref
@@ -58,8 +59,17 @@ def test_an_option_goes_before_the_table(calls):
 def test_audio_of_one_channel_is_read_as_it_is(entry, label, tmp_path):
     """In Kaldi's directories, 'sph2pipe -c 2 FILE |' is channel B."""
     soundfile.write(tmp_path / "b.wav", sides(CALLS[0])[:, 1], RATE)
-    write_data_dir(tmp_path, {"wav.scp": {"b": entry.format(tmp_path / "b.wav")}, "reco2file_and_channel": {"b": f"call {label}"}, "utt2spk": {"b": "b"}})
-    assert np.array_equal(read_recording(DataDir(tmp_path), "b")[0], channel(1)) and not validate(tmp_path, need_text=False, audio="read")
+    write_data_dir(
+        tmp_path,
+        {
+            "wav.scp": {"b": entry.format(tmp_path / "b.wav")},
+            "reco2file_and_channel": {"b": f"call {label}"},
+            "utt2spk": {"b": "b"},
+        },
+    )
+    assert np.array_equal(read_recording(DataDir(tmp_path), "b")[0], channel(1)) and not validate(
+        tmp_path, need_text=False, audio="read"
+    )
 
 
 def test_commands_may_give_all_channels(calls):
@@ -67,12 +77,35 @@ def test_commands_may_give_all_channels(calls):
     assert np.array_equal(read_recording(DataDir(calls), "sw02001-B")[0], channel(1))
 
 
-@pytest.mark.parametrize("line, told", [
-    ("sw02001 C", "sw02001.sph: reco2file_and_channel names channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in the order"),
-    ("sw02001 0", "names channel '0', but the file has 2 channels"), ("sw02001 3", "names channel '3'"), ("sw02001 left", "names channel 'left'"),
-    ("sw02001", "calls/reco2file_and_channel: 'sw02001-B sw02001' is not 'RECORDING FILE CHANNEL'; correct the line"),
-    (None, "sw02001.sph: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction step, or name the channel of each recording in"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        (
+            "sw02001 C",
+            (
+                "sw02001.sph: reco2file_and_channel names channel 'C', but the file has 2 channels; correct "
+                "the line: channels are A, B, ... or 1, 2, ... in the order"
+            ),
+        ),
+        ("sw02001 0", "names channel '0', but the file has 2 channels"),
+        ("sw02001 3", "names channel '3'"),
+        ("sw02001 left", "names channel 'left'"),
+        (
+            "sw02001",
+            (
+                "calls/reco2file_and_channel: 'sw02001-B sw02001' is not 'RECORDING FILE CHANNEL'; correct "
+                "the line"
+            ),
+        ),
+        (
+            None,
+            (
+                "sw02001.sph: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature "
+                "extraction step, or name the channel of each recording in"
+            ),
+        ),
+    ],
+)
 def test_what_cannot_be_a_channel(line, told, calls):
     table = read_table(calls / "reco2file_and_channel")
     del table["sw02001-B"]
@@ -80,16 +113,24 @@ def test_what_cannot_be_a_channel(line, told, calls):
     with pytest.raises(UserError, match=told):
         read_recording(DataDir(calls), "sw02001-B")
     if line and line != "sw02001":
-        problem, = validate(calls, audio="read")
-        assert problem.text.startswith("sw02001-B ") and problem.message in told + str(problem) and problem.fix.startswith("correct the line: channels")
-        assert any(f"kept recording sw02001-B: {problem.message}" in said for said in fix(calls, audio="read"))
+        (problem,) = validate(calls, audio="read")
+        assert (
+            problem.text.startswith("sw02001-B ")
+            and problem.message in told + str(problem)
+            and problem.fix.startswith("correct the line: channels")
+        )
+        assert any(
+            f"kept recording sw02001-B: {problem.message}" in said for said in fix(calls, audio="read")
+        )
 
 
 def test_conversations_are_sound(calls):
     """Also if all audio is read, and segments are compared with its length."""
     assert validate(calls, audio="read") == [] == validate(calls) and fix(calls, audio="read") == []
-    write_table(calls / "segments", read_table(calls / "segments") | {"sw02010-B_000050": "sw02010-B 0.5 1.6"})
-    problem, = validate(calls, audio="read")
+    write_table(
+        calls / "segments", read_table(calls / "segments") | {"sw02010-B_000050": "sw02010-B 0.5 1.6"}
+    )
+    (problem,) = validate(calls, audio="read")
     assert "ends 0.60 s after the end of the recording" in problem.message
 
 
@@ -110,7 +151,7 @@ def reads(monkeypatch):
 def test_a_file_is_decoded_once_and_not_kept(calls, reads):
     """The memory of both channels is free while the last one is in use."""
     data, kept = DataDir(calls), []
-    for samples, _ in read_recordings(data, sorted(data.wav_scp)):
+    for _samples, _ in read_recordings(data, sorted(data.wav_scp)):
         gc.collect()
         kept.append(reads[-1][1]() is not None)
     assert [rx for rx, _ in reads] == [f"{calls}/{call}.sph" for call in CALLS] and kept == [True, False] * 3
@@ -137,10 +178,17 @@ def test_jobs_end_with_files_where_that_keeps_them_even(tmp_path):
     """Twenty calls of different lengths in four jobs."""
     seconds = {f"c{i:02d}": 60 + 7 * (i % 3) for i in range(20)}
     sides = [f"{call}-{side}" for call in seconds for side in "AB"]
-    write_data_dir(tmp_path, {
-        "wav.scp": {side: f"{side[:3]}.sph" for side in sides}, "reco2file_and_channel": {side: f"{side[:3]} {side[-1]}" for side in sides},
-        "segments": {f"{side}-{i:03d}": f"{side} {i} {i + 1}" for side in sides for i in range(seconds[side[:3]])},
-        "utt2spk": {f"{side}-{i:03d}": side for side in sides for i in range(seconds[side[:3]])}})  # fmt: skip
+    write_data_dir(
+        tmp_path,
+        {
+            "wav.scp": {side: f"{side[:3]}.sph" for side in sides},
+            "reco2file_and_channel": {side: f"{side[:3]} {side[-1]}" for side in sides},
+            "segments": {
+                f"{side}-{i:03d}": f"{side} {i} {i + 1}" for side in sides for i in range(seconds[side[:3]])
+            },
+            "utt2spk": {f"{side}-{i:03d}": side for side in sides for i in range(seconds[side[:3]])},
+        },
+    )
     lists = shards(DataDir(tmp_path), 4)
     files = [{utt[:3] for utt in one} for one in lists]
     assert sum(map(len, files)) == 20 and max(map(len, lists)) <= 1.05 * min(map(len, lists))
@@ -150,7 +198,10 @@ def test_other_directories_are_split_as_ever(calls, tmp_path):
     """Copies of a call at other speeds are separate calls."""
     mono = tmp_path / "mono"
     mono.mkdir()
-    write_data_dir(mono, {name: read_table(calls / name) for name in ("segments", "utt2spk", "text", "reco2file_and_channel")})
+    write_data_dir(
+        mono,
+        {name: read_table(calls / name) for name in ("segments", "utt2spk", "text", "reco2file_and_channel")},
+    )
     write_data_dir(mono, {"wav.scp": {name: f"{name}.wav" for name in read_table(calls / "wav.scp")}})
     for num in (1, 2, 4):
         assert shards(DataDir(mono), num) == split(mono, num, by_features=False)
@@ -173,10 +224,20 @@ def test_copies_keep_their_channels(calls, tmp_path):
 
 def test_babble_and_noises_are_of_their_channels(calls, tmp_path):
     data = DataDir(calls)
-    drawn = {audio for seed in range(20) for audio in Babble(data).draw("sw02001-A", 5, np.random.default_rng(seed))}
-    assert {(audio, label) for audio, _, _, label in drawn} == {(f"{calls}/{call}.sph", side) for call in CALLS for side in "AB"} - {(f"{calls}/sw02001.sph", "A")}
+    drawn = {
+        audio
+        for seed in range(20)
+        for audio in Babble(data).draw("sw02001-A", 5, np.random.default_rng(seed))
+    }
+    assert {(audio, label) for audio, _, _, label in drawn} == {
+        (f"{calls}/{call}.sph", side) for call in CALLS for side in "AB"
+    } - {(f"{calls}/sw02001.sph", "A")}
     assert np.array_equal(source_samples(f"{calls}/sw02001.sph", RATE, "B"), channel(1))
-    for options in (AugmentOptions(bg_noise=calls), AugmentOptions(fg_noise=calls), AugmentOptions(num_babble="3")):
+    for options in (
+        AugmentOptions(bg_noise=calls),
+        AugmentOptions(fg_noise=calls),
+        AugmentOptions(num_babble="3"),
+    ):
         tables = augmented(data, options)
         (out := tmp_path / f"{options.num_babble}{bool(options.bg_noise)}").mkdir()
         write_all(out, tables)
@@ -187,14 +248,21 @@ def test_babble_and_noises_are_of_their_channels(calls, tmp_path):
 
 @pytest.mark.parametrize("flags, num", [([], 1), (["--channel", 0], 0), (["--channel", 1], 2)])
 def test_speech_is_looked_for_in_the_channel_that_is_named(flags, num, tmp_path):
-    """A call of two recordings with speech only in the right channel; then without the table, with speech only in the left channel."""
+    """A call of two recordings with speech only in the right channel; then without the table, with speech
+    only in the left channel."""
     loud = 3000 * np.random.default_rng(0).standard_normal(3 * RATE)
     soundfile.write(tmp_path / "call.wav", np.stack([np.zeros(len(loud)), loud], 1).astype(np.int16), RATE)
     names = {f"call-{side}": f"call-{side}" for side in "AB"}
     data = tmp_path / "data"
     data.mkdir()
-    write_data_dir(data, {"wav.scp": dict.fromkeys(names, tmp_path / "call.wav"), "utt2spk": names,
-                          "reco2file_and_channel": {"call-A": "call A", "call-B": "call B"}})  # fmt: skip
+    write_data_dir(
+        data,
+        {
+            "wav.scp": dict.fromkeys(names, tmp_path / "call.wav"),
+            "utt2spk": names,
+            "reco2file_and_channel": {"call-A": "call A", "call-B": "call B"},
+        },
+    )
 
     def segment(out, *words):
         run_here("segment_data_dir.py", *words, data, tmp_path / out, folder="utils")
@@ -212,9 +280,16 @@ def test_speech_is_looked_for_in_the_channel_that_is_named(flags, num, tmp_path)
 
 def test_lhotses_recordings_of_several_channels(tmp_path):
     soundfile.write(tmp_path / "call.wav", sides(CALLS[0]), RATE)
-    recording = '{"id": "call", "sources": [{"type": "%s", "channels": [0, 1], "source": "%s"}], "duration": 1.0}\n'
+    recording = (
+        '{"id": "call", "sources": [{"type": "%s", "channels": [0, 1], "source": "%s"}], "duration": 1.0}\n'
+    )
     (tmp_path / "supervisions.jsonl").write_text(
-        "".join(f'{{"id": "u{i}", "recording_id": "call", "start": 0, "duration": 1, "channel": {i}, "text": "a", "speaker": "s"}}\n' for i in (0, 1)))
+        "".join(
+            f'{{"id": "u{i}", "recording_id": "call", "start": 0, "duration": 1, "channel": {i}, "text": '
+            f'"a", "speaker": "s"}}\n'
+            for i in (0, 1)
+        )
+    )
     for kind, source in (("file", tmp_path / "call.wav"), ("command", f"cat {tmp_path}/call.wav")):
         (tmp_path / "recordings.jsonl").write_text(recording % (kind, source))
         (out := tmp_path / kind).mkdir()
@@ -226,10 +301,18 @@ def test_lhotses_recordings_of_several_channels(tmp_path):
 
 def test_lhotses_recordings_of_several_files(tmp_path):
     """Channels are counted within their file."""
-    sources = ", ".join(f'{{"type": "file", "channels": {channels}, "source": "{tmp_path}/{name}.wav"}}' for name, channels in (("a", [0, 1]), ("b", [2, 3]), ("c", [4])))
+    sources = ", ".join(
+        f'{{"type": "file", "channels": {channels}, "source": "{tmp_path}/{name}.wav"}}'
+        for name, channels in (("a", [0, 1]), ("b", [2, 3]), ("c", [4]))
+    )
     (tmp_path / "recordings.jsonl").write_text(f'{{"id": "call", "sources": [{sources}], "duration": 1.0}}\n')
     (tmp_path / "supervisions.jsonl").write_text(
-        "".join(f'{{"id": "u{i}", "recording_id": "call", "start": 0, "duration": 1, "channel": {i}, "text": "a", "speaker": "s"}}\n' for i in (0, 2, 3, 4)))
+        "".join(
+            f'{{"id": "u{i}", "recording_id": "call", "start": 0, "duration": 1, "channel": {i}, "text": '
+            f'"a", "speaker": "s"}}\n'
+            for i in (0, 2, 3, 4)
+        )
+    )
     for name, call in zip("abc", CALLS):
         soundfile.write(tmp_path / f"{name}.wav", sides(call)[:, : 1 if name == "c" else 2], RATE)
     save_data_dir(read_manifests(tmp_path / "recordings.jsonl", tmp_path / "supervisions.jsonl"), tmp_path)

@@ -1,4 +1,5 @@
-"""SPHERE compressed by shorten: all codings against desphere, an independent decoder, and against the coded samples."""
+"""SPHERE compressed by shorten: all codings against desphere, an independent decoder, and against the coded
+samples."""
 
 import io
 import tracemalloc
@@ -7,7 +8,15 @@ import desphere
 import numpy as np
 import pytest
 import soundfile
-from shorten_encoder import MU_LAW, Coding, mu_law_codes, plain_sphere, shortened, shortened_sphere, sphere_header
+from shorten_encoder import (
+    MU_LAW,
+    Coding,
+    mu_law_codes,
+    plain_sphere,
+    shortened,
+    shortened_sphere,
+    sphere_header,
+)
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio.audio_checks import Look, look_at_audio
@@ -23,7 +32,12 @@ WAYS = {
     "order 3": {"orders": (3,)},
     "orders in turns": {"choice": "turns"},
     "linear prediction": {"orders": (), "lpc": (1, 2, 5)},
-    "linear prediction with random weights": {"orders": (1,), "lpc": (1, 4, 12), "choice": "turns", "num_means": 3},
+    "linear prediction with random weights": {
+        "orders": (1,),
+        "lpc": (1, 4, 12),
+        "choice": "turns",
+        "num_means": 3,
+    },
     "means": {"orders": (0,), "num_means": 7},
     "no means": {"orders": (0, 1), "num_means": 0, "lpc": (2,)},
     "shifts": {"shifts": (0, 1, 2, 5, 12, 3), "num_means": 2, "orders": (0, 2), "choice": "turns"},
@@ -35,10 +49,13 @@ WAYS = {
 
 
 def speech(num_channels: int, num: int = 2000, seed: int = 0) -> np.ndarray:
-    """Synthetic speech, int16 (num, num_channels), of varying loudness with an offset; one part is digital silence, another has zero low bits."""
+    """Synthetic speech, int16 (num, num_channels), of varying loudness with an offset; one part is digital
+    silence, another has zero low bits."""
     rng, time = np.random.default_rng(seed), np.arange(num)[:, None]
     loudness = 4000 * np.abs(np.sin(time / 300 + np.arange(num_channels)))
-    samples = (loudness * np.sin(time / 7 + np.arange(num_channels)) + rng.normal(40, 30, (num, num_channels))).astype(np.int16)
+    samples = (
+        loudness * np.sin(time / 7 + np.arange(num_channels)) + rng.normal(40, 30, (num, num_channels))
+    ).astype(np.int16)
     samples[num // 3 : num // 2] = 0
     samples[num // 2 : 3 * num // 4] &= ~15
     samples[:20] = rng.integers(-32768, 32768, (20, num_channels))
@@ -71,13 +88,18 @@ def test_what_was_coded_is_decoded(coding, num_channels, version, way):
     samples = speech(num_channels)
     content, plain = both(samples, coding, version=version, **WAYS[way])
     found = ours(content)
-    assert found.dtype == np.float32 and np.array_equal(found, ours(plain)) and (coding == "ulaw" or np.array_equal(found, samples))
+    assert (
+        found.dtype == np.float32
+        and np.array_equal(found, ours(plain))
+        and (coding == "ulaw" or np.array_equal(found, samples))
+    )
 
 
 @pytest.mark.parametrize("way", sorted(WAYS.keys() - {"shifts", "skipped bytes"}))
 @pytest.mark.parametrize("coding", CODINGS)
 def test_desphere_decodes_the_same(coding, way):
-    """desphere supports neither version 1 nor skipped 7-bit bytes, and interprets means as those of samples without their dropped bits."""
+    """desphere supports neither version 1 nor skipped 7-bit bytes, and interprets means as those of samples
+    without their dropped bits."""
     samples = speech(2)
     for more in [{}] if coding == "ulaw" else [{"shifts": (0,)}, {"shifts": (12, 1, 0), "num_means": 0}]:
         content, _ = both(samples, coding, **{**WAYS[way], **more})
@@ -110,7 +132,10 @@ def test_short_and_empty_files():
     for num in (0, 1, 2, 3, 255, 256, 257):
         samples = speech(2)[:num]
         for coding in ("ulaw", "pcm"):
-            assert np.array_equal(ours(shortened_sphere(samples, 2, coding=coding)), ours(plain_sphere(samples, 2, coding=coding)))
+            assert np.array_equal(
+                ours(shortened_sphere(samples, 2, coding=coding)),
+                ours(plain_sphere(samples, 2, coding=coding)),
+            )
 
 
 def test_every_cut_is_an_error_that_names_the_file(tmp_path):
@@ -119,15 +144,24 @@ def test_every_cut_is_an_error_that_names_the_file(tmp_path):
     end = len(content.rstrip(b"\0"))
     for num_left in (*range(1024, 1060), *range(1060, end - 20, 37), *range(end - 20, end)):
         (tmp_path / "a.sph").write_bytes(content[:num_left])
-        with pytest.raises(UnusableAudio, match=rf"^utt: {tmp_path}/a.sph: cut short, [0-9]+ of 600 samples found; replace the file or"):
+        with pytest.raises(
+            UnusableAudio,
+            match=rf"^utt: {tmp_path}/a.sph: cut short, [0-9]+ of 600 samples found; replace the file or",
+        ):
             read_audio(f"{tmp_path}/a.sph", "utt", channel=0)
 
 
-@pytest.mark.parametrize("count, told", [
-    (1999, "a: its header counts 1999 samples, but more follow; replace"), (2001, "a: its header counts 2001 samples, but it has 2000; replace"),
-    (3999, "a: its header counts 3999 samples, but it has 2000"), (8000, "a: its header counts 8000 samples, but it has 2000"),
-    (0, "a: its header counts 0 samples, but more follow"), (10**14, "bytes that unpack to more than"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "count, told",
+    [
+        (1999, "a: its header counts 1999 samples, but more follow; replace"),
+        (2001, "a: its header counts 2001 samples, but it has 2000; replace"),
+        (3999, "a: its header counts 3999 samples, but it has 2000"),
+        (8000, "a: its header counts 8000 samples, but it has 2000"),
+        (0, "a: its header counts 0 samples, but more follow"),
+        (10**14, "bytes that unpack to more than"),
+    ],
+)
 def test_a_header_that_does_not_agree_with_its_stream(count, told):
     with pytest.raises(UserError, match=told):
         ours(shortened_sphere(speech(2), 2, sample_count=count))
@@ -135,27 +169,43 @@ def test_a_header_that_does_not_agree_with_its_stream(count, told):
 
 def test_a_header_that_counts_all_channels():
     samples = speech(2)
-    assert np.array_equal(ours(shortened_sphere(samples, 2, sample_count=4000)), ours(plain_sphere(samples, 2)))
+    assert np.array_equal(
+        ours(shortened_sphere(samples, 2, sample_count=4000)), ours(plain_sphere(samples, 2))
+    )
     with pytest.raises(UnusableAudio):
         ours(shortened_sphere(samples[:, 0], 1, sample_count=4000))
 
 
-def headed(stream: bytes, coding: str = "ulaw,embedded-shorten-v2.00", channels: int = 1, count: int = 4) -> bytes:
+def headed(
+    stream: bytes, coding: str = "ulaw,embedded-shorten-v2.00", channels: int = 1, count: int = 4
+) -> bytes:
     return sphere_header(count, channels, 8000, coding) + stream
 
 
 STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
 
 
-@pytest.mark.parametrize("content, told", [
-    (headed(STREAM, "alaw,embedded-shorten-v2.00"), "shorten samples of type 8 do not match the coding alaw of its header"),
-    (headed(STREAM, "pcm,embedded-shorten-v2.00"), "shorten samples of type 8 do not match the coding pcm of its header"),
-    (headed(STREAM, channels=2), "1 channels, but the header gives 2"),
-    (headed(b"ajkg\3" + STREAM[5:]), "its audio does not begin like a shorten stream of version 1 or 2"),
-    (headed(b"xjkg\2" + STREAM[5:]), "its audio does not begin like a shorten stream of version 1 or 2"),
-    (headed(STREAM, channels=0), "1 channels, but the header gives 0"),
-    (headed(STREAM + headed(STREAM)), "several recordings joined in one file, of which only the first would be read"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, told",
+    [
+        (
+            headed(STREAM, "alaw,embedded-shorten-v2.00"),
+            "shorten samples of type 8 do not match the coding alaw of its header",
+        ),
+        (
+            headed(STREAM, "pcm,embedded-shorten-v2.00"),
+            "shorten samples of type 8 do not match the coding pcm of its header",
+        ),
+        (headed(STREAM, channels=2), "1 channels, but the header gives 2"),
+        (headed(b"ajkg\3" + STREAM[5:]), "its audio does not begin like a shorten stream of version 1 or 2"),
+        (headed(b"xjkg\2" + STREAM[5:]), "its audio does not begin like a shorten stream of version 1 or 2"),
+        (headed(STREAM, channels=0), "1 channels, but the header gives 0"),
+        (
+            headed(STREAM + headed(STREAM)),
+            "several recordings joined in one file, of which only the first would be read",
+        ),
+    ],
+)
 def test_what_is_not_read_is_told(content, told):
     with pytest.raises(UnusableAudio, match=f"^a: {told}"):
         ours(content)
@@ -163,8 +213,13 @@ def test_what_is_not_read_is_told(content, told):
 
 def bits(*fields: tuple[int, int]) -> bytes:
     """A stream of (number, plain bits) in Rice code, padded with zero bytes."""
-    text = "".join("0" * (number >> num) + "1" + (f"{number & ((1 << num) - 1):0{num}b}" if num else "") for number, num in fields)
-    return b"ajkg\2" + int(text.ljust(-(-len(text) // 32) * 32, "0"), 2).to_bytes(4 * -(-len(text) // 32), "big")
+    text = "".join(
+        "0" * (number >> num) + "1" + (f"{number & ((1 << num) - 1):0{num}b}" if num else "")
+        for number, num in fields
+    )
+    return b"ajkg\2" + int(text.ljust(-(-len(text) // 32) * 32, "0"), 2).to_bytes(
+        4 * -(-len(text) // 32), "big"
+    )
 
 
 def numbers(*values: int) -> list[tuple[int, int]]:
@@ -174,18 +229,25 @@ def numbers(*values: int) -> list[tuple[int, int]]:
 MONO = numbers(8, 1, 256, 0, 0, 0)
 
 
-@pytest.mark.parametrize("fields", [
-    [*MONO, (9, 2)], [*MONO, (40, 2)],                                  # an invalid command
-    [*MONO, (6, 2), (13, 2), (8, 2), (4, 2)],                           # more dropped bits than codes of mu-law have
-    [*MONO, (5, 2), *numbers(0), (8, 2), (4, 2)],                       # blocks without samples
-    [*MONO, (5, 2), *numbers(1 << 30), (8, 2), (4, 2)],
-    [*MONO, (7, 2), (0, 3), (300, 2), *[(0, 1)] * 700, (4, 2)],         # an order above that of the header
-    [*MONO, (0, 2), (32, 3), *[(0, 1)] * 300, (4, 2)],                  # too many plain bits
-    [*MONO, (5, 2), *numbers(1), (0, 2), (7, 3), (300, 8), (4, 2)],     # a value that is not a code
-    [*numbers(8, 2, 1, 0, 0, 0), (8, 2), (4, 2)],                       # the second channel is missing
-    [*numbers(8, 2, 2, 0, 0, 0), (8, 2), (5, 2), *numbers(1), (8, 2), (4, 2)],
-    numbers(8, 1, 256, 1 << 20, 0, 0), numbers(8, 1, 256, 0, 1 << 20, 0), [*numbers(8, 1, 1 << 31, 0, 0, 0), (8, 2), (4, 2)],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [*MONO, (9, 2)],
+        [*MONO, (40, 2)],  # an invalid command
+        # more dropped bits than codes of mu-law have
+        [*MONO, (6, 2), (13, 2), (8, 2), (4, 2)],
+        [*MONO, (5, 2), *numbers(0), (8, 2), (4, 2)],  # blocks without samples
+        [*MONO, (5, 2), *numbers(1 << 30), (8, 2), (4, 2)],
+        [*MONO, (7, 2), (0, 3), (300, 2), *[(0, 1)] * 700, (4, 2)],  # an order above that of the header
+        [*MONO, (0, 2), (32, 3), *[(0, 1)] * 300, (4, 2)],  # too many plain bits
+        [*MONO, (5, 2), *numbers(1), (0, 2), (7, 3), (300, 8), (4, 2)],  # a value that is not a code
+        [*numbers(8, 2, 1, 0, 0, 0), (8, 2), (4, 2)],  # the second channel is missing
+        [*numbers(8, 2, 2, 0, 0, 0), (8, 2), (5, 2), *numbers(1), (8, 2), (4, 2)],
+        numbers(8, 1, 256, 1 << 20, 0, 0),
+        numbers(8, 1, 256, 0, 1 << 20, 0),
+        [*numbers(8, 1, 1 << 31, 0, 0, 0), (8, 2), (4, 2)],
+    ],
+)
 def test_streams_that_no_coder_writes(fields):
     num_channels = 2 if fields[2:4] == numbers(2) else 1
     with pytest.raises(UnusableAudio, match="^a: damaged, "):
@@ -194,7 +256,11 @@ def test_streams_that_no_coder_writes(fields):
 
 def test_memory_follows_the_file(tmp_path):
     """The numbers in the headers do not matter."""
-    lies = [headed(bits(*numbers(8, 1, size, 0, 0, 0), (8, 2), (4, 2)), count=count) for size in (256, 65536, 1 << 31) for count in (256, 10**7, 10**18)]
+    lies = [
+        headed(bits(*numbers(8, 1, size, 0, 0, 0), (8, 2), (4, 2)), count=count)
+        for size in (256, 65536, 1 << 31)
+        for count in (256, 10**7, 10**18)
+    ]
     ours(headed(STREAM))
     tracemalloc.start()
     for content in lies[1:]:
@@ -207,7 +273,9 @@ def test_memory_follows_the_file(tmp_path):
 
 def test_files_in_an_archive(tmp_path):
     """A file is read to its end, and no more of a large archive is read than the file may have."""
-    both = [shortened_sphere(speech(1, 3000, seed), coding=coding) for seed, coding in enumerate(("ulaw", "pcm"))]
+    both = [
+        shortened_sphere(speech(1, 3000, seed), coding=coding) for seed, coding in enumerate(("ulaw", "pcm"))
+    ]
     with open(tmp_path / "a.ark", "wb") as archive:
         archive.write(b"one " + both[0] + b"two " + both[1])
         archive.truncate(1 << 33)
@@ -232,27 +300,33 @@ def test_headers_and_ends_are_looked_at(tmp_path):
     assert look_at_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
     path.write_bytes(content[:-100])
     assert all("cut short" in look_at_audio(str(path), how, "B").complaint for how in ("exists", "read"))
-    for broken, told in ((content[:1024], "cut short, 0 of 2000"), (content.replace(b"ajkg", b"bjkg"), "does not begin like a shorten stream")):
+    for broken, told in (
+        (content[:1024], "cut short, 0 of 2000"),
+        (content.replace(b"ajkg", b"bjkg"), "does not begin like a shorten stream"),
+    ):
         path.write_bytes(broken)
         assert told in look_at_audio(str(path), "exists", "B").complaint
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])
 def test_complete_streams_are_known_by_their_last_bytes(coding):
-    """Most streams of any length; no stream that was cut at a disk block, and very few that were cut elsewhere."""
+    """Most streams of any length; no stream that was cut at a disk block, and very few that were cut
+    elsewhere."""
     streams = [shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:] for num in range(1, 100)]
     assert sum(seems_whole(stream[-8:], len(stream)) for stream in streams) > 75
     noise = np.random.default_rng(0).normal(0, 500, (20_000, 2)).astype(np.int16)
     stream = shortened_sphere(noise, 2, 16000, coding)[1024:]
-    taken = [seems_whole(stream[end - 8:end], end) for end in range(8, len(stream))]
+    taken = [seems_whole(stream[end - 8 : end], end) for end in range(8, len(stream))]
     assert len(taken) > 10_000 and sum(taken) < len(taken) / 200
-    assert not any(seems_whole(stream[end - 8:end], end) for end in range(3072, len(stream), 512))
+    assert not any(seems_whole(stream[end - 8 : end], end) for end in range(3072, len(stream), 512))
 
 
 def test_streams_cut_in_silence_are_found():
     """Blocks of zeros, whose command has the bits 00100, end like the end command."""
     stream = shortened_sphere(np.zeros((200_000, 2), np.int16), 2, 16000, "pcm")[1024:]
-    assert seems_whole(stream[-8:], len(stream)) and not any(seems_whole(stream[end - 8:end], end) for end in range(16, len(stream) - 4))
+    assert seems_whole(stream[-8:], len(stream)) and not any(
+        seems_whole(stream[end - 8 : end], end) for end in range(16, len(stream) - 4)
+    )
 
 
 def test_what_follows_a_stream_is_no_cut(tmp_path):

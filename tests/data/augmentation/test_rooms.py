@@ -1,4 +1,5 @@
-"""Simulated rooms: arrivals against mirrored images, the spectrum against its sum, the decay against formulas of room acoustics."""
+"""Simulated rooms: arrivals against mirrored images, the spectrum against its sum, the decay against formulas
+of room acoustics."""
 
 import subprocess
 import sys
@@ -11,7 +12,13 @@ import pytest
 from pyasr.data.audio.audio_reading import read_audio
 from pyasr.data.audio.mixing import direct_path
 from pyasr.data.augmentation.random_rooms import KINDS, draw_room, draw_source
-from pyasr.data.augmentation.room_responses import SPEED_OF_SOUND, Room, decay_time_s, impulse_response, without_tail
+from pyasr.data.augmentation.room_responses import (
+    SPEED_OF_SOUND,
+    Room,
+    decay_time_s,
+    impulse_response,
+    without_tail,
+)
 from pyasr.data.augmentation.sound_lists import SoundList
 
 RATE = 8000
@@ -19,7 +26,8 @@ UTILS = Path(__file__).parents[3] / "utils"
 
 
 def images_by_mirroring(room, source, reach, receiver):
-    """{position: minimum number of reflections} of all images within `reach` of the receiver, by repeated mirroring at the six walls."""
+    """{position: minimum number of reflections} of all images within `reach` of the receiver, by repeated
+    mirroring at the six walls."""
     walls = [(axis, at) for axis, size in enumerate(room.size) for at in (0.0, size)]
     found, last = {tuple(np.round(source, 6)): 0}, [np.array(source)]
     for reflections in range(1, 60):
@@ -27,7 +35,10 @@ def images_by_mirroring(room, source, reach, receiver):
         for place, (axis, at) in product(last, walls):
             mirrored = place.copy()
             mirrored[axis] = 2 * at - mirrored[axis]
-            if np.abs(mirrored - receiver).max() < reach + 2 * max(room.size) and tuple(np.round(mirrored, 6)) not in found:
+            if (
+                np.abs(mirrored - receiver).max() < reach + 2 * max(room.size)
+                and tuple(np.round(mirrored, 6)) not in found
+            ):
                 found[tuple(np.round(mirrored, 6))] = reflections
                 new.append(mirrored)
         last = new
@@ -52,11 +63,18 @@ def test_the_spectrum_is_that_of_all_images():
     assert np.median(errors) < 0.06 * np.abs(expected).mean()
 
 
-@pytest.mark.parametrize("size, absorption", [((4.0, 3.6, 3.2), 0.3), ((7.0, 6.2, 5.0), 0.5), ((3.0, 2.6, 2.4), 0.2)])
+@pytest.mark.parametrize(
+    "size, absorption", [((4.0, 3.6, 3.2), 0.3), ((7.0, 6.2, 5.0), 0.5), ((3.0, 2.6, 2.4), 0.2)]
+)
 def test_reverberation_lasts_as_long_as_the_formula_says(size, absorption):
     """For nearly cubic rooms; the decay is slightly slower, because the image method has no scattering."""
     room, rng = Room(size, absorption), np.random.default_rng(1)
-    times = [decay_time_s(impulse_response(room, rng.random(3) * size, rng.random(3) * size, RATE, 2 * room.rt60_s), RATE) for _ in range(4)]
+    times = [
+        decay_time_s(
+            impulse_response(room, rng.random(3) * size, rng.random(3) * size, RATE, 2 * room.rt60_s), RATE
+        )
+        for _ in range(4)
+    ]
     volume, surface = np.prod(size), 2 * (size[0] * size[1] + size[0] * size[2] + size[1] * size[2])
     assert room.rt60_s == pytest.approx(0.161 * volume / (-surface * np.log(1 - absorption)), rel=0.01)
     assert 0.95 < np.mean(times) / room.rt60_s < 1.25
@@ -65,7 +83,10 @@ def test_reverberation_lasts_as_long_as_the_formula_says(size, absorption):
 def test_schroeder_integration_of_an_exponential():
     response = 10 ** (-3 * np.arange(RATE) / RATE / 0.4)
     assert decay_time_s(response, RATE) == pytest.approx(0.4, rel=1e-3)
-    assert len(without_tail(response)) / RATE == pytest.approx(0.4, rel=1e-3) and decay_time_s(np.eye(1)[0], RATE) == 0
+    assert (
+        len(without_tail(response)) / RATE == pytest.approx(0.4, rel=1e-3)
+        and decay_time_s(np.eye(1)[0], RATE) == 0
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,13 +96,18 @@ def test_the_first_arrival_is_the_direct_path(kind):
         room = draw_room(KINDS[kind], rng)
         receiver = rng.random(3) * room.size
         source = draw_source(room, receiver, rng)
-        assert all(0 <= place <= size for place, size in zip(source, room.size)) and 0.3 <= np.linalg.norm(source - receiver) <= 5
+        assert (
+            all(0 <= place <= size for place, size in zip(source, room.size))
+            and 0.3 <= np.linalg.norm(source - receiver) <= 5
+        )
         response = impulse_response(room, source, receiver, RATE, 0.1)
         assert abs(direct_path(response) - np.linalg.norm(source - receiver) / SPEED_OF_SOUND * RATE) <= 1.5
 
 
 def simulate(*arguments):
-    return subprocess.run([sys.executable, UTILS / "simulate_rirs.py", *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, UTILS / "simulate_rirs.py", *map(str, arguments)], capture_output=True, text=True
+    )
 
 
 def test_a_list_of_responses(tmp_path):

@@ -1,4 +1,5 @@
-"""File names that are difficult for shells and tables: names that Kaldi's tables allow work, others are refused with one sentence."""
+"""File names that are difficult for shells and tables: names that Kaldi's tables allow work, others are
+refused with one sentence."""
 
 import os
 import subprocess
@@ -20,7 +21,8 @@ from pyasr.io.ark import ArkWriter, load_all
 from pyasr.io.text_tables import read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[3]
-NAMES = ["with blank", "two  blanks", "it's", 'say "it"', "$(touch spoilt)", "`touch spoilt`", "a;touch spoilt", "a&b", "back\\slash", "-rf",
+NAMES = ["with blank", "two  blanks", "it's", 'say "it"', "$(touch spoilt)", "`touch spoilt`", ("a;touch "
+"spoilt"), "a&b", "back\\slash", "-rf",
          "a:7", "tab\there", "[1:2]", "ümläut", "\u65e5\u672c", "a#b", "*", "~", "%s{}"]  # fmt: skip
 
 
@@ -45,7 +47,9 @@ def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
     with ArkWriter(tmp_path / name / "feats.ark", data / "feats.scp") as writer:
         for utt in DataDir(data).utterances:
             writer.write(utt, np.ones((2, 3), np.float32))
-    write_table(data / "feats.scp", {utt: f"{rx}[0:1]" for utt, rx in DataDir(data).table("feats.scp").items()})
+    write_table(
+        data / "feats.scp", {utt: f"{rx}[0:1]" for utt, rx in DataDir(data).table("feats.scp").items()}
+    )
     assert validate(data) == [] and fix(data) == []
     assert len(DataDir(data).table("feats.scp")) == 12
     with (data / "feats.scp").open("a") as f:
@@ -55,20 +59,34 @@ def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
 
 @pytest.mark.parametrize("table", [{"a\nb": "x"}, {"a b": "x"}, {"a": "x\ny z"}, {"": "x"}, {"a\tb": "x"}])
 def test_what_no_table_can_hold_is_refused(table, tmp_path):
-    with pytest.raises(UserError, match="table: .* cannot be a line of a table, which is one word and the rest of the line; rename it"):
+    with pytest.raises(
+        UserError,
+        match="table: .* cannot be a line of a table, which is one word and the rest of the line; rename it",
+    ):
         write_table(tmp_path / "table", table)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
-    with pytest.raises(UserError, match="has a line break in its name"), stage_output(tmp_path / "a\nb", {}, []):
+    with (
+        pytest.raises(UserError, match="has a line break in its name"),
+        stage_output(tmp_path / "a\nb", {}, []),
+    ):
         pass
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("entry, told", [
-    ("/dev/zero", "/dev/zero: a device, not a file"), ("a\0b", "invalid file name, it contains a zero byte"), ("x" * 5000, "the name is too long"),
-    ("/", "directory"), ("a\0b |", "the command contains a zero byte"), ("/nowhere/a.wav:7", "no such file")])  # fmt: skip
+@pytest.mark.parametrize(
+    "entry, told",
+    [
+        ("/dev/zero", "/dev/zero: a device, not a file"),
+        ("a\0b", "invalid file name, it contains a zero byte"),
+        ("x" * 5000, "the name is too long"),
+        ("/", "directory"),
+        ("a\0b |", "the command contains a zero byte"),
+        ("/nowhere/a.wav:7", "no such file"),
+    ],
+)
 def test_entries_that_are_no_files(entry, told):
     with pytest.raises(UserError, match=told) as error:
         read_audio(entry, "rec")
@@ -77,7 +95,17 @@ def test_entries_that_are_no_files(entry, told):
 
 def make_mfcc(data: Path, *words: str, **variables: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, **variables}
-    command = [sys.executable, ROOT / "steps/make_mfcc.py", "--nj", "1", "--sample-frequency", "8000", *words, "--", data]
+    command = [
+        sys.executable,
+        ROOT / "steps/make_mfcc.py",
+        "--nj",
+        "1",
+        "--sample-frequency",
+        "8000",
+        *words,
+        "--",
+        data,
+    ]
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=data.parent)
 
 
@@ -87,7 +115,11 @@ def test_commands_of_a_step_are_shown_or_refused_whatever_the_names(tmp_path):
     write_table(data / "wav.scp", {name: f'cat "{path}" |' for name, path in quoted.items()})
     before = sorted(path.name for path in data.iterdir())
     for refused in (make_mfcc(data, "--no-pipes"), make_mfcc(data, **{NO_PIPES: "1"})):
-        assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and "12 of 12 entries are commands" in refused.stderr
+        assert (
+            refused.returncode == 1
+            and refused.stderr.count("\n") == 1
+            and "12 of 12 entries are commands" in refused.stderr
+        )
     assert sorted(path.name for path in data.iterdir()) == before
     allowed = make_mfcc(data)
     assert allowed.returncode == 0, allowed.stderr + allowed.stdout

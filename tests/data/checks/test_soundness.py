@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from trees import make_data_dir
 
 from pyasr.data.checks import validation
@@ -14,7 +15,9 @@ from pyasr.data.checks.soundness import Soundness
 UTILS = Path(__file__).parents[3] / "utils"
 TABLES = ("utt2spk", "spk2utt", "text", "segments", "wav.scp")
 MOST_BYTES = 500  # of memory that an utterance may take
-CHANGES = st.sampled_from(["", " ", "  x", "\t", "\r", "\u00a0", "<eps>", "-1", "9 9", "ann", "bob-001", "\x1c", "\n", "é"])
+CHANGES = st.sampled_from(
+    ["", " ", "  x", "\t", "\r", "\u00a0", "<eps>", "-1", "9 9", "ann", "bob-001", "\x1c", "\n", "é"]
+)
 
 
 class Doubtful:
@@ -27,7 +30,13 @@ class Doubtful:
 
 
 @settings(max_examples=60, deadline=None)
-@given(table=st.sampled_from(TABLES), line=st.integers(0, 11), place=st.floats(0, 1), new=CHANGES, old=st.integers(0, 4))
+@given(
+    table=st.sampled_from(TABLES),
+    line=st.integers(0, 11),
+    place=st.floats(0, 1),
+    new=CHANGES,
+    old=st.integers(0, 4),
+)
 def test_problems_are_those_of_a_look_at_each_line(table, line, place, new, old, tmp_path_factory):
     data = make_data_dir(tmp_path_factory.mktemp("sound") / "data", with_segments=True)
     lines = (data / table).read_text().split("\n")
@@ -61,8 +70,11 @@ def test_memory_of_many_utterances(tmp_path):
 
 def peak_bytes(data: Path) -> int:
     """The peak resident memory of a validation."""
-    code = "import resource, runpy, sys\ntry:\n    runpy.run_path(sys.argv.pop(1), run_name='__main__')\nexcept SystemExit as end:\n" \
-           "    assert not end.code\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    code = (
+        "import resource, runpy, sys\ntry:\n    runpy.run_path(sys.argv.pop(1), run_name='__main__')\nexcept "
+        "SystemExit as end:\n    assert not end.code\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
     command = [sys.executable, "-c", code, UTILS / "validate_data_dir.py", "--audio", "no", data]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -73,11 +85,16 @@ def write_many(path: Path, num: int) -> None:
     path.mkdir()
     speakers = [f"speaker{i // 100:05d}" for i in range(num)]
     utts = [f"{speaker}-utterance{i:07d}" for i, speaker in enumerate(speakers)]
-    lines = {"utt2spk": [f"{utt} {speaker}" for utt, speaker in zip(utts, speakers)],
-             "text": [f"{utt} the words that were said {i}" for i, utt in enumerate(utts)],
-             "segments": [f"{utt} {speaker} {i % 100}.25 {i % 100 + 0.75}" for i, (utt, speaker) in enumerate(zip(utts, speakers))],
-             "wav.scp": [f"{speaker} /corpus/{speaker}.wav" for speaker in dict.fromkeys(speakers)],
-             "utt2dur": [f"{utt} 0.5" for utt in utts],
-             "spk2utt": [" ".join([f"speaker{i // 100:05d}", *utts[i : i + 100]]) for i in range(0, num, 100)]}
+    lines = {
+        "utt2spk": [f"{utt} {speaker}" for utt, speaker in zip(utts, speakers)],
+        "text": [f"{utt} the words that were said {i}" for i, utt in enumerate(utts)],
+        "segments": [
+            f"{utt} {speaker} {i % 100}.25 {i % 100 + 0.75}"
+            for i, (utt, speaker) in enumerate(zip(utts, speakers))
+        ],
+        "wav.scp": [f"{speaker} /corpus/{speaker}.wav" for speaker in dict.fromkeys(speakers)],
+        "utt2dur": [f"{utt} 0.5" for utt in utts],
+        "spk2utt": [" ".join([f"speaker{i // 100:05d}", *utts[i : i + 100]]) for i in range(0, num, 100)],
+    }
     for name, content in lines.items():
         (path / name).write_text("\n".join(content) + "\n")

@@ -1,4 +1,5 @@
-"""Every rule of the validator on a directory that violates it: file, line, text, a fix that repairs it; and speed."""
+"""Every rule of the validator on a directory that violates it: file, line, text, a fix that repairs it; and
+speed."""
 
 import gzip
 import re
@@ -37,39 +38,147 @@ def swap(path: Path, line: int) -> None:
 def rename_speaker(data: Path) -> None:
     """Rename the speaker 'ann' to 'zoe', whose utterances are first but who is the last speaker."""
     for name in ("utt2spk", "spk2utt"):
-        lines = [re.sub(r"(^| )ann(?= |$)", r"\1zoe", line) for line in (data / name).read_text().splitlines()]
+        lines = [
+            re.sub(r"(^| )ann(?= |$)", r"\1zoe", line) for line in (data / name).read_text().splitlines()
+        ]
         (data / name).write_text("\n".join(sorted(lines)) + "\n")
 
 
 # name: (what breaks the directory, file, line, part of the offending text, part of the message)
 BROKEN = {
-    "three columns": (lambda d: edit(d / "utt2spk", 5, lambda s: s + " female"), "utt2spk", 5, "bob-000 bob female", "three columns"),
-    "one column": (lambda d: edit(d / "utt2spk", 5, lambda s: "bob-000"), "utt2spk", 5, "bob-000", "one column"),
+    "three columns": (
+        lambda d: edit(d / "utt2spk", 5, lambda s: s + " female"),
+        "utt2spk",
+        5,
+        "bob-000 bob female",
+        "three columns",
+    ),
+    "one column": (
+        lambda d: edit(d / "utt2spk", 5, lambda s: "bob-000"),
+        "utt2spk",
+        5,
+        "bob-000",
+        "one column",
+    ),
     "empty line": (lambda d: edit(d / "text", 3, lambda s: s + "\n"), "text", 4, "", "empty line"),
-    "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "already in line 2"),
+    "duplicated": (
+        lambda d: edit(d / "text", 2, lambda s: s + "\n" + s),
+        "text",
+        3,
+        "ann-001",
+        "already in line 2",
+    ),
     "unsorted": (lambda d: swap(d / "wav.scp", 2), "wav.scp", 3, "ann-001", "not sorted"),
-    "not UTF-8": (lambda d: (d / "text").write_bytes((d / "text").read_bytes().replace(b"word3", b"na\xefve")), "text", 4, "na", "UTF-8"),
-    "carriage returns": (lambda d: (d / "utt2spk").write_bytes((d / "utt2spk").read_bytes().replace(b"\n", b"\r\n")),
-                         "utt2spk", 1, "ann-000 ann", "ends in a carriage return (12 such lines)"),
-    "carriage returns in wav.scp": (lambda d: (d / "wav.scp").write_bytes((d / "wav.scp").read_bytes().replace(b"\n", b"\r\n")),
-                                    "wav.scp", 1, "ann-000.wav", "ends in a carriage return (12 such lines)"),
-    "gzipped": (lambda d: (d / "text").write_bytes(gzip.compress((d / "text").read_bytes())), "text", 0, "", "compressed by gzip"),
-    "no-break space": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\xa0again")), "text", 3, "again", "the blank U+00A0"),
-    "ideographic space": (lambda d: edit(d / "utt2spk", 3, lambda s: s.replace(" ", "\u3000")), "utt2spk", 3, "ann", "the blank U+3000"),
-    "vertical tab": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\x0bagain")), "text", 3, "again", "the blank U+000B"),
-    "utterance unknown": (lambda d: edit(d / "text", 12, lambda s: s + "\ncy-900 hello"), "text", 13, "cy-900", "not in utt2spk"),
-    "utterance lacking": (lambda d: edit(d / "text", 12, lambda s: None), "utt2spk", 12, "cy-003 cy", "not in text"),
+    "not UTF-8": (
+        lambda d: (d / "text").write_bytes((d / "text").read_bytes().replace(b"word3", b"na\xefve")),
+        "text",
+        4,
+        "na",
+        "UTF-8",
+    ),
+    "carriage returns": (
+        lambda d: (d / "utt2spk").write_bytes((d / "utt2spk").read_bytes().replace(b"\n", b"\r\n")),
+        "utt2spk",
+        1,
+        "ann-000 ann",
+        "ends in a carriage return (12 such lines)",
+    ),
+    "carriage returns in wav.scp": (
+        lambda d: (d / "wav.scp").write_bytes((d / "wav.scp").read_bytes().replace(b"\n", b"\r\n")),
+        "wav.scp",
+        1,
+        "ann-000.wav",
+        "ends in a carriage return (12 such lines)",
+    ),
+    "gzipped": (
+        lambda d: (d / "text").write_bytes(gzip.compress((d / "text").read_bytes())),
+        "text",
+        0,
+        "",
+        "compressed by gzip",
+    ),
+    "no-break space": (
+        lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\xa0again")),
+        "text",
+        3,
+        "again",
+        "the blank U+00A0",
+    ),
+    "ideographic space": (
+        lambda d: edit(d / "utt2spk", 3, lambda s: s.replace(" ", "\u3000")),
+        "utt2spk",
+        3,
+        "ann",
+        "the blank U+3000",
+    ),
+    "vertical tab": (
+        lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\x0bagain")),
+        "text",
+        3,
+        "again",
+        "the blank U+000B",
+    ),
+    "utterance unknown": (
+        lambda d: edit(d / "text", 12, lambda s: s + "\ncy-900 hello"),
+        "text",
+        13,
+        "cy-900",
+        "not in utt2spk",
+    ),
+    "utterance lacking": (
+        lambda d: edit(d / "text", 12, lambda s: None),
+        "utt2spk",
+        12,
+        "cy-003 cy",
+        "not in text",
+    ),
     "no spk2utt": (lambda d: (d / "spk2utt").unlink(), "spk2utt", 0, "", "missing"),
     "empty spk2utt": (lambda d: (d / "spk2utt").write_text(""), "spk2utt", 0, "", "empty file"),
-    "spk2utt disagrees": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace("ann-001", "cy-001")),
-                          "spk2utt", 1, "cy-001", "assigns 'cy-001' to 'cy'"),
-    "spk2utt incomplete": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace(" ann-001", "")), "spk2utt", 1, "ann", "missing"),
+    "spk2utt disagrees": (
+        lambda d: edit(d / "spk2utt", 1, lambda s: s.replace("ann-001", "cy-001")),
+        "spk2utt",
+        1,
+        "cy-001",
+        "assigns 'cy-001' to 'cy'",
+    ),
+    "spk2utt incomplete": (
+        lambda d: edit(d / "spk2utt", 1, lambda s: s.replace(" ann-001", "")),
+        "spk2utt",
+        1,
+        "ann",
+        "missing",
+    ),
     "speaker order": (rename_speaker, "utt2spk", 5, "bob-000 bob", "begin with their speaker"),
-    "duration": (lambda d: edit(d / "utt2dur", 1, lambda s: "ann-000 long"), "utt2dur", 1, "ann-000 long", "not a positive number"),
-    "missing audio": (lambda d: (d / "audio/bob-001.wav").unlink(), "wav.scp", 6, "bob-001.wav", "no such audio file"),
-    "stale durations": (lambda d: edit(d / "utt2dur", 4, lambda s: None), "utt2spk", 4, "ann-003", "not in utt2dur"),
-    "no archive": (lambda d: (d / "feats.scp").write_text("".join(f"{u} {d}/x.ark:{i}\n" for i, u in enumerate(keys(d)))),
-                   "feats.scp", 1, "x.ark", "no such archive"),
+    "duration": (
+        lambda d: edit(d / "utt2dur", 1, lambda s: "ann-000 long"),
+        "utt2dur",
+        1,
+        "ann-000 long",
+        "not a positive number",
+    ),
+    "missing audio": (
+        lambda d: (d / "audio/bob-001.wav").unlink(),
+        "wav.scp",
+        6,
+        "bob-001.wav",
+        "no such audio file",
+    ),
+    "stale durations": (
+        lambda d: edit(d / "utt2dur", 4, lambda s: None),
+        "utt2spk",
+        4,
+        "ann-003",
+        "not in utt2dur",
+    ),
+    "no archive": (
+        lambda d: (d / "feats.scp").write_text(
+            "".join(f"{u} {d}/x.ark:{i}\n" for i, u in enumerate(keys(d)))
+        ),
+        "feats.scp",
+        1,
+        "x.ark",
+        "no such archive",
+    ),
 }
 
 
@@ -87,7 +196,9 @@ def make_lang(path: Path, word: str) -> Path:
 def run_fix(command: str) -> None:
     program, *arguments = shlex.split(command)
     assert program.startswith("utils/")
-    subprocess.run([sys.executable, UTILS / program.removeprefix("utils/"), *arguments], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, UTILS / program.removeprefix("utils/"), *arguments], check=True, capture_output=True
+    )
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -96,7 +207,11 @@ def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
     spoil, file, line, text, message = BROKEN[name]
     spoil(data)
     problems = validate(data)
-    found = [p for p in problems if p.path == data / file and p.line == line and text in p.text and message in p.message]
+    found = [
+        p
+        for p in problems
+        if p.path == data / file and p.line == line and text in p.text and message in p.message
+    ]
     assert found, [str(p) for p in problems]
     for command in dict.fromkeys(problem.fix for problem in problems):
         run_fix(command)
@@ -106,9 +221,14 @@ def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
 def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
-    write_data_dir(data, {"utt2spk": {"001": "joe", "002": "joe", "sp0.9-001": "sp0.9-joe"},
-                          "text": {"001": "one", "002": "two", "sp0.9-001": "one"},
-                          "utt2uniq": {"001": "001", "002": "elsewhere", "sp0.9-001": "001"}})
+    write_data_dir(
+        data,
+        {
+            "utt2spk": {"001": "joe", "002": "joe", "sp0.9-001": "sp0.9-joe"},
+            "text": {"001": "one", "002": "two", "sp0.9-001": "one"},
+            "utt2uniq": {"001": "001", "002": "elsewhere", "sp0.9-001": "001"},
+        },
+    )
     fix(data, prefix_speakers=True)
     first, second, copy = "joe-001", "joe-002", "sp0.9-joe-sp0.9-001"
     assert read_table(data / "utt2uniq") == {first: first, second: "elsewhere", copy: first}
@@ -116,7 +236,9 @@ def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
     write_data_dir(data, {"utt2spk": {"001": "joe", first: "joe"}, "text": {"001": "one", first: "other"}})
     (data / "utt2uniq").unlink()
     before = {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
-    with pytest.raises(UserError, match="utt2spk: 001 and joe-001 would both be renamed to joe-001; nothing was changed"):
+    with pytest.raises(
+        UserError, match="utt2spk: 001 and joe-001 would both be renamed to joe-001; nothing was changed"
+    ):
         fix(data, prefix_speakers=True)
     assert before == {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
 
@@ -137,7 +259,10 @@ def test_a_byte_order_mark_is_told_but_no_problem_and_the_fix_takes_it_away(tmp_
         (data / name).write_bytes(b"\xef\xbb\xbf" + before[name])
     with caplog.at_level("INFO", "pyasr"):
         assert validate(data) == []
-    assert f"{data}/text: the byte order mark at its beginning is skipped, but Kaldi's programs take it as a part of the first key" in caplog.text
+    assert (
+        f"{data}/text: the byte order mark at its beginning is skipped, but Kaldi's programs take it as a "
+        "part of the first key"
+    ) in caplog.text
     said = fix(data)
     assert f"{data}/text: removed the byte order mark" in said
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
@@ -147,7 +272,10 @@ def test_tables_in_another_encoding_are_refused(tmp_path):
     data = make_data_dir(tmp_path / "data")
     (data / "text").write_text((data / "text").read_text(), encoding="utf-16")
     for run in (validate, fix):
-        with pytest.raises(UserError, match="data/text: UTF-16 text, not UTF-8; convert the file with iconv -f utf-16 -t utf-8"):
+        with pytest.raises(
+            UserError,
+            match="data/text: UTF-16 text, not UTF-8; convert the file with iconv -f utf-16 -t utf-8",
+        ):
             run(data)
 
 
@@ -164,9 +292,13 @@ def test_segments(tmp_path):
 
 
 # {line of segments: complaint}; recordings have 1 s
-BAD_TIMES = {"ann-001 ann 0.2 1e400": "times are not numbers", "ann-001 ann inf inf": "times are not numbers",
-             "ann-001 ann nan 0.4": "times are not numbers", "ann-001 ann 1.0 1.2": "begins after the end of the recording, which has 1 s",
-             "ann-001 ann 0.2 1.6": "ends 0.60 s after the end of the recording, which has 1 s"}
+BAD_TIMES = {
+    "ann-001 ann 0.2 1e400": "times are not numbers",
+    "ann-001 ann inf inf": "times are not numbers",
+    "ann-001 ann nan 0.4": "times are not numbers",
+    "ann-001 ann 1.0 1.2": "begins after the end of the recording, which has 1 s",
+    "ann-001 ann 0.2 1.6": "ends 0.60 s after the end of the recording, which has 1 s",
+}
 
 
 @pytest.mark.parametrize("known_by", ["reco2dur", "audio"])
@@ -178,16 +310,29 @@ def test_times_of_segments(known_by, tmp_path):
         (data / "reco2dur").write_text("ann 1.0\nbob 1.0\ncy 1.0\n")
     segments = (data / "segments").read_text().splitlines()
     kept = [*segments[:3], "ann-003 ann 0.6 1.4", "bob-000 bob 0.0 -1", *segments[5:]]
-    bad = {f"bob-00{i}": line.replace("ann-001 ann", f"bob-00{i} bob") for i, line in enumerate(list(BAD_TIMES)[:3], 1)}
-    bad |= {f"cy-00{i}": line.replace("ann-001 ann", f"cy-00{i} cy") for i, line in enumerate(list(BAD_TIMES)[3:], 2)}
+    bad = {
+        f"bob-00{i}": line.replace("ann-001 ann", f"bob-00{i} bob")
+        for i, line in enumerate(list(BAD_TIMES)[:3], 1)
+    }
+    bad |= {
+        f"cy-00{i}": line.replace("ann-001 ann", f"cy-00{i} cy")
+        for i, line in enumerate(list(BAD_TIMES)[3:], 2)
+    }
     (data / "segments").write_text("".join(f"{bad.get(line.split()[0], line)}\n" for line in kept))
     problems = validate(data, audio=how)
     assert [(p.text, p.message) for p in problems] == list(zip(bad.values(), BAD_TIMES.values()))
-    told = subprocess.run([sys.executable, UTILS / "validate_kaldi.py", "--audio", how, data], capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, UTILS / "validate_kaldi.py", "--audio", how, data], capture_output=True, text=True
+    )
     assert told.returncode == 1 and all(f"{p}\n" in told.stdout for p in problems)
     run_fix(problems[-1].fix)
-    assert validate(data, audio="read") == [] and sorted(bad.keys() | set(keys(data))) == [line.split()[0] for line in kept]
-    assert not bad.keys() & set(keys(data)) and "ann-003 ann 0.6 1.4\nbob-000 bob 0.0 -1\n" in (data / "segments").read_text()
+    assert validate(data, audio="read") == [] and sorted(bad.keys() | set(keys(data))) == [
+        line.split()[0] for line in kept
+    ]
+    assert (
+        not bad.keys() & set(keys(data))
+        and "ann-003 ann 0.6 1.4\nbob-000 bob 0.0 -1\n" in (data / "segments").read_text()
+    )
 
 
 def test_a_recording_at_another_speed_is_as_long_as_it_sounds(tmp_path):
@@ -195,7 +340,9 @@ def test_a_recording_at_another_speed_is_as_long_as_it_sounds(tmp_path):
     (data / "reco2speed").write_text("ann 0.5\nbob 1\ncy 2\n")
     edit(data / "segments", 2, lambda s: "ann-001 ann 1.8 1.9")
     problems = validate(data, audio="read")
-    assert [(p.text, p.message) for p in problems] == [("cy-003 cy 0.6 0.8", "begins after the end of the recording, which has 0.5 s")]
+    assert [(p.text, p.message) for p in problems] == [
+        ("cy-003 cy 0.6 0.8", "begins after the end of the recording, which has 0.5 s")
+    ]
 
 
 @pytest.mark.parametrize("how", ["exists", "read"])
@@ -203,8 +350,11 @@ def test_truncated_audio_is_found(how, tmp_path):
     data = make_data_dir(tmp_path / "data")
     wave = data / "audio/cy-002.wav"
     wave.write_bytes(wave.read_bytes()[:1000])
-    problem, = validate(data, audio=how)
-    assert (problem.line, problem.path.name) == (11, "wav.scp") and "cut short, 956 of 3200 bytes" in problem.message
+    (problem,) = validate(data, audio=how)
+    assert (problem.line, problem.path.name) == (
+        11,
+        "wav.scp",
+    ) and "cut short, 956 of 3200 bytes" in problem.message
     run_fix(problem.fix)
     assert validate(data, audio="read") == [] and "cy-002" not in keys(data)
 
@@ -216,12 +366,27 @@ def two_channels(wave: Path) -> str:
 
 # {entry of wav.scp: (complaint, what the user has to do)}
 BY_HAND = {
-    "refused command": (lambda wave: f"cat {wave} |", "commands are refused (--no-pipes, or PYASR_NO_PIPES in the environment)",
-                        "replace the command by a file"),
-    "no such program": (lambda wave: f"no-sph2pipe {wave} |", "no-sph2pipe: command not found)", "install its programs, or convert"),
-    "no such program before another": (lambda wave: f"no-sph2pipe {wave} | grep . |", "not found)", "install its programs, or convert"),
+    "refused command": (
+        lambda wave: f"cat {wave} |",
+        "commands are refused (--no-pipes, or PYASR_NO_PIPES in the environment)",
+        "replace the command by a file",
+    ),
+    "no such program": (
+        lambda wave: f"no-sph2pipe {wave} |",
+        "no-sph2pipe: command not found)",
+        "install its programs, or convert",
+    ),
+    "no such program before another": (
+        lambda wave: f"no-sph2pipe {wave} | grep . |",
+        "not found)",
+        "install its programs, or convert",
+    ),
     "no program": (lambda wave: f"{wave} |", "Permission denied)", "install its programs, or convert"),
-    "two channels": (two_channels, "2 channels, expected 1", "choose one with --channel 0 or 1 of the feature extraction step"),
+    "two channels": (
+        two_channels,
+        "2 channels, expected 1",
+        "choose one with --channel 0 or 1 of the feature extraction step",
+    ),
 }
 
 
@@ -233,9 +398,13 @@ def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatc
     if name == "refused command":
         monkeypatch.setenv("PYASR_NO_PIPES", "1")
     before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
-    problem, = validate(data, audio="read")
-    assert (problem.line, problem.path.name) == (6, "wav.scp") and message in problem.message and problem.fix.startswith(advice)
-    said, = fix(data, audio="read")
+    (problem,) = validate(data, audio="read")
+    assert (
+        (problem.line, problem.path.name) == (6, "wav.scp")
+        and message in problem.message
+        and problem.fix.startswith(advice)
+    )
+    (said,) = fix(data, audio="read")
     assert said == f"kept recording bob-001: {problem.message}; {problem.fix}"
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
 
@@ -244,24 +413,61 @@ def test_sampling_rates_that_deviate_are_told(tmp_path):
     """One of twelve recordings has twice the rate."""
     data = make_data_dir(tmp_path / "data")
     soundfile.write(data / "audio/bob-001.wav", np.zeros(3200), 16000)
-    problem, = validate(data, audio="read")
-    assert (problem.line, problem.path.name) == (6, "wav.scp") and problem.message == "audio of 16000 Hz, most recordings have 8000 Hz"
+    (problem,) = validate(data, audio="read")
+    assert (problem.line, problem.path.name) == (
+        6,
+        "wav.scp",
+    ) and problem.message == "audio of 16000 Hz, most recordings have 8000 Hz"
     assert problem.fix == "give --allow-downsample true to the feature extraction step, or resample it"
     assert validate(data, audio="exists") == []
 
 
 # name: (table, its lines, text and message of the problem, what the user has to do)
 NOT_MADE_AGAIN = {
-    "spk2gender value": ("spk2gender", "ann f\nbob m\ncy male\n", "cy male", "neither m nor f", "correct the line"),
-    "spk2gender": ("spk2gender", "ann f\ncy m\n", "bob", "speaker 'bob' is not in spk2gender", "add the line to {}"),
-    "utt2lang": ("utt2lang", "".join(f"{name}-00{i} en\n" for name in ("ann", "bob", "cy") for i in range(4) if name + str(i) != "bob0"),
-                 "bob-000 bob", "utterance 'bob-000' is not in utt2lang", "add the line to {}"),
-    "reco2file_and_channel": ("reco2file_and_channel", "ann a 1\ncy c 1\n", "bob", "recording 'bob' is not in reco2file_and_channel",
-                              "add the line to {}"),
-    "segments": ("segments", "".join(f"{name}-00{i} {name} 0.{i} 0.{i + 1}{' 0' * (name + str(i) == 'bob0')}\n"
-                                     for name in ("ann", "bob", "cy") for i in range(4)),
-                 "bob-000 bob 0.0 0.1 0", "five columns, expected 'UTTERANCE RECORDING BEGIN END'",
-                 "make each channel a separate recording, list it in reco2file_and_channel, and remove the fifth column"),
+    "spk2gender value": (
+        "spk2gender",
+        "ann f\nbob m\ncy male\n",
+        "cy male",
+        "neither m nor f",
+        "correct the line",
+    ),
+    "spk2gender": (
+        "spk2gender",
+        "ann f\ncy m\n",
+        "bob",
+        "speaker 'bob' is not in spk2gender",
+        "add the line to {}",
+    ),
+    "utt2lang": (
+        "utt2lang",
+        "".join(
+            f"{name}-00{i} en\n" for name in ("ann", "bob", "cy") for i in range(4) if name + str(i) != "bob0"
+        ),
+        "bob-000 bob",
+        "utterance 'bob-000' is not in utt2lang",
+        "add the line to {}",
+    ),
+    "reco2file_and_channel": (
+        "reco2file_and_channel",
+        "ann a 1\ncy c 1\n",
+        "bob",
+        "recording 'bob' is not in reco2file_and_channel",
+        "add the line to {}",
+    ),
+    "segments": (
+        "segments",
+        "".join(
+            f"{name}-00{i} {name} 0.{i} 0.{i + 1}{' 0' * (name + str(i) == 'bob0')}\n"
+            for name in ("ann", "bob", "cy")
+            for i in range(4)
+        ),
+        "bob-000 bob 0.0 0.1 0",
+        "five columns, expected 'UTTERANCE RECORDING BEGIN END'",
+        (
+            "make each channel a separate recording, list it in reco2file_and_channel, and remove the fifth "
+            "column"
+        ),
+    ),
 }
 
 
@@ -270,17 +476,17 @@ def test_what_cannot_be_made_again_stays(name, tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     table, lines, text, message, advice = NOT_MADE_AGAIN[name]
     (data / table).write_text(lines)
-    problem, = validate(data)
+    (problem,) = validate(data)
     assert text in problem.text and problem.message == message and problem.fix == advice.format(data / table)
-    said, = fix(data)
-    assert (f"kept {table}: it lacks" in said or ": kept the invalid line '" in said)
+    (said,) = fix(data)
+    assert f"kept {table}: it lacks" in said or ": kept the invalid line '" in said
     assert (data / table).read_text() == lines and len(keys(data)) == 12
 
 
 def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "wav.scp", 6, lambda s: "bob-001 echo damaged >&2; exit 1 |")
-    problem, = validate(data, audio="read")
+    (problem,) = validate(data, audio="read")
     assert "failed with status 1 (damaged)" in problem.message
     run_fix(problem.fix)
     assert validate(data, audio="read") == [] and "bob-001" not in keys(data)
@@ -291,18 +497,23 @@ def test_transcripts_of_nothing_but_oov_words(tmp_path):
     assert validate(data, lang=lang) == []
     edit(data / "text", 3, lambda s: s.split()[0] + " <unk> AGAIN")
     assert validate(data) == []
-    problem, = validate(data, lang=lang)
-    assert str(problem) == (f"{data}/text:3: 'ann-002 <unk> AGAIN': none of its words is in {lang}/words.txt; "
-                            "fix: correct it, or add its words to the dictionary")
+    (problem,) = validate(data, lang=lang)
+    assert str(problem) == (
+        f"{data}/text:3: 'ann-002 <unk> AGAIN': none of its words is in {lang}/words.txt; "
+        "fix: correct it, or add its words to the dictionary"
+    )
 
 
 @pytest.mark.parametrize("symbol", NO_WORDS)
 def test_symbols_that_are_no_words(symbol, tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "text", 3, lambda s: f"{s} {symbol} x{symbol} again")
-    problem, = validate(data)
-    assert str(problem) == (f"{data}/text:3: 'ann-002 word2 again {symbol} x{symbol} again': contains the symbol {symbol}, which is not a word, "
-                            "and training skips the utterance; fix: remove the symbol, or replace it by the spoken words")
+    (problem,) = validate(data)
+    assert str(problem) == (
+        f"{data}/text:3: 'ann-002 word2 again {symbol} x{symbol} again': contains the symbol {symbol}, which "
+        "is not a word, and training skips the utterance; fix: remove the symbol, or replace it by the "
+        "spoken words"
+    )
     before = (data / "text").read_bytes()
     assert fix(data) == [] and (data / "text").read_bytes() == before
 
@@ -315,10 +526,14 @@ def test_program_lists_all_and_fails(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "utt2spk", 5, lambda s: s + " female")
     edit(data / "wav.scp", 3, lambda s: s.split()[0])
-    run = subprocess.run([sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True
+    )
     assert run.returncode == 1 and len(run.stdout.splitlines()) == 2
-    assert (f"{data}/utt2spk:5: 'bob-000 bob female': three columns, expected 'UTTERANCE SPEAKER'; "
-            f"fix: utils/fix_data_dir.py {data}") in run.stdout
+    assert (
+        f"{data}/utt2spk:5: 'bob-000 bob female': three columns, expected 'UTTERANCE SPEAKER'; "
+        f"fix: utils/fix_data_dir.py {data}"
+    ) in run.stdout
     assert "2 problem(s)" in run.stderr
 
 
@@ -328,7 +543,9 @@ def test_empty_transcripts_are_kept(tmp_path):
     edit(data / "text", 3, lambda s: s.split()[0])
     edit(data / "text", 4, lambda s: s.split()[0] + " ")
     assert validate(data, lang=make_lang(tmp_path / "lang", "again")) == []
-    told = subprocess.run([sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True, check=True
+    )
     assert f"{data}/text: 2 transcripts are empty" in told.stdout + told.stderr
     edit(data / "text", 12, lambda s: None)
     for command in {problem.fix for problem in validate(data)}:
@@ -377,12 +594,16 @@ def make_large(directory, num_speakers: int, per_speaker: int) -> None:
     ark.touch()
     lines = {
         "utt2spk": (f"{u} {u[:11]}" for u in utterances),
-        "spk2utt": (f"{s} {' '.join(utterances[i * per_speaker:(i + 1) * per_speaker])}" for i, s in enumerate(speakers)),
+        "spk2utt": (
+            f"{s} {' '.join(utterances[i * per_speaker : (i + 1) * per_speaker])}"
+            for i, s in enumerate(speakers)
+        ),
         "text": (f"{u} some words that were said here" for u in utterances),
         "segments": (f"{u} {u[:11]} {i % 500}.25 {i % 500 + 2}.75" for i, u in enumerate(utterances)),
         "wav.scp": (f"{s} sph2pipe -f wav {s}.sph |" for s in speakers),
         "feats.scp": (f"{u} {ark}:{i * 1000}" for i, u in enumerate(utterances)),
-        "utt2num_frames": (f"{u} 250" for u in utterances)}
+        "utt2num_frames": (f"{u} 250" for u in utterances),
+    }
     for name, content in lines.items():
         (directory / name).write_text("\n".join(content) + "\n")
 
@@ -405,7 +626,8 @@ def work_of(function) -> tuple[int, int]:
 
 
 def test_work_grows_as_the_directory(tmp_path):
-    """With eight times the utterances and twice the speakers, no file is opened more often, and work per utterance is constant."""
+    """With eight times the utterances and twice the speakers, no file is opened more often, and work per
+    utterance is constant."""
     found = []
     for num_speakers, per_speaker in ((8, 25), (16, 100)):
         directory = tmp_path / str(per_speaker)

@@ -1,4 +1,5 @@
-"""Copies of stm, ctm, glm, stm_subsets and frame_shift when data directories are copied, divided, changed and combined."""
+"""Copies of stm, ctm, glm, stm_subsets and frame_shift when data directories are copied, divided, changed and
+combined."""
 
 import pytest
 from steps_here import run_here
@@ -29,17 +30,29 @@ def data(tmp_path):
 
 
 def kept(path) -> dict[str, bytes]:
-    return {name: (path / name).read_bytes() for name in (*FILES, *ALWAYS, "frame_shift") if (path / name).exists()}
+    return {
+        name: (path / name).read_bytes()
+        for name in (*FILES, *ALWAYS, "frame_shift")
+        if (path / name).exists()
+    }
 
 
 def left(told: str) -> list[str]:
-    line, = [line for line in told.splitlines() if "not copied: " in line] or ["not copied: ;"]
-    return [name.rpartition("/")[2] for name in line.partition("not copied: ")[2].partition(";")[0].split(", ")]
+    (line,) = [line for line in told.splitlines() if "not copied: " in line] or ["not copied: ;"]
+    return [
+        name.rpartition("/")[2] for name in line.partition("not copied: ")[2].partition(";")[0].split(", ")
+    ]
 
 
 def test_a_copy_has_all(data, tmp_path, capsys):
-    run_here("copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "out", folder="utils")
-    assert kept(tmp_path / "out") == kept(data) and len(kept(data)) == 5 and left(capsys.readouterr().out) == [""]
+    run_here(
+        "copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "out", folder="utils"
+    )
+    assert (
+        kept(tmp_path / "out") == kept(data)
+        and len(kept(data)) == 5
+        and left(capsys.readouterr().out) == [""]
+    )
 
 
 def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
@@ -63,7 +76,10 @@ def test_a_copy_without_features_has_no_frames(data, tmp_path):
 
 def test_other_names_of_recordings(data, tmp_path, capsys):
     run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "out", folder="utils")
-    assert kept(tmp_path / "out") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
+    assert kept(tmp_path / "out") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == [
+        "stm",
+        "ctm",
+    ]
 
 
 def test_recordings_that_are_channels_of_files(data, tmp_path):
@@ -73,21 +89,37 @@ def test_recordings_that_are_channels_of_files(data, tmp_path):
     run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "copy", folder="utils")
     assert kept(tmp_path / "copy")["stm"] == of("stm", "tape", "other")
     (tmp_path / "speakers").write_text("cy\n")
-    run_here("subset_data_dir.py", "--spk-list", tmp_path / "speakers", data, tmp_path / "part", folder="utils")
+    run_here(
+        "subset_data_dir.py", "--spk-list", tmp_path / "speakers", data, tmp_path / "part", folder="utils"
+    )
     assert kept(tmp_path / "part") == {"stm": of("stm", "other"), "frame_shift": SHIFT} | ALWAYS
 
 
 def test_a_part_has_the_lines_of_its_recordings(data, tmp_path, capsys):
     run_here("subset_data_dir.py", "--first", "8", data, tmp_path / "whole", folder="utils")
-    assert kept(tmp_path / "whole") == {name: of(name, "ann", "bob") for name in FILES} | ALWAYS | {"frame_shift": SHIFT}
+    assert kept(tmp_path / "whole") == {name: of(name, "ann", "bob") for name in FILES} | ALWAYS | {
+        "frame_shift": SHIFT
+    }
     assert left(capsys.readouterr().out) == [""]
     run_here("subset_data_dir.py", "--first", "7", data, tmp_path / "some", folder="utils")
-    assert kept(tmp_path / "some") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
+    assert kept(tmp_path / "some") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == [
+        "stm",
+        "ctm",
+    ]
 
 
 @pytest.mark.parametrize("speeds, stays", [("", ["stm", "ctm", *ALWAYS]), ("0.9", list(ALWAYS))])
 def test_perturbed(speeds, stays, data, tmp_path, capsys):
-    run_here("perturb_data_dir.py", "--speeds", speeds, "--perturb-volume", "true", data, tmp_path / "out", folder="utils")
+    run_here(
+        "perturb_data_dir.py",
+        "--speeds",
+        speeds,
+        "--perturb-volume",
+        "true",
+        data,
+        tmp_path / "out",
+        folder="utils",
+    )
     assert kept(tmp_path / "out") == {name: kept(data)[name] for name in stays}
     assert left(capsys.readouterr().out) == (["stm", "ctm"] if speeds else [""])
 
@@ -95,14 +127,25 @@ def test_perturbed(speeds, stays, data, tmp_path, capsys):
 def test_recordings_divided_otherwise(data, tmp_path):
     """As in utils/segment_data_dir.py: times are relative to recordings."""
     out = make_data_dir(tmp_path / "out", with_segments=True)
-    (out / "segments").write_text("".join(f"{utt} {utt[:-4]} 0.0 1.0\n" for utt in DataDir(out).utterances[::2]))
+    (out / "segments").write_text(
+        "".join(f"{utt} {utt[:-4]} 0.0 1.0\n" for utt in DataDir(out).utterances[::2])
+    )
     (out / "utt2spk").write_text("".join(f"{utt} {utt[:-4]}\n" for utt in DataDir(out).utterances[::2]))
     carry(DataDir(data), out)
     assert kept(out) == kept(data)
 
 
 def test_a_union_has_none(data, tmp_path, capsys):
-    run_here("copy_data_dir.py", "--utt-prefix", "x-", "--reco-prefix", "x-", data, tmp_path / "copy", folder="utils")
+    run_here(
+        "copy_data_dir.py",
+        "--utt-prefix",
+        "x-",
+        "--reco-prefix",
+        "x-",
+        data,
+        tmp_path / "copy",
+        folder="utils",
+    )
     capsys.readouterr()
     run_here("combine_data.py", tmp_path / "out", data, tmp_path / "copy", folder="utils")
     assert kept(tmp_path / "out") == {}

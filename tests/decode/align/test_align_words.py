@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from spoken_toys import SCALE, System, make_system
 
 from pyasr.base.errors import UserError
 from pyasr.decode.align.align_lexicon import align_lexicon
 from pyasr.decode.align.align_phones import align_phones, phone_lattice
 from pyasr.decode.align.align_words import align_words
-from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_arcs, empty_compact, state_times
+from pyasr.decode.lattices.compact_lattice import (
+    CompactLattice,
+    compact_from_arcs,
+    empty_compact,
+    state_times,
+)
 from pyasr.decode.lattices.determinize import determinize
 from pyasr.decode.lattices.lattice import best_path, prune
 from pyasr.decode.lattices.lattice_posteriors import arc_posteriors
 from pyasr.decode.lattices.nbest import n_best
 from pyasr.hmm.trees.phone_segments import split_to_phones
-from spoken_toys import SCALE, System, make_system
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["positions", "plain"])
@@ -40,7 +45,9 @@ def paths(lattice: CompactLattice, limit: int = 4000) -> list:
         state, arcs = stack.pop()
         if np.isfinite(lattice.final_graph[state]):
             found.append((np.array(arcs, int), state))
-        stack += [(int(lattice.targets[a]), (*arcs, int(a))) for a in np.flatnonzero(lattice.sources == state)]
+        stack += [
+            (int(lattice.targets[a]), (*arcs, int(a))) for a in np.flatnonzero(lattice.sources == state)
+        ]
     return found
 
 
@@ -56,13 +63,19 @@ def content(lattice: CompactLattice) -> dict:
 
 def same_content(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(
-        one[words][0] == other[words][0] and one[words][1] == pytest.approx(other[words][1], abs=0.01) for words in one)
+        one[words][0] == other[words][0] and one[words][1] == pytest.approx(other[words][1], abs=0.01)
+        for words in one
+    )
 
 
 def spans(lattice: CompactLattice, arcs) -> list:
     """(label, first frame, end) of the arcs of a path that have frames."""
     times, lengths = state_times(lattice), lattice.lengths
-    return [(int(lattice.words[a]), int(times[lattice.sources[a]]), int(times[lattice.sources[a]] + lengths[a])) for a in arcs if lengths[a]]
+    return [
+        (int(lattice.words[a]), int(times[lattice.sources[a]]), int(times[lattice.sources[a]] + lengths[a]))
+        for a in arcs
+        if lengths[a]
+    ]
 
 
 def phone_spans(system: System, tids) -> list:
@@ -80,25 +93,32 @@ def prons_of(system: System) -> dict:
 
 
 def divisions(prons: dict, words: tuple, phones: list) -> list:
-    """Every way to divide the phones of a path among its words and silences: lists of (word, first frame, end)."""
+    """Every way to divide the phones of a path among its words and silences: lists of (word, first frame,
+    end)."""
+
     def divide(i, w):
         if i == len(phones) and w == len(words):
             yield []
         for word, after in ((0, w), *((word, w + 1) for word in words[w : w + 1])):
             for pron in prons[word]:
                 if tuple(phone for phone, _, _ in phones[i : i + len(pron)]) == pron:
-                    yield from ([(word, phones[i][1], phones[i + len(pron) - 1][2]), *rest] for rest in divide(i + len(pron), after))
+                    yield from (
+                        [(word, phones[i][1], phones[i + len(pron) - 1][2]), *rest]
+                        for rest in divide(i + len(pron), after)
+                    )
 
     return list(divide(0, 0))
 
 
 def chosen(found: list) -> list:
-    """The division whose last piece, then the one before, ... is the shortest, a silence rather than a word."""
+    """The division whose last piece, then the one before, ... is the shortest, a silence rather than a
+    word."""
     return min(found, key=lambda spans: [(end - begin, word != 0) for word, begin, end in reversed(spans)])
 
 
 def mixed_chain(rng, words, tids, first: str = "") -> CompactLattice:
-    """A lattice of one path with a word or a transition-id per arc, in random order, or all words or all transition-ids first."""
+    """A lattice of one path with a word or a transition-id per arc, in random order, or all words or all
+    transition-ids first."""
     order = rng.permuted(np.repeat([True, False], [len(words), len(tids)]))
     order = np.sort(order)[:: -1 if first == "words" else 1] if first else order
     words, tids = iter(words), iter(tids)
@@ -128,7 +148,9 @@ def test_each_arc_is_one_word_or_silence_with_its_frames(system, lexicon, compac
             num_paths += len(found)
         assert ways.keys() == {(words, tids) for words, (tids, _) in content(lattice).items()}
         costs = {tuple(p.words): p.graph_cost + SCALE * p.acoustic_cost for p in n_best(aligned, 5000, SCALE)}
-        assert costs == pytest.approx({words: cost for words, (_, cost) in content(lattice).items()}, abs=0.01)
+        assert costs == pytest.approx(
+            {words: cost for words, (_, cost) in content(lattice).items()}, abs=0.01
+        )
     assert num_paths > 100
 
 
@@ -137,36 +159,62 @@ def chain(words, strings) -> CompactLattice:
     num, tids = len(words), np.concatenate(strings).astype(np.int32)
     ends, finals = np.append(0, np.cumsum([len(string) for string in strings])), [np.inf] * num + [0]
     no_strings = np.zeros(num + 2, int), np.empty(0, np.int32)
-    return compact_from_arcs(0, range(num), range(1, num + 1), words, [1.0] * num, [2.0] * num, (ends, tids), finals, finals, no_strings)
+    return compact_from_arcs(
+        0,
+        range(num),
+        range(1, num + 1),
+        words,
+        [1.0] * num,
+        [2.0] * num,
+        (ends, tids),
+        finals,
+        finals,
+        no_strings,
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_words_may_stand_before_and_after_their_phones(system, lexicon, compact, seed):
-    """Words and transition-ids keep their order but are interleaved at random, including all words first and all words last."""
+    """Words and transition-ids keep their order but are interleaved at random, including all words first and
+    all words last."""
     rng = np.random.default_rng(seed)
     lattice = compact[seed % len(compact)]
     found = paths(lattice)
     path = lattice.path(*found[rng.integers(len(found))])
-    aligned = align_words(mixed_chain(rng, path.words, path.tids, ["words", "tids", *[""] * 20][seed]), system.trans, lexicon)
+    aligned = align_words(
+        mixed_chain(rng, path.words, path.tids, ["words", "tids", *[""] * 20][seed]), system.trans, lexicon
+    )
     expected = divisions(prons_of(system), tuple(path.words), phone_spans(system, path.tids))
     assert [spans(aligned, arcs) for arcs, _ in paths(aligned)] == [chosen(expected)]
 
 
 class Ambiguous:
-    """Words of one to three phones from a set of two, so that some words are prefixes of others; one phone is also the silence."""
+    """Words of one to three phones from a set of two, so that some words are prefixes of others; one phone is
+    also the silence."""
 
     def __init__(self, system: System, seed: int):
         self.rng, self._trans = np.random.default_rng(seed), system.trans
         self._phones = sorted({phones[0] for phones in system.lang.pronunciation_ids})[-2:]
-        self.prons = {word: {tuple(self.rng.choice(self._phones, self.rng.integers(1, 4)).tolist()) for _ in range(2)} for word in (1, 2, 3)}
+        self.prons = {
+            word: {tuple(self.rng.choice(self._phones, self.rng.integers(1, 4)).tolist()) for _ in range(2)}
+            for word in (1, 2, 3)
+        }
         self.prons |= {0: {(self._phones[1],)}}
         self.lexicon = align_lexicon((word, pron) for word in self.prons for pron in self.prons[word])
 
     def utterance(self) -> tuple[tuple, list]:
         """(words, transition-ids) with silences between."""
         rng, words = self.rng, tuple(self.rng.integers(1, 4, 4).tolist())
-        spoken = [sorted(self.prons[word])[rng.integers(len(self.prons[word]))] + (self._phones[1],) * rng.integers(2) for word in words]
-        forward = [np.flatnonzero((self._trans.tid2phone == phone) & ~self._trans.is_self_loop) for pron in spoken for phone in pron]
+        spoken = [
+            sorted(self.prons[word])[rng.integers(len(self.prons[word]))]
+            + (self._phones[1],) * rng.integers(2)
+            for word in words
+        ]
+        forward = [
+            np.flatnonzero((self._trans.tid2phone == phone) & ~self._trans.is_self_loop)
+            for pron in spoken
+            for phone in pron
+        ]
         return words, np.concatenate(forward).tolist()
 
 
@@ -183,7 +231,8 @@ def test_a_path_is_divided_in_one_way_where_pronunciations_are_ambiguous(system)
 
 
 def test_posteriors_of_words_are_those_of_the_paths_before_the_alignment(system):
-    """The expected count of each word over all paths of the lattice is unchanged, although some paths can be divided in several ways."""
+    """The expected count of each word over all paths of the lattice is unchanged, although some paths can be
+    divided in several ways."""
     num_ambiguous = 0
     for seed in range(20):
         toy = Ambiguous(system, seed)
@@ -191,11 +240,17 @@ def test_posteriors_of_words_are_those_of_the_paths_before_the_alignment(system)
         lattice = side_by_side([mixed_chain(toy.rng, *one) for one in said], 3 * toy.rng.random(4))
         ways = [lattice.path(*found) for found in paths(lattice)]
         weights = np.exp([-way.graph_cost - SCALE * way.acoustic_cost for way in ways])
-        expected = sum(weight * np.bincount(way.words, minlength=4) for weight, way in zip(weights / weights.sum(), ways))
+        expected = sum(
+            weight * np.bincount(way.words, minlength=4) for weight, way in zip(weights / weights.sum(), ways)
+        )
         aligned = align_words(lattice, system.trans, toy.lexicon)
         posteriors, _ = arc_posteriors(aligned, SCALE)
-        assert np.bincount(aligned.words, posteriors, minlength=4)[1:] == pytest.approx(expected[1:], abs=1e-4)
-        num_ambiguous += any(len(divisions(toy.prons, words, phone_spans(system, tids))) > 1 for words, tids in said)
+        assert np.bincount(aligned.words, posteriors, minlength=4)[1:] == pytest.approx(
+            expected[1:], abs=1e-4
+        )
+        num_ambiguous += any(
+            len(divisions(toy.prons, words, phone_spans(system, tids))) > 1 for words, tids in said
+        )
     assert num_ambiguous > 10
 
 
@@ -207,10 +262,24 @@ def side_by_side(chains: list[CompactLattice], costs) -> CompactLattice:
         targets += range(first, first + one.num_arcs)
         first += one.num_arcs
     graph = np.concatenate([cost * (np.arange(one.num_arcs) == 0) for one, cost in zip(chains, costs)])
-    strings = np.append(0, np.cumsum(np.concatenate([one.lengths for one in chains]))), np.concatenate([one.tids for one in chains])
+    strings = (
+        np.append(0, np.cumsum(np.concatenate([one.lengths for one in chains]))),
+        np.concatenate([one.tids for one in chains]),
+    )
     finals = np.where(np.isin(np.arange(first), sources), np.inf, 0.0)
     words = np.concatenate([one.words for one in chains])
-    return compact_from_arcs(0, sources, targets, words, graph, 0 * graph, strings, finals, finals, (np.zeros(first + 1, int), strings[1][:0]))
+    return compact_from_arcs(
+        0,
+        sources,
+        targets,
+        words,
+        graph,
+        0 * graph,
+        strings,
+        finals,
+        finals,
+        (np.zeros(first + 1, int), strings[1][:0]),
+    )
 
 
 def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
@@ -228,9 +297,14 @@ def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
 
 def test_a_word_broken_off_at_the_end_keeps_its_frames(system, lexicon):
     """A word without any frame is kept, too."""
-    word, pron = next((ids[0], pron) for pron, ids in sorted(system.lang.pronunciation_ids.items()) if len(pron) > 2)
-    first = [tid for tid in range(1, system.trans.num_tids + 1)
-             if system.trans.tid2phone[tid] == pron[0] and not system.trans.is_self_loop[tid]][:2]
+    word, pron = next(
+        (ids[0], pron) for pron, ids in sorted(system.lang.pronunciation_ids.items()) if len(pron) > 2
+    )
+    first = [
+        tid
+        for tid in range(1, system.trans.num_tids + 1)
+        if system.trans.tid2phone[tid] == pron[0] and not system.trans.is_self_loop[tid]
+    ][:2]
     lattice = chain([word], [first])
     aligned = align_words(lattice, system.trans, lexicon)
     assert content(aligned) == content(lattice) and spans(aligned, range(aligned.num_arcs)) == [(word, 0, 2)]

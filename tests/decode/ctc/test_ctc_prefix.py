@@ -1,4 +1,5 @@
-"""Greedy and prefix beam search against sums over all alignments, and against rescoring of everything with the language model."""
+"""Greedy and prefix beam search against sums over all alignments, and against rescoring of everything with
+the language model."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
-
 from ctc_toys import all_best, all_sums, random_log_posteriors
+from toy_language import random_ngrams, sentence_log10, write_arpa_text
+
 from pyasr.base.errors import UserError
 from pyasr.decode.ctc.ctc_hypotheses import greedy
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder, PrefixOptions
@@ -15,7 +17,6 @@ from pyasr.lang.grammars.backoff_lm import BackoffLm
 from pyasr.lang.lang_dirs.subwords import words_of
 from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
-from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
 UNITS = ["<blk>", "<unk>", "\u2581a", "b", "\u2581"]
 WORDS = ["a", "ab", "b", "bb"]
@@ -61,12 +62,17 @@ def test_greedy_joins_repeats_unless_a_blank_is_between():
     assert greedy(np.zeros((0, 5)), UNITS).words == ()
 
 
-@pytest.mark.parametrize("path, words", [([2, 1, 3], ("ab",)), ([1, 2, 0, 1], ("<unk>", "a")), ([4, 1, 0, 1, 2, 4, 1], ("<unk>", "a", "<unk>"))])
+@pytest.mark.parametrize(
+    "path, words",
+    [([2, 1, 3], ("ab",)), ([1, 2, 0, 1], ("<unk>", "a")), ([4, 1, 0, 1, 2, 4, 1], ("<unk>", "a", "<unk>"))],
+)
 def test_the_unknown_unit_is_no_letter(path, words):
     """A word of this unit only is <unk>, with the language model's cost."""
     log_posteriors = np.log(0.96 * np.eye(len(UNITS))[path] + 0.008)
     best = PrefixDecoder(UNITS).decode(log_posteriors)[0]
-    assert greedy(log_posteriors, UNITS).words == best.words == words and best.units == tuple(unit for unit in path if unit)
+    assert greedy(log_posteriors, UNITS).words == best.words == words and best.units == tuple(
+        unit for unit in path if unit
+    )
 
 
 @pytest.mark.parametrize("num_frames", [0, 1, 2, 5])
@@ -75,7 +81,9 @@ def test_a_beam_without_end_gives_the_sums_over_all_alignments(num_frames):
     found = PrefixDecoder(UNITS, PrefixOptions(**EVERYTHING)).decode(log_posteriors)
     expected = exact(log_posteriors)
     assert {one.words: -one.ctc_cost for one in found} == pytest.approx(expected, abs=1e-9)
-    assert len(found) == len(expected) and [one.ctc_cost for one in found] == sorted(one.ctc_cost for one in found)
+    assert len(found) == len(expected) and [one.ctc_cost for one in found] == sorted(
+        one.ctc_cost for one in found
+    )
     assert all(one.lm_cost == 0 for one in found)
 
 
@@ -102,7 +110,10 @@ def test_defaults_are_those_that_the_recipe_has_chosen(model):
     """Tuned on dev; without a language model, there is no word bonus."""
     log_posteriors, arpa = posteriors(9), read_arpa(model[0])
     for lm, told in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
-        chosen, told = (PrefixDecoder(UNITS, options, lm).decode(log_posteriors) for options in (PrefixOptions(), PrefixOptions(**told)))
+        chosen, told = (
+            PrefixDecoder(UNITS, options, lm).decode(log_posteriors)
+            for options in (PrefixOptions(), PrefixOptions(**told))
+        )
         assert chosen == told
 
 
@@ -111,7 +122,9 @@ def test_a_narrow_beam_never_counts_an_alignment_twice(num_prefixes):
     for seed in range(5):
         log_posteriors = posteriors(seed)
         expected = all_sums(log_posteriors)
-        found = PrefixDecoder(UNITS, PrefixOptions(num_prefixes=num_prefixes, num_best=100)).decode(log_posteriors)
+        found = PrefixDecoder(UNITS, PrefixOptions(num_prefixes=num_prefixes, num_best=100)).decode(
+            log_posteriors
+        )
         assert 1 <= len(found) <= num_prefixes
         together = exact(log_posteriors)
         assert all(-one.ctc_cost <= together[one.words] + 1e-9 and one.units in expected for one in found)
@@ -124,9 +137,13 @@ def test_a_wide_beam_finds_what_a_wider_one_does(model):
         path += [0] * int(rng.integers(1, 3)) + [unit] * int(rng.integers(2, 4))
     logits = 5 * np.eye(len(UNITS))[path] + rng.standard_normal((len(path), len(UNITS))) - [0, 5, 0, 0, 0]
     log_posteriors, arpa = logits - np.log(np.exp(logits).sum(1, keepdims=True)), read_arpa(model[0])
-    narrow, wide = (PrefixDecoder(UNITS, PrefixOptions(num_prefixes=num, word_bonus=0.0), arpa).decode(log_posteriors)[0]
-                    for num in (64, 1000))
-    assert " ".join(narrow.words) == "ab a b ab bb a a" and narrow.lm_cost == pytest.approx(wide.lm_cost, abs=1e-9)
+    narrow, wide = (
+        PrefixDecoder(UNITS, PrefixOptions(num_prefixes=num, word_bonus=0.0), arpa).decode(log_posteriors)[0]
+        for num in (64, 1000)
+    )
+    assert " ".join(narrow.words) == "ab a b ab bb a a" and narrow.lm_cost == pytest.approx(
+        wide.lm_cost, abs=1e-9
+    )
     assert narrow.words == wide.words and wide.ctc_cost - 1e-9 <= narrow.ctc_cost <= wide.ctc_cost + 0.2
 
 
@@ -135,24 +152,39 @@ def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
     """Otherwise the x, slightly more likely than the b, would remove the word from a beam of one."""
     units, rare = ["<blk>", "<unk>", "\u2581a", "b", "x"], 1e-4
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["ab", "ac"], (0,)))
-    posteriors = [[rare, rare, 1 - 4 * rare, rare, rare], [rare, rare, rare, 0.48, 0.52 - 3 * rare], [1 - 4 * rare, rare, rare, rare, rare]]
-    found = PrefixDecoder(units, PrefixOptions(num_prefixes=num_prefixes), read_arpa(tmp_path / "lm.arpa")).decode(np.log(posteriors))
+    posteriors = [
+        [rare, rare, 1 - 4 * rare, rare, rare],
+        [rare, rare, rare, 0.48, 0.52 - 3 * rare],
+        [1 - 4 * rare, rare, rare, rare, rare],
+    ]
+    found = PrefixDecoder(
+        units, PrefixOptions(num_prefixes=num_prefixes), read_arpa(tmp_path / "lm.arpa")
+    ).decode(np.log(posteriors))
     assert found[0].words == ("ab",)
 
 
 def test_words_that_no_units_spell_are_told(tmp_path, caplog):
     """Words in capitals, and words with letters that only <unk> contains."""
+
     def decoder(*words):
         write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, [*words, "<unk>"], (0,)))
         return PrefixDecoder(UNITS, arpa=read_arpa(tmp_path / "lm.arpa"), lm_name="lm.arpa")
 
-    with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; 2 of them can in another case: convert"):
+    with pytest.raises(
+        UserError,
+        match="lm.arpa: none of its words can be spelled .*; 2 of them can in another case: convert",
+    ):
         decoder("AB", "BA")
-    with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; give a model of words in the spelling"):
+    with pytest.raises(
+        UserError, match="lm.arpa: none of its words can be spelled .*; give a model of words in the spelling"
+    ):
         decoder("unk", "aunk")
     decoder("ab", "bax", "BA")
     told = caplog.text
-    assert "2 of its 3 words have letters that are in no unit, so they cannot be recognised (bax BA); 1 of them can in another case: con" in told
+    assert (
+        "2 of its 3 words have letters that are in no unit, so they cannot be recognised (bax BA); 1 of "
+        "them can in another case: con"
+    ) in told
     decoder("ab", "b")
     assert caplog.text == told
 
@@ -170,7 +202,20 @@ def test_what_cannot_be_decoded_is_named(decode):
         decode(np.zeros((3, 4)), "utt7")
     with pytest.raises(UserError, match="utt7: the log posterior of unit 2 at frame 1 is nan"):
         decode(np.where(np.arange(15).reshape(3, 5) == 7, np.nan, -1.6), "utt7")
-    for scores in (posteriors(0) + 0.2, 0.5 * posteriors(0), np.exp(posteriors(0)), 10 * posteriors(0), 1e4 + posteriors(0)):
-        with pytest.raises(UserError, match=r"utt7: the probabilities of the units at frame 0 add up to \S+, not to 1; give natural logarithms"):
+    for scores in (
+        posteriors(0) + 0.2,
+        0.5 * posteriors(0),
+        np.exp(posteriors(0)),
+        10 * posteriors(0),
+        1e4 + posteriors(0),
+    ):
+        with pytest.raises(
+            UserError,
+            match=(
+                r"utt7: the probabilities of the units at frame 0 add up to \S+, not to 1; give natural "
+                r"logarithms"
+            ),
+        ):
             decode(scores, "utt7")
-    decode(posteriors(0) + 0.05 * np.random.default_rng(0).uniform(-1, 1, (5, 5)), "utt7")  # rounding of a compressed table
+    # rounding of a compressed table
+    decode(posteriors(0) + 0.05 * np.random.default_rng(0).uniform(-1, 1, (5, 5)), "utt7")

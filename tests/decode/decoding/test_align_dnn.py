@@ -1,4 +1,5 @@
-"""Alignment with a network whose log-likelihoods equal those of a GMM up to a constant per frame: the alignments are equal."""
+"""Alignment with a network whose log-likelihoods equal those of a GMM up to a constant per frame: the
+alignments are equal."""
 
 import shutil
 from dataclasses import replace
@@ -31,7 +32,8 @@ BEAMS = AlignOptions(beam=30.0, retry_beam=100.0)
 
 
 def network_of(means: np.ndarray, log_priors: torch.Tensor) -> AcousticModel:
-    """Logits m'x - m'm / 2 + log prior: relu(x) - relu(-x) = x. Log-likelihoods of unit Gaussians, without common terms."""
+    """Logits m'x - m'm / 2 + log prior: relu(x) - relu(-x) = x. Log-likelihoods of unit Gaussians, without
+    common terms."""
     network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=2 * DIM, activation="relu"), DIM, len(means))
     hidden, output = network.affine_layers
     means = torch.from_numpy(means).float()
@@ -54,12 +56,18 @@ def system(tmp_path_factory):
     tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})
     trans, rng = TransitionModel.from_tree(topology, tree), np.random.default_rng(3)
     means = 2 * rng.standard_normal((trans.num_pdfs, DIM))
-    gmm = AmDiagGmm.from_moments(np.arange(trans.num_pdfs + 1), np.ones(trans.num_pdfs), means, np.ones_like(means))
+    gmm = AmDiagGmm.from_moments(
+        np.arange(trans.num_pdfs + 1), np.ones(trans.num_pdfs), means, np.ones_like(means)
+    )
     write_model(model / "final.mdl", trans, gmm)
     tree.write(model / "tree")
     InputOptions().save(model)
     network_of(means, torch.from_numpy(rng.uniform(-5, 0, trans.num_pdfs)).float()).save(model / "final.nnet")
-    return gmm_align.AlignSpec(data, lang_path, model, path / "ali", 2, BEAMS, 1.0), silence_pdfs(lang, trans), trans
+    return (
+        gmm_align.AlignSpec(data, lang_path, model, path / "ali", 2, BEAMS, 1.0),
+        silence_pdfs(lang, trans),
+        trans,
+    )
 
 
 def aligned(spec, align, out):
@@ -85,7 +93,10 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(system,
     features = read_table(data / "feats.scp")
     write_table(data / "feats.scp", dict(list(features.items())[:9]))
     words = ("--nj", 2, "--beam", 30, data, spec.lang, spec.model_dir, tmp_path / "ali")
-    with pytest.raises(UserError, match="data: 3 of 12 utterances have no alignment: 3: no features .*, or raise --max-missing"):
+    with pytest.raises(
+        UserError,
+        match="data: 3 of 12 utterances have no alignment: 3: no features .*, or raise --max-missing",
+    ):
         run_here("align_dnn.py", *words)
     assert not (tmp_path / "ali").exists()
     run_here("align_dnn.py", "--max-missing", 0.25, *words)
@@ -108,7 +119,9 @@ def test_silence_can_be_boosted(system, tmp_path):
     spec, silence, trans = system
     shares = []
     for name, boost in (("as it is", 1.0), ("boosted", 1e30)):
-        tids = np.concatenate(list(aligned(replace(spec, boost_silence=boost), align_shard, tmp_path / name)[0].values()))
+        tids = np.concatenate(
+            list(aligned(replace(spec, boost_silence=boost), align_shard, tmp_path / name)[0].values())
+        )
         shares.append(np.isin(trans.tid2pdf[tids], silence).mean())
     assert shares[1] > shares[0]
 
@@ -119,8 +132,18 @@ def test_an_utterance_too_long_for_memory_is_named(system, tmp_path, monkeypatch
     lengths = {utt: len(reader[utt]) for utt in reader.keys}
     longest, compute = max(lengths, key=lengths.get), FeedForward.log_posteriors
     most = sorted(lengths.values())[-2]
-    monkeypatch.setattr(FeedForward, "log_posteriors", lambda self, x: compute(self, x) if len(x) <= most else torch.empty(10**15))
-    with pytest.raises(UserError, match=f"^{longest}: memory is not enough for its {lengths[longest]} frames: .*; cut it into shorter utterances"):
+    monkeypatch.setattr(
+        FeedForward,
+        "log_posteriors",
+        lambda self, x: compute(self, x) if len(x) <= most else torch.empty(10**15),
+    )
+    with pytest.raises(
+        UserError,
+        match=(
+            f"^{longest}: memory is not enough for its {lengths[longest]} frames: .*; cut it into shorter "
+            "utterances"
+        ),
+    ):
         aligned(spec, align_shard, tmp_path / "out")
 
 
@@ -129,5 +152,7 @@ def test_a_network_of_another_model(system, tmp_path):
     for name in ("final.mdl", "tree", "input.json"):
         (tmp_path / name).symlink_to(spec.model_dir / name)
     network_of(np.zeros((3, DIM)), torch.zeros(3)).save(tmp_path / "final.nnet")
-    with pytest.raises(UserError, match="final.nnet: the network has 3 outputs, but final.mdl in the same directory has"):
+    with pytest.raises(
+        UserError, match="final.nnet: the network has 3 outputs, but final.mdl in the same directory has"
+    ):
         align_shard(replace(spec, model_dir=tmp_path), 1)

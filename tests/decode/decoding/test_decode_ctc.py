@@ -1,4 +1,5 @@
-"""From transcripts to word errors with synthetic CTC posteriors: units, lang directory, graph, three searches, scoring."""
+"""From transcripts to word errors with synthetic CTC posteriors: units, lang directory, graph, three
+searches, scoring."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from steps_here import run_here
+from toy_language import random_ngrams, write_arpa_text
 
 from pyasr.base.cli.options import save
 from pyasr.base.errors import UserError
@@ -17,7 +20,15 @@ from pyasr.data.transcripts.ctm import CtmLine
 from pyasr.decode.ctc.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.ctc.ctc_lists import list_lattice
 from pyasr.decode.ctc.ctc_prefix import PrefixDecoder
-from pyasr.decode.decoding.ctc_dir import GREEDY, PREFIX, SEARCHES, WFST, CtcDecodeSpec, decode_shard, load_network
+from pyasr.decode.decoding.ctc_dir import (
+    GREEDY,
+    PREFIX,
+    SEARCHES,
+    WFST,
+    CtcDecodeSpec,
+    decode_shard,
+    load_network,
+)
 from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.lattices.lattice import best_path, sweep
 from pyasr.decode.lattices.lattice_io import read_either
@@ -33,14 +44,19 @@ from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.scales import ACOUSTIC_FACTOR
-from steps_here import run_here
-from toy_language import random_ngrams, write_arpa_text
 
-TEXT = {"a-1": "the cat sat on the mat", "a-2": "a bat", "b-1": "the rat and the cat", "b-2": "on a mat a cat sat", "b-3": "cat cat cat"}
+TEXT = {
+    "a-1": "the cat sat on the mat",
+    "a-2": "a bat",
+    "b-1": "the rat and the cat",
+    "b-2": "on a mat a cat sat",
+    "b-3": "cat cat cat",
+}
 
 
 def spoken(units: np.ndarray, num_units: int, rng) -> np.ndarray:
-    """Log posteriors, float32 (T, num_units), for units of one to three frames with blanks between most of them."""
+    """Log posteriors, float32 (T, num_units), for units of one to three frames with blanks between most of
+    them."""
     path = [0]
     for unit in units:
         path += [0] * int(unit == path[-1] or rng.integers(0, 2)) + [unit] * int(rng.integers(1, 4))
@@ -56,8 +72,18 @@ def exp(tmp_path_factory):
     write_table(root / "data/text", TEXT)
     write_table(root / "data/utt2spk", {utt: utt[0] for utt in TEXT})
     run_here("train_subwords.py", "--num-units", 17, root / "data", root / "units", folder="utils")
-    run_here("train_lm.py", "--order", 2, root / "data/text", root / "units/words.txt", root / "lm", folder="utils")
-    run_here("prepare_ctc_lang.py", "--num-spellings", 2, root / "units", root / "units/words.txt", root / "lang", folder="utils")
+    run_here(
+        "train_lm.py", "--order", 2, root / "data/text", root / "units/words.txt", root / "lm", folder="utils"
+    )
+    run_here(
+        "prepare_ctc_lang.py",
+        "--num-spellings",
+        2,
+        root / "units",
+        root / "units/words.txt",
+        root / "lang",
+        folder="utils",
+    )
     run_here("make_grammar.py", root / "lang", root / "lm/lm.arpa.gz", root / "lang_test", folder="utils")
     run_here("make_ctc_graph.py", root / "lang_test", root / "graph", folder="utils")
     subwords = Subwords.read(root / "units")
@@ -68,8 +94,19 @@ def exp(tmp_path_factory):
 
 
 def decode(exp, name: str, *options) -> None:
-    run_here("decode_ctc.py", "--nj", 2, "--units-dir", exp / "units", "--posteriors", exp / "post.scp", *options, exp / "data", exp,
-             exp / name)
+    run_here(
+        "decode_ctc.py",
+        "--nj",
+        2,
+        "--units-dir",
+        exp / "units",
+        "--posteriors",
+        exp / "post.scp",
+        *options,
+        exp / "data",
+        exp,
+        exp / name,
+    )
 
 
 def hypotheses(path) -> dict[str, str]:
@@ -77,7 +114,20 @@ def hypotheses(path) -> dict[str, str]:
 
 
 def wer(exp, name: str, *, mbr: str = "false", lang: str = "") -> float:
-    run_here("score.py", "--nj", 1, "--min-lmwt", 9, "--max-lmwt", 11, "--decode-mbr", mbr, exp / "data", exp / (lang or name), exp / name)
+    run_here(
+        "score.py",
+        "--nj",
+        1,
+        "--min-lmwt",
+        9,
+        "--max-lmwt",
+        11,
+        "--decode-mbr",
+        mbr,
+        exp / "data",
+        exp / (lang or name),
+        exp / name,
+    )
     folder = "scoring_mbr" if mbr == "true" else "scoring"
     return json.loads((exp / name / folder / "summary.json").read_text())["chosen"]["wer"]
 
@@ -89,7 +139,9 @@ def test_greedy(exp):
 
 def test_prefix_with_a_language_model_lists_and_lattices(exp):
     decode(exp, "prefix", "--search", "prefix", "--lm", exp / "lm/lm.arpa.gz", "--num-best", 5)
-    assert hypotheses(exp / "prefix") == TEXT and wer(exp, "prefix") == 0 and wer(exp, "prefix", mbr="true") == 0
+    assert (
+        hypotheses(exp / "prefix") == TEXT and wer(exp, "prefix") == 0 and wer(exp, "prefix", mbr="true") == 0
+    )
     rows = [line.split() for line in (exp / "prefix/nbest.1.txt").read_text().splitlines()]
     words = SymbolTable.read(exp / "prefix/words.txt")
     for utt, lattice in read_either(exp / "prefix/lat.1.gz"):
@@ -99,7 +151,9 @@ def test_prefix_with_a_language_model_lists_and_lattices(exp):
         assert paths.keys() == {tuple(row[3:]) for row in mine}
         for _, ctc_cost, lm_cost, *text in mine:
             path = paths[tuple(text)]
-            assert (path.acoustic_cost, path.graph_cost) == pytest.approx((10 * float(ctc_cost), float(lm_cost)), abs=0.02)
+            assert (path.acoustic_cost, path.graph_cost) == pytest.approx(
+                (10 * float(ctc_cost), float(lm_cost)), abs=0.02
+            )
 
 
 def test_lists_by_several_threads(exp, tmp_path, monkeypatch):
@@ -113,7 +167,19 @@ def test_lists_by_several_threads(exp, tmp_path, monkeypatch):
 
     for num_threads in (1, 2):
         (tmp_path / str(num_threads)).mkdir()
-        decode_shard(CtcDecodeSpec(PREFIX, exp / "data", exp, exp / "units", tmp_path / str(num_threads), 1, num_threads, exp / "post.scp"), 1)
+        decode_shard(
+            CtcDecodeSpec(
+                PREFIX,
+                exp / "data",
+                exp,
+                exp / "units",
+                tmp_path / str(num_threads),
+                1,
+                num_threads,
+                exp / "post.scp",
+            ),
+            1,
+        )
         monkeypatch.setattr(PrefixDecoder, "decode", search_together)
     assert (tmp_path / "1/nbest.1.txt").read_text() == (tmp_path / "2/nbest.1.txt").read_text() != ""
 
@@ -122,18 +188,41 @@ def test_graph_scoring_rescoring_and_lists(exp):
     decode(exp, "wfst", "--search", "wfst", "--graph-dir", exp / "graph")
     assert hypotheses(exp / "wfst") == TEXT and wer(exp, "wfst") == 0 and wer(exp, "wfst", mbr="true") == 0
     assert json.loads((exp / "wfst/totals.json").read_text())["not_final"] == []
-    run_here("lm_rescore.py", "--nj", 1, exp / "lang_test", exp / "lm/lm.arpa.gz", exp / "data", exp / "wfst", exp / "wfst_rescored")
+    run_here(
+        "lm_rescore.py",
+        "--nj",
+        1,
+        exp / "lang_test",
+        exp / "lm/lm.arpa.gz",
+        exp / "data",
+        exp / "wfst",
+        exp / "wfst_rescored",
+    )
     assert wer(exp, "wfst_rescored", lang="lang_test") == 0
-    run_here("get_nbest.py", "--nj", 1, "--num-best", 3, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "wfst_rescored",
-             exp / "nbest")
+    run_here(
+        "get_nbest.py",
+        "--nj",
+        1,
+        "--num-best",
+        3,
+        "--lmwt",
+        10,
+        exp / "data",
+        exp / "lang_test",
+        exp / "wfst_rescored",
+        exp / "nbest",
+    )
     listed = read_table(exp / "nbest/text")
     assert {utt: listed[f"{utt}-1"] for utt in TEXT} == TEXT
 
 
 def test_words_have_times_and_confidences(exp):
-    """Times are those of the most likely unit of each frame: a word extends from its first unit's first frame to its last unit's end."""
+    """Times are those of the most likely unit of each frame: a word extends from its first unit's first frame
+    to its last unit's end."""
     decode(exp, "timed", "--search", "wfst", "--graph-dir", exp / "graph")
-    run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "timed", exp / "ctm")
+    run_here(
+        "get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "timed", exp / "ctm"
+    )
     found = [CtmLine.parse(line) for line in (exp / "ctm/ctm").read_text().splitlines()]
     units, posteriors = Subwords.read(exp / "units").units, read_scp(exp / "post.scp")
     for utt, text in TEXT.items():
@@ -145,7 +234,9 @@ def test_words_have_times_and_confidences(exp):
             elif label:
                 expected[-1][1] = frame
         lines = [line for line in found if line.file == utt]
-        assert [line.word for line in lines] == text.split() and all(0.5 < line.confidence <= 1 for line in lines)
+        assert [line.word for line in lines] == text.split() and all(
+            0.5 < line.confidence <= 1 for line in lines
+        )
         times = np.array([[line.begin_s, line.begin_s + line.duration_s] for line in lines])
         np.testing.assert_allclose(times, 0.01 * np.array(expected), atol=0.0151)
 
@@ -156,7 +247,20 @@ def test_lists_are_spelled_with_the_words_that_were_found(exp, tmp_path):
     data.mkdir()
     write_table(data / "text", {"a-2": TEXT["a-2"]})
     write_table(data / "utt2spk", {"a-2": "a"})
-    run_here("decode_ctc.py", "--nj", 1, "--search", "greedy", "--units-dir", exp / "units", "--posteriors", exp / "post.scp", data, exp, out)
+    run_here(
+        "decode_ctc.py",
+        "--nj",
+        1,
+        "--search",
+        "greedy",
+        "--units-dir",
+        exp / "units",
+        "--posteriors",
+        exp / "post.scp",
+        data,
+        exp,
+        out,
+    )
     own, of_lang = (SymbolTable.read(path / "words.txt") for path in (out, exp / "lang_test"))
     assert own["bat"] != of_lang["bat"]
     run_here("score.py", "--nj", 1, data, exp / "lang_test", out)
@@ -170,17 +274,44 @@ def test_lists_are_spelled_with_the_words_that_were_found(exp, tmp_path):
 def test_lists_have_no_times(exp):
     """The ids of their words also differ from those of the lang directory."""
     decode(exp, "untimed", "--search", "greedy")
-    for told in ("does not have the same id as in .*greedy and prefix search .* have no graph, decode with --search wfst",
-                 "words without transition-ids, so their times are unknown; decode with --search wfst"):
+    for told in (
+        (
+            "does not have the same id as in .*greedy and prefix search .* have no graph, decode with "
+            "--search wfst"
+        ),
+        "words without transition-ids, so their times are unknown; decode with --search wfst",
+    ):
         with pytest.raises(UserError, match=told):
-            run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "untimed", exp / "no_ctm")
+            run_here(
+                "get_ctm.py",
+                "--nj",
+                1,
+                "--lmwt",
+                10,
+                exp / "data",
+                exp / "lang_test",
+                exp / "untimed",
+                exp / "no_ctm",
+            )
         (exp / "untimed/words.txt").unlink(missing_ok=True)
 
 
 def test_times_want_the_model_or_the_units(exp, tmp_path):
     decode(exp, "of_elsewhere", "--search", "wfst", "--graph-dir", exp / "graph")
-    flags = ("--nj", 1, "--model-dir", tmp_path, exp / "data", exp / "lang_test", exp / "of_elsewhere", tmp_path / "out")
-    told = f"{tmp_path}: no acoustic model, neither final.mdl nor a CTC network's units/units.txt; give the directory of the model of the lattices"
+    flags = (
+        "--nj",
+        1,
+        "--model-dir",
+        tmp_path,
+        exp / "data",
+        exp / "lang_test",
+        exp / "of_elsewhere",
+        tmp_path / "out",
+    )
+    told = (
+        f"{tmp_path}: no acoustic model, neither final.mdl nor a CTC network's units/units.txt; give the "
+        "directory of the model of the lattices"
+    )
     for step in (("get_ctm.py", "--lmwt", 10), ("align_lattices.py",)):
         with pytest.raises(UserError, match=told):
             run_here(*step, *flags)
@@ -190,7 +321,9 @@ def test_frames_that_the_network_leaves_out_are_an_input_of_the_search_in_a_grap
     """Real-time factors depend on the frame subsampling."""
     write_subsampling(tmp_path, 3)
     for search in SEARCHES:
-        spec = CtcDecodeSpec(search, exp / "data", tmp_path, exp / "units", tmp_path, 1, 1, exp / "post.scp", exp / "graph")
+        spec = CtcDecodeSpec(
+            search, exp / "data", tmp_path, exp / "units", tmp_path, 1, 1, exp / "post.scp", exp / "graph"
+        )
         assert (tmp_path / SUBSAMPLING in spec.input_files()) == (search == WFST)
 
 
@@ -201,11 +334,16 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
     x = {utt: torch.randn(12, 3, generator=torch.Generator().manual_seed(n)) for n, utt in enumerate(names)}
     (exp / "net").mkdir()
     priors = torch.log_softmax(torch.randn(num_units, generator=torch.Generator().manual_seed(99)), 0)
-    AcousticModel(network, torch.zeros(3), torch.full((3,), 4.0), priors, ACOUSTIC_FACTOR).save(exp / "net/final.nnet")
+    AcousticModel(network, torch.zeros(3), torch.full((3,), 4.0), priors, ACOUSTIC_FACTOR).save(
+        exp / "net/final.nnet"
+    )
     InputOptions(cmvn="none").save(exp / "net")
-    with torch.inference_mode(), ArkWriter(exp / "net/post.ark", exp / "net/post.scp") as posteriors, \
-            ArkWriter(exp / "net/divided.ark", exp / "net/divided.scp") as divided, \
-            ArkWriter(exp / "net/feats.ark", exp / "data/feats.scp") as features:
+    with (
+        torch.inference_mode(),
+        ArkWriter(exp / "net/post.ark", exp / "net/post.scp") as posteriors,
+        ArkWriter(exp / "net/divided.ark", exp / "net/divided.scp") as divided,
+        ArkWriter(exp / "net/feats.ark", exp / "data/feats.scp") as features,
+    ):
         for utt in names:
             features.write(utt, x[utt].numpy())
             said = torch.log_softmax(network(4 * x[utt]), 1)
@@ -213,13 +351,34 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
             divided.write(utt, (said - priors).numpy())
     searches = {"greedy": ("post", []), "wfst": ("divided", ["--graph-dir", exp / "graph"])}
     for search, (table, flags) in searches.items():
-        for name, options in ((f"{search}_of_net", []), (f"{search}_of_table", ["--posteriors", exp / f"net/{table}.scp"])):
-            run_here("decode_ctc.py", "--nj", 1, "--search", search, *flags, "--units-dir", exp / "units", *options, exp / "data", exp / "net",
-                     exp / name)
-    one, other = ([line.split() for line in (exp / name / "nbest.1.txt").read_text().splitlines()] for name in ("greedy_of_net", "greedy_of_table"))
+        for name, options in (
+            (f"{search}_of_net", []),
+            (f"{search}_of_table", ["--posteriors", exp / f"net/{table}.scp"]),
+        ):
+            run_here(
+                "decode_ctc.py",
+                "--nj",
+                1,
+                "--search",
+                search,
+                *flags,
+                "--units-dir",
+                exp / "units",
+                *options,
+                exp / "data",
+                exp / "net",
+                exp / name,
+            )
+    one, other = (
+        [line.split() for line in (exp / name / "nbest.1.txt").read_text().splitlines()]
+        for name in ("greedy_of_net", "greedy_of_table")
+    )
     assert [row[3:] for row in one] == [row[3:] for row in other] and any(row[3:] for row in one)
     assert [float(row[1]) for row in one] == pytest.approx([float(row[1]) for row in other], abs=1e-4)
-    costs = [{utt: best_path(lattice, 0.1) for utt, lattice in read_either(exp / name / "lat.1.gz")} for name in ("wfst_of_net", "wfst_of_table")]
+    costs = [
+        {utt: best_path(lattice, 0.1) for utt, lattice in read_either(exp / name / "lat.1.gz")}
+        for name in ("wfst_of_net", "wfst_of_table")
+    ]
     assert costs[0].keys() == costs[1].keys() == set(names)
     for utt in names:
         assert costs[0][utt].words == costs[1][utt].words
@@ -228,46 +387,96 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
 
 @pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])
 def test_threads_that_decode_compute_on_one_core_each(exp, tmp_path, monkeypatch, num_threads, num_cores):
-    num_units, before, compute, seen = len(Subwords.read(exp / "units")), torch.get_num_threads(), AcousticModel.log_posteriors, []
-    AcousticModel(FeedForward(DnnOptions(hidden_dim=4), 3, num_units), torch.zeros(3), torch.ones(3), torch.zeros(num_units)).save(tmp_path / "final.nnet")
+    num_units, before, compute, seen = (
+        len(Subwords.read(exp / "units")),
+        torch.get_num_threads(),
+        AcousticModel.log_posteriors,
+        [],
+    )
+    AcousticModel(
+        FeedForward(DnnOptions(hidden_dim=4), 3, num_units),
+        torch.zeros(3),
+        torch.ones(3),
+        torch.zeros(num_units),
+    ).save(tmp_path / "final.nnet")
     InputOptions(cmvn="none").save(tmp_path)
     (tmp_path / "data").mkdir()
     write_table(tmp_path / "data/utt2spk", {utt: utt[0] for utt in TEXT})
     with ArkWriter(tmp_path / "data/feats.ark", tmp_path / "data/feats.scp") as writer:
         for utt in TEXT:
             writer.write(utt, np.zeros((2, 3), np.float32))
-    monkeypatch.setattr(AcousticModel, "log_posteriors", lambda *words: seen.append(torch.get_num_threads()) or compute(*words))
+    monkeypatch.setattr(
+        AcousticModel,
+        "log_posteriors",
+        lambda *words: seen.append(torch.get_num_threads()) or compute(*words),
+    )
     torch.set_num_threads(3)
     try:
-        decode_shard(CtcDecodeSpec(GREEDY, tmp_path / "data", tmp_path, exp / "units", tmp_path, 1, num_threads), 1)
+        decode_shard(
+            CtcDecodeSpec(GREEDY, tmp_path / "data", tmp_path, exp / "units", tmp_path, 1, num_threads), 1
+        )
     finally:
         torch.set_num_threads(before)
     assert seen == [num_cores] * len(TEXT)
 
 
 def test_networks_of_an_earlier_pyasr_have_no_priors_for_a_graph(tmp_path):
-    AcousticModel(FeedForward(DnnOptions(hidden_dim=4), 3, 5), torch.zeros(3), torch.ones(3), torch.zeros(5)).save(tmp_path / "final.nnet")
-    with pytest.raises(UserError, match="final.nnet: has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"):
+    AcousticModel(
+        FeedForward(DnnOptions(hidden_dim=4), 3, 5), torch.zeros(3), torch.ones(3), torch.zeros(5)
+    ).save(tmp_path / "final.nnet")
+    with pytest.raises(
+        UserError,
+        match=(
+            "final.nnet: has no priors of units, which a search in a graph needs; train it again with "
+            "steps/train_ctc.py"
+        ),
+    ):
         load_network(tmp_path, in_graph=True)
 
 
 def test_what_is_decoded_again_when_it_changes(tmp_path):
-    """Inputs are the network's files and its tables, with cmvn.scp if it uses CMVN; with --posteriors, none of these."""
+    """Inputs are the network's files and its tables, with cmvn.scp if it uses CMVN; with --posteriors, none
+    of these."""
     data, net, units = (tmp_path / name for name in ("data", "net", "units"))
-    for path in (data / "feats.scp", data / "utt2spk", data / "cmvn.scp", net / "final.nnet", net / "final.mat", units / "units.txt"):
+    for path in (
+        data / "feats.scp",
+        data / "utt2spk",
+        data / "cmvn.scp",
+        net / "final.nnet",
+        net / "final.mat",
+        units / "units.txt",
+    ):
         path.parent.mkdir(exist_ok=True)
         path.touch()
     spec = CtcDecodeSpec("greedy", data, net, units, tmp_path / "out", 1, 1)
-    for cmvn, tables in (("speaker", ["cmvn.scp", "feats.scp", "utt2spk"]), ("none", ["feats.scp", "utt2spk"])):
+    for cmvn, tables in (
+        ("speaker", ["cmvn.scp", "feats.scp", "utt2spk"]),
+        ("none", ["feats.scp", "utt2spk"]),
+    ):
         InputOptions(cmvn=cmvn).save(net)
         found = sorted(str(path.relative_to(tmp_path)) for path in spec.input_files())
-        assert found == [*(f"data/{name}" for name in tables), "net/final.mat", "net/final.nnet", "net/input.json", "units/units.txt"]
-    assert set(replace(spec, posteriors=data / "feats.scp").input_files()) == {units / "units.txt", data / "utt2spk", data / "feats.scp"}
+        assert found == [
+            *(f"data/{name}" for name in tables),
+            "net/final.mat",
+            "net/final.nnet",
+            "net/input.json",
+            "units/units.txt",
+        ]
+    assert set(replace(spec, posteriors=data / "feats.scp").input_files()) == {
+        units / "units.txt",
+        data / "utt2spk",
+        data / "feats.scp",
+    }
 
 
 def test_features_of_another_kind_than_the_networks_are_refused(tmp_path):
     """With --posteriors, features and network are not compared."""
-    for name, options in {"train": FbankOptions(), "test": MfccOptions(num_ceps=23), "net": None, "units": None}.items():
+    for name, options in {
+        "train": FbankOptions(),
+        "test": MfccOptions(num_ceps=23),
+        "net": None,
+        "units": None,
+    }.items():
         (tmp_path / name).mkdir()
         if options:
             save(tmp_path / name / OPTIONS_FILE, options)
@@ -277,16 +486,27 @@ def test_features_of_another_kind_than_the_networks_are_refused(tmp_path):
         (tmp_path / path).touch()
     InputOptions(cmvn="none").save(tmp_path / "net")
     keep_origin(tmp_path / "net", tmp_path / "train")
-    spec = CtcDecodeSpec("greedy", tmp_path / "test", tmp_path / "net", tmp_path / "units", tmp_path / "out", 1, 1)
-    sentence = r"test: its features differ from those on which \S*net was trained \(MFCC, not log mel energies\)"
+    spec = CtcDecodeSpec(
+        "greedy", tmp_path / "test", tmp_path / "net", tmp_path / "units", tmp_path / "out", 1, 1
+    )
+    sentence = (
+        r"test: its features differ from those on which \S*net was trained \(MFCC, not log mel energies\)"
+    )
     with pytest.raises(UserError, match=sentence):
         spec.input_files()
-    assert replace(spec, data=tmp_path / "train").input_files() and replace(spec, posteriors=tmp_path / "test/feats.scp").input_files()
+    assert (
+        replace(spec, data=tmp_path / "train").input_files()
+        and replace(spec, posteriors=tmp_path / "test/feats.scp").input_files()
+    )
 
 
 def test_a_list_as_a_lattice():
     words = SymbolTable.of(["<eps>", "a", "b"])
-    hypotheses = [CtcHypothesis(("a", "b"), (), 1.0, 2.0), CtcHypothesis((), (), 1.5, 1.0), CtcHypothesis(("a",), (), 3.0, 0.5)]
+    hypotheses = [
+        CtcHypothesis(("a", "b"), (), 1.0, 2.0),
+        CtcHypothesis((), (), 1.5, 1.0),
+        CtcHypothesis(("a",), (), 3.0, 0.5),
+    ]
     lattice = list_lattice(hypotheses, words)
     found = {tuple(path.words): (path.acoustic_cost, path.graph_cost) for path in n_best(lattice, 5, 0.1)}
     expected = {(1, 2): (10, 2), (): (15, 1), (1,): (30, 0.5)}
@@ -294,16 +514,42 @@ def test_a_list_as_a_lattice():
     assert sweep(lattice, [10, 1], [0.0]) == {(10, 0.0): [], (1, 0.0): [1, 2]}
 
 
-@pytest.mark.parametrize("options, told", [
-    (["--search", "wfst"], "--search wfst needs --graph-dir; create the graph with utils/make_ctc_graph.py"),
-    (["--search", "greedy", "--lm", "x", "--num-prefixes", 8],
-     "--lm, --num-prefixes cannot be combined with --search greedy; omit them, or give --search prefix"),
-    (["--search", "prefix", "--graph-dir", "x"], "--graph-dir cannot be combined with --search prefix; omit it, or give --search wfst"),
-    (["--search", "prefix", "--beam", 8, "--determinize", "true"], "--beam, --determinize cannot be combined with --search prefix; omit them"),
-    (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--word-bonus cannot be combined with --search wfst; omit it"),
-    (["--search", "prefix", "--lm-weight", 0.5, "--oov-cost", 9], "--lm-weight, --oov-cost have no effect without --lm; omit them"),
-    (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; create it with utils/make_ctc_graph.py"),
-])
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (
+            ["--search", "wfst"],
+            "--search wfst needs --graph-dir; create the graph with utils/make_ctc_graph.py",
+        ),
+        (
+            ["--search", "greedy", "--lm", "x", "--num-prefixes", 8],
+            (
+                "--lm, --num-prefixes cannot be combined with --search greedy; omit them, or give --search "
+                "prefix"
+            ),
+        ),
+        (
+            ["--search", "prefix", "--graph-dir", "x"],
+            "--graph-dir cannot be combined with --search prefix; omit it, or give --search wfst",
+        ),
+        (
+            ["--search", "prefix", "--beam", 8, "--determinize", "true"],
+            "--beam, --determinize cannot be combined with --search prefix; omit them",
+        ),
+        (
+            ["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0],
+            "--word-bonus cannot be combined with --search wfst; omit it",
+        ),
+        (
+            ["--search", "prefix", "--lm-weight", 0.5, "--oov-cost", 9],
+            "--lm-weight, --oov-cost have no effect without --lm; omit them",
+        ),
+        (
+            ["--search", "wfst", "--graph-dir", "/nowhere"],
+            "/nowhere/TLG.fst: no such file; create it with utils/make_ctc_graph.py",
+        ),
+    ],
+)
 def test_impossible_options(exp, options, told):
     with pytest.raises(UserError, match=told):
         decode(exp, "none", *options)
@@ -312,7 +558,10 @@ def test_impossible_options(exp, options, told):
 
 def test_a_language_model_in_capitals(exp, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["THE", "CAT"], (0,)))
-    with pytest.raises(UserError, match=f"{tmp_path}/lm.arpa: none of its words can be spelled .*; 2 of them can in another case"):
+    with pytest.raises(
+        UserError,
+        match=f"{tmp_path}/lm.arpa: none of its words can be spelled .*; 2 of them can in another case",
+    ):
         decode(exp, "capitals", "--search", "prefix", "--lm", tmp_path / "lm.arpa")
 
 
@@ -320,9 +569,35 @@ def test_posteriors_of_other_units_and_graphs_of_other_units(exp, tmp_path):
     with ArkWriter(tmp_path / "post.ark", tmp_path / "post.scp") as writer:
         writer.write("a-1", np.zeros((3, 4), np.float32))
     with pytest.raises(UserError, match=r"a-1: log posteriors of shape \(3, 4\), expected \(frames, 17\)"):
-        run_here("decode_ctc.py", "--nj", 1, "--units-dir", exp / "units", "--posteriors", tmp_path / "post.scp", exp / "data", exp,
-                 tmp_path / "out")
+        run_here(
+            "decode_ctc.py",
+            "--nj",
+            1,
+            "--units-dir",
+            exp / "units",
+            "--posteriors",
+            tmp_path / "post.scp",
+            exp / "data",
+            exp,
+            tmp_path / "out",
+        )
     run_here("train_subwords.py", "--num-units", 16, exp / "data", tmp_path / "units", folder="utils")
-    with pytest.raises(UserError, match="phones.txt: the unit '.*' of .* has another id or is missing; create the graph"):
-        run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--graph-dir", exp / "graph", "--units-dir", tmp_path / "units",
-                 "--posteriors", exp / "post.scp", exp / "data", exp, tmp_path / "out")
+    with pytest.raises(
+        UserError, match="phones.txt: the unit '.*' of .* has another id or is missing; create the graph"
+    ):
+        run_here(
+            "decode_ctc.py",
+            "--nj",
+            1,
+            "--search",
+            "wfst",
+            "--graph-dir",
+            exp / "graph",
+            "--units-dir",
+            tmp_path / "units",
+            "--posteriors",
+            exp / "post.scp",
+            exp / "data",
+            exp,
+            tmp_path / "out",
+        )

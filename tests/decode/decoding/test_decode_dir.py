@@ -50,22 +50,44 @@ def exp(tmp_path):
     (tmp_path / "model" / "graph").mkdir(parents=True)
     with ArkWriter(tmp_path / "data/f.ark", tmp_path / "data/feats.scp") as writer:
         for utt, words in TRUTH.items():
-            writer.write(utt, (np.repeat(6 * np.eye(3)[words], 8, 0) + rng.standard_normal((8 * len(words), 3))).astype(np.float32))
+            writer.write(
+                utt,
+                (np.repeat(6 * np.eye(3)[words], 8, 0) + rng.standard_normal((8 * len(words), 3))).astype(
+                    np.float32
+                ),
+            )
     write_table(tmp_path / "data/utt2spk", {utt: utt[0] for utt in TRUTH})
-    transitions = TransitionModel(Topology([left_to_right(1)], {1: 0, 2: 0, 3: 0}), [(1, 0, 0), (2, 0, 1), (3, 0, 2)])
-    write_model(tmp_path / "model/final.mdl", transitions, AmDiagGmm.from_moments(range(4), np.ones(3), 6 * np.eye(3), np.ones((3, 3))))
+    transitions = TransitionModel(
+        Topology([left_to_right(1)], {1: 0, 2: 0, 3: 0}), [(1, 0, 0), (2, 0, 1), (3, 0, 2)]
+    )
+    write_model(
+        tmp_path / "model/final.mdl",
+        transitions,
+        AmDiagGmm.from_moments(range(4), np.ones(3), 6 * np.eye(3), np.ones((3, 3))),
+    )
     InputOptions(cmvn="none").save(tmp_path / "model")
     make_graph(tmp_path / "model" / "graph")
     return tmp_path
 
 
 def make_graph(graph: Path) -> None:
-    """A graph of any sequence of words: the phone's exit transition into its state, then its self-loop, then back to the start."""
-    arcs = [arc for k in range(3) for arc in ((0, 2 * k + 2, k + 1, 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
+    """A graph of any sequence of words: the phone's exit transition into its state, then its self-loop, then
+    back to the start."""
+    arcs = [
+        arc
+        for k in range(3)
+        for arc in (
+            (0, 2 * k + 2, k + 1, 1.1, k + 1),
+            (k + 1, 2 * k + 1, 0, 0.1, k + 1),
+            (k + 1, 0, 0, 0.5, 0),
+        )
+    ]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
     write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
     (graph / "num_pdfs").write_text("3\n")
-    (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1)))
+    (graph / "words.txt").write_text(
+        "<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1))
+    )
 
 
 def network_of(num_pdfs: int) -> AcousticModel:
@@ -81,7 +103,11 @@ def decode(exp: Path, *arguments: str):
 
 
 def hypotheses(exp: Path) -> dict[str, list[str]]:
-    lines = [line.split() for path in (exp / "model/decode").glob("hyp.*.txt") for line in path.read_text().splitlines()]
+    lines = [
+        line.split()
+        for path in (exp / "model/decode").glob("hyp.*.txt")
+        for line in path.read_text().splitlines()
+    ]
     return {utt: words for utt, *words in lines}
 
 
@@ -90,13 +116,17 @@ def test_words_lattices_and_report(exp):
     assert run.returncode == 0, run.stdout + run.stderr
     assert hypotheses(exp) == {utt: [WORDS[k] for k in words] for utt, words in TRUTH.items()}
     assert (exp / "model/decode/num_jobs").read_text() == "2\n"
-    found = {utt: lattice for job in (1, 2) for utt, lattice in read_lattices(exp / f"model/decode/lat.{job}.gz")}
+    found = {
+        utt: lattice for job in (1, 2) for utt, lattice in read_lattices(exp / f"model/decode/lat.{job}.gz")
+    }
     swept = {utt: sweep(lattice, [12], [0.0])[12, 0.0] for utt, lattice in found.items()}
     assert swept == {utt: [k + 1 for k in words] for utt, words in TRUTH.items()}
     totals = json.loads((exp / "model/decode/totals.json").read_text())
     assert (totals["num_utterances"], totals["num_frames"], totals["not_final"]) == (4, 8 * 10, [])
     assert "real-time factor" in run.stdout and "peak memory" in run.stdout
-    assert "a-1: log-like per frame" in "".join(path.read_text() for path in (exp / "model/decode/log").glob("decode.*.log"))
+    assert "a-1: log-like per frame" in "".join(
+        path.read_text() for path in (exp / "model/decode/log").glob("decode.*.log")
+    )
     again = decode(exp, "--nj", "1")
     assert again.returncode == 0 and "up to date" in again.stdout
 
@@ -120,10 +150,23 @@ def test_a_decoding_is_up_to_date_whether_or_not_the_model_of_its_graph_is_named
 def test_threads_that_decode_compute_on_one_core_each(exp, monkeypatch, num_threads, num_cores):
     network_of(3).save(exp / "model/final.nnet")
     before, compute, seen = torch.get_num_threads(), AcousticModel.log_likelihoods, []
-    monkeypatch.setattr(AcousticModel, "log_likelihoods", lambda *words: seen.append(torch.get_num_threads()) or compute(*words))
+    monkeypatch.setattr(
+        AcousticModel,
+        "log_likelihoods",
+        lambda *words: seen.append(torch.get_num_threads()) or compute(*words),
+    )
     torch.set_num_threads(3)
     try:
-        run_here("decode.py", "--nj", 1, "--num-threads", num_threads, exp / "model/graph", exp / "data", exp / "model/decode")
+        run_here(
+            "decode.py",
+            "--nj",
+            1,
+            "--num-threads",
+            num_threads,
+            exp / "model/graph",
+            exp / "data",
+            exp / "model/decode",
+        )
     finally:
         torch.set_num_threads(before)
     assert seen == [num_cores] * len(TRUTH)
@@ -144,7 +187,10 @@ def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
     (exp / "model/decode").rename(exp / "model/compact")
     write_subsampling(exp / "model", 3)
     assert decode(exp, "--nj", "1", "--determinize", "false").returncode == 0
-    seconds = [json.loads((exp / "model" / name / "totals.json").read_text())["audio_s"] for name in ("compact", "decode")]
+    seconds = [
+        json.loads((exp / "model" / name / "totals.json").read_text())["audio_s"]
+        for name in ("compact", "decode")
+    ]
     assert seconds == pytest.approx([0.8, 2.4])  # the model determines the frame shift of the lattices
     raw, compact = (dict(read_either(exp / "model" / name / "lat.1.gz")) for name in ("decode", "compact"))
     for utt in TRUTH:
@@ -191,31 +237,68 @@ def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
         (out / "shard.1.json").touch()
 
 
-@pytest.mark.parametrize("flags, num_paths", [(["--lattice-beam", "8"], 2), (["--lattice-beam", "3"], 1), (None, 1)])
+@pytest.mark.parametrize(
+    "flags, num_paths", [(["--lattice-beam", "8"], 2), (["--lattice-beam", "3"], 1), (None, 1)]
+)
 def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
-    """The costs of two words differ by 6.75 at the decoding's scale, by 15 at the reader's. The default scale, without a record, is 0.1."""
+    """The costs of two words differ by 6.75 at the decoding's scale, by 15 at the reader's. The default
+    scale, without a record, is 0.1."""
     assert decode(exp, "--nj", "1", "--determinize", "false", *(flags or [])).returncode == 0
     archive, done = exp / "model/decode/lat.1.gz", exp / "model/decode/.done.json"
     content = json.loads(done.read_text())
     content["options"]["decode"]["acoustic_scale"] = 0.045
     done.write_text(json.dumps(content)) if flags else done.unlink()
-    arcs = dict(sources=[0, 0], targets=[1, 1], ilabels=[1, 3], olabels=[1, 2], graph_costs=[0, 0], acoustic_costs=[1000, 1150])
+    arcs = dict(
+        sources=[0, 0],
+        targets=[1, 1],
+        ilabels=[1, 3],
+        olabels=[1, 2],
+        graph_costs=[0, 0],
+        acoustic_costs=[1000, 1150],
+    )
     with LatticeWriter(archive) as writer:
-        writer.write("utt", from_arcs(0, **{name: np.array(column) for name, column in arcs.items()}, final_graph=[np.inf, 0.0]))
+        writer.write(
+            "utt",
+            from_arcs(
+                0, **{name: np.array(column) for name, column in arcs.items()}, final_graph=[np.inf, 0.0]
+            ),
+        )
     ((_, lattice),) = read_deterministic(archive)
     assert len(n_best(lattice, 10, 0.045)) == num_paths
 
 
-@pytest.mark.parametrize("spoil,message", [
-    (lambda exp: (exp / "model/graph/HCLG.fst").unlink(), "model/graph/HCLG.fst: no such file; create it with utils/make_graph.py"),
-    (lambda exp: (exp / "data/feats.scp").unlink(), "data/feats.scp: no such file; create it with steps/make_mfcc.py"),
-    (lambda exp: (exp / "model/graph/HCLG.fst").write_bytes(b"no graph"), "HCLG.fst: not an OpenFst binary file"),
-    (lambda exp: write_fst(exp / "model/graph/HCLG.fst", Fst.from_arcs(2, 0, [0], [99], [1], [0.0], [1], {1: 0.0})),
-     "the decoding graph has transition-id 99 but the model has only 6"),
-    (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
-    (lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"), "num_pdfs: the graph is for a model with 4 pdfs, but this model has 3"),
-    (lambda exp: network_of(4).save(exp / "model/final.nnet"), "final.nnet: the network has 4 outputs, but final.mdl in the same directory has 3 pdfs"),
-])
+@pytest.mark.parametrize(
+    "spoil,message",
+    [
+        (
+            lambda exp: (exp / "model/graph/HCLG.fst").unlink(),
+            "model/graph/HCLG.fst: no such file; create it with utils/make_graph.py",
+        ),
+        (
+            lambda exp: (exp / "data/feats.scp").unlink(),
+            "data/feats.scp: no such file; create it with steps/make_mfcc.py",
+        ),
+        (
+            lambda exp: (exp / "model/graph/HCLG.fst").write_bytes(b"no graph"),
+            "HCLG.fst: not an OpenFst binary file",
+        ),
+        (
+            lambda exp: write_fst(
+                exp / "model/graph/HCLG.fst", Fst.from_arcs(2, 0, [0], [99], [1], [0.0], [1], {1: 0.0})
+            ),
+            "the decoding graph has transition-id 99 but the model has only 6",
+        ),
+        (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
+        (
+            lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"),
+            "num_pdfs: the graph is for a model with 4 pdfs, but this model has 3",
+        ),
+        (
+            lambda exp: network_of(4).save(exp / "model/final.nnet"),
+            "final.nnet: the network has 4 outputs, but final.mdl in the same directory has 3 pdfs",
+        ),
+    ],
+)
 def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
     spoil(exp)
     run = decode(exp, "--nj", "2")
@@ -226,7 +309,10 @@ def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
 
 def test_more_tokens_at_least_than_at_most_are_refused(exp):
     run = decode(exp, "--max-active", "100")
-    assert run.stderr == "decode.py: error: --min-active 200 is above --max-active 100; lower the one or raise the other\n"
+    assert (
+        run.stderr
+        == "decode.py: error: --min-active 200 is above --max-active 100; lower the one or raise the other\n"
+    )
     assert run.returncode == 1 and not (exp / "model/decode.tmp").exists()
 
 
@@ -239,31 +325,54 @@ def test_features_that_are_not_numbers_name_the_utterance(exp):
 
 
 def test_features_without_frames_are_none(exp):
-    """Kaldi writes empty features for audio shorter than a frame: the utterance is named, and has no words."""
+    """Kaldi writes empty features for audio shorter than a frame: the utterance is named, and has no
+    words."""
     reader, places = ArkReader(), read_scp(exp / "data/feats.scp")
     with ArkWriter(exp / "data/g.ark", exp / "data/feats.scp") as writer:
         for utt, place in places.items():
             writer.write(utt, np.zeros((0, 0), np.float32) if utt == "b-1" else np.array(reader.load(place)))
     decoded = decode(exp, "--nj", "2")
-    assert decoded.returncode == 0 and "1 utterance(s) have no features and are not decoded: b-1" in decoded.stdout
-    assert hypotheses(exp)["b-1"] == [] and all(words for utt, words in hypotheses(exp).items() if utt != "b-1")
+    assert (
+        decoded.returncode == 0
+        and "1 utterance(s) have no features and are not decoded: b-1" in decoded.stdout
+    )
+    assert hypotheses(exp)["b-1"] == [] and all(
+        words for utt, words in hypotheses(exp).items() if utt != "b-1"
+    )
 
 
 def test_utterances_without_features_count_as_deletions(exp):
     """Decoding and scoring name the utterances; their words count in the denominator and as deletions."""
-    write_table(exp / "data/feats.scp", {utt: rx for utt, rx in read_scp(exp / "data/feats.scp").items() if utt not in ("a-1", "b-1")})
+    write_table(
+        exp / "data/feats.scp",
+        {utt: rx for utt, rx in read_scp(exp / "data/feats.scp").items() if utt not in ("a-1", "b-1")},
+    )
     write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
     decoded = decode(exp, "--nj", "2")
-    assert decoded.returncode == 0 and "2 utterance(s) have no features and are not decoded: a-1 b-1" in decoded.stdout
+    assert (
+        decoded.returncode == 0
+        and "2 utterance(s) have no features and are not decoded: a-1 b-1" in decoded.stdout
+    )
     command = [sys.executable, ROOT / "steps/score.py", "--nj", "1", "data", "model/graph", "model/decode"]
-    scored = subprocess.run(command, cwd=exp, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    scored = subprocess.run(
+        command, cwd=exp, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert scored.returncode == 0, scored.stderr
     assert "2 utterance(s) have no hypothesis and count as deleted: a-1 b-1" in scored.stdout
     chosen = json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]
     assert (chosen["words"], chosen["del"], chosen["errors"], chosen["missing"]) == (10, 7, 7, ["a-1", "b-1"])
-    assert (exp / "model/decode/best_wer").read_text().startswith("%WER 70.00 [ 7 / 10, 0 ins, 7 del, 0 sub ]")
-    rows = [line.split() for line in (exp / "model/decode/scoring/per_utt").read_text().splitlines() if "#csid" in line]
-    assert {row[0]: row[2:] for row in rows if row[0] in ("a-1", "b-1")} == {"a-1": list("0003"), "b-1": list("0004")}
+    assert (
+        (exp / "model/decode/best_wer").read_text().startswith("%WER 70.00 [ 7 / 10, 0 ins, 7 del, 0 sub ]")
+    )
+    rows = [
+        line.split()
+        for line in (exp / "model/decode/scoring/per_utt").read_text().splitlines()
+        if "#csid" in line
+    ]
+    assert {row[0]: row[2:] for row in rows if row[0] in ("a-1", "b-1")} == {
+        "a-1": list("0003"),
+        "b-1": list("0004"),
+    }
 
 
 def test_features_of_other_options_than_the_models_are_refused(exp):
@@ -274,15 +383,25 @@ def test_features_of_other_options_than_the_models_are_refused(exp):
     save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3, use_energy=False))
     done = decode(exp)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (exp / "model/decode").exists()
-    assert "data: its features differ from those on which model was trained (--use-energy false, not true)" in done.stderr
+    assert (
+        "data: its features differ from those on which model was trained (--use-energy false, not true)"
+        in done.stderr
+    )
     (exp / "data" / OPTIONS_FILE).unlink()
     assert decode(exp).returncode == 0
 
 
 def words_at(graph: Path, num: int) -> None:
     """A graph in which only the first `num` phones are words."""
-    arcs = [arc for k in range(3)
-            for arc in ((0, 2 * k + 2, (k + 1) * (k < num), 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]  # fmt: skip
+    arcs = [
+        arc
+        for k in range(3)
+        for arc in (
+            (0, 2 * k + 2, (k + 1) * (k < num), 1.1, k + 1),
+            (k + 1, 2 * k + 1, 0, 0.1, k + 1),
+            (k + 1, 0, 0, 0.5, 0),
+        )
+    ]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
     write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
 
@@ -292,7 +411,10 @@ def test_hypotheses_that_are_mostly_empty(exp, num_words, told, caplog):
     """If three of four utterances have a word, there is no warning."""
     words_at(exp / "model/graph", num_words)
     run_here("decode.py", "--nj", 2, exp / "model/graph", exp / "data", exp / "model/decode")
-    sentence = f"{exp}/data: no word was found in {told}; the usual causes are features that differ from those of the model"
+    sentence = (
+        f"{exp}/data: no word was found in {told}; the usual causes are features that differ from "
+        "those of the model"
+    )
     assert (sentence in caplog.text) == bool(told) and ("no word was found" in caplog.text) == bool(told)
 
 

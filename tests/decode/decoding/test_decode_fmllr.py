@@ -1,4 +1,5 @@
-"""steps/decode_fmllr.py on speakers with distorted features: adaptation recovers the words, also with several jobs."""
+"""steps/decode_fmllr.py on speakers with distorted features: adaptation recovers the words, also with several
+jobs."""
 
 from __future__ import annotations
 
@@ -12,10 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.decode.decoding.decode_dir import DecodeSpec, decode_shard, start_output
-from pyasr.decode.decoding.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, decode_again, first_stats, remove_intermediate, rescore_last
+from pyasr.decode.decoding.decode_fmllr import (
+    AdaptOptions,
+    FmllrDecodeSpec,
+    check_system,
+    decode_again,
+    first_stats,
+    remove_intermediate,
+    rescore_last,
+)
 from pyasr.decode.lattices.lattice import best_path
 from pyasr.decode.lattices.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.search.decode_options import DecodeOptions
@@ -29,7 +39,6 @@ from pyasr.hmm.transforms.fmllr import FmllrOptions, load_stats
 from pyasr.io.ark import ArkWriter
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text_tables import read_table, write_table
-from steps_here import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 NUM_WORDS, FRAMES_PER_WORD = 5, 8
@@ -45,10 +54,13 @@ def write_data(data: Path) -> dict[str, str]:
     with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
         for i in range(24):
             utt = f"{'ab'[i % 2]}-{i:02d}"
-            words = np.cumsum(rng.integers(1, NUM_WORDS, 6)) % NUM_WORDS  # a word twice in a row would sound like one
+            # a word twice in a row would sound like one
+            words = np.cumsum(rng.integers(1, NUM_WORDS, 6)) % NUM_WORDS
             frames = MEANS[np.repeat(words, FRAMES_PER_WORD)]
             frames = frames + np.sqrt(SPREAD) * rng.standard_normal(frames.shape)
-            writer.write(utt, (frames @ DISTORTIONS[utt[0]].T + (1.0 if utt[0] == "b" else 0.0)).astype(np.float32))
+            writer.write(
+                utt, (frames @ DISTORTIONS[utt[0]].T + (1.0 if utt[0] == "b" else 0.0)).astype(np.float32)
+            )
             said[utt] = " ".join(f"w{word}" for word in words)
     write_table(data / "utt2spk", {utt: utt[0] for utt in said})
     return said
@@ -58,14 +70,30 @@ def write_model_dir(model: Path) -> None:
     """Each word is one phone; the alignment model has the same means and larger variances."""
     graph = model / "graph"
     (graph / "phones").mkdir(parents=True)
-    trans = TransitionModel(Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_WORDS + 1), 0)), [(k + 1, 0, k) for k in range(NUM_WORDS)])
+    trans = TransitionModel(
+        Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_WORDS + 1), 0)),
+        [(k + 1, 0, k) for k in range(NUM_WORDS)],
+    )
     for name, factor in (("final.mdl", 1.0), ("final.alimdl", 3.0)):
-        gmm = AmDiagGmm.from_moments(range(NUM_WORDS + 1), np.ones(NUM_WORDS), MEANS, factor * np.tile(SPREAD, (NUM_WORDS, 1)))
+        gmm = AmDiagGmm.from_moments(
+            range(NUM_WORDS + 1), np.ones(NUM_WORDS), MEANS, factor * np.tile(SPREAD, (NUM_WORDS, 1))
+        )
         write_model(model / name, trans, gmm)
     InputOptions(cmvn="none").save(model)
-    arcs = [arc for k in range(NUM_WORDS) for arc in ((0, 2 * k + 2, k + 1, 4.0, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
+    arcs = [
+        arc
+        for k in range(NUM_WORDS)
+        for arc in (
+            (0, 2 * k + 2, k + 1, 4.0, k + 1),
+            (k + 1, 2 * k + 1, 0, 0.1, k + 1),
+            (k + 1, 0, 0, 0.5, 0),
+        )
+    ]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
-    write_fst(graph / "HCLG.fst", Fst.from_arcs(NUM_WORDS + 1, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+    write_fst(
+        graph / "HCLG.fst",
+        Fst.from_arcs(NUM_WORDS + 1, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}),
+    )
     (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"w{k} {k + 1}\n" for k in range(NUM_WORDS)))
     (graph / "phones.txt").write_text("<eps> 0\n" + "".join(f"P{k} {k}\n" for k in range(1, NUM_WORDS + 2)))
     (graph / "phones/silence.int").write_text(f"{NUM_WORDS + 1}\n")
@@ -82,11 +110,17 @@ def exp(tmp_path_factory):
 PASSES = [first_stats, decode_again, rescore_last]
 
 
-def run_passes(exp: Path, out: Path, num_jobs: int, kind: str = "full", last: list = PASSES) -> FmllrDecodeSpec:
+def run_passes(
+    exp: Path, out: Path, num_jobs: int, kind: str = "full", last: list = PASSES
+) -> FmllrDecodeSpec:
     options = DecodeOptions(acoustic_scale=0.3, lattice_beam=6.0)
     first = DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "si", num_jobs, 1, options)
-    spec = FmllrDecodeSpec(DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "last", num_jobs, 1, options), out / "si", 0.01,
-                           FmllrOptions(fmllr_update_type=kind, fmllr_min_count=100.0))
+    spec = FmllrDecodeSpec(
+        DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "last", num_jobs, 1, options),
+        out / "si",
+        0.01,
+        FmllrOptions(fmllr_update_type=kind, fmllr_min_count=100.0),
+    )
     for work, directory, passes in ((first, first.out, [decode_shard]), (spec, spec.decode.out, last)):
         directory.mkdir(parents=True, exist_ok=True)
         start_output(directory, exp / "data", num_jobs)
@@ -134,20 +168,38 @@ def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
         assert path.acoustic_cost == pytest.approx(-scores.sum(), rel=1e-4)
 
 
-@pytest.mark.parametrize("change, told", [
-    (dict(ilabels=lambda lattice: np.where(lattice.ilabels % 2, lattice.ilabels, lattice.ilabels % (2 * NUM_WORDS) + 2)), "not a path .* around frame"),
-    (dict(ilabels=lambda lattice: np.where(lattice.ilabels > 0, lattice.ilabels + 2 * NUM_WORDS, 0)), "transition-id [0-9]+ in frame"),
-])
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (
+            dict(
+                ilabels=lambda lattice: np.where(
+                    lattice.ilabels % 2, lattice.ilabels, lattice.ilabels % (2 * NUM_WORDS) + 2
+                )
+            ),
+            "not a path .* around frame",
+        ),
+        (
+            dict(ilabels=lambda lattice: np.where(lattice.ilabels > 0, lattice.ilabels + 2 * NUM_WORDS, 0)),
+            "transition-id [0-9]+ in frame",
+        ),
+    ],
+)
 def test_lattices_of_another_system_are_refused(exp, decoded, tmp_path, change, told):
     """Lattices with transition-ids inside and outside the model's range."""
     spec, out = decoded
     shutil.copytree(out / "si", tmp_path / "si")
     with LatticeWriter(tmp_path / "si/lat.1.gz") as writer:
         for utt, lattice in read_lattices(out / "si/lat.1.gz"):
-            writer.write(utt, replace(lattice, **{name: make(lattice).astype(np.int32) for name, make in change.items()}))
+            writer.write(
+                utt,
+                replace(lattice, **{name: make(lattice).astype(np.int32) for name, make in change.items()}),
+            )
     (tmp_path / "last").mkdir()
     other = replace(spec, si_dir=tmp_path / "si", decode=replace(spec.decode, out=tmp_path / "last"))
-    with pytest.raises(UserError, match=f"si/lat.1.gz: a-00: .*{told}.*; give lattices that were decoded with this model"):
+    with pytest.raises(
+        UserError, match=f"si/lat.1.gz: a-00: .*{told}.*; give lattices that were decoded with this model"
+    ):
         first_stats(other, 1)
     assert not list((tmp_path / "last").iterdir())
 
@@ -159,14 +211,24 @@ def test_lattices_of_other_features_are_refused(exp, decoded, tmp_path):
     write_table(data / "feats.scp", {utt: f"{rx}[0:39]" for utt, rx in features.items()})
     (tmp_path / "last").mkdir()
     other = replace(spec, decode=replace(spec.decode, data=data, out=tmp_path / "last"))
-    with pytest.raises(UserError, match="lat.1.gz: a-00: the lattice has 48 frames but the features have 40; give lattices of these features"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "lat.1.gz: a-00: the lattice has 48 frames but the features have 40; give lattices of these "
+            "features"
+        ),
+    ):
         first_stats(other, 1)
 
 
 def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_path):
-    """Lattices that end early are accepted if totals.json names them; otherwise they belong to other features."""
+    """Lattices that end early are accepted if totals.json names them; otherwise they belong to other
+    features."""
     spec, out = decoded
-    data, reader = Path(shutil.copytree(exp[0] / "data", tmp_path / "data")), open_features(exp[0] / "data", exp[0] / "model")
+    data, reader = (
+        Path(shutil.copytree(exp[0] / "data", tmp_path / "data")),
+        open_features(exp[0] / "data", exp[0] / "model"),
+    )
     with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
         for utt in reader.keys:
             writer.write(utt, np.append(reader[utt], reader[utt][:5], 0))
@@ -177,11 +239,19 @@ def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_pa
         if content:
             (si_dir / "totals.json").write_text(content)
         told = "a-02" if content and "a-00" in content else "a-00"
-        with pytest.raises(UserError, match=f"lat.1.gz: {told}: the lattice has 48 frames but the features have 53; give lattices of these"):
+        with pytest.raises(
+            UserError,
+            match=(
+                f"lat.1.gz: {told}: the lattice has 48 frames but the features have 53; give lattices of "
+                "these"
+            ),
+        ):
             first_stats(other, 1)
     (si_dir / "totals.json").write_text(json.dumps({"cut_short": list(reader.keys)}))
     first_stats(other, 1)
-    found, expected = (load_stats([path / "last/fmllr.first.1.npz"], set(DISTORTIONS)) for path in (tmp_path, out))
+    found, expected = (
+        load_stats([path / "last/fmllr.first.1.npz"], set(DISTORTIONS)) for path in (tmp_path, out)
+    )
     for speaker in DISTORTIONS:
         np.testing.assert_allclose(found[speaker].k, expected[speaker].k, rtol=1e-6)
 
@@ -192,7 +262,13 @@ def test_lattices_of_other_data_are_named(exp, decoded, tmp_path):
     for name in ("feats.scp", "utt2spk"):
         write_table(data / name, {f"x{utt}": value for utt, value in read_table(data / name).items()})
     (tmp_path / "last").mkdir()
-    with pytest.raises(UserError, match=f"lat.1.gz: the utterance 'a-00' is not in {data}/utt2spk; give the data directory that was decoded"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"lat.1.gz: the utterance 'a-00' is not in {data}/utt2spk; give the data directory that was "
+            "decoded"
+        ),
+    ):
         first_stats(replace(spec, decode=replace(spec.decode, data=data, out=tmp_path / "last")), 1)
 
 
@@ -204,7 +280,11 @@ def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
         np.testing.assert_allclose(one[speaker], more[speaker], atol=1e-4)
     assert hypotheses(tmp_path / "last") == hypotheses(decoded[1] / "last")
     remove_intermediate(spec)
-    names = {path.name.replace(".1", ".JOB") for path in (tmp_path / "last").iterdir() if not any(f".{n}" in path.name for n in "23")}
+    names = {
+        path.name.replace(".1", ".JOB")
+        for path in (tmp_path / "last").iterdir()
+        if not any(f".{n}" in path.name for n in "23")
+    }
     assert names == {".parts", "hyp.JOB.txt", "lat.JOB.gz", "num_jobs", "shard.JOB.json", "trans.JOB"}
 
 
@@ -222,7 +302,9 @@ def test_passes_of_another_number_of_jobs_are_not_taken_over(exp, decoded, tmp_p
     run_passes(exp[0], tmp_path, before, last=PASSES[:2])
     (tmp_path / "last/log").mkdir()
     run_passes(exp[0], tmp_path, now)
-    assert hypotheses(tmp_path / "last") == hypotheses(decoded[1] / "last") and (tmp_path / "last/log").exists()
+    assert (
+        hypotheses(tmp_path / "last") == hypotheses(decoded[1] / "last") and (tmp_path / "last/log").exists()
+    )
     assert len(list((tmp_path / "last").glob("fmllr.*.npz"))) == 2 * now
 
 
@@ -235,17 +317,25 @@ def test_no_transform_changes_nothing(exp, tmp_path):
 def test_systems_that_cannot_be_adapted(exp, tmp_path):
     model = Path(shutil.copytree(exp[0] / "model", tmp_path / "model"))
     trans, gmm = read_model(model / "final.mdl")
-    twice = AmDiagGmm.from_moments(2 * gmm.offsets, np.full(2 * NUM_WORDS, 0.5), np.repeat(gmm.means, 2, 0), np.repeat(gmm.variances, 2, 0))
+    twice = AmDiagGmm.from_moments(
+        2 * gmm.offsets,
+        np.full(2 * NUM_WORDS, 0.5),
+        np.repeat(gmm.means, 2, 0),
+        np.repeat(gmm.variances, 2, 0),
+    )
     write_model(model / "final.alimdl", trans, twice)
     with pytest.raises(UserError, match="different numbers of Gaussians"):
         check_system(model)
     check_system(exp[0] / "model")
 
 
-@pytest.mark.parametrize("flags, sentence", [
-    (dict(min_active=2001), "--min-active 2001 is above --first-max-active 2000; lower the one"),
-    (dict(min_active=300, max_active=200), "--min-active 300 is above --max-active 200"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags, sentence",
+    [
+        (dict(min_active=2001), "--min-active 2001 is above --first-max-active 2000; lower the one"),
+        (dict(min_active=300, max_active=200), "--min-active 300 is above --max-active 200"),
+    ],
+)
 def test_fewest_tokens_above_the_most_of_either_pass(flags, sentence):
     with pytest.raises(UserError, match=sentence):
         AdaptOptions().check(DecodeOptions(**flags))
@@ -253,10 +343,21 @@ def test_fewest_tokens_above_the_most_of_either_pass(flags, sentence):
 
 def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
     """The first pass does not read the list of silence phones."""
-    model = Path(shutil.copytree(exp[0] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("decode*")))
+    model = Path(
+        shutil.copytree(exp[0] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("decode*"))
+    )
 
     def told() -> list[str]:
-        run_here("decode_fmllr.py", "--nj", 1, "--acoustic-scale", 0.3, model / "graph", exp[0] / "data", tmp_path / "decode")
+        run_here(
+            "decode_fmllr.py",
+            "--nj",
+            1,
+            "--acoustic-scale",
+            0.3,
+            model / "graph",
+            exp[0] / "data",
+            tmp_path / "decode",
+        )
         return [line for line in capsys.readouterr().out.splitlines() if " date" in line]
 
     assert not told()
@@ -264,19 +365,31 @@ def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
         f.write("\n")
     first, last = told()
     assert first.endswith("decode.si is up to date")
-    assert last == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; computing it again"
+    assert (
+        last
+        == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; computing it again"
+    )
     write_subsampling(model, 3)
     assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in told())
 
 
 def test_each_pass_is_named_and_inputs_are_checked_once(exp, tmp_path, monkeypatch, caplog):
     checked = []
-    monkeypatch.setattr("pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: checked.append(model))
+    monkeypatch.setattr(
+        "pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: checked.append(model)
+    )
     words = "--nj", 1, "--acoustic-scale", 0.3, exp[0] / "model/graph", exp[0] / "data", tmp_path / "decode"
     with caplog.at_level("INFO", "pyasr"):
         run_here("decode_fmllr.py", *words)
-    found = [record.message for record in caplog.records if "24 utterances, " in record.message and "(" in record.message]
-    assert [line.partition(": 24 utterances")[0] for line in found if line.startswith("with")] == ["without fMLLR", "with fMLLR"]
+    found = [
+        record.message
+        for record in caplog.records
+        if "24 utterances, " in record.message and "(" in record.message
+    ]
+    assert [line.partition(": 24 utterances")[0] for line in found if line.startswith("with")] == [
+        "without fMLLR",
+        "with fMLLR",
+    ]
     assert "without fMLLR: real-time factor" in caplog.text and "with fMLLR: real-time factor" in caplog.text
     assert checked == [exp[0] / "model"]
     run_here("decode_fmllr.py", *words)
@@ -285,13 +398,28 @@ def test_each_pass_is_named_and_inputs_are_checked_once(exp, tmp_path, monkeypat
 
 def test_step(exp):
     """Run the step twice: the second run finds its output up to date."""
-    command = [sys.executable, ROOT / "steps/decode_fmllr.py", "--nj", "2", "--acoustic-scale", "0.3", "--fmllr-min-count", "100",
-               "model/graph", "data", "model/decode"]
+    command = [
+        sys.executable,
+        ROOT / "steps/decode_fmllr.py",
+        "--nj",
+        "2",
+        "--acoustic-scale",
+        "0.3",
+        "--fmllr-min-count",
+        "100",
+        "model/graph",
+        "data",
+        "model/decode",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for expected in ("24 utterances", "model/decode is up to date"):
         run = subprocess.run(command, cwd=exp[0], env=environment, capture_output=True, text=True)
         assert run.returncode == 0 and expected in run.stdout, run.stderr
     assert num_wrong(hypotheses(exp[0] / "model/decode"), exp[1]) == 0
     for directory in ("decode.si", "decode"):
-        assert (exp[0] / "model" / directory / "words.txt").read_text() == (exp[0] / "model/graph/words.txt").read_text()
-    assert (exp[0] / "model/decode.si/.done.json").exists() and not list((exp[0] / "model/decode").glob("*.npz"))
+        assert (exp[0] / "model" / directory / "words.txt").read_text() == (
+            exp[0] / "model/graph/words.txt"
+        ).read_text()
+    assert (exp[0] / "model/decode.si/.done.json").exists() and not list(
+        (exp[0] / "model/decode").glob("*.npz")
+    )

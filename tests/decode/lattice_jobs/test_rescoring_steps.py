@@ -15,7 +15,13 @@ from word_graphs import compact_paths
 
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import write_data_dir
-from pyasr.decode.lattice_jobs.rescore_dir import RescoreOptions, RescoreSpec, check_models, rescore_shard, rewrite_shard
+from pyasr.decode.lattice_jobs.rescore_dir import (
+    RescoreOptions,
+    RescoreSpec,
+    check_models,
+    rescore_shard,
+    rewrite_shard,
+)
 from pyasr.decode.lattices.compact_lattice import compact_from_arcs
 from pyasr.decode.lattices.lattice_io import read_compact_lattices, write_lattices
 from pyasr.io import mapped
@@ -36,13 +42,17 @@ def exp(tmp_path):
 @pytest.mark.parametrize("new", ["lang4", "lang4/arpa"])
 def test_rescored_lattices_have_the_costs_of_the_new_model_alone(exp, new, capsys):
     root, bare = exp
-    run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / "new")
+    run_here(
+        "lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / "new"
+    )
     assert "not in it" not in capsys.readouterr().out
     assert (root / "new/words.txt").read_text() == (root / "lang/words.txt").read_text()
     found, ngrams = read_all(root / "new"), random_ngrams(1, SPOKEN, (0, 12, 20, 30))
     assert found.keys() == bare.keys() and found["b-3"].empty
     for utt, lattice in found.items():
-        for (_, words, graph, acoustic), (_, _, before, same) in zip(compact_paths(lattice), compact_paths(bare[utt])):
+        for (_, words, graph, acoustic), (_, _, before, same) in zip(
+            compact_paths(lattice), compact_paths(bare[utt])
+        ):
             expected = before - math.log(10) * sentence_log10(ngrams, [WORDS.symbol(word) for word in words])
             assert (graph, acoustic) == (pytest.approx(expected, abs=1e-3), pytest.approx(same, abs=1e-3))
 
@@ -50,7 +60,18 @@ def test_rescored_lattices_have_the_costs_of_the_new_model_alone(exp, new, capsy
 def test_words_that_the_new_model_lacks_are_named(exp, capsys):
     root, _ = exp
     write_arpa_text(root / "small.arpa", random_ngrams(3, SPOKEN[:-1], (0, 8)))
-    run_here("lm_rescore.py", "--nj", 1, "--oov-cost", 9, root / "lang", root / "small.arpa", root / "data", root / "decode", root / "new")
+    run_here(
+        "lm_rescore.py",
+        "--nj",
+        1,
+        "--oov-cost",
+        9,
+        root / "lang",
+        root / "small.arpa",
+        root / "data",
+        root / "decode",
+        root / "new",
+    )
     told = capsys.readouterr().out
     assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 in addition to the back-off" in told
 
@@ -59,7 +80,16 @@ def test_a_rescoring_that_changes_nothing_is_told(exp, caplog):
     root, _ = exp
     for new in ("lang", "lang4"):
         caplog.clear()
-        run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / f"new_{new}")
+        run_here(
+            "lm_rescore.py",
+            "--nj",
+            2,
+            root / "lang",
+            root / new,
+            root / "data",
+            root / "decode",
+            root / f"new_{new}",
+        )
         assert ("identical to the language model of the lattices" in caplog.text) == (new == "lang")
 
 
@@ -74,17 +104,41 @@ def test_lists_of_one_path_are_told(exp, caplog):
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
     run_here("get_nbest.py", *flags, root / "decode", root / "single")
-    assert "every list has one path, because the lattices have no other; decode with a larger --lattice-beam" in caplog.text
+    assert (
+        "every list has one path, because the lattices have no other; decode with a larger --lattice-beam"
+        in caplog.text
+    )
 
 
 def test_lattices_of_a_rescoring_are_not_rescored(exp):
     """Lattices that were rescored no longer contain the costs of the old model."""
     root, _ = exp
-    run_here("lm_rescore.py", "--nj", 2, root / "lang", root / "lang4", root / "data", root / "decode", root / "new")
+    run_here(
+        "lm_rescore.py",
+        "--nj",
+        2,
+        root / "lang",
+        root / "lang4",
+        root / "data",
+        root / "decode",
+        root / "new",
+    )
     for old, new in (("lang", "lang4"), ("lang4", "lang")):
-        told = "new: rescoring has replaced the costs of the decoding graph .* by those of .*/lang4/G.fst; rescore the original lattices"
+        told = (
+            "new: rescoring has replaced the costs of the decoding graph .* by those of .*/lang4/G.fst; "
+            "rescore the original lattices"
+        )
         with pytest.raises(UserError, match=told):
-            run_here("lm_rescore.py", "--nj", 2, root / old, root / new, root / "data", root / "new", root / "again")
+            run_here(
+                "lm_rescore.py",
+                "--nj",
+                2,
+                root / old,
+                root / new,
+                root / "data",
+                root / "new",
+                root / "again",
+            )
         assert not (root / "again").exists()
 
 
@@ -93,24 +147,59 @@ def spoil_words(root: Path) -> None:
     (root / "lang4/G.fst").unlink()
 
 
-@pytest.mark.parametrize(("spoil", "new", "message"), [
-    (lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(root / "lang4/words.txt"), "lang4",
-     "the word 'w0' does not have the same id as in"),
-    (lambda root: SymbolTable.of(["<eps>", "w1", "w0"]).write(root / "decode/words.txt"), "lang4",
-     "decode/words.txt: the word 'w0' does not have the same id as in .*lang/words.txt .2 and 1.; give the lang directory"),
-    (spoil_words, "lang4/arpa", "contains none of the words of"),
-    (lambda root: write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}}), "lang4", "is not in"),
-    (lambda root: make_lang(root / "lang" / "x", 0, 1), "nowhere", "nowhere: no such file"),
-    (lambda root: (root / "lang4/G.fst").unlink(), "lang4", "neither G.fst nor lm.arpa.gz in it"),
-    (lambda root: (root / "decode/num_jobs").write_text("many\n"), "lang4", "decode/num_jobs: missing or not a number; decode with steps/decode.py"),
-    (lambda root: (root / "decode/num_jobs").write_text("9999999999\n"), "lang4", "decode/num_jobs: not a number from 1 to 100000; decode with"),
-    (lambda root: write_fst(root / "lang/G.fst", poor_grammar(root)), "lang4", "whose costs the lattice should contain"),
-])
+@pytest.mark.parametrize(
+    ("spoil", "new", "message"),
+    [
+        (
+            lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(
+                root / "lang4/words.txt"
+            ),
+            "lang4",
+            "the word 'w0' does not have the same id as in",
+        ),
+        (
+            lambda root: SymbolTable.of(["<eps>", "w1", "w0"]).write(root / "decode/words.txt"),
+            "lang4",
+            (
+                "decode/words.txt: the word 'w0' does not have the same id as in .*lang/words.txt .2 and 1.; "
+                "give the lang directory"
+            ),
+        ),
+        (spoil_words, "lang4/arpa", "contains none of the words of"),
+        (lambda root: write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}}), "lang4", "is not in"),
+        (lambda root: make_lang(root / "lang" / "x", 0, 1), "nowhere", "nowhere: no such file"),
+        (lambda root: (root / "lang4/G.fst").unlink(), "lang4", "neither G.fst nor lm.arpa.gz in it"),
+        (
+            lambda root: (root / "decode/num_jobs").write_text("many\n"),
+            "lang4",
+            "decode/num_jobs: missing or not a number; decode with steps/decode.py",
+        ),
+        (
+            lambda root: (root / "decode/num_jobs").write_text("9999999999\n"),
+            "lang4",
+            "decode/num_jobs: not a number from 1 to 100000; decode with",
+        ),
+        (
+            lambda root: write_fst(root / "lang/G.fst", poor_grammar(root)),
+            "lang4",
+            "whose costs the lattice should contain",
+        ),
+    ],
+)
 def test_bad_input_of_rescoring_is_one_sentence(exp, spoil, new, message):
     root, _ = exp
     spoil(root)
     with pytest.raises(UserError, match=message):
-        run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / "new")
+        run_here(
+            "lm_rescore.py",
+            "--nj",
+            2,
+            root / "lang",
+            root / new,
+            root / "data",
+            root / "decode",
+            root / "new",
+        )
     assert not (root / "new").exists()
 
 
@@ -122,29 +211,63 @@ def poor_grammar(root: Path):
 
 def test_nbest_lists(exp, capsys):
     root, _ = exp
-    run_here("get_nbest.py", "--nj", 2, "--num-best", 3, "--lmwt", 10, root / "data", root / "lang", root / "decode", root / "nbest")
+    run_here(
+        "get_nbest.py",
+        "--nj",
+        2,
+        "--num-best",
+        3,
+        "--lmwt",
+        10,
+        root / "data",
+        root / "lang",
+        root / "decode",
+        root / "nbest",
+    )
     assert "at LM weight 10, word insertion penalty 0.0" in capsys.readouterr().out
-    text, lm, ac = ({key: value for key, value in read_table(root / "nbest" / name).items()} for name in ("text", "lm_cost", "ac_cost"))
+    text, lm, ac = (
+        dict(read_table(root / "nbest" / name).items()) for name in ("text", "lm_cost", "ac_cost")
+    )
     alignments = read_int_vectors(root / "nbest/ali.1.gz") | read_int_vectors(root / "nbest/ali.2.gz")
     assert text.keys() == lm.keys() == ac.keys() == alignments.keys()
     for utt, lattice in read_all(root / "decode").items():
         best: dict = {}
         for tids, words, graph, acoustic in compact_paths(lattice):
             best[words] = min(best.get(words, (np.inf,)), (graph + acoustic / 10, graph, acoustic, tids))
-        for rank, (words, (_, graph, acoustic, tids)) in enumerate(sorted(best.items(), key=lambda item: item[1])[:3], 1):
+        for rank, (words, (_, graph, acoustic, tids)) in enumerate(
+            sorted(best.items(), key=lambda item: item[1])[:3], 1
+        ):
             key = f"{utt}-{rank}"
-            assert text[key].split() == [WORDS.symbol(word) for word in words] and alignments[key].tolist() == list(tids)
-            assert (float(lm[key]), float(ac[key])) == (pytest.approx(graph, abs=1e-3), pytest.approx(acoustic, abs=1e-2))
+            assert text[key].split() == [WORDS.symbol(word) for word in words] and alignments[
+                key
+            ].tolist() == list(tids)
+            assert (float(lm[key]), float(ac[key])) == (
+                pytest.approx(graph, abs=1e-3),
+                pytest.approx(acoustic, abs=1e-2),
+            )
         assert f"{utt}-{min(len(best), 3) + 1}" not in text
 
 
 def test_nbest_costs_of_a_long_recording_keep_their_digits(exp):
     root, _ = exp
     strings, none = (np.arange(3), np.array([1, 2], np.int32)), (np.zeros(3, np.int64), np.zeros(0, np.int32))
-    lattice = compact_from_arcs(0, [0, 0], [1, 1], [1, 2], [0.5, 0.25], [1234567.5, 1234568.125], strings, [np.inf, 0], [np.inf, 0], none)
+    lattice = compact_from_arcs(
+        0,
+        [0, 0],
+        [1, 1],
+        [1, 2],
+        [0.5, 0.25],
+        [1234567.5, 1234568.125],
+        strings,
+        [np.inf, 0],
+        [np.inf, 0],
+        none,
+    )
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
-    run_here("get_nbest.py", "--nj", 1, "--lmwt", 10, root / "data", root / "lang", root / "decode", root / "nbest")
+    run_here(
+        "get_nbest.py", "--nj", 1, "--lmwt", 10, root / "data", root / "lang", root / "decode", root / "nbest"
+    )
     assert read_table(root / "nbest/ac_cost") == {"a-1-1": "1234568.125", "a-1-2": "1234567.5"}
 
 
@@ -164,7 +287,9 @@ def test_oracle_wer(exp, capsys):
     assert hypotheses.keys() == set(UTTERANCES) and hypotheses["b-3"] == ""
     for utt, lattice in read_all(root / "decode").items():
         if not lattice.empty:
-            assert tuple(WORDS[word] for word in hypotheses[utt].split()) in {words for _, words, _, _ in compact_paths(lattice)}
+            assert tuple(WORDS[word] for word in hypotheses[utt].split()) in {
+                words for _, words, _, _ in compact_paths(lattice)
+            }
     run_here("oracle_wer.py", "--nj", 2, root / "data", root / "lang", root / "decode")
     assert "up to date" in capsys.readouterr().out
 
@@ -180,11 +305,22 @@ def test_memory_for_each_lattice_does_not_grow_with_the_vocabulary(exp):
     """The vocabulary is not copied or sorted for each lattice, which would take longer than the rescoring."""
     root, bare = exp
     size, first = 60_000, UTTERANCES[0]
-    SymbolTable.of(["<eps>", *SPOKEN, *(f"x{i}" for i in range(size)), "#0", "<s>", "</s>"]).write(root / "many.txt")
+    SymbolTable.of(["<eps>", *SPOKEN, *(f"x{i}" for i in range(size)), "#0", "<s>", "</s>"]).write(
+        root / "many.txt"
+    )
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", ((utt, bare[first]) for utt in UTTERANCES))
     (root / "out").mkdir()
-    spec = RescoreSpec(root / "decode", root / "data", root / "many.txt", root / "lang", root / "lang4", root / "out", 1, RescoreOptions())
+    spec = RescoreSpec(
+        root / "decode",
+        root / "data",
+        root / "many.txt",
+        root / "lang",
+        root / "lang4",
+        root / "out",
+        1,
+        RescoreOptions(),
+    )
     every = BackoffLm(BackoffLm.read(root / "lang", WORDS).tables, np.arange(1, size), "every word")
     peaks = []
 
@@ -202,26 +338,52 @@ def test_memory_for_each_lattice_does_not_grow_with_the_vocabulary(exp):
 
 
 def test_tables_of_large_models_are_made_once_for_all_jobs(exp, monkeypatch):
-    """Tables are next to the models or, if that directory cannot be written, in the output until the step ends."""
+    """Tables are next to the models or, if that directory cannot be written, in the output until the step
+    ends."""
     root, _ = exp
     models = root / "lang/G.fst", root / "lang4/arpa"
-    run_here("lm_rescore.py", "--nj", 1, root / "lang", models[1], root / "data", root / "decode", root / "expected")
+    run_here(
+        "lm_rescore.py",
+        "--nj",
+        1,
+        root / "lang",
+        models[1],
+        root / "data",
+        root / "decode",
+        root / "expected",
+    )
     monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
     for places in (["lang", "lang4"], ["out/.tables"] * 2):
         (root / "out").mkdir(exist_ok=True)
-        spec = RescoreSpec(root / "decode", root / "data", root / "lang/words.txt", *models, root / "out", 3, RescoreOptions())
+        spec = RescoreSpec(
+            root / "decode",
+            root / "data",
+            root / "lang/words.txt",
+            *models,
+            root / "out",
+            3,
+            RescoreOptions(),
+        )
         check_models(spec)
         rescore_shard(spec, 1)
-        tables = [next((root / place).glob(f".{model.name}*.ngrams.*")) for place, model in zip(places, models)]
+        tables = [
+            next((root / place).glob(f".{model.name}*.ngrams.*")) for place, model in zip(places, models)
+        ]
         with monkeypatch.context() as patched:
             patched.setattr("pyasr.lang.grammars.backoff_lm.tables_of_arpa", None)
             patched.setattr("pyasr.lang.grammars.backoff_lm.read_fst", None)
             for job in (2, 3):
                 rescore_shard(spec, job)
-        found = {utt: lattice for job in (1, 2, 3) for utt, lattice in read_compact_lattices(root / f"out/lat.{job}.gz")}
+        found = {
+            utt: lattice
+            for job in (1, 2, 3)
+            for utt, lattice in read_compact_lattices(root / f"out/lat.{job}.gz")
+        }
         expected = read_all(root / "expected")
         assert found.keys() == expected.keys()
-        assert all(found[utt].graph_costs.tobytes() == expected[utt].graph_costs.tobytes() for utt in expected)
+        assert all(
+            found[utt].graph_costs.tobytes() == expected[utt].graph_costs.tobytes() for utt in expected
+        )
         spec.end()
         assert not (root / "out/.tables").exists()
         for table in tables[: 2 * (places[0] == "lang")]:

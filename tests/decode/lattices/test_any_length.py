@@ -1,4 +1,5 @@
-"""Decoding of utterances of 1 to 10,000 frames with sequence networks, against exact searches, and errors for too long utterances."""
+"""Decoding of utterances of 1 to 10,000 frames with sequence networks, against exact searches, and errors for
+too long utterances."""
 
 from __future__ import annotations
 
@@ -41,13 +42,16 @@ def save_network(path, lines: list[str], chunk: int, is_ctc: bool = False) -> No
     torch.nn.init.normal_(network.output.weight, std=8.0, generator=random)
     with torch.no_grad():
         network.output.bias.sub_(network(2 * torch.randn(1, 1000, DIM, generator=random)).mean((0, 1)))
-    AcousticModel(network, torch.zeros(DIM), torch.ones(DIM), torch.zeros(num_outputs), factor).save(path / "final.nnet")
+    AcousticModel(network, torch.zeros(DIM), torch.ones(DIM), torch.zeros(num_outputs), factor).save(
+        path / "final.nnet"
+    )
     InputOptions(cmvn="none").save(path)
 
 
 @pytest.fixture(scope="module")
 def exp(tmp_path_factory):
-    """EXP/{data,model,hmm,ctc}: a model to copy, a graph with one phone per word, and a graph with one unit per word."""
+    """EXP/{data,model,hmm,ctc}: a model to copy, a graph with one phone per word, and a graph with one unit
+    per word."""
     path = tmp_path_factory.mktemp("lengths")
     make_alignments(path / "model", make_data(path / "data", LENGTHS, NUM_PDFS))
     symbols = SymbolTable.of(["<eps>", *WORDS])
@@ -60,13 +64,16 @@ def exp(tmp_path_factory):
     SymbolTable.of(["<eps>", *units]).write(path / "ctc/phones.txt")
     loop = [0] * NUM_PDFS
     numbers = np.arange(1, NUM_PDFS + 1)
-    write_fst(path / "ctc" / GRAPH, ctc_graph(Fst.from_arcs(1, 0, loop, numbers + 2, numbers, [WORD_COST] * NUM_PDFS, loop, {0: 0.0})))
+    write_fst(
+        path / "ctc" / GRAPH,
+        ctc_graph(Fst.from_arcs(1, 0, loop, numbers + 2, numbers, [WORD_COST] * NUM_PDFS, loop, {0: 0.0})),
+    )
     return path
 
 
 def best_words(costs: np.ndarray, enter: np.ndarray, first: np.ndarray, is_word) -> tuple[float, list[int]]:
-    """(cost, words) of the best path by Viterbi's recursion; a word begins where the state changes. Costs: `costs` (T, S) of frames,
-    `enter` (S, S) from state to state, `first` (S) into the first state."""
+    """(cost, words) of the best path by Viterbi's recursion; a word begins where the state changes. Costs:
+    `costs` (T, S) of frames, `enter` (S, S) from state to state, `first` (S) into the first state."""
     best, back = first + costs[0], []
     for cost in costs[1:]:
         ways = best[:, None] + enter
@@ -102,7 +109,8 @@ def ctc_reference(scorer, features) -> tuple[float, list[int]]:
 
 
 def check(exp, model, out, reference, scale: float) -> None:
-    """All frames were decoded, and words and costs of the lattices at the acoustic scale are those of the reference."""
+    """All frames were decoded, and words and costs of the lattices at the acoustic scale are those of the
+    reference."""
     scorer, reader = load_scorer(model), FeatureReader(exp / "data", InputOptions(cmvn="none"))
     found = {key: best_path(lattice, scale) for key, lattice in read_either(out / "lat.1.gz")}
     assert found.keys() == LENGTHS.keys()
@@ -112,7 +120,9 @@ def check(exp, model, out, reference, scale: float) -> None:
         assert path.graph_cost + scale * path.acoustic_cost == pytest.approx(cost, rel=1e-4, abs=0.02), key
     assert len(found["a-2"].words) > 100 and len(set(found["a-2"].words)) > 2
     totals = json.loads((out / "totals.json").read_text())
-    assert totals["num_frames"] == sum(LENGTHS.values()) and not totals["not_final"] and not totals["cut_short"]
+    assert (
+        totals["num_frames"] == sum(LENGTHS.values()) and not totals["not_final"] and not totals["cut_short"]
+    )
 
 
 def copy_of_model(exp, path):
@@ -126,15 +136,42 @@ def copy_of_model(exp, path):
 def test_in_a_graph_of_hmms(exp, tmp_path, lines, chunk):
     model = copy_of_model(exp, tmp_path / "model")
     save_network(model, lines, chunk)
-    run_here("decode.py", "--nj", 1, "--acoustic-scale", SCALE, "--lattice-beam", 1, "--model-dir", model, exp / "hmm", exp / "data", tmp_path / "out")
+    run_here(
+        "decode.py",
+        "--nj",
+        1,
+        "--acoustic-scale",
+        SCALE,
+        "--lattice-beam",
+        1,
+        "--model-dir",
+        model,
+        exp / "hmm",
+        exp / "data",
+        tmp_path / "out",
+    )
     check(exp, model, tmp_path / "out", hmm_reference, SCALE)
 
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS.values(), ids=list(NETWORKS))
 def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
     save_network(tmp_path, lines, chunk, is_ctc=True)
-    run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--lattice-beam", 1, "--graph-dir", exp / "ctc", "--units-dir", exp / "ctc", exp / "data",
-             tmp_path, tmp_path / "out")
+    run_here(
+        "decode_ctc.py",
+        "--nj",
+        1,
+        "--search",
+        "wfst",
+        "--lattice-beam",
+        1,
+        "--graph-dir",
+        exp / "ctc",
+        "--units-dir",
+        exp / "ctc",
+        exp / "data",
+        tmp_path,
+        tmp_path / "out",
+    )
     check(exp, tmp_path, tmp_path / "out", ctc_reference, 0.1)
 
 
@@ -142,10 +179,30 @@ def test_without_a_graph(exp, tmp_path):
     """The greedy path has the best unit of each frame; prefix search sums over this and other paths."""
     save_network(tmp_path, *NETWORKS["BLSTM of whole utterances"], is_ctc=True)
     for search in ("greedy", "prefix"):
-        run_here("decode_ctc.py", "--nj", 1, "--search", search, "--units-dir", exp / "ctc", exp / "data", tmp_path, tmp_path / search)
-    best = [{row[0]: row for row in map(str.split, reversed((tmp_path / search / "nbest.1.txt").read_text().splitlines()))}
-            for search in ("greedy", "prefix")]  # fmt: skip
-    scorer, reader, units = load_scorer(tmp_path), FeatureReader(exp / "data", InputOptions(cmvn="none")), read_units(exp / "ctc")
+        run_here(
+            "decode_ctc.py",
+            "--nj",
+            1,
+            "--search",
+            search,
+            "--units-dir",
+            exp / "ctc",
+            exp / "data",
+            tmp_path,
+            tmp_path / search,
+        )
+    best = [
+        {
+            row[0]: row
+            for row in map(str.split, reversed((tmp_path / search / "nbest.1.txt").read_text().splitlines()))
+        }
+        for search in ("greedy", "prefix")
+    ]
+    scorer, reader, units = (
+        load_scorer(tmp_path),
+        FeatureReader(exp / "data", InputOptions(cmvn="none")),
+        read_units(exp / "ctc"),
+    )
     for key in LENGTHS:
         posteriors = scorer.log_posteriors(reader[key]).astype(np.float64)
         labels = posteriors.argmax(1)
@@ -156,12 +213,20 @@ def test_without_a_graph(exp, tmp_path):
 
 
 def fails_beyond(most: int, monkeypatch) -> None:
-    """Make sequence networks allocate more memory than any host has for utterances longer than `most` frames."""
+    """Make sequence networks allocate more memory than any host has for utterances longer than `most`
+    frames."""
     compute = LayeredNetwork.log_posteriors
-    monkeypatch.setattr(LayeredNetwork, "log_posteriors", lambda self, x: compute(self, x) if len(x) <= most else torch.empty(10**15))
+    monkeypatch.setattr(
+        LayeredNetwork,
+        "log_posteriors",
+        lambda self, x: compute(self, x) if len(x) <= most else torch.empty(10**15),
+    )
 
 
-TOO_LONG = "^a-2: memory is not enough for its 10000 frames: .*allocate.*; cut it into shorter utterances, or leave it out$"
+TOO_LONG = (
+    "^a-2: memory is not enough for its 10000 frames: .*allocate.*; cut it into shorter utterances, "
+    "or leave it out$"
+)
 
 
 @pytest.mark.parametrize("search", ["hmm", "greedy", "prefix", "wfst"])
@@ -172,9 +237,38 @@ def test_an_utterance_too_long_for_memory_is_named(exp, tmp_path, monkeypatch, s
     fails_beyond(5000, monkeypatch)
     with pytest.raises(UserError, match=TOO_LONG):
         if search == "hmm":
-            run_here("decode.py", "--nj", 1, "--num-threads", 2, "--model-dir", model, exp / "hmm", exp / "data", tmp_path / "out")
+            run_here(
+                "decode.py",
+                "--nj",
+                1,
+                "--num-threads",
+                2,
+                "--model-dir",
+                model,
+                exp / "hmm",
+                exp / "data",
+                tmp_path / "out",
+            )
         else:
             graph = ["--graph-dir", exp / "ctc"] if search == "wfst" else []
-            run_here("decode_ctc.py", "--nj", 1, "--search", search, *graph, "--units-dir", exp / "ctc", exp / "data", model, tmp_path / "out")
+            run_here(
+                "decode_ctc.py",
+                "--nj",
+                1,
+                "--search",
+                search,
+                *graph,
+                "--units-dir",
+                exp / "ctc",
+                exp / "data",
+                model,
+                tmp_path / "out",
+            )
     left = {path.name for path in (tmp_path / "out.tmp").iterdir()}
-    assert not (tmp_path / "out").exists() and not left & {"lat.1.gz", "hyp.1.txt", "nbest.1.txt", "shard.1.json", "totals.json"}
+    assert not (tmp_path / "out").exists() and not left & {
+        "lat.1.gz",
+        "hyp.1.txt",
+        "nbest.1.txt",
+        "shard.1.json",
+        "totals.json",
+    }

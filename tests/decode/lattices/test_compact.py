@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from graphs import compact_paths, lattice_paths, plain, same
-from pyasr.base.errors import UserError
-from pyasr.decode.lattices.compact_lattice import (compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact, to_lattice, with_one_end,
-                                  without_epsilons)
-from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, trim
 from word_graphs import random_compact
+
+from pyasr.base.errors import UserError
+from pyasr.decode.lattices.compact_lattice import (
+    compact_from_arcs,
+    empty_compact,
+    pick_strings,
+    scale,
+    state_times,
+    to_compact,
+    to_lattice,
+    with_one_end,
+    without_epsilons,
+)
+from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, trim
 
 SCALE = 0.1
 
 
 def random_lattice(seed: int, num_frames: int = 5) -> Lattice:
-    """Up to three states per frame; arcs with transition-ids lead to the next frame, arcs without to another state of the same frame."""
+    """Up to three states per frame; arcs with transition-ids lead to the next frame, arcs without to another
+    state of the same frame."""
     rng, arcs = np.random.default_rng(seed), []
     firsts = np.cumsum([0, 1, *rng.integers(1, 4, num_frames)])
     for begin, middle, end in zip(firsts, firsts[1:], [*firsts[2:], None]):
         for source in range(begin, middle):
             arcs += [(source, target, 0) for target in range(source + 1, middle) if rng.random() < 0.4]
-            arcs += [(source, rng.integers(middle, end), rng.integers(1, 9)) for _ in range(1 + (rng.random() < 0.3)) if end]
+            arcs += [
+                (source, rng.integers(middle, end), rng.integers(1, 9))
+                for _ in range(1 + (rng.random() < 0.3))
+                if end
+            ]
     words = np.where(rng.random(len(arcs)) < 0.4, rng.integers(1, 6, len(arcs)), 0)
     finals = np.where(np.arange(firsts[-1]) >= firsts[-2], rng.random(firsts[-1]), np.inf)
     return trim(from_arcs(0, *zip(*arcs), words, rng.random(len(arcs)), 30 * rng.random(len(arcs)), finals))
@@ -42,8 +56,9 @@ def test_merging_chains_and_expanding_strings_keep_every_path(seed):
 def test_a_string_of_single_arcs_is_one_arc_again():
     expanded = to_lattice(final_string_lattice())
     assert expanded.num_arcs == 6
-    assert [(a.tolist(), w) for a, w in ((to_compact(expanded).string(0), 8), (to_compact(expanded).string(1), 7))] == [
-        ([4, 5, 6], 8), ([1, 2], 7)]
+    assert [
+        (a.tolist(), w) for a, w in ((to_compact(expanded).string(0), 8), (to_compact(expanded).string(1), 7))
+    ] == [([4, 5, 6], 8), ([1, 2], 7)]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -52,16 +67,29 @@ def test_best_path_and_times_are_those_of_the_raw_lattice(seed):
     compact = to_compact(raw)
     found, expected = best_path(compact, SCALE), best_path(raw, SCALE)
     assert found.words == expected.words and np.array_equal(found.tids, expected.tids)
-    assert found.graph_cost == pytest.approx(expected.graph_cost) and found.acoustic_cost == pytest.approx(expected.acoustic_cost)
+    assert found.graph_cost == pytest.approx(expected.graph_cost) and found.acoustic_cost == pytest.approx(
+        expected.acoustic_cost
+    )
     assert compact.num_frames == raw.num_frames == 5
     times = state_times(compact)
     assert np.array_equal(times[compact.sources] + compact.lengths, times[compact.targets])
 
 
 def final_string_lattice():
-    """States 2 -> 0 -> 1: the first arc and the final state have strings, the second arc has none; state 3 is unreachable."""
-    return compact_from_arcs(2, [0, 2, 3], [1, 0, 1], [7, 8, 9], [1, 2, 3], [10, 20, 30], (np.array([0, 0, 3, 4]), np.array([4, 5, 6, 9])),
-                             [np.inf, 0.5, np.inf, np.inf], [np.inf, 5, np.inf, np.inf], (np.array([0, 0, 2, 2, 2]), np.array([1, 2])))
+    """States 2 -> 0 -> 1: the first arc and the final state have strings, the second arc has none; state 3 is
+    unreachable."""
+    return compact_from_arcs(
+        2,
+        [0, 2, 3],
+        [1, 0, 1],
+        [7, 8, 9],
+        [1, 2, 3],
+        [10, 20, 30],
+        (np.array([0, 0, 3, 4]), np.array([4, 5, 6, 9])),
+        [np.inf, 0.5, np.inf, np.inf],
+        [np.inf, 5, np.inf, np.inf],
+        (np.array([0, 0, 2, 2, 2]), np.array([1, 2])),
+    )
 
 
 def test_arcs_in_any_order_and_final_strings():
@@ -80,7 +108,9 @@ def test_one_end_and_no_epsilons_keep_every_path(seed):
     assert np.flatnonzero(np.isfinite(closed.final_graph)).tolist() == [closed.num_states - 1]
     assert same(compact_paths(closed), compact_paths(lattice))
     assert ((bare.words != 0) | (bare.lengths > 0)).all()
-    assert best_by_labels(bare) == {labels: pytest.approx(cost, abs=0.02) for labels, cost in best_by_labels(lattice).items()}
+    assert best_by_labels(bare) == {
+        labels: pytest.approx(cost, abs=0.02) for labels, cost in best_by_labels(lattice).items()
+    }
 
 
 def best_by_labels(lattice) -> dict:
@@ -93,7 +123,19 @@ def best_by_labels(lattice) -> dict:
 
 def test_a_cycle_is_refused():
     with pytest.raises(UserError, match="x: the lattice has a cycle"):
-        compact_from_arcs(0, [0, 1], [1, 0], [1, 1], [0, 0], [0, 0], (np.zeros(3, int), []), [0, 0], [0, 0], (np.zeros(3, int), []), name="x")
+        compact_from_arcs(
+            0,
+            [0, 1],
+            [1, 0],
+            [1, 1],
+            [0, 0],
+            [0, 0],
+            (np.zeros(3, int), []),
+            [0, 0],
+            [0, 0],
+            (np.zeros(3, int), []),
+            name="x",
+        )
 
 
 def test_empty():

@@ -1,4 +1,5 @@
-"""Determinisation against enumeration of all paths, and against constrained Viterbi searches where there are too many paths."""
+"""Determinisation against enumeration of all paths, and against constrained Viterbi searches where there are
+too many paths."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from functools import cmp_to_key
 
 import numpy as np
 import pytest
-
 from graphs import compact_paths, lattice_paths, random_graph, tid2pdf
+from synthetic import make_loglikes, make_task
+
 from pyasr.decode.lattices import determinize as determinize_module
 from pyasr.decode.lattices.compact_lattice import empty_compact, state_times, to_lattice
 from pyasr.decode.lattices.determinize import DeterminizeOptions, Determinizer, determinize
@@ -18,11 +20,21 @@ from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, prune
 from pyasr.decode.lattices.nbest import n_best
 from pyasr.decode.search.beam_search import Decoder
 from pyasr.decode.search.decode_options import DecodeOptions
-from synthetic import make_loglikes, make_task
 
 SCALE, BEAM = 0.125, 6.0
-ARRAYS = ("sources", "targets", "words", "graph_costs", "acoustic_costs", "string_offsets", "tids", "final_graph", "final_acoustic",
-          "final_offsets", "final_tids")
+ARRAYS = (
+    "sources",
+    "targets",
+    "words",
+    "graph_costs",
+    "acoustic_costs",
+    "string_offsets",
+    "tids",
+    "final_graph",
+    "final_acoustic",
+    "final_offsets",
+    "final_tids",
+)
 
 
 def random_lattice(seed: int, num_frames: int = 5, exact: bool = False) -> Lattice:
@@ -30,8 +42,13 @@ def random_lattice(seed: int, num_frames: int = 5, exact: bool = False) -> Latti
     rng = np.random.default_rng(seed)
     graph, loglikes = random_graph(rng, 6, 20, 4), -30 * rng.random((num_frames, 4))
     if exact:
-        graph, loglikes = graph.replaced(weights=np.round(2 * graph.weights) / 2), np.round(loglikes / 16) * 16
-    return Decoder(graph, tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=9.0, acoustic_scale=SCALE)).decode(loglikes)
+        graph, loglikes = (
+            graph.replaced(weights=np.round(2 * graph.weights) / 2),
+            np.round(loglikes / 16) * 16,
+        )
+    return Decoder(
+        graph, tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=9.0, acoustic_scale=SCALE)
+    ).decode(loglikes)
 
 
 def kaldi_order(one, other) -> int:
@@ -58,13 +75,18 @@ def test_every_word_sequence_within_the_beam_keeps_exactly_its_best_path(seed, e
     raw = random_lattice(seed, exact=exact)
     expected = best_by_words(lattice_paths(raw))
     compact, beam = determinize(raw, BEAM, SCALE)
-    found = {words: (graph + SCALE * acoustic, graph, tids) for tids, words, graph, acoustic in compact_paths(compact)}
+    found = {
+        words: (graph + SCALE * acoustic, graph, tids)
+        for tids, words, graph, acoustic in compact_paths(compact)
+    }
     assert beam == BEAM and len(found) == len(compact_paths(compact))
     best = min(path[0] for path in expected.values())
     inside = {words for words, path in expected.items() if path[0] < best + BEAM - 1e-3}
     assert inside <= set(found) <= set(expected)
     for words, (total, graph, tids) in found.items():
-        assert total == pytest.approx(expected[words][0], abs=0.02) and graph == pytest.approx(expected[words][1], abs=0.02)
+        assert total == pytest.approx(expected[words][0], abs=0.02) and graph == pytest.approx(
+            expected[words][1], abs=0.02
+        )
         assert tids == expected[words][2]
 
 
@@ -77,11 +99,17 @@ def test_no_state_has_two_arcs_with_a_word_or_one_without(seed):
 
 def test_ties_are_broken_by_graph_cost_then_by_the_greater_transition_id():
     def words_of(*ways):
-        arcs = [arc for i, (graph, tids) in enumerate(ways) for arc in (
-            (0, 1 + i, tids[0], 7, graph, 8.0), (1 + i, len(ways) + 1, tids[1], 0, 0.0, 8 * (1 - graph)))]
+        arcs = [
+            arc
+            for i, (graph, tids) in enumerate(ways)
+            for arc in (
+                (0, 1 + i, tids[0], 7, graph, 8.0),
+                (1 + i, len(ways) + 1, tids[1], 0, 0.0, 8 * (1 - graph)),
+            )
+        ]
         finals = [np.inf] * (len(ways) + 1) + [0.0]
         compact, _ = determinize(from_arcs(0, *zip(*arcs), finals), BEAM, 1.0)
-        (tids, words, graph, acoustic), = compact_paths(compact)
+        ((tids, words, graph, acoustic),) = compact_paths(compact)
         return tids
 
     assert words_of((0.5, (9, 9)), (0.25, (1, 1))) == words_of((0.25, (1, 1)), (0.5, (9, 9))) == (9, 9)
@@ -121,7 +149,9 @@ def test_large_lattices_have_the_costs_of_constrained_searches(large):
         assert totals[tuple(path.words)] == pytest.approx(viterbi(large, path.words, costs), abs=0.01)
     rng = np.random.default_rng(0)
     for _ in range(20):
-        shaken = replace(large, graph_costs=large.graph_costs + rng.exponential(0.3, large.num_arcs).astype(np.float32))
+        shaken = replace(
+            large, graph_costs=large.graph_costs + rng.exponential(0.3, large.num_arcs).astype(np.float32)
+        )
         words = tuple(best_path(shaken, SCALE).words)
         cost = viterbi(large, list(words), costs)
         assert totals.get(words, cost) == pytest.approx(cost, abs=0.01)
@@ -143,18 +173,26 @@ def test_the_strings_are_those_that_cost_what_the_lattice_says(large):
     again, _ = determinize(to_lattice(compact), 8.5, SCALE)
     one, other = n_best(compact, 500, SCALE), n_best(again, 500, SCALE)
     for a, b in zip(one, other):
-        assert a.graph_cost + SCALE * a.acoustic_cost == pytest.approx(b.graph_cost + SCALE * b.acoustic_cost, abs=0.02)
-    assert {tuple(p.words): p.tids.tolist() for p in one[:400]}.items() <= {tuple(p.words): p.tids.tolist() for p in other}.items()
+        assert a.graph_cost + SCALE * a.acoustic_cost == pytest.approx(
+            b.graph_cost + SCALE * b.acoustic_cost, abs=0.02
+        )
+    assert {tuple(p.words): p.tids.tolist() for p in one[:400]}.items() <= {
+        tuple(p.words): p.tids.tolist() for p in other
+    }.items()
 
 
 def test_a_memory_bound_narrows_the_beam_and_keeps_the_best(large, monkeypatch):
     whole, _ = determinize(large, 8.0, SCALE)
-    monkeypatch.setattr(determinize_module, "new_pools", lambda states, frames, size: new_pools(states, frames, 0.3 * size))
+    monkeypatch.setattr(
+        determinize_module, "new_pools", lambda states, frames, size: new_pools(states, frames, 0.3 * size)
+    )
     part, beam = determinize(large, 8.0, SCALE, max_mb=0)
     assert 0 < beam < 8.0 and 0 < part.num_arcs < whole.num_arcs
     kept, all_paths = n_best(part, 1000, SCALE), n_best(whole, 1000, SCALE)
     best = all_paths[0].graph_cost + SCALE * all_paths[0].acoustic_cost
-    inside = {tuple(p.words) for p in all_paths if p.graph_cost + SCALE * p.acoustic_cost < best + beam - 0.01}
+    inside = {
+        tuple(p.words) for p in all_paths if p.graph_cost + SCALE * p.acoustic_cost < best + beam - 0.01
+    }
     assert inside <= {tuple(p.words) for p in kept} and kept[0].words == all_paths[0].words
     assert prune(part, 100.0, SCALE).num_arcs == part.num_arcs
     assert part.num_frames == whole.num_frames
@@ -163,7 +201,9 @@ def test_a_memory_bound_narrows_the_beam_and_keeps_the_best(large, monkeypatch):
 
 @pytest.mark.parametrize("share", [0.05, 0.01, 0.0])
 def test_the_best_path_is_kept_in_any_memory(large, monkeypatch, share):
-    monkeypatch.setattr(determinize_module, "new_pools", lambda states, frames, size: new_pools(states, frames, share * size))
+    monkeypatch.setattr(
+        determinize_module, "new_pools", lambda states, frames, size: new_pools(states, frames, share * size)
+    )
     path, expected = best_path(determinize(large, 8.0, SCALE, max_mb=0)[0], SCALE), best_path(large, SCALE)
     assert path.words == expected.words and np.array_equal(path.tids, expected.tids)
 
@@ -174,7 +214,9 @@ def test_threads_give_identical_lattices_and_stats(large):
     with ThreadPoolExecutor(3) as pool:
         for found in pool.map(work, [large] * 6):
             assert all(np.array_equal(getattr(found, name), getattr(alone, name)) for name in ARRAYS)
-    assert alone.stats.determinize_s > 0 and alone.stats.narrowed_beam is None and alone.stats.num_frames == 250
+    assert (
+        alone.stats.determinize_s > 0 and alone.stats.narrowed_beam is None and alone.stats.num_frames == 250
+    )
     assert Determinizer(DeterminizeOptions(determinize=False), 6.0, SCALE)(large) is large
 
 
@@ -186,17 +228,27 @@ def test_one_frame_one_state_and_nothing():
     assert compact.num_arcs == 0 and compact_paths(compact) == [((4,), (), 0.75, 2.0)]
     end = from_arcs(0, [], [], [], [], [], [], [0.5])
     assert compact_paths(determinize(end, BEAM, SCALE)[0]) == [((), (), 0.5, 0.0)]
-    for nothing in (to_lattice(empty_compact()), from_arcs(0, [0], [1], [1], [1], [0.0], [0.0], [np.inf, np.inf]),
-                    from_arcs(0, [0], [1], [1], [1], [np.inf], [0.0], [np.inf, 0.0])):
+    for nothing in (
+        to_lattice(empty_compact()),
+        from_arcs(0, [0], [1], [1], [1], [0.0], [0.0], [np.inf, np.inf]),
+        from_arcs(0, [0], [1], [1], [1], [np.inf], [0.0], [np.inf, 0.0]),
+    ):
         assert determinize(nothing, BEAM, SCALE)[0].empty
 
 
 def test_memory_grows_with_the_length_only():
-    """Memory is linear in the number of frames: an hour with a single word sequence is determinised without narrowing."""
+    """Memory is linear in the number of frames: an hour with a single word sequence is determinised without
+    narrowing."""
     num_frames = 360_000
     frames = np.arange(num_frames)
     words = np.where(frames % 30 == 0, 1 + frames % 7, 0)
-    arcs = [np.repeat(frames, 2), np.repeat(frames + 1, 2), np.tile([1, 2], num_frames), np.repeat(words, 2), np.tile([0.5, 0.6], num_frames)]
+    arcs = [
+        np.repeat(frames, 2),
+        np.repeat(frames + 1, 2),
+        np.tile([1, 2], num_frames),
+        np.repeat(words, 2),
+        np.tile([0.5, 0.6], num_frames),
+    ]
     finals = np.full(num_frames + 1, np.inf)
     finals[-1] = 0
     raw = from_arcs(0, *arcs, np.full(2 * num_frames, 50.0), finals)
@@ -204,4 +256,6 @@ def test_memory_grows_with_the_length_only():
     assert (compact.num_arcs, beam) == (num_frames // 30, BEAM)
     path = best_path(compact, SCALE)
     assert len(path.words) == num_frames // 30 and (path.tids == 1).all()
-    assert path.acoustic_cost == pytest.approx(50.0 * num_frames) and path.graph_cost == pytest.approx(0.5 * num_frames)
+    assert path.acoustic_cost == pytest.approx(50.0 * num_frames) and path.graph_cost == pytest.approx(
+        0.5 * num_frames
+    )

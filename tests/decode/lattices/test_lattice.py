@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from graphs import lattice_paths, random_graph, tid2pdf
+
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import Lattice, best_path, from_arcs, prune, sweep
 from pyasr.decode.search.beam_search import Decoder
@@ -14,14 +14,21 @@ from pyasr.decode.search.decode_options import DecodeOptions
 
 def random_lattice(seed: int) -> Lattice:
     rng = np.random.default_rng(seed)
-    decoder = Decoder(random_graph(rng, 6, 16, 4), tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=8.0, acoustic_scale=0.1))
+    decoder = Decoder(
+        random_graph(rng, 6, 16, 4),
+        tid2pdf(4),
+        DecodeOptions(beam=1000.0, lattice_beam=8.0, acoustic_scale=0.1),
+    )
     return decoder.decode(-30 * rng.random((5, 4)))
 
 
 def costs_of(lattice: Lattice, scale: float, penalty: float = 0.0):
     """[(cost, words)] of all paths."""
-    return [(graph + scale * acoustic + penalty * sum(map(bool, outs)), [w for w in outs if w])
-            for (_, outs), costs in lattice_paths(lattice).items() for graph, acoustic in costs]
+    return [
+        (graph + scale * acoustic + penalty * sum(map(bool, outs)), [w for w in outs if w])
+        for (_, outs), costs in lattice_paths(lattice).items()
+        for graph, acoustic in costs
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -57,7 +64,9 @@ def test_pruning_keeps_exactly_the_paths_near_the_best(seed):
 
 def test_states_are_put_in_topological_order_and_unreached_ones_dropped():
     final = [np.inf, 0.5, np.inf, np.inf]
-    lattice = from_arcs(2, [2, 0, 3, 2], [0, 1, 1, 1], [5, 6, 7, 8], [1, 2, 3, 4], [1, 1, 1, 1], [0, 0, 0, 0], final)
+    lattice = from_arcs(
+        2, [2, 0, 3, 2], [0, 1, 1, 1], [5, 6, 7, 8], [1, 2, 3, 4], [1, 1, 1, 1], [0, 0, 0, 0], final
+    )
     assert lattice.num_states == 3
     assert (lattice.targets > lattice.sources).all()
     assert sorted(lattice_paths(lattice)) == [((5, 6), (1, 2)), ((8,), (4,))]

@@ -1,4 +1,5 @@
-"""Lattice archives: round trips, OpenFst's own reader through kaldifst, an independent text parse, damaged files."""
+"""Lattice archives: round trips, OpenFst's own reader through kaldifst, an independent text parse, damaged
+files."""
 
 from __future__ import annotations
 
@@ -8,20 +9,45 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from graphs import lattice_paths, plain, random_graph, tid2pdf
+
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.compact_lattice import to_compact
 from pyasr.decode.lattices.lattice import from_arcs
 from pyasr.decode.lattices.lattice_binary import encode
-from pyasr.decode.lattices.lattice_io import LatticeWriter, read_compact_lattices, read_lattices, write_lattices
+from pyasr.decode.lattices.lattice_io import (
+    LatticeWriter,
+    read_compact_lattices,
+    read_lattices,
+    write_lattices,
+)
 from pyasr.decode.lattices.lattice_text import text_lattice
 from pyasr.decode.search.beam_search import Decoder
 from pyasr.decode.search.decode_options import DecodeOptions
 
-ARRAYS = ("sources", "targets", "ilabels", "olabels", "graph_costs", "acoustic_costs", "final_graph", "final_acoustic")
-COMPACT_ARRAYS = ("sources", "targets", "words", "graph_costs", "acoustic_costs", "string_offsets", "tids", "final_graph", "final_acoustic",
-                  "final_offsets", "final_tids")
+ARRAYS = (
+    "sources",
+    "targets",
+    "ilabels",
+    "olabels",
+    "graph_costs",
+    "acoustic_costs",
+    "final_graph",
+    "final_acoustic",
+)
+COMPACT_ARRAYS = (
+    "sources",
+    "targets",
+    "words",
+    "graph_costs",
+    "acoustic_costs",
+    "string_offsets",
+    "tids",
+    "final_graph",
+    "final_acoustic",
+    "final_offsets",
+    "final_tids",
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +64,9 @@ def plain_parse(text: str) -> list[tuple]:
     return [(*map(int, row[:4]), *map(float, row[4].split(","))) for row in rows if len(row) == 5]
 
 
-@pytest.mark.parametrize("name,binary", [("lat.gz", True), ("lat.ark", True), ("lat.gz", False), ("lat.txt", False)])
+@pytest.mark.parametrize(
+    "name,binary", [("lat.gz", True), ("lat.ark", True), ("lat.gz", False), ("lat.txt", False)]
+)
 def test_round_trip(tmp_path, lattices, name, binary):
     write_lattices(tmp_path / name, lattices.items(), binary)
     found = dict(read_lattices(tmp_path / name))
@@ -64,14 +92,18 @@ def test_openfst_reads_what_we_write_and_we_read_what_it_writes(tmp_path, lattic
     assert np.allclose(np.array(arcs).T, [getattr(lattice, name) for name in ARRAYS[:6]], rtol=1e-5)
     peer.write(str(tmp_path / "two.fst"))
     (tmp_path / "ark").write_bytes(b"key " + (tmp_path / "two.fst").read_bytes())
-    (key, again), = read_lattices(tmp_path / "ark")
-    assert key == "key" and all(np.array_equal(getattr(again, name), getattr(lattice, name)) for name in ARRAYS)
+    ((key, again),) = read_lattices(tmp_path / "ark")
+    assert key == "key" and all(
+        np.array_equal(getattr(again, name), getattr(lattice, name)) for name in ARRAYS
+    )
 
 
 def test_text_is_what_a_plain_parse_expects(lattices):
     lattice = lattices["utt-2"]
     text = text_lattice(lattice)
-    assert np.allclose(np.array(plain_parse(text)).T, [getattr(lattice, name) for name in ARRAYS[:6]], rtol=1e-6)
+    assert np.allclose(
+        np.array(plain_parse(text)).T, [getattr(lattice, name) for name in ARRAYS[:6]], rtol=1e-6
+    )
     assert text.startswith("0\t")
 
 
@@ -94,6 +126,7 @@ COMPACT_PATHS = {
 
 def compact_binary() -> bytes:
     """The lattice of COMPACT_TEXT (without its epsilon arc) as Kaldi writes compact lattices."""
+
     def weight(graph, acoustic, tids):
         return struct.pack(f"<ffi{len(tids)}i", graph, acoustic, len(tids), *tids)
 
@@ -101,18 +134,25 @@ def compact_binary() -> bytes:
         return struct.pack("<ii", word, word) + weight(graph, acoustic, tids) + struct.pack("<i", target)
 
     zero = weight(np.inf, np.inf, [])
-    states = [(zero, [arc(7, 1.5, 20, [3, 4, 4], 1), arc(8, 2, 10, [5, 6], 2)]), (weight(0.25, 1, [9]), []),
-              (weight(0, 0, []), [arc(9, 1, 1, [], 3)]), (weight(0, 0, []), [])]
+    states = [
+        (zero, [arc(7, 1.5, 20, [3, 4, 4], 1), arc(8, 2, 10, [5, 6], 2)]),
+        (weight(0.25, 1, [9]), []),
+        (weight(0, 0, []), [arc(9, 1, 1, [], 3)]),
+        (weight(0, 0, []), []),
+    ]
     body = b"".join(final + struct.pack("<q", len(arcs)) + b"".join(arcs) for final, arcs in states)
     name = b"compactlattice44"
-    return struct.pack(f"<ii6si{len(name)}siiQqqq", 2125659606, 6, b"vector", len(name), name, 2, 0, 3, 0, 4, 3) + body
+    return (
+        struct.pack(f"<ii6si{len(name)}siiQqqq", 2125659606, 6, b"vector", len(name), name, 2, 0, 3, 0, 4, 3)
+        + body
+    )
 
 
 def test_compact_lattices_are_read(tmp_path):
     (tmp_path / "text").write_bytes(COMPACT_TEXT.replace(b"1 2 0.5,0,\n", b""))
     (tmp_path / "binary").write_bytes(b"utt " + compact_binary())
     for name in ("text", "binary"):
-        (key, lattice), = read_lattices(tmp_path / name)
+        ((key, lattice),) = read_lattices(tmp_path / name)
         assert key == "utt" and lattice_paths(lattice) == COMPACT_PATHS
 
 
@@ -131,7 +171,7 @@ def test_compact_round_trip(tmp_path, lattices, name, binary):
 
 def test_compact_bytes_are_those_that_the_format_describes(tmp_path):
     (tmp_path / "one").write_bytes(b"utt " + compact_binary())
-    (_, lattice), = read_compact_lattices(tmp_path / "one")
+    ((_, lattice),) = read_compact_lattices(tmp_path / "one")
     assert encode(lattice) == compact_binary()
 
 
@@ -170,9 +210,16 @@ def test_other_files_are_refused(tmp_path, lattices):
     (tmp_path / "short.gz").write_bytes((tmp_path / "lat.gz").read_bytes()[:-20])
     (tmp_path / "text").write_text("this is no lattice\n")
     (tmp_path / "line").write_text("utt \n0 1 2 x y\n\n")
-    (tmp_path / "zip.gz").write_bytes(gzip.compress(b"utt " + struct.pack("<ii5si8s", 2125659606, 5, b"const", 8, b"standard") + bytes(40)))
-    for name, message in (("short.gz", "damaged or truncated gzip"), ("text", "not a lattice archive"), ("line", "not a line of a lattice"),
-                          ("zip.gz", "type 'const' with 'standard' arcs"), ("none", "no such file")):
+    (tmp_path / "zip.gz").write_bytes(
+        gzip.compress(b"utt " + struct.pack("<ii5si8s", 2125659606, 5, b"const", 8, b"standard") + bytes(40))
+    )
+    for name, message in (
+        ("short.gz", "damaged or truncated gzip"),
+        ("text", "not a lattice archive"),
+        ("line", "not a line of a lattice"),
+        ("zip.gz", "type 'const' with 'standard' arcs"),
+        ("none", "no such file"),
+    ):
         with pytest.raises(UserError, match=message):
             list(read_lattices(tmp_path / name))
 
@@ -184,18 +231,30 @@ def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("line, told", [("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"),
-                                        ("0 1 99999999999 2 1,1", "is not a line of a lattice"),
-                                        ("0 1 1 2 nan,1", "is not a line of a lattice"), ("0 1 -3 2 1,1", "is not a line of a lattice"),
-                                        ("0 1 2 1,1,3_-4", "is not a line of a lattice")])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"),
+        ("0 1 99999999999 2 1,1", "is not a line of a lattice"),
+        ("0 1 1 2 nan,1", "is not a line of a lattice"),
+        ("0 1 -3 2 1,1", "is not a line of a lattice"),
+        ("0 1 2 1,1,3_-4", "is not a line of a lattice"),
+    ],
+)
 def test_lines_that_no_lattice_has(line, told, tmp_path):
     (tmp_path / "lat.txt").write_text(f"utt \n{line}\n1\n\n")
     with pytest.raises(UserError, match=f"lat.txt.*{told}"):
         list(read_lattices(tmp_path / "lat.txt"))
 
 
-@pytest.mark.parametrize("field, value, told", [("ilabels", -1, "a negative label"), ("olabels", -7, "a negative label"),
-                                                ("graph_costs", np.nan, "a cost that is not a number")])  # fmt: skip
+@pytest.mark.parametrize(
+    "field, value, told",
+    [
+        ("ilabels", -1, "a negative label"),
+        ("olabels", -7, "a negative label"),
+        ("graph_costs", np.nan, "a cost that is not a number"),
+    ],
+)
 def test_binary_values_that_no_lattice_has(field, value, told, tmp_path, lattices):
     lattice = lattices["utt-2"]
     column = getattr(lattice, field).copy()

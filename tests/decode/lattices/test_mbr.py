@@ -21,14 +21,18 @@ def graphs(num: int, seed: int = 0, **options):
 
 
 def all_hypotheses(longest: int, num_words: int):
-    return itertools.chain.from_iterable(itertools.product(range(1, num_words + 1), repeat=n) for n in range(longest + 1))
+    return itertools.chain.from_iterable(
+        itertools.product(range(1, num_words + 1), repeat=n) for n in range(longest + 1)
+    )
 
 
 def test_risk_is_exact_where_one_path_leads_to_each_state():
     for graph in graphs(15):
         tree, found = as_tree(graph), paths(graph)
         for words in [[], [1], [2, 1], [3, 1, 2, 2], [1, 1, 1, 1, 1, 1]]:
-            assert mbr_decode(tree, words, decode=False).risk == pytest.approx(expected_errors(found, words), abs=NOISE)
+            assert mbr_decode(tree, words, decode=False).risk == pytest.approx(
+                expected_errors(found, words), abs=NOISE
+            )
 
 
 def test_risk_is_an_upper_bound_on_any_lattice():
@@ -41,7 +45,8 @@ def test_risk_is_an_upper_bound_on_any_lattice():
 
 
 def test_the_words_found_have_the_least_expected_error():
-    """The iteration from the best path can end in a local minimum; on trees, where the risk is exact, it is rarely far from the minimum."""
+    """The iteration from the best path can end in a local minimum; on trees, where the risk is exact, it is
+    rarely far from the minimum."""
     excess = []
     for graph in graphs(25, num_states=5, num_words=3):
         found = paths(graph)
@@ -55,7 +60,9 @@ def test_the_words_found_have_the_least_expected_error():
 def test_risk_never_rises_from_one_iteration_to_the_next(monkeypatch):
     risks: list[float] = []
     statistics = mbr._Lattice.statistics
-    monkeypatch.setattr(mbr._Lattice, "statistics", lambda *a: risks.append((found := statistics(*a)).risk) or found)
+    monkeypatch.setattr(
+        mbr._Lattice, "statistics", lambda *a: risks.append((found := statistics(*a)).risk) or found
+    )
     improved = 0
     for graph in graphs(60, 1, num_states=9):
         for words in (None, [], [4, 3, 2, 1]):
@@ -76,7 +83,8 @@ def test_gammas_sum_to_one_at_every_position():
 
 @pytest.mark.parametrize("num", [6, 3000])
 def test_confidences_are_posteriors_in_a_confusion_network(num):
-    """Slots of three words: the most probable word of each slot and its posterior; also for 20 minutes, longer than the window."""
+    """Slots of three words: the most probable word of each slot and its posterior; also for 20 minutes,
+    longer than the window."""
     rng = np.random.default_rng(0)
     costs = rng.random((num, 3)) * 3
     sources = np.repeat(np.arange(num), 3).astype(np.int32)
@@ -92,24 +100,46 @@ def test_confidences_are_posteriors_in_a_confusion_network(num):
 
 
 def test_votes_beat_the_best_path():
-    """Three paths 'a b', 'a c', 'd c' of posterior 0.4, 0.3, 0.3: the best path is 'a b', the majority at each position 'a c'."""
-    arcs = [(0, 1, 1, -np.log(0.7)), (0, 2, 4, -np.log(0.3)), (1, 3, 2, -np.log(4 / 7)), (1, 3, 3, -np.log(3 / 7)), (2, 3, 3, 0.0)]
+    """Three paths 'a b', 'a c', 'd c' of posterior 0.4, 0.3, 0.3: the best path is 'a b', the majority at
+    each position 'a c'."""
+    arcs = [
+        (0, 1, 1, -np.log(0.7)),
+        (0, 2, 4, -np.log(0.3)),
+        (1, 3, 2, -np.log(4 / 7)),
+        (1, 3, 3, -np.log(3 / 7)),
+        (2, 3, 3, 0.0),
+    ]
     sources, targets, words, costs = (np.array(column) for column in zip(*arcs))
-    graph = WordGraph(sources.astype(np.int32), targets.astype(np.int32), words.astype(np.int32), costs,
-                      np.array([np.inf, np.inf, np.inf, 0.0]), np.array([0, 4, 5, 9]), 9)
+    graph = WordGraph(
+        sources.astype(np.int32),
+        targets.astype(np.int32),
+        words.astype(np.int32),
+        costs,
+        np.array([np.inf, np.inf, np.inf, 0.0]),
+        np.array([0, 4, 5, 9]),
+        9,
+    )
     result = mbr_decode(graph)
     assert result.words == [1, 3] and result.confidences == pytest.approx([0.7, 0.6])
     assert np.ravel(result.times) == pytest.approx([0.0, 4.0, 4.5, 9.0])
     fixed = mbr_decode(graph, decode=False)
-    assert fixed.words == [1, 2] and fixed.confidences == pytest.approx([0.7, 0.4]) and fixed.risk > result.risk
+    assert (
+        fixed.words == [1, 2] and fixed.confidences == pytest.approx([0.7, 0.4]) and fixed.risk > result.risk
+    )
 
 
 def test_a_narrow_window_changes_nothing_but_the_alignment_of_distant_words():
     for graph in graphs(30, 3, num_states=8):
-        wide, narrow = mbr_decode(graph, [1, 2, 3], decode=False), mbr_decode(graph, [1, 2, 3], decode=False, window_frames=5)
+        wide, narrow = (
+            mbr_decode(graph, [1, 2, 3], decode=False),
+            mbr_decode(graph, [1, 2, 3], decode=False, window_frames=5),
+        )
         assert narrow.risk >= wide.risk - NOISE >= expected_errors(paths(graph), [1, 2, 3]) - 2 * NOISE
         same = mbr_decode(graph, window_frames=51)
-        assert (same.words, same.risk) == (mbr_decode(graph).words, pytest.approx(mbr_decode(graph).risk, abs=1e-12))
+        assert (same.words, same.risk) == (
+            mbr_decode(graph).words,
+            pytest.approx(mbr_decode(graph).risk, abs=1e-12),
+        )
 
 
 def test_times_are_in_order():

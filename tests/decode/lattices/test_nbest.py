@@ -53,7 +53,9 @@ def test_long_lattices_with_very_many_paths():
     costs[:3] = 0.0, 0.25, 0.75
     sources = np.repeat(np.arange(60), 3).astype(np.int32)
     finals = np.append(np.full(60, np.inf), 0.0)
-    graph = WordGraph(sources, sources + 1, np.tile([1, 2, 3], 60).astype(np.int32), costs, finals, np.arange(61), 60)
+    graph = WordGraph(
+        sources, sources + 1, np.tile([1, 2, 3], 60).astype(np.int32), costs, finals, np.arange(61), 60
+    )
     found = found_paths(graph, 100)
     assert [cost for _, cost in found[:3]] == [0.0, 0.25, 0.75] and len({words for words, _ in found}) == 100
     assert [cost for _, cost in found[3:62]] == [1.0] * 59 and found[62][1] == 1.25
@@ -63,4 +65,6 @@ def test_empty_lattices():
     none = np.zeros(0, np.int32)
     assert n_best_arcs(WordGraph(none, none, none, np.zeros(0), np.zeros(0), np.zeros(0, int), 0), 5) == []
     silent = WordGraph(none, none, none, np.zeros(0), np.zeros(1), np.zeros(1, int), 7)
-    assert [(arcs.tolist(), end) for arcs, end in n_best_arcs(silent, 5)] == [([], 0)] and n_best_arcs(silent, 0) == []
+    assert [(arcs.tolist(), end) for arcs, end in n_best_arcs(silent, 5)] == [([], 0)] and n_best_arcs(
+        silent, 0
+    ) == []

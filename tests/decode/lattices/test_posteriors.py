@@ -16,7 +16,9 @@ def lattice(seed: int, num_frames: int = 4):
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 6, 20, NUM_PDFS)
     loglikes = rng.standard_normal((num_frames, NUM_PDFS)).astype(np.float32)
-    return Decoder(graph, tid2pdf(NUM_PDFS), DecodeOptions(beam=30.0, lattice_beam=6.0, acoustic_scale=SCALE)).decode(loglikes)
+    return Decoder(
+        graph, tid2pdf(NUM_PDFS), DecodeOptions(beam=30.0, lattice_beam=6.0, acoustic_scale=SCALE)
+    ).decode(loglikes)
 
 
 @pytest.mark.parametrize("seed", range(6))

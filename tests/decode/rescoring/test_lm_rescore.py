@@ -42,7 +42,10 @@ def test_every_path_gets_the_models_cost_of_its_words(tmp_path, order):
         assert [row[:2] for row in before] == [row[:2] for row in after]
         for (_, words, graph, acoustic), (_, _, new_graph, same_acoustic) in zip(before, after):
             added = -math.log(10) * sentence_log10(ngrams, [WORDS.symbol(word) for word in words])
-            assert (new_graph, same_acoustic) == (pytest.approx(graph + 0.5 * added, abs=1e-3), pytest.approx(acoustic, abs=1e-4))
+            assert (new_graph, same_acoustic) == (
+                pytest.approx(graph + 0.5 * added, abs=1e-3),
+                pytest.approx(acoustic, abs=1e-4),
+            )
 
 
 def test_the_old_model_is_taken_out_along_its_best_way(tmp_path):
@@ -53,7 +56,9 @@ def test_the_old_model_is_taken_out_along_its_best_way(tmp_path):
     for lattice in lattices(10):
         before, after = compact_paths(lattice), compact_paths(rescore(lattice, [(old, -1.0), (new, 1.0)]))
         for (_, words, graph, _), (_, _, new_graph, _) in zip(before, after):
-            change = -math.log(10) * sentence_log10(ngrams, [WORDS.symbol(w) for w in words]) - best_cost(grammar, olabels=words)
+            change = -math.log(10) * sentence_log10(ngrams, [WORDS.symbol(w) for w in words]) - best_cost(
+                grammar, olabels=words
+            )
             assert new_graph == pytest.approx(graph + change, abs=1e-3)
 
 
@@ -63,7 +68,9 @@ def test_out_and_in_again_gives_the_same_lattice(tmp_path, best):
     for lattice in lattices(10, 1):
         back = rescore(lattice, [(lm, -1.0), (lm, 1.0)])
         assert (np.diff(back.sources) >= 0).all() and (back.targets > back.sources).all()
-        assert np.allclose([row[2:] for row in compact_paths(back)], [row[2:] for row in compact_paths(lattice)], atol=1e-3)
+        assert np.allclose(
+            [row[2:] for row in compact_paths(back)], [row[2:] for row in compact_paths(lattice)], atol=1e-3
+        )
 
 
 def test_a_lattice_of_one_path_for_each_word_sequence_stays_one(tmp_path):

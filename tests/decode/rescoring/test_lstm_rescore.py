@@ -48,14 +48,19 @@ def best_cost(lattice) -> float:
 def test_every_path_gets_the_mixtures_cost_of_its_words(tmp_path, weight):
     ngrams, lm = backoff_lm(tmp_path, 0, 3)
     model, several = random_lm(SHUFFLED), lattices(12)
-    for lattice, rescored in zip(several, rescore_together(several, lm, model, IDS, Expansion(weight=weight, **EVERYTHING))):
+    for lattice, rescored in zip(
+        several, rescore_together(several, lm, model, IDS, Expansion(weight=weight, **EVERYTHING))
+    ):
         before, after = compact_paths(lattice), compact_paths(rescored)
         assert [row[:2] for row in before] == [row[:2] for row in after]
         for (_, words, graph, acoustic), (_, _, new_graph, same_acoustic) in zip(before, after):
             ngram = 10.0 ** np.array(token_log10s(ngrams, [WORDS.symbol(word) for word in words]))
             lstm = np.exp(token_scores(model, IDS[list(words)].tolist()))
             added = -np.log((1 - weight) * ngram + weight * lstm).sum()
-            assert (new_graph, same_acoustic) == (pytest.approx(graph + added, abs=1e-3), pytest.approx(acoustic, abs=1e-4))
+            assert (new_graph, same_acoustic) == (
+                pytest.approx(graph + added, abs=1e-3),
+                pytest.approx(acoustic, abs=1e-4),
+            )
 
 
 class NgramInDisguise:
@@ -70,7 +75,10 @@ class NgramInDisguise:
         return torch.tensor([[float(self.lm.tables.start)]])
 
     def step(self, states, words):
-        following = [strict_word(self.lm.tables, int(state), self.numbers[int(word)])[1] for state, word in zip(states, words)]
+        following = [
+            strict_word(self.lm.tables, int(state), self.numbers[int(word)])[1]
+            for state, word in zip(states, words)
+        ]
         return torch.tensor(following, dtype=torch.float32)[:, None]
 
     def log_probabilities(self, states):
@@ -84,20 +92,27 @@ class NgramInDisguise:
 
 @pytest.mark.parametrize(("order", "weight"), [(3, 1.0), (4, 1.0), (3, 0.5)])
 def test_histories_of_an_ngram_model_may_be_merged_by_its_order(tmp_path, order, weight):
-    """Merging is exact then: costs equal those of composition. At weight 0.5, the model is interpolated with itself."""
+    """Merging is exact then: costs equal those of composition. At weight 0.5, the model is interpolated with
+    itself."""
     _, bigram = backoff_lm(tmp_path, 1, 2)
     _, trigram = backoff_lm(tmp_path, 2, 3)
     several, options = lattices(12, 1), Expansion(weight=weight, **EVERYTHING | {"ngram_order": order})
-    found = rescore_together(several, bigram if weight == 1.0 else trigram, NgramInDisguise(trigram), IDS, options)
+    found = rescore_together(
+        several, bigram if weight == 1.0 else trigram, NgramInDisguise(trigram), IDS, options
+    )
     for lattice, rescored in zip(several, found):
         expected = compact_paths(rescore(lattice, [(trigram, 1.0)]))
-        assert np.allclose([row[2:] for row in compact_paths(rescored)], [row[2:] for row in expected], atol=1e-3)
+        assert np.allclose(
+            [row[2:] for row in compact_paths(rescored)], [row[2:] for row in expected], atol=1e-3
+        )
 
 
 def test_one_history_for_each_state(tmp_path):
     _, lm = backoff_lm(tmp_path, 3, 2)
     several = lattices(10, 2)
-    for lattice, rescored in zip(several, rescore_together(several, lm, random_lm(SHUFFLED), IDS, Expansion(1, 0.5, 1e9, 0.1))):
+    for lattice, rescored in zip(
+        several, rescore_together(several, lm, random_lm(SHUFFLED), IDS, Expansion(1, 0.5, 1e9, 0.1))
+    ):
         assert rescored.num_states == compose(lattice, lm)[0].num_states
         assert (np.diff(rescored.sources) >= 0).all() and (rescored.targets > rescored.sources).all()
 
@@ -107,17 +122,31 @@ def test_merged_histories_go_on_from_the_cheapest_way(tmp_path):
     _, lm = backoff_lm(tmp_path, 0, 1)
     model = random_lm(SHUFFLED)
     lattice = next(la for la in lattices(50, 3, 5) if len(compact_paths(la)) > 4)
-    merged, = rescore_together([lattice], lm, model, IDS, Expansion(1, 1.0, 1e9, 0.1))
-    exact, = rescore_together([lattice], lm, model, IDS, Expansion(30, 1.0, 1e9, 0.1))
+    (merged,) = rescore_together([lattice], lm, model, IDS, Expansion(1, 1.0, 1e9, 0.1))
+    (exact,) = rescore_together([lattice], lm, model, IDS, Expansion(30, 1.0, 1e9, 0.1))
     assert merged.num_states < exact.num_states
-    alphas, arcs = {0: (0.0, ())}, list(zip(merged.sources.tolist(), merged.targets.tolist(), merged.words.tolist(), range(merged.num_arcs)))
-    for source, target, word, arc in arcs:  # cost of the word after the words of the cheapest path to the source
+    alphas, arcs = (
+        {0: (0.0, ())},
+        list(
+            zip(
+                merged.sources.tolist(),
+                merged.targets.tolist(),
+                merged.words.tolist(),
+                range(merged.num_arcs),
+            )
+        ),
+    )
+    # cost of the word after the words of the cheapest path to the source
+    for source, target, word, arc in arcs:
         cost, words = alphas[source]
         if word:
             expected = -token_scores(model, IDS[[*words, word]].tolist())[len(words)]
-            (same,) = np.flatnonzero((lattice.acoustic_costs == merged.acoustic_costs[arc]))
+            (same,) = np.flatnonzero(lattice.acoustic_costs == merged.acoustic_costs[arc])
             assert merged.graph_costs[arc] - lattice.graph_costs[same] == pytest.approx(expected, abs=1e-4)
-        reached = cost + merged.graph_costs[arc] + 0.1 * merged.acoustic_costs[arc], (*words, *([word] if word else []))
+        reached = (
+            cost + merged.graph_costs[arc] + 0.1 * merged.acoustic_costs[arc],
+            (*words, *([word] if word else [])),
+        )
         alphas[target] = min(alphas.get(target, reached), reached)
 
 
@@ -126,7 +155,10 @@ def test_the_beam_takes_paths_away_and_changes_none(tmp_path):
     model, several, fewer = random_lm(SHUFFLED), lattices(10, 4, 9), 0
     exact = rescore_together(several, lm, model, IDS, Expansion(weight=0.5, **EVERYTHING))
     for beam in (0.0, 2.0, 6.0):
-        for whole, pruned in zip(exact, rescore_together(several, lm, model, IDS, Expansion(weight=0.5, **EVERYTHING | {"beam": beam}))):
+        for whole, pruned in zip(
+            exact,
+            rescore_together(several, lm, model, IDS, Expansion(weight=0.5, **EVERYTHING | {"beam": beam})),
+        ):
             kept, all_costs = compact_paths(pruned), {row[0]: row[2] for row in compact_paths(whole)}
             assert kept and all(row[2] == pytest.approx(all_costs[row[0]], abs=1e-3) for row in kept)
             fewer += len(kept) < len(all_costs)
@@ -139,29 +171,47 @@ def test_lattices_together_and_alone(tmp_path):
     model, several, options = random_lm(SHUFFLED), lattices(6, 5), Expansion(3, 0.5, 3.0, 0.1)
     several.insert(2, empty_compact())
     for together, lattice in zip(rescore_together(several, lm, model, IDS, options), several):
-        alone, = rescore_together([lattice], lm, model, IDS, options)
-        assert np.allclose([row[2:] for row in compact_paths(together)], [row[2:] for row in compact_paths(alone)], atol=1e-4)
+        (alone,) = rescore_together([lattice], lm, model, IDS, options)
+        assert np.allclose(
+            [row[2:] for row in compact_paths(together)], [row[2:] for row in compact_paths(alone)], atol=1e-4
+        )
 
 
 def test_lattices_without_a_path_stay_as_they_are(tmp_path):
     _, lm = backoff_lm(tmp_path, 0, 2)
     lattice = lattices(1)[0]
     endless = lattice.select(np.ones(lattice.num_arcs, bool), np.zeros(lattice.num_states, bool))
-    found = rescore_together([empty_compact(), endless], lm, random_lm(SHUFFLED), IDS, Expansion(3, 0.5, 3.0, 0.1))
+    found = rescore_together(
+        [empty_compact(), endless], lm, random_lm(SHUFFLED), IDS, Expansion(3, 0.5, 3.0, 0.1)
+    )
     assert found[0].empty and found[1] is endless
 
 
 @pytest.mark.parametrize("num", [1, 2])
 def test_a_lattice_of_silence_alone(tmp_path, num):
-    """A single state whose final string has all frames: the mixture's cost of the sentence end is added to its final cost."""
+    """A single state whose final string has all frames: the mixture's cost of the sentence end is added to
+    its final cost."""
     ngrams, lm = backoff_lm(tmp_path, 0, 2)
     model, no_arcs, no_costs = random_lm(SHUFFLED), np.zeros(0, np.int32), np.zeros(0, np.float32)
-    silent = CompactLattice(no_arcs, no_arcs, no_arcs, no_costs, no_costs, np.zeros(1, np.int64), no_arcs, np.array([1.5], np.float32),
-                            np.array([2.0], np.float32), np.array([0, 3]), np.array([1, 1, 1], np.int32))  # fmt: skip
+    silent = CompactLattice(
+        no_arcs,
+        no_arcs,
+        no_arcs,
+        no_costs,
+        no_costs,
+        np.zeros(1, np.int64),
+        no_arcs,
+        np.array([1.5], np.float32),
+        np.array([2.0], np.float32),
+        np.array([0, 3]),
+        np.array([1, 1, 1], np.int32),
+    )
     end = 0.5 * 10 ** token_log10s(ngrams, [])[0] + 0.5 * np.exp(token_scores(model, [])[0])
     for rescored in rescore_together([silent] * num, lm, model, IDS, Expansion(weight=0.5, **EVERYTHING)):
-        (tids, words, graph, acoustic), = compact_paths(rescored)
-        assert (list(tids), words, acoustic) == ([1, 1, 1], (), 2.0) and graph == pytest.approx(1.5 - np.log(end), abs=1e-4)
+        ((tids, words, graph, acoustic),) = compact_paths(rescored)
+        assert (list(tids), words, acoustic) == ([1, 1, 1], (), 2.0) and graph == pytest.approx(
+            1.5 - np.log(end), abs=1e-4
+        )
 
 
 def test_probabilities_by_the_formulas():

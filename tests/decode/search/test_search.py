@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-
 from graphs import all_paths, lattice_paths, random_graph, tid2pdf
+from synthetic import make_loglikes, make_task
+
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import best_path
 from pyasr.decode.search import token_passing
 from pyasr.decode.search.beam_search import Decoder
 from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.io.openfst import Fst, write_fst
-from synthetic import make_loglikes, make_task
 
 SCALE, NUM_PDFS, MARGIN = 0.1, 4, 1e-4
 ALL_TOKENS = dict(beam=1000.0, max_active=10**6, acoustic_scale=SCALE)
@@ -30,7 +30,11 @@ def small_case(seed: int, cycles: bool):
 def expected_paths(fst, loglikes):
     """(all paths, whether a final state is reached)."""
     final = all_paths(fst, loglikes, tid2pdf(NUM_PDFS), SCALE, 1e9)
-    return (final, True) if final else (all_paths(fst, loglikes, tid2pdf(NUM_PDFS), SCALE, 1e9, use_final=False), False)
+    return (
+        (final, True)
+        if final
+        else (all_paths(fst, loglikes, tid2pdf(NUM_PDFS), SCALE, 1e9, use_final=False), False)
+    )
 
 
 def best_of(paths) -> float:
@@ -46,7 +50,9 @@ def test_best_path_and_every_lattice_path_is_right(cycles):
     for seed in range(100):
         fst, loglikes = small_case(seed, cycles)
         expected, reached = expected_paths(fst, loglikes)
-        lattice = Decoder(fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=3.0, prune_interval=2, **ALL_TOKENS)).decode(loglikes)
+        lattice = Decoder(
+            fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=3.0, prune_interval=2, **ALL_TOKENS)
+        ).decode(loglikes)
         assert lattice.reached_final == reached
         path = best_path(lattice, SCALE)
         assert path.graph_cost + SCALE * path.acoustic_cost == pytest.approx(best_of(expected), abs=MARGIN)
@@ -58,9 +64,13 @@ def test_best_path_and_every_lattice_path_is_right(cycles):
 def test_the_best_path_is_in_a_lattice_without_a_beam(cycles):
     for seed in range(100):
         fst, loglikes = small_case(seed, cycles)
-        lattice = Decoder(fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=0.0, prune_interval=2, **ALL_TOKENS)).decode(loglikes)
+        lattice = Decoder(
+            fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=0.0, prune_interval=2, **ALL_TOKENS)
+        ).decode(loglikes)
         path = best_path(lattice, SCALE)
-        assert path.graph_cost + SCALE * path.acoustic_cost == pytest.approx(best_of(expected_paths(fst, loglikes)[0]), abs=MARGIN)
+        assert path.graph_cost + SCALE * path.acoustic_cost == pytest.approx(
+            best_of(expected_paths(fst, loglikes)[0]), abs=MARGIN
+        )
 
 
 def test_no_path_inside_the_lattice_beam_is_missing():
@@ -68,7 +78,9 @@ def test_no_path_inside_the_lattice_beam_is_missing():
     for seed in range(100, 200):
         fst, loglikes = small_case(seed, cycles=False)
         expected, _ = expected_paths(fst, loglikes)
-        lattice = Decoder(fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=3.0, prune_interval=2, **ALL_TOKENS)).decode(loglikes)
+        lattice = Decoder(
+            fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=3.0, prune_interval=2, **ALL_TOKENS)
+        ).decode(loglikes)
         found, best = lattice_paths(lattice), best_of(expected)
         for labels, costs in expected.items():
             inside = [cost for cost in costs if cost[0] + SCALE * cost[1] < best + 3.0 - MARGIN]
@@ -80,7 +92,10 @@ def test_no_path_inside_the_lattice_beam_is_missing():
 def test_pruning_on_the_way_does_not_change_the_lattice():
     task = make_task(200, 200, 40)
     loglikes = make_loglikes(task, 150, 2.0)
-    lattices = [Decoder(task.fst, task.tid2pdf, DecodeOptions(prune_interval=interval)).decode(loglikes) for interval in (1, 7, 25, 1000)]
+    lattices = [
+        Decoder(task.fst, task.tid2pdf, DecodeOptions(prune_interval=interval)).decode(loglikes)
+        for interval in (1, 7, 25, 1000)
+    ]
     for lattice in lattices[1:]:
         assert (lattice.num_arcs, lattice.num_states) == (lattices[0].num_arcs, lattices[0].num_states)
         assert sorted(lattice.ilabels) == sorted(lattices[0].ilabels)
@@ -89,7 +104,9 @@ def test_pruning_on_the_way_does_not_change_the_lattice():
 
 def test_links_inside_the_lattice_beam_are_exactly_those_of_a_forward_backward():
     task = make_task(200, 200, 40)
-    lattice = Decoder(task.fst, task.tid2pdf, DecodeOptions(lattice_beam=6.0, acoustic_scale=SCALE)).decode(make_loglikes(task, 150, 2.0))
+    lattice = Decoder(task.fst, task.tid2pdf, DecodeOptions(lattice_beam=6.0, acoustic_scale=SCALE)).decode(
+        make_loglikes(task, 150, 2.0)
+    )
     costs = lattice.graph_costs.astype(float) + SCALE * lattice.acoustic_costs
     alpha, beta = np.full(lattice.num_states, np.inf), lattice.final_graph.astype(float)
     alpha[0] = 0
@@ -107,10 +124,21 @@ def test_best_cost_equals_kaldi_decoder(noise, tmp_path):
     kaldi_decoder, kaldifst = pytest.importorskip("kaldi_decoder"), pytest.importorskip("kaldifst")
     task = make_task(500, 500, 60)
     loglikes = make_loglikes(task, 200, noise)
-    path = best_path(Decoder(task.fst, task.tid2pdf, DecodeOptions(max_active=10**6, acoustic_scale=SCALE)).decode(loglikes), SCALE)
-    write_fst(tmp_path / "peer.fst", task.fst.replaced(ilabels=(task.tid2pdf[task.fst.ilabels] + 1).astype(np.int32)))
-    graph, scaled = kaldifst.StdVectorFst.read(str(tmp_path / "peer.fst")), loglikes * np.float32(SCALE)  # both must outlive the peer
-    peer = kaldi_decoder.FasterDecoder(graph, kaldi_decoder.FasterDecoderOptions(beam=13.0, max_active=10**6, min_active=200))
+    path = best_path(
+        Decoder(task.fst, task.tid2pdf, DecodeOptions(max_active=10**6, acoustic_scale=SCALE)).decode(
+            loglikes
+        ),
+        SCALE,
+    )
+    write_fst(
+        tmp_path / "peer.fst",
+        task.fst.replaced(ilabels=(task.tid2pdf[task.fst.ilabels] + 1).astype(np.int32)),
+    )
+    # both must outlive the peer
+    graph, scaled = kaldifst.StdVectorFst.read(str(tmp_path / "peer.fst")), loglikes * np.float32(SCALE)
+    peer = kaldi_decoder.FasterDecoder(
+        graph, kaldi_decoder.FasterDecoderOptions(beam=13.0, max_active=10**6, min_active=200)
+    )
     peer.decode(kaldi_decoder.DecodableCtc(scaled))
     _, best = peer.get_best_path()
     _, _, words, weight = kaldifst.get_linear_symbol_sequence(best)
@@ -124,7 +152,11 @@ def test_max_active_and_min_active_bound_the_search():
     loglikes = make_loglikes(task, 100, 3.0)
 
     def tokens(**options):
-        return Decoder(task.fst, task.tid2pdf, DecodeOptions(acoustic_scale=SCALE, **options)).decode(loglikes).stats.num_tokens
+        return (
+            Decoder(task.fst, task.tid2pdf, DecodeOptions(acoustic_scale=SCALE, **options))
+            .decode(loglikes)
+            .stats.num_tokens
+        )
 
     wide = tokens(beam=15.0)
     assert tokens(beam=15.0, max_active=100) < 0.5 * wide
@@ -139,12 +171,21 @@ def test_threads_and_repetition_give_identical_lattices():
     threads = dict(decoder.decode_many(((name, lambda x=x: x) for name, x in items), num_threads=3))
     assert list(alone) == list(threads)
     for name in alone:
-        for field in ("sources", "targets", "ilabels", "olabels", "graph_costs", "acoustic_costs", "final_graph"):
+        for field in (
+            "sources",
+            "targets",
+            "ilabels",
+            "olabels",
+            "graph_costs",
+            "acoustic_costs",
+            "final_graph",
+        ):
             assert np.array_equal(getattr(alone[name], field), getattr(threads[name], field))
 
 
 def test_other_threads_run_during_a_search(monkeypatch):
-    """Another thread runs within one kernel call, in at least one of a few searches, so that machine load does not matter."""
+    """Another thread runs within one kernel call, in at least one of a few searches, so that machine load
+    does not matter."""
     task, kernel, inside = make_task(2000, 10000, 500), token_passing.advance, []
     decoder, loglikes = Decoder(task.fst, task.tid2pdf), make_loglikes(task, 400, 2.0)
     decoder.decode(loglikes[:5])
@@ -171,7 +212,16 @@ def test_other_threads_run_during_a_search(monkeypatch):
 def chain(ilabels, finals=None) -> Fst:
     """A graph of one path 0 -> 1 -> 2 ... with word k on its k-th arc."""
     n = len(ilabels)
-    return Fst.from_arcs(n + 1, 0, range(n), ilabels, range(1, n + 1), [0.5] * n, range(1, n + 1), {n: 0.25} if finals is None else finals)
+    return Fst.from_arcs(
+        n + 1,
+        0,
+        range(n),
+        ilabels,
+        range(1, n + 1),
+        [0.5] * n,
+        range(1, n + 1),
+        {n: 0.25} if finals is None else finals,
+    )
 
 
 def test_one_frame():
@@ -219,5 +269,7 @@ def test_a_graph_of_another_model_is_refused():
 
 def test_an_epsilon_cycle_of_negative_cost_is_an_error():
     fst = Fst.from_arcs(2, 0, [0, 1, 0], [0, 0, 1], [0, 0, 0], [-1.0, 0.5, 0.0], [1, 0, 0], {0: 0.0})
-    with pytest.raises(UserError, match="utt: the decoding graph has a cycle of epsilon arcs with negative cost"):
+    with pytest.raises(
+        UserError, match="utt: the decoding graph has a cycle of epsilon arcs with negative cost"
+    ):
         Decoder(fst, tid2pdf(1)).decode(np.zeros((2, 1)), "utt")

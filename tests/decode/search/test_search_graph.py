@@ -16,7 +16,19 @@ from pyasr.io import mapped
 from pyasr.io.openfst import Fst, read_fst, write_fst
 
 NUM_PDFS = 5
-FIELDS = ("arcs", "offsets", "tids", "words", "vocabulary", "finals", "levels", "start", "num_pdfs", "num_levels", "cyclic")
+FIELDS = (
+    "arcs",
+    "offsets",
+    "tids",
+    "words",
+    "vocabulary",
+    "finals",
+    "levels",
+    "start",
+    "num_pdfs",
+    "num_levels",
+    "cyclic",
+)
 
 
 @pytest.fixture
@@ -34,11 +46,17 @@ def test_arcs_are_those_of_a_stable_sort(seed, cycles):
     graph = Graph(fst, pdfs)
     order = np.lexsort((fst.ilabels == 0, fst.sources))
     assert np.array_equal(graph.tids, fst.ilabels[order]) and np.array_equal(graph.words, fst.olabels[order])
-    assert np.array_equal(graph.arcs["target"], fst.nextstates[order]) and np.array_equal(graph.arcs["weight"], fst.weights[order])
-    assert np.array_equal(graph.arcs["pdf"], pdfs[fst.ilabels[order]]) and np.array_equal(graph.vocabulary, np.unique(fst.olabels))
+    assert np.array_equal(graph.arcs["target"], fst.nextstates[order]) and np.array_equal(
+        graph.arcs["weight"], fst.weights[order]
+    )
+    assert np.array_equal(graph.arcs["pdf"], pdfs[fst.ilabels[order]]) and np.array_equal(
+        graph.vocabulary, np.unique(fst.olabels)
+    )
     assert np.array_equal(graph.offsets[:, 0], fst.arc_offsets)
     for state, (begin, middle) in enumerate(graph.offsets[:-1]):
-        assert (graph.tids[begin:middle] > 0).all() and (graph.tids[middle : graph.offsets[state + 1, 0]] == 0).all()
+        assert (graph.tids[begin:middle] > 0).all() and (
+            graph.tids[middle : graph.offsets[state + 1, 0]] == 0
+        ).all()
 
 
 def test_a_mapped_graph_is_the_one_in_memory_and_gives_its_lattices(path, monkeypatch):
@@ -71,14 +89,19 @@ def test_a_graph_of_another_model_leaves_no_layout(path):
 
 
 def test_memory_of_reading(tmp_path):
-    """Reading needs twice the size of the file, creation of the layout slightly more, and a memory-mapped layout almost nothing."""
+    """Reading needs twice the size of the file, creation of the layout slightly more, and a memory-mapped
+    layout almost nothing."""
     rng, num_states, num_arcs = np.random.default_rng(0), 60_000, 300_000
     fst = random_graph(rng, num_states, num_arcs, NUM_PDFS)
     write_fst(tmp_path / "HCLG.fst", fst)
     size = (tmp_path / "HCLG.fst").stat().st_size
     assert size > mapped.LEAST_BYTES
-    read, graph = lambda: read_fst(tmp_path / "HCLG.fst"), lambda: Graph.read(tmp_path / "HCLG.fst", tid2pdf(NUM_PDFS))
-    Graph(Fst.from_arcs(2, 0, [0, 0], [0, 1], [1, 1], [0, 0], [1, 1], {1: 0.0}), tid2pdf(NUM_PDFS))  # compiles the kernels
+    read, graph = (
+        lambda: read_fst(tmp_path / "HCLG.fst"),
+        lambda: Graph.read(tmp_path / "HCLG.fst", tid2pdf(NUM_PDFS)),
+    )
+    # compiles the kernels
+    Graph(Fst.from_arcs(2, 0, [0, 0], [0, 1], [1, 1], [0, 0], [1, 1], {1: 0.0}), tid2pdf(NUM_PDFS))
     peaks = []
     for load in (read, graph, graph):
         load_and_drop(load, peaks)

@@ -6,13 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+from synthetic import make_loglikes, make_task
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import best_path
 from pyasr.decode.search.beam_search import Decoder
 from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.io.openfst import Fst
-from synthetic import make_loglikes, make_task
 
 OPTIONS = DecodeOptions(max_active=500)
 
@@ -57,7 +57,9 @@ def test_the_best_path_so_far_is_that_of_a_search_that_may_end_anywhere(task):
     for end in (1, 20, 47, 90):
         search.advance(loglikes[search.num_frames : end])
         expected = best_path(decoder.decode(loglikes[:end]), OPTIONS.acoustic_scale)
-        assert search.best_path().words == expected.words and np.array_equal(search.best_path().tids, expected.tids)
+        assert search.best_path().words == expected.words and np.array_equal(
+            search.best_path().tids, expected.tids
+        )
 
 
 def test_final_gap_and_a_graph_without_a_way_on():
@@ -68,10 +70,16 @@ def test_final_gap_and_a_graph_without_a_way_on():
     assert search.final_gap() == 2.5 and not search.is_dead
     search.advance(np.zeros((1, 1), np.float32))
     assert search.final_gap() == np.inf
-    one_frame = Decoder(Fst.from_arcs(2, 0, [0], [1], [1], [0.0], [1], {1: 0.0}), np.array([-1, 0], np.int32)).start()
+    one_frame = Decoder(
+        Fst.from_arcs(2, 0, [0], [1], [1], [0.0], [1], {1: 0.0}), np.array([-1, 0], np.int32)
+    ).start()
     one_frame.advance(np.zeros((3, 1), np.float32))
     lattice = one_frame.finish()
-    assert one_frame.is_dead and (lattice.stats.num_frames, lattice.stats.num_decoded, lattice.reached_final) == (3, 1, False)
+    assert one_frame.is_dead and (
+        lattice.stats.num_frames,
+        lattice.stats.num_decoded,
+        lattice.reached_final,
+    ) == (3, 1, False)
 
 
 def test_likelihoods_that_are_not_finite_are_named_by_their_frame_of_the_utterance(task):

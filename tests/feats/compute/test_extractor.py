@@ -1,4 +1,5 @@
-"""MFCC and fbank against kaldi-native-fbank, over the options that change them, and against the formulas in float64."""
+"""MFCC and fbank against kaldi-native-fbank, over the options that change them, and against the formulas in
+float64."""
 
 import sys
 from pathlib import Path
@@ -21,7 +22,10 @@ def waveforms(rate):
     rng = np.random.default_rng(1)
     window = int(0.025 * rate)
     lengths = (window, window + int(0.01 * rate) - 1, window + int(0.01 * rate), 3 * window + 17, rate + 123)
-    return [np.round(300 + 5000 * np.sin(0.05 * np.arange(n)) + 1000 * rng.standard_normal(n)).astype(np.float32) for n in lengths]
+    return [
+        np.round(300 + 5000 * np.sin(0.05 * np.arange(n)) + 1000 * rng.standard_normal(n)).astype(np.float32)
+        for n in lengths
+    ]
 
 
 def reference(options, waves):
@@ -30,12 +34,29 @@ def reference(options, waves):
     theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
     frame, mel = options.frame, options.mel
     theirs.frame_opts.samp_freq, theirs.frame_opts.dither = frame.sample_frequency, 0
-    theirs.frame_opts.frame_length_ms, theirs.frame_opts.frame_shift_ms = frame.frame_length, frame.frame_shift
-    theirs.frame_opts.preemph_coeff, theirs.frame_opts.remove_dc_offset = frame.preemphasis_coefficient, frame.remove_dc_offset
+    theirs.frame_opts.frame_length_ms, theirs.frame_opts.frame_shift_ms = (
+        frame.frame_length,
+        frame.frame_shift,
+    )
+    theirs.frame_opts.preemph_coeff, theirs.frame_opts.remove_dc_offset = (
+        frame.preemphasis_coefficient,
+        frame.remove_dc_offset,
+    )
     theirs.frame_opts.window_type, theirs.frame_opts.snip_edges = frame.window_type, frame.snip_edges
-    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = mel.num_mel_bins, mel.low_freq, mel.high_freq
-    theirs.frame_opts.round_to_power_of_two, theirs.htk_compat = frame.round_to_power_of_two, options.htk_compat
-    theirs.use_energy, theirs.energy_floor, theirs.raw_energy = options.use_energy, options.energy_floor, frame.raw_energy
+    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = (
+        mel.num_mel_bins,
+        mel.low_freq,
+        mel.high_freq,
+    )
+    theirs.frame_opts.round_to_power_of_two, theirs.htk_compat = (
+        frame.round_to_power_of_two,
+        options.htk_compat,
+    )
+    theirs.use_energy, theirs.energy_floor, theirs.raw_energy = (
+        options.use_energy,
+        options.energy_floor,
+        frame.raw_energy,
+    )
     if is_mfcc:
         theirs.num_ceps, theirs.cepstral_lifter = options.num_ceps, options.cepstral_lifter
     else:
@@ -66,45 +87,76 @@ def test_windows_and_edges(rate, snip_edges, window):
     check(MfccOptions(frame=FrameOptions(sample_frequency=rate, snip_edges=snip_edges, window_type=window)))
 
 
-@pytest.mark.parametrize("options", [
-    dict(num_ceps=40, use_energy=False, mel=MelOptions(40, 20.0, -200.0)),
-    dict(use_energy=False, cepstral_lifter=0.0),
-    dict(energy_floor=1e9),
-    dict(use_energy=True, frame=FrameOptions(sample_frequency=8000.0, raw_energy=False)),
-    dict(frame=FrameOptions(sample_frequency=8000.0, remove_dc_offset=False, preemphasis_coefficient=0.0)),
-    dict(frame=FrameOptions(sample_frequency=8000.0, frame_length=20.0, frame_shift=12.5)),
-    dict(htk_compat=True), dict(htk_compat=True, use_energy=False), dict(htk_compat=True, use_energy=False, cepstral_lifter=0.0),
-    dict(frame=FrameOptions(sample_frequency=8000.0, round_to_power_of_two=False)),
-    dict(frame=FrameOptions(sample_frequency=16000.0, round_to_power_of_two=False), htk_compat=True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(num_ceps=40, use_energy=False, mel=MelOptions(40, 20.0, -200.0)),
+        dict(use_energy=False, cepstral_lifter=0.0),
+        dict(energy_floor=1e9),
+        dict(use_energy=True, frame=FrameOptions(sample_frequency=8000.0, raw_energy=False)),
+        dict(
+            frame=FrameOptions(sample_frequency=8000.0, remove_dc_offset=False, preemphasis_coefficient=0.0)
+        ),
+        dict(frame=FrameOptions(sample_frequency=8000.0, frame_length=20.0, frame_shift=12.5)),
+        dict(htk_compat=True),
+        dict(htk_compat=True, use_energy=False),
+        dict(htk_compat=True, use_energy=False, cepstral_lifter=0.0),
+        dict(frame=FrameOptions(sample_frequency=8000.0, round_to_power_of_two=False)),
+        dict(frame=FrameOptions(sample_frequency=16000.0, round_to_power_of_two=False), htk_compat=True),
+    ],
+)
 def test_mfcc_options(options):
     check(MfccOptions(**{"frame": FrameOptions(sample_frequency=8000.0), **options}))
 
 
-@pytest.mark.parametrize("options", [
-    dict(), dict(use_energy=True), dict(use_energy=True, htk_compat=True), dict(htk_compat=True),
-    dict(frame=FrameOptions(sample_frequency=8000.0, round_to_power_of_two=False), use_energy=True), dict(use_power=False), dict(use_log_fbank=False), dict(mel=MelOptions(40, 100.0, 3800.0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(),
+        dict(use_energy=True),
+        dict(use_energy=True, htk_compat=True),
+        dict(htk_compat=True),
+        dict(frame=FrameOptions(sample_frequency=8000.0, round_to_power_of_two=False), use_energy=True),
+        dict(use_power=False),
+        dict(use_log_fbank=False),
+        dict(mel=MelOptions(40, 100.0, 3800.0)),
+    ],
+)
 def test_fbank_options(options):
     check(FbankOptions(**{"frame": FrameOptions(sample_frequency=8000.0), **options}))
 
 
 def near_silence(rate):
-    """Steady tones over digital silence, as synthesised music has them, a constant, and noise of the last bit; int16 scale."""
+    """Steady tones over digital silence, as synthesised music has them, a constant, and noise of the last
+    bit; int16 scale."""
     t = np.arange(rate)
     tone = 20000 * np.sin(2 * np.pi * 200 * t / rate)
     last_bit = np.random.default_rng(0).integers(0, 2, rate)
-    waves = [np.zeros(rate), 12000 + 0 * t, tone, np.round(tone), 1000 * (t % 32 < 16), last_bit, tone * (t > rate // 2) + last_bit]
+    waves = [
+        np.zeros(rate),
+        12000 + 0 * t,
+        tone,
+        np.round(tone),
+        1000 * (t % 32 < 16),
+        last_bit,
+        tone * (t > rate // 2) + last_bit,
+    ]
     return [wave.astype(np.float32) for wave in waves]
 
 
-@pytest.mark.parametrize("options", [
-    MfccOptions(frame=FrameOptions(8000.0), use_energy=False),
-    MfccOptions(frame=FrameOptions(8000.0), use_energy=False, num_ceps=40, mel=MelOptions(40, 20.0, -200.0)),
-    FbankOptions(frame=FrameOptions(8000.0), mel=MelOptions(40, 20.0, -200.0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        MfccOptions(frame=FrameOptions(8000.0), use_energy=False),
+        MfccOptions(
+            frame=FrameOptions(8000.0), use_energy=False, num_ceps=40, mel=MelOptions(40, 20.0, -200.0)
+        ),
+        FbankOptions(frame=FrameOptions(8000.0), mel=MelOptions(40, 20.0, -200.0)),
+    ],
+)
 def test_near_silence_against_float64(options):
-    """Beside a steady tone a filter's energy is below float32's rounding errors: computed in float32 these features are off by 0.014."""
+    """Beside a steady tone a filter's energy is below float32's rounding errors: computed in float32 these
+    features are off by 0.014."""
     waves = near_silence(8000)
     for ours, wave in zip(Extractor(options)(waves), waves):
         np.testing.assert_allclose(ours, dense_features(options, wave), atol=1e-4)
@@ -129,7 +181,10 @@ def test_dither_depends_on_the_utterance_and_the_seed_alone():
     assert np.abs(first[0] - first[1]).max() > 0.1
 
 
-@pytest.mark.parametrize("mel, sentence", [(MelOptions(23, 20.0, 5000.0), "do not form a band below 4000 Hz"), (MelOptions(200), "use fewer")])
+@pytest.mark.parametrize(
+    "mel, sentence",
+    [(MelOptions(23, 20.0, 5000.0), "do not form a band below 4000 Hz"), (MelOptions(200), "use fewer")],
+)
 def test_impossible_filters(mel, sentence):
     with pytest.raises(UserError, match=sentence):
         Extractor(MfccOptions(frame=FrameOptions(sample_frequency=8000.0), mel=mel, num_ceps=13))

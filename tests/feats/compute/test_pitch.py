@@ -1,4 +1,5 @@
-"""Pitch: against Kaldi's answers (fixtures/kaldi_feats.npz), plain loops, and voices of known pitch, also in noise."""
+"""Pitch: against Kaldi's answers (fixtures/kaldi_feats.npz), plain loops, and voices of known pitch, also in
+noise."""
 
 import tracemalloc
 
@@ -9,7 +10,12 @@ from signals import speech_like, voice
 
 from pyasr.base.errors import UserError
 from pyasr.feats.compute.pitch import PitchTracker, best_path
-from pyasr.feats.compute.pitch_features import PitchExtractor, process_pitch, voicing_feature, voicing_probability
+from pyasr.feats.compute.pitch_features import (
+    PitchExtractor,
+    process_pitch,
+    voicing_feature,
+    voicing_probability,
+)
 from pyasr.feats.compute.resample import resample
 from pyasr.feats.options import FrameOptions, PitchOptions, ProcessPitchOptions, TrackOptions
 
@@ -20,7 +26,10 @@ def kaldi(root):
 
 
 def tracker(rate, snip_edges=True, resample_freq=4000, **options):
-    return PitchTracker(TrackOptions(resample_frequency=resample_freq, **options), FrameOptions(sample_frequency=rate, snip_edges=snip_edges))
+    return PitchTracker(
+        TrackOptions(resample_frequency=resample_freq, **options),
+        FrameOptions(sample_frequency=rate, snip_edges=snip_edges),
+    )
 
 
 def states(lags_s, hertz):
@@ -29,7 +38,8 @@ def states(lags_s, hertz):
 
 
 def loops(track, wave):
-    """(costs of all frames and lags, correlations without ballast) in float64, as the formulas say, by plain loops."""
+    """(costs of all frames and lags, correlations without ballast) in float64, as the formulas say, by plain
+    loops."""
     options, rate, frame = track.options, track.options.resample_frequency, track.frame
     c, z = options.lowpass_cutoff, options.lowpass_filter_width
 
@@ -39,7 +49,10 @@ def loops(track, wave):
 
     fine = frame.sample_frequency
     num = int(np.ceil(len(wave) * rate / fine))
-    near = [range(max(0, int((i / rate - 0.001) * fine)), min(len(wave), int((i / rate + 0.001) * fine) + 2)) for i in range(num)]
+    near = [
+        range(max(0, int((i / rate - 0.001) * fine)), min(len(wave), int((i / rate + 0.001) * fine) + 2))
+        for i in range(num)
+    ]
     x = np.array([sum(wave[n] * sinc(i / rate - n / fine, c, z) for n in near[i]) / fine for i in range(num)])
     ballast = options.nccf_ballast * (track.window * x.var()) ** 2
     x = np.concatenate([x, np.zeros(500)])
@@ -55,8 +68,14 @@ def loops(track, wave):
                 v = y[lag : lag + track.window]
                 norm = (w @ w) * (v @ v) + added
                 row.append(w @ v / np.sqrt(norm) if norm > 0 else 0)
-            read = [sum(value * sinc(time - lag / rate, rate / 2, options.upsample_filter_width) for value, lag in zip(row, lags)) / rate
-                    for time in track.lags_s]
+            read = [
+                sum(
+                    value * sinc(time - lag / rate, rate / 2, options.upsample_filter_width)
+                    for value, lag in zip(row, lags)
+                )
+                / rate
+                for time in track.lags_s
+            ]
             rows.append(np.array(read))
         costs.append(1 - rows[0] * (1 - options.soft_min_f0 * track.lags_s))
         plain.append(rows[1])
@@ -78,7 +97,8 @@ def viterbi(costs, factor):
 
 @pytest.mark.parametrize("name", PITCH)
 def test_kaldis_pitch(name, kaldi):
-    """In silence and noise float32 decides between paths of equal cost: there ours may lie some steps of 0.5 % off."""
+    """In silence and noise float32 decides between paths of equal cost: there ours may lie some steps of 0.5
+    % off."""
     rate, options = PITCH[name]
     ours, theirs = tracker(rate, **options)(speech_like(rate)), kaldi[name]
     assert ours.shape == theirs.shape and ours.dtype == np.float32
@@ -105,9 +125,13 @@ def test_the_path_is_the_best_one_however_it_is_cut_into_blocks(factor):
     for flat in (False, True):
         costs = rng.random((80, 23)).astype(np.float32) * (0 if flat else 1)
         whole = best_path(iter([costs]), factor)
-        assert path_cost(costs, whole, factor) == pytest.approx(viterbi(costs.astype(float), factor), rel=1e-6, abs=1e-9)
+        assert path_cost(costs, whole, factor) == pytest.approx(
+            viterbi(costs.astype(float), factor), rel=1e-6, abs=1e-9
+        )
         for size in (1, 7, 33):
-            np.testing.assert_array_equal(best_path((costs[i : i + size] for i in range(0, 80, size)), factor), whole)
+            np.testing.assert_array_equal(
+                best_path((costs[i : i + size] for i in range(0, 80, size)), factor), whole
+            )
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 11025, 44100])
@@ -117,14 +141,18 @@ def test_resampling_keeps_a_tone_within_the_band(rate, length):
     low = resample(tone, rate, 4000, 1000.0, 6)
     assert len(low) == -(-length * 4000 // rate)
     middle = slice(30, -30)
-    np.testing.assert_allclose(low[middle], np.sin(2 * np.pi * 200 * np.arange(len(low)) / 4000)[middle], atol=2e-3)
+    np.testing.assert_allclose(
+        low[middle], np.sin(2 * np.pi * 200 * np.arange(len(low)) / 4000)[middle], atol=2e-3
+    )
 
 
 def errors(rate, pitch_hz, snr_db=None, seed=0):
     """|ln(f / truth)| of the frames of a voice, the first and the last left out."""
     wave = voice(pitch_hz, rate)
     if snr_db is not None:
-        wave = wave + wave.std() * 10 ** (-snr_db / 20) * np.random.default_rng(seed).standard_normal(len(wave))
+        wave = wave + wave.std() * 10 ** (-snr_db / 20) * np.random.default_rng(seed).standard_normal(
+            len(wave)
+        )
     track = tracker(rate)
     found = track(1000 * wave)[:, 1]
     # a frame compares its 25 ms with those one lag later
@@ -146,11 +174,17 @@ def test_glides(rate, first, last):
     assert np.median(wrong) < 0.006 and wrong.max() < 0.03
 
 
-@pytest.mark.parametrize("snr_db, octave_errors, median", [(20, 0.0, 0.003), (0, 0.0, 0.004), (-5, 0.01, 0.01)])
+@pytest.mark.parametrize(
+    "snr_db, octave_errors, median", [(20, 0.0, 0.003), (0, 0.0, 0.004), (-5, 0.01, 0.01)]
+)
 def test_voices_in_noise(snr_db, octave_errors, median):
     """Octave errors are frames of more than 40 % too high or too low."""
-    wrong = np.concatenate([errors(8000, np.geomspace(*ends, 16000), snr_db, seed) for seed, ends in
-                            enumerate([(90, 140), (220, 160), (120, 120), (300, 240)])])
+    wrong = np.concatenate(
+        [
+            errors(8000, np.geomspace(*ends, 16000), snr_db, seed)
+            for seed, ends in enumerate([(90, 140), (220, 160), (120, 120), (300, 240)])
+        ]
+    )
     assert np.mean(wrong > np.log(1.4)) <= octave_errors
     assert np.median(wrong) < median
 
@@ -169,7 +203,9 @@ def test_silence_and_constants_are_not_voiced():
     for wave in (np.zeros(4000), np.full(4000, 77.0)):
         nccf = tracker(8000)(wave.astype(np.float32))[:, 0]
         assert np.abs(nccf[2:]).max() < 1e-4
-    features = PitchExtractor(PitchOptions(add_pitch=True), FrameOptions(sample_frequency=8000.0))(np.zeros(4000), np.random.default_rng(0))
+    features = PitchExtractor(PitchOptions(add_pitch=True), FrameOptions(sample_frequency=8000.0))(
+        np.zeros(4000), np.random.default_rng(0)
+    )
     assert np.isfinite(features).all()
 
 
@@ -211,28 +247,45 @@ def test_kaldis_features_of_pitch(name, kaldi):
 
 
 def test_published_functions_of_the_correlation():
-    """The paper's: voicing is sure where the correlation is 1, improbable where it is none; the feature falls from 0.109 to -0.749."""
-    assert voicing_probability(np.array([1.0]))[0] == pytest.approx(1 / (1 + np.exp(-(-5.2 + 5.4 + 4.8 - 2 * np.exp(-10) + 4.2))))
-    assert voicing_probability(np.array([0.0]))[0] < 0.001 and (np.diff(voicing_probability(np.linspace(0, 1, 100))) > 0).all()
-    np.testing.assert_allclose(voicing_feature(np.array([-2.0, -1.0, 1.0, 2.0])), [2.0001**0.15 - 1] * 2 + [0.0001**0.15 - 1] * 2)
+    """The paper's: voicing is sure where the correlation is 1, improbable where it is none; the feature falls
+    from 0.109 to -0.749."""
+    assert voicing_probability(np.array([1.0]))[0] == pytest.approx(
+        1 / (1 + np.exp(-(-5.2 + 5.4 + 4.8 - 2 * np.exp(-10) + 4.2)))
+    )
+    assert (
+        voicing_probability(np.array([0.0]))[0] < 0.001
+        and (np.diff(voicing_probability(np.linspace(0, 1, 100))) > 0).all()
+    )
+    np.testing.assert_allclose(
+        voicing_feature(np.array([-2.0, -1.0, 1.0, 2.0])), [2.0001**0.15 - 1] * 2 + [0.0001**0.15 - 1] * 2
+    )
 
 
 def test_noise_of_the_slope():
     raw = np.stack([np.full(4000, 0.5), np.full(4000, 100.0)], axis=1)
     slope = process_pitch(raw, ProcessPitchOptions(), np.random.default_rng(0))[:, 2]
     assert slope.std() == pytest.approx(10 * 0.005, rel=0.05)
-    np.testing.assert_array_equal(slope, process_pitch(raw, ProcessPitchOptions(), np.random.default_rng(0))[:, 2])
+    np.testing.assert_array_equal(
+        slope, process_pitch(raw, ProcessPitchOptions(), np.random.default_rng(0))[:, 2]
+    )
 
 
-@pytest.mark.parametrize("rate, options, sentence", [
-    (1600.0, {}, "--lowpass-cutoff 1000 needs more than 1600 samples per second"),
-    (8000.0, {"max_f0": 1200}, "--max-f0 1200, --lowpass-cutoff 1000: these must increase in this order"),
-    (8000.0, {"min_f0": 5}, "--soft-min-f0 10, --min-f0 5"),
-    (8000.0, {"max_f0": 40}, "--min-f0 50, --max-f0 40"),
-    (8000.0, {"max_f0": 900, "resample_frequency": 2000}, "--max-f0 900 is too high for --resample-frequency 2000"),
-    (11025.0, {}, "--frame-shift 10 ms is not a whole number of samples at 11025 and 4000 Hz"),
-    (8000.5, {}, "pitch needs a whole number of samples per second"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rate, options, sentence",
+    [
+        (1600.0, {}, "--lowpass-cutoff 1000 needs more than 1600 samples per second"),
+        (8000.0, {"max_f0": 1200}, "--max-f0 1200, --lowpass-cutoff 1000: these must increase in this order"),
+        (8000.0, {"min_f0": 5}, "--soft-min-f0 10, --min-f0 5"),
+        (8000.0, {"max_f0": 40}, "--min-f0 50, --max-f0 40"),
+        (
+            8000.0,
+            {"max_f0": 900, "resample_frequency": 2000},
+            "--max-f0 900 is too high for --resample-frequency 2000",
+        ),
+        (11025.0, {}, "--frame-shift 10 ms is not a whole number of samples at 11025 and 4000 Hz"),
+        (8000.5, {}, "pitch needs a whole number of samples per second"),
+    ],
+)
 def test_impossible_options(rate, options, sentence):
     with pytest.raises(UserError, match=sentence):
         PitchTracker(TrackOptions(**options), FrameOptions(sample_frequency=rate))

@@ -1,4 +1,5 @@
-"""PLP: against Kaldi's answers (fixtures/kaldi_feats.npz), and against other mathematics for the same quantities."""
+"""PLP: against Kaldi's answers (fixtures/kaldi_feats.npz), and against other mathematics for the same
+quantities."""
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ def loud(rate):
 def test_kaldis_plp(name, kaldi):
     rate, warp, values = PLP[name]
     ours = Extractor(options(rate, **values))([speech_like(rate)], warp=warp)[0]
-    np.testing.assert_allclose(ours[loud(rate)][EVERY], kaldi[name], atol=2e-3 if "compress_factor" in values else 2e-4)
+    np.testing.assert_allclose(
+        ours[loud(rate)][EVERY], kaldi[name], atol=2e-3 if "compress_factor" in values else 2e-4
+    )
 
 
 def mel(hertz):
@@ -37,7 +40,8 @@ def mel(hertz):
 
 
 def dense(wave, rate, num_bins=23, order=12, num_ceps=13):
-    """PLP in float64: LPC as the solution of the normal equations, cepstra as the Fourier coefficients of the model's log spectrum."""
+    """PLP in float64: LPC as the solution of the normal equations, cepstra as the Fourier coefficients of the
+    model's log spectrum."""
     frames, _ = windowed_frames(wave, rate)
     power = np.abs(np.fft.rfft(frames)) ** 2
     edges = np.linspace(mel(20), mel(rate / 2), num_bins + 2)
@@ -51,7 +55,8 @@ def dense(wave, rate, num_bins=23, order=12, num_ceps=13):
             loudness = (hertz**2 / (hertz**2 + 1.6e5)) ** 2 * (hertz**2 + 1.44e6) / (hertz**2 + 9.61e6)
             energies.append((weights @ spectrum[:-1] * loudness) ** 0.33333)
         ends = np.array([energies[0], *energies, energies[-1]])
-        r = np.fft.irfft(ends)[: order + 1]  # the spectrum of a real, even sequence at 2 (num_bins + 1) points
+        # the spectrum of a real, even sequence at 2 (num_bins + 1) points
+        r = np.fft.irfft(ends)[: order + 1]
         toeplitz = r[np.abs(np.arange(order)[:, None] - np.arange(order))]
         a = np.linalg.solve(toeplitz, r[1:])
         gain = r[0] - a @ r[1:]
@@ -65,13 +70,17 @@ def dense(wave, rate, num_bins=23, order=12, num_ceps=13):
 @pytest.mark.parametrize("rate", [8000, 16000])
 def test_other_mathematics(rate):
     wave = speech_like(rate)[: int(0.5 * rate)]
-    np.testing.assert_allclose(Extractor(options(rate, use_energy=False))([wave])[0], dense(wave, rate), atol=1e-4)
+    np.testing.assert_allclose(
+        Extractor(options(rate, use_energy=False))([wave])[0], dense(wave, rate), atol=1e-4
+    )
 
 
 def test_autocorrelations_are_those_of_the_spectrum():
     energies = np.random.default_rng(0).random((4, 23))
     ends = np.hstack([energies[:, :1], energies, energies[:, -1:]])
-    np.testing.assert_allclose(energies @ autocorrelation_matrix(23, 12), np.fft.irfft(ends)[:, :13], atol=1e-12)
+    np.testing.assert_allclose(
+        energies @ autocorrelation_matrix(23, 12), np.fft.irfft(ends)[:, :13], atol=1e-12
+    )
 
 
 def test_a_model_of_known_poles_is_found():
@@ -79,26 +88,34 @@ def test_a_model_of_known_poles_is_found():
     poles = np.concatenate([poles, poles.conj()])
     a = np.poly(poles).real
     r = np.fft.irfft(9 / np.abs(np.fft.rfft(a, 4096)) ** 2)[:5]
-    expected = [np.log(9), *((poles[None] ** np.arange(1, 9)[:, None]).sum(1).real / np.arange(1, 9))]  # ln of prod 1 / (1 - p z^-1)
+    # ln of prod 1 / (1 - p z^-1)
+    expected = [np.log(9), *((poles[None] ** np.arange(1, 9)[:, None]).sum(1).real / np.arange(1, 9))]
     np.testing.assert_allclose(lpc_cepstra(r[None], 5)[0], expected[:5], rtol=1e-9)
 
 
 def test_silence_is_finite():
     for use_energy in (True, False):
-        assert np.isfinite(Extractor(options(8000, use_energy=use_energy))([np.zeros(4000, np.float32)])[0]).all()
+        assert np.isfinite(
+            Extractor(options(8000, use_energy=use_energy))([np.zeros(4000, np.float32)])[0]
+        ).all()
 
 
 def test_energy_stands_in_the_place_of_c0():
     wave = speech_like(8000)
-    with_energy, without = (Extractor(options(8000, use_energy=use, energy_floor=1e6))([wave])[0] for use in (True, False))
+    with_energy, without = (
+        Extractor(options(8000, use_energy=use, energy_floor=1e6))([wave])[0] for use in (True, False)
+    )
     np.testing.assert_array_equal(with_energy[:, 1:], without[:, 1:])
     np.testing.assert_allclose(with_energy[:, 0], windowed_frames(wave, 8000)[1].clip(np.log(1e6)), atol=1e-4)
 
 
-@pytest.mark.parametrize("values, sentence", [
-    ({"num_ceps": 14}, "--num-ceps 14 is more than --lpc-order 12 plus one"),
-    ({"mel": MelOptions(high_freq=5000.0)}, "do not form a band below 4000 Hz"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "values, sentence",
+    [
+        ({"num_ceps": 14}, "--num-ceps 14 is more than --lpc-order 12 plus one"),
+        ({"mel": MelOptions(high_freq=5000.0)}, "do not form a band below 4000 Hz"),
+    ],
+)
 def test_impossible_options(values, sentence):
     with pytest.raises(UserError, match=sentence):
         Extractor(options(8000, **values))

@@ -1,4 +1,5 @@
-"""Audio at another rate, as it comes: against sines at their new times, against `resample`, and against itself in parts."""
+"""Audio at another rate, as it comes: against sines at their new times, against `resample`, and against
+itself in parts."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ def test_tones_that_both_rates_can_hold_stay_and_others_go(rate_in, rate_out):
     inner = slice(len(low) // 5, -(len(low) // 5))
     assert np.abs(low - sine(700, rate_out, len(low)))[inner].max() < 2.0
     if rate_out < rate_in:
-        assert np.abs(Resampler(rate_in, rate_out)(sine(0.53 * rate_out, rate_in, rate_in // 2), last=True)[inner]).max() < 20.0
+        assert (
+            np.abs(
+                Resampler(rate_in, rate_out)(sine(0.53 * rate_out, rate_in, rate_in // 2), last=True)[inner]
+            ).max()
+            < 20.0
+        )
 
 
 @pytest.mark.parametrize("rate_in, rate_out", RATES)
@@ -49,8 +55,27 @@ def test_no_conversion_no_samples_and_impossible_rates():
 @pytest.mark.parametrize("rate_out", [8000, 16000])
 def test_rates_that_have_little_in_common(rate_out):
     """A header may name any rate; rates that somebody has recorded at are all taken."""
-    for rate_in in (11025, 11127, 22254, 22255, 44056, 44101, 44144, 50000, 88200, 176400, 192000, 352800, 384000, 705600, 768000):
+    for rate_in in (
+        11025,
+        11127,
+        22254,
+        22255,
+        44056,
+        44101,
+        44144,
+        50000,
+        88200,
+        176400,
+        192000,
+        352800,
+        384000,
+        705600,
+        768000,
+    ):
         assert len(Resampler(rate_in, rate_out)(np.zeros(rate_in // 100, np.float32), last=True))
     for rate_in in (192001, 767999):
-        with pytest.raises(UserError, match=f"^audio of {rate_in} Hz, whose common divisor with {rate_out} Hz is too small; convert it"):
+        with pytest.raises(
+            UserError,
+            match=f"^audio of {rate_in} Hz, whose common divisor with {rate_out} Hz is too small; convert it",
+        ):
             Resampler(rate_in, rate_out)

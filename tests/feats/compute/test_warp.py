@@ -10,7 +10,10 @@ from pyasr.feats.compute.warp import Warper
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
 
 FRAME, MEL = FrameOptions(sample_frequency=8000.0), MelOptions(40, 20.0, -200.0)
-FBANK, HIRES = FbankOptions(frame=FRAME, mel=MEL), MfccOptions(frame=FRAME, mel=MEL, num_ceps=40, use_energy=False)
+FBANK, HIRES = (
+    FbankOptions(frame=FRAME, mel=MEL),
+    MfccOptions(frame=FRAME, mel=MEL, num_ceps=40, use_energy=False),
+)
 SMALL = MfccOptions(frame=FRAME, use_energy=False)
 
 
@@ -26,7 +29,9 @@ def test_a_smooth_spectrum_is_read_at_the_warped_frequencies(factor):
     place = np.where(hertz <= 0.8 * 3800 * min(factor, 1) / factor, factor * hertz, np.nan)
     spectrum = lambda f: np.sin(mel_scale(f) / 300)
     inside = ~np.isnan(place) & (place > hertz[0])
-    np.testing.assert_allclose((spectrum(hertz) @ warper.matrix(factor))[inside], spectrum(place[inside]), atol=0.01)
+    np.testing.assert_allclose(
+        (spectrum(hertz) @ warper.matrix(factor))[inside], spectrum(place[inside]), atol=0.01
+    )
 
 
 @pytest.mark.parametrize("factor", [0.88, 1.12])
@@ -41,13 +46,16 @@ def test_cepstra_are_warped_as_their_filter_bank():
     wave = [(1000 * rng.standard_normal(8000)).astype(np.float32)]
     fbank, mfcc = Extractor(FBANK)(wave)[0], Extractor(HIRES)(wave)[0]
     back = np.linalg.inv(Warper(HIRES)._cosine)
-    np.testing.assert_allclose(mfcc @ Warper(HIRES).matrix(0.9) @ back, fbank @ Warper(FBANK).matrix(0.9), atol=1e-2)
+    np.testing.assert_allclose(
+        mfcc @ Warper(HIRES).matrix(0.9) @ back, fbank @ Warper(FBANK).matrix(0.9), atol=1e-2
+    )
 
 
 @pytest.mark.parametrize("options", [FBANK, HIRES, SMALL])
 @pytest.mark.parametrize("factor", [0.88, 1.12])
 def test_it_undoes_a_longer_or_shorter_tract(options, factor):
-    """Noise through resonances at F, and at F / factor: warped by `factor`, the first looks like the second."""
+    """Noise through resonances at F, and at F / factor: warped by `factor`, the first looks like the
+    second."""
     rng = np.random.default_rng(0)
 
     def noise(scale):

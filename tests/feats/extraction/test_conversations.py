@@ -1,4 +1,5 @@
-"""Features of conversations, two recordings a file: those of a file of each side, and each file is decoded once."""
+"""Features of conversations, two recordings a file: those of a file of each side, and each file is decoded
+once."""
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ STEPS = ["make_mfcc.py", "make_fbank.py", "make_plp.py", "make_spectrogram.py"]
 def reads(monkeypatch):
     """Entries of wav.scp in the order in which they are decoded."""
     found = []
-    monkeypatch.setattr(recordings, "read_channels", lambda rx, name="": (found.append(rx), read_channels(rx, name))[1])
+    monkeypatch.setattr(
+        recordings, "read_channels", lambda rx, name="": (found.append(rx), read_channels(rx, name))[1]
+    )
     return found
 
 
@@ -88,7 +91,10 @@ def test_another_channel_makes_features_anew(tmp_path, capsys):
     before = made(calls)
     assert "is up to date" in (made(calls), told(capsys))[1]
     table = read_table(calls / "reco2file_and_channel")
-    write_table(calls / "reco2file_and_channel", table | {name: value[:-1] + "12"["AB".index(value[-1])] for name, value in table.items()})
+    write_table(
+        calls / "reco2file_and_channel",
+        table | {name: value[:-1] + "12"["AB".index(value[-1])] for name, value in table.items()},
+    )
     assert "is up to date" in (made(calls), told(capsys))[1]
     write_table(calls / "reco2file_and_channel", table | {"sw02005-A": "sw02005 B", "sw02005-B": "sw02005 A"})
     after = made(calls)
@@ -98,7 +104,9 @@ def test_another_channel_makes_features_anew(tmp_path, capsys):
     made(mono), told(capsys)
     (mono / "reco2file_and_channel").unlink()
     assert "is up to date" in (made(mono), told(capsys))[1]
-    assert ":" not in (mono / ".recordings").read_text() and (calls / ".recordings").read_text().count(":") == 6
+    assert (
+        ":" not in (mono / ".recordings").read_text() and (calls / ".recordings").read_text().count(":") == 6
+    )
 
 
 def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
@@ -111,11 +119,23 @@ def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
     assert "is up to date" in (made(calls, "--channel", 0), told(capsys))[1]
 
 
-@pytest.mark.parametrize("label, sentence", [
-    ("C", r"^sw02001-B: .*sw02001.sph: reco2file_and_channel names channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in"),
-    (None, "sw02001.sph: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction step, or name the channel of each recording in "
-           "reco2file_and_channel$"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "label, sentence",
+    [
+        (
+            "C",
+            (
+                r"^sw02001-B: .*sw02001.sph: reco2file_and_channel names channel 'C', but the file has 2 "
+                r"channels; correct the line: channels are A, B, ... or 1, 2, ... in"
+            ),
+        ),
+        (
+            None,
+            "sw02001.sph: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction "
+            "step, or name the channel of each recording in reco2file_and_channel$",
+        ),
+    ],
+)
 def test_a_channel_that_is_not_there_is_told_before_any_work(label, sentence, tmp_path):
     calls = make_calls(tmp_path / "calls")
     table = read_table(calls / "reco2file_and_channel")
@@ -130,4 +150,9 @@ def test_recordings_that_take_turns_are_read_from_one_decoding(tmp_path, reads):
     data = DataDir(make_calls(tmp_path / "calls"))
     turns = ["sw02001-A_000010", "sw02001-B_000010", "sw02001-A_000050", "sw02001-B_000050"]
     found = dict(read_waveforms(data, turns, RATE))
-    assert len(reads) == 1 and all(np.array_equal(found[utt], sides("sw02001")[round(RATE * float(utt[-6:]) / 100):][:3200, "AB".index(utt[8])]) for utt in turns)
+    assert len(reads) == 1 and all(
+        np.array_equal(
+            found[utt], sides("sw02001")[round(RATE * float(utt[-6:]) / 100) :][:3200, "AB".index(utt[8])]
+        )
+        for utt in turns
+    )

@@ -57,7 +57,12 @@ def data(tmp_path):
 
 def step(name, *arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, ROOT / "steps" / name, *map(str, arguments)], env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, ROOT / "steps" / name, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
 
 
 def expected():
@@ -89,14 +94,21 @@ def test_steps_from_audio_to_cmvn(data):
 
 
 def test_tables_of_other_features_are_kept(data):
-    """As those of a data directory that Kaldi has made; its statistics are no longer used, and the next new features replace ours alone."""
-    own = {"feats.scp": {utt: f"/k/raw.ark:{5 + i}" for i, utt in enumerate(LENGTHS)}, "cmvn.scp": {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"},
-           "utt2num_frames": dict.fromkeys(LENGTHS, "9")}  # fmt: skip
+    """As those of a data directory that Kaldi has made; its statistics are no longer used, and the next new
+    features replace ours alone."""
+    own = {
+        "feats.scp": {utt: f"/k/raw.ark:{5 + i}" for i, utt in enumerate(LENGTHS)},
+        "cmvn.scp": {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"},
+        "utt2num_frames": dict.fromkeys(LENGTHS, "9"),
+    }
     for name, table in own.items():
         write_table(data / name, table)
     made = step("make_mfcc.py", "--nj", 1, *FLAGS, data)
     for name, output in (("feats.scp", "feats"), ("utt2num_frames", "feats"), ("cmvn.scp", "cmvn")):
-        assert f"{data}/{name} differs from the table in {data}/{output}: moved to {data}/.backup/{name}" in made.stdout
+        assert (
+            f"{data}/{name} differs from the table in {data}/{output}: moved to {data}/.backup/{name}"
+            in made.stdout
+        )
     assert not (data / "cmvn.scp").exists() and load_all(data / "feats.scp").keys() == LENGTHS.keys()
     write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:7"})
     assert "moved to" in step("compute_cmvn.py", data).stdout
@@ -104,13 +116,16 @@ def test_tables_of_other_features_are_kept(data):
     anew = step("make_mfcc.py", "--nj", 1, "--use-energy", "true", "--force", *FLAGS[:2], data)
     assert anew.returncode == 0 and "moved to" not in anew.stdout
     assert not (data / "cmvn.scp").exists()  # statistics of other features must not be used
-    assert step("compute_cmvn.py", data).returncode == 0 and read_table(data / "cmvn.scp").keys() == cmvn.keys()
+    assert (
+        step("compute_cmvn.py", data).returncode == 0 and read_table(data / "cmvn.scp").keys() == cmvn.keys()
+    )
     kept = {path.name: read_table(path) for path in (data / ".backup").iterdir()}
     assert kept == {**own, "cmvn.scp.2": {"a": "/k/cmvn.ark:7"}}
 
 
 def test_a_copy_whose_tables_were_set_aside_stays_up_to_date(data, tmp_path):
-    """The statistics that a data directory was copied with are no longer among the files that its making has to answer for."""
+    """The statistics that a data directory was copied with are no longer among the files that its making has
+    to answer for."""
     write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"})
     with stage_output(tmp_path / "copy", {}, []) as out:
         for path in data.iterdir():
@@ -129,7 +144,8 @@ def make_anew(data):
 
 
 def test_a_recording_that_was_replaced_makes_features_anew(data, tmp_path):
-    """Also by one of the same length and time, in the middle of it; one that was touched, or renamed beside, is the same."""
+    """Also by one of the same length and time, in the middle of it; one that was touched, or renamed beside,
+    is the same."""
     make_anew(data)
     before, path = load_all(data / "feats.scp"), tmp_path / "b-1.wav"
     os.utime(path, (1, 1))
@@ -149,14 +165,22 @@ def test_a_recording_that_was_replaced_makes_features_anew(data, tmp_path):
 def test_a_noise_that_was_replaced_makes_features_anew(source, data, tmp_path):
     for name in ("a room.wav", "fan.wav"):
         soundfile.write(tmp_path / name, wave(name, 100), 8000, subtype="PCM_16")
-    mixed = {"rir": str(tmp_path / "a room.wav"), "noises": [{"audio": str(tmp_path / "fan.wav"), "snr_db": 10}]}
-    write_table(data / "reco2distortion", {utt: json.dumps(mixed) if utt == "b-1" else "{}" for utt in LENGTHS})
+    mixed = {
+        "rir": str(tmp_path / "a room.wav"),
+        "noises": [{"audio": str(tmp_path / "fan.wav"), "snr_db": 10}],
+    }
+    write_table(
+        data / "reco2distortion", {utt: json.dumps(mixed) if utt == "b-1" else "{}" for utt in LENGTHS}
+    )
     make_anew(data)
     before = load_all(data / "feats.scp")
     assert "is up to date" in make_anew(data)
     soundfile.write(tmp_path / source, wave(source, 200)[100:], 8000, subtype="PCM_16")
     told = make_anew(data)
-    assert f"1 recordings have changed: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in told and "out of date" in told
+    assert (
+        f"1 recordings have changed: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in told
+        and "out of date" in told
+    )
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
 
@@ -187,7 +211,12 @@ def test_recordings_are_told_apart_without_being_read(tmp_path):
     shutil.copy(tmp_path / "a.wav", tmp_path / "c.wav")
     os.mkfifo(tmp_path / "pipe")
     places = {name: str(tmp_path / f"{name}.wav") for name in "abc"}
-    audio = places | {"ark": f"{tmp_path}/a.wav:77", "gone": str(tmp_path / "gone.wav"), "command": "sph2pipe x |", "pipe": str(tmp_path / "pipe")}
+    audio = places | {
+        "ark": f"{tmp_path}/a.wav:77",
+        "gone": str(tmp_path / "gone.wav"),
+        "command": "sph2pipe x |",
+        "pipe": str(tmp_path / "pipe"),
+    }
     found = dict(prints(audio.items()))
     assert found["a"] == found["c"] and len(set(found.values())) == 4
     assert found["gone"] == found["pipe"] == "missing" and "command" not in found
@@ -208,22 +237,35 @@ def test_segments(data, tmp_path):
     shards(data, tmp_path / "out", 1)
     whole = wave("b-1", 12000).astype(np.float32)
     for utt, part in (("b-1-x", whole[2000:6000]), ("b-1-y", whole[8000:])):
-        np.testing.assert_allclose(load_all(tmp_path / "out" / "feats.scp")[utt], Extractor(OPTIONS)([part])[0], atol=1e-3)
+        np.testing.assert_allclose(
+            load_all(tmp_path / "out" / "feats.scp")[utt], Extractor(OPTIONS)([part])[0], atol=1e-3
+        )
 
 
-@pytest.mark.parametrize("times, told", [("0.4 2.1", "ends 0.60 s after the end of the recording, which has 1.5 s"),
-                                         ("1.5 1.7", "begins after the end of the recording, which has 1.5 s")])
+@pytest.mark.parametrize(
+    "times, told",
+    [
+        ("0.4 2.1", "ends 0.60 s after the end of the recording, which has 1.5 s"),
+        ("1.5 1.7", "begins after the end of the recording, which has 1.5 s"),
+    ],
+)
 def test_segments_end_with_their_recordings(times, told, data):
     """But for half a second, as in Kaldi's extract-segments."""
     write_table(data / "utt2spk", {"b-1-x": "b"})
     write_table(data / "segments", {"b-1-x": "b-1 0.5 1.9"})
-    (_, samples), = read_waveforms(DataDir(data), ["b-1-x"], 8000)
+    ((_, samples),) = read_waveforms(DataDir(data), ["b-1-x"], 8000)
     assert np.array_equal(samples, wave("b-1", 12000)[4000:])
     write_table(data / "segments", {"b-1-x": f"b-1 {times}"})
-    for read in (lambda: list(read_waveforms(DataDir(data), ["b-1-x"], 8000)), lambda: segments_of(DataDir(data), VadOptions())):
+    for read in (
+        lambda: list(read_waveforms(DataDir(data), ["b-1-x"], 8000)),
+        lambda: segments_of(DataDir(data), VadOptions()),
+    ):
         with pytest.raises(UserError) as error:
             read()
-        assert str(error.value) == f"{data}/segments: b-1-x {told}; correct it, or run utils/fix_data_dir.py --audio read {data}"
+        assert (
+            str(error.value)
+            == f"{data}/segments: b-1-x {told}; correct it, or run utils/fix_data_dir.py --audio read {data}"
+        )
 
 
 def test_utterances_too_short_for_a_frame(data, tmp_path):
@@ -245,7 +287,10 @@ def test_truncated_audio_stops_the_step_and_leaves_nothing(data, tmp_path):
 
 def test_options_that_no_filters_can_have_stop_the_step_before_its_jobs(data):
     run = step("make_mfcc.py", "--nj", 2, *FLAGS, "--num-ceps", 100, data)
-    assert run.returncode == 1 and "make_mfcc.py: error: --num-ceps 100 is more than --num-mel-bins" in run.stderr
+    assert (
+        run.returncode == 1
+        and "make_mfcc.py: error: --num-ceps 100 is more than --num-mel-bins" in run.stderr
+    )
     assert run.stderr.count("\n") == 1 and not (data / "feats.tmp").exists()
 
 
@@ -256,10 +301,19 @@ def test_sampling_rate_of_the_configuration(data, tmp_path):
         extract_shard(spec, 1)
 
 
-@pytest.mark.parametrize("flags, told", [
-    (["--sample-frequency", 16000], "a-1.wav: audio of 8000 Hz, but --sample-frequency is 16000; give --allow-upsample true"),
-    ([*FLAGS, "--channel", 1], "a-1.wav: no channel 1, the file has 1, counted from 0; give another --channel"),
-])
+@pytest.mark.parametrize(
+    "flags, told",
+    [
+        (
+            ["--sample-frequency", 16000],
+            "a-1.wav: audio of 8000 Hz, but --sample-frequency is 16000; give --allow-upsample true",
+        ),
+        (
+            [*FLAGS, "--channel", 1],
+            "a-1.wav: no channel 1, the file has 1, counted from 0; give another --channel",
+        ),
+    ],
+)
 def test_a_mistake_that_the_first_recording_shows_is_told_at_once_in_one_line(data, tmp_path, flags, told):
     """From a file, and from a place in an archive; jobs do not begin, and nothing is left."""
     archived = {}
@@ -280,7 +334,9 @@ def sound(rate, seconds=1.0):
     """Three hundred tones up to 3.7 kHz, those that the sampling rate has room for, int16."""
     rng, time_s = np.random.default_rng(0), np.arange(int(seconds * rate)) / rate
     tones = zip(rng.uniform(50, 3700, 300), rng.uniform(0, 2 * np.pi, 300))
-    return np.round(sum(300 * np.sin(2 * np.pi * hz * time_s + phase) for hz, phase in tones if hz < 0.47 * rate)).astype(np.int16)
+    return np.round(
+        sum(300 * np.sin(2 * np.pi * hz * time_s + phase) for hz, phase in tones if hz < 0.47 * rate)
+    ).astype(np.int16)
 
 
 @pytest.fixture
@@ -288,19 +344,49 @@ def mixed(data, tmp_path):
     """Recordings of one sound at three sampling rates, one of them in the right channel of two."""
     for utt, rate in {"a-1": 8000, "a-2": 8000, "b-1": 16000, "b-2": 4000}.items():
         soundfile.write(tmp_path / f"{utt}.wav", sound(rate), rate, subtype="PCM_16")
-    soundfile.write(tmp_path / "b-3.wav", np.stack([np.zeros(48000, np.int16), sound(48000)], 1), 48000, subtype="PCM_16")
+    soundfile.write(
+        tmp_path / "b-3.wav", np.stack([np.zeros(48000, np.int16), sound(48000)], 1), 48000, subtype="PCM_16"
+    )
     return data
 
 
 RESAMPLED = ["--allow-downsample", "true", "--allow-upsample", "true"]
 
 
-@pytest.mark.parametrize("utt, flags, told", [
-    ("b-3", [], "b-3.wav: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction step"),
-    ("b-1", ["--channel", 1], "b-1.wav: no channel 1, the file has 1, counted from 0; give another --channel"),
-    ("b-1", [], "b-1.wav: audio of 16000 Hz, but --sample-frequency is 8000; give --allow-downsample true to resample it, or correct"),
-    ("b-2", RESAMPLED[:2], "b-2.wav: audio of 4000 Hz, but --sample-frequency is 8000; give --allow-upsample true to resample it"),
-])
+@pytest.mark.parametrize(
+    "utt, flags, told",
+    [
+        (
+            "b-3",
+            [],
+            (
+                "b-3.wav: 2 channels, expected 1; choose one with --channel 0 or 1 of the feature extraction "
+                "step"
+            ),
+        ),
+        (
+            "b-1",
+            ["--channel", 1],
+            "b-1.wav: no channel 1, the file has 1, counted from 0; give another --channel",
+        ),
+        (
+            "b-1",
+            [],
+            (
+                "b-1.wav: audio of 16000 Hz, but --sample-frequency is 8000; give --allow-downsample true to "
+                "resample it, or correct"
+            ),
+        ),
+        (
+            "b-2",
+            RESAMPLED[:2],
+            (
+                "b-2.wav: audio of 4000 Hz, but --sample-frequency is 8000; give --allow-upsample true to "
+                "resample it"
+            ),
+        ),
+    ],
+)
 def test_what_is_to_be_given_for_other_channels_and_rates(mixed, utt, flags, told):
     write_table(mixed / "utt2spk", {utt: "b"})
     with pytest.raises(UserError, match=told):
@@ -319,12 +405,23 @@ def test_one_of_two_channels_at_another_rate(mixed):
     write_table(mixed / "utt2spk", {"b-3": "b"})
     run_here("make_mfcc.py", "--nj", 1, *FLAGS, "--channel", 1, "--allow-downsample", "true", mixed)
     assert audio_options(mixed) == AudioOptions(1, True, False)
-    expected, = Extractor(OPTIONS)([sound(8000).astype(np.float32)])
+    (expected,) = Extractor(OPTIONS)([sound(8000).astype(np.float32)])
     assert np.abs(load_all(mixed / "feats.scp")["b-3"] - expected).mean() < 0.5
 
 
 def test_fbank_step(data):
-    made = step("make_fbank.py", "--nj", 1, "--compress", "true", "--sample-frequency", 8000, "--num-mel-bins", 40, data)
+    made = step(
+        "make_fbank.py",
+        "--nj",
+        1,
+        "--compress",
+        "true",
+        "--sample-frequency",
+        8000,
+        "--num-mel-bins",
+        40,
+        data,
+    )
     assert made.returncode == 0, made.stdout + made.stderr
     assert {x.shape[1] for x in load_all(data / "feats.scp").values()} == {40}
 

@@ -1,4 +1,5 @@
-"""Features side by side against columns put together by hand; vectors beside frames; what is left out, and what is refused."""
+"""Features side by side against columns put together by hand; vectors beside frames; what is left out, and
+what is refused."""
 
 import numpy as np
 import pytest
@@ -27,7 +28,10 @@ def write_stream(path, dim: int, seed: int, lengths=LENGTHS):
     with ArkWriter(path / "cmvn.ark", path / "cmvn.scp") as writer:
         for speaker, both in stats.items():
             writer.write(speaker, both)
-    write_data_dir(path, {"utt2spk": {utt: utt[0] for utt in LENGTHS}, "text": {utt: f"words of {utt}" for utt in LENGTHS}})
+    write_data_dir(
+        path,
+        {"utt2spk": {utt: utt[0] for utt in LENGTHS}, "text": {utt: f"words of {utt}" for utt in LENGTHS}},
+    )
     return path
 
 
@@ -67,13 +71,25 @@ def test_a_transcript_that_was_corrected_is_copied(streams, tmp_path):
 
 
 def test_each_stream_has_its_own_normalisation_and_derivatives(streams, tmp_path):
-    found = paste(tmp_path, "--deltas", "0 2", "--cmvn", "none speaker", "--norm-vars", "false true", tmp_path / "out", *streams)
+    found = paste(
+        tmp_path,
+        "--deltas",
+        "0 2",
+        "--cmvn",
+        "none speaker",
+        "--norm-vars",
+        "false true",
+        tmp_path / "out",
+        *streams,
+    )
     left, right = (load_all(stream / "feats.scp") for stream in streams)
     for speaker in "ab":
         frames = np.concatenate([right[utt] for utt in LENGTHS if utt[0] == speaker]).astype(np.float64)
         for utt in (utt for utt in LENGTHS if utt[0] == speaker):
             normalised = ((right[utt] - frames.mean(0)) / frames.std(0)).astype(np.float32)
-            np.testing.assert_allclose(found[utt], np.hstack([left[utt], add_deltas(normalised, 2)]), atol=1e-5)
+            np.testing.assert_allclose(
+                found[utt], np.hstack([left[utt], add_deltas(normalised, 2)]), atol=1e-5
+            )
 
 
 def test_vectors_of_speakers_and_of_utterances_stand_beside_every_frame(streams, tmp_path):
@@ -89,7 +105,9 @@ def test_vectors_of_speakers_and_of_utterances_stand_beside_every_frame(streams,
 @pytest.mark.parametrize("told_by", ["file", "option"])
 def test_vectors_every_few_frames(streams, tmp_path, told_by):
     rng = np.random.default_rng(8)
-    vectors = {utt: rng.standard_normal((-(-num // 10), 4)).astype(np.float32) for utt, num in LENGTHS.items()}
+    vectors = {
+        utt: rng.standard_normal((-(-num // 10), 4)).astype(np.float32) for utt, num in LENGTHS.items()
+    }
     vectors["b-2"] = vectors["b-2"][:-1]  # one row less than needed: the last one goes on
     scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
     if told_by == "file":
@@ -112,7 +130,9 @@ def test_another_period_pastes_anew(streams, tmp_path):
 
 def test_missing_statistics_are_told_before_anything_is_pasted(streams, tmp_path):
     (streams[1] / "cmvn.scp").unlink()
-    with pytest.raises(UserError, match="right/cmvn.scp: no such file; run steps/compute_cmvn.py .*right first"):
+    with pytest.raises(
+        UserError, match="right/cmvn.scp: no such file; run steps/compute_cmvn.py .*right first"
+    ):
         paste(tmp_path, "--cmvn", "none speaker", tmp_path / "out", *streams)
     assert not list(tmp_path.glob("out*"))
 
@@ -122,13 +142,20 @@ def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2, lengths)
     found = paste(tmp_path, "--length-tolerance", 1, "--max-missing", 0.25, tmp_path / "out", *streams)
     assert {utt: len(matrix) for utt, matrix in found.items()} == {"a-1": 21, "a-2": 30, "b-1": 1}
-    assert "1 utterances left out: streams whose numbers of frames differ by more than --length-tolerance 1: b-2" in capsys.readouterr().out
+    assert (
+        "1 utterances left out: streams whose numbers of frames differ by more than --length-tolerance 1: b-2"
+        in capsys.readouterr().out
+    )
 
 
 def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_path, capsys):
     table = read_scp(streams[1] / "feats.scp")
-    (streams[1] / "feats.scp").write_text("".join(f"{utt} {rx}\n" for utt, rx in table.items() if utt != "a-2"))
-    with pytest.raises(UserError, match=r"1 of 4 utterances have to be left out: 1: no features in .*right/feats.scp \(a-2\)"):
+    (streams[1] / "feats.scp").write_text(
+        "".join(f"{utt} {rx}\n" for utt, rx in table.items() if utt != "a-2")
+    )
+    with pytest.raises(
+        UserError, match=r"1 of 4 utterances have to be left out: 1: no features in .*right/feats.scp \(a-2\)"
+    ):
         paste(tmp_path, tmp_path / "out", *streams)
     assert not (tmp_path / "out").exists()
     assert paste(tmp_path, "--max-missing", 0.3, tmp_path / "out", *streams).keys() == {"a-1", "b-1", "b-2"}
@@ -137,15 +164,31 @@ def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_pat
 
 def test_streams_of_two_kinds_of_features_are_refused(streams, tmp_path):
     wide = write_stream(tmp_path / "wide", 4, 3)
-    write_table(streams[1] / "feats.scp", read_scp(streams[1] / "feats.scp") | {"b-2": read_scp(wide / "feats.scp")["b-2"]})
-    with pytest.raises(UserError, match="right: b-2 has 4 columns, other utterances have 2; compute the features of .*right again"):
+    write_table(
+        streams[1] / "feats.scp",
+        read_scp(streams[1] / "feats.scp") | {"b-2": read_scp(wide / "feats.scp")["b-2"]},
+    )
+    with pytest.raises(
+        UserError,
+        match="right: b-2 has 4 columns, other utterances have 2; compute the features of .*right again",
+    ):
         paste(tmp_path, "--cmvn", "none", tmp_path / "out", *streams)
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (("--deltas", "0 2 1"), "--deltas: '0 2 1' is not one word of 0, 1, 2, 3, 4 for each of the 2 data directories, or one for all"),
-    (("--cmvn", "speakers"), "--cmvn: 'speakers' is not one word of none, speaker, utterance, sliding"),
-    (("--norm-vars", ""), "--norm-vars: '' is not one word of false, true")])
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ("--deltas", "0 2 1"),
+            (
+                "--deltas: '0 2 1' is not one word of 0, 1, 2, 3, 4 for each of the 2 data directories, or "
+                "one for all"
+            ),
+        ),
+        (("--cmvn", "speakers"), "--cmvn: 'speakers' is not one word of none, speaker, utterance, sliding"),
+        (("--norm-vars", ""), "--norm-vars: '' is not one word of false, true"),
+    ],
+)
 def test_bad_words_for_streams(streams, tmp_path, words, sentence):
     with pytest.raises(UserError, match=sentence):
         paste(tmp_path, *words, tmp_path / "out", *streams)
@@ -153,24 +196,38 @@ def test_bad_words_for_streams(streams, tmp_path, words, sentence):
 
 def test_bad_vectors(streams, tmp_path):
     scp = write_vectors(tmp_path / "vectors.scp", {"a": np.ones(2)})
-    with pytest.raises(UserError, match=r"2 of 4 .*: 2: no vector of it or its speaker in .*vectors.scp \(b-1 b-2\)"):
+    with pytest.raises(
+        UserError, match=r"2 of 4 .*: 2: no vector of it or its speaker in .*vectors.scp \(b-1 b-2\)"
+    ):
         paste(tmp_path, "--vectors", scp, tmp_path / "out", *streams)
     (tmp_path / "ivector_period").write_text("ten\n")
-    with pytest.raises(UserError, match="ivector_period: not one positive whole number; give --vector-period"):
+    with pytest.raises(
+        UserError, match="ivector_period: not one positive whole number; give --vector-period"
+    ):
         paste(tmp_path, "--vectors", scp, tmp_path / "out", *streams)
-    scp = write_vectors(tmp_path / "few.scp", {utt: np.ones((min(2, num), 4)) for utt, num in LENGTHS.items()})
+    scp = write_vectors(
+        tmp_path / "few.scp", {utt: np.ones((min(2, num), 4)) for utt, num in LENGTHS.items()}
+    )
     with pytest.raises(UserError, match=r"fewer vectors in .* than one every 10 frames \(b-2\)"):
         paste(tmp_path, "--vectors", scp, "--vector-period", 10, tmp_path / "out", *streams)
 
 
 def test_more_vectors_than_frames_explain(tmp_path, capsys):
-    """They are of another period, or of longer utterances: no row would stand where it belongs. The tolerance is that of the streams."""
+    """They are of another period, or of longer utterances: no row would stand where it belongs. The tolerance
+    is that of the streams."""
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2)
     rows = {"a-1": 3, "a-2": 4, "b-1": 1, "b-2": 44}  # of 21, 31, 1 and 440 frames
-    scp = write_vectors(tmp_path / "ivector_online.scp", {utt: np.ones((num, 4)) for utt, num in rows.items()})
+    scp = write_vectors(
+        tmp_path / "ivector_online.scp", {utt: np.ones((num, 4)) for utt, num in rows.items()}
+    )
     flags = ("--vectors", scp, "--vector-period", 10)
-    with pytest.raises(UserError, match=r"2 of 4 .*more vectors in .*scp than one every 10 frames, which --length-tolerance 0 does"):
+    with pytest.raises(
+        UserError,
+        match=r"2 of 4 .*more vectors in .*scp than one every 10 frames, which --length-tolerance 0 does",
+    ):
         paste(tmp_path, *flags, tmp_path / "out", *streams)
-    found = paste(tmp_path, *flags, "--length-tolerance", 1, "--max-missing", 0.25, tmp_path / "out", *streams)
+    found = paste(
+        tmp_path, *flags, "--length-tolerance", 1, "--max-missing", 0.25, tmp_path / "out", *streams
+    )
     assert {utt: len(matrix) for utt, matrix in found.items()} == {"a-1": 21, "a-2": 30, "b-1": 1}
     assert "more vectors in" in capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""Warping of frequencies: the piecewise linear map, warped filters against Kaldi's, and the tables of warp factors."""
+"""Warping of frequencies: the piecewise linear map, warped filters against Kaldi's, and the tables of warp
+factors."""
 
 import numpy as np
 import pytest
@@ -39,16 +40,31 @@ def test_the_map(warp):
 def test_kaldis_warped_filters(name, root):
     rate, warp, mel = FBANK[name]
     mel = {"num_mel_bins" if key == "num_bins" else key: value for key, value in mel.items()}
-    ours = Extractor(FbankOptions(frame=FrameOptions(sample_frequency=rate), mel=MelOptions(**mel)))([speech_like(rate)], warp=warp)[0]
+    ours = Extractor(FbankOptions(frame=FrameOptions(sample_frequency=rate), mel=MelOptions(**mel)))(
+        [speech_like(rate)], warp=warp
+    )[0]
     loud = windowed_frames(speech_like(rate), rate)[1] > 0
-    np.testing.assert_allclose(ours[loud][EVERY], np.load(root / "tests/fixtures/kaldi_feats.npz")[name], atol=5e-4)
+    np.testing.assert_allclose(
+        ours[loud][EVERY], np.load(root / "tests/fixtures/kaldi_feats.npz")[name], atol=5e-4
+    )
 
 
-@pytest.mark.parametrize("warp, mel, sentence", [
-    (1.1, MelOptions(low_freq=100.0), "--vtln-low 100 and --vtln-high 3500 Hz are not within the band of 100 to 4000 Hz"),
-    (0.9, MelOptions(high_freq=-600.0), "are not within the band of 20 to 3400 Hz for a warp factor of 0.9"),
-    (1.5, MelOptions(vtln_low=2500.0), "--vtln-low 2500 and --vtln-high 3500"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "warp, mel, sentence",
+    [
+        (
+            1.1,
+            MelOptions(low_freq=100.0),
+            "--vtln-low 100 and --vtln-high 3500 Hz are not within the band of 100 to 4000 Hz",
+        ),
+        (
+            0.9,
+            MelOptions(high_freq=-600.0),
+            "are not within the band of 20 to 3400 Hz for a warp factor of 0.9",
+        ),
+        (1.5, MelOptions(vtln_low=2500.0), "--vtln-low 2500 and --vtln-high 3500"),
+    ],
+)
 def test_knees_outside_the_band(warp, mel, sentence):
     extractor = Extractor(MfccOptions(frame=FrameOptions(sample_frequency=8000.0), mel=mel))
     with pytest.raises(UserError, match=sentence):
@@ -69,12 +85,15 @@ def test_tables_of_warps(data):
     assert utterance_warps(DataDir(data)) == {"a-1": 0.88, "a-2": 0.88, "b-1": 1.04}
 
 
-@pytest.mark.parametrize("table, content, sentence", [
-    ("spk2warp", {"a": 0.88}, "spk2warp: no line for b; 1 of 2 are missing"),
-    ("spk2warp", {"a": 0.88, "b": 3.2}, "spk2warp: 'b 3.2' is not a warp factor from 0.5 to 2"),
-    ("spk2warp", {"a": 0.88, "b": "x"}, "spk2warp:2: 'b x' does not end in a positive number"),
-    ("utt2warp", {"a-1": 1, "b-1": 1}, "utt2warp: no line for a-2; 1 of 3 are missing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "table, content, sentence",
+    [
+        ("spk2warp", {"a": 0.88}, "spk2warp: no line for b; 1 of 2 are missing"),
+        ("spk2warp", {"a": 0.88, "b": 3.2}, "spk2warp: 'b 3.2' is not a warp factor from 0.5 to 2"),
+        ("spk2warp", {"a": 0.88, "b": "x"}, "spk2warp:2: 'b x' does not end in a positive number"),
+        ("utt2warp", {"a-1": 1, "b-1": 1}, "utt2warp: no line for a-2; 1 of 3 are missing"),
+    ],
+)
 def test_wrong_tables(table, content, sentence, data):
     write_table(data / table, content)
     with pytest.raises(UserError, match=sentence):

@@ -18,18 +18,40 @@ def made(tmp_path):
     ali, data = tmp_path / "ali", tmp_path / "data"
     for path in (ali, data):
         path.mkdir()
-    alignments = {utt: np.full(num, i + 1) for i, (utt, num) in enumerate(FRAMES.items()) if utt != "sp0.9-bob-0"}
+    alignments = {
+        utt: np.full(num, i + 1) for i, (utt, num) in enumerate(FRAMES.items()) if utt != "sp0.9-bob-0"
+    }
     write_int_vectors(ali / "ali.1.gz", {utt: alignments[utt] for utt in ("ann-0", "ann-1", "bob-0")})
     write_int_vectors(ali / "ali.2.gz", {utt: alignments[utt] for utt in ("sp0.9-ann-0", "sp0.9-ann-1")})
-    for name, text in {"num_jobs": "2", "final.mdl": "model", "tree": "tree", "trans.1": "transforms"}.items():
+    for name, text in {
+        "num_jobs": "2",
+        "final.mdl": "model",
+        "tree": "tree",
+        "trans.1": "transforms",
+    }.items():
         (ali / name).write_text(text)
-    write_tables(data, {prefix + utt: num for prefix in ("", "rev1-", "rev2-") for utt, num in FRAMES.items() if "bob" not in utt or not prefix})
+    write_tables(
+        data,
+        {
+            prefix + utt: num
+            for prefix in ("", "rev1-", "rev2-")
+            for utt, num in FRAMES.items()
+            if "bob" not in utt or not prefix
+        },
+    )
     return tmp_path, alignments
 
 
 def write_tables(data, num_frames):
-    uniq = {utt: utt[max(utt.find("ann"), utt.find("bob")):][:5] for utt in num_frames}
-    write_data_dir(data, {"utt2spk": {utt: utt.rpartition("-")[0] for utt in num_frames}, "utt2uniq": uniq, "utt2num_frames": num_frames})
+    uniq = {utt: utt[max(utt.find("ann"), utt.find("bob")) :][:5] for utt in num_frames}
+    write_data_dir(
+        data,
+        {
+            "utt2spk": {utt: utt.rpartition("-")[0] for utt in num_frames},
+            "utt2uniq": uniq,
+            "utt2num_frames": num_frames,
+        },
+    )
 
 
 def test_copies_get_the_alignment_of_their_speed(made):
@@ -40,12 +62,19 @@ def test_copies_get_the_alignment_of_their_speed(made):
     for utt, alignment in copied.items():
         assert np.array_equal(alignment, alignments[utt.removeprefix("rev1-").removeprefix("rev2-")])
     assert all(utt.find("sp0.9") >= 0 for utt in read_int_vectors(path / "out/ali.2.gz"))
-    assert (path / "out/final.mdl").read_text() == "model" and (path / "out/tree").exists() and not (path / "out/trans.1").exists()
+    assert (
+        (path / "out/final.mdl").read_text() == "model"
+        and (path / "out/tree").exists()
+        and not (path / "out/trans.1").exists()
+    )
 
 
 def test_names_with_a_suffix(made):
     path, alignments = made
-    write_tables(path / "data", {"ann-0-noise": 5, "ann-1-noise": 7, "sp0.9-ann-0-noise": 6, "rev1-sp0.9-ann-1-noise": 8})
+    write_tables(
+        path / "data",
+        {"ann-0-noise": 5, "ann-1-noise": 7, "sp0.9-ann-0-noise": 6, "rev1-sp0.9-ann-1-noise": 8},
+    )
     run_here("copy_ali_dir.py", path / "data", path / "ali", path / "out")
     copied = read_job_archives(path / "out")
     assert len(copied) == 4
@@ -55,14 +84,20 @@ def test_names_with_a_suffix(made):
 
 def test_names_before_copying():
     assert list(names_of_original("rev1-sp0.9-u-1", "u-1")) == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
-    assert [*names_of_original("rev1-sp0.9-u-1-0000150-0000300", "u-1")][:2] == ["rev1-sp0.9-u-1-0000150-0000300", "sp0.9-u-1-0000150-0000300"]
+    assert [*names_of_original("rev1-sp0.9-u-1-0000150-0000300", "u-1")][:2] == [
+        "rev1-sp0.9-u-1-0000150-0000300",
+        "sp0.9-u-1-0000150-0000300",
+    ]
     assert [*names_of_original("rev1-sp0.9-u-1-noise", "u-1")][-3:] == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
     assert list(names_of_original("another", "u-1")) == list(names_of_original("u-1", "u-1")) == ["u-1"]
 
 
 def test_what_does_not_fit(made):
     path, _ = made
-    told = r"ali: 1 of 14 utterances have .*its original has a different number of frames \(.*sp0.9-bob-0\); align the originals of"
+    told = (
+        r"ali: 1 of 14 utterances have .*its original has a different number of frames "
+        r"\(.*sp0.9-bob-0\); align the originals of"
+    )
     with pytest.raises(UserError, match=told):
         run_here("copy_ali_dir.py", "--max-missing", 0, path / "data", path / "ali", path / "out")
     write_int_vectors(path / "ali/ali.1.gz", {})

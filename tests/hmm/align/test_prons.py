@@ -26,7 +26,8 @@ SYSTEM = KALDI / "exp/tri1"
 
 
 def plain_phones(alignment, trans) -> list[tuple[int, int]]:
-    """(phone, frames), frame by frame: a phone begins at an arc out of its first state that is not a self-loop."""
+    """(phone, frames), frame by frame: a phone begins at an arc out of its first state that is not a
+    self-loop."""
     found = []
     for tid in alignment.tolist():
         if trans.tid2hmm_state[tid] == 0 and not trans.is_self_loop[tid]:
@@ -45,7 +46,9 @@ def plain_words(phones, words, lang):
             continue
         current.append((name, frames))
         if name.endswith(("_E", "_S")) or name == "SPN":
-            found.append(((next(words), *(name for name, _ in current)), sum(frames for _, frames in current)))
+            found.append(
+                ((next(words), *(name for name, _ in current)), sum(frames for _, frames in current))
+            )
             current = []
     assert not current and next(words, None) is None
     return found
@@ -54,17 +57,27 @@ def plain_words(phones, words, lang):
 @pytest.fixture(scope="module")
 def plain():
     """{utterance: [((word, phones...), frames)]}."""
-    lang, trans, text = LangDir(KALDI / "lang"), read_transitions(SYSTEM / "final.mdl"), read_table(KALDI / "data/text")
-    return {utt: plain_words(plain_phones(alignment, trans), text[utt].split(), lang)
-            for utt, alignment in read_job_archives(SYSTEM).items()}
+    lang, trans, text = (
+        LangDir(KALDI / "lang"),
+        read_transitions(SYSTEM / "final.mdl"),
+        read_table(KALDI / "data/text"),
+    )
+    return {
+        utt: plain_words(plain_phones(alignment, trans), text[utt].split(), lang)
+        for utt, alignment in read_job_archives(SYSTEM).items()
+    }
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     """The output of steps/get_prons.py."""
     out = tmp_path_factory.mktemp("prons") / "prons"
-    done = subprocess.run([sys.executable, ROOT / "steps/get_prons.py", KALDI / "data", KALDI / "lang", SYSTEM, out],
-                          capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
+    done = subprocess.run(
+        [sys.executable, ROOT / "steps/get_prons.py", KALDI / "data", KALDI / "lang", SYSTEM, out],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -74,7 +87,11 @@ def base(token):
 
 
 def test_words_with_their_frames(out, plain):
-    lines = [line.split() for job in (1, 2) for line in gzip.decompress((out / f"prons.{job}.gz").read_bytes()).decode().splitlines()]
+    lines = [
+        line.split()
+        for job in (1, 2)
+        for line in gzip.decompress((out / f"prons.{job}.gz").read_bytes()).decode().splitlines()
+    ]
     found = {}
     for utt, begin, length, *token in lines:
         assert int(begin) == sum(frames for _, frames in found.get(utt, []))
@@ -106,8 +123,9 @@ def test_counts_of_silences_and_neighbours(out, plain):
                 around[left, 3] += 1
     counts = read_pron_counts(out)
     assert counts.bigrams == bigrams
-    assert {token: tuple(vars(found).values()) for token, found in counts.silences.items()} \
-        == {token: tuple(around[token, i] for i in range(4)) for token in {token for token, _ in around}}
+    assert {token: tuple(vars(found).values()) for token, found in counts.silences.items()} == {
+        token: tuple(around[token, i] for i in range(4)) for token in {token for token, _ in around}
+    }
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +136,28 @@ def finder():
 def test_words_that_were_not_said(finder):
     lang = LangDir(KALDI / "lang")
     rows = lang.lexicon.rows()
-    ids = {word: (lang.words[word], tuple(lang.phones[phone] for phone in phones)) for word, _, phones in rows}
+    ids = {
+        word: (lang.words[word], tuple(lang.phones[phone] for phone in phones)) for word, _, phones in rows
+    }
     (one, first), (two, second) = ids["w0"], ids["w5"]
     silence = lang.optional_silence
-    assert finder.find((silence, *first, silence, *second), [one, two]) == [(0, 1), (one, len(first)), (0, 1), (two, len(second))]
-    assert finder.find((*first, *second, silence), [one, two]) == [(one, len(first)), (two, len(second)), (0, 1)]
+    assert finder.find((silence, *first, silence, *second), [one, two]) == [
+        (0, 1),
+        (one, len(first)),
+        (0, 1),
+        (two, len(second)),
+    ]
+    assert finder.find((*first, *second, silence), [one, two]) == [
+        (one, len(first)),
+        (two, len(second)),
+        (0, 1),
+    ]
     assert finder.find((*first, *second), [one]) is None and finder.find(first, [one, two]) is None
-    assert finder.find((silence, silence, *first), [one]) is None and finder.find((silence,), []) == [(0, 1)] and finder.find((), []) == []
+    assert (
+        finder.find((silence, silence, *first), [one]) is None
+        and finder.find((silence,), []) == [(0, 1)]
+        and finder.find((), []) == []
+    )
     assert finder.find((), [one]) is None
 
 
@@ -132,13 +165,19 @@ def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
     shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(KALDI / "data/text")
     odd = next(utt for utt in read_int_vectors(SYSTEM / "ali.1.gz") if text[utt] != "w0")
-    (tmp_path / "data/text").write_text("".join(f"{utt} {'w0' if utt == odd else words}\n" for utt, words in text.items()))
+    (tmp_path / "data/text").write_text(
+        "".join(f"{utt} {'w0' if utt == odd else words}\n" for utt, words in text.items())
+    )
     spec = PronsSpec(tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path, 2)
     write_prons(spec, 1)
     counts = count_prons(tmp_path, 1)
-    assert counts.bigrams.total() == sum(len(text[utt].split()) + 1 for utt in read_int_vectors(SYSTEM / "ali.1.gz") if utt != odd)
+    assert counts.bigrams.total() == sum(
+        len(text[utt].split()) + 1 for utt in read_int_vectors(SYSTEM / "ali.1.gz") if utt != odd
+    )
     (tmp_path / "data/text").write_text("".join(f"{utt} w0 w0 w0 w0 w0 w0\n" for utt in text))
-    with pytest.raises(UserError, match="no alignment contains the words of .*data/text in the pronunciations of"):
+    with pytest.raises(
+        UserError, match="no alignment contains the words of .*data/text in the pronunciations of"
+    ):
         run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
 
 
@@ -146,12 +185,21 @@ def test_alignments_of_other_utterances_are_told_by_their_reason(tmp_path, caplo
     text, utts = read_table(KALDI / "data/text"), sorted(read_int_vectors(SYSTEM / "ali.1.gz"))
     (tmp_path / "data").mkdir()
     write_table(tmp_path / "data/text", {f"x{utt}": words for utt, words in text.items()})
-    with pytest.raises(UserError, match=f"no alignment contains .*: [0-9]+: no line in {tmp_path}/data/text .*; give the data and language"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"no alignment contains .*: [0-9]+: no line in {tmp_path}/data/text .*; give the data and "
+            "language"
+        ),
+    ):
         run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
     write_table(tmp_path / "data/text", {utt: words for utt, words in text.items() if utt not in utts[:2]})
     caplog.clear()
     run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "prons")
-    assert f"2 utterances of {SYSTEM} skipped: no line in {tmp_path}/data/text: {' '.join(utts[:2])}" in caplog.text
+    assert (
+        f"2 utterances of {SYSTEM} skipped: no line in {tmp_path}/data/text: {' '.join(utts[:2])}"
+        in caplog.text
+    )
     assert not list((tmp_path / "prons").glob("left_out*"))
 
 
@@ -168,13 +216,28 @@ def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty
     assert expected and {tuple(token): int(count) for count, *token in lines} == expected
 
 
-@pytest.mark.parametrize("name, line, message", [
-    (SILENCE_COUNTS, "1 2 3 w0", r"sil_counts_nowb.txt:2: expected 4 count\(s\), a word and its phones, found '1 2 3 w0'"),
-    (SILENCE_COUNTS, "1 2 3 4 w0 P0", "'w0 P0' occurs twice"),
-    (BIGRAM_COUNTS, "3 <s> w0", "pron_bigram_counts_nowb.txt:2: expected 'COUNT<tab>WORD PHONES<tab>WORD PHONES'"),
-])
+@pytest.mark.parametrize(
+    "name, line, message",
+    [
+        (
+            SILENCE_COUNTS,
+            "1 2 3 w0",
+            r"sil_counts_nowb.txt:2: expected 4 count\(s\), a word and its phones, found '1 2 3 w0'",
+        ),
+        (SILENCE_COUNTS, "1 2 3 4 w0 P0", "'w0 P0' occurs twice"),
+        (
+            BIGRAM_COUNTS,
+            "3 <s> w0",
+            "pron_bigram_counts_nowb.txt:2: expected 'COUNT<tab>WORD PHONES<tab>WORD PHONES'",
+        ),
+    ],
+)
 def test_damaged_counts(tmp_path, name, line, message):
-    contents = {"pron_counts_nowb.txt": "4 w0 P0\n", SILENCE_COUNTS: "1 2 3 4 w0 P0\n", BIGRAM_COUNTS: "4\t<s>\tw0 P0\n"}
+    contents = {
+        "pron_counts_nowb.txt": "4 w0 P0\n",
+        SILENCE_COUNTS: "1 2 3 4 w0 P0\n",
+        BIGRAM_COUNTS: "4\t<s>\tw0 P0\n",
+    }
     for file, content in contents.items():
         (tmp_path / file).write_text(content + (line + "\n" if file == name else ""))
     with pytest.raises(UserError, match=message):
@@ -196,31 +259,51 @@ def test_a_ctm_of_transcripts(plain, tmp_path):
                 expected.append(("tape", "B", begins[utt] + frame / 100, frames / 100, next(words)))
             frame += frames
     found = read_ctm(tmp_path / "ctm/ctm")
-    assert [line.word for line in found] == [line[-1] for line in sorted(expected)] and {line.confidence for line in found} == {1.0}
+    assert [line.word for line in found] == [line[-1] for line in sorted(expected)] and {
+        line.confidence for line in found
+    } == {1.0}
     for line, (file, channel, begin_s, duration_s, _) in zip(found, sorted(expected), strict=True):
         assert (line.file, line.channel) == (file, channel)
-        assert line.begin_s == pytest.approx(begin_s, abs=1e-6) and line.duration_s == pytest.approx(duration_s, abs=1e-6)
+        assert line.begin_s == pytest.approx(begin_s, abs=1e-6) and line.duration_s == pytest.approx(
+            duration_s, abs=1e-6
+        )
 
 
 def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
-    """Two alignments are missing; two others are not in the data directory, and a third one has no words there."""
+    """Two alignments are missing; two others are not in the data directory, and a third one has no words
+    there."""
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     first = read_int_vectors(ali / "ali.1.gz")
     gone, strange, silent = list(first)[:2], sorted(read_int_vectors(ali / "ali.2.gz"))[:2], list(first)[2]
-    write_int_vectors(ali / "ali.1.gz", {utt: alignment for utt, alignment in first.items() if utt not in gone})
+    write_int_vectors(
+        ali / "ali.1.gz", {utt: alignment for utt, alignment in first.items() if utt not in gone}
+    )
     for name in ("text", "utt2spk"):
-        write_table(data / name, {utt: value for utt, value in read_table(data / name).items() if utt not in strange})
+        write_table(
+            data / name, {utt: value for utt, value in read_table(data / name).items() if utt not in strange}
+        )
     wanted = len(read_table(data / "text")) - 1
     write_table(data / "text", read_table(data / "text") | {silent: ""})
-    told = f"ali: 2 of {wanted} utterances have to be left out: 2: no alignment in .*ali .{' '.join(sorted(gone))}.; give the data and language"
+    told = (
+        f"ali: 2 of {wanted} utterances have to be left out: 2: no alignment in .*ali "
+        f".{' '.join(sorted(gone))}.; give the data and language"
+    )
     with pytest.raises(UserError, match=told):
-        run_here("get_train_ctm.py", "--max-missing", 1.9 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm")
+        run_here(
+            "get_train_ctm.py", "--max-missing", 1.9 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm"
+        )
     capsys.readouterr()
     run_here("get_train_ctm.py", "--max-missing", 2.1 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm")
     out = capsys.readouterr().out
-    assert f"3 utterances of {ali} left out: no words in {data}/text: {' '.join(sorted([*strange, silent]))}" in out
+    assert (
+        f"3 utterances of {ali} left out: no words in {data}/text: {' '.join(sorted([*strange, silent]))}"
+        in out
+    )
     assert f"2 utterances left out: no alignment in {ali}: {' '.join(sorted(gone))}" in out
-    assert {line.file for line in read_ctm(tmp_path / "ctm/ctm")} == read_table(data / "text").keys() - {*gone, silent}
+    assert {line.file for line in read_ctm(tmp_path / "ctm/ctm")} == read_table(data / "text").keys() - {
+        *gone,
+        silent,
+    }
     with (data / "utt2spk").open("a") as f:
         f.write("zzz zzz\n")
     run_here("get_train_ctm.py", "--max-missing", 2.1 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm")
@@ -240,10 +323,13 @@ def test_symbols_in_a_transcript_leave_its_utterance_out(tmp_path):
     assert {line.split()[0] for line in lines} == text.keys() - {utt}
 
 
-@pytest.mark.parametrize("name, told", [
-    ("utt2spk", "data/text: no utterance of utt2spk has words; run utils/fix_data_dir.py"),
-    ("both", "ali: 1 of 1 utterances have to be left out: 1: no alignment in .*of-elsewhere"),
-])
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("utt2spk", "data/text: no utterance of utt2spk has words; run utils/fix_data_dir.py"),
+        ("both", "ali: 1 of 1 utterances have to be left out: 1: no alignment in .*of-elsewhere"),
+    ],
+)
 def test_a_ctm_of_other_data(tmp_path, name, told):
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     write_table(data / "utt2spk", {"of-elsewhere": "of"})
@@ -259,7 +345,15 @@ def test_fewer_jobs_than_archives_make_the_same(out, tmp_path):
     for path in out.glob("*.gz"):
         assert (tmp_path / "prons" / path.name).read_bytes() == path.read_bytes()
     for num_jobs in (1, 2):
-        run_here("get_train_ctm.py", "--nj", num_jobs, KALDI / "data", KALDI / "lang", SYSTEM, tmp_path / f"ctm{num_jobs}")
+        run_here(
+            "get_train_ctm.py",
+            "--nj",
+            num_jobs,
+            KALDI / "data",
+            KALDI / "lang",
+            SYSTEM,
+            tmp_path / f"ctm{num_jobs}",
+        )
     assert read_ctm(tmp_path / "ctm1/ctm") == read_ctm(tmp_path / "ctm2/ctm")
 
 
@@ -267,6 +361,11 @@ def test_a_ctm_of_other_transcripts(tmp_path):
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(data / "text")
     write_table(data / "text", dict(zip(text, [*text.values()][::-1])))
-    with pytest.raises(UserError, match="its alignment does not contain the words of its transcript.*give the data and language directory"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "its alignment does not contain the words of its transcript.*give the data and language directory"
+        ),
+    ):
         run_here("get_train_ctm.py", data, KALDI / "lang", SYSTEM, tmp_path / "ctm")
     assert not (tmp_path / "ctm").exists()

@@ -1,4 +1,5 @@
-"""H, self-loops and HCLG against brute force over the topology, the tree, L and G, and against Kaldi's programs."""
+"""H, self-loops and HCLG against brute force over the topology, the tree, L and G, and against Kaldi's
+programs."""
 
 import os
 import shutil
@@ -6,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kaldi_binaries
 import numpy as np
 import pytest
-
-import kaldi_binaries
 from fst_paths import best_cost, composed_cost, random_paths
 from graph_toys import contexts, kaldi_hclg, random_probabilities, random_tree
+from toy_language import random_ngrams, write_arpa_text, write_toy_lang
+
 from pyasr.base.errors import UserError
 from pyasr.hmm.graphs.decoding_graph import GraphOptions, make_hclg
 from pyasr.hmm.graphs.h_transducer import add_self_loops, h_transducer, merge_equal_contexts
@@ -24,7 +26,6 @@ from pyasr.lang.fst import fst_ops as ops
 from pyasr.lang.grammars.grammar import make_grammar
 from pyasr.lang.grammars.lg import make_lg
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -34,7 +35,9 @@ def system(request, tmp_path_factory):
     """(lang_test, model dir, graph dir, transition model, tree, graph)."""
     root = tmp_path_factory.mktemp("graph")
     write_toy_lang(root / "lang", num_words=20, num_phones=4)
-    write_arpa_text(root / "lm.arpa", random_ngrams(0, [*(f"w{i}" for i in range(20)), "<unk>"], (0, 120, 120)))
+    write_arpa_text(
+        root / "lm.arpa", random_ngrams(0, [*(f"w{i}" for i in range(20)), "<unk>"], (0, 120, 120))
+    )
     for name in ("lang_test", "model", "graph"):
         (root / name).mkdir()
     make_grammar(root / "lang", root / "lm.arpa", root / "lang_test")
@@ -50,7 +53,8 @@ def system(request, tmp_path_factory):
 
 
 def hmm_walks(trans, tree, window, max_arcs):
-    """Every way through the HMM of a window without self-loops: {transition-ids: cost}, by recursion over the topology."""
+    """Every way through the HMM of a window without self-loops: {transition-ids: cost}, by recursion over the
+    topology."""
     phone = window[tree.central_position]
     entry = trans.topology.entry(phone)
 
@@ -58,9 +62,15 @@ def hmm_walks(trans, tree, window, max_arcs):
         if state == len(entry) - 1:
             yield (), 0.0
         elif arcs_left:
-            trans_state = trans.transition_state(phone, state, tree.pdf(tuple(window), entry[state].pdf_class))
+            trans_state = trans.transition_state(
+                phone, state, tree.pdf(tuple(window), entry[state].pdf_class)
+            )
             tids = trans.tids_of(trans_state)
-            loop = sum(np.exp(trans.log_prob[tid]) for tid, (to, _) in zip(tids, entry[state].transitions) if to == state)
+            loop = sum(
+                np.exp(trans.log_prob[tid])
+                for tid, (to, _) in zip(tids, entry[state].transitions)
+                if to == state
+            )
             for tid, (to, _) in zip(tids, entry[state].transitions):
                 if to != state:
                     for rest, cost in ways(to, arcs_left - 1):
@@ -79,7 +89,9 @@ def paths_of_label(h, label, max_arcs):
             continue
         for a in range(h.arc_offsets[state], h.arc_offsets[state + 1]):
             if h.olabels[a] == (0 if begun else label) and len(tids) < max_arcs:
-                stack.append((int(h.nextstates[a]), (*tids, int(h.ilabels[a])), cost + float(h.weights[a]), True))
+                stack.append(
+                    (int(h.nextstates[a]), (*tids, int(h.ilabels[a])), cost + float(h.weights[a]), True)
+                )
     return found
 
 
@@ -107,15 +119,18 @@ def test_merged_contexts_have_equal_hmms(system):
         if len(meaning) != tree.context_width or meaning[-1] < 0:
             return tuple(meaning)
         states = trans.topology.entry(meaning[tree.central_position])[:-1]
-        return meaning[tree.central_position], *(tree.pdf(tuple(meaning), state.pdf_class) for state in states)
+        return meaning[tree.central_position], *(
+            tree.pdf(tuple(meaning), state.pdf_class) for state in states
+        )
 
     assert all(hmm(info[old]) == hmm(kept[new]) for old, new in zip(clg.ilabels, merged.ilabels))
     assert len({hmm(meaning) for meaning in kept}) == len(kept)
 
 
 def phones_of(tids, trans):
-    """The phones of a path, after checking that it is one: forward transitions, each with turns of its state's self-loop."""
-    phones, state = [], 0
+    """The phones of a path, after checking that it is one: forward transitions, each with turns of its
+    state's self-loop."""
+    phones, state, entered = [], 0, None
     for tid in tids:
         if trans.is_self_loop[tid]:
             assert trans.tid2state[tid] == entered
@@ -152,7 +167,10 @@ def pdfs_fit(tids, phones, trans, tree):
         if not trans.is_self_loop[tid]:
             number += ends
             ends = bool(trans.is_final[tid])
-        if tree.pdf(tuple(padded[number : number + width]), int(trans.tid2pdf_class[tid])) != trans.tid2pdf[tid]:
+        if (
+            tree.pdf(tuple(padded[number : number + width]), int(trans.tid2pdf_class[tid]))
+            != trans.tid2pdf[tid]
+        ):
             return False
     return True
 
@@ -177,7 +195,8 @@ def test_paths_of_hclg_cost_the_sum_of_their_parts(system):
 
 
 def test_sentences_made_apart_are_in_hclg(system):
-    """Phones and words from LG, transition-ids from random walks through the topology with some self-loops."""
+    """Phones and words from LG, transition-ids from random walks through the topology with some
+    self-loops."""
     root, trans, tree, graph = system
     lexicon, grammar = lexicon_and_grammar(root / "lang_test")
     rng, real = np.random.default_rng(7), set(LangDir(root / "lang").real_phones)
@@ -191,7 +210,7 @@ def test_sentences_made_apart_are_in_hclg(system):
 def random_tids(phones, trans, tree, rng):
     width, centre = tree.context_width, tree.central_position
     padded, tids = [0] * centre + phones + [0] * (width - centre - 1), []
-    for number, phone in enumerate(phones):
+    for number in range(len(phones)):
         walks = list(hmm_walks(trans, tree, padded[number : number + width], 6))
         for tid in walks[rng.integers(len(walks))]:
             tids += [tid] + [int(trans.self_loop_tid[trans.tid2state[tid]])] * int(rng.integers(0, 3))
@@ -205,13 +224,21 @@ def test_same_hclg_as_kaldis_programs(system, tmp_path):
     assert abs(theirs.num_states - graph.num_states) <= 0.01 * graph.num_states
     for one in (graph, theirs):
         for tids, words, _ in random_paths(one, 20, stop=0.7):
-            assert best_cost(graph, tids, words) == pytest.approx(best_cost(theirs, tids, words), abs=0.005 + 0.001 * len(words))
+            assert best_cost(graph, tids, words) == pytest.approx(
+                best_cost(theirs, tids, words), abs=0.005 + 0.001 * len(words)
+            )
 
 
 def test_graph_dir_is_complete(system):
     root, trans, _, graph = system
     assert read_fst(root / "graph/HCLG.fst").text() == graph.text()
-    for name in ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/align_lexicon.int", "phones/silence.csl"):
+    for name in (
+        "words.txt",
+        "phones.txt",
+        "phones/word_boundary.int",
+        "phones/align_lexicon.int",
+        "phones/silence.csl",
+    ):
         assert (root / "graph" / name).read_bytes() == (root / "lang" / name).read_bytes()
     assert int((root / "graph/num_pdfs").read_text()) == trans.num_pdfs
     assert graph.ilabels.max() <= trans.num_tids
@@ -222,14 +249,29 @@ def test_states_entered_differently_are_split(system):
     forward = np.flatnonzero(~trans.is_self_loop[1:]) + 1
     one, other = int(forward[0]), int(forward[-1])
     assert trans.tid2state[one] != trans.tid2state[other]
-    graph = Fst.from_arcs(2, 0, [0, 0, 0, 1], [one, other, 0, one], [3, 4, 5, 6], [0.5, 0.25, 0.125, 0.0], [1, 1, 1, 0], {1: 0.0})
+    graph = Fst.from_arcs(
+        2,
+        0,
+        [0, 0, 0, 1],
+        [one, other, 0, one],
+        [3, 4, 5, 6],
+        [0.5, 0.25, 0.125, 0.0],
+        [1, 1, 1, 0],
+        {1: 0.0},
+    )
     looped = add_self_loops(graph, trans, 0.1)
     loops = [int(trans.self_loop_tid[trans.tid2state[tid]]) for tid in (one, other)]
-    for tids, words, base in (([one, loops[0], loops[0]], [3], 0.5), ([other, loops[1]], [4], 0.25), ([], [5], 0.125),
-                              ([one, loops[0], one, loops[0], other], [3, 6, 4], 0.75)):
+    for tids, words, base in (
+        ([one, loops[0], loops[0]], [3], 0.5),
+        ([other, loops[1]], [4], 0.25),
+        ([], [5], 0.125),
+        ([one, loops[0], one, loops[0], other], [3, 6, 4], 0.75),
+    ):
         added = transitions_cost(tids, trans, scale=0.0, loop_scale=0.1)
         assert best_cost(looped, tids, words) == pytest.approx(base + added, abs=1e-5)
-    assert best_cost(looped, [one, loops[1]], [3]) == best_cost(looped, [other, loops[0]], [4]) == float("inf")
+    assert (
+        best_cost(looped, [one, loops[1]], [3]) == best_cost(looped, [other, loops[0]], [4]) == float("inf")
+    )
     with pytest.raises(UserError, match="self-loops already"):
         add_self_loops(looped, trans)
     with pytest.raises(UserError, match="transition-ids"):
@@ -239,10 +281,17 @@ def test_states_entered_differently_are_split(system):
 def test_scales(system):
     root, trans, _, _ = system
     (root / "scaled").mkdir(exist_ok=True)
-    graph = make_hclg(root / "lang_test", root / "model", root / "scaled", GraphOptions(transition_scale=0.0, self_loop_scale=1.0))
+    graph = make_hclg(
+        root / "lang_test",
+        root / "model",
+        root / "scaled",
+        GraphOptions(transition_scale=0.0, self_loop_scale=1.0),
+    )
     lexicon, grammar = lexicon_and_grammar(root / "lang_test")
     for tids, words, _ in random_paths(graph, 5, stop=0.7):
-        expected = transitions_cost(tids, trans, 0.0, 1.0) + composed_cost(lexicon, grammar, phones_of(tids, trans), words)
+        expected = transitions_cost(tids, trans, 0.0, 1.0) + composed_cost(
+            lexicon, grammar, phones_of(tids, trans), words
+        )
         assert best_cost(graph, tids, words) == pytest.approx(expected, abs=0.02)
 
 
@@ -279,10 +328,16 @@ def test_bad_inputs_are_one_sentence_and_leave_nothing(system, tmp_path):
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut/tree").write_bytes((root / "model/tree").read_bytes())
     (tmp_path / "cut/final.mdl").write_bytes((root / "model/final.mdl").read_bytes()[:200])
-    cases = ((tmp_path / "other", root / "model", "trained with"), (root / "lang_test", tmp_path / "wide", "tree"),
-             (root / "lang_test", tmp_path / "cut", "final.mdl"), (root / "lang", root / "model", "G.fst: no such file"),
-             (root / "lang_test", tmp_path / "none", "no such file"))
+    cases = (
+        (tmp_path / "other", root / "model", "trained with"),
+        (root / "lang_test", tmp_path / "wide", "tree"),
+        (root / "lang_test", tmp_path / "cut", "final.mdl"),
+        (root / "lang", root / "model", "G.fst: no such file"),
+        (root / "lang_test", tmp_path / "none", "no such file"),
+    )
     for lang, model, complaint in cases:
         ended = run_step(tmp_path, lang, model, "graph")
-        assert ended.returncode == 1 and complaint in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr
+        assert ended.returncode == 1 and complaint in ended.stderr and len(ended.stderr.splitlines()) == 1, (
+            ended.stderr
+        )
         assert not (tmp_path / "graph").exists()

@@ -1,9 +1,21 @@
-"""Training graphs against a plain enumeration of pronunciations, contexts and HMM paths; alignment against trying all paths."""
+"""Training graphs against a plain enumeration of pronunciations, contexts and HMM paths; alignment against
+trying all paths."""
 
 import gmm_toys
 import numpy as np
 import pytest
-from gmm_toys import LEXICON, PHONES, SIL, SILENCE_PROB, all_paths, random_model, random_transitions, tid_cost, topology, triphone_tree
+from gmm_toys import (
+    LEXICON,
+    PHONES,
+    SIL,
+    SILENCE_PROB,
+    all_paths,
+    random_model,
+    random_transitions,
+    tid_cost,
+    topology,
+    triphone_tree,
+)
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.align.viterbi import AlignOptions, align, align_equal, align_gmm
@@ -59,7 +71,14 @@ def test_paths_and_costs_are_those_of_an_enumeration(name, words, num_frames):
     np.testing.assert_allclose([ours[tids] for tids in expected], list(expected.values()), rtol=0, atol=1e-5)
 
 
-NUMBERS = (0.2, 1.5, 0.7), (0.6, 0.9, 1.2), (0.35, 0.5, 1.1), (0.9, 1.0, 1.0), (0.01, 2.5, 0.3), (0.5, 0.8, 1.9)
+NUMBERS = (
+    (0.2, 1.5, 0.7),
+    (0.6, 0.9, 1.2),
+    (0.35, 0.5, 1.1),
+    (0.9, 1.0, 1.0),
+    (0.01, 2.5, 0.3),
+    (0.5, 0.8, 1.9),
+)
 AROUND = [WordSilence(*numbers) for numbers in NUMBERS]
 ROWS = [(word, cost, phones) for word, prons in LEXICON.items() for phones, cost in prons]
 PROBS = SilenceProbs({}, begin=0.8, end_silence=1.4, end_none=0.2, overall=0.4)
@@ -69,11 +88,22 @@ def sequences_with_silences(words: list[int]):
     """(phones, cost) of every way to say `words` where silence depends on the pronunciations around it."""
     states = [((), 0.0, PROBS.begin)]
     for word in [*words, None]:
-        options = [(phones, cost, around) for (other, cost, phones), around in zip(ROWS, AROUND) if other == word]
+        options = [
+            (phones, cost, around) for (other, cost, phones), around in zip(ROWS, AROUND) if other == word
+        ]
         options = options or [((), 0.0, WordSilence(0.5, PROBS.end_silence, PROBS.end_none))]
-        states = [(phones + (SIL,) * silent + said,
-                   total + cost - np.log(after * around.before_silence if silent else (1 - after) * around.before_none), around.after)
-                  for phones, total, after in states for said, cost, around in options for silent in (True, False)]
+        states = [
+            (
+                phones + (SIL,) * silent + said,
+                total
+                + cost
+                - np.log(after * around.before_silence if silent else (1 - after) * around.before_none),
+                around.after,
+            )
+            for phones, total, after in states
+            for said, cost, around in options
+            for silent in (True, False)
+        ]
     return [(phones, total) for phones, total, _ in states]
 
 
@@ -94,7 +124,9 @@ def test_transition_costs(scales):
     trans = random_transitions(TREES["triphone"], seed=3)
     costs = transition_costs(trans, *scales)
     assert np.isinf(costs[0])
-    np.testing.assert_allclose(costs[1:], [tid_cost(trans, tid, *scales) for tid in range(1, trans.num_tids + 1)], atol=1e-9)
+    np.testing.assert_allclose(
+        costs[1:], [tid_cost(trans, tid, *scales) for tid in range(1, trans.num_tids + 1)], atol=1e-9
+    )
 
 
 def test_many_utterances_at_once_are_as_one_by_one():
@@ -113,7 +145,13 @@ def test_many_utterances_at_once_are_as_one_by_one():
 
 def test_contexts_with_equal_hmms_share_nodes():
     tree = triphone_tree()
-    wide = ContextTree(3, 1, TreeTable(1, (None, *[TreeTable(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])))
+    wide = ContextTree(
+        3,
+        1,
+        TreeTable(
+            1, (None, *[TreeTable(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])
+        ),
+    )
     small = GraphCompiler(lexicon(), random_transitions(wide), wide).compile({"utt": [1, 3, 1]})[0]["utt"]
     mono = GraphCompiler(lexicon(), random_transitions(MONO), MONO).compile({"utt": [1, 3, 1]})[0]["utt"]
     large = GraphCompiler(lexicon(), random_transitions(tree), tree).compile({"utt": [1, 3, 1]})[0]["utt"]
@@ -121,7 +159,9 @@ def test_contexts_with_equal_hmms_share_nodes():
 
 
 def acoustic_of(graph, num_frames: int, seed: int) -> np.ndarray:
-    return (20 * np.random.default_rng(seed).standard_normal((len(graph.pdfs), num_frames))).astype(np.float32)
+    return (20 * np.random.default_rng(seed).standard_normal((len(graph.pdfs), num_frames))).astype(
+        np.float32
+    )
 
 
 def path_score(tids, cost: float, graph, acoustic: np.ndarray, trans: TransitionModel, scale: float) -> float:
@@ -156,7 +196,11 @@ def test_alignment_with_a_gmm_is_that_with_its_log_likelihoods():
         for options in (EXACT, AlignOptions(beam=2.0, retry_beam=50.0)):
             ours = align_gmm(graph, model, feats, costs, options)
             full = align(graph, model.log_likelihoods_by_pdf(feats, graph.pdfs), costs, options)
-            assert ours[0].tolist() == full[0].tolist() and ours[1] == pytest.approx(full[1], abs=1e-3) and ours[2] == full[2]
+            assert (
+                ours[0].tolist() == full[0].tolist()
+                and ours[1] == pytest.approx(full[1], abs=1e-3)
+                and ours[2] == full[2]
+            )
 
 
 def test_beam_and_retry():
@@ -202,9 +246,14 @@ def test_equal_alignment():
     assert len(seen) > 10 and seen <= all_paths([1, 2], 11, trans, tree, 1.0, 0.1).keys()
 
 
-@pytest.mark.parametrize("words, reason", [([], "transcript is empty"), ([1, 99], "word '99' has no pronunciation"), ([99], "word '99'")])
+@pytest.mark.parametrize(
+    "words, reason",
+    [([], "transcript is empty"), ([1, 99], "word '99' has no pronunciation"), ([99], "word '99'")],
+)
 def test_utterances_without_graph_are_named(words, reason):
-    graphs, failed = GraphCompiler(lexicon(), random_transitions(MONO), MONO).compile({"good": [1], "bad": words})
+    graphs, failed = GraphCompiler(lexicon(), random_transitions(MONO), MONO).compile(
+        {"good": [1], "bad": words}
+    )
     assert list(graphs) == ["good"] and reason in failed["bad"]
 
 
@@ -215,7 +264,13 @@ def test_lexicon_of_other_phones():
 
 
 def test_wide_contexts_are_refused():
-    wide = ContextTree(5, 2, TreeTable(2, (None, *[TreeTable(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])))
+    wide = ContextTree(
+        5,
+        2,
+        TreeTable(
+            2, (None, *[TreeTable(PDF_CLASS, tuple(Leaf(3 * p + c) for c in range(3))) for p in range(4)])
+        ),
+    )
     with pytest.raises(UserError, match="context of 5 phones"):
         GraphCompiler(lexicon(), TransitionModel.from_tree(topology(), wide), wide)
 
@@ -224,5 +279,3 @@ def test_cycle_of_epsilons_is_named():
     looping = Fst.from_arcs(2, 0, [0, 0, 1], [2, 0, 0], [1, 0, 0], [0.0, 1.0, 1.0], [1, 1, 0], {1: 0.0})
     _, failed = GraphCompiler(looping, random_transitions(MONO), MONO).compile({"utt": [1]})
     assert "cycle of epsilons" in failed["utt"]
-
-

@@ -1,4 +1,5 @@
-"""GMM likelihoods, statistics and updates against their definitions in float64; model files keep all bits; damaged ones are detected."""
+"""GMM likelihoods, statistics and updates against their definitions in float64; model files keep all bits;
+damaged ones are detected."""
 
 import numpy as np
 import pytest
@@ -8,7 +9,16 @@ from pyasr.base.cli.options import parse
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.gmm_kernels import BLOCK, augmented_blocks, score_block
-from pyasr.hmm.model.gmm_update import GmmStats, GmmUpdateOptions, accumulate, by_pdf, mix_up, pdf_occupancies, split_targets, update
+from pyasr.hmm.model.gmm_update import (
+    GmmStats,
+    GmmUpdateOptions,
+    accumulate,
+    by_pdf,
+    mix_up,
+    pdf_occupancies,
+    split_targets,
+    update,
+)
 from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
 
 DIM = 7
@@ -38,12 +48,18 @@ def test_log_likelihoods(model, feats):
 
 def test_log_likelihoods_of_some_pdfs(model, feats):
     pdfs = np.array([4, 0, 2])
-    np.testing.assert_allclose(model.log_likelihoods_by_pdf(feats, pdfs).T, model.log_likelihoods(feats)[:, pdfs], rtol=2e-6, atol=2e-5)
+    np.testing.assert_allclose(
+        model.log_likelihoods_by_pdf(feats, pdfs).T,
+        model.log_likelihoods(feats)[:, pdfs],
+        rtol=2e-6,
+        atol=2e-5,
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 3, 6, 13])
 def test_blocks_of_frames_are_scored_as_whole_utterances(dim):
-    """The kernel that alignment calls, with odd and even numbers of Gaussians and dimensions that are not a multiple of its step."""
+    """The kernel that alignment calls, with odd and even numbers of Gaussians and dimensions that are not a
+    multiple of its step."""
     model = random_model(num_pdfs=6, max_gauss=7, dim=dim, seed=dim)
     feats = np.random.default_rng(3).standard_normal((37, dim)).astype(np.float32)
     blocks = augmented_blocks(feats)
@@ -51,8 +67,17 @@ def test_blocks_of_frames_are_scored_as_whole_utterances(dim):
     for pdf in range(6):
         for number, block in enumerate(blocks):
             scratch = np.empty((9, BLOCK), np.float32)
-            score_block(model.exponent_matrix, model.offsets[pdf], model.offsets[pdf + 1], block, scratch, scores[pdf, number])
-    np.testing.assert_allclose(scores.reshape(6, -1)[:, :37].T, log_likelihoods(model, feats), rtol=2e-6, atol=2e-5)
+            score_block(
+                model.exponent_matrix,
+                model.offsets[pdf],
+                model.offsets[pdf + 1],
+                block,
+                scratch,
+                scores[pdf, number],
+            )
+    np.testing.assert_allclose(
+        scores.reshape(6, -1)[:, :37].T, log_likelihoods(model, feats), rtol=2e-6, atol=2e-5
+    )
 
 
 def test_far_frames_and_zero_weights_stay_finite(model, feats):
@@ -67,7 +92,9 @@ def test_far_frames_and_zero_weights_stay_finite(model, feats):
 
 def test_boost(model, feats):
     boosted = model.boosted(np.array([1, 3]), 2.5).log_likelihoods(feats)
-    np.testing.assert_allclose(boosted - model.log_likelihoods(feats), np.log([[1, 2.5, 1, 2.5, 1]] * 700), atol=3e-5)
+    np.testing.assert_allclose(
+        boosted - model.log_likelihoods(feats), np.log([[1, 2.5, 1, 2.5, 1]] * 700), atol=3e-5
+    )
 
 
 def test_features_of_another_dimension(model, feats):
@@ -131,7 +158,9 @@ def test_statistics(model, feats):
     sums, total = direct_sums(model, feats, pdfs)
     np.testing.assert_allclose(stats.sums, sums, rtol=1e-4, atol=1e-4)
     assert stats.num_frames == (pdfs >= 0).sum() and stats.log_like == pytest.approx(total, rel=1e-6)
-    np.testing.assert_allclose(pdf_occupancies(model, stats), np.bincount(pdfs[pdfs >= 0], minlength=5), rtol=1e-5)
+    np.testing.assert_allclose(
+        pdf_occupancies(model, stats), np.bincount(pdfs[pdfs >= 0], minlength=5), rtol=1e-5
+    )
 
 
 def test_em_is_that_of_float64(feats):
@@ -147,10 +176,10 @@ def test_em_is_that_of_float64(feats):
         last = stats.log_like
         model = update(model, stats, options)
         sums, _ = direct_sums(plain, feats, pdfs)
-        n, a, b = sums[:, 0], sums[:, 1:1 + DIM], sums[:, 1 + DIM:]
+        n, a, b = sums[:, 0], sums[:, 1 : 1 + DIM], sums[:, 1 + DIM :]
         of_pdf = np.repeat(np.arange(3), plain.num_gauss_of)
         means = a / n[:, None]
-        variances = np.maximum(b / n[:, None] - means ** 2, 0.01)
+        variances = np.maximum(b / n[:, None] - means**2, 0.01)
         plain = AmDiagGmm.from_moments(plain.offsets, n / np.bincount(of_pdf, n)[of_pdf], means, variances)
     np.testing.assert_allclose(model.weights, plain.weights, atol=1e-4)
     np.testing.assert_allclose(model.means, plain.means, atol=2e-3)
@@ -176,7 +205,9 @@ def test_rare_gaussians_are_removed_but_the_last_one_stays():
 def test_variance_floor_and_least_weight():
     model = AmDiagGmm.from_moments([0, 2], np.array([0.5, 0.5]), np.zeros((2, 1)), np.ones((2, 1)))
     stats = GmmStats(np.array([[20.0, 20.0, 20.0 * 1.00001], [1e9, 0.0, 1e9]]))
-    assert update(model, stats, GmmUpdateOptions(min_gaussian_weight=0)).variances[0, 0] == pytest.approx(0.001)
+    assert update(model, stats, GmmUpdateOptions(min_gaussian_weight=0)).variances[0, 0] == pytest.approx(
+        0.001
+    )
     assert update(model, stats, GmmUpdateOptions()).num_gauss == 1
 
 
@@ -190,7 +221,9 @@ def test_the_least_variance_floor_gives_finite_gaussians_for_frames_without_vari
     model = AmDiagGmm.from_moments([0, 1], [1.0], np.zeros((1, 1)), np.ones((1, 1)))
     stats = GmmStats(np.array([[50.0, 50.0 * 3, 50.0 * 9]]))
     options = parse(GmmUpdateOptions, ["--min-variance", "1e-8", "--min-gaussian-occupancy", "0"])[0]
-    assert np.isfinite(update(model, stats, options).log_likelihoods(np.array([[3.0], [4.0]], np.float32))).all()
+    assert np.isfinite(
+        update(model, stats, options).log_likelihoods(np.array([[3.0], [4.0]], np.float32))
+    ).all()
 
 
 def plain_targets(occupancies, num_gauss, power, min_count):
@@ -198,7 +231,9 @@ def plain_targets(occupancies, num_gauss, power, min_count):
     targets = [1] * len(occupancies)
     able = [True] * len(occupancies)
     while sum(targets) < num_gauss and any(able):
-        best = max((i for i in range(len(targets)) if able[i]), key=lambda i: occupancies[i] ** power / targets[i])
+        best = max(
+            (i for i in range(len(targets)) if able[i]), key=lambda i: occupancies[i] ** power / targets[i]
+        )
         able[best] = (targets[best] + 1) * min_count < occupancies[best]
         targets[best] += able[best]
     return targets
@@ -207,7 +242,9 @@ def plain_targets(occupancies, num_gauss, power, min_count):
 @pytest.mark.parametrize("num_gauss", [3, 8, 40, 120, 1000])
 def test_split_targets(num_gauss):
     occupancies = np.random.default_rng(0).exponential(800, 8)
-    assert split_targets(occupancies, num_gauss, 0.25, 20.0).tolist() == plain_targets(occupancies.tolist(), num_gauss, 0.25, 20.0)
+    assert split_targets(occupancies, num_gauss, 0.25, 20.0).tolist() == plain_targets(
+        occupancies.tolist(), num_gauss, 0.25, 20.0
+    )
 
 
 def test_splitting_keeps_weights_and_moves_halves_apart(model):
@@ -228,7 +265,8 @@ def test_splitting_keeps_weights_and_moves_halves_apart(model):
 
 
 def split_by_hand(weights, means, variances, target, factor, rng):
-    """The heaviest Gaussian becomes two of half its weight and its variances, `factor` n standard deviations to either side, n random."""
+    """The heaviest Gaussian becomes two of half its weight and its variances, `factor` n standard deviations
+    to either side, n random."""
     weights, means, variances = list(weights), list(means), list(variances)
     while len(weights) < target:
         old = int(np.argmax(weights))
@@ -242,14 +280,19 @@ def split_by_hand(weights, means, variances, target, factor, rng):
 
 
 def test_halves_of_a_gaussian_lie_on_both_sides_of_it():
-    """Against splitting by the definition, with means far apart, variances that differ, and several splits of one pdf."""
+    """Against splitting by the definition, with means far apart, variances that differ, and several splits of
+    one pdf."""
     model = random_model(4, 4, 3, seed=5)
     occupancies = np.array([9000.0, 40.0, 400.0, 2500.0])
     grown = mix_up(model, occupancies, 40, GmmUpdateOptions(perturb_factor=0.3), np.random.default_rng(11))
     rng = np.random.default_rng(11)
-    for old, new in zip(zip(model.offsets[:-1], model.offsets[1:]), zip(grown.offsets[:-1], grown.offsets[1:])):
+    for old, new in zip(
+        zip(model.offsets[:-1], model.offsets[1:]), zip(grown.offsets[:-1], grown.offsets[1:])
+    ):
         before, after = slice(*old), slice(*new)
-        parts = split_by_hand(model.weights[before], model.means[before], model.variances[before], new[1] - new[0], 0.3, rng)
+        parts = split_by_hand(
+            model.weights[before], model.means[before], model.variances[before], new[1] - new[0], 0.3, rng
+        )
         for found, expected in zip((grown.weights[after], grown.means[after], grown.variances[after]), parts):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert grown.num_gauss_of[0] > 10

@@ -1,4 +1,5 @@
-"""Models and trees of a kind that a step cannot use: an error before any job names the kind, and the steps that write the right one."""
+"""Models and trees of a kind that a step cannot use: an error before any job names the kind, and the steps
+that write the right one."""
 
 import shutil
 from pathlib import Path
@@ -13,9 +14,15 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.model.model_file import check_gmm, read_model, read_transitions, read_tree, write_model
 from pyasr.tensor.file import save_tensors
 
-GMM = "give the directory of a GMM system, written by steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py"
+GMM = (
+    "give the directory of a GMM system, written by steps/train_mono.py, train_deltas.py, "
+    "train_lda_mllt.py or train_sat.py"
+)
 MODEL = "expected a transition model; give the final.mdl written by the training of the model"
-TREE = "expected a decision tree; give the tree that the training of the model wrote to the directory of final.mdl"
+TREE = (
+    "expected a decision tree; give the tree that the training of the model wrote to the directory of "
+    "final.mdl"
+)
 
 
 @pytest.fixture(params=[True, False], ids=["binary", "text"])
@@ -32,11 +39,22 @@ def system(request, tmp_path) -> Path:
 def test_systems_that_fit(system):
     read_model(system / "final.mdl")
     check_gmm(system / "final.mdl")
-    assert read_transitions(system / "trans.mdl").num_pdfs == read_tree(system / "tree", read_transitions(system / "final.mdl")).num_pdfs
+    assert (
+        read_transitions(system / "trans.mdl").num_pdfs
+        == read_tree(system / "tree", read_transitions(system / "final.mdl")).num_pdfs
+    )
 
 
-@pytest.mark.parametrize("name, found", [("tree", "a decision tree"), ("nnet1", "an nnet1 network"), ("nnet3", "an nnet3 network"),
-                                         ("own", "a network of pyasr"), ("wav", "a WAV file")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, found",
+    [
+        ("tree", "a decision tree"),
+        ("nnet1", "an nnet1 network"),
+        ("nnet3", "an nnet3 network"),
+        ("own", "a network of pyasr"),
+        ("wav", "a WAV file"),
+    ],
+)
 def test_other_files_in_the_place_of_a_model(system, name, found):
     binary = (system / "tree").read_bytes()[:2] == b"\0B"
     mark = b"\0B" if binary else b""
@@ -57,10 +75,15 @@ def test_a_model_in_the_place_of_a_tree(system):
         read_tree(system / "final.mdl")
 
 
-@pytest.mark.parametrize("behind, found", [(b"", "a transition model without GMMs"),
-                                           (b"<Nnet3> ", r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs"),
-                                           (b"<Nnet> ", r"a network of Kaldi's nnet1 or nnet2 \(<Nnet>\), expected diagonal GMMs"),
-                                           (b"<SGMM> ", r"a subspace GMM \(<SGMM>\), expected diagonal GMMs")])  # fmt: skip
+@pytest.mark.parametrize(
+    "behind, found",
+    [
+        (b"", "a transition model without GMMs"),
+        (b"<Nnet3> ", r"a network of Kaldi's nnet3 \(<Nnet3>\), expected diagonal GMMs"),
+        (b"<Nnet> ", r"a network of Kaldi's nnet1 or nnet2 \(<Nnet>\), expected diagonal GMMs"),
+        (b"<SGMM> ", r"a subspace GMM \(<SGMM>\), expected diagonal GMMs"),
+    ],
+)
 def test_other_models_behind_the_transitions(system, behind, found):
     path = system / "trans.mdl"
     path.write_bytes(path.read_bytes() + behind)
@@ -80,8 +103,10 @@ def broken(model: Path, what: str) -> str:
     trans = random_transitions(triphone_tree())
     if what == "a network":
         (model / "final.nnet").touch()
-        return (f"^{model}: a network \\(final.nnet\\), expected a GMM system; {GMM}; "
-                "to align or decode with a network, run steps/align_dnn.py or steps/decode.py")
+        return (
+            f"^{model}: a network \\(final.nnet\\), expected a GMM system; {GMM}; "
+            "to align or decode with a network, run steps/align_dnn.py or steps/decode.py"
+        )
     if what == "transitions alone":
         trans.write(model / "final.mdl")
         return f"^{model}/final.mdl: a transition model without GMMs; {GMM}$"
@@ -92,9 +117,13 @@ def broken(model: Path, what: str) -> str:
     return f"^{model}/tree: found a transition model, {TREE}$"
 
 
-STEPS = {"align_si.py": ("a network", "transitions alone", "a tree", "a model as tree"),
-         "align_fmllr.py": ("a network", "transitions alone"), "decode.py": ("transitions alone", "a tree"),
-         "decode_fmllr.py": ("a network", "a tree"), "train_deltas.py": ("a tree",)}  # fmt: skip
+STEPS = {
+    "align_si.py": ("a network", "transitions alone", "a tree", "a model as tree"),
+    "align_fmllr.py": ("a network", "transitions alone"),
+    "decode.py": ("transitions alone", "a tree"),
+    "decode_fmllr.py": ("a network", "a tree"),
+    "train_deltas.py": ("a tree",),
+}
 
 
 @pytest.mark.parametrize("step, what", [(step, what) for step, kinds in STEPS.items() for what in kinds])

@@ -1,12 +1,13 @@
-"""L, G, LG and HCLG of real words against Kaldi's programs: the licence's text, the CMU dictionary, a trigram, a triphone tree."""
+"""L, G, LG and HCLG of real words against Kaldi's programs: the licence's text, the CMU dictionary, a
+trigram, a triphone tree."""
 
 from pathlib import Path
 
-import pytest
-
 import kaldi_binaries
+import pytest
 from fst_paths import best_cost, random_paths
 from graph_toys import kaldi_hclg, random_probabilities, random_tree
+
 from pyasr.hmm.graphs.decoding_graph import make_hclg
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
@@ -26,9 +27,13 @@ pytestmark = kaldi_binaries.needed
 
 @pytest.fixture(scope="module")
 def lang(tmp_path_factory) -> Path:
-    """A language directory with a grammar, of the first 60 lines of the licence; words without pronunciation are left out."""
+    """A language directory with a grammar, of the first 60 lines of the licence; words without pronunciation
+    are left out."""
     root = tmp_path_factory.mktemp("real")
-    lines = ["".join(c if c.isalpha() else " " for c in line.lower()) for line in (ROOT / "LICENSE").read_text().splitlines()[:60]]
+    lines = [
+        "".join(c if c.isalpha() else " " for c in line.lower())
+        for line in (ROOT / "LICENSE").read_text().splitlines()[:60]
+    ]
     (root / "text").write_text("".join(f"{line}\n" for line in lines if line.strip()))
     for name in ("dict", "lang", "lang_test"):
         (root / name).mkdir()
@@ -50,7 +55,9 @@ def assert_same_costs(ours: Fst, theirs: Fst, num: int, tolerance: float) -> Non
 
 def test_same_grammar(lang, tmp_path):
     symbols = f"--read-symbol-table={lang}/words.txt"
-    kaldi_binaries.run("arpa2fst", "--disambig-symbol=#0", symbols, lang.parent / "lm.arpa", tmp_path / "G.fst")
+    kaldi_binaries.run(
+        "arpa2fst", "--disambig-symbol=#0", symbols, lang.parent / "lm.arpa", tmp_path / "G.fst"
+    )
     ours, theirs = read_fst(lang / "G.fst"), read_fst(tmp_path / "G.fst")
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
     assert_same_costs(ours, theirs, 30, 0.001)

@@ -1,4 +1,5 @@
-"""Topologies and transition models against Kaldi's answers (fixtures/kaldi_hmm.json), a plain enumeration, and broken files."""
+"""Topologies and transition models against Kaldi's answers (fixtures/kaldi_hmm.json), a plain enumeration,
+and broken files."""
 
 import json
 
@@ -31,7 +32,12 @@ def model(kaldi, topology):
 def test_numbering_is_kaldis(kaldi, model):
     expected = kaldi["transitions"]
     assert model.tuples.tolist() == expected["tuples"]
-    for ours, theirs in (("tid2pdf", "pdf"), ("tid2phone", "phone"), ("is_final", "is_final"), ("is_self_loop", "is_self_loop")):
+    for ours, theirs in (
+        ("tid2pdf", "pdf"),
+        ("tid2phone", "phone"),
+        ("is_final", "is_final"),
+        ("is_self_loop", "is_self_loop"),
+    ):
         assert getattr(model, ours)[1:].tolist() == expected[theirs]
     assert np.allclose(model.log_prob, expected["log_probs"], atol=1e-6)
     assert np.allclose(model.non_self_loop_log_prob, expected["non_self_loop_log_probs"][1:], atol=1e-6)
@@ -40,12 +46,18 @@ def test_numbering_is_kaldis(kaldi, model):
 def test_update_is_kaldis(kaldi, model):
     gain, count = model.update(np.array(kaldi["update"]["counts"]))
     assert np.allclose(model.log_prob, kaldi["update"]["log_probs"], atol=1e-6)
-    assert gain == pytest.approx(kaldi["update"]["gain"], rel=1e-5) and count == pytest.approx(kaldi["update"]["count"])
+    assert gain == pytest.approx(kaldi["update"]["gain"], rel=1e-5) and count == pytest.approx(
+        kaldi["update"]["count"]
+    )
 
 
 def test_numbering_by_plain_enumeration(topology, model):
     """Documented rule: sorted triples, in each the arcs of the topology."""
-    tree_pdfs = {(phone, c): model.tuples[(model.tuples[:, 0] == phone)][:, 2] for phone in topology.phones for c in range(3)}
+    tree_pdfs = {
+        (phone, c): model.tuples[(model.tuples[:, 0] == phone)][:, 2]
+        for phone in topology.phones
+        for c in range(3)
+    }
     assert all(len(pdfs) for pdfs in tree_pdfs.values())
     tid = 0
     for state, (phone, hmm_state, pdf) in enumerate(sorted(map(tuple, model.tuples.tolist()))):
@@ -53,9 +65,15 @@ def test_numbering_by_plain_enumeration(topology, model):
         for index, (destination, probability) in enumerate(topology.entry(phone)[hmm_state].transitions):
             tid += 1
             assert model.tids_of(state)[index] == tid
-            assert (model.tid2phone[tid], model.tid2hmm_state[tid], model.tid2pdf[tid]) == (phone, hmm_state, pdf)
+            assert (model.tid2phone[tid], model.tid2hmm_state[tid], model.tid2pdf[tid]) == (
+                phone,
+                hmm_state,
+                pdf,
+            )
             assert (model.tid2index[tid], model.tid2next_hmm_state[tid]) == (index, destination)
-            assert model.is_self_loop[tid] == (destination == hmm_state) and model.log_prob[tid] == pytest.approx(np.log(probability))
+            assert model.is_self_loop[tid] == (destination == hmm_state) and model.log_prob[
+                tid
+            ] == pytest.approx(np.log(probability))
     assert tid == model.num_tids
 
 
@@ -76,7 +94,9 @@ def test_transition_states_of_arrays(model):
 
 
 def test_update_leaves_rare_states_and_floors(topology):
-    model = TransitionModel.from_tree(topology, monophone_tree([[p] for p in topology.phones], dict.fromkeys(topology.phones, 3)))
+    model = TransitionModel.from_tree(
+        topology, monophone_tree([[p] for p in topology.phones], dict.fromkeys(topology.phones, 3))
+    )
     before, counts = model.log_prob.copy(), np.zeros(model.num_tids + 1)
     counts[list(model.tids_of(0))], counts[list(model.tids_of(1))] = [1000, 0, 0], [2, 1, 1]
     model.update(counts)
@@ -122,24 +142,33 @@ def test_model_that_does_not_fit_its_topology(tmp_path, model):
     model.write(tmp_path / "model", binary=False)
     text = (tmp_path / "model").read_text()
     for old, new, message in (
-        ("1 0 0 \n", "1 9 0 \n", "phone 1, state 9, pdf 0"), ("1 0 0 \n", "6 0 0 \n", "phone 6, state 0"),
-        ("1 1 1 \n", "1 0 0 \n", "not in ascending order"), ("<LogProbs>  [ 0.0 ", "<LogProbs>  [ ", "log-probabilities were expected"),
+        ("1 0 0 \n", "1 9 0 \n", "phone 1, state 9, pdf 0"),
+        ("1 0 0 \n", "6 0 0 \n", "phone 6, state 0"),
+        ("1 1 1 \n", "1 0 0 \n", "not in ascending order"),
+        ("<LogProbs>  [ 0.0 ", "<LogProbs>  [ ", "log-probabilities were expected"),
     ):
         assert old in text
         with pytest.raises(UserError, match=f"final.mdl: at byte .*{message}"):
             TransitionModel.read(KaldiReader("final.mdl", text.replace(old, new, 1).encode()))
 
 
-@pytest.mark.parametrize("old, new, message", [
-    ("<State> 1 <PdfClass> 1", "<State> 2 <PdfClass> 1", "state 1 was expected, found state 2"),
-    ("3 4 5 7 8", "2 4 5 7 8", "phone 2 has two topologies"),
-    ("<State> 3 </State>", "<State> 3 <PdfClass> 2 <Transition> 3 1.0 </State>", "last state must be final"),
-    ("<Transition> 1 0.25", "<Transition> 9 0.25", "one to a state that does not exist"),
-    ("<Transition> 1 0.25", "<Transition> 1 1.25", r"probability outside \(0, 1\]"),
-    ("<PdfClass> 2", "<PdfClass> 5", "without a gap"),
-    ("<PdfClass> 2", "<ForwardPdfClass> 2", "chain topology"),
-    ("</Topology>", "", "truncated"),
-])
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("<State> 1 <PdfClass> 1", "<State> 2 <PdfClass> 1", "state 1 was expected, found state 2"),
+        ("3 4 5 7 8", "2 4 5 7 8", "phone 2 has two topologies"),
+        (
+            "<State> 3 </State>",
+            "<State> 3 <PdfClass> 2 <Transition> 3 1.0 </State>",
+            "last state must be final",
+        ),
+        ("<Transition> 1 0.25", "<Transition> 9 0.25", "one to a state that does not exist"),
+        ("<Transition> 1 0.25", "<Transition> 1 1.25", r"probability outside \(0, 1\]"),
+        ("<PdfClass> 2", "<PdfClass> 5", "without a gap"),
+        ("<PdfClass> 2", "<ForwardPdfClass> 2", "chain topology"),
+        ("</Topology>", "", "truncated"),
+    ],
+)
 def test_broken_topologies(kaldi, old, new, message):
     with pytest.raises(UserError, match=rf"lang/topo: at byte \d+: .*{message}"):
         Topology.read(KaldiReader("lang/topo", kaldi["topo"].replace(old, new, 1).encode()))
@@ -147,7 +176,9 @@ def test_broken_topologies(kaldi, old, new, message):
 
 def test_topology_without_some_phones(topology):
     topology.check_phones([1, 2, 3, 4, 5, 7, 8])
-    with pytest.raises(UserError, match=r"lang/topo: the topology does not match the phones \(phones 6 9 without HMM\)"):
+    with pytest.raises(
+        UserError, match=r"lang/topo: the topology does not match the phones \(phones 6 9 without HMM\)"
+    ):
         topology.check_phones(range(1, 10), "lang/topo")
     with pytest.raises(UserError, match="7 8 only in the topology"):
         topology.check_phones(range(1, 6))
@@ -160,12 +191,17 @@ def test_left_to_right():
 
 
 def test_alignment_of_another_model(model):
-    with pytest.raises(UserError, match=f"exp/ali utt-1: transition-id {model.num_tids + 1} in frame 1, but the model has 1 to"):
+    with pytest.raises(
+        UserError,
+        match=f"exp/ali utt-1: transition-id {model.num_tids + 1} in frame 1, but the model has 1 to",
+    ):
         model.check_alignment(np.array([1, model.num_tids + 1]), "exp/ali utt-1")
 
 
 def test_tree_of_another_model(tmp_path, model):
-    monophone_tree([[p] for p in model.topology.phones], dict.fromkeys(model.topology.phones, 2)).write(tmp_path / "tree")
+    monophone_tree([[p] for p in model.topology.phones], dict.fromkeys(model.topology.phones, 2)).write(
+        tmp_path / "tree"
+    )
     with pytest.raises(UserError, match=f"tree: the tree has 14 pdfs, the model {model.num_pdfs}"):
         read_tree(tmp_path / "tree", model)
 

@@ -1,4 +1,5 @@
-"""Context trees against Kaldi's answers (fixtures/kaldi_hmm.json), an independent recursive parser, and broken files."""
+"""Context trees against Kaldi's answers (fixtures/kaldi_hmm.json), an independent recursive parser, and
+broken files."""
 
 import itertools
 import json
@@ -57,7 +58,9 @@ def random_tree(rng, depth):
     key = int(rng.integers(-1, 3))
     if rng.random() < 0.3:
         size = int(rng.integers(1, 9))
-        return TreeTable(key, tuple(random_tree(rng, depth - 1) if rng.random() < 0.8 else None for _ in range(size)))
+        return TreeTable(
+            key, tuple(random_tree(rng, depth - 1) if rng.random() < 0.8 else None for _ in range(size))
+        )
     values = frozenset(rng.choice(9, rng.integers(0, 5), replace=False).tolist())
     return Split(key, values, random_tree(rng, depth - 1), random_tree(rng, depth - 1))
 
@@ -91,7 +94,11 @@ def test_random_trees_by_an_independent_parser(tmp_path, seed):
 def test_round_trip(tmp_path, tree, binary):
     tree.write(tmp_path / "tree", binary)
     again = ContextTree.read(tmp_path / "tree")
-    assert again.root == tree.root and (again.context_width, again.central_position, again.num_pdfs) == (3, 1, 21)
+    assert again.root == tree.root and (again.context_width, again.central_position, again.num_pdfs) == (
+        3,
+        1,
+        21,
+    )
 
 
 def test_deep_tree(tmp_path):
@@ -102,7 +109,9 @@ def test_deep_tree(tmp_path):
     tree = ContextTree(3, 1, node)
     tree.write(tmp_path / "tree")
     again = ContextTree.read(tmp_path / "tree")
-    assert again.pdf((2999, 1, 1), 0) == 2999 and again.pdf((1, 1, 1), 0) == 1 and again.pdf((0, 1, 1), 0) == 0
+    assert (
+        again.pdf((2999, 1, 1), 0) == 2999 and again.pdf((1, 1, 1), 0) == 1 and again.pdf((0, 1, 1), 0) == 0
+    )
 
 
 def test_reachable_is_every_answer_in_some_context(tree):
@@ -130,12 +139,18 @@ def test_truncated_tree(tmp_path, tree):
                 ContextTree.read(KaldiReader("exp/tree", content[:size]))
 
 
-@pytest.mark.parametrize("old, new, message", [
-    ("TE 1 9 (", "TE 1 4000000 (", "a table of 4000000 nodes does not fit"), ("3 1 ToPdf", "3 3 ToPdf", "a window of 3 phones"),
-    ("SE 0 [", "SE 5 [", "position 5 in a window of 3"), ("CE 3", "CE -3", "-3 is not a pdf"),
-    ("CE 3", "NULL", "lacks one of its branches"),
-    ("CE 3", "XE 3", "CE or SE or TE or NULL was expected"), ("SE -1 [ 0 1 ]", "SE -1 [ 0 x ]", "a list of integers"),
-])
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("TE 1 9 (", "TE 1 4000000 (", "a table of 4000000 nodes does not fit"),
+        ("3 1 ToPdf", "3 3 ToPdf", "a window of 3 phones"),
+        ("SE 0 [", "SE 5 [", "position 5 in a window of 3"),
+        ("CE 3", "CE -3", "-3 is not a pdf"),
+        ("CE 3", "NULL", "lacks one of its branches"),
+        ("CE 3", "XE 3", "CE or SE or TE or NULL was expected"),
+        ("SE -1 [ 0 1 ]", "SE -1 [ 0 x ]", "a list of integers"),
+    ],
+)
 def test_broken_trees(kaldi, old, new, message):
     with pytest.raises(UserError, match=rf"tree: at byte \d+: .*{message}"):
         ContextTree.read(KaldiReader("tree", kaldi["tree"].replace(old, new, 1).encode()))

@@ -1,4 +1,5 @@
-"""Warnings on the screen about results of little use: small trees and models, speakers that are not adapted."""
+"""Warnings on the screen about results of little use: small trees and models, speakers that are not
+adapted."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +16,20 @@ from pyasr.hmm.model.tree import leaves
 from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.text_tables import read_table, write_table
 
-SHORT = ("--nj", 1, "--num-iters", 4, "--max-iter-inc", 2, "--realign-iters", "1 3", "--beam", 30, "--retry-beam", 100)
+SHORT = (
+    "--nj",
+    1,
+    "--num-iters",
+    4,
+    "--max-iter-inc",
+    2,
+    "--realign-iters",
+    "1 3",
+    "--beam",
+    30,
+    "--retry-beam",
+    100,
+)
 SIZE = ("--num-gauss", 50)
 TREE = ("--num-leaves", 30)
 
@@ -37,23 +51,70 @@ def told(caplog) -> str:
 
 
 def steps(extra: dict) -> dict[str, tuple]:
-    return {"train_deltas.py": (), "train_lda_mllt.py": ("--dim", 4, "--mllt-iters", "2"), "train_sat.py": ("--fmllr-min-count", 100)} | extra
+    return {
+        "train_deltas.py": (),
+        "train_lda_mllt.py": ("--dim", 4, "--mllt-iters", "2"),
+        "train_sat.py": ("--fmllr-min-count", 100),
+    } | extra
 
 
 @pytest.mark.parametrize("program", steps({}))
 def test_fewer_leaves_and_gaussians_than_asked_for(program, corpus, mono, tmp_path, caplog):
-    run_here(program, *SHORT, *SIZE, "--num-leaves", 2000, *steps({})[program], *corpus, mono, tmp_path / "tri", threads=True)
+    run_here(
+        program,
+        *SHORT,
+        *SIZE,
+        "--num-leaves",
+        2000,
+        *steps({})[program],
+        *corpus,
+        mono,
+        tmp_path / "tri",
+        threads=True,
+    )
     tree = read_tree(tmp_path / "tri/tree")
-    assert f"tree of {len(leaves(tree.root))} leaves (--num-leaves 2000), merged to {tree.num_pdfs} pdfs: no further split" in told(caplog)
+    assert (
+        f"tree of {len(leaves(tree.root))} leaves (--num-leaves 2000), merged to {tree.num_pdfs} pdfs: no "
+        "further split"
+    ) in told(caplog)
     caplog.clear()
-    run_here(program, *SHORT, "--num-gauss", 90000, *TREE, *steps({})[program], *corpus, mono, tmp_path / "wide", threads=True)
+    run_here(
+        program,
+        *SHORT,
+        "--num-gauss",
+        90000,
+        *TREE,
+        *steps({})[program],
+        *corpus,
+        mono,
+        tmp_path / "wide",
+        threads=True,
+    )
     num_gauss = read_model(tmp_path / "wide/final.mdl")[1].num_gauss
-    assert f"{num_gauss} Gaussians (--num-gauss 90000): the pdfs have too few frames for more; lower --num-gauss" in told(caplog)
+    assert (
+        f"{num_gauss} Gaussians (--num-gauss 90000): the pdfs have too few frames for more; lower --num-gauss"
+        in told(caplog)
+    )
 
 
 def test_schedules_that_end_before_all_gaussians_are_there(corpus, tmp_path, caplog):
-    run_here("train_mono.py", *SHORT, "--max-iter-inc", 30, "--num-gauss", 200, "--deltas", 0, *corpus, tmp_path / "mono", threads=True)
-    assert "Gaussians (--num-gauss 200): training ends at --num-iters 4, but Gaussians are added until --max-iter-inc 30" in told(caplog)
+    run_here(
+        "train_mono.py",
+        *SHORT,
+        "--max-iter-inc",
+        30,
+        "--num-gauss",
+        200,
+        "--deltas",
+        0,
+        *corpus,
+        tmp_path / "mono",
+        threads=True,
+    )
+    assert (
+        "Gaussians (--num-gauss 200): training ends at --num-iters 4, but Gaussians are added until "
+        "--max-iter-inc 30"
+    ) in told(caplog)
 
 
 def test_iterations_that_would_each_add_less_than_one_gaussian(corpus, mono, tmp_path, caplog):
@@ -62,14 +123,34 @@ def test_iterations_that_would_each_add_less_than_one_gaussian(corpus, mono, tmp
     late = num_gauss - num_pdfs + 1
     words = ("--max-iter-inc", late, "--num-iters", late + 1, "--num-gauss", num_gauss, "--deltas", 0)
     run_here("train_mono.py", *SHORT, *words, *corpus, tmp_path / "mono", threads=True)
-    cause = f"each iteration up to --max-iter-inc {late} adds the same integer, which gives at most {num_pdfs} Gaussians"
-    assert f"{num_pdfs} Gaussians (--num-gauss {num_gauss}): {cause}; lower --max-iter-inc or raise --num-gauss" in told(caplog)
+    cause = (
+        f"each iteration up to --max-iter-inc {late} adds the same integer, which gives at most "
+        f"{num_pdfs} Gaussians"
+    )
+    assert (
+        f"{num_pdfs} Gaussians (--num-gauss {num_gauss}): {cause}; lower --max-iter-inc or raise --num-gauss"
+        in told(caplog)
+    )
 
 
 def test_what_was_asked_for_is_no_warning(corpus, mono, tmp_path, caplog):
     with caplog.at_level("INFO", "pyasr"):
-        run_here("train_sat.py", *SHORT, *SIZE, "--num-leaves", 12, "--fmllr-min-count", 100, *corpus, mono, tmp_path / "sat", threads=True)
-    assert "leaves (--num-leaves 12), merged to" in caplog.text and "Gaussians (--num-gauss 50)" in caplog.text
+        run_here(
+            "train_sat.py",
+            *SHORT,
+            *SIZE,
+            "--num-leaves",
+            12,
+            "--fmllr-min-count",
+            100,
+            *corpus,
+            mono,
+            tmp_path / "sat",
+            threads=True,
+        )
+    assert (
+        "leaves (--num-leaves 12), merged to" in caplog.text and "Gaussians (--num-gauss 50)" in caplog.text
+    )
     assert all(word not in told(caplog) for word in ("adapted", "leaves", "Gaussians"))
 
 
@@ -85,28 +166,82 @@ def every_utterance_a_speaker(data: Path) -> None:
 def test_speakers_with_too_little_speech(corpus, mono, tmp_path, caplog):
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     every_utterance_a_speaker(data)
-    reason = f"{data}: none of 40 speakers is adapted by fMLLR, because each has too little speech (each utterance has its own speaker in"
+    reason = (
+        f"{data}: none of 40 speakers is adapted by fMLLR, because each has too little speech (each "
+        "utterance has its own speaker in"
+    )
     run_here("train_sat.py", *SHORT, *SIZE, *TREE, data, corpus[1], mono, tmp_path / "sat", threads=True)
-    assert reason in told(caplog) and "lower --fmllr-min-count 500, or assign utterances to their real speakers" in told(caplog)
+    assert reason in told(
+        caplog
+    ) and "lower --fmllr-min-count 500, or assign utterances to their real speakers" in told(caplog)
     caplog.clear()
-    run_here("align_fmllr.py", "--nj", 1, "--beam", 30, data, corpus[1], tmp_path / "sat", tmp_path / "ali", threads=True)
+    run_here(
+        "align_fmllr.py",
+        "--nj",
+        1,
+        "--beam",
+        30,
+        data,
+        corpus[1],
+        tmp_path / "sat",
+        tmp_path / "ali",
+        threads=True,
+    )
     assert reason in told(caplog)
     caplog.clear()
-    run_here("make_fmllr_feats.py", "--nj", 1, "--transform-dir", tmp_path / "ali", data, tmp_path / "sat", tmp_path / "adapted")
-    assert reason in told(caplog) and f"estimate {tmp_path}/ali again with a lower --fmllr-min-count" in told(caplog)
+    run_here(
+        "make_fmllr_feats.py",
+        "--nj",
+        1,
+        "--transform-dir",
+        tmp_path / "ali",
+        data,
+        tmp_path / "sat",
+        tmp_path / "adapted",
+    )
+    assert reason in told(caplog) and f"estimate {tmp_path}/ali again with a lower --fmllr-min-count" in told(
+        caplog
+    )
     caplog.clear()
-    run_here("align_fmllr.py", "--nj", 1, "--fmllr-update-type", "none", data, corpus[1], tmp_path / "sat", tmp_path / "plain", threads=True)
+    run_here(
+        "align_fmllr.py",
+        "--nj",
+        1,
+        "--fmllr-update-type",
+        "none",
+        data,
+        corpus[1],
+        tmp_path / "sat",
+        tmp_path / "plain",
+        threads=True,
+    )
     assert "adapted" not in told(caplog)
 
 
 def test_the_share_of_the_data_counts(corpus, mono, tmp_path, caplog):
     """Two or three of four speakers keep the identity."""
-    run_here("align_fmllr.py", "--nj", 1, "--beam", 30, "--fmllr-min-count", 100, *corpus, mono, tmp_path / "ali", threads=True)
+    run_here(
+        "align_fmllr.py",
+        "--nj",
+        1,
+        "--beam",
+        30,
+        "--fmllr-min-count",
+        100,
+        *corpus,
+        mono,
+        tmp_path / "ali",
+        threads=True,
+    )
     speakers = sorted(read_transforms(tmp_path / "ali"))
     for number in (1, len(speakers) - 1):
         caplog.clear()
         found = read_ark(tmp_path / "ali/trans.1")
-        write_ark(tmp_path / "ali/trans.1", found | {speaker: np.eye(*found[speaker].shape, dtype=np.float32) for speaker in speakers[:number]})
+        write_ark(
+            tmp_path / "ali/trans.1",
+            found
+            | {speaker: np.eye(*found[speaker].shape, dtype=np.float32) for speaker in speakers[:number]},
+        )
         run_here("make_fmllr_feats.py", "--nj", 1, corpus[0], tmp_path / "ali", tmp_path / f"adapted{number}")
         assert (f"{number} of {len(speakers)} speakers, with " in told(caplog)) == (number > 1)
 
@@ -115,6 +250,25 @@ def test_the_share_of_the_data_counts(corpus, mono, tmp_path, caplog):
 def test_alignments_of_other_utterances(program, corpus, mono, tmp_path):
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     for name in ("feats.scp", "text", "utt2spk"):
-        write_table(data / name, {f"{value.split()[0] if name == 'utt2spk' else key[:2]}-x{key}": value for key, value in read_table(data / name).items()})
-    with pytest.raises(UserError, match=f"{mono}: no alignment of any utterance of {data}; align this data directory first"):
-        run_here(program, *SHORT, *SIZE, *TREE, *steps({})[program], data, corpus[1], mono, tmp_path / "tri", threads=True)
+        write_table(
+            data / name,
+            {
+                f"{value.split()[0] if name == 'utt2spk' else key[:2]}-x{key}": value
+                for key, value in read_table(data / name).items()
+            },
+        )
+    with pytest.raises(
+        UserError, match=f"{mono}: no alignment of any utterance of {data}; align this data directory first"
+    ):
+        run_here(
+            program,
+            *SHORT,
+            *SIZE,
+            *TREE,
+            *steps({})[program],
+            data,
+            corpus[1],
+            mono,
+            tmp_path / "tri",
+            threads=True,
+        )

@@ -1,4 +1,5 @@
-"""Frames in rounds and in files are those of one array, whatever the limit; trainings with any limit end with the same bytes."""
+"""Frames in rounds and in files are those of one array, whatever the limit; trainings with any limit end with
+the same bytes."""
 
 import dataclasses
 import weakref
@@ -33,7 +34,9 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
-TRAIN = TrainOptions(GmmScheduleOptions(num_iters=4, max_iter_inc=2, num_gauss=60, realign_iters="2"), ALIGN, UPDATE)
+TRAIN = TrainOptions(
+    GmmScheduleOptions(num_iters=4, max_iter_inc=2, num_gauss=60, realign_iters="2"), ALIGN, UPDATE
+)
 FMLLR = FmllrOptions(fmllr_min_count=100.0)
 BLOCK = 16
 
@@ -72,7 +75,9 @@ class Utterances:
 @pytest.mark.parametrize("in_order", [False, True])
 def test_rounds_give_the_blocks_of_one_array(small_blocks, most_rows, in_order):
     source = Utterances()
-    found = [(pdf, rows.copy()) for pdf, rows in pdf_order.in_rounds(source, source.counts, most_rows, in_order)]
+    found = [
+        (pdf, rows.copy()) for pdf, rows in pdf_order.in_rounds(source, source.counts, most_rows, in_order)
+    ]
     expected = list(by_pdf(source.frames, source.all_pdfs))
     if not in_order:
         found.sort(key=lambda block: block[0])  # stable: blocks of a pdf stay as they came
@@ -81,7 +86,8 @@ def test_rounds_give_the_blocks_of_one_array(small_blocks, most_rows, in_order):
 
 
 def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
-    """All frames at once are one round; if full blocks are yielded, a buffer of one block per pdf is enough for it."""
+    """All frames at once are one round; if full blocks are yielded, a buffer of one block per pdf is enough
+    for it."""
     for most_rows, in_order, num_rounds in ((10_000, True, 1), (8 * BLOCK, False, 1), (4 * BLOCK, False, 2)):
         source = Utterances()
         for _ in pdf_order.in_rounds(source, source.counts, most_rows, in_order):
@@ -91,7 +97,8 @@ def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
 
 @pytest.mark.parametrize("most_rows", [BLOCK, 100, 10_000])
 def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
-    """Frames can be read repeatedly although utterances are read once, also if an utterance is longer than memory allows."""
+    """Frames can be read repeatedly although utterances are read once, also if an utterance is longer than
+    memory allows."""
     source = Utterances()
     file = FrameFile(source, source.counts, most_rows, tmp_path)
     expected = list(by_pdf(source.frames, source.all_pdfs))
@@ -112,14 +119,17 @@ def test_disks_without_room_are_told(tmp_path, monkeypatch):
     assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(told) == 1
     monkeypatch.setattr(frame_file.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "w+b"))
     assert Scratch(tmp_path, 3).write(source, source.counts, 100) is None
-    assert told[1].endswith(f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little space: they are read "
-                            "from their archives more often; free disk space, or raise --max-store-mb")  # fmt: skip
+    assert told[1].endswith(
+        f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little space: "
+        "they are read from their archives more often; free disk space, or raise --max-store-mb"
+    )
 
 
 def test_accumulation_sums_in_one_order():
     """All sums and the log-likelihood are bit-identical for any order of pdfs."""
     rng, model = np.random.default_rng(3), random_model(40, 3, 5)
-    feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)  # their sums need rounding
+    # their sums need rounding
+    feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)
     pdfs = rng.integers(-1, 40, 9000)
     frames = list(by_pdf(feats, pdfs))
     one = GmmStats.zeros(model)
@@ -127,7 +137,10 @@ def test_accumulation_sums_in_one_order():
     for seed in range(8):
         other, place = GmmStats.zeros(model), np.random.default_rng(seed).permutation(40)
         accumulate(model, sorted(frames, key=lambda block, place=place: place[block[0]]), other)
-        assert np.array_equal(one.sums, other.sums) and (one.log_like, one.num_frames) == (other.log_like, other.num_frames)
+        assert np.array_equal(one.sums, other.sums) and (one.log_like, one.num_frames) == (
+            other.log_like,
+            other.num_frames,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -139,13 +152,18 @@ def chain(corpus, path: Path, num_ranks: int) -> None:
     """One system of each kind in directories of `path`, each from the previous one, and an alignment."""
     tree, inputs = TreeOptions(num_leaves=30, cluster_thresh=0.0), InputOptions(deltas=1)
     deltas = TriphoneSpec(*corpus, path / "mono", path / "deltas", tree, TRAIN, inputs)
-    lda = TriphoneSpec(*corpus, path / "deltas", path / "lda", tree, TRAIN, InputOptions(splice_left=1, splice_right=1))
+    lda = TriphoneSpec(
+        *corpus, path / "deltas", path / "lda", tree, TRAIN, InputOptions(splice_left=1, splice_right=1)
+    )
     sat = dataclasses.replace(lda, ali_dir=path / "lda", out=path / "sat")
-    for train_rank, spec in ((train_mono_rank, MonoSpec(*corpus, path / "mono", TRAIN, inputs)), (train_deltas_rank, deltas),
-                             (train_lda_mllt_rank, LdaMlltSpec(lda, LdaMlltOptions(dim=6, mllt_iters="2"))),
-                             (train_sat_rank, SatSpec(sat, SatOptions(fmllr_iters="2"), FMLLR)),
-                             (align_rank, AlignFmllrSpec(*corpus, path / "sat", path / "ali", ALIGN, 1.0, FMLLR))):  # fmt: skip
-        out = getattr(getattr(spec, "triphones", spec), "out")
+    for train_rank, spec in (
+        (train_mono_rank, MonoSpec(*corpus, path / "mono", TRAIN, inputs)),
+        (train_deltas_rank, deltas),
+        (train_lda_mllt_rank, LdaMlltSpec(lda, LdaMlltOptions(dim=6, mllt_iters="2"))),
+        (train_sat_rank, SatSpec(sat, SatOptions(fmllr_iters="2"), FMLLR)),
+        (align_rank, AlignFmllrSpec(*corpus, path / "sat", path / "ali", ALIGN, 1.0, FMLLR)),
+    ):
+        out = getattr(spec, "triphones", spec).out
         out.mkdir(parents=True)
         run_threads(num_ranks, lambda comm, work=train_rank, spec=spec: work(spec, comm))
 
@@ -159,7 +177,9 @@ def trained(corpus, small_blocks, tmp_path_factory):
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+    return {
+        str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()
+    }
 
 
 @pytest.mark.parametrize("disk", [True, False])
@@ -170,7 +190,13 @@ def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, traine
         monkeypatch.setattr(Scratch, "write", lambda *_: None)
     chain(corpus, tmp_path, 2)
     expected = contents(trained)
-    assert {"mono/final.mdl", "lda/final.mat", "sat/final.alimdl", "sat/trans.2", "ali/ali.1.gz"} <= expected.keys()
+    assert {
+        "mono/final.mdl",
+        "lda/final.mat",
+        "sat/final.alimdl",
+        "sat/trans.2",
+        "ali/ali.1.gz",
+    } <= expected.keys()
     assert contents(tmp_path) == expected
 
 
@@ -213,7 +239,9 @@ def test_resumed_ranks_read_their_own_alignments(corpus, tmp_path, monkeypatch, 
     def run(comm):
         def watched(trainer, kind, count, reader):
             of_rank = read.setdefault(trainer.comm.rank, set())
-            return saved(trainer, kind, count, lambda path: of_rank.add(path.name.split(".")[2]) or reader(path))
+            return saved(
+                trainer, kind, count, lambda path: of_rank.add(path.name.split(".")[2]) or reader(path)
+            )
 
         monkeypatch.setattr(train_gmm.GmmTrainer, "_saved", watched)
         train_mono_rank(spec, comm)

@@ -1,4 +1,5 @@
-"""Memory of a shard: at most 100 bytes per frame; limits and free memory; data that do not fit are on disk."""
+"""Memory of a shard: at most 100 bytes per frame; limits and free memory; data that do not fit are on
+disk."""
 
 import tracemalloc
 
@@ -28,11 +29,12 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def long_corpus(corpus, tmp_path_factory):
-    """The tables of 240 utterances of 500 frames, whose features are all the same matrix of 13 columns in one archive."""
+    """The tables of 240 utterances of 500 frames, whose features are all the same matrix of 13 columns in one
+    archive."""
     data = tmp_path_factory.mktemp("long")
     with ArkWriter(data / "feats.ark", data / "one.scp") as writer:
         writer.write("utt", np.random.default_rng(0).standard_normal((500, 13)).astype(np.float32))
-    rx, = read_table(data / "one.scp").values()
+    (rx,) = read_table(data / "one.scp").values()
     names = [f"s{i // 20:02d}-{i:03d}" for i in range(240)]
     write_table(data / "feats.scp", dict.fromkeys(names, rx))
     write_table(data / "utt2spk", {name: name[:3] for name in names})
@@ -47,7 +49,8 @@ def aligned(shard: GmmShard, num_tids: int) -> GmmShard:
 
 
 def test_memory_grows_by_100_bytes_a_frame_at_most(corpus, long_corpus, monkeypatch):
-    """Beside 4 MB. Features go through a transform of each speaker, which changes between accumulations; 40 columns take 160 bytes."""
+    """Beside 4 MB. Features go through a transform of each speaker, which changes between accumulations; 40
+    columns take 160 bytes."""
     monkeypatch.setattr(shard_store, "_SMALL_BYTES", 0)
     trans, rng = random_transitions(triphone_tree()), np.random.default_rng(2)
     model, lang = random_model(trans.num_pdfs, 2, 40), LangDir(corpus[1])
@@ -75,9 +78,15 @@ def test_memory_grows_by_100_bytes_a_frame_at_most(corpus, long_corpus, monkeypa
     assert num_frames == 120_000 and 40 < (peak - 4_000_000) / num_frames < 100
 
 
-@pytest.mark.parametrize("limit, on_disk, num_reads", [(0, False, [240, 0, 240]), (3, True, [240, 0, 240]), (3, False, [240, 240, 240])])
-def test_frames_stay_in_memory_or_on_disk(corpus, long_corpus, tmp_path, monkeypatch, limit, on_disk, num_reads):
-    """Where the limit allows it, or there is a disk, until the alignment changes; 6 MB of features beside 0.5 MB of alignment."""
+@pytest.mark.parametrize(
+    "limit, on_disk, num_reads",
+    [(0, False, [240, 0, 240]), (3, True, [240, 0, 240]), (3, False, [240, 240, 240])],
+)
+def test_frames_stay_in_memory_or_on_disk(
+    corpus, long_corpus, tmp_path, monkeypatch, limit, on_disk, num_reads
+):
+    """Where the limit allows it, or there is a disk, until the alignment changes; 6 MB of features beside 0.5
+    MB of alignment."""
     trans, read = random_transitions(triphone_tree()), []
     model = random_model(trans.num_pdfs, 2, 13)
     reader, folder = FeatureReader(long_corpus, InputOptions(cmvn="none")), tmp_path if on_disk else None
@@ -103,7 +112,10 @@ def test_what_is_not_enough_is_one_sentence(tmp_path, monkeypatch):
     assert reserve(data, 2_000_000, MemoryOptions(), comm) == 160_000_000
     assert reserve(data, 10**9, MemoryOptions(), comm) == 1_000_000_000
     monkeypatch.setattr(shard_store.host_memory, "free_bytes", lambda: 10_000_000)
-    sentence = "data: too little memory: 5000000 frames of a rank need at least 22 MB, but 10 MB are free for each rank; use more"
+    sentence = (
+        "data: too little memory: 5000000 frames of a rank need at least 22 MB, but 10 MB are free "
+        "for each rank; use more"
+    )
     with pytest.raises(UserError, match=sentence):
         reserve(data, 5_000_000, MemoryOptions(), comm)
 
@@ -115,13 +127,20 @@ def test_less_is_taken_where_less_is_free(tmp_path, monkeypatch):
     monkeypatch.setattr(shard_store.log, "warning", told.append)
     rooms = run_threads(2, lambda comm: reserve(tmp_path / "data", 1_000_000, MemoryOptions(100), comm))
     assert rooms == [16_000_000] * 2
-    assert told[0].endswith("data: only 24 MB of memory are free for each rank: features use 16 MB and are read from disk more often")
+    assert told[0].endswith(
+        "data: only 24 MB of memory are free for each rank: features use 16 MB and are read from disk more "
+        "often"
+    )
 
 
 def test_large_arrays_lie_on_disk(tmp_path):
     """In an unnamed file."""
     in_memory, on_disk = zeros((10, 3), np.float32, 120, tmp_path), zeros((10, 3), np.float32, 119, tmp_path)
-    assert not isinstance(in_memory, np.memmap) and isinstance(on_disk, np.memmap) and not list(tmp_path.iterdir())
+    assert (
+        not isinstance(in_memory, np.memmap)
+        and isinstance(on_disk, np.memmap)
+        and not list(tmp_path.iterdir())
+    )
     on_disk[4:6] = 7
     assert on_disk.dtype == np.float32 and on_disk.sum() == 42
 
@@ -130,5 +149,7 @@ def test_features_that_change_meanwhile_are_told(corpus, tmp_path):
     own = GmmShard.load(FeatureReader(corpus[0], InputOptions()), LangDir(corpus[1]), 1, 1)
     utt = own.keys[2]
     own.reader._table = {**dict(own.reader._table.items()), utt: own.reader._table[own.keys[3]]}
-    with pytest.raises(UserError, match=f"data: {utt} has .* frames now, but had .* when this program started"):
+    with pytest.raises(
+        UserError, match=f"data: {utt} has .* frames now, but had .* when this program started"
+    ):
         own.features(2)

@@ -1,4 +1,5 @@
-"""A GMM training that is killed at its very end, before any change to the file system that is left, goes on to the same bytes."""
+"""A GMM training that is killed at its very end, before any change to the file system that is left, goes on
+to the same bytes."""
 
 import shutil
 import sys
@@ -18,9 +19,13 @@ from pyasr.hmm.training.train_triphones import TreeOptions, TriphoneSpec
 from pyasr.hmm.transforms.fmllr import FmllrOptions
 from pyasr.parallel.communication.rank_threads import run_threads
 
-TRAIN = TrainOptions(GmmScheduleOptions(num_iters=3, max_iter_inc=2, num_gauss=50, realign_iters="1 2"),
-                     AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0))  # fmt: skip
-CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "open"}  # audit events; removals below a directory have names without it
+TRAIN = TrainOptions(
+    GmmScheduleOptions(num_iters=3, max_iter_inc=2, num_gauss=50, realign_iters="1 2"),
+    AlignOptions(beam=30.0, retry_beam=100.0),
+    GmmUpdateOptions(min_count=5.0),
+)
+# audit events; removals below a directory have names without it
+CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "open"}
 
 
 class Killed(BaseException):
@@ -28,7 +33,8 @@ class Killed(BaseException):
 
 
 class Killer:
-    """Ends every change to the file system below `out` from the `last`-th after `arm` on, those of `finally` too."""
+    """Ends every change to the file system below `out` from the `last`-th after `arm` on, those of `finally`
+    too."""
 
     def __init__(self):
         self.out, self.armed, self.last, self.seen = "", False, 0, 0
@@ -37,7 +43,12 @@ class Killer:
         self.out, self.armed, self.last, self.seen = str(out), True, last, 0
 
     def __call__(self, event: str, arguments: tuple) -> None:
-        if not self.armed or event not in CHANGES or event == "open" and not set(arguments[1] or "") & set("wax+"):
+        if (
+            not self.armed
+            or event not in CHANGES
+            or event == "open"
+            and not set(arguments[1] or "") & set("wax+")
+        ):
             return
         if (path := str(arguments[0])).startswith("/") and not path.startswith(self.out):
             return
@@ -79,6 +90,7 @@ def left_over(out: Path) -> None:
 
 def killed_at(monkeypatch, module, last: int, train, out: Path) -> bool:
     """Whether a training whose `finish` is to be killed at its `last`-th change was."""
+
     def finish(directory, trainer):
         KILLER.arm(directory, last)
         train_gmm.finish(directory, trainer)
@@ -95,7 +107,8 @@ def killed_at(monkeypatch, module, last: int, train, out: Path) -> bool:
 
 
 def check_every_kill(monkeypatch, module, train, path: Path, whole: Path) -> int:
-    """Kill the end of a training at its first, second, ... change; each time the next run ends with the files of `whole`. The number."""
+    """Kill the end of a training at its first, second, ... change; each time the next run ends with the files
+    of `whole`. The number."""
     (path / "begun").mkdir()
     assert killed_at(monkeypatch, module, 1, train, path / "begun")
     last = 1
@@ -111,13 +124,18 @@ def check_every_kill(monkeypatch, module, train, path: Path, whole: Path) -> int
 
 
 def test_monophones_killed_at_any_place_of_the_end(corpus, mono, tmp_path, monkeypatch):
-    assert check_every_kill(monkeypatch, train_mono, lambda out: train_monophones(corpus, out), tmp_path, mono) > 10
+    assert (
+        check_every_kill(monkeypatch, train_mono, lambda out: train_monophones(corpus, out), tmp_path, mono)
+        > 10
+    )
 
 
 def test_a_system_with_transforms_killed_at_any_place_of_the_end(corpus, mono, tmp_path, monkeypatch):
     def train(out: Path) -> None:
         out.mkdir(exist_ok=True)
-        triphones = TriphoneSpec(*corpus, mono, out, TreeOptions(num_leaves=30, cluster_thresh=0.0), TRAIN, InputOptions())
+        triphones = TriphoneSpec(
+            *corpus, mono, out, TreeOptions(num_leaves=30, cluster_thresh=0.0), TRAIN, InputOptions()
+        )
         spec = SatSpec(triphones, SatOptions(fmllr_iters="2"), FmllrOptions(fmllr_min_count=100.0))
         run_threads(1, lambda comm: train_sat.train_rank(spec, comm))
 

@@ -20,7 +20,17 @@ from pyasr.hmm.training.train_mono import MonoSpec, train_rank
 from pyasr.parallel.communication.comm import SoloComm
 
 NEEDED = {"llvmlite", "kaldiio"}  # they load kernels and read features
-IN_VAIN = {*HEAVY, "importlib.metadata", "email.message", "difflib", "http", "asyncio", "multiprocessing", "unittest", "argparse"} - NEEDED
+IN_VAIN = {
+    *HEAVY,
+    "importlib.metadata",
+    "email.message",
+    "difflib",
+    "http",
+    "asyncio",
+    "multiprocessing",
+    "unittest",
+    "argparse",
+} - NEEDED
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +39,11 @@ def spec(tmp_path_factory) -> AlignSpec:
     corpus = write_corpus(path / "corpus", num_utterances=8, seed=5, strength=0.25)
     for name in ("mono", "ali"):
         (path / name).mkdir()
-    train = TrainOptions(GmmScheduleOptions(num_iters=2, num_gauss=20, realign_iters="1"), AlignOptions(), GmmUpdateOptions(min_count=5.0))
+    train = TrainOptions(
+        GmmScheduleOptions(num_iters=2, num_gauss=20, realign_iters="1"),
+        AlignOptions(),
+        GmmUpdateOptions(min_count=5.0),
+    )
     train_rank(MonoSpec(*corpus, path / "mono", train, InputOptions()), SoloComm())
     return AlignSpec(*corpus, path / "mono", path / "ali", 1, AlignOptions(), 1.0)
 
@@ -38,7 +52,14 @@ def imports_of_job(spec: AlignSpec) -> set[str]:
     """The modules that a job imports."""
     path: Path = spec.out / "align.spec.json"
     options.save(path, spec)
-    words = [sys.executable, "-m", "pyasr.base.jobs.job", "pyasr.hmm.training.align_gmm:align_shard", str(path), "1"]
+    words = [
+        sys.executable,
+        "-m",
+        "pyasr.base.jobs.job",
+        "pyasr.hmm.training.align_gmm:align_shard",
+        str(path),
+        "1",
+    ]
     with parts_to_align(spec):
         environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
@@ -49,4 +70,4 @@ def imports_of_job(spec: AlignSpec) -> set[str]:
 def test_jobs_import_what_they_need(spec):
     imports_of_job(spec)  # compiles the kernels that the training has not compiled
     found = imports_of_job(spec)
-    assert NEEDED <= found and not found & IN_VAIN
+    assert found >= NEEDED and not found & IN_VAIN

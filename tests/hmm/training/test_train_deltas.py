@@ -1,4 +1,5 @@
-"""Triphone training on toy data: better than monophones, the same with any number of ranks, resumable, alignments checked."""
+"""Triphone training on toy data: better than monophones, the same with any number of ranks, resumable,
+alignments checked."""
 
 import dataclasses
 import shutil
@@ -29,8 +30,12 @@ from pyasr.parallel.communication.rank_threads import run_threads
 
 INPUTS = InputOptions(deltas=1)
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
-MONO = TrainOptions(GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)
-DELTAS = TrainOptions(GmmScheduleOptions(num_iters=7, max_iter_inc=4, num_gauss=120, realign_iters="3 5"), ALIGN, UPDATE)
+MONO = TrainOptions(
+    GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE
+)
+DELTAS = TrainOptions(
+    GmmScheduleOptions(num_iters=7, max_iter_inc=4, num_gauss=120, realign_iters="3 5"), ALIGN, UPDATE
+)
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +114,17 @@ def spoiled(mono: Path, tmp_path: Path, change) -> Path:
     return out
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda tids: tids[:-1], "the alignment of .* has .* frames, its features have .*; align this data directory again"),
-    (lambda tids: np.full_like(tids, 30000), "has transition-id 30000"),
-    (lambda tids: tids[::-1], "alignment of"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda tids: tids[:-1],
+            "the alignment of .* has .* frames, its features have .*; align this data directory again",
+        ),
+        (lambda tids: np.full_like(tids, 30000), "has transition-id 30000"),
+        (lambda tids: tids[::-1], "alignment of"),
+    ],
+)
 def test_alignment_that_does_not_match(corpus, mono, tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         train(corpus, spoiled(mono, tmp_path, change), tmp_path / "out")
@@ -140,7 +151,14 @@ def test_utterances_without_alignment_wait_for_the_first_realignment(corpus, mon
 def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, num_sil_states):
     """Some questions contain several phones, but not all, whatever the numbers of states."""
     data, _ = write_corpus(tmp_path, num_utterances=30, seed=5)
-    lang = write_toy_lang(tmp_path / "short", 5, num_words=12, num_phones=4, num_nonsil_states=num_states, num_sil_states=num_sil_states)
+    lang = write_toy_lang(
+        tmp_path / "short",
+        5,
+        num_words=12,
+        num_phones=4,
+        num_nonsil_states=num_states,
+        num_sil_states=num_sil_states,
+    )
     (tmp_path / "mono").mkdir()
     calls, real = [], train_triphones.make_questions
 
@@ -149,18 +167,25 @@ def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, n
         return calls[-1][1]
 
     monkeypatch.setattr(train_triphones, "make_questions", watched)
-    short = dataclasses.replace(MONO, schedule=GmmScheduleOptions(num_iters=2, max_iter_inc=1, num_gauss=20, realign_iters="1"))
+    short = dataclasses.replace(
+        MONO, schedule=GmmScheduleOptions(num_iters=2, max_iter_inc=1, num_gauss=20, realign_iters="1")
+    )
     train_mono_rank(MonoSpec(data, lang, tmp_path / "mono", short, INPUTS), SoloComm())
     spec = TriphoneSpec(data, lang, tmp_path / "mono", tmp_path, TreeOptions(num_leaves=20), short, INPUTS)
     train_rank(spec, SoloComm())
-    (pdf_classes, questions), = calls
+    ((pdf_classes, questions),) = calls
     phones = LangDir(lang)
     spoken, size = set(phones.nonsilence_phones), len(phones.sets[-1])
-    assert pdf_classes == (num_states // 2,) and any(size < len(asked & spoken) < len(spoken) for asked in questions[1])
+    assert pdf_classes == (num_states // 2,) and any(
+        size < len(asked & spoken) < len(spoken) for asked in questions[1]
+    )
 
 
 @pytest.mark.parametrize("program", ["train_deltas.py", "train_lda_mllt.py", "train_sat.py"])
 def test_a_single_iteration_is_refused_at_the_start(program, corpus, mono, tmp_path):
-    with pytest.raises(UserError, match="--num-iters 1: the training of triphones starts with iteration 1, .*; give 2 or more"):
+    with pytest.raises(
+        UserError,
+        match="--num-iters 1: the training of triphones starts with iteration 1, .*; give 2 or more",
+    ):
         run_here(program, "--num-iters", 1, *corpus, mono, tmp_path / "tri")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,5 @@
-"""Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the command line."""
+"""Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the
+command line."""
 
 import ast
 import dataclasses
@@ -35,7 +36,9 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 ROOT = Path(__file__).parents[3]
-SCHEDULE = GmmScheduleOptions(num_iters=8, max_iter_inc=5, num_gauss=60, realign_iters="1 2 4 6", first_beam=20.0)
+SCHEDULE = GmmScheduleOptions(
+    num_iters=8, max_iter_inc=5, num_gauss=60, realign_iters="1 2 4 6", first_beam=20.0
+)
 TRAIN = TrainOptions(SCHEDULE, AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0))
 INPUTS = InputOptions(deltas=0)
 
@@ -63,14 +66,26 @@ def mono(corpus, tmp_path_factory):
 
 def test_directory_is_complete(corpus, mono):
     assert sorted(path.name for path in mono.iterdir()) == [
-        "ali.1.gz", "cmvn_opts", "delta_opts", "failed_utterances", "final.mdl", "final.occs", "input.json", "num_jobs", "phones.txt",
-        "splice_opts", "tree"]
+        "ali.1.gz",
+        "cmvn_opts",
+        "delta_opts",
+        "failed_utterances",
+        "final.mdl",
+        "final.occs",
+        "input.json",
+        "num_jobs",
+        "phones.txt",
+        "splice_opts",
+        "tree",
+    ]
     trans, gmm = read_model(mono / "final.mdl")
     assert read_tree(mono / "tree", trans).num_pdfs == gmm.num_pdfs and gmm.dim == DIM
     assert InputOptions.load(mono) == INPUTS
     alignments = read_job_archives(mono)
     assert sorted(alignments) == sorted(read_table(corpus[0] / "text"))
-    occupancies = np.bincount(trans.tid2pdf[np.concatenate(list(alignments.values()))], minlength=gmm.num_pdfs)
+    occupancies = np.bincount(
+        trans.tid2pdf[np.concatenate(list(alignments.values()))], minlength=gmm.num_pdfs
+    )
     np.testing.assert_allclose(read_vector(mono / "final.occs"), occupancies, rtol=1e-4)
 
 
@@ -79,9 +94,15 @@ def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
     said = []
     monkeypatch.setattr(train_gmm.log, "info", said.append)
-    train(corpus, tmp_path / "mono", options=dataclasses.replace(TRAIN, schedule=dataclasses.replace(SCHEDULE, num_iters=2)))
+    train(
+        corpus,
+        tmp_path / "mono",
+        options=dataclasses.replace(TRAIN, schedule=dataclasses.replace(SCHEDULE, num_iters=2)),
+    )
     note = read_note(tmp_path / "note")
-    (objective, frames), = (re.findall(r"iteration 1: log-likelihood per frame (\S+) over (\d+) frames", "\n".join(said)))
+    ((objective, frames),) = re.findall(
+        r"iteration 1: log-likelihood per frame (\S+) over (\d+) frames", "\n".join(said)
+    )
     assert (note.what, note.share, note.left_s) == ("iteration 2 of 2", 1.0, 0.0) and note.frames_per_s > 0
     assert f"{note.objective:.4f}" == objective and int(frames) > 0
 
@@ -113,8 +134,11 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (5, 2), (7, 1)])
-def test_killed_training_goes_on_to_the_same_result(corpus, mono, tmp_path, monkeypatch, killed_in, num_ranks):
-    """Killed while the model of an iteration is written, then resumed with another number of ranks or the same."""
+def test_killed_training_goes_on_to_the_same_result(
+    corpus, mono, tmp_path, monkeypatch, killed_in, num_ranks
+):
+    """Killed while the model of an iteration is written, then resumed with another number of ranks or the
+    same."""
     out = tmp_path / "out"
     real = train_gmm.write_model
 
@@ -132,9 +156,12 @@ def test_killed_training_goes_on_to_the_same_result(corpus, mono, tmp_path, monk
     if num_ranks == 1:
         assert (out / "final.mdl").read_bytes() == (mono / "final.mdl").read_bytes()
         assert (out / "ali.1.gz").read_bytes() == (mono / "ali.1.gz").read_bytes()
-    np.testing.assert_allclose(read_model(out / "final.mdl")[1].means, read_model(mono / "final.mdl")[1].means, atol=1e-2)
+    np.testing.assert_allclose(
+        read_model(out / "final.mdl")[1].means, read_model(mono / "final.mdl")[1].means, atol=1e-2
+    )
     assert sorted(path.name for path in out.iterdir() if not path.name.startswith("ali")) == sorted(
-        path.name for path in mono.iterdir() if not path.name.startswith("ali"))
+        path.name for path in mono.iterdir() if not path.name.startswith("ali")
+    )
 
 
 def test_objective_only_falls_where_mixtures_or_alignments_change(corpus, tmp_path, monkeypatch):
@@ -146,7 +173,9 @@ def test_objective_only_falls_where_mixtures_or_alignments_change(corpus, tmp_pa
         return real(self, x, model, stats, counts)
 
     monkeypatch.setattr(train_gmm.GmmTrainer, "_updated", spy)
-    schedule = GmmScheduleOptions(num_iters=14, max_iter_inc=3, num_gauss=60, realign_iters="1 2 5 9", first_beam=20.0)
+    schedule = GmmScheduleOptions(
+        num_iters=14, max_iter_inc=3, num_gauss=60, realign_iters="1 2 5 9", first_beam=20.0
+    )
     train(corpus, tmp_path / "out", options=TrainOptions(schedule, TRAIN.align, TRAIN.update))
     compared = 0
     for (_, before, num_before), (x, after, num_after) in zip(seen, seen[1:]):
@@ -176,7 +205,9 @@ def change(path: Path, **entries) -> None:
 def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
     data, lang = copy_of(corpus, tmp_path)
     change(data / "text", s0_000="", s1_001="strange words", s2_002=None)
-    write_table(data / "feats.scp", {key: rx for key, rx in read_scp(data / "feats.scp").items() if key != "s3-003"})
+    write_table(
+        data / "feats.scp", {key: rx for key, rx in read_scp(data / "feats.scp").items() if key != "s3-003"}
+    )
     words, failed = read_words(data, LangDir(lang), sorted(read_table(data / "utt2spk")))
     assert failed == {"s0-000": "its transcript is empty", "s2-002": "no line in text"}
     assert (words["s1-001"] == LangDir(lang).oov).all()
@@ -193,20 +224,29 @@ def test_features_that_are_not_finite_or_without_frames(corpus, tmp_path):
         writer.write("s2-002", np.zeros((0, 0), np.float32))
     write_table(data / "feats.scp", read_scp(data / "feats.scp") | read_scp(tmp_path / "more.scp"))
     assert GmmShard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1).failed == {
-        "s1-001": "its features are not finite", "s2-002": "its features have no frames"}
+        "s1-001": "its features are not finite",
+        "s2-002": "its features have no frames",
+    }
 
 
 def test_nothing_usable_is_an_error(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), ""))
-    with pytest.raises(UserError, match="data: no utterance can be used: .*: its transcript is empty .*; run utils/validate_data_dir.py"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "data: no utterance can be used: .*: its transcript is empty .*; run utils/validate_data_dir.py"
+        ),
+    ):
         train((data, lang), tmp_path / "out")
 
 
 def test_a_text_of_another_vocabulary_is_an_error(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), "STRANGE WORDS"))
-    with pytest.raises(UserError, match="data/text: none of its words is in .*words.txt .it begins with 'STRANGE WORDS'."):
+    with pytest.raises(
+        UserError, match="data/text: none of its words is in .*words.txt .it begins with 'STRANGE WORDS'."
+    ):
         GmmShard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
 
 
@@ -239,7 +279,10 @@ def test_alignments_that_do_not_fit(corpus, mono):
     alignments = read_job_archives(mono)
     num_tids = read_model(mono / "final.mdl")[0].num_tids
     utt = shard.keys[3]
-    for bad, message in ((alignments[utt][:-2], "frames, its features"), (np.full_like(alignments[utt], num_tids + 1), "transition-id")):
+    for bad, message in (
+        (alignments[utt][:-2], "frames, its features"),
+        (np.full_like(alignments[utt], num_tids + 1), "transition-id"),
+    ):
         with pytest.raises(UserError, match=f"ali-dir: the alignment of {utt} has .*{message}"):
             shard.set_alignments(alignments | {utt: bad}, num_tids, "ali-dir")
     report = shard.set_alignments({utt: alignments[utt]}, num_tids, "ali-dir")
@@ -280,16 +323,35 @@ def test_language_directory_of_another_training(corpus, mono, tmp_path):
 
 def step(*words) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_steps_from_the_command_line(corpus, tmp_path):
-    options = ["--nj", 2, "--num-iters", 4, "--num-gauss", 50, "--max-iter-inc", 2, "--deltas", 0, "--beam", 30, "--retry-beam", 100]
+    options = [
+        "--nj",
+        2,
+        "--num-iters",
+        4,
+        "--num-gauss",
+        50,
+        "--max-iter-inc",
+        2,
+        "--deltas",
+        0,
+        "--beam",
+        30,
+        "--retry-beam",
+        100,
+    ]
     first = step(ROOT / "steps/train_mono.py", *options, *corpus, tmp_path / "mono")
     assert first.returncode == 0, first.stdout + first.stderr
     again = step(ROOT / "steps/train_mono.py", *options, *corpus, tmp_path / "mono")
     assert again.returncode == 0 and "up to date" in again.stdout
-    aligned = step(ROOT / "steps/align_si.py", "--nj", 2, "--beam", 30, *corpus, tmp_path / "mono", tmp_path / "mono_ali")
+    aligned = step(
+        ROOT / "steps/align_si.py", "--nj", 2, "--beam", 30, *corpus, tmp_path / "mono", tmp_path / "mono_ali"
+    )
     assert aligned.returncode == 0, aligned.stdout + aligned.stderr
     assert len(read_job_archives(tmp_path / "mono_ali")) == 30
     for program, out in (("train_mono.py", "mono"), ("align_si.py", "mono_ali")):

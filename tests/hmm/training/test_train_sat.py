@@ -1,4 +1,5 @@
-"""LDA+MLLT and speaker adaptive training on toy data whose speakers are affine distortions: found, the same on all ranks, resumable."""
+"""LDA+MLLT and speaker adaptive training on toy data whose speakers are affine distortions: found, the same
+on all ranks, resumable."""
 
 import dataclasses
 import shutil
@@ -35,8 +36,12 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
-MONO = TrainOptions(GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)
-SECOND = TrainOptions(GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=80, realign_iters="3"), ALIGN, UPDATE)
+MONO = TrainOptions(
+    GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE
+)
+SECOND = TrainOptions(
+    GmmScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=80, realign_iters="3"), ALIGN, UPDATE
+)
 SPLICED, TREE = InputOptions(splice_left=1, splice_right=1), TreeOptions(num_leaves=40, cluster_thresh=0.0)
 LDA_DIM = 6
 SPEAKERS = ["s0", "s1", "s2", "s3"]
@@ -56,15 +61,21 @@ def mono(corpus, tmp_path_factory):
 
 def train_lda(corpus, ali_dir: Path, out: Path, num_ranks: int = 1, **options) -> Path:
     out.mkdir(exist_ok=True)
-    spec = LdaMlltSpec(TriphoneSpec(*corpus, ali_dir, out, TREE, SECOND, SPLICED), LdaMlltOptions(dim=LDA_DIM, mllt_iters="2 4", **options))
+    spec = LdaMlltSpec(
+        TriphoneSpec(*corpus, ali_dir, out, TREE, SECOND, SPLICED),
+        LdaMlltOptions(dim=LDA_DIM, mllt_iters="2 4", **options),
+    )
     run_threads(num_ranks, lambda comm: train_lda_mllt_rank(spec, comm))
     return out
 
 
 def train_sat(corpus, ali_dir: Path, out: Path, num_ranks: int = 1) -> Path:
     out.mkdir(exist_ok=True)
-    spec = SatSpec(TriphoneSpec(*corpus, ali_dir, out, TREE, SECOND, InputOptions.load(ali_dir)), SatOptions(fmllr_iters="2 4"),
-                   FmllrOptions(fmllr_min_count=100.0))
+    spec = SatSpec(
+        TriphoneSpec(*corpus, ali_dir, out, TREE, SECOND, InputOptions.load(ali_dir)),
+        SatOptions(fmllr_iters="2 4"),
+        FmllrOptions(fmllr_min_count=100.0),
+    )
     run_threads(num_ranks, lambda comm: train_sat_rank(spec, comm))
     return out
 
@@ -106,7 +117,9 @@ def log_like(corpus, model: Path, ali_dir: Path, transform_dir: Path | None = No
 
 
 def test_lda_directory_feeds_its_model(corpus, lda, mono):
-    assert sorted({path.name for path in lda.iterdir()} - {path.name for path in mono.iterdir()}) == ["final.mat"]
+    assert sorted({path.name for path in lda.iterdir()} - {path.name for path in mono.iterdir()}) == [
+        "final.mat"
+    ]
     matrix = read_matrix(lda / "final.mat")
     assert matrix.shape == (LDA_DIM, 3 * DIM) and read_model(lda / "final.mdl")[1].dim == LDA_DIM
     reader = open_features(corpus[0], lda)
@@ -116,15 +129,25 @@ def test_lda_directory_feeds_its_model(corpus, lda, mono):
 
 
 def test_mllt_makes_the_model_fit_better(corpus, mono, lda, tmp_path):
-    """Likelihoods of the spliced frames compared over matrices: log |det| of the rows that both span added."""
+    """Likelihoods of the spliced frames compared over matrices: log |det| of the rows that both span
+    added."""
     without = tmp_path / "without"
     without.mkdir()
-    spec = LdaMlltSpec(TriphoneSpec(*corpus, mono, without, TREE, SECOND, SPLICED), LdaMlltOptions(dim=LDA_DIM, mllt_iters="99"))
+    spec = LdaMlltSpec(
+        TriphoneSpec(*corpus, mono, without, TREE, SECOND, SPLICED),
+        LdaMlltOptions(dim=LDA_DIM, mllt_iters="99"),
+    )
     train_lda_mllt_rank(spec, SoloComm())
-    old, new = read_matrix(without / "final.mat").astype(np.float64), read_matrix(lda / "final.mat").astype(np.float64)
+    old, new = (
+        read_matrix(without / "final.mat").astype(np.float64),
+        read_matrix(lda / "final.mat").astype(np.float64),
+    )
     step = new @ np.linalg.pinv(old)
     np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT does not leave the space selected by LDA
-    assert log_like(corpus, lda / "final.mdl", lda) + np.linalg.slogdet(step)[1] > log_like(corpus, without / "final.mdl", without) + 0.01
+    assert (
+        log_like(corpus, lda / "final.mdl", lda) + np.linalg.slogdet(step)[1]
+        > log_like(corpus, without / "final.mdl", without) + 0.01
+    )
 
 
 def test_affine_lda_system(corpus, mono, tmp_path):
@@ -134,7 +157,8 @@ def test_affine_lda_system(corpus, mono, tmp_path):
 
 
 def test_sat_undoes_the_speakers_distortions(corpus, sat):
-    """After its transform every speaker is the same map of what was said: T_s A_s = C for all s, though the A_s differ."""
+    """After its transform every speaker is the same map of what was said: T_s A_s = C for all s, though the
+    A_s differ."""
     transforms = read_transforms(sat)
     before = np.stack([distortion(speaker, 0.25)[0] for speaker in SPEAKERS])
     after = np.stack([transforms[speaker][:, :DIM] @ matrix for speaker, matrix in zip(SPEAKERS, before)])
@@ -159,7 +183,8 @@ def test_each_model_fits_its_features(corpus, lda_sat):
 
 
 def test_alignment_with_fmllr(corpus, lda_sat, tmp_path):
-    """The new transforms are close to those of the training, and the same with two ranks that share speakers."""
+    """The new transforms are close to those of the training, and the same with two ranks that share
+    speakers."""
     one, two = align(corpus, lda_sat, tmp_path / "one"), align(corpus, lda_sat, tmp_path / "two", 2)
     trained, alone, shared = read_transforms(lda_sat), read_transforms(one), read_transforms(two)
     assert alone.keys() == set(SPEAKERS) and (one / "failed_utterances").read_text() == ""
@@ -180,7 +205,9 @@ def test_speakers_without_a_transcript(corpus, mono, tmp_path):
     transforms = read_transforms(ali)
     assert transforms.keys() == set(SPEAKERS)
     np.testing.assert_array_equal(transforms["s3"], np.eye(DIM, DIM + 1))
-    assert not any(np.allclose(transforms[speaker], np.eye(DIM, DIM + 1), atol=0.01) for speaker in SPEAKERS[:3])
+    assert not any(
+        np.allclose(transforms[speaker], np.eye(DIM, DIM + 1), atol=0.01) for speaker in SPEAKERS[:3]
+    )
     adapted, plain = open_features(data, ali, ali), open_features(data, ali)
     np.testing.assert_allclose(adapted["s3-003"], plain["s3-003"], atol=1e-5)
 
@@ -188,7 +215,10 @@ def test_speakers_without_a_transcript(corpus, mono, tmp_path):
 def test_sat_begins_with_the_transforms_of_the_alignment(corpus, lda_sat, tmp_path, monkeypatch):
     ali = align(corpus, lda_sat, tmp_path / "ali")
     again = train_sat(corpus, ali, tmp_path / "again")
-    assert log_like(corpus, again / "final.mdl", again, again) > log_like(corpus, lda_sat / "final.mdl", lda_sat, lda_sat) - 0.2
+    assert (
+        log_like(corpus, again / "final.mdl", again, again)
+        > log_like(corpus, lda_sat / "final.mdl", lda_sat, lda_sat) - 0.2
+    )
     (ali / "trans.1").unlink()
     with pytest.raises(UserError, match="has an alignment model but no transforms"):
         train_sat(corpus, ali, tmp_path / "none")
@@ -206,7 +236,9 @@ def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, lda, lda_sa
 
 
 @pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (3, 1), (4, 1), (4, 2)])
-def test_killed_training_goes_on_to_the_same_result(corpus, mono, lda, lda_sat, tmp_path, monkeypatch, killed_in, num_ranks):
+def test_killed_training_goes_on_to_the_same_result(
+    corpus, mono, lda, lda_sat, tmp_path, monkeypatch, killed_in, num_ranks
+):
     """Also with a different number of ranks; then the result is the same except for rounding."""
     real = train_gmm.write_model
 
@@ -223,9 +255,13 @@ def test_killed_training_goes_on_to_the_same_result(corpus, mono, lda, lda_sat, 
         monkeypatch.setattr(train_gmm, "write_model", real)
         train(corpus, source, out, num_ranks)
         if num_ranks == 1:
-            assert {path.name: path.read_bytes() for path in out.iterdir()} == {path.name: path.read_bytes() for path in whole.iterdir()}
+            assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+                path.name: path.read_bytes() for path in whole.iterdir()
+            }
         else:
-            np.testing.assert_allclose(read_matrix(out / "final.mat"), read_matrix(whole / "final.mat"), atol=1e-3)
+            np.testing.assert_allclose(
+                read_matrix(out / "final.mat"), read_matrix(whole / "final.mat"), atol=1e-3
+            )
 
 
 def test_data_directory_of_fmllr_features(corpus, lda_sat, tmp_path):
@@ -235,7 +271,10 @@ def test_data_directory_of_fmllr_features(corpus, lda_sat, tmp_path):
         transform_shard(spec, job)
     write_tables(spec)
     spec.out.rename(spec.named)
-    adapted, stored = open_features(corpus[0], lda_sat, lda_sat), FeatureReader(spec.named, InputOptions(cmvn="none"))
+    adapted, stored = (
+        open_features(corpus[0], lda_sat, lda_sat),
+        FeatureReader(spec.named, InputOptions(cmvn="none")),
+    )
     assert sorted(stored.keys) == sorted(adapted.keys) and stored.dim == LDA_DIM
     for utt in stored.keys[:20]:
         np.testing.assert_array_equal(stored[utt], adapted[utt])
@@ -243,10 +282,13 @@ def test_data_directory_of_fmllr_features(corpus, lda_sat, tmp_path):
     assert (spec.named / "text").read_text() == (corpus[0] / "text").read_text()
 
 
-@pytest.mark.parametrize("options, message", [
-    (LdaMlltOptions(dim=13), "LDA cannot map features with 12 columns to 13 dimensions"),
-    (LdaMlltOptions(dim=4, mllt_iters="two"), "--mllt-iters: 'two' is not a list of iterations"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (LdaMlltOptions(dim=13), "LDA cannot map features with 12 columns to 13 dimensions"),
+        (LdaMlltOptions(dim=4, mllt_iters="two"), "--mllt-iters: 'two' is not a list of iterations"),
+    ],
+)
 def test_impossible_options(corpus, mono, tmp_path, options, message):
     spec = LdaMlltSpec(TriphoneSpec(*corpus, mono, tmp_path, TREE, SECOND, SPLICED), options)
     with pytest.raises(UserError, match=message):
@@ -257,7 +299,12 @@ def test_speaker_without_transform(corpus, lda_sat, tmp_path):
     """Alignments of the same utterances by other speakers."""
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     (data / "utt2spk").write_text((data / "utt2spk").read_text().replace(" s0", " new"))
-    spec = SatSpec(TriphoneSpec(data, corpus[1], lda_sat, tmp_path, TREE, SECOND, dataclasses.replace(SPLICED, cmvn="none")), SatOptions(),
-                   FmllrOptions())
+    spec = SatSpec(
+        TriphoneSpec(
+            data, corpus[1], lda_sat, tmp_path, TREE, SECOND, dataclasses.replace(SPLICED, cmvn="none")
+        ),
+        SatOptions(),
+        FmllrOptions(),
+    )
     with pytest.raises(UserError, match="1 speakers have no transform .the first is new."):
         train_sat_rank(spec, SoloComm())

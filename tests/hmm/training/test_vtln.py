@@ -1,4 +1,5 @@
-"""Warp factors of speakers: those of synthetic vocal tracts are found again; the likelihood against a direct computation."""
+"""Warp factors of speakers: those of synthetic vocal tracts are found again; the likelihood against a direct
+computation."""
 
 import numpy as np
 import pytest
@@ -42,7 +43,8 @@ from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.parallel.communication.comm import SoloComm
 
 VOWELS = {"A": (750, 1250), "E": (500, 1900), "I": (300, 2250), "O": (450, 850)}
-SCALES = {"child": 1.12, "man": 0.9, "neutral": 1.0, "woman": 1.06}  # of the formants: a shorter tract has higher ones
+# of the formants: a shorter tract has higher ones
+SCALES = {"child": 1.12, "man": 0.9, "neutral": 1.0, "woman": 1.06}
 RATE = 8000
 OPTIONS = MfccOptions(frame=FrameOptions(sample_frequency=float(RATE)), use_energy=False)
 INPUTS = InputOptions(deltas=1)
@@ -86,12 +88,25 @@ def system(tmp_path_factory):
     for vowel in VOWELS:
         lexicon.add(vowel, (vowel,), 1.0)
     lexicon.add("<unk>", ("SPN",), 1.0)
-    write_lang(DictDir(lexicon, [("SIL",), ("SPN",)], [(vowel,) for vowel in VOWELS], "SIL", []), "<unk>", LangOptions(), lang)
+    write_lang(
+        DictDir(lexicon, [("SIL",), ("SPN",)], [(vowel,) for vowel in VOWELS], "SIL", []),
+        "<unk>",
+        LangOptions(),
+        lang,
+    )
     for name in ("text", "utt2spk", "feats.scp", "cmvn.scp"):
-        write_table(train / name, {key: value for key, value in read_table(data / name).items() if key.startswith("neutral")})
-    schedule = GmmScheduleOptions(num_iters=12, max_iter_inc=8, num_gauss=40, realign_iters="1 2 3 4 6 8 10", first_beam=20.0)
+        write_table(
+            train / name,
+            {key: value for key, value in read_table(data / name).items() if key.startswith("neutral")},
+        )
+    schedule = GmmScheduleOptions(
+        num_iters=12, max_iter_inc=8, num_gauss=40, realign_iters="1 2 3 4 6 8 10", first_beam=20.0
+    )
     beams = AlignOptions(beam=100.0, retry_beam=400.0)
-    train_rank(MonoSpec(train, lang, mono, TrainOptions(schedule, beams, GmmUpdateOptions(min_count=5.0)), INPUTS), SoloComm())
+    train_rank(
+        MonoSpec(train, lang, mono, TrainOptions(schedule, beams, GmmUpdateOptions(min_count=5.0)), INPUTS),
+        SoloComm(),
+    )
     align_shard(AlignSpec(data, lang, mono, ali, 1, beams, 1.0), 1)
     write_static_files(ali, LangDir(lang), INPUTS, 1)
     copy_model(mono, ali)
@@ -140,16 +155,24 @@ def test_likelihood_against_direct_computation(system):
     trans, gmm = read_model(mono / "final.mdl")
     silence = LangDir(lang).silence_phones
     tids = {utt: ids for utt, ids in read_job_archives(mono).items() if utt.startswith("woman")}
-    pdfs = {utt: np.where(np.isin(trans.tid2phone[ids], silence), -1, trans.tid2pdf[ids]) for utt, ids in tids.items()}
+    pdfs = {
+        utt: np.where(np.isin(trans.tid2phone[ids], silence), -1, trans.tid2pdf[ids])
+        for utt, ids in tids.items()
+    }
     del pdfs["woman-3"]  # an utterance without alignment counts in the mean of the speaker only
     utterances = sorted(tids)
-    waves = [soundfile.read(read_table(data / "wav.scp")[utt], dtype="int16")[0].astype(np.float32) for utt in utterances]
+    waves = [
+        soundfile.read(read_table(data / "wav.scp")[utt], dtype="int16")[0].astype(np.float32)
+        for utt in utterances
+    ]
 
     def speech(warp):
         raw = Extractor(OPTIONS)(waves, utterances, warp=warp)
         mean, _ = normaliser(sum(map(cmvn_stats, raw)), False)
         rows = {utt: add_deltas(x - mean, 1) for utt, x in zip(utterances, raw)}
-        return np.concatenate([rows[utt][pdfs[utt] >= 0] for utt in utterances if utt in pdfs]).astype(np.float64)
+        return np.concatenate([rows[utt][pdfs[utt] >= 0] for utt in utterances if utt in pdfs]).astype(
+            np.float64
+        )
 
     plain, warped = speech(1.0), speech(0.94)
     x = warped.mean(0) + (warped - warped.mean(0)) / warped.std(0) * plain.std(0)
@@ -157,7 +180,9 @@ def test_likelihood_against_direct_computation(system):
     total = 0.0
     for frame, pdf in zip(x, wanted):
         own = slice(gmm.offsets[pdf], gmm.offsets[pdf + 1])
-        exponents = -0.5 * (np.log(2 * np.pi * gmm.variances[own]) + (frame - gmm.means[own]) ** 2 / gmm.variances[own]).sum(1)
+        exponents = -0.5 * (
+            np.log(2 * np.pi * gmm.variances[own]) + (frame - gmm.means[own]) ** 2 / gmm.variances[own]
+        ).sum(1)
         total += np.log(np.sum(gmm.weights[own] * np.exp(exponents)))
     warped_inputs = WarpedInputs(DataDir(data), mono, 0)
     num_frames, log_likes = score_speaker(utterances, warped_inputs, pdfs, gmm, np.array([0.94, 1.0]))
@@ -168,7 +193,12 @@ def test_likelihood_against_direct_computation(system):
 def test_speakers_with_little_speech_keep_one():
     options = VtlnOptions(least_warp=0.9, greatest_warp=1.1, warp_step=0.1, min_speech=50)
     np.testing.assert_allclose(options.factors, [0.9, 1.0, 1.1])
-    scores = {"a": (49, [5.0, 1.0, 2.0]), "b": (50, [5.0, 1.0, 2.0]), "c": (0, [0.0, 0.0, 0.0]), "d": (80, [1.0, 1.0, 1.5])}
+    scores = {
+        "a": (49, [5.0, 1.0, 2.0]),
+        "b": (50, [5.0, 1.0, 2.0]),
+        "c": (0, [0.0, 0.0, 0.0]),
+        "d": (80, [1.0, 1.0, 1.5]),
+    }
     assert choose_warps(scores, options) == {"a": 1.0, "b": 0.9, "c": 1.0, "d": 1.1}
 
 
@@ -193,15 +223,21 @@ def test_alignments_of_other_data_are_refused(system, tmp_path):
     with pytest.raises(UserError, match="contains no alignment of an utterance"):
         estimate((data, lang, other), tmp_path / "none")
     write_int_vectors(other / "ali.1.gz", {utt: tids[:-1] for utt, tids in alignments.items()})
-    told = r"the alignment of neutral-0 has \d+ frames, its audio has \d+; compute the features and align the data directory again"
+    told = (
+        r"the alignment of neutral-0 has \d+ frames, its audio has \d+; compute the features and align "
+        r"the data directory again"
+    )
     with pytest.raises(UserError, match=told):
         estimate((data, lang, other), tmp_path / "short")
 
 
 def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
     data, lang, ali = (tmp_path / name for name in ("data", "lang", "ali"))
-    names = {data: ["feats/options.json", "segments", "reco2speed", "reco2volume", "reco2distortion"],
-             lang: ["phones.txt", "phones/silence.int"], ali: ["final.alimdl", "final.mat", "input.json", "ali.1.gz"]}
+    names = {
+        data: ["feats/options.json", "segments", "reco2speed", "reco2volume", "reco2distortion"],
+        lang: ["phones.txt", "phones/silence.int"],
+        ali: ["final.alimdl", "final.mat", "input.json", "ali.1.gz"],
+    }
     files = [directory / name for directory in names for name in names[directory]]
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +247,8 @@ def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
     write_table(data / "utt2spk", {"u1": "s1"})
     monkeypatch.setattr("pyasr.hmm.training.warp_factors.score_speakers", lambda spec, job: None)
     monkeypatch.setattr("pyasr.hmm.training.warp_factors.merge_scores", lambda spec: None)
-    monkeypatch.setattr("pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: None)  # the model is not made here
+    # the model is not made here
+    monkeypatch.setattr("pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: None)
 
     def told() -> str:
         run_step_here("compute_vtln.py", data, lang, ali, tmp_path / "out")
@@ -227,6 +264,11 @@ def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
 def test_features_that_no_step_has_made_are_refused(tmp_path):
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali/final.mdl").touch()
-    told = "data/feats/options.json: no such file, which is needed to compute warped features; compute the features"
+    told = (
+        "data/feats/options.json: no such file, which is needed to compute warped features; compute the "
+        "features"
+    )
     with pytest.raises(UserError, match=told):
-        run_step_here("compute_vtln.py", tmp_path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out")
+        run_step_here(
+            "compute_vtln.py", tmp_path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out"
+        )

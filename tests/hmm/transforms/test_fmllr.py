@@ -1,4 +1,5 @@
-"""fMLLR against its definition in float64: statistics, the objective and its maximum, speakers divided among ranks."""
+"""fMLLR against its definition in float64: statistics, the objective and its maximum, speakers divided among
+ranks."""
 
 import numpy as np
 import pytest
@@ -6,8 +7,20 @@ from gmm_toys import log_gaussians, random_model
 
 from pyasr.hmm.align.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.model.gmm import AmDiagGmm
-from pyasr.hmm.shards.speaker_transforms import compose_all, estimate_transforms, shared_speakers, speaker_stats
-from pyasr.hmm.transforms.fmllr import FmllrOptions, FmllrStats, estimate_fmllr, identity, load_stats, save_stats
+from pyasr.hmm.shards.speaker_transforms import (
+    compose_all,
+    estimate_transforms,
+    shared_speakers,
+    speaker_stats,
+)
+from pyasr.hmm.transforms.fmllr import (
+    FmllrOptions,
+    FmllrStats,
+    estimate_fmllr,
+    identity,
+    load_stats,
+    save_stats,
+)
 from pyasr.hmm.transforms.row_updates import maximise_rows, objective
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
@@ -24,21 +37,28 @@ def soft(num_frames: int, seed: int) -> PdfPosteriors:
     """Up to three pdfs with weights for most frames."""
     rng = np.random.default_rng(seed)
     frames = np.sort(rng.choice(num_frames, 2 * num_frames))
-    return PdfPosteriors(frames.astype(np.int32), rng.integers(0, PDFS, len(frames)).astype(np.int32),
-                         rng.uniform(0, 1, len(frames)).astype(np.float32))
+    return PdfPosteriors(
+        frames.astype(np.int32),
+        rng.integers(0, PDFS, len(frames)).astype(np.int32),
+        rng.uniform(0, 1, len(frames)).astype(np.float32),
+    )
 
 
 def sample(model: AmDiagGmm, num_frames: int, seed: int) -> tuple[np.ndarray, PdfPosteriors]:
     """Frames drawn from the model, and their pdfs."""
     rng = np.random.default_rng(seed)
     pdfs = rng.integers(0, model.num_pdfs, num_frames).astype(np.int32)
-    gauss = [rng.choice(np.arange(model.offsets[p], model.offsets[p + 1]), p=_weights(model, p)) for p in pdfs]
-    feats = model.means[gauss] + np.sqrt(model.variances[gauss]) * rng.standard_normal((num_frames, model.dim))
+    gauss = [
+        rng.choice(np.arange(model.offsets[p], model.offsets[p + 1]), p=_weights(model, p)) for p in pdfs
+    ]
+    feats = model.means[gauss] + np.sqrt(model.variances[gauss]) * rng.standard_normal(
+        (num_frames, model.dim)
+    )
     return feats, PdfPosteriors(np.arange(num_frames, dtype=np.int32), pdfs, np.ones(num_frames, np.float32))
 
 
 def _weights(model, pdf):
-    weights = model.weights[model.offsets[pdf]:model.offsets[pdf + 1]].astype(np.float64)
+    weights = model.weights[model.offsets[pdf] : model.offsets[pdf + 1]].astype(np.float64)
     return weights / weights.sum()
 
 
@@ -58,7 +78,8 @@ def dense(model, feats, posteriors, aligner):
 
 @pytest.mark.parametrize("two_models", [False, True])
 def test_statistics_are_dense_sums(model, two_models):
-    feats = 2 * np.random.default_rng(0).standard_normal((700, DIM)).astype(np.float32)  # more than one block of frames
+    # more than one block of frames
+    feats = 2 * np.random.default_rng(0).standard_normal((700, DIM)).astype(np.float32)
     posteriors = soft(700, 1)
     aligner = model
     if two_models:
@@ -75,9 +96,19 @@ def test_statistics_are_dense_sums(model, two_models):
 def test_every_round_over_the_rows_raises_the_objective(model):
     stats = FmllrStats.zeros(DIM)
     stats.accumulate(model, np.random.default_rng(0).standard_normal((900, DIM)), soft(900, 1))
-    values = [objective(maximise_rows(stats.beta, stats.k, stats.quadratic, identity(DIM), n), stats.beta, stats.k, stats.quadratic)
-              for n in range(8)]
-    assert all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in zip(values, values[1:])) and values[1] > values[0]
+    values = [
+        objective(
+            maximise_rows(stats.beta, stats.k, stats.quadratic, identity(DIM), n),
+            stats.beta,
+            stats.k,
+            stats.quadratic,
+        )
+        for n in range(8)
+    ]
+    assert (
+        all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in zip(values, values[1:]))
+        and values[1] > values[0]
+    )
 
 
 def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.ndarray]:
@@ -90,7 +121,10 @@ def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.nd
     return stats, a, b
 
 
-@pytest.mark.parametrize("kind, free", [("full", np.ones((DIM, DIM + 1))), ("diag", np.eye(DIM, DIM + 1)), ("offset", np.zeros((DIM, DIM + 1)))])
+@pytest.mark.parametrize(
+    "kind, free",
+    [("full", np.ones((DIM, DIM + 1))), ("diag", np.eye(DIM, DIM + 1)), ("offset", np.zeros((DIM, DIM + 1)))],
+)
 def test_transform_is_where_the_gradient_vanishes(model, kind, free):
     """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d, in the free entries; the others are those of the identity."""
     free = free.copy()
@@ -102,19 +136,29 @@ def test_transform_is_where_the_gradient_vanishes(model, kind, free):
     assert np.abs(gradient * free).max() < 1e-6 * stats.beta
     np.testing.assert_array_equal(transform[free == 0], identity(DIM)[free == 0])
     before = objective(identity(DIM), stats.beta, stats.k, stats.quadratic)
-    assert gain == pytest.approx(objective(transform, stats.beta, stats.k, stats.quadratic) - before) and gain > 0
+    assert (
+        gain == pytest.approx(objective(transform, stats.beta, stats.k, stats.quadratic) - before)
+        and gain > 0
+    )
 
 
 def test_more_freedom_gains_more(model):
     stats, _, _ = distorted_stats(model)
-    gains = [estimate_fmllr(stats, FmllrOptions(fmllr_update_type=kind))[1] for kind in ("offset", "diag", "full")]
+    gains = [
+        estimate_fmllr(stats, FmllrOptions(fmllr_update_type=kind))[1] for kind in ("offset", "diag", "full")
+    ]
     assert gains[0] < gains[1] < gains[2]
 
 
 def test_a_distortion_is_undone(model):
     """With known Gaussians (one per pdf), the transform is the inverse of the distortion."""
-    single = AmDiagGmm.from_moments(np.arange(PDFS + 4), np.ones(PDFS + 3), *(lambda m: (m.means[:PDFS + 3], m.variances[:PDFS + 3]))(
-        random_model(num_pdfs=PDFS + 3, max_gauss=1, dim=DIM, seed=8)))
+    single = AmDiagGmm.from_moments(
+        np.arange(PDFS + 4),
+        np.ones(PDFS + 3),
+        *(lambda m: (m.means[: PDFS + 3], m.variances[: PDFS + 3]))(
+            random_model(num_pdfs=PDFS + 3, max_gauss=1, dim=DIM, seed=8)
+        ),
+    )
     rng = np.random.default_rng(4)
     a, b = np.eye(DIM) + 0.3 * rng.standard_normal((DIM, DIM)), rng.standard_normal(DIM)
     y, posteriors = sample(single, 20000, 1)
@@ -146,12 +190,21 @@ def utterances(model):
     parts = []
     for i in range(24):
         feats, posteriors = sample(model, 20 if i % 8 == 7 else 400, i)
-        parts.append(("few" if i % 8 == 7 else f"s{i % 4}", (feats * (1 + 0.1 * (i % 4)) + rng.normal(size=1)).astype(np.float32), posteriors))
+        parts.append(
+            (
+                "few" if i % 8 == 7 else f"s{i % 4}",
+                (feats * (1 + 0.1 * (i % 4)) + rng.normal(size=1)).astype(np.float32),
+                posteriors,
+            )
+        )
     return parts
 
 
 def by_speaker(parts):
-    return [(speaker, [part for part in parts if part[0] == speaker]) for speaker in dict.fromkeys(part[0] for part in parts)]
+    return [
+        (speaker, [part for part in parts if part[0] == speaker])
+        for speaker in dict.fromkeys(part[0] for part in parts)
+    ]
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
@@ -163,7 +216,9 @@ def test_speakers_divided_among_ranks(model, num_ranks):
     def rank(comm):
         own = [part for i, part in enumerate(parts) if (i * i) % num_ranks == comm.rank]
         speakers = {speaker for speaker, _, _ in own}
-        return estimate_transforms(by_speaker(own), model, FmllrOptions(), shared_speakers(speakers, comm), comm), speakers
+        return estimate_transforms(
+            by_speaker(own), model, FmllrOptions(), shared_speakers(speakers, comm), comm
+        ), speakers
 
     for found, speakers in run_threads(num_ranks, rank):
         assert found.keys() == speakers
@@ -175,7 +230,10 @@ def test_statistics_in_files(model, tmp_path):
     parts = utterances(model)
     save_stats(tmp_path / "1.npz", speaker_stats(parts[:9], model))
     save_stats(tmp_path / "2.npz", speaker_stats(parts[9:], model))
-    whole, found = speaker_stats(parts, model), load_stats([tmp_path / "1.npz", tmp_path / "2.npz"], {"s0", "few"})
+    whole, found = (
+        speaker_stats(parts, model),
+        load_stats([tmp_path / "1.npz", tmp_path / "2.npz"], {"s0", "few"}),
+    )
     assert found.keys() == {"s0", "few"}
     for speaker, stats in found.items():
         np.testing.assert_allclose(stats.g, whole[speaker].g, rtol=1e-9)

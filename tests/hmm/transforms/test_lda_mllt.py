@@ -61,8 +61,14 @@ def test_lda_with_offset_makes_the_mean_zero(labelled):
     np.testing.assert_allclose((used @ matrix[:, :-1].T + matrix[:, -1]).mean(0), 0, atol=1e-4)
 
 
-@pytest.mark.parametrize("dim, num_frames, message", [(7, 3000, "LDA cannot map features with 6 columns to 7 dimensions"),
-                                                      (3, 5, "5 frames of speech are too few"), (3, 0, "0 frames of speech are too few")])
+@pytest.mark.parametrize(
+    "dim, num_frames, message",
+    [
+        (7, 3000, "LDA cannot map features with 6 columns to 7 dimensions"),
+        (3, 5, "5 frames of speech are too few"),
+        (3, 0, "0 frames of speech are too few"),
+    ],
+)
 def test_lda_of_too_little(labelled, dim, num_frames, message):
     stats = lda_stats(labelled[0][labelled[1] >= 0][:num_frames], labelled[1][labelled[1] >= 0][:num_frames])
     with pytest.raises(UserError, match=message):
@@ -112,8 +118,14 @@ def test_mllt_statistics_are_dense_sums(corpus):
 
 def test_every_round_over_the_rows_raises_the_objective(corpus):
     stats, nothing = mllt_stats(*corpus), np.zeros((DIM, DIM))
-    values = [objective(maximise_rows(stats.beta, nothing, stats.g, np.eye(DIM), n), stats.beta, nothing, stats.g) for n in range(8)]
-    assert all(later >= earlier - 1e-7 * abs(earlier) for earlier, later in zip(values, values[1:])) and values[1] > values[0]
+    values = [
+        objective(maximise_rows(stats.beta, nothing, stats.g, np.eye(DIM), n), stats.beta, nothing, stats.g)
+        for n in range(8)
+    ]
+    assert (
+        all(later >= earlier - 1e-7 * abs(earlier) for earlier, later in zip(values, values[1:]))
+        and values[1] > values[0]
+    )
 
 
 def test_mllt_is_where_the_gradient_vanishes(corpus):
@@ -133,7 +145,8 @@ def test_mllt_is_where_the_gradient_vanishes(corpus):
 
 
 def test_likelihood_rises_by_at_least_the_gain(corpus):
-    """The log-likelihood of the original frames: that of transformed frames under the transformed model, plus log |det M|."""
+    """The log-likelihood of the original frames: that of transformed frames under the transformed model, plus
+    log |det M|."""
     model, feats, pdfs = corpus
     matrix, gain = estimate_mllt(mllt_stats(*corpus))
     before, after = GmmStats.zeros(model), GmmStats.zeros(model)
@@ -146,7 +159,9 @@ def test_likelihood_rises_by_at_least_the_gain(corpus):
 def test_affine_transform_of_means(corpus):
     matrix = np.random.default_rng(0).standard_normal((DIM, DIM + 1))
     moved = transform_means(corpus[0], matrix)
-    np.testing.assert_allclose(moved.means, corpus[0].means @ matrix[:, :-1].T + matrix[:, -1], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        moved.means, corpus[0].means @ matrix[:, :-1].T + matrix[:, -1], rtol=1e-4, atol=1e-4
+    )
 
 
 def test_mllt_without_frames():

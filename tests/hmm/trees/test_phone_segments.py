@@ -11,21 +11,38 @@ from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable, monophone_
 from pyasr.hmm.trees.phone_segments import convert_alignment, convert_alignments, split_to_phones
 
 TOPO = topology()
-MONO_TREE = monophone_tree(SETS, {phone: 3 for phone in TOPO.phones})
+MONO_TREE = monophone_tree(SETS, dict.fromkeys(TOPO.phones, 3))
 MONO = TransitionModel.from_tree(TOPO, MONO_TREE)
 _states = [TreeTable(-1, tuple(Leaf(3 * i + c) for c in range(3))) for i in range(5)]
-TRI_TREE = ContextTree(3, 1, Split(1, frozenset({1, 2}), _states[0], Split(0, frozenset({0, 1, 3}), _states[1], Split(
-    2, frozenset({4, 5, 0}), Split(1, frozenset({3, 5}), _states[2], _states[3]), _states[4]))))
+TRI_TREE = ContextTree(
+    3,
+    1,
+    Split(
+        1,
+        frozenset({1, 2}),
+        _states[0],
+        Split(
+            0,
+            frozenset({0, 1, 3}),
+            _states[1],
+            Split(2, frozenset({4, 5, 0}), Split(1, frozenset({3, 5}), _states[2], _states[3]), _states[4]),
+        ),
+    ),
+)
 TRI = TransitionModel.from_tree(TOPO, TRI_TREE)
 CORPUS = random_corpus(np.random.default_rng(0), 40)
 
 
 @pytest.mark.parametrize("reordered", [True, False])
 def test_phones_and_windows(reordered):
-    aligned = {utt: alignment_of(path, phones, TRI, TRI_TREE, reordered) for utt, (phones, path) in CORPUS.items()}
+    aligned = {
+        utt: alignment_of(path, phones, TRI, TRI_TREE, reordered) for utt, (phones, path) in CORPUS.items()
+    }
     segments = split_to_phones(TRI, {utt: tids for utt, (tids, _) in aligned.items()})
     assert segments.phones.tolist() == [phone for phones, _ in CORPUS.values() for phone in phones]
-    assert segments.utts.tolist() == [number for number, (phones, _) in enumerate(CORPUS.values()) for _ in phones]
+    assert segments.utts.tolist() == [
+        number for number, (phones, _) in enumerate(CORPUS.values()) for _ in phones
+    ]
     expected, before = [], 0
     for utt, (_, places) in aligned.items():
         expected += [before + place for place in places]
@@ -40,8 +57,13 @@ def test_phones_and_windows(reordered):
 
 @pytest.mark.parametrize("reordered", [True, False])
 def test_conversion_there_and_back(reordered):
-    mono = {utt: alignment_of(path, phones, MONO, MONO_TREE, reordered)[0] for utt, (phones, path) in CORPUS.items()}
-    expected = {utt: alignment_of(path, phones, TRI, TRI_TREE, reordered)[0] for utt, (phones, path) in CORPUS.items()}
+    mono = {
+        utt: alignment_of(path, phones, MONO, MONO_TREE, reordered)[0]
+        for utt, (phones, path) in CORPUS.items()
+    }
+    expected = {
+        utt: alignment_of(path, phones, TRI, TRI_TREE, reordered)[0] for utt, (phones, path) in CORPUS.items()
+    }
     found = convert_alignments(MONO, TRI, TRI_TREE, mono)
     assert list(found) == list(mono) and all((found[utt] == expected[utt]).all() for utt in mono)
     back = convert_alignments(TRI, MONO, MONO_TREE, found)
@@ -51,7 +73,14 @@ def test_conversion_there_and_back(reordered):
 
 def test_the_order_of_self_loops_is_seen_in_a_single_one():
     """The pdf of the first state."""
-    path = [(0, 1, 0, 1, 2), (0, 1, 1, 2, 0), (0, 1, 2, 1, 0), (1, 3, 0, 1, 0), (1, 3, 1, 1, 0), (1, 3, 2, 1, 0)]
+    path = [
+        (0, 1, 0, 1, 2),
+        (0, 1, 1, 2, 0),
+        (0, 1, 2, 1, 0),
+        (1, 3, 0, 1, 0),
+        (1, 3, 1, 1, 0),
+        (1, 3, 2, 1, 0),
+    ]
     for reordered in (True, False):
         tids, _ = alignment_of(path, [1, 3], MONO, MONO_TREE, reordered)
         segments = split_to_phones(MONO, {"a": tids})
@@ -63,21 +92,28 @@ GOOD = alignment_of(PATH, [1, 3], MONO, MONO_TREE)[0]
 OTHER_PHONE = alignment_of([(0, 5, *visit[2:]) for visit in PATH[3:]], [5], MONO, MONO_TREE)[0]
 
 
-@pytest.mark.parametrize("bad", [
-    pytest.param(GOOD[1:], id="begins with a self-loop"),
-    pytest.param(GOOD[:4], id="ends within a phone"),
-    pytest.param(np.delete(GOOD, [2, 3]), id="skips a state where no arc does"),
-    pytest.param(np.insert(GOOD, 4, GOOD[1]), id="self-loop of another state"),
-    pytest.param(np.append(GOOD[:8], OTHER_PHONE[2:]), id="changes the phone half way"),
-    pytest.param(GOOD[2:], id="begins in the second state"),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(GOOD[1:], id="begins with a self-loop"),
+        pytest.param(GOOD[:4], id="ends within a phone"),
+        pytest.param(np.delete(GOOD, [2, 3]), id="skips a state where no arc does"),
+        pytest.param(np.insert(GOOD, 4, GOOD[1]), id="self-loop of another state"),
+        pytest.param(np.append(GOOD[:8], OTHER_PHONE[2:]), id="changes the phone half way"),
+        pytest.param(GOOD[2:], id="begins in the second state"),
+    ],
+)
 def test_broken_alignments(bad):
-    with pytest.raises(UserError, match=r"alignment of b: not a path through the phones' HMMs around frame \d+; align again"):
+    with pytest.raises(
+        UserError, match=r"alignment of b: not a path through the phones' HMMs around frame \d+; align again"
+    ):
         split_to_phones(MONO, {"a": GOOD, "b": bad, "c": GOOD})
 
 
 def test_alignments_of_another_model():
-    with pytest.raises(UserError, match="alignment of b: transition-id 9999 in frame 0, but the model has 1 to"):
+    with pytest.raises(
+        UserError, match="alignment of b: transition-id 9999 in frame 0, but the model has 1 to"
+    ):
         split_to_phones(MONO, {"a": GOOD, "b": np.array([9999])})
     with pytest.raises(UserError, match="alignment of b: transition-id -1 in frame 0"):
         convert_alignments(MONO, TRI, TRI_TREE, {"b": np.array([-1])})

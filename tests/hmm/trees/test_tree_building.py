@@ -5,7 +5,17 @@ import json
 
 import numpy as np
 import pytest
-from tree_toys import PHONES, SETS, SIL, alignment_of, emission, plain_log_like, plain_stats, random_corpus, topology
+from tree_toys import (
+    PHONES,
+    SETS,
+    SIL,
+    alignment_of,
+    emission,
+    plain_log_like,
+    plain_stats,
+    random_corpus,
+    topology,
+)
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.topology import Topology
@@ -19,7 +29,7 @@ from pyasr.hmm.trees.tree_stats import TreeStats, accumulate_tree_stats, log_lik
 from pyasr.parallel.communication.rank_threads import run_threads
 
 TOPO = topology()
-TREE = monophone_tree(SETS, {phone: 3 for phone in TOPO.phones})
+TREE = monophone_tree(SETS, dict.fromkeys(TOPO.phones, 3))
 TRANS = TransitionModel.from_tree(TOPO, TREE)
 _rng = np.random.default_rng(3)
 CORPUS = random_corpus(_rng, 60)
@@ -56,7 +66,9 @@ def test_statistics_with_many_phones(stats):
     windows = stats.events[:, :3]
     assert (many.events[:, :3] == np.where(windows > 0, 4000 * windows, windows)).all()
     assert (many.events[:, 3] == stats.events[:, 3]).all() and (many.sums == stats.sums).all()
-    with pytest.raises(UserError, match="the topology has a phone 32768, but the tree statistics support phones up to 32766"):
+    with pytest.raises(
+        UserError, match="the topology has a phone 32768, but the tree statistics support phones up to 32766"
+    ):
         accumulate_tree_stats(with_phones_times(4096), ALIGNMENTS, FEATS)
     with pytest.raises(UserError, match="a context of 4 phones is too wide for the tree statistics"):
         accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, context_width=4)
@@ -76,7 +88,10 @@ def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, witho
     """Bit-identical to the statistics of all ranks added in order; a rank may have none."""
     monkeypatch.setattr(tree_stats, "_MESSAGE_BYTES", 5000)
     shares = [dict(list(ALIGNMENTS.items())[begin::4]) for begin in range(4)]
-    parts = [None if rank in without else accumulate_tree_stats(TRANS, share, FEATS, SIL) for rank, share in enumerate(shares)]
+    parts = [
+        None if rank in without else accumulate_tree_stats(TRANS, share, FEATS, SIL)
+        for rank, share in enumerate(shares)
+    ]
     sent = []
 
     def rank(comm):
@@ -87,8 +102,14 @@ def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, witho
     total, *others = run_threads(4, rank)
     expected = TreeStats.add([part for part in parts if part])
     assert np.array_equal(total.events, expected.events) and np.array_equal(total.sums, expected.sums)
-    assert others == [None] * 3 and {to for to, _ in sent} == {0} and max(num_bytes for _, num_bytes in sent) <= 5000
-    assert sum(num_bytes for _, num_bytes in sent) == 3 * 32 + sum(part.events.nbytes + part.sums.nbytes for part in parts[1:] if part)
+    assert (
+        others == [None] * 3
+        and {to for to, _ in sent} == {0}
+        and max(num_bytes for _, num_bytes in sent) <= 5000
+    )
+    assert sum(num_bytes for _, num_bytes in sent) == 3 * 32 + sum(
+        part.events.nbytes + part.sums.nbytes for part in parts[1:] if part
+    )
 
 
 def test_statistics_of_groups_are_those_of_all(monkeypatch):
@@ -110,7 +131,9 @@ def test_questions_have_every_set_and_the_extra_ones(stats, questions):
     assert questions[PDF_CLASS] == [frozenset({0}), frozenset({0, 1})]
     for position in range(3):
         asked = questions[position]
-        assert {frozenset(members) for members in SETS} | {frozenset({3, 5, 7}), frozenset({4, 6})} <= set(asked)
+        assert {frozenset(members) for members in SETS} | {frozenset({3, 5, 7}), frozenset({4, 6})} <= set(
+            asked
+        )
         assert len(set(asked)) == len(asked) and frozenset(TOPO.phones) in asked
     for question, members in itertools.product(cluster_phones(stats, SETS), map(frozenset, SETS)):
         assert members <= question or not members & question
@@ -118,11 +141,16 @@ def test_questions_have_every_set_and_the_extra_ones(stats, questions):
 
 def test_first_split_of_phones_is_the_best_of_all(stats):
     """Two clusters of the phones' central states: no other two have a larger likelihood."""
-    central = [stats.sums[np.isin(stats.key(1), members) & (stats.key(PDF_CLASS) == 1)].sum(axis=0) for members in SETS]
+    central = [
+        stats.sums[np.isin(stats.key(1), members) & (stats.key(PDF_CLASS) == 1)].sum(axis=0)
+        for members in SETS
+    ]
     sides = [side for size in (1, 2) for side in itertools.combinations(range(len(SETS)), size)]
 
     def value(side):
-        return plain_log_like([central[i] for i in side]) + plain_log_like([central[i] for i in range(len(SETS)) if i not in side])
+        return plain_log_like([central[i] for i in side]) + plain_log_like(
+            [central[i] for i in range(len(SETS)) if i not in side]
+        )
 
     best = {phone for i in max(sides, key=value) for phone in SETS[i]}
     found = cluster_phones(stats, SETS)
@@ -161,7 +189,14 @@ def greedy(stats, questions, start, num_splits):
                 for values in sets if min(stats.key(key)[rows]) >= 0 else []:
                     yes, no = events_below(stats, rows, key, values)
                     if yes and no:
-                        found.append((plain_log_like(stats.sums[yes]) + plain_log_like(stats.sums[no]) - own, number, yes, no))
+                        found.append(
+                            (
+                                plain_log_like(stats.sums[yes]) + plain_log_like(stats.sums[no]) - own,
+                                number,
+                                yes,
+                                no,
+                            )
+                        )
         gain, number, yes, no = max(found, key=lambda item: item[0])
         parts[number : number + 1] = [yes, no]
         gains.append(gain)
@@ -171,7 +206,10 @@ def greedy(stats, questions, start, num_splits):
 def test_each_split_is_the_best_of_an_exhaustive_search(stats, questions):
     built = grow_tree(stats, questions, ROOTS, TOPO, max_leaves=7 + 12, thresh=0.0, cluster_thresh=0.0)
     start = [[i for i in range(len(stats.events)) if stats.key(1)[i] in members] for members in SETS[:3]]
-    start += [[i for i in range(len(stats.events)) if stats.key(1)[i] == 6 and stats.key(PDF_CLASS)[i] == c] for c in range(3)]
+    start += [
+        [i for i in range(len(stats.events)) if stats.key(1)[i] == 6 and stats.key(PDF_CLASS)[i] == c]
+        for c in range(3)
+    ]
     start += [[i for i in range(len(stats.events)) if stats.key(1)[i] in SETS[4]]]
     assert np.allclose([gain for gain, *_ in built.splits], greedy(stats, questions, start, 12), rtol=1e-9)
     assert built.num_split_leaves == built.tree.num_pdfs == 19
@@ -182,7 +220,9 @@ def test_each_split_is_the_best_of_an_exhaustive_search(stats, questions):
 def test_the_tree_divides_the_data_as_reported(stats, questions):
     built = grow_tree(stats, questions, ROOTS, TOPO, max_leaves=40, thresh=5.0, round_leaves_to=1)
     pdfs = built.tree.pdfs(stats.events[:, :3], stats.events[:, 3])
-    assert sum(plain_log_like(stats.sums[pdfs == pdf]) for pdf in range(built.tree.num_pdfs)) == pytest.approx(built.log_like)
+    assert sum(
+        plain_log_like(stats.sums[pdfs == pdf]) for pdf in range(built.tree.num_pdfs)
+    ) == pytest.approx(built.log_like)
     assert built.tree.num_pdfs < built.num_split_leaves and built.log_like < built.split_log_like
     assert {leaf.pdf for leaf in leaves(built.tree.root)} == set(range(built.tree.num_pdfs))
 
@@ -191,7 +231,10 @@ def test_growing_stops_at_the_threshold(stats, questions):
     built = grow_tree(stats, questions, ROOTS, TOPO, max_leaves=10**6, thresh=20.0, cluster_thresh=0.0)
     assert min(gain for gain, *_ in built.splits) >= 20.0
     pdfs = built.tree.pdfs(stats.events[:, :3], stats.events[:, 3])
-    assert all(best_gain(stats, questions, np.flatnonzero(pdfs == pdf).tolist()) < 20.0 for pdf in range(built.tree.num_pdfs))
+    assert all(
+        best_gain(stats, questions, np.flatnonzero(pdfs == pdf).tolist()) < 20.0
+        for pdf in range(built.tree.num_pdfs)
+    )
 
 
 def test_roots_that_are_not_split(stats, questions):
@@ -222,14 +265,20 @@ def test_clustering_against_exhaustive_merging():
     groups = np.array([0] * 8 + [1] * 6)
     clusters = [([i], groups[i]) for i in range(14)]
     while True:
-        losses = [(plain_log_like(sums[a]) + plain_log_like(sums[b]) - plain_log_like(sums[a + b]), i, j)
-                  for i, (a, group) in enumerate(clusters) for j, (b, other) in enumerate(clusters[:i]) if group == other]
+        losses = [
+            (plain_log_like(sums[a]) + plain_log_like(sums[b]) - plain_log_like(sums[a + b]), i, j)
+            for i, (a, group) in enumerate(clusters)
+            for j, (b, other) in enumerate(clusters[:i])
+            if group == other
+        ]
         loss, i, j = min(losses)
         if loss >= 15.0:
             break
         clusters[j] = (clusters[j][0] + clusters.pop(i)[0], clusters[j][1])
     found = cluster_leaves(sums, groups, 15.0, 1, 0.01)
-    assert {tuple(np.flatnonzero(found == c)) for c in set(found.tolist())} == {tuple(sorted(members)) for members, _ in clusters}
+    assert {tuple(np.flatnonzero(found == c)) for c in set(found.tolist())} == {
+        tuple(sorted(members)) for members, _ in clusters
+    }
     assert list(dict.fromkeys(found.tolist())) == list(range(len(clusters)))
 
 
@@ -271,8 +320,10 @@ def test_roots_files(tmp_path, stats, questions):
     with pytest.raises(UserError, match="phones 4 5 6 7 8 only in the topology"):
         grow_tree(stats, questions, read_roots(path), TOPO, 10)
     for content, message in (
-        ("shared 1 2\n", "roots.int:1: 'shared|not-shared"), ("shared split 1\nshared split SIL\n", "roots.int:2: phone ids"),
-        ("shared split 1\nshared split 1 2\n", "a phone is in two roots"), ("", "or there is no phone"),
+        ("shared 1 2\n", "roots.int:1: 'shared|not-shared"),
+        ("shared split 1\nshared split SIL\n", "roots.int:2: phone ids"),
+        ("shared split 1\nshared split 1 2\n", "a phone is in two roots"),
+        ("", "or there is no phone"),
     ):
         path.write_text(content)
         with pytest.raises(UserError, match=message):

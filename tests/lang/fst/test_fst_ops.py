@@ -1,20 +1,29 @@
+import kaldi_binaries
 import numpy as np
 import pytest
-
-import kaldi_binaries
 from fst_paths import best_cost, random_paths
+
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.lang.fst import fst_ops as ops
 
 
-def chain_with_shortcuts(seed: int, num_states: int = 120, num_extra: int = 60, epsilon: float = 0.6, num_labels: int = 30) -> Fst:
+def chain_with_shortcuts(
+    seed: int, num_states: int = 120, num_extra: int = 60, epsilon: float = 0.6, num_labels: int = 30
+) -> Fst:
     """A random acyclic transducer, many labels epsilon, some states final."""
     rng = np.random.default_rng(seed)
     sources = np.r_[np.arange(num_states - 1), rng.integers(0, num_states - 1, num_extra)]
-    targets = np.r_[np.arange(1, num_states), np.minimum(sources[num_states - 1:] + rng.integers(1, 6, num_extra), num_states - 1)]
-    labels = np.where(rng.random((2, len(sources))) < epsilon, 0, rng.integers(1, num_labels, (2, len(sources))))
-    finals = {int(state): float(rng.random()) for state in rng.integers(0, num_states, num_states // 10)} | {num_states - 1: 0.5}
+    targets = np.r_[
+        np.arange(1, num_states),
+        np.minimum(sources[num_states - 1 :] + rng.integers(1, 6, num_extra), num_states - 1),
+    ]
+    labels = np.where(
+        rng.random((2, len(sources))) < epsilon, 0, rng.integers(1, num_labels, (2, len(sources)))
+    )
+    finals = {int(state): float(rng.random()) for state in rng.integers(0, num_states, num_states // 10)} | {
+        num_states - 1: 0.5
+    }
     return Fst.from_arcs(num_states, 0, sources, *labels, 3 * rng.random(len(sources)), targets, finals)
 
 
@@ -24,7 +33,9 @@ def assert_equivalent(one: Fst, other: Fst, num: int = 30, stop: float = 0.3, ab
         paths = random_paths(fst, num, stop=stop)
         assert paths
         for ilabels, olabels, _ in paths:
-            assert best_cost(one, ilabels, olabels) == pytest.approx(best_cost(other, ilabels, olabels), abs=abs)
+            assert best_cost(one, ilabels, olabels) == pytest.approx(
+                best_cost(other, ilabels, olabels), abs=abs
+            )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -37,13 +48,18 @@ def test_local_epsilon_removal_keeps_all_costs(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_local_epsilon_removal_is_as_thorough_as_kaldis(tmp_path, seed):
     fst = chain_with_shortcuts(seed, num_states=300, num_extra=100)
-    ours, theirs = ops.remove_epsilons_local(fst), ops.connect(kaldi_binaries.apply("fstrmepslocal", fst, tmp_path))
+    ours, theirs = (
+        ops.remove_epsilons_local(fst),
+        ops.connect(kaldi_binaries.apply("fstrmepslocal", fst, tmp_path)),
+    )
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
     assert ops.stochasticity(ours) == pytest.approx(ops.stochasticity(theirs), abs=1e-3)
 
 
 def test_local_epsilon_removal_ends_on_epsilon_cycles():
-    fst = Fst.from_arcs(4, 0, [0, 1, 2, 2], [1, 0, 0, 2], [0, 0, 0, 0], [0.5, 0.25, 0.25, 1.0], [1, 2, 1, 3], {3: 0.0})
+    fst = Fst.from_arcs(
+        4, 0, [0, 1, 2, 2], [1, 0, 0, 2], [0, 0, 0, 0], [0.5, 0.25, 0.25, 1.0], [1, 2, 1, 3], {3: 0.0}
+    )
     assert best_cost(ops.remove_epsilons_local(fst), [1, 2], []) == pytest.approx(1.75)
     trap = Fst.from_arcs(3, 0, [0, 0, 1, 2], [1, 2, 0, 0], [0] * 4, [0.0] * 4, [1, 0, 2, 1], {0: 0.0})
     assert best_cost(ops.remove_epsilons_local(trap), [2], []) == 0.0
@@ -75,7 +91,10 @@ def test_connect_drops_dead_ends():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_connecting_some_words_is_connecting_their_arcs(seed):
-    fst, words = chain_with_shortcuts(seed, num_labels=6), np.random.default_rng(seed).choice(12, 4, replace=False)
+    fst, words = (
+        chain_with_shortcuts(seed, num_labels=6),
+        np.random.default_rng(seed).choice(12, 4, replace=False),
+    )
     for some in (words, np.append(words, 0), words[:0], np.arange(6)):
         expected, found = ops.connect(fst.keep_arcs(np.isin(fst.olabels, some))), ops.connect_words(fst, some)
         assert found.start == expected.start
@@ -88,7 +107,9 @@ def test_connect_as_openfst():
     kaldifst = pytest.importorskip("kaldifst")
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, 60, (2, 70))
-    fst = Fst.from_arcs(60, 0, sources, *rng.integers(1, 9, (2, 70)), rng.random(70), targets, {50: 0.0, 7: 1.0, 9: 0.5})
+    fst = Fst.from_arcs(
+        60, 0, sources, *rng.integers(1, 9, (2, 70)), rng.random(70), targets, {50: 0.0, 7: 1.0, 9: 0.5}
+    )
     native = ops.to_kaldifst(fst)
     kaldifst.connect(native)
     theirs, ours = ops.from_kaldifst(native), ops.connect(fst)
@@ -101,19 +122,25 @@ def test_removing_symbols():
 
 
 def test_composition_and_determinisation_keep_costs():
-    left = Fst.from_arcs(3, 0, [0, 0, 1, 2], [1, 1, 2, 2], [3, 4, 0, 0], [0.5, 0.25, 0.0, 0.5], [1, 2, 0, 0], {0: 0.0})
+    left = Fst.from_arcs(
+        3, 0, [0, 0, 1, 2], [1, 1, 2, 2], [3, 4, 0, 0], [0.5, 0.25, 0.0, 0.5], [1, 2, 0, 0], {0: 0.0}
+    )
     right = Fst.from_arcs(2, 0, [0, 0, 1], [3, 4, 3], [3, 4, 3], [1.0, 2.0, 0.5], [1, 1, 1], {1: 0.125})
     both = ops.compose(left, right)
     assert best_cost(both, [1, 2, 1, 2], [4, 3]) == pytest.approx(0.25 + 2.0 + 0.5 + 0.5 + 0.5 + 0.125)
     both = both.replaced(olabels=np.zeros_like(both.olabels))
     single = ops.determinize_star(both, use_log=False)
-    assert all(len(set(single.ilabels[a:b])) == b - a for a, b in zip(single.arc_offsets, single.arc_offsets[1:]))
+    assert all(
+        len(set(single.ilabels[a:b])) == b - a for a, b in zip(single.arc_offsets, single.arc_offsets[1:])
+    )
     assert best_cost(single, [1, 2, 1, 2]) == pytest.approx(best_cost(both, [1, 2, 1, 2]))
 
 
 def test_endless_determinisation_is_stopped():
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, 40, (2, 200))
-    fst = Fst.from_arcs(40, 0, sources, rng.integers(1, 3, 200), np.zeros(200), rng.random(200), targets, {5: 0.0})
+    fst = Fst.from_arcs(
+        40, 0, sources, rng.integers(1, 3, 200), np.zeros(200), rng.random(200), targets, {5: 0.0}
+    )
     with pytest.raises(UserError, match="passed 50 states"):
         ops.determinize_star(fst, max_states=50)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 from fst_paths import best_cost
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_st
 from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
@@ -44,7 +45,9 @@ def test_strict_costs_are_the_models_probabilities(tmp_path, order):
         ngrams, arpa, _ = model(tmp_path, seed, order)
         lm = BackoffLm.read(arpa, WORDS)
         for sentence in sentences(60, seed):
-            assert lm.cost(ids(sentence)) == pytest.approx(-math.log(10) * sentence_log10(ngrams, sentence), abs=1e-4)
+            assert lm.cost(ids(sentence)) == pytest.approx(
+                -math.log(10) * sentence_log10(ngrams, sentence), abs=1e-4
+            )
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
@@ -83,11 +86,14 @@ def test_words_that_the_model_lacks_back_off_to_the_empty_history(tmp_path):
     before, after = SPOKEN[:2], SPOKEN[3:6]
     backing = sum(ngrams[n - 1].get(tuple(before[-n:]), (0, 0.0))[1] for n in (1, 2))
     log10 = word_log10(ngrams, ("<s>",), before) + backing + word_log10(ngrams, (), [*after, "</s>"])
-    assert lm.cost([*ids(before), len(WORDS), *ids(after)]) == pytest.approx(7.0 - math.log(10) * log10, abs=1e-4)
+    assert lm.cost([*ids(before), len(WORDS), *ids(after)]) == pytest.approx(
+        7.0 - math.log(10) * log10, abs=1e-4
+    )
 
 
 def word_log10(ngrams, history, words) -> float:
     """log10 p(words | history) by the recursion."""
+
     def log10(history, word):
         gram = (*history, word)
         if gram in ngrams[len(gram) - 1]:
@@ -96,20 +102,29 @@ def word_log10(ngrams, history, words) -> float:
 
     total = 0.0
     for word in words:
-        total += log10(history[len(history) - min(len(history), len(ngrams) - 1):], word)
+        total += log10(history[len(history) - min(len(history), len(ngrams) - 1) :], word)
         history = (*history, word)
     return total
 
 
-@pytest.mark.parametrize(("arcs", "message"), [
-    ([(0, 1, 1, 0.5, 0), (0, 1, 1, 0.7, 1)], "state 0 has two arcs for word 1"),
-    ([(0, 9, 0, 0.5, 1), (0, 9, 0, 0.7, 2)], "state 0 has two arcs for backing off"),
-    ([(0, 9, 0, 0.5, 1), (1, 9, 0, 0.7, 0)], "arcs without a word form a cycle"),
-    ([(0, 1, 1, 0.5, 0), (0, 2, 2, math.inf, 1)], r"1 arc\(s\) of infinite cost, the first from state 0 with the labels 2:2; remove")])
+@pytest.mark.parametrize(
+    ("arcs", "message"),
+    [
+        ([(0, 1, 1, 0.5, 0), (0, 1, 1, 0.7, 1)], "state 0 has two arcs for word 1"),
+        ([(0, 9, 0, 0.5, 1), (0, 9, 0, 0.7, 2)], "state 0 has two arcs for backing off"),
+        ([(0, 9, 0, 0.5, 1), (1, 9, 0, 0.7, 0)], "arcs without a word form a cycle"),
+        (
+            [(0, 1, 1, 0.5, 0), (0, 2, 2, math.inf, 1)],
+            r"1 arc\(s\) of infinite cost, the first from state 0 with the labels 2:2; remove",
+        ),
+    ],
+)
 def test_grammars_that_are_no_backoff_models(arcs, message):
     sources, ilabels, olabels, costs, targets = zip(*arcs)
     with pytest.raises(UserError, match=message):
-        BackoffLm.from_fst(Fst.from_arcs(3, 0, sources, ilabels, olabels, costs, targets, {0: 0.0}), WORDS["#0"])
+        BackoffLm.from_fst(
+            Fst.from_arcs(3, 0, sources, ilabels, olabels, costs, targets, {0: 0.0}), WORDS["#0"]
+        )
 
 
 def test_empty_and_missing_grammars(tmp_path):
@@ -121,4 +136,6 @@ def test_empty_and_missing_grammars(tmp_path):
 
 @given(numpy_st.arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 9)), st.sets(st.integers(0, 9)))
 def test_absent_ids_are_those_of_the_difference_of_sets(words, listed):
-    assert absent_from(np.array(sorted(listed), np.int64), words).tolist() == sorted(set(words.tolist()) - listed)
+    assert absent_from(np.array(sorted(listed), np.int64), words).tolist() == sorted(
+        set(words.tolist()) - listed
+    )

@@ -1,4 +1,5 @@
-"""Tables of back-off models made piece by piece, against those of the transducer G; what memory they take, and that they are mapped."""
+"""Tables of back-off models made piece by piece, against those of the transducer G; what memory they take,
+and that they are mapped."""
 
 from __future__ import annotations
 
@@ -22,24 +23,35 @@ WORDS = SymbolTable.of(["<eps>", *reversed(SPOKEN), "#0", "<s>", "</s>"])
 
 
 def write_random(path, seed: int, order: int, num: int, words=(*SPOKEN, "strange")) -> None:
-    """A model of random n-grams in random order: with histories that are not listed, or lead nowhere, and marks of sentences and words
-    without id anywhere."""
+    """A model of random n-grams in random order: with histories that are not listed, or lead nowhere, and
+    marks of sentences and words without id anywhere."""
     rng, names = np.random.default_rng(seed), ["<s>", "</s>", *words]
     tables = []
     for n in range(1, order + 1):
-        ids = np.unique(rng.integers(0, len(names), (num, n)), axis=0) if n > 1 else np.arange(len(names))[:, None]
+        ids = (
+            np.unique(rng.integers(0, len(names), (num, n)), axis=0)
+            if n > 1
+            else np.arange(len(names))[:, None]
+        )
         ids = rng.permutation(ids).astype(np.int32) if n > 1 else ids.astype(np.int32)
         backoff = rng.standard_normal(len(ids)) * (n < order)
-        tables.append(NgramTable(ids, np.where(rng.random(len(ids)) < 0.1, -99.0, -5 * rng.random(len(ids))), backoff))
+        tables.append(
+            NgramTable(ids, np.where(rng.random(len(ids)) < 0.1, -99.0, -5 * rng.random(len(ids))), backoff)
+        )
     write_arpa(path, Arpa(names, tables))
 
 
 def check_as_transducer(path, words: SymbolTable) -> int:
     """To the bit; the number of states."""
-    found, expected = tables_of_arpa(path, words), tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G")
+    found, expected = (
+        tables_of_arpa(path, words),
+        tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G"),
+    )
     assert found.values == expected.values and found.arrays.keys() == expected.arrays.keys()
     for name, array in expected.arrays.items():
-        assert found.arrays[name].dtype == array.dtype and found.arrays[name].tobytes() == array.tobytes(), name
+        assert found.arrays[name].dtype == array.dtype and found.arrays[name].tobytes() == array.tobytes(), (
+            name
+        )
     return len(found.arrays["finals"])
 
 
@@ -58,27 +70,39 @@ def test_costs_of_long_ways_around_states_are_those_of_the_transducer(tmp_path):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         ids = [np.arange(4)[:, None], *(np.full((1, n), 2) for n in range(2, 8))]
-        columns = [(row.astype(np.int32), -rng.random(len(row)), rng.standard_normal(len(row)) * (len(row[0]) < 7)) for row in ids]
+        columns = [
+            (row.astype(np.int32), -rng.random(len(row)), rng.standard_normal(len(row)) * (len(row[0]) < 7))
+            for row in ids
+        ]
         write_arpa(tmp_path / "lm.arpa", Arpa(names, [NgramTable(*column) for column in columns]))
-        assert check_as_transducer(tmp_path / "lm.arpa", SymbolTable.of(["<eps>", "a", "b", "#0", "<s>", "</s>"])) < 10
+        assert (
+            check_as_transducer(
+                tmp_path / "lm.arpa", SymbolTable.of(["<eps>", "a", "b", "#0", "<s>", "</s>"])
+            )
+            < 10
+        )
 
 
-GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", "-0.7 </s>", "-0.5 a -0.25", "-0.1 b", "", "\\2-grams:",
-        "-0.2 <s> a", "-0.1 a b", "-0.3 b </s>", "-0.4 b a", "", "\\end\\", ""]  # fmt: skip
+GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", "-0.7 </s>", "-0.5 a -0.25",
+        "-0.1 b", "", "\\2-grams:", "-0.2 <s> a", "-0.1 a b", "-0.3 b </s>", "-0.4 b a", "", "\\end\\",
+        ""]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "text", "told"), [
-    (15, "-0.1 a b", r":15: the 2-gram 'a b' occurs twice, first on line 13; remove one"),
-    (12, "-0.1 b </s>", r":14: the 2-gram 'b </s>' occurs twice, first on line 12; remove one"),
-    (9, "-0.1 a", r":9: the unigram 'a' occurs twice, first on line 8; remove one"),
-    (13, "-0.1 a c", r":13: a word without a unigram in the 2-gram '-0.1 a c'"),
-    (13, "0.1 a b", r":13: the 2-gram number 2 has the log10 probability 0.1, greater than 0"),
-    (13, "-0.1 a b -0.2", r":13: the wrong number of columns"),
-    (13, "", r":11: 3 2-grams, but the header promises 4"),
-    (3, "ngram 2=123456789012345", r":11: 4 2-grams, but the header promises 123456789012345"),
-    (17, "", r":18: no \\end\\ after the 2-grams"),
-    (13, "-0.1 a \xff", r":13: not UTF-8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "text", "told"),
+    [
+        (15, "-0.1 a b", r":15: the 2-gram 'a b' occurs twice, first on line 13; remove one"),
+        (12, "-0.1 b </s>", r":14: the 2-gram 'b </s>' occurs twice, first on line 12; remove one"),
+        (9, "-0.1 a", r":9: the unigram 'a' occurs twice, first on line 8; remove one"),
+        (13, "-0.1 a c", r":13: a word without a unigram in the 2-gram '-0.1 a c'"),
+        (13, "0.1 a b", r":13: the 2-gram number 2 has the log10 probability 0.1, greater than 0"),
+        (13, "-0.1 a b -0.2", r":13: the wrong number of columns"),
+        (13, "", r":11: 3 2-grams, but the header promises 4"),
+        (3, "ngram 2=123456789012345", r":11: 4 2-grams, but the header promises 123456789012345"),
+        (17, "", r":18: no \\end\\ after the 2-grams"),
+        (13, "-0.1 a \xff", r":13: not UTF-8"),
+    ],
+)
 def test_broken_file_is_told_with_its_line(tmp_path, monkeypatch, line, text, told):
     monkeypatch.setattr(arpa_reader, "_PIECE_BYTES", 20)
     lines = [*GOOD[: line - 1], text, *GOOD[line:]]
@@ -119,7 +143,11 @@ def test_tables_of_large_files_are_mapped(tmp_path, monkeypatch, name):
     monkeypatch.setattr("pyasr.lang.grammars.backoff_lm.tables_of_arpa", None)
     monkeypatch.setattr("pyasr.lang.grammars.backoff_lm.read_fst", None)
     found = BackoffLm.read(tmp_path / name, WORDS, oov_cost=3.0)
-    assert found.cost([1, 2, 3]) == expected and found.tables.oov_cost == 3.0 and found.known.tolist() == [1, 2, 3, 4, 5]
+    assert (
+        found.cost([1, 2, 3]) == expected
+        and found.tables.oov_cost == 3.0
+        and found.known.tolist() == [1, 2, 3, 4, 5]
+    )
     monkeypatch.undo()
     monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
     other = SymbolTable.of(["<eps>", *SPOKEN, "more", "#0", "<s>", "</s>"])

@@ -3,17 +3,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kaldi_binaries
 import numpy as np
 import pytest
-
-import kaldi_binaries
 from fst_paths import best_cost, random_paths
+from toy_language import random_ngrams, sentence_log10, write_arpa_text, write_toy_lang
+
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import read_fst
 from pyasr.lang.grammars.grammar import arpa_to_fst, make_grammar
 from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.lang.symbols import SymbolTable
-from toy_language import random_ngrams, sentence_log10, write_arpa_text, write_toy_lang
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = [f"w{i}" for i in range(12)]
@@ -40,12 +40,19 @@ def test_sentences_cost_what_the_backoff_recursion_says(tmp_path, counts):
 
 
 def strict_costs(fst, orders):
-    """(sentences tried, greatest difference): G followed arc by arc, backing off only where a word has no arc, against the recursion."""
+    """(sentences tried, greatest difference): G followed arc by arc, backing off only where a word has no
+    arc, against the recursion."""
     rng = np.random.default_rng(3)
     worst, num = 0.0, 0
     for _ in range(80):
         sentence = [WORDS[i] for i in rng.integers(0, len(WORDS), rng.integers(1, 8))]
-        worst = max(worst, abs(-np.log(10) * sentence_log10(orders, sentence) - follow(fst, [TABLE[word] for word in sentence])))
+        worst = max(
+            worst,
+            abs(
+                -np.log(10) * sentence_log10(orders, sentence)
+                - follow(fst, [TABLE[word] for word in sentence])
+            ),
+        )
         num += 1
     return num, worst
 
@@ -74,7 +81,9 @@ def test_same_grammar_as_arpa2fst(tmp_path, counts):
     assert (fst.num_states, fst.num_arcs) == (theirs.num_states, theirs.num_arcs)
     for one, other in ((fst, theirs), (theirs, fst)):
         for ilabels, olabels, _ in random_paths(one, 40):
-            assert best_cost(one, ilabels, olabels) == pytest.approx(best_cost(other, ilabels, olabels), abs=1e-3)
+            assert best_cost(one, ilabels, olabels) == pytest.approx(
+                best_cost(other, ilabels, olabels), abs=1e-3
+            )
 
 
 def test_unknown_words_and_histories_are_dropped_and_counted(tmp_path):
@@ -94,15 +103,29 @@ def test_make_grammar_copies_the_lang_dir(tmp_path):
     (tmp_path / "lang_test").mkdir()
     make_grammar(lang, tmp_path / "lm.arpa", tmp_path / "lang_test")
     ours = {path.relative_to(lang) for path in lang.rglob("*")}
-    assert {path.relative_to(tmp_path / "lang_test") for path in (tmp_path / "lang_test").rglob("*")} == ours | {Path("G.fst")}
+    assert {
+        path.relative_to(tmp_path / "lang_test") for path in (tmp_path / "lang_test").rglob("*")
+    } == ours | {Path("G.fst")}
 
 
 def test_step_leaves_nothing_when_no_word_is_known(tmp_path):
     lang = write_toy_lang(tmp_path / "lang", num_words=3)
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["x", "y"]))
-    command = [sys.executable, ROOT / "utils/make_grammar.py", lang, tmp_path / "lm.arpa", tmp_path / "lang_test"]
-    ended = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
-    assert ended.returncode == 1 and "none of its words is in" in ended.stderr and len(ended.stderr.splitlines()) == 1
+    command = [
+        sys.executable,
+        ROOT / "utils/make_grammar.py",
+        lang,
+        tmp_path / "lm.arpa",
+        tmp_path / "lang_test",
+    ]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    )
+    assert (
+        ended.returncode == 1
+        and "none of its words is in" in ended.stderr
+        and len(ended.stderr.splitlines()) == 1
+    )
     assert not (tmp_path / "lang_test").exists()
 
 
@@ -111,7 +134,10 @@ def test_model_in_capitals_is_told(tmp_path):
     lang = write_toy_lang(tmp_path / "lang", num_words=3)
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["W0", "W2"]))
     (tmp_path / "lm.arpa.gz").write_bytes(gzip.compress((tmp_path / "lm.arpa").read_bytes()))
-    with pytest.raises(UserError, match="none of its words is in .*; 2 of its words are there in another case, W0 as w0: convert"):
+    with pytest.raises(
+        UserError,
+        match="none of its words is in .*; 2 of its words are there in another case, W0 as w0: convert",
+    ):
         make_grammar(lang, tmp_path / "lm.arpa.gz", tmp_path / "lang_test")
 
 

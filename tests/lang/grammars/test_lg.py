@@ -1,8 +1,9 @@
+import kaldi_binaries
 import numpy as np
 import pytest
-
-import kaldi_binaries
 from fst_paths import best_cost, composed_cost, random_paths
+from toy_language import random_ngrams, write_arpa_text, write_toy_lang
+
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang.fst import fst_ops as ops
@@ -11,21 +12,23 @@ from pyasr.lang.grammars.grammar import arpa_to_fst, make_grammar
 from pyasr.lang.grammars.lg import compose_lg, make_lg
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.ngrams.arpa import read_arpa
-from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 
 @pytest.fixture(scope="module")
 def lang(tmp_path_factory):
     root = tmp_path_factory.mktemp("lg")
     write_toy_lang(root / "lang", num_words=40)
-    write_arpa_text(root / "lm.arpa", random_ngrams(0, [*(f"w{i}" for i in range(40)), "<unk>"], (0, 300, 300)))
+    write_arpa_text(
+        root / "lm.arpa", random_ngrams(0, [*(f"w{i}" for i in range(40)), "<unk>"], (0, 300, 300))
+    )
     (root / "lang_test").mkdir()
     make_grammar(root / "lang", root / "lm.arpa", root / "lang_test")
     return root / "lang_test"
 
 
 def test_lg_costs_are_lexicon_plus_grammar(lang):
-    """For random words through LG: the pronunciation's cost in L_disambig plus the words' in G, found apart."""
+    """For random words through LG: the pronunciation's cost in L_disambig plus the words' in G, found
+    apart."""
     lg, lexicon, grammar = make_lg(lang), read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
     for phones, words, _ in random_paths(lg, 30, stop=0.5):
         expected = composed_cost(lexicon, grammar, phones, words)
@@ -81,7 +84,9 @@ def test_arcs_of_infinite_cost_are_refused(lang, tmp_path, name, wrong):
     weights = fst.weights.copy()
     weights[3] = wrong
     write_fst(other / name, fst.replaced(weights=weights))
-    with pytest.raises(UserError, match=rf"{name}: 1 arc\(s\) of infinite cost, the first from state \d+ .*; remove"):
+    with pytest.raises(
+        UserError, match=rf"{name}: 1 arc\(s\) of infinite cost, the first from state \d+ .*; remove"
+    ):
         make_lg(other)
 
 
@@ -115,8 +120,13 @@ def test_minus_infinity_in_a_model_costs_what_minus_99_does(tmp_path, zero):
         (tmp_path / "lm.arpa").write_text(text)
         grammar, _ = arpa_to_fst(read_arpa(tmp_path / "lm.arpa"), lang.words)
         lg = compose_lg(read_fst(lang.lexicon_disambig_fst), grammar)
-        sentences = [[lang.words[f"w{i}"] for i in sentence] for sentence in ([0], [0, 1], [1, 2, 0], [0, 2], [2, 2])]
+        sentences = [
+            [lang.words[f"w{i}"] for i in sentence] for sentence in ([0], [0, 1], [1, 2, 0], [0, 2], [2, 2])
+        ]
         models = [BackoffLm.from_fst(grammar, lang.backoff_word, best=best) for best in (True, False)]
-        found.append([[lm.cost(words) for words in sentences] for lm in models] + [[best_cost(lg, olabels=words) for words in sentences]])
+        found.append(
+            [[lm.cost(words) for words in sentences] for lm in models]
+            + [[best_cost(lg, olabels=words) for words in sentences]]
+        )
     assert np.isfinite(found).all() and np.max(found) > 99
     assert found[0] == found[1]

@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kaldi_binaries
 import numpy as np
 import pytest
-
-import kaldi_binaries
 from fst_paths import best_cost, random_paths
+from toy_language import write_toy_lang
+
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.tree import monophone_tree
@@ -20,7 +21,6 @@ from pyasr.lang.lang_dirs.prepare_lang import LangOptions, positioned, silence_t
 from pyasr.lang.lexicons.dict_dir import DictDir
 from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.lang.lexicons.lexicon_fst import add_disambig
-from toy_language import write_toy_lang
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,7 +37,13 @@ def small_dict(extra_questions=()):
         ("eh", 1, "EY"),
     ):
         lexicon.add(word, tuple(phones.split()), probability)
-    return DictDir(lexicon, [("SIL",), ("SPN",)], [("AE",), ("AH",), ("EY",), ("K",), ("S", "T")], "SIL", list(extra_questions))
+    return DictDir(
+        lexicon,
+        [("SIL",), ("SPN",)],
+        [("AE",), ("AH",), ("EY",), ("K",), ("S", "T")],
+        "SIL",
+        list(extra_questions),
+    )
 
 
 def make(tmp_path, content=None, **options):
@@ -53,7 +59,18 @@ def text(lang, name):
 
 def test_symbols_are_numbered_as_kaldi_does(tmp_path):
     lang = make(tmp_path)
-    assert text(lang, "words.txt") == ["<eps> 0", "<unk> 1", "a 2", "cat 3", "cats 4", "eh 5", "kat 6", "#0 7", "<s> 8", "</s> 9"]
+    assert text(lang, "words.txt") == [
+        "<eps> 0",
+        "<unk> 1",
+        "a 2",
+        "cat 3",
+        "cats 4",
+        "eh 5",
+        "kat 6",
+        "#0 7",
+        "<s> 8",
+        "</s> 9",
+    ]
     assert text(lang, "phones.txt")[:13] == [
         "<eps> 0",
         "SIL 1",
@@ -82,7 +99,10 @@ def test_lists_of_phones(tmp_path):
     assert text(lang, "phones/roots.txt")[0] == "shared split SIL SIL_B SIL_E SIL_I SIL_S"
     assert lang.roots[-1] == (True, True, lang.sets[-1])
     assert text(lang, "phones/extra_questions.txt")[0] == "AE_B AE_E AE_I AE_S SPN SPN_B SPN_E SPN_I SPN_S"
-    assert text(lang, "phones/extra_questions.txt")[1:3] == ["AE_B AH_B EY_B K_B S_B T_B", "AE_E AH_E EY_E K_E S_E T_E"]
+    assert text(lang, "phones/extra_questions.txt")[1:3] == [
+        "AE_B AH_B EY_B K_B S_B T_B",
+        "AE_E AH_E EY_E K_E S_E T_E",
+    ]
     assert text(lang, "phones/extra_questions.txt")[5:7] == ["SIL SPN", "SIL_B SPN_B"]
     assert lang.word_boundary[1] == "nonword" and lang.word_boundary[lang.phones["T_E"]] == "end"
     assert text(lang, "phones/align_lexicon.txt")[:3] == ["<eps> <eps> SIL", "<unk> <unk> SPN_S", "a a AH_S"]
@@ -101,7 +121,9 @@ def test_shared_silence_and_position_independent_phones(tmp_path):
 def test_sets_are_the_roots_without_their_heads(tmp_path, shared):
     lang = make(tmp_path, share_silence_phones=shared)
     for ending in ("txt", "int"):
-        assert text(lang, f"phones/sets.{ending}") == [line.split(maxsplit=2)[2] for line in text(lang, f"phones/roots.{ending}")]
+        assert text(lang, f"phones/sets.{ending}") == [
+            line.split(maxsplit=2)[2] for line in text(lang, f"phones/roots.{ending}")
+        ]
     assert lang.sets[0] == (lang.silence_phones if shared else [1, 2, 3, 4, 5])
     assert find_problems(lang.path) == []
 
@@ -118,7 +140,10 @@ def test_monophones_of_shared_silence_have_one_pdf_per_state(tmp_path, shared, n
 def test_reader_gives_the_lexicon_back_with_and_without_probabilities(tmp_path):
     lang = make(tmp_path)
     assert lang.lexicon.entries["a"] == {("AH_S",): 1.0, ("EY_S",): 0.5}
-    assert sorted(lang.pronunciation_ids[tuple(lang.phones[p] for p in ("K_B", "AE_I", "T_E"))]) == [lang.words["cat"], lang.words["kat"]]
+    assert sorted(lang.pronunciation_ids[tuple(lang.phones[p] for p in ("K_B", "AE_I", "T_E"))]) == [
+        lang.words["cat"],
+        lang.words["kat"],
+    ]
     (lang.path / "lexiconp.txt").unlink()
     assert LangDir(lang.path).lexicon.entries["a"] == {("AH_S",): 1.0, ("EY_S",): 1.0}
 
@@ -139,9 +164,14 @@ def test_topology_of_silence_is_a_distribution():
 
 
 def enumerate_costs(lang, words, sil_prob):
-    """All phone strings of a word sequence with their costs: pronunciations and silence at each of the gaps, written out."""
+    """All phone strings of a word sequence with their costs: pronunciations and silence at each of the gaps,
+    written out."""
     variants = [
-        [(tuple(lang.phones[p] for p in phones), -math.log(prob)) for phones, prob in lang.lexicon.entries[word].items()] for word in words
+        [
+            (tuple(lang.phones[p] for p in phones), -math.log(prob))
+            for phones, prob in lang.lexicon.entries[word].items()
+        ]
+        for word in words
     ]
     costs = {}
     for choice in itertools.product(*variants):
@@ -149,7 +179,9 @@ def enumerate_costs(lang, words, sil_prob):
             phones = [lang.optional_silence] * silences[0]
             for (pronunciation, _), silence in zip(choice, silences[1:]):
                 phones += [*pronunciation, *[lang.optional_silence] * silence]
-            cost = sum(c for _, c in choice) - sum(math.log(sil_prob if s else 1 - sil_prob) for s in silences)
+            cost = sum(c for _, c in choice) - sum(
+                math.log(sil_prob if s else 1 - sil_prob) for s in silences
+            )
             costs[tuple(phones)] = min(cost, costs.get(tuple(phones), math.inf))
     return costs
 
@@ -179,7 +211,9 @@ def test_no_two_word_sequences_share_a_phone_string_in_the_disambiguated_lexicon
     seen = {}
     for a in np.flatnonzero(fst.olabels):
         for path in chains(fst, a):
-            assert not any(path[:n] in seen for n in range(1, len(path) + 1)) or seen.get(path) == fst.olabels[a]
+            assert (
+                not any(path[:n] in seen for n in range(1, len(path) + 1)) or seen.get(path) == fst.olabels[a]
+            )
             seen[path] = fst.olabels[a]
     assert len(seen) > 60
 
@@ -188,7 +222,11 @@ def chains(fst, arc):
     """The phone string of the pronunciation that begins with `arc` (both ways out have the same labels)."""
     labels, state = [int(fst.ilabels[arc])], int(fst.nextstates[arc])
     loops = {int(s) for s in np.flatnonzero(np.isfinite(fst.finals))}
-    while state not in loops and fst.arc_offsets[state + 1] - fst.arc_offsets[state] >= 1 and not is_silence_state(fst, state):
+    while (
+        state not in loops
+        and fst.arc_offsets[state + 1] - fst.arc_offsets[state] >= 1
+        and not is_silence_state(fst, state)
+    ):
         a = fst.arc_offsets[state]
         labels.append(int(fst.ilabels[a]))
         state = int(fst.nextstates[a])
@@ -201,21 +239,33 @@ def is_silence_state(fst, state):
 
 @kaldi_binaries.needed
 def test_lexicon_transducers_are_those_of_kaldis_scripts(tmp_path):
-    """Kaldi's own add_lex_disambig.pl and make_lexicon_fst.pl on our lexiconp.txt: the same machine up to the numbering of states."""
+    """Kaldi's own add_lex_disambig.pl and make_lexicon_fst.pl on our lexiconp.txt: the same machine up to the
+    numbering of states."""
     lang = LangDir(write_toy_lang(tmp_path / "lang", seed=1))
     scripts = kaldi_binaries.DIRECTORY.parent / "utils"
     last = text(lang, "phones/disambig.txt")[-1]
     marked = tmp_path / "lexiconp_disambig.txt"
     subprocess.run(
-        ["perl", scripts / "add_lex_disambig.pl", "--pron-probs", lang.path / "lexiconp.txt", marked], check=True, capture_output=True
+        ["perl", scripts / "add_lex_disambig.pl", "--pron-probs", lang.path / "lexiconp.txt", marked],
+        check=True,
+        capture_output=True,
     )
-    for name, lexicon, extra in (("L.fst", lang.path / "lexiconp.txt", []), ("L_disambig.fst", marked, [last])):
+    for name, lexicon, extra in (
+        ("L.fst", lang.path / "lexiconp.txt", []),
+        ("L_disambig.fst", marked, [last]),
+    ):
         made = subprocess.run(
-            ["perl", scripts / "make_lexicon_fst.pl", "--pron-probs", lexicon, "0.5", "SIL", *extra], check=True, capture_output=True
+            ["perl", scripts / "make_lexicon_fst.pl", "--pron-probs", lexicon, "0.5", "SIL", *extra],
+            check=True,
+            capture_output=True,
         )
         (tmp_path / "L.txt").write_bytes(made.stdout)
         kaldi_binaries.run(
-            "fstcompile", f"--isymbols={lang.path}/phones.txt", f"--osymbols={lang.path}/words.txt", tmp_path / "L.txt", tmp_path / "L"
+            "fstcompile",
+            f"--isymbols={lang.path}/phones.txt",
+            f"--osymbols={lang.path}/words.txt",
+            tmp_path / "L.txt",
+            tmp_path / "L",
         )
         if extra:
             kaldi_binaries.run(
@@ -234,7 +284,9 @@ def test_lexicon_transducers_are_those_of_kaldis_scripts(tmp_path):
 def assert_same_paths(ours, theirs, lang):
     for source, other in ((ours, theirs), (theirs, ours)):
         for ilabels, olabels, _ in random_paths(source, 15, stop=0.4):
-            assert best_cost(other, ilabels, olabels) == pytest.approx(best_cost(source, ilabels, olabels), abs=1e-4)
+            assert best_cost(other, ilabels, olabels) == pytest.approx(
+                best_cost(source, ilabels, olabels), abs=1e-4
+            )
 
 
 def test_transducers_are_read_by_kaldifst(tmp_path):
@@ -298,12 +350,20 @@ def broken(lang, name, change):
         ("L.fst", None, "L.fst: missing"),
         ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: differs from silence.txt"),
         ("phones/sets.int", lambda s: s.replace("11", "12", 1), r"sets.int:3: differs from sets.txt"),
-        ("phones/roots.txt", lambda s: s.rsplit("shared", 1)[0], "roots.txt: must contain every silence and non-silence phone once"),
+        (
+            "phones/roots.txt",
+            lambda s: s.rsplit("shared", 1)[0],
+            "roots.txt: must contain every silence and non-silence phone once",
+        ),
         ("words.txt", lambda s: s.replace("#0", "#9"), "words.txt: no '#0'"),
         ("phones.txt", lambda s: s.replace("SIL 1\n", "SIL 1\nSIL 1\n", 1), "SIL occurs twice"),
         ("phones.txt", lambda s: s + "NEW 999\n", "without gaps"),
         ("phones/nonsilence.txt", lambda s: s + "ZZ\n", "phone.s. are not in phones.txt, such as ZZ"),
-        ("phones/word_boundary.txt", lambda s: s.replace("begin", "start", 1), "word_boundary.txt:2: expected 'PHONE KIND'"),
+        (
+            "phones/word_boundary.txt",
+            lambda s: s.replace("begin", "start", 1),
+            "word_boundary.txt:2: expected 'PHONE KIND'",
+        ),
         ("topo", lambda s: s.replace(" 10\n", "\n"), "topo: must contain every"),
         ("phones/optional_silence.txt", lambda s: "AE_B\n", "must contain exactly one phone of silence.txt"),
         ("oov.txt", lambda s: "nothing\n", "oov.txt: must contain one word of words.txt"),
@@ -321,8 +381,13 @@ def test_validator_looks_into_the_transducers(tmp_path):
     lang.lexicon_disambig_fst.write_bytes(lang.lexicon_fst.read_bytes())
     assert any("no #0 self-loop" in problem for problem in find_problems(lang.path))
     lexicon = read_fst(lang.lexicon_fst)
-    write_fst(lang.path / "G.fst", lexicon.replaced(ilabels=lexicon.olabels, weights=np.full_like(lexicon.weights, np.inf)))
-    assert any(re.search(r"G.fst: \d+ arc\(s\) of infinite cost", problem) for problem in find_problems(lang.path))
+    write_fst(
+        lang.path / "G.fst",
+        lexicon.replaced(ilabels=lexicon.olabels, weights=np.full_like(lexicon.weights, np.inf)),
+    )
+    assert any(
+        re.search(r"G.fst: \d+ arc\(s\) of infinite cost", problem) for problem in find_problems(lang.path)
+    )
     lang.lexicon_fst.write_bytes(lang.lexicon_fst.read_bytes()[:100])
     assert any("L.fst" in problem and "truncated" in problem for problem in find_problems(lang.path))
 
@@ -334,7 +399,10 @@ def test_pronunciations_in_numbers(tmp_path):
     assert rows[0] == (0, (lang.optional_silence,)) and (words["a"], (phones["AH_S"],)) in rows
     assert len(rows) == 1 + sum(1 for _ in lang.lexicon.rows())
     path = lang.path / "phones/align_lexicon.int"
-    for line, told in (("7 7", "align_lexicon.int:2: expected 'WORD WORD PHONES'"), ("7 seven 8", "not a list of whole numbers")):
+    for line, told in (
+        ("7 7", "align_lexicon.int:2: expected 'WORD WORD PHONES'"),
+        ("7 seven 8", "not a list of whole numbers"),
+    ):
         path.write_text(f"0 0 1\n{line}\n")
         with pytest.raises(UserError, match=told):
             LangDir(lang.path).align_lexicon

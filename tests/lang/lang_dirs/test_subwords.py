@@ -4,13 +4,25 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from steps_here import run_here
 
 from pyasr.base.errors import UserError, printable
 from pyasr.io.text_tables import write_table
-from pyasr.lang.lang_dirs.subwords import BLANK, BOUNDARY, MODEL, UNITS, UNKNOWN, UNKNOWN_ID, WORDS, SubwordOptions, Subwords, train_subwords
+from pyasr.lang.lang_dirs.subwords import (
+    BLANK,
+    BOUNDARY,
+    MODEL,
+    UNITS,
+    UNKNOWN,
+    UNKNOWN_ID,
+    WORDS,
+    SubwordOptions,
+    Subwords,
+    train_subwords,
+)
 from pyasr.lang.symbols import SymbolTable
-from steps_here import run_here
 
 TEXT = ["the cat sat on the mat", "a bat and  the rat", "it's a cat", ""] * 3
 SIZES = {"unigram": 20, "bpe": 30}
@@ -25,7 +37,9 @@ def test_units_and_their_ids(subwords):
     kind = "bpe" if not subwords.has_several else "unigram"
     assert len(subwords) == len(set(subwords.units)) == SIZES[kind]
     assert subwords.units[:2] == [BLANK, UNKNOWN] and subwords.units.index(UNKNOWN) == UNKNOWN_ID
-    assert [unit for unit, begins in zip(subwords.units, subwords.begins_word) if begins] == [u for u in subwords.units if u[0] == "\u2581"]
+    assert [unit for unit, begins in zip(subwords.units, subwords.begins_word) if begins] == [
+        u for u in subwords.units if u[0] == "\u2581"
+    ]
 
 
 def test_what_is_encoded_is_spelled_again(subwords):
@@ -38,10 +52,23 @@ def test_what_is_encoded_is_spelled_again(subwords):
 
 def test_what_has_no_unit(subwords):
     """Letters without a unit; <unk> stands for speech that was not understood and has no letters."""
-    assert subwords.strange_letters("the zebra QZ <unk>") == {"z", "Q", "Z"} and subwords.strange_letters("a bat <unk>") == set()
+    assert (
+        subwords.strange_letters("the zebra QZ <unk>") == {"z", "Q", "Z"}
+        and subwords.strange_letters("a bat <unk>") == set()
+    )
     assert subwords.words(subwords.encode("QZab zebra")) == ["ab", "ebra"]
-    assert subwords.words(subwords.encode("the <unk> <unk> cat QZ")) == ["the", "<unk>", "<unk>", "cat", "<unk>"]
-    assert subwords.encode("a <unk>").tolist() == [*subwords.encode("a"), subwords.units.index(BOUNDARY), UNKNOWN_ID]
+    assert subwords.words(subwords.encode("the <unk> <unk> cat QZ")) == [
+        "the",
+        "<unk>",
+        "<unk>",
+        "cat",
+        "<unk>",
+    ]
+    assert subwords.encode("a <unk>").tolist() == [
+        *subwords.encode("a"),
+        subwords.units.index(BOUNDARY),
+        UNKNOWN_ID,
+    ]
 
 
 @pytest.mark.parametrize("kind", sorted(SIZES))
@@ -55,13 +82,21 @@ def test_spellings_are_segmentations_of_the_word(subwords):
         spellings = subwords.spellings(word, 4)
         assert spellings[0] == tuple(subwords.encode(word)) and len(set(spellings)) == len(spellings) <= 4
         assert (len(spellings) > 1) == subwords.has_several
-        assert all(subwords.words(units) == [word] and subwords.begins_word[list(units)].sum() == 1 for units in spellings)
+        assert all(
+            subwords.words(units) == [word] and subwords.begins_word[list(units)].sum() == 1
+            for units in spellings
+        )
         assert subwords.spellings(word) == spellings[:1]
 
 
 LETTERS = st.characters(blacklist_categories=("Cs",), blacklist_characters="\u2581\u2585\0")
-ANY_WORDS = st.lists(st.text(LETTERS, min_size=1, max_size=8).filter(lambda word: word.split() == [word] and "<unk>" not in word),
-                     min_size=1, max_size=6)  # fmt: skip
+ANY_WORDS = st.lists(
+    st.text(LETTERS, min_size=1, max_size=8).filter(
+        lambda word: word.split() == [word] and "<unk>" not in word
+    ),
+    min_size=1,
+    max_size=6,
+)
 
 
 def with_fewest_units(words, kind) -> Subwords:
@@ -76,19 +111,51 @@ def with_fewest_units(words, kind) -> Subwords:
 
 @settings(max_examples=60, deadline=None)
 @given(ANY_WORDS, st.sampled_from(sorted(SIZES)))
-@example(["\ufb01", "e\u0301", "\u00e9", "\u2126", "a\u200bb", "\U0001f468\u200d\U0001f469", "\ufeffa", "<s>", "</s>", "<blk>", "@@"], "bpe")
-@example(["\u1100\u1161", "\uac00", "\u212b", "\u00adb", "\ufffd", "\x07", "\x7f", "<pad>", "<0x41>"], "unigram")
+@example(
+    [
+        "\ufb01",
+        "e\u0301",
+        "\u00e9",
+        "\u2126",
+        "a\u200bb",
+        "\U0001f468\u200d\U0001f469",
+        "\ufeffa",
+        "<s>",
+        "</s>",
+        "<blk>",
+        "@@",
+    ],
+    "bpe",
+)
+@example(
+    ["\u1100\u1161", "\uac00", "\u212b", "\u00adb", "\ufffd", "\x07", "\x7f", "<pad>", "<0x41>"], "unigram"
+)
 def test_words_of_any_characters_come_back_as_they_were(words, kind):
     subwords = with_fewest_units(words, kind)
     assert subwords.words(subwords.encode(" ".join(words))) == words
-    assert all(subwords.words(units) == [word] for word in words for units in (subwords.encode(word), *subwords.spellings(word, 3)))
+    assert all(
+        subwords.words(units) == [word]
+        for word in words
+        for units in (subwords.encode(word), *subwords.spellings(word, 3))
+    )
 
 
-@pytest.mark.parametrize("word, name", [("b\u2581at", "U+2581, which marks the beginning of a word in units"), ("\u2581bat", "U+2581"),
-                                        ("bat\u2585", "U+2585, which sentencepiece reserves"), ("b\0at", "U+0000"),
-                                        ("bat<unk>", "<unk>, which stands for a whole word"), ("<unk>bat", "<unk>"), ("<unk><unk>", "<unk>")])
+@pytest.mark.parametrize(
+    "word, name",
+    [
+        ("b\u2581at", "U+2581, which marks the beginning of a word in units"),
+        ("\u2581bat", "U+2581"),
+        ("bat\u2585", "U+2585, which sentencepiece reserves"),
+        ("b\0at", "U+0000"),
+        ("bat<unk>", "<unk>, which stands for a whole word"),
+        ("<unk>bat", "<unk>"),
+        ("<unk><unk>", "<unk>"),
+    ],
+)
 def test_words_that_units_would_not_give_back(word, name, subwords):
-    with pytest.raises(UserError, match=re.escape(f"text: the word '{printable(word)}' contains {name}") + ".*; remove it"):
+    with pytest.raises(
+        UserError, match=re.escape(f"text: the word '{printable(word)}' contains {name}") + ".*; remove it"
+    ):
         train_subwords([*TEXT, f"a {word} rat"], SubwordOptions(20), "text")
     if "<unk>" not in word:
         units = subwords.encode(f"a {word} rat")
@@ -106,11 +173,22 @@ def test_long_lines_count():
     assert "z" in "".join(train_subwords([*TEXT, "z " * 5000], SubwordOptions(22), "text").units)
 
 
-@pytest.mark.parametrize("kind, num, told", [
-    ("unigram", 500, "data/text: the text is too small for 500 unigram units; give --num-units 20 or fewer"),
-    ("bpe", 500, "data/text: the text is too small for 500 bpe units; give --num-units 54 or fewer"),
-    ("bpe", 4, "data/text: the text has more letters than 4 units can spell; give --num-units 17 or more"),
-])
+@pytest.mark.parametrize(
+    "kind, num, told",
+    [
+        (
+            "unigram",
+            500,
+            "data/text: the text is too small for 500 unigram units; give --num-units 20 or fewer",
+        ),
+        ("bpe", 500, "data/text: the text is too small for 500 bpe units; give --num-units 54 or fewer"),
+        (
+            "bpe",
+            4,
+            "data/text: the text has more letters than 4 units can spell; give --num-units 17 or more",
+        ),
+    ],
+)
 def test_a_text_that_does_not_fit_the_number_of_units(kind, num, told):
     with pytest.raises(UserError) as error:
         train_subwords(TEXT, SubwordOptions(num, kind), "data/text")
@@ -130,9 +208,13 @@ def test_the_program_writes_a_directory_that_can_be_read(tmp_path):
     run_here("train_subwords.py", "--num-units", 20, tmp_path / "data", tmp_path / "units", folder="utils")
     subwords = Subwords.read(tmp_path / "units")
     assert SymbolTable.read(tmp_path / "units" / UNITS).symbols == subwords.units
-    assert (tmp_path / "units" / WORDS).read_text().split() == sorted({word for sentence in TEXT for word in sentence.split()})
+    assert (tmp_path / "units" / WORDS).read_text().split() == sorted(
+        {word for sentence in TEXT for word in sentence.split()}
+    )
     with pytest.raises(UserError, match="too small for 300 unigram units"):
-        run_here("train_subwords.py", "--num-units", 300, tmp_path / "data", tmp_path / "others", folder="utils")
+        run_here(
+            "train_subwords.py", "--num-units", 300, tmp_path / "data", tmp_path / "others", folder="utils"
+        )
     assert not (tmp_path / "others").exists()
 
 

@@ -21,7 +21,8 @@ def write(path, text):
 def test_cmudict_variants_comments_and_stress(tmp_path):
     path = write(
         tmp_path / "small.dict",
-        ";;; old comment\na AH0\na(2) EY1\naalborg AO1 L B AO0 R G # place, danish\nrecord R AH0 K AO1 R D\nrecord(2) R EH1 K ER0 D\n",
+        ";;; old comment\na AH0\na(2) EY1\naalborg AO1 L B AO0 R G # place, danish\nrecord R AH0 K AO1 R D\n"
+        "record(2) R EH1 K ER0 D\n",
     )
     plain, stressed = read_cmudict(path), read_cmudict(path, stress=True)
     assert plain.pronunciations("a") == [("AH",), ("EY",)]
@@ -76,8 +77,15 @@ def test_bad_lexiconp(tmp_path, text, told):
 @pytest.mark.parametrize(("blank", "name"), [("\u00a0", r"U\+00A0"), ("\u3000", r"U\+3000")])
 def test_other_blanks_in_a_lexicon_are_told_with_their_line(tmp_path, line, blank, name):
     text = "a 1 AH\n" + line.format(blank) + "\n"
-    for file, read in (("lexiconp.txt", read_lexicon), ("lexicon.txt", read_lexicon), ("small.dict", read_cmudict)):
-        with pytest.raises(UserError, match=rf"{file}:2: the blank {name} is neither a space nor a tab; replace it by a space"):
+    for file, read in (
+        ("lexiconp.txt", read_lexicon),
+        ("lexicon.txt", read_lexicon),
+        ("small.dict", read_cmudict),
+    ):
+        with pytest.raises(
+            UserError,
+            match=rf"{file}:2: the blank {name} is neither a space nor a tab; replace it by a space",
+        ):
             read(write(tmp_path / file, text))
 
 
@@ -130,11 +138,27 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
     [
         ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
         ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
-        ({"optional_silence": "K\n"}, "optional_silence.txt must contain one phone of silence_phones.txt, not 'K'"),
+        (
+            {"optional_silence": "K\n"},
+            "optional_silence.txt must contain one phone of silence_phones.txt, not 'K'",
+        ),
         ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
         ({"extra_questions": "K X\n"}, "unknown phone X"),
-        ({"lexicon": "<s> AH\n"}, r"'<s>' is reserved and cannot be a word \(words.txt uses it for the beginning of a sentence\), remove it from"),
-        ({"lexicon": "#0 AH\n"}, r"'#0' is reserved and cannot be a word \(words.txt uses it for the back-off arcs of a grammar\), remove it"),
+        (
+            {"lexicon": "<s> AH\n"},
+            (
+                r"'<s>' is reserved and cannot be a word \(words.txt uses it for the beginning of a "
+                r"sentence\), "
+                r"remove it from"
+            ),
+        ),
+        (
+            {"lexicon": "#0 AH\n"},
+            (
+                r"'#0' is reserved and cannot be a word \(words.txt uses it for the back-off arcs of a "
+                r"grammar\), remove it"
+            ),
+        ),
     ],
 )
 def test_bad_dict_dir(tmp_path, changes, told):
@@ -142,40 +166,61 @@ def test_bad_dict_dir(tmp_path, changes, told):
         read_dict_dir(dict_dir(tmp_path, **changes))
 
 
-RESERVED_PHONES = {"T_B": "prepare_lang.py adds _B to phones at the beginning of a word", "T_S": "prepare_lang.py adds _S to phones that are a whole word",
-                   "T_I": "prepare_lang.py adds _I to phones inside a word", "T_E": "prepare_lang.py adds _E to phones at the end of a word",
-                   "#1": "#0, #1 and so on are the disambiguation symbols of phones.txt",
-                   "<eps>": "phones.txt uses this symbol for arcs without a phone"}  # fmt: skip
+RESERVED_PHONES = {
+    "T_B": "prepare_lang.py adds _B to phones at the beginning of a word",
+    "T_S": "prepare_lang.py adds _S to phones that are a whole word",
+    "T_I": "prepare_lang.py adds _I to phones inside a word",
+    "T_E": "prepare_lang.py adds _E to phones at the end of a word",
+    "#1": "#0, #1 and so on are the disambiguation symbols of phones.txt",
+    "<eps>": "phones.txt uses this symbol for arcs without a phone",
+}
 
 
 @pytest.mark.parametrize("phone", RESERVED_PHONES)
 @pytest.mark.parametrize("name", ["silence_phones", "nonsilence_phones"])
 def test_reserved_names_of_phones_are_told_with_file_and_line(phone, name, tmp_path):
     written = {"silence_phones": "SIL\nSPN\n", "nonsilence_phones": "AH\nAE\nK\nT\n"}[name]
-    told = f"{tmp_path}/{name}.txt:{written.count(chr(10)) + 1}: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; "
+    told = (
+        f"{tmp_path}/{name}.txt:{written.count(chr(10)) + 1}: '{phone}' cannot be the name of a phone, "
+        f"since {RESERVED_PHONES[phone]}; "
+    )
     with pytest.raises(UserError, match=f"^{re.escape(told)}rename it in the lexicon and the phone lists$"):
         read_dict_dir(dict_dir(tmp_path, **{name: f"{written}{phone}\n"}))
 
 
-@pytest.mark.parametrize(("phone", "name"), [*((phone, "own.txt") for phone in RESERVED_PHONES), ("T_B", "own.dict")])
+@pytest.mark.parametrize(
+    ("phone", "name"), [*((phone, "own.txt") for phone in RESERVED_PHONES), ("T_B", "own.dict")]
+)
 def test_reserved_names_of_phones_in_the_dictionary_are_told_with_its_line(phone, name, tmp_path):
     dictionary = write(tmp_path / name, f"a AH\ncat K {phone} T\ndog K T\n")
     text, out = write(tmp_path / "text", "u1 a cat\n"), tmp_path / "dict"
     out.mkdir()
-    told = f"{dictionary}:2: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; rename it in the dictionary"
+    told = (
+        f"{dictionary}:2: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; "
+        "rename it in the dictionary"
+    )
     with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
         write_dict(text, DictOptions(str(dictionary)), out)
     assert not list(out.iterdir())
-    write_dict(write(tmp_path / "text", "u1 a dog\n"), DictOptions(str(dictionary), "none"), out)  # of a word that is not there
+    # of a word that is not there
+    write_dict(write(tmp_path / "text", "u1 a dog\n"), DictOptions(str(dictionary), "none"), out)
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"lexicon": "<unk> SPN\na AH\ncat K AE T\ntack T AE K\n"},
-         "lexicon.txt has 'tack T AE K', but lexiconp.txt does not have it; write it into both, or remove"),
-        ({"lexicon": "<unk> SPN\na AH\na AE\ncat K AE T\n"}, "lexicon.txt has 'a AE', but lexiconp.txt does not have it;"),
-        ({"lexicon": "<unk> SPN\n"}, r"lexiconp.txt has 'a AH', but lexicon.txt does not have it \(nor 1 more\);"),
+        (
+            {"lexicon": "<unk> SPN\na AH\ncat K AE T\ntack T AE K\n"},
+            "lexicon.txt has 'tack T AE K', but lexiconp.txt does not have it; write it into both, or remove",
+        ),
+        (
+            {"lexicon": "<unk> SPN\na AH\na AE\ncat K AE T\n"},
+            "lexicon.txt has 'a AE', but lexiconp.txt does not have it;",
+        ),
+        (
+            {"lexicon": "<unk> SPN\n"},
+            r"lexiconp.txt has 'a AH', but lexicon.txt does not have it \(nor 1 more\);",
+        ),
     ],
 )
 def test_lexica_of_other_entries(tmp_path, changes, told):
@@ -211,7 +256,9 @@ def test_prepared_dict_without_fallback_leaves_missing_words_out(tmp_path):
     assert sorted(lexicon.entries) == ["<unk>", "Cat", "[laugh]", "a", "cat"]
     assert lexicon.pronunciations("[laugh]") == lexicon.pronunciations("<unk>") == [("SPN",)]
     assert (out / "missing_words.txt").read_text().splitlines() == ["1 unga's left-out", "1 zzyzzyx left-out"]
-    assert vocabulary.summary().startswith("2 of 6 words (2 of 6 running) are not in the dictionary: 2 left out")
+    assert vocabulary.summary().startswith(
+        "2 of 6 words (2 of 6 running) are not in the dictionary: 2 left out"
+    )
 
 
 def test_prepared_dict_with_letters(tmp_path):
@@ -224,17 +271,36 @@ def test_prepared_dict_with_letters(tmp_path):
 
 def test_letters_of_words_are_phones_where_there_is_no_dictionary(tmp_path):
     (tmp_path / "dict").mkdir()
-    write_dict(write(tmp_path / "text", "u1 Été l'eau [bruit] \u0928\u092e\u0938\u094d\u0924\u0947\n"), DictOptions("letters"), tmp_path / "dict")
+    write_dict(
+        write(tmp_path / "text", "u1 Été l'eau [bruit] \u0928\u092e\u0938\u094d\u0924\u0947\n"),
+        DictOptions("letters"),
+        tmp_path / "dict",
+    )
     content = read_dict_dir(tmp_path / "dict")
-    assert content.lexicon.entries.keys() == {"<unk>", "Été", "l'eau", "[bruit]", "नमस्ते"} and content.silence == [("SIL",), ("SPN",)]
-    assert content.lexicon.pronunciations("Été") == [("é", "t", "é")] and content.lexicon.pronunciations("[bruit]") == [("SPN",)]
-    assert content.lexicon.pronunciations("नमस्ते") == [tuple("नमस्ते")] and (tmp_path / "dict/missing_words.txt").read_text() == ""
+    assert content.lexicon.entries.keys() == {
+        "<unk>",
+        "Été",
+        "l'eau",
+        "[bruit]",
+        "नमस्ते",
+    } and content.silence == [("SIL",), ("SPN",)]
+    assert content.lexicon.pronunciations("Été") == [("é", "t", "é")] and content.lexicon.pronunciations(
+        "[bruit]"
+    ) == [("SPN",)]
+    assert (
+        content.lexicon.pronunciations("नमस्ते") == [tuple("नमस्ते")]
+        and (tmp_path / "dict/missing_words.txt").read_text() == ""
+    )
 
 
 def test_typographic_apostrophes_are_looked_up_as_plain_ones(tmp_path):
     dictionary = write(tmp_path / "small.dict", "don't D OW1 N T\ndo D UW1\n")
     (tmp_path / "dict").mkdir()
-    vocabulary = write_dict(write(tmp_path / "text", "u1 don\u2019t Don\u2019t\n"), DictOptions(str(dictionary)), tmp_path / "dict")
+    vocabulary = write_dict(
+        write(tmp_path / "text", "u1 don\u2019t Don\u2019t\n"),
+        DictOptions(str(dictionary)),
+        tmp_path / "dict",
+    )
     assert not vocabulary.missing
     assert vocabulary.lexicon.pronunciations("Don\u2019t") == [("D", "OW", "N", "T")]
 
@@ -246,14 +312,24 @@ def test_stress_gives_groups_of_phones_and_questions(tmp_path):
     assert ("AE1", "AH1") in content.extra_questions
 
 
-@pytest.mark.parametrize("phones", ["m a1/m a2/m a3/m a4", "M AA1/M AA2/M AA3/M AA4", "m 2/m 2:/m 9/m a6", "M AI1/M AI2"])
+@pytest.mark.parametrize(
+    "phones", ["m a1/m a2/m a3/m a4", "M AA1/M AA2/M AA3/M AA4", "m 2/m 2:/m 9/m a6", "M AI1/M AI2"]
+)
 @pytest.mark.parametrize("stress", [False, True])
 def test_tones_and_digits_of_other_alphabets_are_no_stress(tmp_path, phones, stress):
-    dictionary = write(tmp_path / "other.txt", "".join(f"w{i} {variant}\n" for i, variant in enumerate(phones.split("/"))))
+    dictionary = write(
+        tmp_path / "other.txt", "".join(f"w{i} {variant}\n" for i, variant in enumerate(phones.split("/")))
+    )
     (tmp_path / "dict").mkdir()
-    write_dict(write(tmp_path / "text", "utt1 w0 w1 w2 w3\n"), DictOptions(str(dictionary), "none", stress), tmp_path / "dict")
+    write_dict(
+        write(tmp_path / "text", "utt1 w0 w1 w2 w3\n"),
+        DictOptions(str(dictionary), "none", stress),
+        tmp_path / "dict",
+    )
     content = read_dict_dir(tmp_path / "dict")
-    assert [" ".join(*content.lexicon.pronunciations(f"w{i}")) for i in range(phones.count("/") + 1)] == phones.split("/")
+    assert [
+        " ".join(*content.lexicon.pronunciations(f"w{i}")) for i in range(phones.count("/") + 1)
+    ] == phones.split("/")
     assert sorted(content.nonsilence) == sorted((phone,) for phone in set(phones.replace("/", " ").split()))
     assert len(content.extra_questions) == 2
 
@@ -273,16 +349,27 @@ def test_further_words_may_be_those_of_a_words_txt(tmp_path):
 def prepare_text(tmp_path, text, **options):
     dictionary = write(tmp_path / "small.dict", DICTIONARY)
     (tmp_path / "dict").mkdir()
-    return write_dict(write(tmp_path / "text", text), DictOptions(dictionary=str(dictionary), **options), tmp_path / "dict")
+    return write_dict(
+        write(tmp_path / "text", text), DictOptions(dictionary=str(dictionary), **options), tmp_path / "dict"
+    )
 
 
-@pytest.mark.parametrize(("text", "fallback"), [("u1 \u043c\u0438\u0440 \u0434\u0430\n", "letters"), ("u1 catty [laugh] <unk>\n", "none")])
+@pytest.mark.parametrize(
+    ("text", "fallback"),
+    [("u1 \u043c\u0438\u0440 \u0434\u0430\n", "letters"), ("u1 catty [laugh] <unk>\n", "none")],
+)
 def test_text_without_any_word_that_can_be_pronounced(tmp_path, text, fallback):
-    with pytest.raises(UserError, match=r"text: none of its words has a pronunciation .*small.dict.*; give .* with --dictionary FILE"):
+    with pytest.raises(
+        UserError,
+        match=r"text: none of its words has a pronunciation .*small.dict.*; give .* with --dictionary FILE",
+    ):
         prepare_text(tmp_path, text, fallback=fallback)
 
 
-@pytest.mark.parametrize(("text", "level"), [("u1 \u0434\u0430 a cat a\n", "INFO"), ("u1 \u0434\u0430 \u0434\u0430 a cat a\n", "WARNING")])
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("u1 \u0434\u0430 a cat a\n", "INFO"), ("u1 \u0434\u0430 \u0434\u0430 a cat a\n", "WARNING")],
+)
 def test_many_words_left_out_are_a_warning(tmp_path, caplog, text, level):
     with caplog.at_level("INFO", "pyasr"):
         prepare_text(tmp_path, text)
@@ -290,52 +377,96 @@ def test_many_words_left_out_are_a_warning(tmp_path, caplog, text, level):
     assert told.levelname == level and ("--dictionary FILE" in told.message) == (level == "WARNING")
 
 
-BRACKETS = "[laughter] LAU\n[noise] NSN\n<sil> SIL\n<qr> IH0 K R\n{mr} IH0 M R\n<er> ER0\nyes Y EH1 S\nno N OW1\nher HH ER0\n"
+BRACKETS = (
+    "[laughter] LAU\n[noise] NSN\n<sil> SIL\n<qr> IH0 K R\n{mr} IH0 M R\n<er> ER0\nyes Y EH1 S\nno N "
+    "OW1\nher HH ER0\n"
+)
 
 
 def test_words_in_brackets_have_the_phones_of_the_dictionary(tmp_path, caplog):
-    """Spoken noise are those alone that it lacks; phones that stand for sounds in brackets only are silence phones."""
+    """Spoken noise are those alone that it lacks; phones that stand for sounds in brackets only are silence
+    phones."""
     dictionary = write(tmp_path / "dict.txt", BRACKETS)
-    text = write(tmp_path / "text", "u1 yes [LAUGHTER] no <qr> [cough] [cough]\nu2 no [noise] <sil> {mr} <er> <beep>\n")
+    text = write(
+        tmp_path / "text", "u1 yes [LAUGHTER] no <qr> [cough] [cough]\nu2 no [noise] <sil> {mr} <er> <beep>\n"
+    )
     (tmp_path / "dict").mkdir()
     with caplog.at_level("INFO", "pyasr"):
         vocabulary = write_dict(text, DictOptions(dictionary=str(dictionary)), tmp_path / "dict")
     content = read_dict_dir(tmp_path / "dict")
-    expected = {"[LAUGHTER]": "LAU", "[noise]": "NSN", "<sil>": "SIL", "<qr>": "IH K R", "{mr}": "IH M R", "<er>": "ER", "yes": "Y EH S",
-                "no": "N OW", "[cough]": "SPN", "<beep>": "SPN", "<unk>": "SPN"}  # fmt: skip
-    assert {word: " ".join(*content.lexicon.pronunciations(word)) for word in content.lexicon.entries} == expected
+    expected = {
+        "[LAUGHTER]": "LAU",
+        "[noise]": "NSN",
+        "<sil>": "SIL",
+        "<qr>": "IH K R",
+        "{mr}": "IH M R",
+        "<er>": "ER",
+        "yes": "Y EH S",
+        "no": "N OW",
+        "[cough]": "SPN",
+        "<beep>": "SPN",
+        "<unk>": "SPN",
+    }
+    assert {
+        word: " ".join(*content.lexicon.pronunciations(word)) for word in content.lexicon.entries
+    } == expected
     assert content.silence == [("SIL",), ("SPN",), ("LAU",), ("NSN",)] and content.optional_silence == "SIL"
     assert sorted(content.nonsilence) == sorted((phone,) for phone in "IH K R M Y EH S N OW ER".split())
     assert content.extra_questions[0] == ("SIL", "SPN", "LAU", "NSN")
     assert vocabulary.summary() == (
-        "all 8 other words are in the dictionary; 2 in brackets, such as <beep>, are not in it and become spoken noise")
-    assert "LAU NSN: in silence_phones.txt, because each is the only phone of a word in brackets and occurs nowhere else" in caplog.text
+        "all 8 other words are in the dictionary; 2 in brackets, such as <beep>, are not in it and become "
+        "spoken noise"
+    )
+    assert (
+        "LAU NSN: in silence_phones.txt, because each is the only phone of a word in brackets and occurs "
+        "nowhere else"
+    ) in caplog.text
 
 
 def test_phones_of_a_lang_directory_with_sounds_in_brackets(tmp_path):
     dictionary = write(tmp_path / "dict.txt", BRACKETS)
     (tmp_path / "dict").mkdir()
     (tmp_path / "lang").mkdir()
-    write_dict(write(tmp_path / "text", "u1 yes [laughter] <er>\n"), DictOptions(dictionary=str(dictionary)), tmp_path / "dict")
+    write_dict(
+        write(tmp_path / "text", "u1 yes [laughter] <er>\n"),
+        DictOptions(dictionary=str(dictionary)),
+        tmp_path / "dict",
+    )
     write_lang(read_dict_dir(tmp_path / "dict"), "<unk>", LangOptions(), tmp_path / "lang")
     silence = (tmp_path / "lang/phones/silence.txt").read_text().split()
-    assert {phone.split("_")[0] for phone in silence} == {"SIL", "SPN", "LAU"} and find_problems(tmp_path / "lang") == []
+    assert {phone.split("_")[0] for phone in silence} == {"SIL", "SPN", "LAU"} and find_problems(
+        tmp_path / "lang"
+    ) == []
 
 
-@pytest.mark.parametrize(("line", "phones", "silence"), [("<unk> GBG\n", "GBG", ["SIL", "SPN", "GBG"]), ("<unk> N OW\n", "N OW", ["SIL", "SPN"]),
-                                                         ("", "SPN", ["SIL", "SPN"])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "phones", "silence"),
+    [
+        ("<unk> GBG\n", "GBG", ["SIL", "SPN", "GBG"]),
+        ("<unk> N OW\n", "N OW", ["SIL", "SPN"]),
+        ("", "SPN", ["SIL", "SPN"]),
+    ],
+)
 def test_the_oov_word_has_the_phones_of_the_dictionary(line, phones, silence, tmp_path):
     dictionary = write(tmp_path / "dict.txt", f"no N OW\n{line}")
     (tmp_path / "dict").mkdir()
-    vocabulary = write_dict(write(tmp_path / "text", "u1 no\n"), DictOptions(dictionary=str(dictionary)), tmp_path / "dict")
+    vocabulary = write_dict(
+        write(tmp_path / "text", "u1 no\n"), DictOptions(dictionary=str(dictionary)), tmp_path / "dict"
+    )
     content = read_dict_dir(tmp_path / "dict")
     assert content.lexicon.pronunciations("<unk>") == [tuple(phones.split())]
     assert [phone for group in content.silence for phone in group] == silence
     assert vocabulary.summary() == "all 1 words are in the dictionary"
 
 
-@pytest.mark.parametrize(("word", "told"), [("<s>", r"is reserved and cannot be a word \(words.txt uses it for the beginning"), ("a b", "not one word"),
-                                            ("", "not one word")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("<s>", r"is reserved and cannot be a word \(words.txt uses it for the beginning"),
+        ("a b", "not one word"),
+        ("", "not one word"),
+    ],
+)
 def test_oov_words_that_cannot_be(word, told, tmp_path):
     with pytest.raises(UserError, match=f"--oov-word '{word}': {told}.*; give another, such as <unk>"):
         prepare_text(tmp_path, "u1 a cat\n", oov_word=word)

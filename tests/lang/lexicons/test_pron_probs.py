@@ -1,4 +1,5 @@
-"""Probabilities of pronunciations and silence: by the formulas worked out by hand, and as costs of paths through L."""
+"""Probabilities of pronunciations and silence: by the formulas worked out by hand, and as costs of paths
+through L."""
 
 import itertools
 import math
@@ -22,7 +23,12 @@ from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
 from pyasr.lang.lexicons.dict_dir import DictDir, read_dict_dir
 from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.lang.lexicons.pron_counts import PronCounts
-from pyasr.lang.lexicons.pron_probs import PronProbOptions, add_probabilities, pron_probabilities, silence_probabilities
+from pyasr.lang.lexicons.pron_probs import (
+    PronProbOptions,
+    add_probabilities,
+    pron_probabilities,
+    silence_probabilities,
+)
 from pyasr.lang.lexicons.silence_probs import read_silence_probs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +39,14 @@ UTTERANCES = [[SIL, A, SIL, B], [SIL, A2, B, SIL], [A, A], [SIL, B, SIL, A, SIL]
 
 def small_dict() -> DictDir:
     lexicon = Lexicon()
-    for word, phones in (("<unk>", "SPN"), ("a", "AH"), ("a", "EY"), ("b", "B IY"), ("bee", "B IY"), ("c", "S IY")):
+    for word, phones in (
+        ("<unk>", "SPN"),
+        ("a", "AH"),
+        ("a", "EY"),
+        ("b", "B IY"),
+        ("bee", "B IY"),
+        ("c", "S IY"),
+    ):
         lexicon.add(word, tuple(phones.split()))
     return DictDir(lexicon, [("SIL",), ("SPN",)], [("AH",), ("B",), ("EY",), ("IY",), ("S",)], "SIL", [])
 
@@ -54,32 +67,63 @@ def probable(counts):
 def test_counts_by_hand(counts):
     """Twelve places, three in each utterance, each counted on its left and on its right."""
     silences = {token: tuple(vars(found).values()) for token, found in counts.silences.items()}
-    assert silences == {("<s>",): (0, 0, 3, 1), A: (2, 2, 2, 2), A2: (1, 0, 0, 1), B: (2, 1, 2, 1), ("</s>",): (2, 2, 0, 0)}
-    assert counts.bigrams == Counter({(("<s>",), A): 2, (A, B): 1, (B, ("</s>",)): 2, (("<s>",), A2): 1, (A2, B): 1, (A, A): 1,
-                                      (A, ("</s>",)): 2, (("<s>",), B): 1, (B, A): 1})  # fmt: skip
+    assert silences == {
+        ("<s>",): (0, 0, 3, 1),
+        A: (2, 2, 2, 2),
+        A2: (1, 0, 0, 1),
+        B: (2, 1, 2, 1),
+        ("</s>",): (2, 2, 0, 0),
+    }
+    assert counts.bigrams == Counter(
+        {
+            (("<s>",), A): 2,
+            (A, B): 1,
+            (B, ("</s>",)): 2,
+            (("<s>",), A2): 1,
+            (A2, B): 1,
+            (A, A): 1,
+            (A, ("</s>",)): 2,
+            (("<s>",), B): 1,
+            (B, A): 1,
+        }
+    )
 
 
 def test_pronunciations_by_hand(counts):
     """a: AH 4 + 1, EY 1 + 1; the best gets 1. Without normalisation they sum to one."""
     best = pron_probabilities(small_dict().lexicon, counts.prons, PronProbOptions()).entries
     assert best["a"] == {("AH",): 1.0, ("EY",): pytest.approx(2 / 5)} and best["c"] == {("S", "IY"): 1.0}
-    summed = pron_probabilities(small_dict().lexicon, counts.prons, PronProbOptions(max_normalize=False)).entries
+    summed = pron_probabilities(
+        small_dict().lexicon, counts.prons, PronProbOptions(max_normalize=False)
+    ).entries
     assert summed["a"] == {("AH",): pytest.approx(5 / 7), ("EY",): pytest.approx(2 / 7)}
     assert all(sum(variants.values()) == pytest.approx(1.0) for variants in summed.values())
     assert all(max(variants.values()) == 1.0 for variants in best.values())
 
 
 def test_silence_by_hand(probable):
-    """Silence at 7 of 12 places. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s> alike; F from them."""
+    """Silence at 7 of 12 places. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s> alike; F
+    from them."""
     probs, overall = probable.silence_probs, 7 / 12
-    after = {A: (2 + 2 * overall) / 6, A2: (0 + 2 * overall) / 3, B: (2 + 2 * overall) / 5, "begin": (3 + 2 * overall) / 6}
+    after = {
+        A: (2 + 2 * overall) / 6,
+        A2: (0 + 2 * overall) / 3,
+        B: (2 + 2 * overall) / 5,
+        "begin": (3 + 2 * overall) / 6,
+    }
     assert probs.overall == pytest.approx(overall) and probs.begin == pytest.approx(after["begin"])
     assert all(probs.words[token].after == pytest.approx(after[token]) for token in (A, A2, B))
-    expected = {A: 2 * after["begin"] + after[A] + after[B], B: after[A] + after[A2] + after["begin"], "end": 2 * after[B] + 2 * after[A]}
+    expected = {
+        A: 2 * after["begin"] + after[A] + after[B],
+        B: after[A] + after[A2] + after["begin"],
+        "end": 2 * after[B] + 2 * after[A],
+    }
     assert probs.words[A].before_silence == pytest.approx((2 + 2) / (expected[A] + 2))
     assert probs.words[A].before_none == pytest.approx((2 + 2) / (4 - expected[A] + 2))
     assert probs.words[B].before_silence == pytest.approx((2 + 2) / (expected[B] + 2))
-    assert (probs.end_silence, probs.end_none) == pytest.approx(((2 + 2) / (expected["end"] + 2), (2 + 2) / (4 - expected["end"] + 2)))
+    assert (probs.end_silence, probs.end_none) == pytest.approx(
+        ((2 + 2) / (expected["end"] + 2), (2 + 2) / (4 - expected["end"] + 2))
+    )
 
 
 def test_words_never_seen_have_the_overall_probability_and_no_correction(probable):
@@ -111,7 +155,9 @@ def test_directory_is_read_again_as_it_was(probable, tmp_path):
     again = read_dict_dir(tmp_path)
     assert again.lexicon.entries["a"] == pytest.approx(probable.lexicon.entries["a"])
     for token, silence in probable.silence_probs.words.items():
-        assert tuple(vars(again.silence_probs.words[token]).values()) == pytest.approx(tuple(vars(silence).values()), rel=1e-5)
+        assert tuple(vars(again.silence_probs.words[token]).values()) == pytest.approx(
+            tuple(vars(silence).values()), rel=1e-5
+        )
     assert (tmp_path / "silprob.txt").read_text().split()[::2] == ["<s>", "</s>_s", "</s>_n", "overall"]
     assert (tmp_path / "lexiconp_silprob.txt").read_text().splitlines()[1].split()[::5] == ["a", "AH"]
 
@@ -121,7 +167,10 @@ def test_word_that_only_one_of_the_lexica_has(probable, tmp_path, name, line):
     probable.write(tmp_path)
     with open(tmp_path / name, "a") as f:
         f.write(f"{line}\n")
-    with pytest.raises(UserError, match=f"{name} has 'zoo Z UW', but lexiconp_silprob.txt does not have it; write it into both"):
+    with pytest.raises(
+        UserError,
+        match=f"{name} has 'zoo Z UW', but lexiconp_silprob.txt does not have it; write it into both",
+    ):
         read_dict_dir(tmp_path)
 
 
@@ -134,7 +183,8 @@ def lang(probable, tmp_path_factory):
 
 
 def all_ways(words: list[str], probable: DictDir):
-    """(phones, cost) of every way to say `words`: pronunciations, and silence or none at each place, by the formulas."""
+    """(phones, cost) of every way to say `words`: pronunciations, and silence or none at each place, by the
+    formulas."""
     probs, prons = probable.silence_probs, [probable.lexicon.entries[word].items() for word in words]
     for said in itertools.product(*prons):
         for silences in itertools.product([True, False], repeat=len(words) + 1):
@@ -143,7 +193,9 @@ def all_ways(words: list[str], probable: DictDir):
                 around = probs.words[(word, *variant)]
                 place = after * around.before_silence if silent else (1 - after) * around.before_none
                 cost -= math.log(p) + math.log(place)
-                phones += ["SIL"] * silent + [phone + position for phone, position in zip(variant, positions(len(variant)))]
+                phones += ["SIL"] * silent + [
+                    phone + position for phone, position in zip(variant, positions(len(variant)))
+                ]
                 after = around.after
             cost -= math.log(after * probs.end_silence if silences[-1] else (1 - after) * probs.end_none)
             yield (*phones, *["SIL"] * silences[-1]), cost
@@ -170,7 +222,9 @@ def test_disambiguated_lexicon_has_the_same_costs(lang):
     assert plain.num_arcs + num_homophones + num_loops == marked.num_arcs
     for ilabels, olabels, _ in random_paths(plain, 30, stop=0.3):
         real = read_without(marked, lang.disambig_phones)
-        assert best_cost(real, ilabels, olabels) == pytest.approx(best_cost(plain, ilabels, olabels), abs=1e-4)
+        assert best_cost(real, ilabels, olabels) == pytest.approx(
+            best_cost(plain, ilabels, olabels), abs=1e-4
+        )
 
 
 def read_without(fst, symbols):
@@ -186,7 +240,11 @@ def test_grammar_goes_with_it(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["a", "b", "bee", "c", "<unk>"], (0, 20, 20)))
     (tmp_path / "lang").mkdir()
     make_grammar(lang.path, tmp_path / "lm.arpa", tmp_path / "lang")
-    lg, lexicon, grammar = make_lg(tmp_path / "lang"), read_fst(lang.lexicon_disambig_fst), read_fst(tmp_path / "lang/G.fst")
+    lg, lexicon, grammar = (
+        make_lg(tmp_path / "lang"),
+        read_fst(lang.lexicon_disambig_fst),
+        read_fst(tmp_path / "lang/G.fst"),
+    )
     ordered = lg.arcsort("ilabel")
     assert (np.diff(ordered.ilabels)[np.diff(ordered.sources) == 0] > 0).all()
     for phones, words, _ in random_paths(lg, 20, stop=0.5):
@@ -199,11 +257,22 @@ def test_steps_from_counts_to_language_directory(counts, tmp_path):
         (tmp_path / name).mkdir()
     small_dict().write(tmp_path / "dict")
     counts.write(tmp_path / "prons")
-    for words in (["dict_dir_add_pronprobs.py", "dict", "prons", "dict_prons"], ["prepare_lang.py", "dict_prons", "<unk>", "lang"]):
-        done = subprocess.run([sys.executable, ROOT / "utils" / words[0], *words[1:]], cwd=tmp_path, capture_output=True, text=True,
-                              env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})  # fmt: skip
+    for words in (
+        ["dict_dir_add_pronprobs.py", "dict", "prons", "dict_prons"],
+        ["prepare_lang.py", "dict_prons", "<unk>", "lang"],
+    ):
+        done = subprocess.run(
+            [sys.executable, ROOT / "utils" / words[0], *words[1:]],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert find_problems(tmp_path / "lang") == [] and len(read_silence_probs(tmp_path / "dict_prons")[1].words) == 6
+    assert (
+        find_problems(tmp_path / "lang") == []
+        and len(read_silence_probs(tmp_path / "dict_prons")[1].words) == 6
+    )
 
 
 def test_counts_of_another_dictionary(counts):
@@ -213,14 +282,22 @@ def test_counts_of_another_dictionary(counts):
         add_probabilities(content, counts, PronProbOptions())
 
 
-@pytest.mark.parametrize("name, old, new, message", [
-    ("lexiconp_silprob.txt", "a 1 ", "a x ", r"lexiconp_silprob.txt:2: expected 'WORD PRON_PROB"),
-    ("lexiconp_silprob.txt", "a 1 ", "a 1.5 ", r"lexiconp_silprob.txt:2: the probabilities of 'a' must be above 0"),
-    ("lexiconp_silprob.txt", " AH\n", "\n", r"lexiconp_silprob.txt:2: expected"),
-    ("silprob.txt", "</s>_n", "</s>_m", "silprob.txt: expected the four lines"),
-    ("silprob.txt", "overall 0", "overall x", "silprob.txt:4: expected a name and a number"),
-    ("silprob.txt", "<s> 0.", "<s> 1.", "silprob.txt: all numbers must be above 0, that of <s> below 1"),
-])
+@pytest.mark.parametrize(
+    "name, old, new, message",
+    [
+        ("lexiconp_silprob.txt", "a 1 ", "a x ", r"lexiconp_silprob.txt:2: expected 'WORD PRON_PROB"),
+        (
+            "lexiconp_silprob.txt",
+            "a 1 ",
+            "a 1.5 ",
+            r"lexiconp_silprob.txt:2: the probabilities of 'a' must be above 0",
+        ),
+        ("lexiconp_silprob.txt", " AH\n", "\n", r"lexiconp_silprob.txt:2: expected"),
+        ("silprob.txt", "</s>_n", "</s>_m", "silprob.txt: expected the four lines"),
+        ("silprob.txt", "overall 0", "overall x", "silprob.txt:4: expected a name and a number"),
+        ("silprob.txt", "<s> 0.", "<s> 1.", "silprob.txt: all numbers must be above 0, that of <s> below 1"),
+    ],
+)
 def test_damaged_probabilities(probable, tmp_path, name, old, new, message):
     probable.write(tmp_path)
     path = tmp_path / name

@@ -1,15 +1,16 @@
 import gzip
 import subprocess
 
+import kaldi_binaries
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_st
+from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
-import kaldi_binaries
 from pyasr.base.errors import UserError
 from pyasr.lang.ngrams.arpa import Arpa, NgramTable, perplexity, read_arpa, repeated_rows, write_arpa
-from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
 GOOD = """something before the header is allowed
 
@@ -66,7 +67,11 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
         ("-0.69897\t</s>", "-0.69897", r":9: a unigram needs a probability and a word"),
         ("-1.5e-1 b", "-1.5e-1 a", r":11: the unigram 'a' occurs twice, first on line 10; remove one"),
         ("-0.1\ta b", "-0.2\t<s> a", r":15: the 2-gram '<s> a' occurs twice, first on line 14; remove one"),
-        ("-0.1\ta b", "\n-0.1\tb </s>", r":17: the 2-gram 'b </s>' occurs twice, first on line 16; remove one"),
+        (
+            "-0.1\ta b",
+            "\n-0.1\tb </s>",
+            r":17: the 2-gram 'b </s>' occurs twice, first on line 16; remove one",
+        ),
         ("<s>", "z", ": <s> has no unigram, so sentences have no probability; estimate the model with"),
         ("</s>", "z", ": </s> has no unigram, so"),
         ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
@@ -81,11 +86,16 @@ def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
         read_arpa(write(tmp_path, GOOD.replace(old, new)))
 
 
-@given(numpy_st.arrays(np.int32, st.tuples(st.integers(0, 9), st.integers(1, 4)), elements=st.integers(0, 3)), st.sampled_from(["as it is", "sorted", "from the last"]))
+@given(
+    numpy_st.arrays(np.int32, st.tuples(st.integers(0, 9), st.integers(1, 4)), elements=st.integers(0, 3)),
+    st.sampled_from(["as it is", "sorted", "from the last"]),
+)
 def test_repeated_rows_are_found_in_any_order(ids, order):
     """Against a dictionary."""
     if order != "as it is":
-        ids = np.array(sorted(ids.tolist(), key=lambda row: row if order == "sorted" else row[::-1]), np.int32).reshape(ids.shape)
+        ids = np.array(
+            sorted(ids.tolist(), key=lambda row: row if order == "sorted" else row[::-1]), np.int32
+        ).reshape(ids.shape)
     seen, expected = {}, None
     for row, ngram in enumerate(map(tuple, ids.tolist())):
         if (first := seen.setdefault(ngram, row)) != row:
@@ -104,7 +114,14 @@ def test_sorted_ngrams_are_not_hashed(monkeypatch):
 
 @pytest.mark.parametrize("written", ["-inf", "-INF", "-1e39", "-1e999", "-99"])
 def test_no_probability_is_minus_99_however_it_is_written(tmp_path, written):
-    model = read_arpa(write(tmp_path, GOOD.replace("-0.5\ta\t-0.25", f"{written}\ta\t{written}").replace("-0.1\ta b", f"{written}\ta b")))
+    model = read_arpa(
+        write(
+            tmp_path,
+            GOOD.replace("-0.5\ta\t-0.25", f"{written}\ta\t{written}").replace(
+                "-0.1\ta b", f"{written}\ta b"
+            ),
+        )
+    )
     assert model.tables[0].logprob[2] == model.tables[0].backoff[2] == model.tables[1].logprob[1] == -99
     assert perplexity(model, [["a", "b"]]).logprob == pytest.approx(-99.2)
 
@@ -131,7 +148,11 @@ def test_round_trip_of_a_random_model(tmp_path):
     rng = np.random.default_rng(0)
     tables = []
     for n in (1, 2, 3):
-        ids = np.unique(rng.integers(0, 50, (400, n)), axis=0).astype(np.int32) if n > 1 else np.arange(50, dtype=np.int32)[:, None]
+        ids = (
+            np.unique(rng.integers(0, 50, (400, n)), axis=0).astype(np.int32)
+            if n > 1
+            else np.arange(50, dtype=np.int32)[:, None]
+        )
         tables.append(NgramTable(ids, -rng.uniform(0, 8, len(ids)), rng.uniform(-2, 1, len(ids)) * (n < 3)))
     tables[0].logprob[:3] = (-99, 0, -1e-7)
     for name in ("a.arpa", "a.arpa.gz"):
@@ -140,12 +161,24 @@ def test_round_trip_of_a_random_model(tmp_path):
         assert back.words == words
         for ours, theirs in zip(tables, back.tables):
             assert np.array_equal(ours.ids, theirs.ids)
-            assert abs(ours.logprob - theirs.logprob).max() <= 5.1e-7 and abs(ours.backoff - theirs.backoff).max() <= 5.1e-7
+            assert (
+                abs(ours.logprob - theirs.logprob).max() <= 5.1e-7
+                and abs(ours.backoff - theirs.backoff).max() <= 5.1e-7
+            )
     assert gzip.decompress((tmp_path / "a.arpa.gz").read_bytes()) == (tmp_path / "a.arpa").read_bytes()
 
 
 def test_numbers_are_read_exactly(tmp_path):
-    texts = ["-1.234567", "-0.30102999566398", "-12.5E-3", "-.5", "-7", "-3.", "-123456789012345678e-17", "-2.2250738585072014e-8"]
+    texts = [
+        "-1.234567",
+        "-0.30102999566398",
+        "-12.5E-3",
+        "-.5",
+        "-7",
+        "-3.",
+        "-123456789012345678e-17",
+        "-2.2250738585072014e-8",
+    ]
     unigrams = "".join(f"{text} {word}\n" for text, word in zip(texts, ["<s>", "</s>", *"abcdef"]))
     model = read_arpa(write(tmp_path, f"\\data\\\nngram 1={len(texts)}\n\n\\1-grams:\n{unigrams}\n\\end\\\n"))
     assert model.tables[0].logprob == pytest.approx([float(text) for text in texts], rel=1e-14)
@@ -160,7 +193,9 @@ def test_scores_are_those_of_the_backoff_recursion(tmp_path):
     rng = np.random.default_rng(0)
     for _ in range(30):
         sentence = [words[i] for i in rng.integers(0, 10, rng.integers(0, 7))]
-        assert perplexity(model, [sentence]).logprob == pytest.approx(sentence_log10(orders, sentence), abs=1e-4)
+        assert perplexity(model, [sentence]).logprob == pytest.approx(
+            sentence_log10(orders, sentence), abs=1e-4
+        )
 
 
 @kaldi_binaries.needed

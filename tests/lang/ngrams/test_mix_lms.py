@@ -7,7 +7,8 @@ import mitlm
 import numpy as np
 import pytest
 from dense_lms import Reader, assert_same_tables, events, ngrams, small_model, worst_sum
-from rescoring_toys import SPOKEN, WORDS as SYMBOLS, make_experiment, read_all
+from rescoring_toys import SPOKEN, make_experiment, read_all
+from rescoring_toys import WORDS as SYMBOLS
 from steps_here import run_here
 from word_graphs import compact_paths
 
@@ -23,7 +24,11 @@ HELD_OUT = "u1 a b a d\nu2 b e a c c\nu3\nu4 d zz a\nu5 a a b\n"
 
 def models() -> list[Arpa]:
     """Three models of different orders and vocabularies."""
-    return [small_model(0, WORDS, 3), small_model(1, ["d", "a", "e", "b", "<unk>"], 4, 90), small_model(2, ["a", "c", "b"], 2)]
+    return [
+        small_model(0, WORDS, 3),
+        small_model(1, ["d", "a", "e", "b", "<unk>"], 4, 90),
+        small_model(2, ["a", "c", "b"], 2),
+    ]
 
 
 def mixed(parts: list[Arpa], weights, **options) -> Arpa:
@@ -31,11 +36,12 @@ def mixed(parts: list[Arpa], weights, **options) -> Arpa:
 
 
 def probability_in(part: Arpa, history: tuple, word: str, share: int = 0) -> float:
-    """p(word | history) under one of the models; with `share` words that it lacks have a share of <unk>, one of so many."""
+    """p(word | history) under one of the models; with `share` words that it lacks have a share of <unk>, one
+    of so many."""
     history = tuple(w if w in part.words else "<unk>" for w in history)
     if "<unk>" not in part.words:
-        history = history[max((i + 1 for i, w in enumerate(history) if w == "<unk>"), default=0):]
-    history = history[max(len(history) - part.order + 1, 0):]
+        history = history[max((i + 1 for i, w in enumerate(history) if w == "<unk>"), default=0) :]
+    history = history[max(len(history) - part.order + 1, 0) :]
     if word in part.words and not (share and word == "<unk>"):
         return Reader(part)(history, word)
     return Reader(part)(history, "<unk>") / share if share and "<unk>" in part.words else 0.0
@@ -48,7 +54,9 @@ def test_every_ngram_of_the_models_has_the_weighted_mean(weights):
     assert set(ngrams(mix)) == {gram for part in parts for gram in ngrams(part)} and mix.order == 4
     probability = Reader(mix)
     for *history, word in ngrams(mix):
-        expected = sum(weight * probability_in(part, tuple(history), word) for weight, part in zip(weights, parts))
+        expected = sum(
+            weight * probability_in(part, tuple(history), word) for weight, part in zip(weights, parts)
+        )
         assert probability(tuple(history), word) == pytest.approx(expected, rel=1e-9), (history, word)
 
 
@@ -62,16 +70,24 @@ def test_unigrams_mix_too():
 
 
 def test_models_whose_listed_words_leave_nothing_or_too_much_are_made_to_sum_to_one():
-    """After a the one listed word has all the probability; after b all words are listed, with 0.8; after c they have 1.3."""
+    """After a the one listed word has all the probability; after b all words are listed, with 0.8; after c
+    they have 1.3."""
     words, p = ["a", "b", "c", "<s>", "</s>"], np.log10
-    unigrams = NgramTable(np.arange(5, dtype=np.int32)[:, None], p([0.2, 0.3, 0.4, 1e-99, 0.1]), np.array([-99.0, 0, 0, 0, 0]))
+    unigrams = NgramTable(
+        np.arange(5, dtype=np.int32)[:, None], p([0.2, 0.3, 0.4, 1e-99, 0.1]), np.array([-99.0, 0, 0, 0, 0])
+    )
     bigrams = {(0, 1): 1.0, (1, 0): 0.2, (1, 1): 0.2, (1, 2): 0.2, (1, 4): 0.2, (2, 0): 0.5, (2, 2): 0.8}
-    part = Arpa(words, [unigrams, NgramTable(np.array(list(bigrams), np.int32), p(list(bigrams.values())), np.zeros(7))])
+    part = Arpa(
+        words,
+        [unigrams, NgramTable(np.array(list(bigrams), np.int32), p(list(bigrams.values())), np.zeros(7))],
+    )
     mix = mixed([part, part], (0.5, 0.5))
     probability = Reader(mix)
     assert worst_sum(mix) < 1e-9
     assert probability(("a",), "b") == pytest.approx(1, abs=2e-6) and 0 < probability(("a",), "c") < 1e-5
-    assert probability(("b",), "a") == pytest.approx(0.25) and probability(("c",), "c") == pytest.approx(0.8 / 1.3, rel=1e-5)
+    assert probability(("b",), "a") == pytest.approx(0.25) and probability(("c",), "c") == pytest.approx(
+        0.8 / 1.3, rel=1e-5
+    )
 
 
 def test_words_that_a_model_lacks_share_its_unknown_word():
@@ -79,7 +95,10 @@ def test_words_that_a_model_lacks_share_its_unknown_word():
     mix = mixed(parts, weights, share_unknown=True)
     probability = Reader(mix)
     for *history, word in ngrams(mix):
-        expected = sum(weight * probability_in(part, tuple(history), word, share=2) for weight, part in zip(weights, parts))
+        expected = sum(
+            weight * probability_in(part, tuple(history), word, share=2)
+            for weight, part in zip(weights, parts)
+        )
         assert probability(tuple(history), word) == pytest.approx(expected, rel=1e-9), (history, word)
     assert probability((), "c") > Reader(mixed(parts, weights))((), "c") and worst_sum(mix) < 1e-9
 
@@ -90,18 +109,25 @@ def test_a_model_mixed_with_itself_stays_as_it_was():
     before, after = Reader(part), Reader(mix)
     assert ngrams(part) == ngrams(mix)
     for history in [(), ("a",), ("<s>", "b"), ("c", "d"), ("d", "d")]:
-        assert [after(history, word) for word in events(mix)] == pytest.approx([before(history, word) for word in events(mix)], rel=1e-9)
+        assert [after(history, word) for word in events(mix)] == pytest.approx(
+            [before(history, word) for word in events(mix)], rel=1e-9
+        )
 
 
 def test_ngrams_that_no_text_reaches_are_left_out(caplog):
     part = small_model(0, WORDS, 3)
     number = part.index
-    stray = np.array([[number["c"], number["</s>"], number["a"]], [number["a"], number["<s>"], number["b"]]], np.int32)
+    stray = np.array(
+        [[number["c"], number["</s>"], number["a"]], [number["a"], number["<s>"], number["b"]]], np.int32
+    )
     bigrams = {tuple(ids) for ids in part.tables[1].ids.tolist()}
     unlisted = next(pair for pair in itertools.product(range(5), repeat=2) if pair not in bigrams)
     last = part.tables[2]
     ids = np.concatenate([last.ids, stray, np.array([[*unlisted, number["a"]]], np.int32)])
-    with_stray = Arpa(part.words, [*part.tables[:2], NgramTable(ids, np.r_[last.logprob, -0.1, -0.1, -0.1], np.zeros(len(ids)))])
+    with_stray = Arpa(
+        part.words,
+        [*part.tables[:2], NgramTable(ids, np.r_[last.logprob, -0.1, -0.1, -0.1], np.zeros(len(ids)))],
+    )
     assert ngrams(trie_of(with_stray, "odd.arpa").arpa()) == ngrams(trie_of(part, "lm").arpa())
     assert "odd.arpa: 3 n-grams skipped, because their history is not listed" in caplog.text
 
@@ -124,7 +150,8 @@ def test_em_finds_the_weights_under_which_the_text_is_most_probable():
 
 @mitlm.needed
 def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
-    """And the perplexity that MITLM tells; its search for weights minimises that of the static mixture, so EM comes near it."""
+    """And the perplexity that MITLM tells; its search for weights minimises that of the static mixture, so EM
+    comes near it."""
     words = [f"w{i}" for i in range(60)]
     for seed, name in enumerate("ab"):
         mitlm.write(tmp_path / name, small_model(seed, words, 3, (300, 100)[seed]))
@@ -135,7 +162,9 @@ def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
     mixing = ("interpolate-ngram", "-i", "LI", "-l", f"{tmp_path}/a,{tmp_path}/b", "-ep", dev)
     told = mitlm.run(*mixing, "-wl", tmp_path / "equal")
     assert_same_tables(mixed(parts, (0.5, 0.5)), read_arpa(tmp_path / "equal"))
-    assert perplexity(read_arpa(tmp_path / "equal"), text).perplexity == pytest.approx(float(told.split()[-1]), abs=1e-3)
+    assert perplexity(read_arpa(tmp_path / "equal"), text).perplexity == pytest.approx(
+        float(told.split()[-1]), abs=1e-3
+    )
     scores = np.log(10) * np.stack([text_scores(part, text)[0] for part in parts])
     *_, (weights, _) = em_weights(scores, 1e-5)
     best = float(mitlm.run(*mixing, "-op", dev).split()[-1])
@@ -162,18 +191,27 @@ def test_mix_lms_tells_each_iteration(files, capsys, lacking):
     mix("--lacking", lacking, "--heldout", files / "heldout", files / "mix", *sources)
     told = capsys.readouterr().out
     for source, model in zip((sources[0], sources[1] / "lm.arpa.gz", sources[2]), models()):
-        assert f"{source}: perplexity {perplexity(model, sentences()).perplexity:.1f}, 5 sentences, 15 words" in told
+        assert (
+            f"{source}: perplexity {perplexity(model, sentences()).perplexity:.1f}, 5 sentences, 15 words"
+            in told
+        )
     weights = [float(line.split()[0]) for line in (files / "mix/weights").read_text().splitlines()]
     assert sum(weights) == pytest.approx(1, abs=1e-5) and min(weights) >= 0
     *_, last = (line for line in told.splitlines() if "iteration" in line)
-    assert "iteration 0: perplexity" in told and last.endswith("weights " + " ".join(f"{weight:.4f}" for weight in weights))
-    assert float(last.split("perplexity ")[1].split(",")[0]) == pytest.approx(dense_perplexity(weights, lacking), rel=2e-4)
+    assert "iteration 0: perplexity" in told and last.endswith(
+        "weights " + " ".join(f"{weight:.4f}" for weight in weights)
+    )
+    assert float(last.split("perplexity ")[1].split(",")[0]) == pytest.approx(
+        dense_perplexity(weights, lacking), rel=2e-4
+    )
     assert "heldout: perplexity" in (files / "mix/perplexity.txt").read_text()
     mix("--lacking", lacking, "--heldout", files / "heldout", files / "mix", *sources)
     assert "is up to date" in capsys.readouterr().out
     mix("--lacking", lacking, "--weights", ",".join(map(str, weights)), files / "again", *sources)
     ours, theirs = read_arpa(files / "mix/lm.arpa.gz"), read_arpa(files / "again/lm.arpa.gz")
-    assert [table.logprob for table in ours.tables][1] == pytest.approx([table.logprob for table in theirs.tables][1], abs=1e-4)
+    assert [table.logprob for table in ours.tables][1] == pytest.approx(
+        [table.logprob for table in theirs.tables][1], abs=1e-4
+    )
 
 
 def sentences() -> list[list[str]]:
@@ -181,12 +219,16 @@ def sentences() -> list[list[str]]:
 
 
 def dense_perplexity(weights, lacking: str) -> float:
-    """Of the mean of the models, by the definition, over the words that at least one of them knows, but <unk>."""
+    """Of the mean of the models, by the definition, over the words that at least one of them knows, but
+    <unk>."""
     logs, share = [], 2 if lacking == "share" else 0
     for sentence in sentences():
         tokens = ["<s>", *sentence, "</s>"]
         for i, word in enumerate(tokens[1:], 1):
-            means = [weight * probability_in(part, tuple(tokens[:i]), word, share) for weight, part in zip(weights, models())]
+            means = [
+                weight * probability_in(part, tuple(tokens[:i]), word, share)
+                for weight, part in zip(weights, models())
+            ]
             logs += [math.log(sum(means))] if word != "zz" else []
     return math.exp(-sum(logs) / len(logs))
 
@@ -197,26 +239,57 @@ def test_models_of_weight_0_are_left_out(files):
     assert [float(line.split()[0]) for line in (files / "mix/weights").read_text().splitlines()] == [1, 0, 0]
 
 
-@pytest.mark.parametrize(("words", "sources", "message"), [
-    ("--weights 0.5,0.6", "one.arpa.gz two", "--weights: '0.5,0.6' sums to 1.1, not to 1; correct the numbers"),
-    ("--weights 1.5,-0.5", "one.arpa.gz two", "--weights: '1.5' in '1.5,-0.5' is not a number from 0 to 1"),
-    ("--weights 0.5,x", "one.arpa.gz two", "--weights: 'x' in '0.5,x' is not a number from 0 to 1"),
-    ("--weights 0.5,nan", "one.arpa.gz two", "--weights: 'nan' in '0.5,nan' is not a number from 0 to 1"),
-    ("--weights 0.2,0.8", "one.arpa.gz two three.arpa", "--weights: 2 numbers in '0.2,0.8' for 3 models; give one for each"),
-    ("--weights 1", "one.arpa.gz", "a mixture needs two models or more"),
-    ("", "one.arpa.gz two", "neither of --weights and --heldout given; give one of them"),
-    ("--weights 0.5,0.5 --heldout heldout", "one.arpa.gz two", "both of --weights and --heldout given; give one of them"),
-    ("--heldout strange", "one.arpa.gz two", "strange: the models have none of its words; give a text"),
-    ("--heldout empty", "one.arpa.gz two", "empty: no words in it; give a text of sentences"),
-    ("--heldout marked", "one.arpa.gz two", "marked: '<s>' is reserved and cannot be a word"),
-    ("--heldout nowhere", "one.arpa.gz two", "nowhere: no such file or directory"),
-    ("--weights 0.5,0.5", "one.arpa.gz nowhere", "nowhere: no such file or directory"),
-    ("--weights 0.5,0.5", "one.arpa.gz endless", "endless: </s> has no unigram, so sentences have no probability"),
-    ("--weights 0.5,0.5", "one.arpa.gz heldout", "heldout:1: no .data. line; not a language model in ARPA format"),
-    ("--weights 0.5,0.5", "one.arpa.gz short", "short:.*: 3 1-grams, but the header promises 4"),
-    ("--weights 0.5,0.5 --tolerance 1e-3", "one.arpa.gz two", "--tolerance has no effect without --heldout"),
-    ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the minimum"),
-])
+@pytest.mark.parametrize(
+    ("words", "sources", "message"),
+    [
+        (
+            "--weights 0.5,0.6",
+            "one.arpa.gz two",
+            "--weights: '0.5,0.6' sums to 1.1, not to 1; correct the numbers",
+        ),
+        (
+            "--weights 1.5,-0.5",
+            "one.arpa.gz two",
+            "--weights: '1.5' in '1.5,-0.5' is not a number from 0 to 1",
+        ),
+        ("--weights 0.5,x", "one.arpa.gz two", "--weights: 'x' in '0.5,x' is not a number from 0 to 1"),
+        ("--weights 0.5,nan", "one.arpa.gz two", "--weights: 'nan' in '0.5,nan' is not a number from 0 to 1"),
+        (
+            "--weights 0.2,0.8",
+            "one.arpa.gz two three.arpa",
+            "--weights: 2 numbers in '0.2,0.8' for 3 models; give one for each",
+        ),
+        ("--weights 1", "one.arpa.gz", "a mixture needs two models or more"),
+        ("", "one.arpa.gz two", "neither of --weights and --heldout given; give one of them"),
+        (
+            "--weights 0.5,0.5 --heldout heldout",
+            "one.arpa.gz two",
+            "both of --weights and --heldout given; give one of them",
+        ),
+        ("--heldout strange", "one.arpa.gz two", "strange: the models have none of its words; give a text"),
+        ("--heldout empty", "one.arpa.gz two", "empty: no words in it; give a text of sentences"),
+        ("--heldout marked", "one.arpa.gz two", "marked: '<s>' is reserved and cannot be a word"),
+        ("--heldout nowhere", "one.arpa.gz two", "nowhere: no such file or directory"),
+        ("--weights 0.5,0.5", "one.arpa.gz nowhere", "nowhere: no such file or directory"),
+        (
+            "--weights 0.5,0.5",
+            "one.arpa.gz endless",
+            "endless: </s> has no unigram, so sentences have no probability",
+        ),
+        (
+            "--weights 0.5,0.5",
+            "one.arpa.gz heldout",
+            "heldout:1: no .data. line; not a language model in ARPA format",
+        ),
+        ("--weights 0.5,0.5", "one.arpa.gz short", "short:.*: 3 1-grams, but the header promises 4"),
+        (
+            "--weights 0.5,0.5 --tolerance 1e-3",
+            "one.arpa.gz two",
+            "--tolerance has no effect without --heldout",
+        ),
+        ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the minimum"),
+    ],
+)
 def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message):
     (files / "strange").write_text("u1 <unk> zz\n")
     (files / "empty").write_text("u1\nu2\n")
@@ -227,7 +300,9 @@ def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message
     with pytest.raises(UserError, match=message):
         mix(*words.split(), "mix", *sources.split())
     assert not (files / "mix").exists()
-    with pytest.raises(UserError, match="mix.arpa.gz: the output is a directory with lm.arpa.gz in it; give a name"):
+    with pytest.raises(
+        UserError, match="mix.arpa.gz: the output is a directory with lm.arpa.gz in it; give a name"
+    ):
         mix("--weights", "0.5,0.5", "mix.arpa.gz", "one.arpa.gz", "two")
 
 
@@ -237,9 +312,13 @@ def test_a_mixture_rescores_lattices(tmp_path):
         write_arpa(tmp_path / name, small_model(seed, SPOKEN, 4, 80))
     mix("--weights", "0.5,0.5", tmp_path / "mix", tmp_path / "one", tmp_path / "two")
     model = read_arpa(tmp_path / "mix/lm.arpa.gz")
-    run_here("lm_rescore.py", "--nj", 2, *(tmp_path / name for name in ("lang", "mix", "data", "decode", "new")))
+    run_here(
+        "lm_rescore.py", "--nj", 2, *(tmp_path / name for name in ("lang", "mix", "data", "decode", "new"))
+    )
     assert model.order == 4
     for utt, lattice in read_all(tmp_path / "new").items():
         for (_, words, graph, _), (_, _, before, _) in zip(compact_paths(lattice), compact_paths(bare[utt])):
             spoken = [SYMBOLS.symbol(word) for word in words]
-            assert graph == pytest.approx(before - math.log(10) * perplexity(model, [spoken]).logprob, abs=1e-3)
+            assert graph == pytest.approx(
+                before - math.log(10) * perplexity(model, [spoken]).logprob, abs=1e-3
+            )

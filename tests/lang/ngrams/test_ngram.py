@@ -56,7 +56,10 @@ class PlainKneserNey:
             before = defaultdict(set)
             for gram in self.raw[n + 1] if n < order else ():
                 before[gram[1:]].add(gram[0])
-            self.adjusted[n] = {gram: count if n == order or gram[0] == "<s>" else len(before[gram]) for gram, count in self.raw[n].items()}
+            self.adjusted[n] = {
+                gram: count if n == order or gram[0] == "<s>" else len(before[gram])
+                for gram, count in self.raw[n].items()
+            }
         self.adjusted[1].pop(("<s>",))
         self.discounts = [None] + [self._discounts(n) for n in range(1, order + 1)]
         self.least = least or [1] * (order + 1)
@@ -74,19 +77,25 @@ class PlainKneserNey:
             return lower
         total, kept, freed = sum(followers.values()), 0.0, 0.0
         for gram, count in followers.items():
-            discount = count if n > 1 and self.raw[n][gram] < self.least[n] else self.discounts[n][min(count, 3)]
+            discount = (
+                count if n > 1 and self.raw[n][gram] < self.least[n] else self.discounts[n][min(count, 3)]
+            )
             freed += discount
             if gram[-1] == word:
                 kept = count - discount
         return kept / total + freed / total * lower
 
 
-@pytest.mark.parametrize(("order", "min_counts"), [(1, ()), (2, ()), (3, ()), (3, (1, 2)), (3, (2, 3)), (4, ())])
+@pytest.mark.parametrize(
+    ("order", "min_counts"), [(1, ()), (2, ()), (3, ()), (3, (1, 2)), (3, (2, 3)), (4, ())]
+)
 def test_probabilities_are_those_of_the_formulas(order, min_counts):
     sentences = markov_text()
     model = estimate(sentences, WORDS, order, min_counts)
     probability = Reader(model)
-    plain = PlainKneserNey(sentences, WORDS, order, [1, 1, *min_counts, *[max(min_counts, default=1)] * order])
+    plain = PlainKneserNey(
+        sentences, WORDS, order, [1, 1, *min_counts, *[max(min_counts, default=1)] * order]
+    )
     rng = np.random.default_rng(1)
     for _ in range(60):
         history = tuple(rng.choice(WORDS, order - 1))
@@ -103,7 +112,13 @@ def test_probabilities_sum_to_one_over_the_vocabulary(min_counts):
     model = estimate(markov_text(), words, 3, min_counts)
     probability = Reader(model)
     rng = np.random.default_rng(0)
-    histories = [("<s>",), ("never", "w1"), ("w1", "never"), *(tuple(rng.choice(words, 2)) for _ in range(12)), ("<s>", "w3")]
+    histories = [
+        ("<s>",),
+        ("never", "w1"),
+        ("w1", "never"),
+        *(tuple(rng.choice(words, 2)) for _ in range(12)),
+        ("<s>", "w3"),
+    ]
     for history in histories:
         probabilities = [probability(history, word) for word in [*words, "</s>"]]
         assert sum(probabilities) == pytest.approx(1, abs=1e-9) and min(probabilities) > 0
@@ -138,7 +153,9 @@ def test_tiny_and_repetitive_texts_still_give_distributions(sentences):
     model = estimate([np.array(s, int) for s in sentences], WORDS, 3)
     probability = Reader(model)
     for history in (("<s>",), ("w0",), ("w0", "w1")):
-        assert sum(probability(history[-(model.order - 1) :], word) for word in [*WORDS, "</s>"]) == pytest.approx(1, abs=1e-9)
+        assert sum(
+            probability(history[-(model.order - 1) :], word) for word in [*WORDS, "</s>"]
+        ) == pytest.approx(1, abs=1e-9)
 
 
 def test_discounts_fall_back_where_counts_of_counts_are_missing():
@@ -156,14 +173,22 @@ def test_impossible_least_counts():
 @mitlm.needed
 @pytest.mark.parametrize("order", [2, 3])
 def test_model_is_mitlms(tmp_path, order):
-    """The same n-grams with the same probabilities and back-off weights, to the 6 decimals that both write; so the same perplexity."""
+    """The same n-grams with the same probabilities and back-off weights, to the 6 decimals that both write;
+    so the same perplexity."""
     sentences = markov_text(3000)
     train_text, test_text = sentences[:2500], sentences[2500:]
     for name, part in (("train", train_text), ("test", test_text)):
         (tmp_path / name).write_text("".join(" ".join(WORDS[i] for i in s) + "\n" for s in part))
     (tmp_path / "vocab").write_text("\n".join(WORDS) + "\n")
     files = {"-t": "train", "-v": "vocab", "-wl": "theirs"}
-    mitlm.run("estimate-ngram", "-s", "ModKN", "-o", order, *(word for flag, name in files.items() for word in (flag, tmp_path / name)))
+    mitlm.run(
+        "estimate-ngram",
+        "-s",
+        "ModKN",
+        "-o",
+        order,
+        *(word for flag, name in files.items() for word in (flag, tmp_path / name)),
+    )
     text = [[WORDS[i] for i in s] for s in test_text]
     ours, theirs = estimate(train_text, WORDS, order), read_arpa(tmp_path / "theirs")
     assert perplexity(ours, text).perplexity == pytest.approx(perplexity(theirs, text).perplexity, rel=1e-5)
@@ -176,10 +201,14 @@ def test_scorer_agrees_with_reading_the_tables():
     probability = Reader(model)
     sentence = ["w1", "w2", "w7", "w7", "w0", "w199"]
     ids = np.array([model.index[word] for word in sentence])
-    scores = NgramScorer(model).sentence_scores(ids, np.array([len(ids)]), model.index["<s>"], model.index["</s>"])
+    scores = NgramScorer(model).sentence_scores(
+        ids, np.array([len(ids)]), model.index["<s>"], model.index["</s>"]
+    )
     tokens = ["<s>", *sentence, "</s>"]
     for i, value in enumerate(scores, 1):
-        assert value == pytest.approx(math.log10(probability(tuple(tokens[max(0, i - 2) : i]), tokens[i])), abs=1e-9)
+        assert value == pytest.approx(
+            math.log10(probability(tuple(tokens[max(0, i - 2) : i]), tokens[i])), abs=1e-9
+        )
 
 
 def test_perplexity_counts_unknown_words_without_scoring_them():
@@ -205,14 +234,25 @@ def test_words_outside_the_lexicon_train_the_oov_word(tmp_path):
 
 def test_oov_words_without_an_oov_word(tmp_path):
     (tmp_path / "text").write_text("u1 a strange\n")
-    with pytest.raises(UserError, match="neither 'strange' nor the OOV word '<unk>' that would replace it is in the vocabulary"):
+    with pytest.raises(
+        UserError,
+        match="neither 'strange' nor the OOV word '<unk>' that would replace it is in the vocabulary",
+    ):
         read_ids(tmp_path / "text", ["a", "b"], NgramOptions())
 
 
-@pytest.mark.parametrize("line, word", [("<s> a b </s>", "<s>"), ("a b </s>", "</s>"), ("a #0", "#0"), ("a <eps> zz", "<eps>")])
+@pytest.mark.parametrize(
+    "line, word", [("<s> a b </s>", "<s>"), ("a b </s>", "</s>"), ("a #0", "#0"), ("a <eps> zz", "<eps>")]
+)
 def test_reserved_words_in_the_text(tmp_path, line, word):
     (tmp_path / "text").write_text(f"a b\n{line}\n")
-    with pytest.raises(UserError, match=f"text: '{word}' is reserved and cannot be a word .words.txt uses it for .*; remove it from the text"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"text: '{word}' is reserved and cannot be a word .words.txt uses it for .*; remove it from "
+            "the text"
+        ),
+    ):
         train([tmp_path / "text"], ["a", "b", "<unk>"], NgramOptions(text_ids=False))
 
 
@@ -227,21 +267,32 @@ def test_lines_of_nothing_but_oov_words_are_counted(tmp_path, caplog):
     (tmp_path / "text").write_text("u1 a strange\nu2 odd odder\nu3\nu4 a\nu5 odd\n")
     with caplog.at_level("INFO", "pyasr"):
         read_ids(tmp_path / "text", ["<unk>", "a"], NgramOptions())
-    assert "text: 4 of 6 words (66.67 %) are outside the vocabulary and count as <unk>; 2 of 4 lines contain no other words" in caplog.text
+    assert (
+        "text: 4 of 6 words (66.67 %) are outside the vocabulary and count as <unk>; 2 of 4 lines contain "
+        "no other words"
+    ) in caplog.text
     with pytest.raises(UserError, match="text: none of its words is in the vocabulary"):
         read_ids(tmp_path / "text", ["<unk>", "A"], NgramOptions())
 
 
 def test_text_is_mapped_word_by_word(tmp_path):
     (tmp_path / "text").write_text("u1  a\tbé a \n\nu2\n u3 zz bé\r\nu4 a")
-    for ids, flat, lengths in ((True, [0, 1, 0, 2, 1, 0], [3, 2, 1]), (False, [2, 0, 1, 0, 2, 2, 2, 1, 2, 0], [4, 1, 3, 2])):
+    for ids, flat, lengths in (
+        (True, [0, 1, 0, 2, 1, 0], [3, 2, 1]),
+        (False, [2, 0, 1, 0, 2, 2, 2, 1, 2, 0], [4, 1, 3, 2]),
+    ):
         found = read_ids(tmp_path / "text", ["a", "bé", "<unk>"], NgramOptions(text_ids=ids))
         assert (found[0].tolist(), found[1].tolist()) == (flat, lengths)
 
 
 def test_first_words_are_no_ids(tmp_path):
     (tmp_path / "text").write_text("the cat saw the dog\na dog\nthe dog saw it\nthe end\n")
-    with pytest.raises(UserError, match="text: 3 lines begin with 'the', which is also a word, not an utterance id; give --text-ids false"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "text: 3 lines begin with 'the', which is also a word, not an utterance id; give --text-ids false"
+        ),
+    ):
         read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions())
     assert len(read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions(text_ids=False))[1]) == 4
 
@@ -253,12 +304,17 @@ def test_texts_of_several_corpora_may_have_an_id_twice(tmp_path):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, ROOT / "utils/train_lm.py", *map(str, arguments)], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+        [sys.executable, ROOT / "utils/train_lm.py", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT)},
     )
 
 
 def test_train_lm_from_the_command_line(tmp_path):
-    (tmp_path / "text").write_text("".join(f"u{i} " + " ".join(WORDS[w] for w in s) + "\n" for i, s in enumerate(markov_text(200))))
+    (tmp_path / "text").write_text(
+        "".join(f"u{i} " + " ".join(WORDS[w] for w in s) + "\n" for i, s in enumerate(markov_text(200)))
+    )
     (tmp_path / "lexicon.txt").write_text("".join(f"{word} AH\n" for word in WORDS) + "<unk> SPN\n")
     inputs, arpa = (tmp_path / "text", tmp_path / "lexicon.txt"), tmp_path / "lm/bigram/lm.arpa.gz"
     done = run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram")
@@ -266,12 +322,19 @@ def test_train_lm_from_the_command_line(tmp_path):
     assert "perplexity" in (tmp_path / "lm/bigram/perplexity.txt").read_text()
     assert read_arpa(arpa).order == 2
     assert "train_lm.py" in read_done(tmp_path / "lm/bigram")["command"]
-    assert "is up to date" in run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram").stdout
+    assert (
+        "is up to date"
+        in run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram").stdout
+    )
     run("--order", "2", *inputs, tmp_path / "lm/again")
-    assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()  # what is made of it stays up to date
+    # what is made of it stays up to date
+    assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()
     for arguments, told in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
-        (["--min-counts", "1,1,1"], "--min-counts: 3 numbers in '1,1,1', but --order 3 has 2 above 1; omit some"),
+        (
+            ["--min-counts", "1,1,1"],
+            "--min-counts: 3 numbers in '1,1,1', but --order 3 has 2 above 1; omit some",
+        ),
         (["--order", "x"], "--order: 'x' is not a whole number"),
     ):
         done = run(*arguments, *inputs, tmp_path / "never")
@@ -283,10 +346,18 @@ def test_several_texts_train_as_one_does(tmp_path):
     for number, text in enumerate([*texts, "".join(texts)]):
         (tmp_path / f"text{number}").write_text(text)
     (tmp_path / "lexicon.txt").write_text("a\nb\nc\n<unk>\n")
-    run("--more-texts", f"{tmp_path}/text1,{tmp_path}/text2", tmp_path / "text0", tmp_path / "lexicon.txt", tmp_path / "several")
+    run(
+        "--more-texts",
+        f"{tmp_path}/text1,{tmp_path}/text2",
+        tmp_path / "text0",
+        tmp_path / "lexicon.txt",
+        tmp_path / "several",
+    )
     run(tmp_path / "text3", tmp_path / "lexicon.txt", tmp_path / "one")
     assert (tmp_path / "several/lm.arpa.gz").read_bytes() == (tmp_path / "one/lm.arpa.gz").read_bytes()
-    done = run("--more-texts", tmp_path / "nowhere", tmp_path / "text0", tmp_path / "lexicon.txt", tmp_path / "never")
+    done = run(
+        "--more-texts", tmp_path / "nowhere", tmp_path / "text0", tmp_path / "lexicon.txt", tmp_path / "never"
+    )
     assert done.returncode == 1 and "nowhere: no such file or directory" in done.stderr
 
 
@@ -296,19 +367,30 @@ def test_compute_perplexity_tells_srilms_numbers(tmp_path, capsys):
     write_arpa(tmp_path / "lm/lm.arpa.gz", estimate(markov_text(300), WORDS, 3))
     write_arpa(tmp_path / "unigrams", estimate(markov_text(300), WORDS, 1))
     (tmp_path / "text").write_text("u1 w1 w2 w7\nu2 zz w3\nu3\n")
-    run_here("compute_perplexity.py", tmp_path / "text", tmp_path / "lm", tmp_path / "unigrams", folder="utils")
+    run_here(
+        "compute_perplexity.py", tmp_path / "text", tmp_path / "lm", tmp_path / "unigrams", folder="utils"
+    )
     lines = capsys.readouterr().out.splitlines()
     for line, name in zip(lines, ("lm/lm.arpa.gz", "unigrams"), strict=True):
         probability = Reader(read_arpa(tmp_path / name))
         cut = probability.order - 1
         sentences = [["<s>", "w1", "w2", "w7", "</s>"], ["w3", "</s>"], ["<s>", "</s>"]]
-        scored = [(tokens[max(i - cut, 0) : i], tokens[i]) for tokens in sentences for i in range(tokens[0] == "<s>", len(tokens))]
+        scored = [
+            (tokens[max(i - cut, 0) : i], tokens[i])
+            for tokens in sentences
+            for i in range(tokens[0] == "<s>", len(tokens))
+        ]
         total = sum(math.log10(probability(tuple(history), word)) for history, word in scored)
-        results = f"log10 probability {total:.2f}, ppl {10 ** (-total / 7):.3f}, ppl1 {10 ** (-total / 4):.3f}"
+        results = (
+            f"log10 probability {total:.2f}, ppl {10 ** (-total / 7):.3f}, ppl1 {10 ** (-total / 4):.3f}"
+        )
         assert line == f"{tmp_path}/{name}: 3 sentences, 5 words, 1 OOV (20.00 %), {results}"
 
 
-@pytest.mark.parametrize(("text", "told"), [("u1 zz yy\n", "has none of the words of"), ("u1\n", "text: no words in it; give a text of sentences")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("u1 zz yy\n", "has none of the words of"), ("u1\n", "text: no words in it; give a text of sentences")],
+)
 def test_texts_without_known_words_have_no_perplexity(tmp_path, text, told):
     write_arpa(tmp_path / "lm", estimate(markov_text(50), WORDS, 2))
     (tmp_path / "text").write_text(text)

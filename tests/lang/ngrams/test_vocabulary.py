@@ -1,12 +1,12 @@
 import gzip
 
 import pytest
+from toy_language import write_toy_lang
 
 from pyasr.base.errors import UserError
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.ngrams.vocabulary import holds_known_word, map_text, map_to_lang, read_sentences
 from pyasr.lang.symbols import SymbolTable
-from toy_language import write_toy_lang
 
 WORDS = SymbolTable.of(["<eps>", "<unk>", "a", "b", "#0", "<s>", "</s>"])
 
@@ -20,7 +20,11 @@ def test_words_become_ids_and_strangers_the_oov_word():
 
 def test_lines_of_nothing_but_oov_are_legal_but_named():
     mapped = map_text({"u1": "zig", "u2": "", "u3": "a", "u4": "<unk> zag"}, WORDS, oov=1)
-    assert mapped.oov_only == ["u1", "u4"] and mapped.ids["u1"].tolist() == [1] and mapped.ids["u2"].tolist() == []
+    assert (
+        mapped.oov_only == ["u1", "u4"]
+        and mapped.ids["u1"].tolist() == [1]
+        and mapped.ids["u2"].tolist() == []
+    )
     assert mapped.summary().endswith("; 2 utterance(s) have no word in it: u1, u4")
 
 
@@ -30,7 +34,9 @@ def test_mapping_with_a_lang_dir(tmp_path, caplog):
         mapped = map_to_lang({"u1": "w0 stranger"}, lang)
     assert mapped.ids["u1"].tolist() == [lang.words["w0"], lang.oov]
     assert "1 of 2 words (50.00 %) are outside the vocabulary: stranger (1)" in caplog.text
-    assert holds_known_word(["stranger", "<unk> w0"], lang) and not holds_known_word(["stranger", "<unk>"], lang)
+    assert holds_known_word(["stranger", "<unk> w0"], lang) and not holds_known_word(
+        ["stranger", "<unk>"], lang
+    )
 
 
 def test_sentences_with_and_without_ids(tmp_path):
@@ -39,7 +45,10 @@ def test_sentences_with_and_without_ids(tmp_path):
     assert read_sentences(tmp_path / "text", ids=False)[1] == ["u2"]
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"u1 a b\n"))
     assert read_sentences(tmp_path / "text.gz") == [["a", "b"]]
-    for content, told in ((gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged or truncated gzip file"), (b"u1 \xff", "not UTF-8 text")):
+    for content, told in (
+        (gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged or truncated gzip file"),
+        (b"u1 \xff", "not UTF-8 text"),
+    ):
         (tmp_path / "bad").write_bytes(content)
         with pytest.raises(UserError, match=r"bad(:1)?: " + told):
             read_sentences(tmp_path / "bad")
@@ -50,7 +59,9 @@ def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
     (tmp_path / "text").write_bytes("u1 fine\tand\r\nu2 b\u00e9, \u20ac\u200b\n".encode())
     assert read_sentences(tmp_path / "text") == [["fine", "and"], ["b\u00e9,", "\u20ac\u200b"]]
     (tmp_path / "text").write_bytes(f"u1 fine\nu2 bonjour{blank}!\n".encode())
-    with pytest.raises(UserError, match=rf"text:2: the blank U\+{ord(blank):04X} is neither a space nor a tab"):
+    with pytest.raises(
+        UserError, match=rf"text:2: the blank U\+{ord(blank):04X} is neither a space nor a tab"
+    ):
         read_sentences(tmp_path / "text")
     with pytest.raises(UserError, match="nothing: no such file"):
         read_sentences(tmp_path / "nothing")

@@ -35,7 +35,11 @@ def test_held_out_words_of_the_cmu_dictionary(held_out):
     for word, references in words.items():
         guess = without_stress(converter.pronounce(word).phones)
         errors, length = min((edits(guess, phones), len(phones)) for phones in references)
-        num_errors, num_phones, num_right = num_errors + errors, num_phones + length, num_right + (errors == 0)
+        num_errors, num_phones, num_right = (
+            num_errors + errors,
+            num_phones + length,
+            num_right + (errors == 0),
+        )
     assert num_errors / num_phones < 0.075
     assert num_right / len(words) > 0.70
 
@@ -80,7 +84,12 @@ def test_words_that_cannot_be_spoken(held_out):
 def test_guesses_are_written_as_the_lexicon_is(held_out):
     assert held_out[0].pronounce("hmmmmm").phones == ("HH", "AH1", "M")
     plain = LetterToSound.train(
-        Lexicon({word: {without_stress(p): 1.0 for p in v} for word, v in list(held_out[0].lexicon.entries.items())[:2000]})
+        Lexicon(
+            {
+                word: {without_stress(p): 1.0 for p in v}
+                for word, v in list(held_out[0].lexicon.entries.items())[:2000]
+            }
+        )
     )
     assert plain.pronounce("hmmmmm").phones == ("HH", "AH", "M")
     assert not any(phone[-1].isdigit() for phone in plain.pronounce("abandoner").phones)
@@ -102,7 +111,12 @@ def test_joint_model_learns_a_cipher():
 
 def test_dictionary_in_capitals_and_of_another_alphabet():
     lexicon = Lexicon()
-    for word, phones in (("БАБА", "b a b a"), ("БАЗА", "b a z a"), ("ЗАБАБА", "z a b a b a"), ("аба", "a b a")):
+    for word, phones in (
+        ("БАБА", "b a b a"),
+        ("БАЗА", "b a z a"),
+        ("ЗАБАБА", "z a b a b a"),
+        ("аба", "a b a"),
+    ):
         lexicon.add(word, tuple(phones.split()))
     converter = LetterToSound.train(lexicon, order=2)
     assert converter.pronounce("Забаза").phones == tuple("z a b a z a".split())
@@ -117,13 +131,18 @@ def spelt_as_spoken(sounds, count=300):
 
 
 def test_letters_outside_a_to_z_are_spoken():
-    """ö and ß of a dictionary in other phones; the vowel signs of another alphabet, which are no letters to str.isalpha."""
+    """ö and ß of a dictionary in other phones; the vowel signs of another alphabet, which are no letters to
+    str.isalpha."""
     sounds = {"b": "b", "e": "@", "g": "g", "l": "l", "o": "o", "ö": "oe", "r": "r", "ß": "s"}
     converter = LetterToSound.train(spelt_as_spoken(sounds), order=3)
     assert converter.pronounce("größöler") == Guess(tuple("g r oe s oe l @ r".split()), "model")
-    assert converter.pronounce("gro\u0308ßolber-böllgeß") == Guess(tuple("g r oe s o l b @ r b oe l l g @ s".split()), "parts")
+    assert converter.pronounce("gro\u0308ßolber-böllgeß") == Guess(
+        tuple("g r oe s o l b @ r b oe l l g @ s".split()), "parts"
+    )
     assert converter.pronounce("grölére") == Guess(tuple("g r oe l @ r @".split()), "accents")
-    hindi = LetterToSound.train(spelt_as_spoken({"क": "k", "म": "m", "ल": "l", "\u093e": "aa", "\u093f": "i", "\u0947": "e"}), order=3)
+    hindi = LetterToSound.train(
+        spelt_as_spoken({"क": "k", "म": "m", "ल": "l", "\u093e": "aa", "\u093f": "i", "\u0947": "e"}), order=3
+    )
     assert hindi.pronounce("कमल\u093eम\u093fल\u0947क").phones == tuple("k m l aa m i l e k".split())
 
 

@@ -1,4 +1,5 @@
-"""Natural gradient with the defined lag: against the form without a lag, a dense transcription with it, and minibatches that are not finite."""
+"""Natural gradient with the defined lag: against the form without a lag, a dense transcription with it, and
+minibatches that are not finite."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from natural_gradient_by_formula import ALPHA, ByFormula, smoothed
 from torch import Tensor
 
 from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient, Looks, next_mix
-from pyasr.nn.layers.natural_gradient import EPSILON, NUM_FIRST_UPDATES, OnlineNaturalGradient, next_factor, next_unit
+from pyasr.nn.layers.natural_gradient import (
+    EPSILON,
+    NUM_FIRST_UPDATES,
+    OnlineNaturalGradient,
+    next_factor,
+    next_unit,
+)
 from pyasr.tensor.step_kernels import residual
 
 NUM_ROWS, DIM, RANK = 40, 17, 5
@@ -23,14 +30,27 @@ FIRST = NUM_FIRST_UPDATES + 1
 def minibatches(num: int, sides: int = 1, dim: int = DIM, seed: int = 0) -> list[Tensor]:
     """Gaussian (sides, NUM_ROWS, dim), another graded spectrum for each side, with a mean."""
     generator = torch.Generator().manual_seed(seed)
-    axes = torch.randn(sides, dim, dim, generator=generator, dtype=torch.float64) * torch.logspace(0, -1, dim, dtype=torch.float64)
-    return [torch.randn(sides, NUM_ROWS, dim, generator=generator, dtype=torch.float64) @ axes + 0.5 for _ in range(num)]
+    axes = torch.randn(sides, dim, dim, generator=generator, dtype=torch.float64) * torch.logspace(
+        0, -1, dim, dtype=torch.float64
+    )
+    return [
+        torch.randn(sides, NUM_ROWS, dim, generator=generator, dtype=torch.float64) @ axes + 0.5
+        for _ in range(num)
+    ]
 
 
 class Driver:
-    """The minibatches of a group, one after the other, as a captured step has them, the host's part at once."""
+    """The minibatches of a group, one after the other, as a captured step has them, the host's part at
+    once."""
 
-    def __init__(self, sides: list[OnlineNaturalGradient], ones: bool = False, width: int | None = None, dtype=torch.float64, workers=None):
+    def __init__(
+        self,
+        sides: list[OnlineNaturalGradient],
+        ones: bool = False,
+        width: int | None = None,
+        dtype=torch.float64,
+        workers=None,
+    ):
         columns = sides[0].factor.shape[1] - ones
         self.width, self.dtype = width or columns, dtype
         self.lag = LaggedNaturalGradient(sides, ones, self.width, dtype, workers)
@@ -59,7 +79,14 @@ class Driver:
         lag = self.lag
         lag.look(x, ht)
         lag.traces.copy_(traces + (x.shape[1] if lag.ones else 0))
-        lag.answer(Looks(lag.gram.numpy().copy(), lag.traces.numpy().copy(), lag.inverse_units[:, 0, 0].numpy().copy(), x.shape[1]))
+        lag.answer(
+            Looks(
+                lag.gram.numpy().copy(),
+                lag.traces.numpy().copy(),
+                lag.inverse_units[:, 0, 0].numpy().copy(),
+                x.shape[1],
+            )
+        )
 
 
 def precondition(side: OnlineNaturalGradient, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None]:
@@ -67,7 +94,9 @@ def precondition(side: OnlineNaturalGradient, x: Tensor, ones: bool) -> tuple[Te
     return xhat, column
 
 
-def trained(num_sides: int, ones: bool = False, period: int = 1, xs: list[Tensor] | None = None) -> list[OnlineNaturalGradient]:
+def trained(
+    num_sides: int, ones: bool = False, period: int = 1, xs: list[Tensor] | None = None
+) -> list[OnlineNaturalGradient]:
     """Sides after the first minibatches."""
     sides = [OnlineNaturalGradient(RANK, update_period=period) for _ in range(num_sides)]
     for x in (xs or minibatches(FIRST, num_sides))[:FIRST]:
@@ -80,11 +109,16 @@ def relative(a: Tensor, b: Tensor) -> float:
     return float((a - b).norm() / b.norm())
 
 
-@pytest.mark.parametrize("num_sides, ones, padding", [(1, False, 0), (3, False, 7), (1, True, 0), (3, True, 7)])
+@pytest.mark.parametrize(
+    "num_sides, ones, padding", [(1, False, 0), (3, False, 7), (1, True, 0), (3, True, 7)]
+)
 def test_equals_the_form_without_a_lag(num_sides, ones, padding):
     """With update period 1 minibatches see the same W; columns that only fill the memory stay zero."""
     xs = minibatches(FIRST + 25, num_sides)
-    plain, driver = trained(num_sides, ones, xs=xs), Driver(trained(num_sides, ones, xs=xs), ones, DIM + padding)
+    plain, driver = (
+        trained(num_sides, ones, xs=xs),
+        Driver(trained(num_sides, ones, xs=xs), ones, DIM + padding),
+    )
     for x in xs[FIRST:]:
         xhat, columns = driver.step(x)
         assert not xhat[..., DIM:].any() and not driver.lag.factor[..., DIM : DIM + padding].any()
@@ -132,7 +166,14 @@ def test_equals_the_formula_with_the_lag(period, ones):
             driver.begin()
         xhat, column, scale = side._step(x[0], ones)
         if lag.looks:
-            lag.answer(Looks(lag.gram.numpy().copy(), lag.traces.numpy().copy(), lag.inverse_units[:, 0, 0].numpy().copy(), lag.num_rows))
+            lag.answer(
+                Looks(
+                    lag.gram.numpy().copy(),
+                    lag.traces.numpy().copy(),
+                    lag.inverse_units[:, 0, 0].numpy().copy(),
+                    lag.num_rows,
+                )
+            )
         side.num_minibatches += 1
         xhat = torch.cat([xhat, column[:, None]], 1) if ones else xhat
         assert relative(scale * xhat, torch.from_numpy(right)) < 1e-9
@@ -160,7 +201,11 @@ def oblique(rows: np.ndarray) -> np.ndarray:
 def test_rows_are_made_orthonormal_again():
     """One update later, as if the formula had had orthonormal rows: by Cholesky's factor."""
     driver, formula = with_rows(oblique, 0), ByFormula(RANK, 1)
-    formula.W, formula.d, formula.rho = driver.lag.factor[0].numpy().copy(), driver.lag.eigenvalues[0][:-1], driver.lag.eigenvalues[0][-1]
+    formula.W, formula.d, formula.rho = (
+        driver.lag.factor[0].numpy().copy(),
+        driver.lag.eigenvalues[0][:-1],
+        driver.lag.eigenvalues[0][-1],
+    )
     formula._orthogonalise(np.sqrt(smoothed(formula.d, formula.rho, DIM))[:, None])
     assert formula.clauses == {"cholesky"}
     x = minibatches(1, seed=4)[0]
@@ -169,12 +214,16 @@ def test_rows_are_made_orthonormal_again():
     formula.update(x[0].numpy())
     np.testing.assert_allclose(driver.lag.eigenvalues[0], np.append(formula.d, formula.rho), rtol=1e-11)
     found = driver.lag.factor[0].numpy()
-    np.testing.assert_allclose(found.T @ found, formula.W.T @ formula.W, atol=1e-11 * np.linalg.norm(formula.W) ** 2)
+    np.testing.assert_allclose(
+        found.T @ found, formula.W.T @ formula.W, atol=1e-11 * np.linalg.norm(formula.W) ** 2
+    )
 
 
 @pytest.mark.parametrize("angle", [1e-2, 1e-4, 1e-7])
 def test_nearly_parallel_rows_part_again(angle):
-    """Where the inverse of Cholesky's factor is too large, or there is none; the data bring the row back in some updates."""
+    """Where the inverse of Cholesky's factor is too large, or there is none; the data bring the row back in
+    some updates."""
+
     def nearly_parallel(rows):
         return np.vstack([rows[:1], rows[:1] + angle * rows[1:2], rows[2:]])
 
@@ -186,7 +235,8 @@ def test_nearly_parallel_rows_part_again(angle):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_leaves_no_trace(bad):
-    """W and its eigenvalues stay as they are at the update after a minibatch of which one side is not finite; the other side's go on."""
+    """W and its eigenvalues stay as they are at the update after a minibatch of which one side is not finite;
+    the other side's go on."""
     xs = minibatches(FIRST + 6, 2)
     driver = Driver(trained(2, xs=xs))
     xs[FIRST + 2][0, 3, 4] = bad
@@ -208,7 +258,9 @@ def test_what_is_under_way_goes_on_in_the_same_bits():
         driver.step(x)
     driver.lag.give_back()
     file = io.BytesIO()
-    torch.save({"sides": [side.state_dict() for side in driver.lag.sides], "pending": driver.lag.pending()}, file)
+    torch.save(
+        {"sides": [side.state_dict() for side in driver.lag.sides], "pending": driver.lag.pending()}, file
+    )
     file.seek(0)
     state = torch.load(file, weights_only=True)
     sides = [OnlineNaturalGradient(RANK) for _ in range(2)]
@@ -234,28 +286,45 @@ def test_threads_give_the_same_bits():
 def test_narrow_types_follow_float64(dtype, tolerance, scale):
     """Data whose fourth power float32 does not have, too."""
     xs = minibatches(FIRST + 20)
-    wide, narrow = (Driver(trained(1, xs=[(scale * x).to(kind) for x in xs]), dtype=kind) for kind in (torch.float64, dtype))
+    wide, narrow = (
+        Driver(trained(1, xs=[(scale * x).to(kind) for x in xs]), dtype=kind)
+        for kind in (torch.float64, dtype)
+    )
     for x in xs[FIRST:]:
         (expected, _), (xhat, _) = wide.step(scale * x), narrow.step(scale * x)
-        assert xhat.dtype == dtype and relative(xhat.double(), expected) < tolerance * (scale * x).norm() / expected.norm()
+        assert (
+            xhat.dtype == dtype
+            and relative(xhat.double(), expected) < tolerance * (scale * x).norm() / expected.norm()
+        )
     assert narrow.lag.factor.dtype == torch.float32
 
 
 @pytest.mark.parametrize("scale, num_floored", [(1.0, 0), (1e-4, RANK - 1), (1e-7, RANK + 1)])
 def test_mixture_is_that_of_the_next_factor(scale, num_floored):
-    """A of S against `next_factor` of K and L, whatever the units of J, with eigenvalues at their floor, too."""
+    """A of S against `next_factor` of K and L, whatever the units of J, with eigenvalues at their floor,
+    too."""
     rng = np.random.default_rng(5)
-    x, eigenvalues = scale * rng.standard_normal((NUM_ROWS, DIM)), np.append(np.linspace(3e-8, 1e-8, RANK), 2e-9) * (scale > 1e-3 or 1e-3)
-    w = np.sqrt(smoothed(eigenvalues[:-1], eigenvalues[-1], DIM))[:, None] * np.linalg.qr(rng.standard_normal((DIM, RANK)))[0].T
+    x, eigenvalues = (
+        scale * rng.standard_normal((NUM_ROWS, DIM)),
+        np.append(np.linspace(3e-8, 1e-8, RANK), 2e-9) * (scale > 1e-3 or 1e-3),
+    )
+    w = (
+        np.sqrt(smoothed(eigenvalues[:-1], eigenvalues[-1], DIM))[:, None]
+        * np.linalg.qr(rng.standard_normal((DIM, RANK)))[0].T
+    )
     eta, trace, inverse_unit = 0.02, np.square(x).sum(), 37.0
     j = w @ x.T @ x
     rows = np.vstack([inverse_unit * j, w])
-    mix, following, unit = next_mix(rows @ rows.T, trace, inverse_unit, eigenvalues, ALPHA, eta, NUM_ROWS, DIM)
+    mix, following, unit = next_mix(
+        rows @ rows.T, trace, inverse_unit, eigenvalues, ALPHA, eta, NUM_ROWS, DIM
+    )
     assert unit == pytest.approx(next_unit(trace, eigenvalues, eta, NUM_ROWS, DIM), rel=1e-13)
     found = next_factor(j @ j.T / unit**2, j @ w.T / unit, unit, eigenvalues, ALPHA, eta, NUM_ROWS, DIM)
     np.testing.assert_allclose(following, found.eigenvalues, rtol=1e-9)
     expected = found.left @ (eta / NUM_ROWS * j / unit + found.kept[:, None] * w)
-    np.testing.assert_allclose((mix @ rows).T @ (mix @ rows), expected.T @ expected, atol=1e-9 * np.linalg.norm(expected) ** 2)
+    np.testing.assert_allclose(
+        (mix @ rows).T @ (mix @ rows), expected.T @ expected, atol=1e-9 * np.linalg.norm(expected) ** 2
+    )
     assert (following == EPSILON).sum() == num_floored
 
 
@@ -268,7 +337,9 @@ def test_w_keeps_its_digits_where_data_are_multiplied_in_tf32(monkeypatch):
     side.precondition(x)
     group = LaggedNaturalGradient([side], False, 8, torch.float32)
     multiply = torch.bmm
-    monkeypatch.setattr(torch, "bmm", lambda *args, **kwargs: seen.append(settings.allow_tf32) or multiply(*args, **kwargs))
+    monkeypatch.setattr(
+        torch, "bmm", lambda *args, **kwargs: seen.append(settings.allow_tf32) or multiply(*args, **kwargs)
+    )
     group.begin()
     group.look(x[None], group.projections(x[None]))
     assert seen == [False, False] and settings.allow_tf32

@@ -39,7 +39,10 @@ def summed(z):
     return np.stack([np.log(np.exp(z[:, OWNERS.numpy() == s]).sum(1)) for s in range(4)], 1)
 
 
-@pytest.mark.parametrize("layer, formula, width", [(PNorm(3), p_norm, 12), (Normalize(), normalised, 8), (SumGroup(EXTRAS), summed, 7)])
+@pytest.mark.parametrize(
+    "layer, formula, width",
+    [(PNorm(3), p_norm, 12), (Normalize(), normalised, 8), (SumGroup(EXTRAS), summed, 7)],
+)
 def test_values_and_gradients(layer, formula, width):
     x = numbers(5, width)
     at = torch.tensor(x, requires_grad=True)
@@ -69,7 +72,9 @@ def test_below_the_floor_the_factor_is_constant():
     x = torch.full((1, 4), 2.0**-40, dtype=torch.float64, requires_grad=True)
     y = Normalize()(x)
     y.sum().backward()
-    assert torch.equal(y, torch.full((1, 4), 2.0**-7, dtype=torch.float64)) and torch.equal(x.grad, torch.full_like(x, 2.0**33))
+    assert torch.equal(y, torch.full((1, 4), 2.0**-7, dtype=torch.float64)) and torch.equal(
+        x.grad, torch.full_like(x, 2.0**33)
+    )
 
 
 @pytest.mark.parametrize("layer, width", [(PNorm(10), 200), (Normalize(), 200)])

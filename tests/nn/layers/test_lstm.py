@@ -1,4 +1,5 @@
-"""LSTM layers: against torch's, against the equations by autograd, against finite differences, in parts, both ways."""
+"""LSTM layers: against torch's, against the equations by autograd, against finite differences, in parts, both
+ways."""
 
 import pytest
 import torch
@@ -12,10 +13,19 @@ from pyasr.parallel.mixing.flat import FlatParameters
 
 T, N, D, H = 12, 3, 5, 4
 SHAPES = [
-    dict(), dict(recurrent_dim=3), dict(recurrent_dim=2, nonrecurrent_dim=3), dict(peepholes=True), dict(cell_clip=0.3), dict(delay=3), dict(backward=True),
-    dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, backward=True, bias=False),
-    dict(recurrent_dim=2, nonrecurrent_dim=3, peepholes=True, projection_bias=True), dict(recurrent_dim=3, delay=2, projection_bias=True),
-]  # fmt: skip
+    dict(),
+    dict(recurrent_dim=3),
+    dict(recurrent_dim=2, nonrecurrent_dim=3),
+    dict(peepholes=True),
+    dict(cell_clip=0.3),
+    dict(delay=3),
+    dict(backward=True),
+    dict(
+        recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, backward=True, bias=False
+    ),
+    dict(recurrent_dim=2, nonrecurrent_dim=3, peepholes=True, projection_bias=True),
+    dict(recurrent_dim=3, delay=2, projection_bias=True),
+]
 
 
 def layer_of(seed=1, **shape) -> Lstm:
@@ -27,7 +37,9 @@ def layer_of(seed=1, **shape) -> Lstm:
 
 
 def inputs(seed=2, frames=T, requires_grad=True):
-    return torch.randn(frames, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_(requires_grad)
+    return torch.randn(
+        frames, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    ).requires_grad_(requires_grad)
 
 
 def by_equations(layer: Lstm, x: torch.Tensor):
@@ -74,7 +86,9 @@ def test_float32_on_a_cpu_is_the_same(shape):
     narrow, x = layer_of(**shape).float(), inputs().detach().float().requires_grad_()
     y = narrow(x)[0]
     for found, expected in zip([y, *gradients(narrow, x, y)], exact, strict=True):
-        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-6 * expected.abs().max().item() + 1e-6)
+        torch.testing.assert_close(
+            found.double(), expected, rtol=1e-5, atol=2e-6 * expected.abs().max().item() + 1e-6
+        )
 
 
 def test_any_number_of_frames_with_a_delay():
@@ -89,14 +103,21 @@ def test_cells_are_clipped_in_these_tests():
 
 OF_FILES = [
     ("clip=0.3", dict(cell_clip=0.3)),
-    ("recurrent=2 nonrecurrent=1 peepholes=true clip=0.4 delay=2 bias=false",
-     dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, bias=False)),
-    ("recurrent=2 projection-bias=true clip-gradient=0.5", dict(recurrent_dim=2, projection_bias=True, gradient_clip=0.5)),
-]  # fmt: skip
+    (
+        "recurrent=2 nonrecurrent=1 peepholes=true clip=0.4 delay=2 bias=false",
+        dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, bias=False),
+    ),
+    (
+        "recurrent=2 projection-bias=true clip-gradient=0.5",
+        dict(recurrent_dim=2, projection_bias=True, gradient_clip=0.5),
+    ),
+]
 
 
 @pytest.mark.parametrize("options, shape", OF_FILES)
-@pytest.mark.parametrize("kind, directions", [("lstm", [False]), ("blstm", [False, True]), ("window-blstm", [False, True])])
+@pytest.mark.parametrize(
+    "kind, directions", [("lstm", [False]), ("blstm", [False, True]), ("window-blstm", [False, True])]
+)
 def test_a_line_of_a_file_makes_the_layer_that_it_says(kind, directions, options, shape):
     """By the equations, with weights large enough for cells to be clipped."""
     (line,), x = parse_line(f"{kind} cells={H} {options}"), inputs(requires_grad=False)
@@ -112,11 +133,18 @@ def test_a_line_of_a_file_makes_the_layer_that_it_says(kind, directions, options
 @pytest.mark.parametrize("shape", [SHAPES[0], *SHAPES[-3:]])
 def test_finite_differences(shape):
     layer, x = layer_of(**shape), inputs()
-    state = LstmState(*(torch.randn(layer.delay, N, dim, dtype=x.dtype).mul_(0.1).requires_grad_() for dim in (layer.recurrent_dim, H)))
+    state = LstmState(
+        *(
+            torch.randn(layer.delay, N, dim, dtype=x.dtype).mul_(0.1).requires_grad_()
+            for dim in (layer.recurrent_dim, H)
+        )
+    )
     parameters = list(layer.parameters())
 
     def function(x, r, c, *values):
-        y, (r, c) = torch.func.functional_call(layer, dict(zip(dict(layer.named_parameters()), values)), (x, LstmState(r, c)))
+        y, (r, c) = torch.func.functional_call(
+            layer, dict(zip(dict(layer.named_parameters()), values)), (x, LstmState(r, c))
+        )
         return y, r, c
 
     assert torch.autograd.gradcheck(function, (x, *state, *parameters), atol=1e-6)
@@ -125,7 +153,13 @@ def test_finite_differences(shape):
 @pytest.mark.parametrize("recurrent_dim", [0, 3])
 def test_outputs_are_those_of_torch(recurrent_dim):
     layer, peer = layer_of(recurrent_dim=recurrent_dim), torch.nn.LSTM(D, H, proj_size=recurrent_dim).double()
-    own = [layer.input.weight, layer.recurrent.weight, layer.input.bias, torch.zeros(4 * H), *([layer.projection.weight] if recurrent_dim else [])]
+    own = [
+        layer.input.weight,
+        layer.recurrent.weight,
+        layer.input.bias,
+        torch.zeros(4 * H),
+        *([layer.projection.weight] if recurrent_dim else []),
+    ]
     for theirs, ours in zip(peer.parameters(), own, strict=True):
         theirs.data.copy_(ours)
     x = inputs()
@@ -137,7 +171,8 @@ def test_outputs_are_those_of_torch(recurrent_dim):
 @pytest.mark.parametrize("lengths", [[6, 6], [5, 7], [1, 1, 10]])
 @pytest.mark.parametrize("shape", SHAPES[:6])
 def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
-    """The state carries over, and so do derivatives; the length of a part need not be a multiple of the delay."""
+    """The state carries over, and so do derivatives; the length of a part need not be a multiple of the
+    delay."""
     layer, x, state, parts = layer_of(**shape), inputs(), None, []
     whole = layer(x)[0]
     for part in x.split(lengths):
@@ -153,7 +188,9 @@ def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
 def test_the_state_after_some_frames_is_that_of_a_shorter_sequence(delay, end):
     layer, x = layer_of(delay=delay, recurrent_dim=2), inputs()
     _, state = layer(x[:4])
-    for found, wanted in zip(layer(x[4:], state, end)[1], layer(x[4 : 4 + end], state)[1] if end else state, strict=True):
+    for found, wanted in zip(
+        layer(x[4:], state, end)[1], layer(x[4 : 4 + end], state)[1] if end else state, strict=True
+    ):
         torch.testing.assert_close(found, wanted)
 
 
@@ -164,7 +201,11 @@ def test_natural_gradient_sees_inputs_and_derivatives_of_all_frames():
     seen = {}
     for name in ("recurrent", "projection"):
         module = getattr(plain, name)
-        module.register_forward_hook(lambda module, arguments, output, name=name: seen.setdefault(name, []).append((arguments[0], output)))
+        module.register_forward_hook(
+            lambda module, arguments, output, name=name: seen.setdefault(name, []).append(
+                (arguments[0], output)
+            )
+        )
     y = by_equations(plain, x)
     for pairs in seen.values():
         for _, output in pairs:
@@ -174,7 +215,9 @@ def test_natural_gradient_sees_inputs_and_derivatives_of_all_frames():
     FlatParameters(layer.float().parameters())
     layer(x.float())[0].square().sum().backward()
     for name, pairs in seen.items():
-        inputs_, derivatives = (torch.cat(parts).float() for parts in zip(*((pair[0], pair[1].grad) for pair in pairs)))
+        inputs_, derivatives = (
+            torch.cat(parts).float() for parts in zip(*((pair[0], pair[1].grad) for pair in pairs))
+        )
         peer = torch.nn.Linear(inputs_.shape[1], derivatives.shape[1], bias=False)
         peer.weight.grad = torch.zeros_like(peer.weight)
         precondition(peer, options).layers[""].accumulate(inputs_, derivatives, peer.weight, None)
@@ -188,7 +231,11 @@ def test_bfloat16_stays_near():
     exact = gradients(layer, x, wanted)
     layer, x = layer.bfloat16(), inputs().detach().bfloat16().requires_grad_()
     found, state = layer(x)
-    assert found.dtype == torch.bfloat16 and state.c.dtype == torch.float32 and (found.double() - wanted).norm() < 0.02 * wanted.norm()
+    assert (
+        found.dtype == torch.bfloat16
+        and state.c.dtype == torch.float32
+        and (found.double() - wanted).norm() < 0.02 * wanted.norm()
+    )
     for narrow, wide in zip(gradients(layer, x, found), exact):
         assert narrow.dtype == torch.bfloat16 and (narrow.double() - wide).norm() < 0.03 * wide.norm()
 
@@ -213,16 +260,24 @@ def on_cudnn(monkeypatch, calls):
 
 def begun(layer: Lstm, seed=4) -> LstmState:
     random = torch.Generator().manual_seed(seed)
-    return LstmState(*(torch.randn(layer.delay, N, dim, dtype=torch.float64, generator=random).requires_grad_()
-                       for dim in (layer.recurrent_dim, layer.cell_dim)))  # fmt: skip
+    return LstmState(
+        *(
+            torch.randn(layer.delay, N, dim, dtype=torch.float64, generator=random).requires_grad_()
+            for dim in (layer.recurrent_dim, layer.cell_dim)
+        )
+    )
 
 
 def all_of(layer: torch.nn.Module, function, x, state=None) -> list[torch.Tensor]:
-    """The outputs, the state after them, and gradients by inputs, state and parameters, which depend on all elements of both."""
+    """The outputs, the state after them, and gradients by inputs, state and parameters, which depend on all
+    elements of both."""
     layer.zero_grad()
     y, after = function(x, state)
     results, leaves, random = [y, *after], [x, *(state or ())], torch.Generator().manual_seed(3)
-    loss = sum((part * torch.randn(part.shape, dtype=torch.float64, generator=random).to(part)).sum() for part in results)
+    loss = sum(
+        (part * torch.randn(part.shape, dtype=torch.float64, generator=random).to(part)).sum()
+        for part in results
+    )
     by_leaves = torch.autograd.grad(loss, leaves, retain_graph=True)
     loss.backward(inputs=list(layer.parameters()))
     return [*results, *by_leaves, *(parameter.grad.clone() for parameter in layer.parameters())]
@@ -244,7 +299,10 @@ def test_where_cudnn_serves_all_is_as_in_the_loop(shape, is_begun, lengths, on_c
 
 @pytest.mark.parametrize("recurrent_dim", [0, 3])
 def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeypatch):
-    layer, x = Recurrent([layer_of(seed, recurrent_dim=recurrent_dim, backward=seed == 2) for seed in (1, 2)]), inputs()
+    layer, x = (
+        Recurrent([layer_of(seed, recurrent_dim=recurrent_dim, backward=seed == 2) for seed in (1, 2)]),
+        inputs(),
+    )
     found = all_of(layer, lambda x, _: (layer(x), []), x)
     layer.of_lengths(x, torch.tensor([T, 5, 1]))
     monkeypatch.undo()
@@ -254,7 +312,9 @@ def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeyp
 
 
 def test_what_computes_is_told_of_the_last_minibatch(on_cudnn):
-    layers = torch.nn.ModuleList([Recurrent([layer_of(1), layer_of(2, backward=True)]), Recurrent([layer_of(3, peepholes=True)])])
+    layers = torch.nn.ModuleList(
+        [Recurrent([layer_of(1), layer_of(2, backward=True)]), Recurrent([layer_of(3, peepholes=True)])]
+    )
     assert lstm_paths(layers) == []
     for layer in layers:
         layer(inputs())
@@ -262,16 +322,24 @@ def test_what_computes_is_told_of_the_last_minibatch(on_cudnn):
     assert lstm_paths(layers) == ["LSTM layers computed by cuDNN: 2", by_loop]
 
 
-KEPT = [(dict(peepholes=True), "peepholes"), (dict(cell_clip=0.3), "clipped cells"), (dict(delay=2), "delay of more than one frame"),
-        (dict(recurrent_dim=2, nonrecurrent_dim=1), "projection of this form"), (dict(recurrent_dim=H), "projection of this form"),
-        (dict(recurrent_dim=2, projection_bias=True), "projection of this form"), (dict(gradient_clip=30.0), "clipped derivatives")]  # fmt: skip
+KEPT = [
+    (dict(peepholes=True), "peepholes"),
+    (dict(cell_clip=0.3), "clipped cells"),
+    (dict(delay=2), "delay of more than one frame"),
+    (dict(recurrent_dim=2, nonrecurrent_dim=1), "projection of this form"),
+    (dict(recurrent_dim=H), "projection of this form"),
+    (dict(recurrent_dim=2, projection_bias=True), "projection of this form"),
+    (dict(gradient_clip=30.0), "clipped derivatives"),
+]
 
 
 @pytest.mark.parametrize("shape, lacking", KEPT)
 def test_what_cudnn_does_not_know_stays_in_the_loop(shape, lacking, on_cudnn):
     layer, x = layer_of(**shape), inputs()
     torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
-    assert not on_cudnn and lstm_paths(layer) == [f"LSTM layers computed by the loop over frames: 1; cuDNN has no {lacking}"]
+    assert not on_cudnn and lstm_paths(layer) == [
+        f"LSTM layers computed by the loop over frames: 1; cuDNN has no {lacking}"
+    ]
 
 
 def test_natural_gradient_stays_in_the_loop(on_cudnn):
@@ -311,7 +379,9 @@ def test_cudnn_takes_bfloat16_from_a_version_on(version, taken, monkeypatch):
 def test_windows_stay_in_the_loop(on_cudnn):
     layer = WindowRecurrent([layer_of(), layer_of(backward=True)], 2, 2)
     layer(inputs())
-    assert not on_cudnn and lstm_paths(layer) == ["LSTM layers computed by the loop over frames: 2; cuDNN has no windows around frames"]
+    assert not on_cudnn and lstm_paths(layer) == [
+        "LSTM layers computed by the loop over frames: 2; cuDNN has no windows around frames"
+    ]
 
 
 def test_a_cpu_has_the_loop(calls):
@@ -327,7 +397,9 @@ def test_a_cpu_has_the_loop(calls):
 @pytest.mark.parametrize("recurrent_dim", [0, 64])
 def test_cudnn_computes_on_a_gpu_what_the_loop_does(recurrent_dim, dtype, tolerance, calls, monkeypatch):
     torch.manual_seed(1)
-    layer = Recurrent([Lstm(40, 128, recurrent_dim, backward=backward) for backward in (False, True)]).double()
+    layer = Recurrent(
+        [Lstm(40, 128, recurrent_dim, backward=backward) for backward in (False, True)]
+    ).double()
     x = torch.randn(21, 16, 40, dtype=torch.float64).requires_grad_()
     expected = all_of(layer, lambda x, _: (layer(x), []), x)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
@@ -335,4 +407,8 @@ def test_cudnn_computes_on_a_gpu_what_the_loop_does(recurrent_dim, dtype, tolera
     found = all_of(layer, lambda x, _: (layer(x), []), x)
     assert calls == [2]
     for one, other in zip(found, expected, strict=True):
-        assert one.is_cuda and one.dtype == dtype and (one.double().cpu() - other).norm() < tolerance * other.norm()
+        assert (
+            one.is_cuda
+            and one.dtype == dtype
+            and (one.double().cpu() - other).norm() < tolerance * other.norm()
+        )

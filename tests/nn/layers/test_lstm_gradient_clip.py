@@ -1,4 +1,5 @@
-"""Limits on derivatives that go back in time: against the equations frame by frame in float64, with limits of autograd's own."""
+"""Limits on derivatives that go back in time: against the equations frame by frame in float64, with limits of
+autograd's own."""
 
 import pytest
 import torch
@@ -12,9 +13,15 @@ from pyasr.nn.networks.layered import LayeredNetwork
 T, N, D, H = 12, 3, 5, 4
 BOTH = dict(recurrent_dim=2, nonrecurrent_dim=3, projection_bias=True)  # projections of Kaldi's LSTMP
 SHAPES = [
-    BOTH, dict(**BOTH, peepholes=True, delay=2), dict(**BOTH, peepholes=True, cell_clip=0.5, backward=True), dict(recurrent_dim=3),
-    dict(recurrent_dim=3, delay=3, projection_bias=True), dict(), dict(peepholes=True, delay=2), dict(backward=True, bias=False),
-]  # fmt: skip
+    BOTH,
+    dict(**BOTH, peepholes=True, delay=2),
+    dict(**BOTH, peepholes=True, cell_clip=0.5, backward=True),
+    dict(recurrent_dim=3),
+    dict(recurrent_dim=3, delay=3, projection_bias=True),
+    dict(),
+    dict(peepholes=True, delay=2),
+    dict(backward=True, bias=False),
+]
 BITES, BITES_SELDOM, NEVER_BITES = 0.5, 1.2, 1e3
 
 
@@ -27,11 +34,14 @@ def layer_of(seed=1, **shape) -> Lstm:
 
 
 def inputs() -> torch.Tensor:
-    return torch.randn(T, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    return torch.randn(
+        T, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+    ).requires_grad_()
 
 
 class Limited(torch.autograd.Function):
-    """What it is given; derivatives as by Kaldi's ClipGradientComponent, which tells of each vector whether it has shortened it."""
+    """What it is given; derivatives as by Kaldi's ClipGradientComponent, which tells of each vector whether
+    it has shortened it."""
 
     @staticmethod
     def forward(ctx, x, limit, told):
@@ -69,7 +79,9 @@ def by_equations(layer: Lstm, x: torch.Tensor, limit: float, told: list) -> torc
 def gradients(layer: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
     layer.zero_grad()
     x.grad = None
-    (y * torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).to(y)).sum().backward()
+    (
+        y * torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).to(y)
+    ).sum().backward()
     return [x.grad.clone(), *(parameter.grad.clone() for parameter in layer.parameters())]
 
 
@@ -115,14 +127,20 @@ def test_float32_on_a_cpu_and_bfloat16_stay_near(shape):
     """They have loops of their own."""
     wanted = own(BITES, shape)
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 0.04)):
-        layer, x = layer_of(**shape, gradient_clip=BITES).to(dtype), inputs().detach().to(dtype).requires_grad_()
+        layer, x = (
+            layer_of(**shape, gradient_clip=BITES).to(dtype),
+            inputs().detach().to(dtype).requires_grad_(),
+        )
         check_near(gradients(layer, x, layer(x)[0]), wanted, tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_derivatives_that_are_not_finite_stay_so(dtype):
     for worst in (float("nan"), float("inf")):
-        layer, x = layer_of(**BOTH, gradient_clip=BITES).to(dtype), inputs().detach().to(dtype).requires_grad_()
+        layer, x = (
+            layer_of(**BOTH, gradient_clip=BITES).to(dtype),
+            inputs().detach().to(dtype).requires_grad_(),
+        )
         y = layer(x)[0]
         dy = torch.zeros_like(y)
         dy[-1, 0, 0] = worst
@@ -151,7 +169,9 @@ def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
 
 def test_derivatives_by_a_state_are_limited_as_well():
     layer, x = layer_of(**BOTH, gradient_clip=BITES), inputs()
-    state = LstmState(*(torch.zeros(1, N, dim, dtype=x.dtype, requires_grad=True) for dim in (layer.recurrent_dim, H)))
+    state = LstmState(
+        *(torch.zeros(1, N, dim, dtype=x.dtype, requires_grad=True) for dim in (layer.recurrent_dim, H))
+    )
     layer(x, state)[0].sum().backward()
     assert state.r.grad.norm(dim=2).max() <= BITES * (1 + 1e-9)
 
@@ -165,10 +185,17 @@ def test_sequences_of_different_lengths_are_each_as_alone():
     torch.testing.assert_close(x.grad, alone.grad)
 
 
-@pytest.mark.parametrize("kind", [lambda pair: Recurrent(pair), lambda pair: WindowRecurrent(pair, 2, 1)], ids=["blstm", "window-blstm"])
+@pytest.mark.parametrize(
+    "kind",
+    [lambda pair: Recurrent(pair), lambda pair: WindowRecurrent(pair, 2, 1)],
+    ids=["blstm", "window-blstm"],
+)
 def test_both_directions_have_limits(kind):
     def of(limit):
-        layer, x = kind([layer_of(seed, backward=seed == 2, gradient_clip=limit, **BOTH) for seed in (1, 2)]), inputs()
+        layer, x = (
+            kind([layer_of(seed, backward=seed == 2, gradient_clip=limit, **BOTH) for seed in (1, 2)]),
+            inputs(),
+        )
         return gradients(layer, x, layer(x))
 
     bounded, free = of(BITES), of(0.0)
@@ -180,7 +207,11 @@ def test_natural_gradient_preconditions_what_has_limits():
     """With preconditioners that do nothing, as without; those of projections with biases have these too."""
     options = NaturalGradientOptions(max_change_per_sample=1e30)
     for limit in (0.0, BITES):
-        plain, layer, x = layer_of(**BOTH, gradient_clip=limit), layer_of(**BOTH, gradient_clip=limit), inputs()
+        plain, layer, x = (
+            layer_of(**BOTH, gradient_clip=limit),
+            layer_of(**BOTH, gradient_clip=limit),
+            inputs(),
+        )
         precondition(layer, options).set_rate(1.0)
         check_equal(gradients(layer, x, layer(x)[0]), gradients(plain, x, plain(x)[0]))
 
@@ -195,7 +226,12 @@ def test_cudnn_serves_what_does_not_learn(monkeypatch):
 
 
 def test_a_network_of_a_file_learns_with_limits():
-    lines = ["lstm cells=6 recurrent=2 nonrecurrent=2 peepholes=true projection-bias=true init=kaldi clip-gradient=0.01 repeat=2"]
+    lines = [
+        (
+            "lstm cells=6 recurrent=2 nonrecurrent=2 peepholes=true projection-bias=true init=kaldi "
+            "clip-gradient=0.01 repeat=2"
+        )
+    ]
     free = [line.replace("clip-gradient=0.01", "") for line in lines]
     grads = []
     for some in (lines, free):
@@ -209,9 +245,14 @@ def test_a_network_of_a_file_learns_with_limits():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 0.04)])
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 0.04)]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_gpu_has_the_same_limits(shape, dtype, tolerance):
     wanted = own(BITES, shape)
-    layer, x = layer_of(**shape, gradient_clip=BITES).to("cuda", dtype), inputs().detach().to("cuda", dtype).requires_grad_()
+    layer, x = (
+        layer_of(**shape, gradient_clip=BITES).to("cuda", dtype),
+        inputs().detach().to("cuda", dtype).requires_grad_(),
+    )
     check_near([gradient.cpu() for gradient in gradients(layer, x, layer(x)[0])], wanted, tolerance)

@@ -1,4 +1,5 @@
-"""What makes LSTM layers those of Kaldi's LSTMP: initial values, projections with biases, natural gradient for peepholes."""
+"""What makes LSTM layers those of Kaldi's LSTMP: initial values, projections with biases, natural gradient
+for peepholes."""
 
 import pytest
 import torch
@@ -51,11 +52,15 @@ def test_initial_values_are_the_same_for_the_same_seed_and_differ_between_direct
     (forward, backward), (again, _), (other, _) = (initialised(f"blstm {KALDIS}", seed) for seed in (1, 1, 2))
     for name, value in forward.named_parameters():
         assert torch.equal(value, again.get_parameter(name))
-        assert not torch.equal(value, backward.get_parameter(name)) and not torch.equal(value, other.get_parameter(name))
+        assert not torch.equal(value, backward.get_parameter(name)) and not torch.equal(
+            value, other.get_parameter(name)
+        )
 
 
 def test_other_initial_values_are_uniform_and_biases_of_projections_0():
-    (lstm,) = initialised("lstm cells=64 recurrent=32 peepholes=true projection-bias=true init=0.25 forget-bias=2")
+    (lstm,) = initialised(
+        "lstm cells=64 recurrent=32 peepholes=true projection-bias=true init=0.25 forget-bias=2"
+    )
     for weight in (lstm.input.weight, lstm.recurrent.weight, lstm.projection.weight):
         assert weight.abs().max() <= 0.25 and abs(weight.std() - 0.25 / 3**0.5) < 0.005
     assert torch.equal(lstm.input.bias.chunk(4)[1], torch.full((64,), 2.0))
@@ -72,7 +77,8 @@ def test_a_bias_of_the_projection_is_added_to_what_is_fed_back_and_seen():
 
 
 def test_natural_gradient_of_projections_with_biases():
-    """As that of an affine layer with the same inputs and derivatives, of which nothing comes from later frames."""
+    """As that of an affine layer with the same inputs and derivatives, of which nothing comes from later
+    frames."""
     layer, peer = Lstm(3, 4, 2, 1, projection_bias=True), torch.nn.Linear(4, 3)
     torch.nn.init.zeros_(layer.recurrent.weight)
     x, seen = torch.randn(7, 2, 3), []
@@ -88,14 +94,18 @@ def test_natural_gradient_of_projections_with_biases():
 
 
 def peepholes_of(natural: bool) -> tuple[Lstm, torch.Tensor]:
-    layer, random = Lstm(5, 20, 6, 4, peepholes=True, natural_peepholes=natural), torch.Generator().manual_seed(1)
+    layer, random = (
+        Lstm(5, 20, 6, 4, peepholes=True, natural_peepholes=natural),
+        torch.Generator().manual_seed(1),
+    )
     for parameter in layer.parameters():
         parameter.data.normal_(0, 0.5, generator=random)
     return layer, torch.randn(3, 8, 6, 5, generator=random)
 
 
 def derivatives_of_frames(layer: Lstm, x: torch.Tensor) -> list[torch.Tensor]:
-    """By the three peepholes in each frame of each sequence, (T N, H), by autograd: every frame has copies of its own."""
+    """By the three peepholes in each frame of each sequence, (T N, H), by autograd: every frame has copies of
+    its own."""
     copies = layer.peepholes.detach().expand(len(x), x.shape[1], -1, -1).clone().requires_grad_()
     r, c, total = x.new_zeros(x.shape[1], 6), x.new_zeros(x.shape[1], 20), 0.0
     for x_t, p in zip(x, copies):
@@ -108,12 +118,16 @@ def derivatives_of_frames(layer: Lstm, x: torch.Tensor) -> list[torch.Tensor]:
 
 
 def test_natural_gradient_of_peepholes():
-    """In three minibatches: the rows of derivatives of frames, preconditioned, with Kaldi's rank and period."""
+    """In three minibatches: the rows of derivatives of frames, preconditioned, with Kaldi's rank and
+    period."""
     plain, (layer, minibatches) = peepholes_of(False)[0], peepholes_of(True)
     assert (preconditioned_layers.FACTORS_RANK, preconditioned_layers.FACTORS_UPDATE_PERIOD) == (8, 10)
     peers = [OnlineNaturalGradient(8, ONLINE.ng_alpha, ONLINE.ng_num_samples_history, 10) for _ in range(3)]
     found = precondition(layer, ONLINE)
-    assert list(found.layers) == ["", "input", "recurrent", "projection"] and "" not in precondition(plain, ONLINE).layers
+    assert (
+        list(found.layers) == ["", "input", "recurrent", "projection"]
+        and "" not in precondition(plain, ONLINE).layers
+    )
     FlatParameters(layer.parameters())
     for x in minibatches:
         wanted = []
@@ -139,9 +153,13 @@ def test_natural_gradient_of_peepholes_goes_on_from_its_state():
     assert torch.equal(one.peepholes.grad, other.peepholes.grad)
 
 
-@pytest.mark.parametrize("options", [NaturalGradientOptions(natural_gradient="simple"), NaturalGradientOptions(max_change_per_sample=1e30)])
+@pytest.mark.parametrize(
+    "options",
+    [NaturalGradientOptions(natural_gradient="simple"), NaturalGradientOptions(max_change_per_sample=1e30)],
+)
 def test_peepholes_with_other_ways_to_change_gradients(options):
-    """Within the minibatch, rows are preconditioned by each other; without natural gradient they stay plain."""
+    """Within the minibatch, rows are preconditioned by each other; without natural gradient they stay
+    plain."""
     layer, (x, *_) = peepholes_of(True)
     rows = derivatives_of_frames(peepholes_of(False)[0], x)
     precondition(layer, options).set_rate(1.0)
@@ -149,7 +167,9 @@ def test_peepholes_with_other_ways_to_change_gradients(options):
     if options.natural_gradient == "simple":
         pairs = [precondition_within_minibatch(part, options.ng_alpha) for part in rows]
         rows = [xhat * scale for xhat, scale in pairs]
-    torch.testing.assert_close(layer.peepholes.grad, torch.stack([part.sum(0) for part in rows]), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        layer.peepholes.grad, torch.stack([part.sum(0) for part in rows]), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_only_networks_that_ask_for_it_have_it():

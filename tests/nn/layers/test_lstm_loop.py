@@ -11,20 +11,38 @@ from pyasr.tensor import lstm_cells
 
 T, N, D, H = 7, 3, 5, 4
 SHAPES = [
-    dict(), dict(peepholes=True, cell_clip=0.4), dict(recurrent_dim=3, gradient_clip=0.5), dict(gradient_clip=0.5, bias=False),
-    dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, projection_bias=True, gradient_clip=0.5),
-]  # fmt: skip
+    dict(),
+    dict(peepholes=True, cell_clip=0.4),
+    dict(recurrent_dim=3, gradient_clip=0.5),
+    dict(gradient_clip=0.5, bias=False),
+    dict(
+        recurrent_dim=2,
+        nonrecurrent_dim=1,
+        peepholes=True,
+        cell_clip=0.4,
+        delay=2,
+        projection_bias=True,
+        gradient_clip=0.5,
+    ),
+]
 
 
 def layer_of(**shape) -> Recurrent:
-    layer, random = Recurrent([Lstm(D, H, backward=backward, **shape) for backward in (False, True)]), torch.Generator().manual_seed(1)
+    layer, random = (
+        Recurrent([Lstm(D, H, backward=backward, **shape) for backward in (False, True)]),
+        torch.Generator().manual_seed(1),
+    )
     for parameter in layer.parameters():
         parameter.data.normal_(0, 1, generator=random)
     return layer.double()
 
 
 def inputs(dtype=torch.float64) -> torch.Tensor:
-    return torch.randn(T, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).to(dtype).requires_grad_()
+    return (
+        torch.randn(T, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        .to(dtype)
+        .requires_grad_()
+    )
 
 
 def all_of(layer: Recurrent, x: torch.Tensor, lengths=None) -> list[torch.Tensor]:
@@ -38,8 +56,12 @@ def all_of(layer: Recurrent, x: torch.Tensor, lengths=None) -> list[torch.Tensor
 def calls(monkeypatch):
     """Layers go as on a GPU; counts how often."""
     made = []
-    monkeypatch.setattr(sequence_layers, "side_by_side", lambda *arguments: made.append(1) or side_by_side(*arguments))
-    monkeypatch.setattr(sequence_layers, "goes_side_by_side", lambda layers, x: lstm.goes_side_by_side(layers, x.to("meta")))
+    monkeypatch.setattr(
+        sequence_layers, "side_by_side", lambda *arguments: made.append(1) or side_by_side(*arguments)
+    )
+    monkeypatch.setattr(
+        sequence_layers, "goes_side_by_side", lambda layers, x: lstm.goes_side_by_side(layers, x.to("meta"))
+    )
     return made
 
 
@@ -56,7 +78,13 @@ def test_side_by_side_is_as_one_by_one(shape, lengths, calls, monkeypatch):
 
 
 def test_layers_of_two_shapes_go_one_by_one(calls):
-    for other in (dict(cell_clip=0.3), dict(peepholes=True), dict(recurrent_dim=2), dict(delay=2), dict(gradient_clip=1.0)):
+    for other in (
+        dict(cell_clip=0.3),
+        dict(peepholes=True),
+        dict(recurrent_dim=2),
+        dict(delay=2),
+        dict(gradient_clip=1.0),
+    ):
         layers = [Lstm(D, H), Lstm(D, H, backward=True, **other)]
         assert not lstm.goes_side_by_side(layers, torch.zeros(1, device="meta"))
     layer = Recurrent([Lstm(D, H).double(), Lstm(D, H, backward=True, cell_clip=0.3).double()])
@@ -93,7 +121,9 @@ ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds n
 
 
 @ON_GPU
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4), (torch.bfloat16, 0.04)])
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4), (torch.bfloat16, 0.04)]
+)
 @pytest.mark.parametrize("shape", SHAPES[1:])
 def test_a_gpu_computes_the_same(shape, dtype, tolerance, monkeypatch):
     layer = layer_of(**shape)
@@ -101,17 +131,24 @@ def test_a_gpu_computes_the_same(shape, dtype, tolerance, monkeypatch):
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     found = all_of(layer.to("cuda", dtype), inputs().detach().to("cuda", dtype).requires_grad_())
     for one, other in zip(found, expected, strict=True):
-        assert one.is_cuda and one.dtype == dtype and (one.double().cpu() - other).norm() < tolerance * other.norm()
+        assert (
+            one.is_cuda
+            and one.dtype == dtype
+            and (one.double().cpu() - other).norm() < tolerance * other.norm()
+        )
 
 
 @ON_GPU
 def test_the_loop_can_be_captured():
     """Outputs and gradients of a CUDA graph are those of the plain calls, for other inputs too."""
-    layer, x = layer_of(**SHAPES[-1]).to("cuda", torch.float32), inputs(torch.float32).detach().cuda().requires_grad_()
+    layer, x = (
+        layer_of(**SHAPES[-1]).to("cuda", torch.float32),
+        inputs(torch.float32).detach().cuda().requires_grad_(),
+    )
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        all_of_one = [x for x in _captured(layer, x)]
+        all_of_one = list(_captured(layer, x))
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -6,18 +6,29 @@ import pytest
 import torch
 
 from pyasr.nn.layers import natural_gradient
-from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient, initial_rows, orthogonalise, precondition_within_minibatch, smoothed
+from pyasr.nn.layers.natural_gradient import (
+    OnlineNaturalGradient,
+    initial_rows,
+    orthogonalise,
+    precondition_within_minibatch,
+    smoothed,
+)
 
 ALPHA, HISTORY, DIM = 4.0, 2000.0, 30
 
 
 def mixing_matrix(dim: int = DIM) -> torch.Tensor:
-    """Rows of standard normal numbers times this have a covariance with eigenvalues from about `dim` down to a ten-thousandth of that."""
-    return torch.randn(dim, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * torch.logspace(0, -2, dim, dtype=torch.float64)
+    """Rows of standard normal numbers times this have a covariance with eigenvalues from about `dim` down to
+    a ten-thousandth of that."""
+    return torch.randn(
+        dim, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    ) * torch.logspace(0, -2, dim, dtype=torch.float64)
 
 
 def minibatch(num: int, seed: int, dim: int = DIM) -> torch.Tensor:
-    return torch.randn(num, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) @ mixing_matrix(dim)
+    return torch.randn(
+        num, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    ) @ mixing_matrix(dim)
 
 
 def model_of(state: OnlineNaturalGradient) -> torch.Tensor:
@@ -100,7 +111,9 @@ def test_scale_of_the_data(dtype, scale):
         kept = (h * xhat.double()).norm() / (x.double() * scale).norm()
         assert kept == pytest.approx(1, abs=5e-3)
         if scale > 1:
-            assert (h * xhat.double() / scale - g * expected.double()).norm() < (1e-3 if dtype == torch.float32 else 0.05) * x.norm()
+            assert (h * xhat.double() / scale - g * expected.double()).norm() < (
+                1e-3 if dtype == torch.float32 else 0.05
+            ) * x.norm()
 
 
 def test_sudden_changes_of_scale_leave_orthonormal_rows():
@@ -111,8 +124,14 @@ def test_sudden_changes_of_scale_leave_orthonormal_rows():
 
 
 def check_rows(state, tolerance=2e-3):
-    gram = state.factor.double() @ state.factor.double().T / smoothed(state.eigenvalues, ALPHA, state.factor.shape[1])[:, None]
-    assert (gram - torch.eye(len(gram))).abs().max() < tolerance and (state.eigenvalues >= natural_gradient.EPSILON).all()
+    gram = (
+        state.factor.double()
+        @ state.factor.double().T
+        / smoothed(state.eigenvalues, ALPHA, state.factor.shape[1])[:, None]
+    )
+    assert (gram - torch.eye(len(gram))).abs().max() < tolerance and (
+        state.eigenvalues >= natural_gradient.EPSILON
+    ).all()
 
 
 @pytest.mark.parametrize("num", [1, 2, 5, 6])
@@ -127,7 +146,13 @@ def test_few_rows(num):
 
 def test_zeros_at_first_and_in_between():
     state = OnlineNaturalGradient(5, update_period=1)
-    for x in (torch.zeros(8, DIM), minibatch(8, 0).float(), torch.zeros(8, DIM), minibatch(0, 0).float(), minibatch(8, 1).float()):
+    for x in (
+        torch.zeros(8, DIM),
+        minibatch(8, 0).float(),
+        torch.zeros(8, DIM),
+        minibatch(0, 0).float(),
+        minibatch(8, 1).float(),
+    ):
         xhat, scale = state.precondition(x)
         assert xhat.shape == x.shape and xhat.isfinite().all() and math.isfinite(scale)
         assert x.any() or (scale == 1 and not xhat.any())
@@ -163,10 +188,15 @@ def test_a_column_of_ones_need_not_be_formed():
 
 
 def test_when_it_updates(monkeypatch):
-    """In minibatches 0 to 10 and every fourth after that, three more times in the first, never while frozen."""
+    """In minibatches 0 to 10 and every fourth after that, three more times in the first, never while
+    frozen."""
     counts = []
     update = OnlineNaturalGradient._update
-    monkeypatch.setattr(OnlineNaturalGradient, "_update", lambda self, *rest: (counts.append(self.num_minibatches), update(self, *rest)))
+    monkeypatch.setattr(
+        OnlineNaturalGradient,
+        "_update",
+        lambda self, *rest: (counts.append(self.num_minibatches), update(self, *rest)),
+    )
     state = trained(23)
     assert counts == [0, 0, 0, *range(11), 14, 18, 22]
     state.frozen = True
@@ -180,7 +210,9 @@ def test_when_it_updates(monkeypatch):
 
 def test_first_rows():
     expected = torch.tensor([[1.1, 0, 1, 0, 1], [0, 1.1, 0, 1, 0]])
-    torch.testing.assert_close(initial_rows(2, 5, torch.float32, torch.device("cpu")), expected / expected.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(
+        initial_rows(2, 5, torch.float32, torch.device("cpu")), expected / expected.norm(dim=1, keepdim=True)
+    )
 
 
 def test_equal_data_give_equal_bits():
@@ -196,7 +228,9 @@ def test_goes_on_from_its_state_in_the_same_bits():
     copy = OnlineNaturalGradient(5)
     copy.load_state_dict(state.state_dict(), torch.device("cpu"))
     for seed in range(20, 30):
-        assert torch.equal(state.precondition(minibatch(9, seed))[0], copy.precondition(minibatch(9, seed))[0])
+        assert torch.equal(
+            state.precondition(minibatch(9, seed))[0], copy.precondition(minibatch(9, seed))[0]
+        )
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -207,7 +241,9 @@ def test_what_is_not_finite_leaves_no_trace(bad):
     soiled.precondition(x)
     clean.num_minibatches += 1
     for seed in range(5):
-        assert torch.equal(clean.precondition(minibatch(9, seed))[0], soiled.precondition(minibatch(9, seed))[0])
+        assert torch.equal(
+            clean.precondition(minibatch(9, seed))[0], soiled.precondition(minibatch(9, seed))[0]
+        )
     first = OnlineNaturalGradient(5)
     assert first.precondition(x)[1] == 1 and first.factor is None
 
@@ -216,19 +252,35 @@ def test_what_is_not_finite_leaves_no_trace(bad):
 def test_rows_are_made_orthonormal_again(kind):
     """By Cholesky's factor (the first), and by Gram and Schmidt."""
     e = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
-    rows = torch.linalg.qr(torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4)))[0].T.contiguous()
+    rows = torch.linalg.qr(
+        torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    )[0].T.contiguous()
     span = rows.clone()
-    rows[1] = {"slightly oblique": rows[1] + 0.05 * rows[0], "nearly parallel": rows[0] + 1e-9 * rows[1], "zero row": 0 * rows[1]}[kind]
+    rows[1] = {
+        "slightly oblique": rows[1] + 0.05 * rows[0],
+        "nearly parallel": rows[0] + 1e-9 * rows[1],
+        "zero row": 0 * rows[1],
+    }[kind]
     fixed = orthogonalise(e.sqrt()[:, None] * rows, e) / e.sqrt()[:, None]
     torch.testing.assert_close(fixed @ fixed.T, torch.eye(3, dtype=torch.float64), atol=1e-7, rtol=0)
     if kind != "zero row":
-        torch.testing.assert_close((span @ fixed.T).norm(dim=0), torch.ones(3, dtype=torch.float64), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            (span @ fixed.T).norm(dim=0), torch.ones(3, dtype=torch.float64), atol=1e-5, rtol=0
+        )
     nearly = e.sqrt()[:, None] * span * 1.0004
     assert torch.equal(orthogonalise(nearly, e), nearly)
 
 
-@pytest.mark.parametrize("options", [dict(rank=0), dict(rank=3, alpha=-1.0), dict(rank=3, update_period=0), dict(rank=3, num_samples_history=0),
-                                     dict(rank=3, num_minibatches_history=0.5)])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(rank=0),
+        dict(rank=3, alpha=-1.0),
+        dict(rank=3, update_period=0),
+        dict(rank=3, num_samples_history=0),
+        dict(rank=3, num_minibatches_history=0.5),
+    ],
+)
 def test_impossible_options(options):
     with pytest.raises(ValueError, match="out of range"):
         OnlineNaturalGradient(**options)
@@ -241,7 +293,11 @@ def test_simple_form_leaves_each_row_out_of_its_own_covariance(num, dim):
     rows = []
     for n in range(num):
         others = torch.cat([x[:n], x[n + 1 :]])
-        rows.append(torch.linalg.solve(smoothing * torch.eye(dim, dtype=x.dtype) + others.T @ others / (num - 1), x[n]))
+        rows.append(
+            torch.linalg.solve(
+                smoothing * torch.eye(dim, dtype=x.dtype) + others.T @ others / (num - 1), x[n]
+            )
+        )
     xhat, scale = precondition_within_minibatch(x)
     torch.testing.assert_close(scale * xhat, rescaled(torch.stack(rows), x))
 
@@ -251,7 +307,9 @@ def test_simple_form_leaves_each_row_out_of_its_own_covariance(num, dim):
 def test_simple_form_of_other_scales(scale, dtype):
     x = (minibatch(20, 5) * scale).to(dtype)
     xhat, g = precondition_within_minibatch(x)
-    assert xhat.dtype == dtype and (g * xhat.double()).norm() == pytest.approx(x.double().norm().item(), rel=1e-3)
+    assert xhat.dtype == dtype and (g * xhat.double()).norm() == pytest.approx(
+        x.double().norm().item(), rel=1e-3
+    )
 
 
 def test_simple_form_leaves_alone_what_it_cannot_improve():
@@ -275,4 +333,6 @@ def test_residual_in_one_pass_equals_that_of_torch():
     x, ht, w = torch.randn(9, 37).bfloat16(), torch.randn(4, 9).bfloat16(), torch.randn(4, 37).bfloat16()
     xhat, square, square_hat = natural_gradient._residual(x, ht, w)
     assert torch.equal(xhat, x - ht.T @ w)
-    assert square == pytest.approx(x.double().square().sum().item()) and square_hat == pytest.approx(xhat.double().square().sum().item(), rel=5e-3)
+    assert square == pytest.approx(x.double().square().sum().item()) and square_hat == pytest.approx(
+        xhat.double().square().sum().item(), rel=5e-3
+    )

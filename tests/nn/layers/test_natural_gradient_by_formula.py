@@ -1,11 +1,17 @@
-"""The online form against a transcription of its equations in float64, on data where each clause of them acts; the simple form's floor."""
+"""The online form against a transcription of its equations in float64, on data where each clause of them
+acts; the simple form's floor."""
 
 import numpy as np
 import pytest
 import torch
 from natural_gradient_by_formula import ByFormula
 
-from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient, orthogonalise, precondition_within_minibatch, smoothed
+from pyasr.nn.layers.natural_gradient import (
+    OnlineNaturalGradient,
+    orthogonalise,
+    precondition_within_minibatch,
+    smoothed,
+)
 
 DIM, RANK = 12, 5
 GRADED, FLAT, THIN = np.logspace(0, -1, DIM), np.linspace(1, 0.9, DIM), np.r_[1, 0.5, np.full(DIM - 2, 1e-3)]
@@ -21,18 +27,32 @@ def minibatches(num, rows, spectrum, scale=1.0):
 def check_equal(module: OnlineNaturalGradient, formula: ByFormula, tolerance):
     np.testing.assert_allclose(module.eigenvalues.numpy(), np.append(formula.d, formula.rho), rtol=tolerance)
     factor, expected = module.factor.double().numpy(), formula.W
-    assert np.linalg.norm(factor.T @ factor - expected.T @ expected) < 100 * tolerance * np.linalg.norm(expected.T @ expected)
+    assert np.linalg.norm(factor.T @ factor - expected.T @ expected) < 100 * tolerance * np.linalg.norm(
+        expected.T @ expected
+    )
 
 
-@pytest.mark.parametrize("data, clause", [
-    (minibatches(25, 40, GRADED), None),
-    (minibatches(25, 5, GRADED), None),
-    (minibatches(3, 5000, GRADED), "capped"),
-    (minibatches(14, 2000, THIN), "rho floored"),
-    (minibatches(14, 2000, np.r_[1, 0.5, np.zeros(DIM - 2)]), "rho floored"),
-    (minibatches(12, 40, GRADED, scale=1e-4), "d floored"),
-    (minibatches(12, 40, GRADED, scale=1e-6), "rho floored"),
-], ids=["plain", "as many rows as rank", "more than 4605 rows", "nearly singular", "singular", "small", "tiny"])  # fmt: skip
+@pytest.mark.parametrize(
+    "data, clause",
+    [
+        (minibatches(25, 40, GRADED), None),
+        (minibatches(25, 5, GRADED), None),
+        (minibatches(3, 5000, GRADED), "capped"),
+        (minibatches(14, 2000, THIN), "rho floored"),
+        (minibatches(14, 2000, np.r_[1, 0.5, np.zeros(DIM - 2)]), "rho floored"),
+        (minibatches(12, 40, GRADED, scale=1e-4), "d floored"),
+        (minibatches(12, 40, GRADED, scale=1e-6), "rho floored"),
+    ],
+    ids=[
+        "plain",
+        "as many rows as rank",
+        "more than 4605 rows",
+        "nearly singular",
+        "singular",
+        "small",
+        "tiny",
+    ],
+)
 def test_equals_the_formula(data, clause):
     """From the first minibatch on: output, eigenvalues and W after each."""
     formula, module, clauses = ByFormula(RANK), OnlineNaturalGradient(RANK), set()
@@ -47,7 +67,10 @@ def test_equals_the_formula(data, clause):
 @pytest.mark.parametrize("history", [4.0, 1.0])
 def test_a_history_of_minibatches(history):
     """However many rows each has; the share of one is limited as before."""
-    formula, module = ByFormula(RANK, 1, history), OnlineNaturalGradient(RANK, update_period=1, num_minibatches_history=history)
+    formula, module = (
+        ByFormula(RANK, 1, history),
+        OnlineNaturalGradient(RANK, update_period=1, num_minibatches_history=history),
+    )
     for i, x in enumerate(minibatches(20, 400, GRADED)):
         x = x[: 40 * (1 + i % 3)]
         expected, (xhat, scale) = formula.precondition(x), module.precondition(torch.from_numpy(x))
@@ -56,7 +79,8 @@ def test_a_history_of_minibatches(history):
 
 
 def after_losing_orthogonality(factor):
-    """(formula, module) after some minibatches, W multiplied by a factor and an update from frames along one line and a little noise."""
+    """(formula, module) after some minibatches, W multiplied by a factor and an update from frames along one
+    line and a little noise."""
     formula, module = ByFormula(RANK), OnlineNaturalGradient(RANK)
     *first, last = minibatches(8, 400, np.logspace(0, -0.7, DIM))
     for x in first:
@@ -68,11 +92,15 @@ def after_losing_orthogonality(factor):
     return formula, module
 
 
-@pytest.mark.parametrize("factor, clauses", [
-    (1.5, set()),
-    (5.7, {"c floored", "cholesky", "rho floored"}),
-    (10, {"c floored", "cholesky", "rho floored"}),
-], ids=["none is low", "a low eigenvalue", "a negative one"])  # fmt: skip
+@pytest.mark.parametrize(
+    "factor, clauses",
+    [
+        (1.5, set()),
+        (5.7, {"c floored", "cholesky", "rho floored"}),
+        (10, {"c floored", "cholesky", "rho floored"}),
+    ],
+    ids=["none is low", "a low eigenvalue", "a negative one"],
+)
 def test_floor_of_the_eigenvalues_of_z(factor, clauses):
     """With orthonormal rows no eigenvalue is below the floor, ((1 - eta) rho)^2; here they have lost that."""
     formula, module = after_losing_orthogonality(factor)
@@ -103,7 +131,9 @@ def test_jump_to_great_data_of_low_rank(scale, num):
 def test_nearly_parallel_rows_are_made_orthonormal_exactly(angle):
     """Cholesky's factor of their products would lose as much as the square of the angle."""
     e = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
-    span = torch.linalg.qr(torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4)))[0].T
+    span = torch.linalg.qr(
+        torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    )[0].T
     rows = torch.stack([span[0], span[0] + angle * span[1], span[2]])
     fixed = orthogonalise(e.sqrt()[:, None] * rows, e) / e.sqrt()[:, None]
     torch.testing.assert_close(fixed @ fixed.T, torch.eye(3, dtype=torch.float64), atol=1e-13, rtol=0)
@@ -114,7 +144,9 @@ def test_trace_floor_of_the_simple_form(trace):
     x = torch.from_numpy(minibatches(1, 40, GRADED)[0])
     x = x * trace**0.5 / x.norm()
     num, dim = x.shape
-    q = torch.linalg.solve(4 * max(trace, 1e-20) / (num * dim) * torch.eye(dim, dtype=x.dtype) + x.T @ x / (num - 1), x.T).T
+    q = torch.linalg.solve(
+        4 * max(trace, 1e-20) / (num * dim) * torch.eye(dim, dtype=x.dtype) + x.T @ x / (num - 1), x.T
+    ).T
     gamma = (x * q).sum(1, keepdim=True)
     expected = (1 + gamma / (num - 1 - gamma)) * q
     xhat, scale = precondition_within_minibatch(x)

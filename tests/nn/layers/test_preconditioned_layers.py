@@ -11,20 +11,31 @@ from pyasr.base.errors import UserError
 from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions, _tell_once, precondition
 
-ONLINE, SIMPLE = NaturalGradientOptions(natural_gradient="online"), NaturalGradientOptions(natural_gradient="simple")
+ONLINE, SIMPLE = (
+    NaturalGradientOptions(natural_gradient="online"),
+    NaturalGradientOptions(natural_gradient="simple"),
+)
 NO_LIMIT = NaturalGradientOptions(max_change_per_sample=1e30)  # the layers are in place, but do nothing
 
 
 def affine_net():
-    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5, bias=False)), torch.randn(12, 6, dtype=torch.float64)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5, bias=False)), torch.randn(
+        12, 6, dtype=torch.float64
+    )
 
 
 def sequence_net():
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)), torch.randn(3, 7, 6, dtype=torch.float64)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)), torch.randn(
+        3, 7, 6, dtype=torch.float64
+    )
 
 
 def image_net():
-    layers = nn.Conv2d(2, 4, (3, 2), stride=(1, 2), padding=(1, 0)), nn.Tanh(), nn.Conv2d(4, 3, 3, dilation=2, bias=False)
+    layers = (
+        nn.Conv2d(2, 4, (3, 2), stride=(1, 2), padding=(1, 0)),
+        nn.Tanh(),
+        nn.Conv2d(4, 3, 3, dilation=2, bias=False),
+    )
     return nn.Sequential(*layers), torch.randn(3, 2, 9, 14, dtype=torch.float64)
 
 
@@ -47,7 +58,11 @@ def single_signal_net():
 
 def same_size_net():
     """Kernels of even sizes are padded by one more at the end."""
-    layers = nn.Conv2d(2, 4, (4, 3), padding="same", dilation=(1, 2)), nn.Tanh(), nn.Conv2d(4, 3, 3, padding="valid")
+    layers = (
+        nn.Conv2d(2, 4, (4, 3), padding="same", dilation=(1, 2)),
+        nn.Tanh(),
+        nn.Conv2d(4, 3, 3, padding="valid"),
+    )
     return nn.Sequential(*layers), torch.randn(3, 2, 9, 14, dtype=torch.float64)
 
 
@@ -58,7 +73,11 @@ def mirrored_net():
 
 
 def same_length_net():
-    layers = nn.Conv1d(2, 4, 4, padding="same", dilation=3), nn.Tanh(), nn.Conv1d(4, 3, 2, padding=3, padding_mode="replicate")
+    layers = (
+        nn.Conv1d(2, 4, 4, padding="same", dilation=3),
+        nn.Tanh(),
+        nn.Conv1d(4, 3, 2, padding=3, padding_mode="replicate"),
+    )
     return nn.Sequential(*layers), torch.randn(3, 2, 20, dtype=torch.float64)
 
 
@@ -125,7 +144,9 @@ def test_gradient_is_that_of_both_sides_preconditioned(make, options):
     else:
         ranks = (x0.shape[1] + 1) // 2, (y.shape[1] + 1) // 2
         states = [OnlineNaturalGradient(rank) for rank in ranks]
-        preconditioned = [[state.precondition(side) for _ in range(2)][-1] for state, side in zip(states, sides)]
+        preconditioned = [
+            [state.precondition(side) for _ in range(2)][-1] for state, side in zip(states, sides)
+        ]
     (xhat, g_in), (yhat, g_out) = preconditioned
     expected = g_in * g_out * yhat.T @ xhat
     torch.testing.assert_close(found[0].flatten(1), expected[:, :-1])
@@ -172,7 +193,9 @@ def test_factors_beyond_float32_give_gradients_that_are_not_finite(options):
     layer = nn.Linear(4, 3)
     precondition(layer, options)
     torch.manual_seed(3)
-    layer.preconditioner.accumulate(1e25 * torch.randn(9, 4), 1e25 * torch.randn(9, 3), layer.weight, layer.bias)
+    layer.preconditioner.accumulate(
+        1e25 * torch.randn(9, 4), 1e25 * torch.randn(9, 3), layer.weight, layer.bias
+    )
     assert not layer.weight.grad.isfinite().any()
 
 
@@ -199,29 +222,47 @@ def test_ranks_and_layers():
     class Odd(nn.Linear):
         """Might do anything in its forward."""
 
-    convolutions = nn.Conv2d(4, 8, 3, groups=2), nn.ConvTranspose2d(4, 8, 3), nn.Conv2d(4, 30, 3, padding="same")
+    convolutions = (
+        nn.Conv2d(4, 8, 3, groups=2),
+        nn.ConvTranspose2d(4, 8, 3),
+        nn.Conv2d(4, 30, 3, padding="same"),
+    )
     net = nn.ModuleList([nn.Linear(30, 7), nn.Linear(200, 300), Odd(5, 5), nn.LayerNorm(5), *convolutions])
     layers = precondition(net, ONLINE).layers
-    assert {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items()} == {"0": (15, 4), "1": (20, 80), "6": (18, 15)}
+    assert {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items()} == {
+        "0": (15, 4),
+        "1": (20, 80),
+        "6": (18, 15),
+    }
     assert isinstance(net[0], nn.Linear) and type(net[2]) is Odd and type(net[4]) is nn.Conv2d
     assert precondition(nn.Linear(3, 3), NaturalGradientOptions()).layers == {}
 
 
-PLAIN = "these layers have plain gradients, neither preconditioned nor limited: 2 (LSTM), 4 (Conv2d of 2 groups)"
+PLAIN = (
+    "these layers have plain gradients, neither preconditioned nor limited: 2 (LSTM), 4 (Conv2d of 2 groups)"
+)
 LOWER = "are above half of some dimensions; ranks of their layers, inputs/outputs:"
 
 
-@pytest.mark.parametrize("options, sentences", [
-    (ONLINE, [PLAIN, f"--ng-rank-in 20 and --ng-rank-out 80 {LOWER} 0 15/4"]),
-    (NaturalGradientOptions(natural_gradient="online", ng_rank_in=1000, ng_rank_out=4),
-     [PLAIN, f"--ng-rank-in 1000 and --ng-rank-out 4 {LOWER} 0 15/4, 1 100/4"]),
-    (SIMPLE, [PLAIN]),
-    (NaturalGradientOptions(), []),
-], ids=["defaults", "high rank", "simple", "none"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, sentences",
+    [
+        (ONLINE, [PLAIN, f"--ng-rank-in 20 and --ng-rank-out 80 {LOWER} 0 15/4"]),
+        (
+            NaturalGradientOptions(natural_gradient="online", ng_rank_in=1000, ng_rank_out=4),
+            [PLAIN, f"--ng-rank-in 1000 and --ng-rank-out 4 {LOWER} 0 15/4, 1 100/4"],
+        ),
+        (SIMPLE, [PLAIN]),
+        (NaturalGradientOptions(), []),
+    ],
+    ids=["defaults", "high rank", "simple", "none"],
+)
 def test_log_names_plain_layers_and_lower_ranks_once(caplog, options, sentences):
     _tell_once.cache_clear()
     caplog.set_level(logging.INFO, "pyasr")
-    net = nn.ModuleList([nn.Linear(30, 7), nn.Linear(200, 300), nn.LSTM(3, 3), nn.LayerNorm(5), nn.Conv2d(4, 8, 3, groups=2)])
+    net = nn.ModuleList(
+        [nn.Linear(30, 7), nn.Linear(200, 300), nn.LSTM(3, 3), nn.LayerNorm(5), nn.Conv2d(4, 8, 3, groups=2)]
+    )
     for _ in range(2):
         precondition(net, options)
     assert caplog.messages == sentences
@@ -235,7 +276,8 @@ def test_log_says_nothing_of_layers_as_they_should_be(caplog):
 
 
 def autocast_gradients(net, x, whole=False):
-    """(output, gradients of the parameters and the input) of a step within bfloat16 autocast; `whole`: the backward pass as well."""
+    """(output, gradients of the parameters and the input) of a step within bfloat16 autocast; `whole`: the
+    backward pass as well."""
     x = x.float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
         output = net(x)
@@ -250,12 +292,16 @@ def autocast_gradients(net, x, whole=False):
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("make", [affine_net, sequence_net, image_net, same_length_net])
 def test_within_autocast(make, whole):
-    """Types are those of plain layers; without preconditioning so are the gradients, with it they are near those in float32."""
+    """Types are those of plain layers; without preconditioning so are the gradients, with it they are near
+    those in float32."""
     torch.manual_seed(3)
     net, x = make()
     plain, limited, wide = (copy.deepcopy(net) for _ in range(3))
     precondition(limited, NO_LIMIT).set_rate(1.0)
-    (expected, by_autograd), (output, found) = autocast_gradients(plain, x), autocast_gradients(limited, x, whole)
+    (expected, by_autograd), (output, found) = (
+        autocast_gradients(plain, x),
+        autocast_gradients(limited, x, whole),
+    )
     assert output.dtype == expected.dtype == torch.bfloat16
     torch.testing.assert_close(output, expected)
     for one, other in zip(found, by_autograd):
@@ -275,7 +321,9 @@ def test_float16_is_preconditioned_in_float32():
         precondition(layer, ONLINE)
         for _ in range(3):
             layer.zero_grad()
-            layer.preconditioner.accumulate(x.to(layer.weight.dtype), y.to(layer.weight.dtype), layer.weight, layer.bias)
+            layer.preconditioner.accumulate(
+                x.to(layer.weight.dtype), y.to(layer.weight.dtype), layer.weight, layer.bias
+            )
     assert narrow.weight.grad.dtype == torch.float16
     torch.testing.assert_close(narrow.weight.grad.float(), wide.weight.grad, rtol=0.01, atol=50)
 
@@ -303,8 +351,12 @@ def test_a_network_preconditioned_again_begins_anew():
 
 def test_state_of_other_layers_is_refused():
     state = precondition(nn.Linear(4, 4), ONLINE).state_dict()
-    with pytest.raises(UserError, match="natural gradient of the layers .*, but the network has 0, 1; give --force"):
-        precondition(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), ONLINE).load_state_dict(state, torch.device("cpu"))
+    with pytest.raises(
+        UserError, match="natural gradient of the layers .*, but the network has 0, 1; give --force"
+    ):
+        precondition(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), ONLINE).load_state_dict(
+            state, torch.device("cpu")
+        )
 
 
 def test_bfloat16_is_close_to_float32():

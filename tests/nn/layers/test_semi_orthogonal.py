@@ -1,16 +1,27 @@
-"""Steps towards semi-orthogonal matrices, against the formulas written out, and what learners do with them."""
+"""Steps towards semi-orthogonal matrices, against the formulas written out, and what learners do with
+them."""
 
 import pytest
 import torch
 from torch import nn
 
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
-from pyasr.nn.layers.semi_orthogonal import PERIOD, approach_semi_orthogonal, draw_semi_orthogonal, semi_orthogonal_weights
+from pyasr.nn.layers.semi_orthogonal import (
+    PERIOD,
+    approach_semi_orthogonal,
+    draw_semi_orthogonal,
+    semi_orthogonal_weights,
+)
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.nn.networks.two_outputs import TwoOutputs
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 
-LINES = ["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=6", "linear dim=5 semi-orthogonal=true", "affine dim=16"]
+LINES = [
+    "tdnn splice=-1..1 dim=16",
+    "tdnnf dim=16 bottleneck-dim=6",
+    "linear dim=5 semi-orthogonal=true",
+    "affine dim=16",
+]
 
 
 def random(seed: int = 1) -> torch.Generator:
@@ -97,13 +108,26 @@ def learner_of(**options) -> Learner:
     network.initialise(random())
     nn.init.normal_(network.output.weight, generator=random(2))
     online = NaturalGradientOptions(natural_gradient="online", ng_rank_in=2, ng_rank_out=2)
-    return Learner(network, LearnerOptions(**{"device": "cpu", "precision": "float32", "natural_gradient": online, "max_change": 0.1, **options}))
+    return Learner(
+        network,
+        LearnerOptions(
+            **{
+                "device": "cpu",
+                "precision": "float32",
+                "natural_gradient": online,
+                "max_change": 0.1,
+                **options,
+            }
+        ),
+    )
 
 
 def train(learner: Learner, num_steps: int, rate: float = 0.01, seed: int = 3) -> Learner:
     generator = random(seed)
     for _ in range(num_steps):
-        x = torch.randn(3, 12 + learner.network.left + learner.network.right, 4, generator=generator).to(learner.flat.work.dtype)
+        x = torch.randn(3, 12 + learner.network.left + learner.network.right, 4, generator=generator).to(
+            learner.flat.work.dtype
+        )
         learner.step(x, torch.randint(7, (3, 12), generator=generator), rate)
     return learner
 
@@ -141,12 +165,18 @@ def test_matrices_stay_semi_orthogonal_while_they_learn():
     before = [learner.flat.values()[place].clone() for place in learner.semi_orthogonal]
     train(learner, 10 * PERIOD)
     assert max(ratios(learner)) < 1.001
-    assert all((learner.flat.values()[place] - m).norm() > 0.05 * m.norm() for place, m in zip(learner.semi_orthogonal, before))
+    assert all(
+        (learner.flat.values()[place] - m).norm() > 0.05 * m.norm()
+        for place, m in zip(learner.semi_orthogonal, before)
+    )
 
 
 def test_what_averaging_spoils_is_restored():
     """Two learners that have gone apart."""
-    learner, other = train(learner_of(max_change=0.5), 10 * PERIOD), train(learner_of(max_change=0.5), 10 * PERIOD, seed=4)
+    learner, other = (
+        train(learner_of(max_change=0.5), 10 * PERIOD),
+        train(learner_of(max_change=0.5), 10 * PERIOD, seed=4),
+    )
     learner.flat.master.add_(other.flat.master).div_(2)
     learner.flat.refresh()
     assert max(ratios(learner)) > 1.0001

@@ -21,13 +21,18 @@ def layer_of(dtype=torch.float64, dim_in: int = DIM, **options):
 
 
 def frames(num: int, dim: int = DIM) -> torch.Tensor:
-    return torch.randn(num, 3, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    return torch.randn(
+        num, 3, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True
+    )
 
 
 def by_convolutions(layer, x: torch.Tensor, time_stride: int, bypass_scale: float) -> torch.Tensor:
     """(T, N, D) by dilated convolutions of two frames each, and a bypass without the frames at both ends."""
     taps, last = (2, len(x) - time_stride) if time_stride else (1, len(x))
-    m, w = (weight.view(len(weight), taps, -1).transpose(1, 2) for weight in (layer.linear.weight, layer.affine.weight))
+    m, w = (
+        weight.view(len(weight), taps, -1).transpose(1, 2)
+        for weight in (layer.linear.weight, layer.affine.weight)
+    )
     h = x.permute(1, 2, 0)
     b = F.conv1d(h, m, dilation=max(time_stride, 1))
     y = F.conv1d(b, w, layer.affine.bias, dilation=max(time_stride, 1)).clamp(min=0)
@@ -35,15 +40,22 @@ def by_convolutions(layer, x: torch.Tensor, time_stride: int, bypass_scale: floa
     return (y + bypass_scale * h[:, :, time_stride:last] if bypass_scale else y).permute(2, 0, 1)
 
 
-@pytest.mark.parametrize("time_stride, bypass_scale, dim_in", [(1, 0.66, DIM), (3, 0.66, DIM), (0, 0.75, DIM), (2, 0.0, 7)])
+@pytest.mark.parametrize(
+    "time_stride, bypass_scale, dim_in", [(1, 0.66, DIM), (3, 0.66, DIM), (0, 0.75, DIM), (2, 0.0, 7)]
+)
 def test_outputs_and_derivatives(time_stride, bypass_scale, dim_in):
-    layer, x = layer_of(dim_in=dim_in, time_stride=time_stride, bypass_scale=bypass_scale).eval(), frames(11, dim_in)
+    layer, x = (
+        layer_of(dim_in=dim_in, time_stride=time_stride, bypass_scale=bypass_scale).eval(),
+        frames(11, dim_in),
+    )
     assert (layer.left, layer.right, layer.stride) == (time_stride, time_stride, 1)
     y, expected = layer(x), by_convolutions(layer, x, time_stride, bypass_scale)
     torch.testing.assert_close(y, expected)
     inputs = [x, *layer.parameters()]
     direction = torch.randn_like(y)
-    for ours, theirs in zip(torch.autograd.grad(y, inputs, direction), torch.autograd.grad(expected, inputs, direction)):
+    for ours, theirs in zip(
+        torch.autograd.grad(y, inputs, direction), torch.autograd.grad(expected, inputs, direction)
+    ):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -70,7 +82,11 @@ def test_dropout_is_before_the_bypass():
 
 def test_what_frames_have_in_common_does_not_pile_up():
     """Of the output of many layers nearly all varies from frame to frame."""
-    lines = ["tdnn splice=-2..2 dim=64 layer-norm=true", "tdnnf dim=64 bottleneck-dim=16 repeat=11", "affine dim=64 layer-norm=true"]
+    lines = [
+        "tdnn splice=-2..2 dim=64 layer-norm=true",
+        "tdnnf dim=64 bottleneck-dim=16 repeat=11",
+        "affine dim=64 layer-norm=true",
+    ]
     network = LayeredNetwork(lines, DIM, 7)
     network.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -82,7 +98,8 @@ def test_what_frames_have_in_common_does_not_pile_up():
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_factors_of_dropout(share):
-    """Uniform in [1 - 2 p, 1 + 2 p]: mean, variance (4 p)^2 / 12, ends; one for all times, of their own for each sequence and unit."""
+    """Uniform in [1 - 2 p, 1 + 2 p]: mean, variance (4 p)^2 / 12, ends; one for all times, of their own for
+    each sequence and unit."""
     torch.manual_seed(5)
     dropout = SequenceDropout(share)
     factors = dropout(torch.ones(4, 200, 500))
@@ -90,7 +107,9 @@ def test_factors_of_dropout(share):
     values = factors[0].double()
     assert values.mean() == pytest.approx(1, abs=4 * share / 100)
     assert values.var() == pytest.approx((4 * share) ** 2 / 12, rel=0.02)
-    assert 1 - 2 * share <= values.min() < 1 - 1.99 * share and 1 + 1.99 * share < values.max() <= 1 + 2 * share
+    assert (
+        1 - 2 * share <= values.min() < 1 - 1.99 * share and 1 + 1.99 * share < values.max() <= 1 + 2 * share
+    )
     between_units = torch.corrcoef(values)[0, 1:].abs().mean()
     between_sequences = torch.corrcoef(values.T)[0, 1:].abs().mean()
     assert between_units < 0.1 and between_sequences < 0.1

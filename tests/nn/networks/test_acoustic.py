@@ -13,15 +13,23 @@ from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, 
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.tensor.file import load_tensors, save_tensors
 
-FIXED = FixedParts(torch.randn(6, 7, generator=torch.Generator().manual_seed(1)), torch.tensor([0.5, 2.0, 1.0, 0.7]), torch.tensor([2, 0, 2]))
+FIXED = FixedParts(
+    torch.randn(6, 7, generator=torch.Generator().manual_seed(1)),
+    torch.tensor([0.5, 2.0, 1.0, 0.7]),
+    torch.tensor([2, 0, 2]),
+)
 
 
 def model(activation="relu", fixed=FixedParts(), normalize=False):
-    options = DnnOptions(hidden_layers=2, hidden_dim=8, activation=activation, pnorm_group=3, normalize=normalize)
+    options = DnnOptions(
+        hidden_layers=2, hidden_dim=8, activation=activation, pnorm_group=3, normalize=normalize
+    )
     network = FeedForward(options, 6, 4, fixed).eval()
     initialise(network, options, torch.Generator().manual_seed(3))
     torch.nn.init.normal_(network.layers[-1].weight, generator=torch.Generator().manual_seed(4))
-    return AcousticModel(network, torch.arange(6.0), torch.full((6,), 0.5), log_priors(np.array([9, 0, 4, 4])))
+    return AcousticModel(
+        network, torch.arange(6.0), torch.full((6,), 0.5), log_priors(np.array([9, 0, 4, 4]))
+    )
 
 
 def hidden_units(activation, h):
@@ -50,7 +58,11 @@ def test_scores_are_log_posteriors_less_log_priors(activation, fixed, normalize)
         exponentials[:, 0] += exponentials[:, 5]
         exponentials[:, 2] += exponentials[:, 4] + exponentials[:, 6]
         exponentials = np.log(exponentials[:, :4])
-    expected = exponentials - np.log(np.exp(exponentials).sum(1, keepdims=True)) - np.log(np.array([10, 1, 5, 5]) / 21)
+    expected = (
+        exponentials
+        - np.log(np.exp(exponentials).sum(1, keepdims=True))
+        - np.log(np.array([10, 1, 5, 5]) / 21)
+    )
     np.testing.assert_allclose(scorer.log_likelihoods(x), expected, atol=1e-4)
 
 
@@ -76,9 +88,19 @@ def test_a_factor_is_one_of_the_scores_and_stays_in_the_file(tmp_path):
 
 def test_networks_that_leave_out_frames_are_refused_where_all_are_needed():
     model().check_answers_on_all("exp/dnn", "an alignment")
-    sparse = AcousticModel(LayeredNetwork(["affine dim=3", "tdnn splice=0 dim=3 stride=3"], 6, 4), torch.zeros(6), torch.ones(6), torch.zeros(4))
+    sparse = AcousticModel(
+        LayeredNetwork(["affine dim=3", "tdnn splice=0 dim=3 stride=3"], 6, 4),
+        torch.zeros(6),
+        torch.ones(6),
+        torch.zeros(4),
+    )
     assert sparse.subsampling == 3 and sparse.log_likelihoods(np.zeros((7, 6), np.float32)).shape == (3, 4)
-    with pytest.raises(UserError, match="exp/dnn: its network has an output for one of 3 frames, but an alignment needs all; use a model"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "exp/dnn: its network has an output for one of 3 frames, but an alignment needs all; use a model"
+        ),
+    ):
         sparse.check_answers_on_all("exp/dnn", "an alignment")
 
 
@@ -93,7 +115,12 @@ def test_files_of_the_first_format(tmp_path):
 
     def older(content):
         options = dataclasses.asdict(original.network.options)
-        content.update(format=1, options={name: options[name] for name in ("hidden_layers", "hidden_dim", "activation", "dropout")})
+        content.update(
+            format=1,
+            options={
+                name: options[name] for name in ("hidden_layers", "hidden_dim", "activation", "dropout")
+            },
+        )
         del content["network"]
 
     original = model()
@@ -116,7 +143,12 @@ def test_bad_files(tmp_path):
     model().save(tmp_path / MODEL_FILE)
     content = (tmp_path / MODEL_FILE).read_bytes()
     middle = len(content) // 2
-    for damaged in (content[:-200], b"", b"nonsense", content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]):
+    for damaged in (
+        content[:-200],
+        b"",
+        b"nonsense",
+        content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :],
+    ):
         (tmp_path / MODEL_FILE).write_bytes(damaged)
         with pytest.raises(UserError, match="not a whole model file"):
             load_scorer(tmp_path)
@@ -127,12 +159,15 @@ def test_wrong_features():
         model().log_likelihoods(np.zeros((3, 13), np.float32))
 
 
-@pytest.mark.parametrize("activation, stds, biases", [
-    ("relu", (np.sqrt(2 / 300), np.sqrt(2 / 400), 0), (0, 0)),
-    ("sigmoid", (0.0540, 0.175, 0.202), (-2, np.sqrt(16 / 12))),
-    ("tanh", (0.05, 0.05, 0), (0, 0.5)),
-    ("pnorm", (1 / np.sqrt(1200), 1 / np.sqrt(1200), 0), (0, 0.5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "activation, stds, biases",
+    [
+        ("relu", (np.sqrt(2 / 300), np.sqrt(2 / 400), 0), (0, 0)),
+        ("sigmoid", (0.0540, 0.175, 0.202), (-2, np.sqrt(16 / 12))),
+        ("tanh", (0.05, 0.05, 0), (0, 0.5)),
+        ("pnorm", (1 / np.sqrt(1200), 1 / np.sqrt(1200), 0), (0, 0.5)),
+    ],
+)
 def test_initial_weights(activation, stds, biases):
     options = DnnOptions(hidden_layers=2, hidden_dim=400, activation=activation, pnorm_group=3)
     network = FeedForward(options, 300, 200)
@@ -141,7 +176,9 @@ def test_initial_weights(activation, stds, biases):
     np.testing.assert_allclose([float(w.std()) for w in weights], stds, rtol=0.03)
     hidden = torch.cat([layer.bias.detach() for layer in network.affine_layers[:-1]])
     np.testing.assert_allclose([float(hidden.mean()), float(hidden.std())], biases, atol=0.1)
-    assert not network.affine_layers[-1].bias.any() and (activation != "sigmoid" or -4 <= hidden.min() <= hidden.max() <= 0)
+    assert not network.affine_layers[-1].bias.any() and (
+        activation != "sigmoid" or -4 <= hidden.min() <= hidden.max() <= 0
+    )
 
 
 def test_dropout_leaves_out_the_given_share_and_keeps_the_mean():
@@ -152,14 +189,18 @@ def test_dropout_leaves_out_the_given_share_and_keeps_the_mean():
     assert torch.equal(layer.eval()(x), x)
 
 
-@pytest.mark.parametrize("change", [
-    lambda content: content["network"]["options"].update(hidden_dim=1 << 20),
-    lambda content: content["network"].update(num_pdfs=1 << 40),
-    lambda content: content.update(log_priors=torch.zeros(3)),
-    lambda content: content["mean"].fill_(float("nan")),
-    lambda content: content["parameters"].popitem()[1],
-    lambda content: next(iter(content["parameters"].values())).fill_(float("inf")),
-], ids=["hidden units", "outputs", "priors", "mean", "a parameter less", "infinite"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["network"]["options"].update(hidden_dim=1 << 20),
+        lambda content: content["network"].update(num_pdfs=1 << 40),
+        lambda content: content.update(log_priors=torch.zeros(3)),
+        lambda content: content["mean"].fill_(float("nan")),
+        lambda content: content["parameters"].popitem()[1],
+        lambda content: next(iter(content["parameters"].values())).fill_(float("inf")),
+    ],
+    ids=["hidden units", "outputs", "priors", "mean", "a parameter less", "infinite"],
+)
 def test_descriptions_of_another_network_than_the_file_holds(change, tmp_path):
     """Those of one that no memory could hold among them."""
     model().save(tmp_path / MODEL_FILE)

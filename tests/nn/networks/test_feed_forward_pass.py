@@ -1,4 +1,5 @@
-"""The passes of a plain feed-forward network, written out, against autograd and the layers' own natural gradient in float64."""
+"""The passes of a plain feed-forward network, written out, against autograd and the layers' own natural
+gradient in float64."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ RATE = 0.25
 
 
 def make_network(activation: str, hidden_layers: int) -> FeedForward:
-    options, generator = DnnOptions(hidden_layers=hidden_layers, hidden_dim=HIDDEN, activation=activation), torch.Generator().manual_seed(0)
+    options, generator = (
+        DnnOptions(hidden_layers=hidden_layers, hidden_dim=HIDDEN, activation=activation),
+        torch.Generator().manual_seed(0),
+    )
     network = FeedForward(options, DIM, NUM_PDFS)
     initialise(network, options, generator)
     with torch.no_grad():
@@ -49,8 +53,13 @@ def parameters_in_memory(network: FeedForward) -> list[Tensor]:
 
 def minibatches(num: int) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(1)
-    return [(torch.randn(NUM_ROWS, DIM, generator=generator, dtype=torch.float64), torch.randint(NUM_PDFS, (NUM_ROWS,), generator=generator))
-            for _ in range(num)]  # fmt: skip
+    return [
+        (
+            torch.randn(NUM_ROWS, DIM, generator=generator, dtype=torch.float64),
+            torch.randint(NUM_PDFS, (NUM_ROWS,), generator=generator),
+        )
+        for _ in range(num)
+    ]
 
 
 def by_autograd(network: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,13 +78,21 @@ def groups_of(natural_gradient) -> SideGroups:
     def group(sides, ones, width):
         return LaggedNaturalGradient(sides, ones, width, torch.float64)
 
-    return SideGroups(group(inputs[:1], True, DIM), group(inputs[1:], True, HIDDEN), group(outputs[:-1], False, HIDDEN),
-                  group(outputs[-1:], False, NUM_PDFS + PADDING))  # fmt: skip
+    return SideGroups(
+        group(inputs[:1], True, DIM),
+        group(inputs[1:], True, HIDDEN),
+        group(outputs[:-1], False, HIDDEN),
+        group(outputs[-1:], False, NUM_PDFS + PADDING),
+    )
 
 
 def make_verdict(groups: SideGroups | None, num_layers: int) -> Verdict:
-    return Verdict([torch.zeros_like(group.traces) for group in groups or ()], torch.zeros(num_layers, dtype=torch.float64),
-                   torch.zeros(3, dtype=torch.float64), torch.zeros(num_layers + 2, dtype=torch.int64))  # fmt: skip
+    return Verdict(
+        [torch.zeros_like(group.traces) for group in groups or ()],
+        torch.zeros(num_layers, dtype=torch.float64),
+        torch.zeros(3, dtype=torch.float64),
+        torch.zeros(num_layers + 2, dtype=torch.int64),
+    )
 
 
 def take_answers(groups: SideGroups) -> None:
@@ -87,12 +104,20 @@ def take_answers(groups: SideGroups) -> None:
 
 def answer(groups: SideGroups) -> None:
     for group in groups:
-        group.answer(Looks(group.gram.numpy().copy(), group.traces.numpy().copy(), group.inverse_units[:, 0, 0].numpy().copy(), NUM_ROWS))
+        group.answer(
+            Looks(
+                group.gram.numpy().copy(),
+                group.traces.numpy().copy(),
+                group.inverse_units[:, 0, 0].numpy().copy(),
+                NUM_ROWS,
+            )
+        )
 
 
 @dataclasses.dataclass
 class Case:
-    """A network that autograd differentiates, with natural gradient of update period 1 past its first minibatches, and the passes."""
+    """A network that autograd differentiates, with natural gradient of update period 1 past its first
+    minibatches, and the passes."""
 
     network: FeedForward
     passes: FeedForwardPass
@@ -104,7 +129,9 @@ class Case:
         self.passes.x.copy_(x)
         self.passes.targets.copy_(targets)
         verdict = make_verdict(self.groups, len(self.passes.weights))
-        self.passes.gradients(verdict, torch.tensor(RATE, dtype=torch.float64), torch.tensor(5), self.groups is not None)
+        self.passes.gradients(
+            verdict, torch.tensor(RATE, dtype=torch.float64), torch.tensor(5), self.groups is not None
+        )
         if self.groups:
             answer(self.groups)
         return verdict
@@ -113,7 +140,9 @@ class Case:
 def make_case(activation: str = "sigmoid", kind: str = "online", hidden_layers: int = 3) -> Case:
     def trained() -> tuple[FeedForward, SideGroups | None]:
         network = make_network(activation, hidden_layers)
-        natural_gradient = precondition(network, NaturalGradientOptions(natural_gradient=kind, ng_update_period=1))
+        natural_gradient = precondition(
+            network, NaturalGradientOptions(natural_gradient=kind, ng_update_period=1)
+        )
         for minibatch in minibatches(NUM_FIRST_UPDATES + 1):
             by_autograd(network, *minibatch)
         return network, groups_of(natural_gradient) if kind == "online" else None
@@ -133,7 +162,8 @@ def check_layer(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("kind", ["none", "online"])
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu"])
 def test_equals_autograd(activation, kind, hidden_layers):
-    """Gradients times the factors, losses and counts; what was in the gradient's place does not matter, rows that fill the memory are zero."""
+    """Gradients times the factors, losses and counts; what was in the gradient's place does not matter, rows
+    that fill the memory are zero."""
     case = make_case(activation, kind, hidden_layers)
     for x, targets in minibatches(5):
         loss, correct = by_autograd(case.network, x, targets)
@@ -141,7 +171,13 @@ def test_equals_autograd(activation, kind, hidden_layers):
         assert verdict.counts.tolist() == pytest.approx([float(loss), float(correct), NUM_ROWS], rel=1e-13)
         assert case.passes.losses.sum() == pytest.approx(float(loss), rel=1e-13)
         assert not verdict.skips.any()
-        for layer, factor, *found in zip(case.network.affine_layers, verdict.factors, case.passes.by_weights, case.passes.by_biases, strict=True):
+        for layer, factor, *found in zip(
+            case.network.affine_layers,
+            verdict.factors,
+            case.passes.by_weights,
+            case.passes.by_biases,
+            strict=True,
+        ):
             for gradient, parameter in zip(found, (layer.weight, layer.bias)):
                 check_layer(factor * gradient, -RATE * parameter.grad)
 
@@ -149,7 +185,11 @@ def test_equals_autograd(activation, kind, hidden_layers):
 def test_gradients_that_lie_at_equal_distances_are_one_product():
     """In one vector, as in training, and in places of their own."""
     apart, together = make_case(), make_case()
-    vector = torch.full((sum(place.numel() for place in together.passes.weights + together.passes.biases),), 7.0, dtype=torch.float64)
+    vector = torch.full(
+        (sum(place.numel() for place in together.passes.weights + together.passes.biases),),
+        7.0,
+        dtype=torch.float64,
+    )
     begin, places = 0, []
     for place in parameters_in_memory(together.network):
         places.append(vector[begin : begin + place.numel()].view(place.shape))
@@ -157,7 +197,10 @@ def test_gradients_that_lie_at_equal_distances_are_one_product():
     together.passes.by_weights, together.passes.by_biases = places[::2], places[1::2]
     minibatch = minibatches(1)[0]
     apart.step(*minibatch), together.step(*minibatch)
-    for found, expected in zip(together.passes.by_weights + together.passes.by_biases, apart.passes.by_weights + apart.passes.by_biases):
+    for found, expected in zip(
+        together.passes.by_weights + together.passes.by_biases,
+        apart.passes.by_weights + apart.passes.by_biases,
+    ):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -168,7 +211,11 @@ def test_what_is_not_finite_has_no_factor(kind):
     x, targets = minibatches(1)[0]
     x[3, 4] = float("nan")
     verdict = case.step(x, targets)
-    assert not verdict.factors.any() and not verdict.counts.any() and verdict.skips.tolist() == [1, 1, 1, 1, 1, 5]
+    assert (
+        not verdict.factors.any()
+        and not verdict.counts.any()
+        and verdict.skips.tolist() == [1, 1, 1, 1, 1, 5]
+    )
 
 
 def test_rows_without_a_target_have_no_derivatives():
@@ -200,12 +247,15 @@ def test_networks_that_are_plain(activation, hidden_layers):
     plain(normalize=True),
     plain(activation="pnorm", pnorm_group=2),
     plain(hidden_layers=0),
-    FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS, FixedParts(transform=torch.zeros(DIM, DIM + 1))),
-    FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS, FixedParts(prior_scales=torch.ones(NUM_PDFS))),
-    FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS, FixedParts(extras=torch.tensor([1, 2]))),
+    FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS,
+                FixedParts(transform=torch.zeros(DIM, DIM + 1))),
+    FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS,
+                FixedParts(prior_scales=torch.ones(NUM_PDFS))),
+    FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS,
+                FixedParts(extras=torch.tensor([1, 2]))),
     LayeredNetwork(["tdnn dim=12 splice=-1..1"], DIM, NUM_PDFS),
     nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2)),
-], ids=["dropout", "normalisation", "p-norm", "no hidden layer", "transform", "scaled outputs", "several outputs of a pdf", "layers over time",
-        "another class"])  # fmt: skip
+], ids=["dropout", "normalisation", "p-norm", "no hidden layer", "transform", "scaled outputs",
+        "several outputs of a pdf", "layers over time", "another class"])  # fmt: skip
 def test_networks_that_are_not_plain(network):
     assert not is_plain(network)

@@ -1,4 +1,5 @@
-"""Networks that go on where they were: the parts of a sequence give what the whole gives, whatever lies below and above recurrent layers."""
+"""Networks that go on where they were: the parts of a sequence give what the whole gives, whatever lies below
+and above recurrent layers."""
 
 import pytest
 import torch
@@ -10,9 +11,19 @@ DIM, NUM_PDFS, NUM_FRAMES = 4, 3, 24
 NETWORKS = {
     "plain": ["lstm cells=5"],
     "late": ["lstm cells=5 recurrent=3 nonrecurrent=2 peepholes=true clip=1", "delay frames=3"],
-    "delays": ["tdnn splice=-2..2 dim=6", "lstm cells=5 delay=2", "lstm cells=4 recurrent=3 delay=3", "delay frames=5"],
+    "delays": [
+        "tdnn splice=-2..2 dim=6",
+        "lstm cells=5 delay=2",
+        "lstm cells=4 recurrent=3 delay=3",
+        "delay frames=5",
+    ],
     "between": ["lstm cells=5", "tdnn splice=-3,0,2 dim=6", "lstm cells=4", "tdnn splice=-1,1 dim=6"],
-    "subsampling": ["tdnn splice=-1..1 stride=2 dim=6", "lstm cells=5 delay=2", "tdnn splice=-1..1 stride=2 dim=6", "lstm cells=4"],
+    "subsampling": [
+        "tdnn splice=-1..1 stride=2 dim=6",
+        "lstm cells=5 delay=2",
+        "tdnn splice=-1..1 stride=2 dim=6",
+        "lstm cells=4",
+    ],
     "windows": ["window-blstm cells=3 left=2 right=1", "lstm cells=4", "crop left=3 right=1"],
     "convolutions": ["conv filters=2 bands=3 pool=1 step=1", "lstm cells=4"],
 }
@@ -51,15 +62,21 @@ def test_rows_are_sequences_of_their_own():
     _, states = network.go_on(x, None)
     together = network.go_on(y, states)[0]
     for row in range(len(x)):
-        own = [None if state is None else type(state)(*(part[:, row : row + 1] for part in state)) for state in states]
+        own = [
+            None if state is None else type(state)(*(part[:, row : row + 1] for part in state))
+            for state in states
+        ]
         torch.testing.assert_close(network.go_on(y[row : row + 1], own)[0], together[row : row + 1])
 
 
-@pytest.mark.parametrize("lines, reason", [
-    (["tdnn splice=-1..1", "affine"], "the network has no recurrent layer"),
-    (["window-blstm cells=3"], "the network has no recurrent layer"),
-    (["lstm cells=3", "blstm cells=3"], "a blstm layer reads an utterance from its end"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines, reason",
+    [
+        (["tdnn splice=-1..1", "affine"], "the network has no recurrent layer"),
+        (["window-blstm cells=3"], "the network has no recurrent layer"),
+        (["lstm cells=3", "blstm cells=3"], "a blstm layer reads an utterance from its end"),
+    ],
+)
 def test_networks_that_cannot_go_on(lines, reason):
     with pytest.raises(UserError, match=reason):
         network_of(lines).check_goes_on()

@@ -1,4 +1,5 @@
-"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, what a file may get wrong."""
+"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, what a file may get
+wrong."""
 
 import pytest
 import torch
@@ -10,16 +11,25 @@ from pyasr.nn.networks.layered import LayeredNetwork, read_network
 
 DIM, PDFS, N = 24, 7, 2
 NETWORKS = {
-    "tdnn": (["tdnn splice=-2..2 dim=16", "tdnn splice=-1,2 dim=16 activation=tanh", "tdnn splice=-3,0,3 dim=8 activation=pnorm pnorm-group=2"], 6, 7, 1),
-    "subsampled": (["tdnn splice=-1..1 dim=16", "tdnn splice=-1..1 dim=16 stride=3", "tdnn splice=-1,0,1 dim=16"], 5, 5, 3),
-    "tdnnf": (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4", "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3", "tdnnf dim=16 bottleneck-dim=4 time-stride=2 dropout=0.2", "linear dim=6 semi-orthogonal=true"], 8, 8, 3),
-    "lstmp": (["tdnn splice=-2..2 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 delay=2 peepholes=true", "delay frames=5"], 2, 7, 1),
-    "kaldis lstmp": (["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true natural-peepholes=true projection-bias=true init=kaldi clip-gradient=30"],
+    "tdnn": (["tdnn splice=-2..2 dim=16", "tdnn splice=-1,2 dim=16 activation=tanh",
+              "tdnn splice=-3,0,3 dim=8 activation=pnorm pnorm-group=2"], 6, 7, 1),
+    "subsampled": (["tdnn splice=-1..1 dim=16", "tdnn splice=-1..1 dim=16 stride=3",
+                    "tdnn splice=-1,0,1 dim=16"], 5, 5, 3),
+    "tdnnf": (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4",
+               "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3",
+               "tdnnf dim=16 bottleneck-dim=4 time-stride=2 dropout=0.2",
+               "linear dim=6 semi-orthogonal=true"], 8, 8, 3),
+    "lstmp": (["tdnn splice=-2..2 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 delay=2 peepholes=true",
+               "delay frames=5"], 2, 7, 1),
+    "kaldis lstmp": (["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true natural-peepholes=true "
+                      "projection-bias=true init=kaldi clip-gradient=30"],
                      0, 0, 1),
     "blstm": (["blstm cells=5 repeat=2", "linear dim=4", "crop left=4 right=3"], 4, 3, 1),
-    "cnn": (["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2", "conv channels=3 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=8"], 2, 2, 1),
+    "cnn": (["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2",
+             "conv channels=3 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=8"], 2, 2, 1),
     "cnn without groups": (["conv channels=2 filters=3 time=3 bands=3 pool=1", "affine dim=8"], 1, 1, 1),
-    "window": (["affine dim=8", "window-blstm cells=4 left=3 right=2 clip=3 bias=false", "affine dim=8 dropout=0.5 normalize=true"], 3, 2, 1),
+    "window": (["affine dim=8", "window-blstm cells=4 left=3 right=2 clip=3 bias=false",
+                "affine dim=8 dropout=0.5 normalize=true"], 3, 2, 1),
 }  # fmt: skip
 
 
@@ -58,7 +68,8 @@ def test_contexts_and_numbers_of_outputs(name, num_frames):
 
 @pytest.mark.parametrize("name", ["tdnn", "subsampled", "tdnnf", "cnn", "window"])
 def test_an_output_depends_on_its_context_and_nothing_else(name):
-    """So chunks with context give what whole utterances give, and output j belongs to frame j * subsampling."""
+    """So chunks with context give what whole utterances give, and output j belongs to frame j *
+    subsampling."""
     network = network_of(name)
     x = frames(network.left + 12 + network.right)
     whole = network(x)
@@ -71,22 +82,36 @@ def test_an_output_depends_on_its_context_and_nothing_else(name):
                 changed = x.clone()
                 changed[frame] += 1
                 assert torch.equal(network(changed)[j], whole[j])
-    for frame in (0, network.left + network.right):  # the first and the last frame of the first output's context
+    # the first and the last frame of the first output's context
+    for frame in (0, network.left + network.right):
         changed = x.clone()
         changed[frame] += 1
         assert not torch.equal(network(changed)[0], whole[0])
 
 
-@pytest.mark.parametrize("lines", [*(lines for lines, *_ in NETWORKS.values()),
-                                   ["blstm cells=5", "tdnn splice=-2..1 dim=8 stride=3", "blstm cells=4 recurrent=2 nonrecurrent=1", "tdnn splice=-1,2 dim=8 stride=2"]])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        *(lines for lines, *_ in NETWORKS.values()),
+        [
+            "blstm cells=5",
+            "tdnn splice=-2..1 dim=8 stride=3",
+            "blstm cells=4 recurrent=2 nonrecurrent=1",
+            "tdnn splice=-1,2 dim=8 stride=2",
+        ],
+    ],
+)
 def test_sequences_side_by_side_are_answered_as_each_alone(lines):
-    """Whatever lies behind the shorter ones, in both directions of time, also where layers leave out frames."""
+    """Whatever lies behind the shorter ones, in both directions of time, also where layers leave out
+    frames."""
     network, random = LayeredNetwork(lines, DIM, PDFS), torch.Generator().manual_seed(4)
     network.initialise(random)
     torch.nn.init.normal_(network.output.weight, generator=random)
     network.double().eval()
     lengths = torch.tensor([13, 1, 20, 18, 6])
-    x = torch.randn(len(lengths), network.left + 24 + network.right, DIM, dtype=torch.float64, generator=random)
+    x = torch.randn(
+        len(lengths), network.left + 24 + network.right, DIM, dtype=torch.float64, generator=random
+    )
     found = network(x, lengths)
     for row, answers, length in zip(x, found, lengths):
         whole = -(-int(length) // network.subsampling) * network.subsampling
@@ -97,7 +122,8 @@ def test_sequences_side_by_side_are_answered_as_each_alone(lines):
 def test_answers_come_late_and_memory_is_cropped():
     network, x = network_of("lstmp"), frames(20)
     changed = x.clone()
-    changed[2 + 5 + 5] += 1  # the first frame that the answer on frame 5 - delay 5, splice 2 - must not have seen is 13
+    # the first frame that the answer on frame 5 - delay 5, splice 2 - must not have seen is 13
+    changed[2 + 5 + 5] += 1
     changed_late = x.clone()
     changed_late[13] += 1
     whole = network(x)
@@ -137,7 +163,12 @@ def test_a_convolution_is_that_of_its_channels_and_bands():
     for t, f, b in ((0, 0, 0), (2, 2, 4), (1, 1, 2)):
         both = []
         for band in (2 * b, 2 * b + 1):
-            total = sum((weight[f, c, k, d] * images[t + k, :, c, band + d]) for c in range(2) for k in range(3) for d in range(3))
+            total = sum(
+                (weight[f, c, k, d] * images[t + k, :, c, band + d])
+                for c in range(2)
+                for k in range(3)
+                for d in range(3)
+            )
             both.append((total + bias[f]).clamp(min=0))
         torch.testing.assert_close(found[t, :, f, b], torch.maximum(*both))
 
@@ -149,8 +180,12 @@ def test_networks_survive_their_description_and_learn(name):
     again.load_state_dict(network.state_dict())
     x = frames(network.left + 9 + network.right).float()
     copy, expected = network.with_parameters(network.parameters()), network(x).transpose(0, 1)
-    assert torch.equal(again.eval()(x.transpose(0, 1)), expected) and torch.equal(copy(x.transpose(0, 1)), expected)
-    layers = precondition(network, NaturalGradientOptions(natural_gradient="online", ng_rank_in=2, ng_rank_out=2)).layers
+    assert torch.equal(again.eval()(x.transpose(0, 1)), expected) and torch.equal(
+        copy(x.transpose(0, 1)), expected
+    )
+    layers = precondition(
+        network, NaturalGradientOptions(natural_gradient="online", ng_rank_in=2, ng_rank_out=2)
+    ).layers
     assert layers
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -165,36 +200,78 @@ def test_networks_survive_their_description_and_learn(name):
         ("lstm cell=5", "x.net:2: --cell: no such option; did you mean --cells?"),
         ("tdnn splice=2..-2", "--splice 2..-2: offsets must be ascending integers"),
         ("tdnn splice=a", "--splice a: offsets must be ascending"),
-        ("tdnn help", "x.net:2: 'help' is not an option of a layer; write options as NAME=VALUE, such as dim=512"),
+        (
+            "tdnn help",
+            "x.net:2: 'help' is not an option of a layer; write options as NAME=VALUE, such as dim=512",
+        ),
         ("tdnn help=true", "x.net:2: 'help=true' is not an option of a layer"),
         ("tdnn config=layer.conf", "x.net:2: 'config=layer.conf' is not an option of a layer"),
         ("tdnn normalize", "x.net:2: 'normalize' is not an option of a layer"),
         ("affine dim=0", "x.net:2: --dim: 0 is below the minimum 1"),
         ("affine repeat=0", "x.net:2: repeat=0: give an integer from 1"),
         ("lstm nonrecurrent=4", "layer 'lstm': --nonrecurrent 4: without --recurrent there is no projection"),
-        ("lstm projection-bias=true", "layer 'lstm': --projection-bias: without --recurrent there is no projection; give both or neither"),
+        (
+            "lstm projection-bias=true",
+            (
+                "layer 'lstm': --projection-bias: without --recurrent there is no projection; give both or "
+                "neither"
+            ),
+        ),
         ("lstm natural-peepholes=true", "layer 'lstm': --natural-peepholes: needs --peepholes true"),
         ("lstm clip-gradient=-1", "x.net:2: --clip-gradient: -1 is below the minimum 0"),
-        ("lstm init=Kaldi", "layer 'lstm': --init Kaldi: give 0 or more, the maximum magnitude of initial weights, or kaldi"),
+        (
+            "lstm init=Kaldi",
+            "layer 'lstm': --init Kaldi: give 0 or more, the maximum magnitude of initial weights, or kaldi",
+        ),
         ("blstm init=-0.1", "layer 'blstm': --init -0.1: give 0 or more"),
         ("lstm init=inf", "layer 'lstm': --init inf: give 0 or more"),
-        ("lstm init=kaldi forget-bias=2", "layer 'lstm': --forget-bias 2: with --init kaldi all biases are random; omit the option"),
-        ("tdnn normalize=true layer-norm=true", "--normalize and --layer-norm both normalise the units; omit one"),
+        (
+            "lstm init=kaldi forget-bias=2",
+            "layer 'lstm': --forget-bias 2: with --init kaldi all biases are random; omit the option",
+        ),
+        (
+            "tdnn normalize=true layer-norm=true",
+            "--normalize and --layer-norm both normalise the units; omit one",
+        ),
         ("tdnn pnorm-group=7", "--pnorm-group 7: needs --activation pnorm"),
-        ("tdnn init=Kaldi", "layer 'tdnn': --init Kaldi: give 0 or more, the standard deviation of initial weights, or kaldi"),
+        (
+            "tdnn init=Kaldi",
+            "layer 'tdnn': --init Kaldi: give 0 or more, the standard deviation of initial weights, or kaldi",
+        ),
         ("affine init=-0.1", "layer 'affine': --init -0.1: give 0 or more"),
-        ("linear semi-orthogonal=true init=kaldi", "--init kaldi: a semi-orthogonal matrix is initialised as such"),
+        (
+            "linear semi-orthogonal=true init=kaldi",
+            "--init kaldi: a semi-orthogonal matrix is initialised as such",
+        ),
         ("linear semi-orthogonal=true init=5", "--init 5: a semi-orthogonal matrix is initialised as such"),
         ("lstm bias=false forget-bias=5", "--forget-bias 5: with --bias false there is no bias"),
         ("conv channels=5", "layer 'conv': 24 inputs are not --channels 5"),
         ("conv channels=1 bands=30", "enough bands for --bands 30"),
-        ("tdnnf dim=32", "layer 'tdnnf': its input of 24 elements cannot be added to 32 units; give --dim 24 or --bypass-scale 0"),
-        ("tdnnf dim=24 stride=3", "layer 'tdnnf': --stride 3 and --time-stride 1 cannot be combined; give --time-stride 0 to a layer that subsamples"),
+        (
+            "tdnnf dim=32",
+            (
+                "layer 'tdnnf': its input of 24 elements cannot be added to 32 units; give --dim 24 or "
+                "--bypass-scale 0"
+            ),
+        ),
+        (
+            "tdnnf dim=24 stride=3",
+            (
+                "layer 'tdnnf': --stride 3 and --time-stride 1 cannot be combined; give --time-stride 0 to a "
+                "layer that subsamples"
+            ),
+        ),
         ("tdnnf bypass-scale=1.5", "x.net:2: --bypass-scale: 1.5 is above the maximum 1"),
         ("tdnnf dropout=0.6", "x.net:2: --dropout: 0.6 is above the maximum 0.5"),
         ("tdnnf time-stride=-1", "x.net:2: --time-stride: -1 is below the minimum 0"),
-        ("tdnn dropout=0.6 dropout-per-dim=true", "layer 'tdnn': --dropout 0.6: with --dropout-per-dim the maximum is 0.5"),
-        ("linear semi-orthogonal=true activation=relu", "layer 'linear': --activation relu: a semi-orthogonal layer is linear"),
+        (
+            "tdnn dropout=0.6 dropout-per-dim=true",
+            "layer 'tdnn': --dropout 0.6: with --dropout-per-dim the maximum is 0.5",
+        ),
+        (
+            "linear semi-orthogonal=true activation=relu",
+            "layer 'linear': --activation relu: a semi-orthogonal layer is linear",
+        ),
         ("conv time=2 bands=3", "--time 2: a filter is centred on its frame"),
     ],
 )
@@ -209,7 +286,11 @@ def test_mistakes_in_a_file_are_told(tmp_path, line, message):
 def test_files_without_layers(tmp_path):
     (tmp_path / "empty.net").write_text("# nothing\n")
     (tmp_path / "binary.net").write_bytes(b"\xff\xfe\x00")
-    for name, message in (("empty.net", "the file has no layers"), ("missing.net", "No such file"), ("binary.net", "not UTF-8")):
+    for name, message in (
+        ("empty.net", "the file has no layers"),
+        ("missing.net", "No such file"),
+        ("binary.net", "not UTF-8"),
+    ):
         with pytest.raises(UserError, match=message):
             read_network(tmp_path / name)
 
@@ -225,7 +306,8 @@ def test_chunks_make_no_difference_where_context_says_all(name, num_frames):
 
 @pytest.mark.parametrize("chunk, num_frames", [(1, 250), (6, 250), (1, 30), (120, 250)])
 def test_frames_that_chunks_share_are_computed_once(chunk, num_frames):
-    """But for the context of chunks, which have a hundred frames at least, and nothing in common beside that."""
+    """But for the context of chunks, which have a hundred frames at least, and nothing in common beside
+    that."""
     network, x = plain_of(network_of("window")), frames(num_frames)[:, 0]
     chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=chunk).double().eval()
     chunked.load_state_dict(network.state_dict())
@@ -262,15 +344,26 @@ def test_every_kind_is_in_these_tests():
 
 
 def test_initial_values_of_kaldis_tdnn():
-    """Those of NaturalGradientAffineComponent as AddAffRelNormLayer has it made, with bias-stddev=0, and of AddFinalLayer, all 0; moments to
-    within 5 standard errors."""
-    network = LayeredNetwork(["tdnn splice=-2..2 dim=300 normalize=true init=kaldi", "tdnn splice=-1,1 dim=200 normalize=true init=kaldi"], 40, PDFS)
+    """Those of NaturalGradientAffineComponent as AddAffRelNormLayer has it made, with bias-stddev=0, and of
+    AddFinalLayer, all 0; moments to within 5 standard errors."""
+    network = LayeredNetwork(
+        [
+            "tdnn splice=-2..2 dim=300 normalize=true init=kaldi",
+            "tdnn splice=-1,1 dim=200 normalize=true init=kaldi",
+        ],
+        40,
+        PDFS,
+    )
     network.initialise(torch.Generator().manual_seed(1))
     for layer, num_inputs in zip(network.layers, (5 * 40, 2 * 300), strict=True):
         affine = layer.others[0]
         z, size = affine.weight.double() * num_inputs**0.5, affine.weight.numel()
         assert affine.in_features == num_inputs and not affine.bias.any()
-        assert abs(z.mean()) < 5 * size**-0.5 and abs(z.var() - 1) < 5 * (2 / size) ** 0.5 and abs((z**4).mean() - 3) < 5 * (96 / size) ** 0.5
+        assert (
+            abs(z.mean()) < 5 * size**-0.5
+            and abs(z.var() - 1) < 5 * (2 / size) ** 0.5
+            and abs((z**4).mean() - 3) < 5 * (96 / size) ** 0.5
+        )
     assert not network.output.weight.any() and not network.output.bias.any()
 
 
@@ -279,7 +372,10 @@ def test_initial_values_of_kaldis_tdnn():
 def test_dropout_of_recurrent_layers(kind, per_dim):
     """It changes what the layer above sees, and in training alone."""
     options = kinds()[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
-    layer, x = options.build(6).double(), torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    layer, x = (
+        options.build(6).double(),
+        torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)),
+    )
     options.initialise(layer, False, torch.Generator().manual_seed(1))
     factors = layer.train()(x) / layer.eval()(x)
     if per_dim:

@@ -33,7 +33,10 @@ def test_it_computes_the_formula_of_its_docstring():
 
 def test_its_options_are_checked():
     assert len(parse_line("glu dim=3 repeat=2")) == 2
-    for line, message in (("glu dim=0", "--dim: 0 is below the minimum 1"), ("glu cells=3", "--cells: no such option")):
+    for line, message in (
+        ("glu dim=0", "--dim: 0 is below the minimum 1"),
+        ("glu cells=3", "--cells: no such option"),
+    ):
         with pytest.raises(UserError, match=message):
             parse_line(line)
 
@@ -42,7 +45,8 @@ def test_a_network_with_it_is_trained(tmp_path):
     """On two ranks, with natural gradient."""
     dirs = make_training_dirs(tmp_path, NUM_PDFS)
     (tmp_path / "glu.net").write_text("tdnn dim=8 splice=-1..1\nglu dim=8\n")
-    flags = ["--cmvn", "none", "--network", tmp_path / "glu.net", "--chunk", 8, "--minibatch", 32, "--heldout-share", 0.2, "--num-epochs", 2,
-             "--natural-gradient", "online", "--period-frames", 64, "--num-ranks", 2]  # fmt: skip
+    flags = ["--cmvn", "none", "--network", tmp_path / "glu.net", "--chunk", 8, "--minibatch", 32,
+             "--heldout-share", 0.2, "--num-epochs", 2, "--natural-gradient", "online", "--period-frames", 64,
+             "--num-ranks", 2]  # fmt: skip
     run_here("train_dnn.py", *flags, *dirs, tmp_path / "out", threads=True)
     assert (tmp_path / "out/final.nnet").exists()

@@ -48,7 +48,11 @@ def energy(rbm, v, h):
     """E(v, h) of one pair, term by term."""
     W, b, a = arrays(rbm)
     own = sum((v[i] - a[i]) ** 2 / 2 if rbm.gaussian else -a[i] * v[i] for i in range(len(a)))
-    return own - sum(b[j] * h[j] for j in range(len(b))) - sum(h[j] * W[j, i] * v[i] for j in range(len(b)) for i in range(len(a)))
+    return (
+        own
+        - sum(b[j] * h[j] for j in range(len(b)))
+        - sum(h[j] * W[j, i] * v[i] for j in range(len(b)) for i in range(len(a)))
+    )
 
 
 def log_partition(rbm):
@@ -66,7 +70,9 @@ def log_partition(rbm):
 def log_likelihood(rbm, v):
     """Mean over rows of log p(v), by sums over all hidden states."""
     hidden = states(len(rbm.hidden_bias))
-    return np.mean([np.logaddexp.reduce([-energy(rbm, row, h) for h in hidden]) for row in v]) - log_partition(rbm)
+    return np.mean(
+        [np.logaddexp.reduce([-energy(rbm, row, h) for h in hidden]) for row in v]
+    ) - log_partition(rbm)
 
 
 def statistics(rbm, v, sample):
@@ -89,7 +95,13 @@ def test_gradients_equal_the_dense_formula_with_the_same_random_bits(gaussian):
     rbm, v = machine(7, 5, gaussian), data_of(33, 7, gaussian)
     of = rbm.reconstruct(torch.from_numpy(v).float(), torch.Generator().manual_seed(4))
     descend(rbm, of, L2)
-    bits = random_integers(torch.Size((33, 5)), torch.int16, torch.device("cpu"), torch.Generator().manual_seed(4)).double().numpy()
+    bits = (
+        random_integers(
+            torch.Size((33, 5)), torch.int16, torch.device("cpu"), torch.Generator().manual_seed(4)
+        )
+        .double()
+        .numpy()
+    )
     W, b, _ = arrays(rbm)
     drawn = (bits + 32768 + 0.5) / 65536 < logistic(v @ W.T + b)
     for found, expected in zip(gradients(rbm), statistics(rbm, v, drawn.astype(float))):
@@ -161,7 +173,11 @@ def patterns(gaussian, num):
     """Rows of two kinds, (1 1 0 0) and (0 0 1 1): around them, or with a tenth of the units flipped."""
     torch.manual_seed(8)
     rows = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]]).repeat(num // 2, 1)
-    return 3 * rows - 1.5 + 0.5 * torch.randn(num, 4) if gaussian else (rows - (torch.rand(num, 4) < 0.1).float()).abs()
+    return (
+        3 * rows - 1.5 + 0.5 * torch.randn(num, 4)
+        if gaussian
+        else (rows - (torch.rand(num, 4) < 0.1).float()).abs()
+    )
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
@@ -186,7 +202,10 @@ def test_bfloat16_rounds_the_difference_once():
     v = torch.full((100, 64), 0.5) + 0.01 * torch.randn(100, 64)
     of = rbm.reconstruct(v, torch.Generator().manual_seed(1))
     rounded = type(of)(*(x.bfloat16() for x in of))
-    exact = rounded.hidden.double().T @ rounded.data.double() - rounded.rehidden.double().T @ rounded.reconstruction.double()
+    exact = (
+        rounded.hidden.double().T @ rounded.data.double()
+        - rounded.rehidden.double().T @ rounded.reconstruction.double()
+    )
     narrow = Rbm(64, 48, False).bfloat16()
     for parameter in narrow.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -210,7 +229,8 @@ def test_initial_weights():
 
 
 def exploding(num, ratio, noise=1.0):
-    """`num` frames around one, and a reconstruction whose standard deviations, added up over columns, are `ratio` times theirs."""
+    """`num` frames around one, and a reconstruction whose standard deviations, added up over columns, are
+    `ratio` times theirs."""
     data = torch.from_numpy(data_of(1, 6, True) + noise * data_of(num, 6, True, seed=3)).float()
     hidden = torch.zeros(num, 4)
     return Reconstruction(data, hidden, ratio * data.flip(0) + 5.0, hidden)
@@ -226,7 +246,9 @@ def test_explosion_is_told_by_the_ratio_of_deviations():
     assert explosion(of).item() == pytest.approx(deviations[0] / deviations[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("ratio, factor", [(0.5, 1), (1.3, 1), (1.99, 1), (2.01, 1 / 2.01), (3, 1 / 3), (1000, 1 / 1000)])
+@pytest.mark.parametrize(
+    "ratio, factor", [(0.5, 1), (1.3, 1), (1.99, 1), (2.01, 1 / 2.01), (3, 1 / 3), (1000, 1 / 1000)]
+)
 def test_explosion_begins_at_twice_the_deviation_of_the_data(ratio, factor):
     assert explosion(exploding(50, ratio)).item() == pytest.approx(factor, rel=1e-4)
     assert explosion(exploding(50, ratio, noise=0.01)).item() == pytest.approx(factor, rel=1e-3)
@@ -235,7 +257,9 @@ def test_explosion_begins_at_twice_the_deviation_of_the_data(ratio, factor):
 @pytest.mark.parametrize("num, least_rows", [(1, 16), (2, 16), (3, 16), (15, 16), (49, 50)])
 def test_few_rows_tell_of_no_explosion(num, least_rows):
     assert explosion(exploding(num, 1000, noise=0.1), least_rows).item() == 1
-    assert explosion(exploding(least_rows, 1000, noise=0.1), least_rows).item() == pytest.approx(1 / 1000, rel=1e-3)
+    assert explosion(exploding(least_rows, 1000, noise=0.1), least_rows).item() == pytest.approx(
+        1 / 1000, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("num", [2, 3, 50, 99])

@@ -1,4 +1,5 @@
-"""Sizes of networks that files describe: against torch's own count of operations, and by hand where that does not count."""
+"""Sizes of networks that files describe: against torch's own count of operations, and by hand where that does
+not count."""
 
 from pathlib import Path
 
@@ -22,8 +23,10 @@ def write(path: Path, *lines: str) -> Path:
     (["tdnn splice=-2..2 dim=16 normalize=true", "tdnn splice=-1,2 dim=12", "affine dim=8"], 10, 20),
     (["tdnn splice=-1..1 dim=16 stride=3", "tdnn splice=-1..1 dim=16"], 10, 30),
     (["tdnn dim=16 activation=pnorm pnorm-group=5"], 10, 7),
-    (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3", "linear dim=6 semi-orthogonal=true"], 10, 15),
-    (["conv channels=3 filters=8 time=9 bands=3 pool=3 step=3", "conv channels=8 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=5"], 36, 20),
+    (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3", ("linear dim=6 "
+"semi-orthogonal=true")], 10, 15),
+    (["conv channels=3 filters=8 time=9 bands=3 pool=3 step=3", ("conv channels=8 filters=4 time=3 bands=2 "
+"pool=1 step=1"), "affine dim=5"], 36, 20),
 ])  # fmt: skip
 def test_products_are_those_that_torch_counts(lines, columns, chunk, tmp_path):
     """torch counts two operations for each."""
@@ -44,15 +47,25 @@ def test_recurrent_layers_by_hand(tmp_path):
 
 
 def test_layers_over_windows_by_hand(tmp_path):
-    """A window of 5 frames around each of 4: products with 8 frames are made once, those with outputs 5 times for each frame."""
-    _, products, kind, _, steps = size_of_network(write(tmp_path / "net", "window-blstm cells=6 left=2 right=2"), 10, 11, 4)
-    assert products == (2 * 24 * 10 * 8 + 2 * 24 * 6 * 5 * 4) / 4 + 12 * 11 and (kind, steps) == ("windows", 2 * 5)
+    """A window of 5 frames around each of 4: products with 8 frames are made once, those with outputs 5 times
+    for each frame."""
+    _, products, kind, _, steps = size_of_network(
+        write(tmp_path / "net", "window-blstm cells=6 left=2 right=2"), 10, 11, 4
+    )
+    assert products == (2 * 24 * 10 * 8 + 2 * 24 * 6 * 5 * 4) / 4 + 12 * 11 and (kind, steps) == (
+        "windows",
+        2 * 5,
+    )
 
 
 def test_kinds_of_the_recipes_networks():
     kinds = {path.stem: size_of_network(path, 120, 100, 60)[2] for path in sorted(NETWORKS.glob("*.net"))}
     assert {kinds[name] for name in ("lstm", "blstm", "lstmp", "ibm", "ctc")} == {"recurrent"}
-    assert (kinds["cnn"], kinds["tc_dnn_blstm_dnn"], kinds["tdnnf_chain"]) == ("convolutions", "windows", "time delays")
+    assert (kinds["cnn"], kinds["tc_dnn_blstm_dnn"], kinds["tdnnf_chain"]) == (
+        "convolutions",
+        "windows",
+        "time delays",
+    )
 
 
 def test_layers_that_do_not_fit_are_named(tmp_path):

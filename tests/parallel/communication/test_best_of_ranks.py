@@ -15,8 +15,9 @@ MINIBATCH = 10
 
 
 def mixings(shards, objectives, restart_after=0):
-    """Each rank adds noise of its own in every minibatch of its shard; (parameters before, after, frames since the last, whether ranks were
-    to be compared) of each mixing. The strategy is restarted in the beginning and after the mixing of that number."""
+    """Each rank adds noise of its own in every minibatch of its shard; (parameters before, after, frames
+    since the last, whether ranks were to be compared) of each mixing. The strategy is restarted in the
+    beginning and after the mixing of that number."""
 
     def rank(comm):
         strategy, rng = make_strategy(comm, OPTIONS), np.random.default_rng(comm.rank)
@@ -44,11 +45,15 @@ def check(results, best, restart_after=0):
     """Mixings after a restart take the parameters of rank `best`; the others the weighted average."""
     for number, of_ranks in enumerate(zip(*results, strict=True)):
         frames = np.array([since for _, _, since, _ in of_ranks])
-        expected = sum(weight * before.double() for weight, (before, *_) in zip(frames / frames.sum(), of_ranks)).float()
+        expected = sum(
+            weight * before.double() for weight, (before, *_) in zip(frames / frames.sum(), of_ranks)
+        ).float()
         compared = number in (0, restart_after)
         for _, after, _, compares in of_ranks:
             assert compares == compared
-            torch.testing.assert_close(after, of_ranks[best][0] if compared else expected, atol=0 if compared else 1e-6, rtol=0)
+            torch.testing.assert_close(
+                after, of_ranks[best][0] if compared else expected, atol=0 if compared else 1e-6, rtol=0
+            )
 
 
 @pytest.mark.parametrize("shards", [[60, 60, 60], [100, 90, 30, 0], [45, 50, 10], [60]])
@@ -64,7 +69,9 @@ def test_ranks_without_data_or_with_little_are_no_candidates():
     check(mixings([60, 5, 0, 20], [-3.0, -1.0, math.inf, -2.0]), best=3)
 
 
-@pytest.mark.parametrize("objectives, best", [([math.nan, -9.0], 1), ([-math.inf, -math.inf], 0), ([-1.0, -1.0], 0)])
+@pytest.mark.parametrize(
+    "objectives, best", [([math.nan, -9.0], 1), ([-math.inf, -math.inf], 0), ([-1.0, -1.0], 0)]
+)
 def test_objectives_that_are_none_lose_and_equal_ones_go_to_the_lowest_rank(objectives, best):
     check(mixings([40, 40], objectives), best)
 

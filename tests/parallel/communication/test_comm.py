@@ -1,4 +1,5 @@
-"""Communicators (and the ring all-reduce over MPI) against plain sums: alone, as threads, and as real MPI ranks."""
+"""Communicators (and the ring all-reduce over MPI) against plain sums: alone, as threads, and as real MPI
+ranks."""
 
 import os
 import threading
@@ -25,7 +26,9 @@ def test_threads(size):
 
 def test_mpi(tmp_path, monkeypatch):
     """Groups of 1 to 8 real ranks, of which strategies have shards of 10, 10, 3, no utterances, and so on."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
+    )
     run_ranks(JobOptions(), tmp_path / "comm.log", "rank_workers:everything_in_groups", JobOptions(), 8)
 
 

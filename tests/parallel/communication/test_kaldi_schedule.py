@@ -11,10 +11,13 @@ PERIOD, FRAMES = 40, 1000
 
 
 def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
-    """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after, `num_active`."""
+    """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after,
+    `num_active`."""
 
     def rank(comm):
-        strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD, initial_ranks=initial_ranks))
+        strategy = make_strategy(
+            comm, mixing_options("kaldi", period_frames=PERIOD, initial_ranks=initial_ranks)
+        )
         strategy.training.objective, strategy.training.num_epochs = (lambda: -1.0 - comm.rank), num_epochs
         assert strategy.share == (0, 1) and strategy.num_averaged == num_ranks
         master, mixings, rng = torch.zeros(5), [], np.random.default_rng(comm.rank)
@@ -25,7 +28,12 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
             while not last:
                 frames = 0 if strategy.is_idle else 10
                 master += torch.from_numpy(rng.standard_normal(5)).float() * (frames > 0)
-                own, compares, active, before = own + frames, strategy.compares, strategy.num_active, master.clone()
+                own, compares, active, before = (
+                    own + frames,
+                    strategy.compares,
+                    strategy.num_active,
+                    master.clone(),
+                )
                 mixing = strategy.step(master, frames)
                 if mixing:
                     mixings.append((own, compares, active, before.numpy(), master.clone().numpy(), mixing))
@@ -52,12 +60,15 @@ def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
             np.testing.assert_allclose(after, mean, atol=1e-5)
             assert compares == (number == 0) and mixing.equal
         seen += ranks[0][5].frames
-    assert [ranks[0][5].last for ranks in mixings].count(True) == 2 and 2 * FRAMES <= seen < 2 * FRAMES + 10 * num_ranks
+    assert [ranks[0][5].last for ranks in mixings].count(
+        True
+    ) == 2 and 2 * FRAMES <= seen < 2 * FRAMES + 10 * num_ranks
     assert len(mixings[-2]) == num_ranks
 
 
 def go_on(num_ranks, num_mixings, states=None):
-    """(what each rank remembers, frames of each mixing, J of each) after so many mixings of ranks that go on from what others remember."""
+    """(what each rank remembers, frames of each mixing, J of each) after so many mixings of ranks that go on
+    from what others remember."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))
@@ -80,7 +91,8 @@ def go_on(num_ranks, num_mixings, states=None):
 
 @pytest.mark.parametrize("num_ranks", [2, 8])
 def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
-    """Whatever each leaves out; J goes on from there, by their own number, and after an interruption of theirs as without."""
+    """Whatever each leaves out; J goes on from there, by their own number, and after an interruption of
+    theirs as without."""
     states, before, _ = go_on(4, 4)
     seen = sum(before)
     _, frames, active = go_on(num_ranks, 1000, states)
@@ -92,9 +104,15 @@ def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
 
 @pytest.mark.parametrize("num_ranks, initial_ranks, num_epochs", [(8, 1, 1), (8, 2, 1), (6, 3, 2)])
 def test_as_many_iterations_as_in_kaldi(num_ranks, initial_ranks, num_epochs):
-    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K) jobs in the k-th of K."""
+    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K)
+    jobs in the k-th of K."""
     num_archives = 200
-    active = np.array([ranks[0][2] for ranks in told(num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs)])
+    active = np.array(
+        [
+            ranks[0][2]
+            for ranks in told(num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs)
+        ]
+    )
     num_iters = 2 * num_archives // (initial_ranks + num_ranks)
     assert abs(len(active) - num_iters) <= 1 + num_epochs
     ideal = initial_ranks + (num_ranks - initial_ranks) * np.arange(len(active)) / num_iters

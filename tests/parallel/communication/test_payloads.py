@@ -1,4 +1,5 @@
-"""Parameters that travel in 16 bits: against float32 runs, against numpy's rounding, and what must be conserved."""
+"""Parameters that travel in 16 bits: against float32 runs, against numpy's rounding, and what must be
+conserved."""
 
 import os
 from pathlib import Path
@@ -28,13 +29,18 @@ NUM_RANKS = 4
 
 
 def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
-    """Mixings of each of 4 ranks; those of asynchronous schemes in simulated time, so that they come in the same order whatever is sent."""
+    """Mixings of each of 4 ranks; those of asynchronous schemes in simulated time, so that they come in the
+    same order whatever is sent."""
     options = mixing_of(name, period_frames=20, payload=payload, ranks_per_node=2, **more)
 
     def rank(comm):
         return train(comm, options, parameters, moves, resume)
 
-    return run_simulated(NUM_RANKS, rank, ClusterNetwork(1e-9, 1e15)) if name in ASYNCHRONOUS else run_threads(NUM_RANKS, rank)
+    return (
+        run_simulated(NUM_RANKS, rank, ClusterNetwork(1e-9, 1e15))
+        if name in ASYNCHRONOUS
+        else run_threads(NUM_RANKS, rank)
+    )
 
 
 def afters(ranks):
@@ -47,12 +53,20 @@ def ends(ranks):
     return [[mixed for mixed in mixings if mixed.told.last] for mixings in ranks]
 
 
-@pytest.mark.parametrize("name, more", [*((name, {}) for name in strategy_names()), ("ring", dict(all_reduce_epochs=1)),
-                                        ("dpsgd", dict(topology="complete")), ("adpsgd", dict(topology="random-ring")),
-                                        ("hadpsgd", dict(topology="fixed-ring"))])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        *((name, {}) for name in strategy_names()),
+        ("ring", dict(all_reduce_epochs=1)),
+        ("dpsgd", dict(topology="complete")),
+        ("adpsgd", dict(topology="random-ring")),
+        ("hadpsgd", dict(topology="fixed-ring")),
+    ],
+)
 @pytest.mark.parametrize("payload", NARROW)
 def test_moves_are_rounded_and_parameters_are_not(name, more, payload):
-    """Of numbers near 1000, bfloat16 has every fourth, float16 every half: moves of 1 arrive as accurately as 16 bits can tell moves."""
+    """Of numbers near 1000, bfloat16 has every fourth, float16 every half: moves of 1 arrive as accurately as
+    16 bits can tell moves."""
     wide, narrow = run(name, "float32", **more), run(name, payload, **more)
     moved, apart = afters(wide) - start(1000.0).numpy(), afters(narrow) - afters(wide)
     error = np.sqrt(np.square(apart).mean() / np.square(moved).mean())
@@ -71,9 +85,15 @@ def test_gossip_conserves_the_mean(name, payload):
 
 
 def test_adpsgd_conserves_the_mean():
-    """Both ends of an exchange change by as much: the consensus is that of float32, of which each rounding is up to 6e-5 here."""
+    """Both ends of an exchange change by as much: the consensus is that of float32, of which each rounding is
+    up to 6e-5 here."""
     wide, narrow = (afters(ends(run("adpsgd", payload))) for payload in ("float32", "bfloat16"))
-    assert 0 < np.abs(wide - narrow).max() < 1e-3 < 0.1 * UNIT["bfloat16"] * np.abs(wide - start(1000.0).numpy()).max()
+    assert (
+        0
+        < np.abs(wide - narrow).max()
+        < 1e-3
+        < 0.1 * UNIT["bfloat16"] * np.abs(wide - start(1000.0).numpy()).max()
+    )
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-6, 1e9])
@@ -82,7 +102,10 @@ def test_adpsgd_conserves_the_mean():
 def test_moves_of_any_size_arrive(name, payload, size):
     """float16 has no numbers below 6e-8 or above 65504."""
     wide, narrow = (afters(run(name, p, parameters=0.0, moves=size)) for p in ("float32", payload))
-    assert np.abs(narrow - wide).max() < 8 * UNIT[payload] * np.abs(wide).max() and 0.5 * size < np.abs(wide).max() < 40 * size
+    assert (
+        np.abs(narrow - wide).max() < 8 * UNIT[payload] * np.abs(wide).max()
+        and 0.5 * size < np.abs(wide).max() < 40 * size
+    )
 
 
 def test_what_is_no_number_is_told_to_all():
@@ -113,10 +136,16 @@ def test_an_exchange_follows_its_equation(payload, dim):
     x = (base + 10.0 ** rng.uniform(-9, 2, (3, dim)) * rng.standard_normal((3, dim))).astype(np.float32)
 
     def rank(comm):
-        wire, right, left = PayloadCodec(comm, SchemeOptions(payload=payload)), (comm.rank + 1) % 3, (comm.rank - 1) % 3
+        wire, right, left = (
+            PayloadCodec(comm, SchemeOptions(payload=payload)),
+            (comm.rank + 1) % 3,
+            (comm.rank - 1) % 3,
+        )
         wire.agree(torch.from_numpy(base))
         wire.offer(torch.from_numpy(x[comm.rank].copy()))
-        return wire.exchange(right, torch.empty(dim), left).numpy(), wire.exchange(left, torch.empty(dim), right).numpy()
+        return wire.exchange(right, torch.empty(dim), left).numpy(), wire.exchange(
+            left, torch.empty(dim), right
+        ).numpy()
 
     q = [rounded((row - base).astype(np.float64), payload) for row in x]
     for r, (left, right) in enumerate(run_threads(3, rank)):
@@ -126,7 +155,8 @@ def test_an_exchange_follows_its_equation(payload, dim):
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_differences_of_messages_follow_their_equation(payload):
-    """Of parameters that are read by others: the weight times q(theirs - b) - q(ours - b), in several blocks."""
+    """Of parameters that are read by others: the weight times q(theirs - b) - q(ours - b), in several
+    blocks."""
     rng, dim = np.random.default_rng(5), 300_000
     base, ours, theirs = (rng.standard_normal(dim).astype(np.float32) for _ in range(3))
 
@@ -139,7 +169,10 @@ def test_differences_of_messages_follow_their_equation(payload):
         wire.add_difference(total, *messages, 0.25)
         return total.numpy()
 
-    q = [x.astype(np.float64) if payload == "float32" else rounded((x - base).astype(np.float64), payload) for x in (theirs, ours)]
+    q = [
+        x.astype(np.float64) if payload == "float32" else rounded((x - base).astype(np.float64), payload)
+        for x in (theirs, ours)
+    ]
     for total in run_threads(2, rank):
         np.testing.assert_allclose(total, 1 + 0.25 * (q[0] - q[1]), atol=1e-6)
 
@@ -147,7 +180,11 @@ def test_differences_of_messages_follow_their_equation(payload):
 @pytest.mark.parametrize("payload", NARROW)
 def test_a_sum_over_ranks_keeps_its_bound(payload):
     rng = np.random.default_rng(4)
-    base, moves, weights = rng.standard_normal(100), rng.standard_normal((5, 100)) * 10.0 ** rng.uniform(-8, 0, 100), rng.random(5)
+    base, moves, weights = (
+        rng.standard_normal(100),
+        rng.standard_normal((5, 100)) * 10.0 ** rng.uniform(-8, 0, 100),
+        rng.random(5),
+    )
     x = (base + moves).astype(np.float32)
 
     def rank(comm):
@@ -172,10 +209,16 @@ class Counting(ThreadComm):
 sent: list[int] = []
 
 
-@pytest.mark.parametrize("payload, all_reduce, messages", [
-    ("float32", "auto", 0), ("float32", "library", 0), ("float32", "ring", 4 * 2 * 30 * 4), ("bfloat16", "auto", 4 * 2 * 30 * 2),
-    ("float16", "ring", 4 * 2 * 30 * 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "payload, all_reduce, messages",
+    [
+        ("float32", "auto", 0),
+        ("float32", "library", 0),
+        ("float32", "ring", 4 * 2 * 30 * 4),
+        ("bfloat16", "auto", 4 * 2 * 30 * 2),
+        ("float16", "ring", 4 * 2 * 30 * 2),
+    ],
+)
 def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
     """In a ring of 3 ranks each sends 4 thirds of a vector."""
 
@@ -190,7 +233,9 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
     sent.clear()
     for total, mean in run_threads(3, rank):
         np.testing.assert_allclose(total, 3 * np.arange(60.0), rtol=3 * UNIT[payload])
-        np.testing.assert_allclose(mean, np.arange(60.0), rtol=3 * UNIT[payload] if all_reduce == "ring" else 1e-7)
+        np.testing.assert_allclose(
+            mean, np.arange(60.0), rtol=3 * UNIT[payload] if all_reduce == "ring" else 1e-7
+        )
     assert sum(sent) == messages
 
 
@@ -226,7 +271,9 @@ def test_float32_is_what_it_was():
         assert all(np.array_equal(m.after, expected) for m in mixed)
     for mixed in zip(*run("ring", "float32")):
         for r, m in enumerate(mixed):
-            assert m.told.last or np.array_equal(m.after, m.before * np.float32(0.5) + mixed[r - 1].before * np.float32(0.5))
+            assert m.told.last or np.array_equal(
+                m.after, m.before * np.float32(0.5) + mixed[r - 1].before * np.float32(0.5)
+            )
 
 
 @pytest.mark.parametrize("name", ["allreduce", "base2", "d1d", "dpsgd", "easgd", "bmuf"])
@@ -234,7 +281,9 @@ def test_a_strategy_goes_on_from_its_state(name):
     """Bit by bit; the base belongs to it."""
     options = mixing_of(name, period_frames=20, payload="bfloat16")
     for after in (1, 2):
-        assert np.array_equal(afters(run(name, "bfloat16", resume=(after, options))), afters(run(name, "bfloat16")))
+        assert np.array_equal(
+            afters(run(name, "bfloat16", resume=(after, options))), afters(run(name, "bfloat16"))
+        )
 
 
 def test_a_job_goes_on_in_16_bits():
@@ -248,14 +297,24 @@ def test_a_job_goes_on_in_16_bits():
 
 
 def test_every_type_of_a_ring_is_a_choice():
-    assert PAYLOADS == tuple(WIRE_TYPES)
+    assert tuple(WIRE_TYPES) == PAYLOADS
 
 
 def test_over_mpi(tmp_path, monkeypatch):
     """Real ranks come to the same bits as threads."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]]))
-    run_ranks(JobOptions(), tmp_path / "ranks.log", f"{over_mpi.__module__}:{over_mpi.__name__}", JobOptions(cmd=str(tmp_path)), 2)
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
+    )
+    run_ranks(
+        JobOptions(),
+        tmp_path / "ranks.log",
+        f"{over_mpi.__module__}:{over_mpi.__name__}",
+        JobOptions(cmd=str(tmp_path)),
+        2,
+    )
     for name in OVER_MPI:
         options = mixing_of(name, period_frames=20, payload="bfloat16")
         for rank, mixings in enumerate(run_threads(2, lambda comm: train(comm, options))):
-            assert np.array_equal(np.load(tmp_path / f"rank{rank}.npz")[name], [mixed.after for mixed in mixings]), name
+            assert np.array_equal(
+                np.load(tmp_path / f"rank{rank}.npz")[name], [mixed.after for mixed in mixings]
+            ), name

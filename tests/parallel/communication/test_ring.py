@@ -1,4 +1,5 @@
-"""The ring all-reduce against float64 sums, over threads and in simulated time; tests/parallel/communication/test_comm.py has it over real MPI ranks."""
+"""The ring all-reduce against float64 sums, over threads and in simulated time;
+tests/parallel/communication/test_comm.py has it over real MPI ranks."""
 
 import numpy as np
 import pytest
@@ -7,7 +8,14 @@ from ring_sums import UNIT, check_sums
 
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
-from pyasr.parallel.communication.ring import CHUNK, IN_FLIGHT, SMALL_CHUNK, RingAllreduce, chunks_of_segment, hops
+from pyasr.parallel.communication.ring import (
+    CHUNK,
+    IN_FLIGHT,
+    SMALL_CHUNK,
+    RingAllreduce,
+    chunks_of_segment,
+    hops,
+)
 from pyasr.parallel.simulation.network_model import ClusterNetwork
 from pyasr.parallel.simulation.simulator import run_simulated
 
@@ -38,9 +46,12 @@ def test_in_simulated_time():
 
 @pytest.mark.parametrize("wire, greatest", [("float16", 0.6), ("bfloat16", 0.6), ("float32", 1.0)])
 def test_error_grows_as_the_wire_narrows(wire, greatest):
-    """An average of 8 equal ranks: the root mean square error is a fraction of one rounding a hop, and not that of a narrower type."""
+    """An average of 8 equal ranks: the root mean square error is a fraction of one rounding a hop, and not
+    that of a narrower type."""
     x = np.random.default_rng(1).standard_normal(20000).astype(np.float32)
-    mean = run_threads(8, lambda comm: RingAllreduce(comm, wire)(torch.from_numpy(x.copy()), 1 / 8))[0].numpy()
+    mean = run_threads(8, lambda comm: RingAllreduce(comm, wire)(torch.from_numpy(x.copy()), 1 / 8))[
+        0
+    ].numpy()
     error = np.sqrt(np.mean(np.square((mean - x) / x)))
     unit = UNIT[wire] or 2.0**-24
     assert 0.1 * unit < error < greatest * np.sqrt(8) * unit
@@ -60,7 +71,9 @@ sent: dict[int, list] = {}
 @pytest.mark.parametrize("wire, width", [("float32", 4), ("bfloat16", 2)])
 def test_each_rank_sends_the_least_to_its_right(wire, width):
     sent.clear()
-    run_threads(5, lambda comm: RingAllreduce(Counting(comm.rank, comm._board), wire, chunk=7)(torch.ones(100)))
+    run_threads(
+        5, lambda comm: RingAllreduce(Counting(comm.rank, comm._board), wire, chunk=7)(torch.ones(100))
+    )
     for rank, messages in sent.items():
         assert {(to, source) for to, source, _ in messages} == {((rank + 1) % 5, (rank - 1) % 5)}
         assert sum(size for _, _, size in messages) == 2 * (5 - 1) * 20 * width
@@ -72,18 +85,30 @@ def test_hops_of_all_ranks_fit():
         all_hops = [hops(rank, size, length, num_chunks) for rank in range(size)]
         for rank in range(size):
             assert [hop.outgoing for hop in all_hops[rank - 1]] == [hop.incoming for hop in all_hops[rank]]
-            late = [(hop.outgoing, earlier.incoming) for earlier, hop in zip(all_hops[rank], all_hops[rank][num_chunks:])]
+            late = [
+                (hop.outgoing, earlier.incoming)
+                for earlier, hop in zip(all_hops[rank], all_hops[rank][num_chunks:])
+            ]
             assert all(outgoing == incoming for outgoing, incoming in late)
 
 
 def test_chunks():
-    """Small segments travel whole, middling ones in a few chunks, great ones in chunks of the greatest size."""
-    assert [chunks_of_segment(length, CHUNK) for length in (0, 1, SMALL_CHUNK, 3 * SMALL_CHUNK, IN_FLIGHT * CHUNK + 1)] == [1, 1, 1, 3, 5]
+    """Small segments travel whole, middling ones in a few chunks, great ones in chunks of the greatest
+    size."""
+    assert [
+        chunks_of_segment(length, CHUNK)
+        for length in (0, 1, SMALL_CHUNK, 3 * SMALL_CHUNK, IN_FLIGHT * CHUNK + 1)
+    ] == [1, 1, 1, 3, 5]
 
 
 def test_what_is_refused():
     reduce = RingAllreduce(SoloComm())
-    for bad in (torch.zeros(3, dtype=torch.float64), torch.zeros(2, 2), torch.zeros(6)[::2], torch.zeros(3, device="meta")):
+    for bad in (
+        torch.zeros(3, dtype=torch.float64),
+        torch.zeros(2, 2),
+        torch.zeros(6)[::2],
+        torch.zeros(3, device="meta"),
+    ):
         with pytest.raises(TypeError, match="expected a contiguous float32 vector in host memory, not "):
             reduce(bad)
     with pytest.raises(ValueError, match="unknown type 'int8'; use one of float32, float16, bfloat16"):

@@ -1,4 +1,5 @@
-"""What Su's program can do beside mixing parameters: mix velocities as well, and let ranks take turns at first."""
+"""What Su's program can do beside mixing parameters: mix velocities as well, and let ranks take turns at
+first."""
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ PERIOD = 20
 
 
 def told(num_ranks, frames, num_epochs=1, **options):
-    """For each rank, what (parameters, velocity) were before and after each mixing, and whether all ranks were equal after it."""
+    """For each rank, what (parameters, velocity) were before and after each mixing, and whether all ranks
+    were equal after it."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options(period_frames=PERIOD, **options))
@@ -33,8 +35,10 @@ def told(num_ranks, frames, num_epochs=1, **options):
                     found.append((*before, master.clone(), velocity.clone(), mixing.equal))
         return found
 
-    return [[[column.numpy() if torch.is_tensor(column) else column for column in mixing] for mixing in of_rank]
-            for of_rank in run_threads(num_ranks, rank)]  # fmt: skip
+    return [
+        [[column.numpy() if torch.is_tensor(column) else column for column in mixing] for mixing in of_rank]
+        for of_rank in run_threads(num_ranks, rank)
+    ]
 
 
 def test_all_reduce_averages_velocities_by_frames_too():
@@ -60,11 +64,19 @@ def test_butterfly_mixes_velocities_too():
 
 @pytest.mark.parametrize("parallel", ["allreduce", "ring"])
 def test_at_first_ranks_take_turns(parallel):
-    """Until a rank has seen 50 frames, which is in the third mixing: the parameters of ranks 0, 1, 2, and all ranks are equal then."""
+    """Until a rank has seen 50 frames, which is in the third mixing: the parameters of ranks 0, 1, 2, and all
+    ranks are equal then."""
     ranks = told(3, [100] * 3, parallel=parallel, turns_frames=50)
     for mixing in range(3):
-        assert all(np.array_equal(of_rank[mixing][2], ranks[mixing][mixing][0]) and of_rank[mixing][4] for of_rank in ranks)
-    expected = sum(of_rank[3][0] for of_rank in ranks) / 3 if parallel == "allreduce" else (ranks[0][3][0] + ranks[2][3][0]) / 2
+        assert all(
+            np.array_equal(of_rank[mixing][2], ranks[mixing][mixing][0]) and of_rank[mixing][4]
+            for of_rank in ranks
+        )
+    expected = (
+        sum(of_rank[3][0] for of_rank in ranks) / 3
+        if parallel == "allreduce"
+        else (ranks[0][3][0] + ranks[2][3][0]) / 2
+    )
     np.testing.assert_allclose(ranks[0][3][2], expected, atol=1e-6)
 
 
@@ -81,5 +93,8 @@ def test_without_these_options_velocities_stay():
 
 
 def test_velocities_travel_as_float32_only():
-    with pytest.raises(UserError, match="--mix-momentum: velocities travel as float32 only; omit it, or omit --payload bfloat16"):
+    with pytest.raises(
+        UserError,
+        match="--mix-momentum: velocities travel as float32 only; omit it, or omit --payload bfloat16",
+    ):
         check_strategy(mixing_options(mix_momentum=True, payload="bfloat16"))

@@ -8,14 +8,20 @@ from pyasr.parallel.mixing.flat import FlatParameters
 
 def make(dtype):
     generator = torch.Generator().manual_seed(1)
-    return FlatParameters([torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((5, 7), (3,), (40, 50))], dtype)
+    return FlatParameters(
+        [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((5, 7), (3,), (40, 50))],
+        dtype,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_update_by_the_gradient(dtype):
     """Each place by its factor; bits as of torch's own addition and rounding."""
     flat = make(dtype)
-    before, gradient = flat.master.clone(), torch.randn(flat.grad.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
+    before, gradient = (
+        flat.master.clone(),
+        torch.randn(flat.grad.shape, generator=torch.Generator().manual_seed(2)).to(dtype),
+    )
     gradient[:4] = torch.tensor([0.0, 1e-39, 3e38, -1e-3])
     flat.grad.copy_(gradient)
     flat.add(flat.grad, [(flat.spans[0], -0.5), (flat.spans[2], torch.tensor(0.25, dtype=torch.float64))])
@@ -32,4 +38,8 @@ def test_update_by_something_else():
     before, delta = flat.master.clone(), torch.ones_like(flat.master)
     flat.grad.fill_(7)
     flat.add(delta, [(slice(None), 0.5)])
-    assert torch.equal(flat.master, before + 0.5) and torch.equal(flat.work, flat.master.bfloat16()) and not flat.grad.any()
+    assert (
+        torch.equal(flat.master, before + 0.5)
+        and torch.equal(flat.work, flat.master.bfloat16())
+        and not flat.grad.any()
+    )

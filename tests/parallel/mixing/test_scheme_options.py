@@ -1,4 +1,5 @@
-"""Each scheme has options of its own: those of others are refused, and what was saved when all had the same still loads."""
+"""Each scheme has options of its own: those of others are refused, and what was saved when all had the same
+still loads."""
 
 import dataclasses
 import json
@@ -23,10 +24,23 @@ from pyasr.parallel.strategies import MixingOptions, SchemeOptions, mixing_optio
 
 KINDS = option_kinds()
 ALL = sorted(set().union(*map(names_of, KINDS.values())))
-BEFORE = {"period_frames": 10240, "first_mixing": "mix", "mix_momentum": False, "turns_frames": 0, "payload": "float32", "all_reduce": "auto",
-          "topology": "fixed-ring", "all_reduce_epochs": 0, "initial_ranks": 1, "post_local_epochs": 1, "random_peers": False, "ranks_per_node": 0,
-          "server": {"server_momentum": 0.0, "gradient_decay": 1.0, "max_distance": 0}, "outer": {"outer_momentum": -1.0, "outer_rate": -1.0},
-          "elastic": {"elastic_rate": 0.0}}  # fmt: skip
+BEFORE = {
+    "period_frames": 10240,
+    "first_mixing": "mix",
+    "mix_momentum": False,
+    "turns_frames": 0,
+    "payload": "float32",
+    "all_reduce": "auto",
+    "topology": "fixed-ring",
+    "all_reduce_epochs": 0,
+    "initial_ranks": 1,
+    "post_local_epochs": 1,
+    "random_peers": False,
+    "ranks_per_node": 0,
+    "server": {"server_momentum": 0.0, "gradient_decay": 1.0, "max_distance": 0},
+    "outer": {"outer_momentum": -1.0, "outer_rate": -1.0},
+    "elastic": {"elastic_rate": 0.0},
+}
 
 
 def flag_of(name: str) -> str:
@@ -35,7 +49,12 @@ def flag_of(name: str) -> str:
 
 def default_of(name: str) -> str:
     """As it is typed."""
-    return next(as_typed(field.default) for kind in KINDS.values() for field in dataclasses.fields(kind) if field.name == name)
+    return next(
+        as_typed(field.default)
+        for kind in KINDS.values()
+        for field in dataclasses.fields(kind)
+        if field.name == name
+    )
 
 
 def given(*words) -> MixingOptions:
@@ -50,18 +69,26 @@ def test_options_of_other_schemes_are_refused_by_name(scheme):
         if name in names_of(KINDS[scheme]):
             assert given(*words) == mixing_options(scheme)
         else:
-            with pytest.raises(UserError, match=f"^{flag_of(name)} cannot be combined with --parallel {scheme}; omit it"):
+            with pytest.raises(
+                UserError, match=f"^{flag_of(name)} cannot be combined with --parallel {scheme}; omit it"
+            ):
                 given(*words)
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--topology", "nonsense"], "^--topology cannot be combined with --parallel allreduce; omit it, or choose one of adpsgd, dpsgd, hadpsgd$"),
-    (["--outer-rate", "1"], "--outer-rate cannot be combined with --parallel allreduce; omit it, or choose one of bmuf, bmuf-classical, diloco, slowmo$"),
-    (["--parallel=asgd", "--period-frames=5"], "^--period-frames cannot be combined with --parallel asgd; omit it$"),
-    (["--server-momentum", "0", "--max-distance", "3"], "^--server-momentum, --max-distance cannot be combined with --parallel allreduce; omit them, or give"),
-    (["--parallel", "telepathy", "--topology", "ring"], "^--parallel 'telepathy': no such scheme; choose one of adpsgd, "),
+    (["--topology", "nonsense"], ("^--topology cannot be combined with --parallel allreduce; omit it, or "
+"choose one of adpsgd, dpsgd, hadpsgd$")),
+    (["--outer-rate", "1"], ("--outer-rate cannot be combined with --parallel allreduce; omit it, or choose "
+"one of bmuf, bmuf-classical, diloco, slowmo$")),
+    (["--parallel=asgd", "--period-frames=5"], ("^--period-frames cannot be combined with --parallel asgd; "
+"omit it$")),
+    (["--server-momentum", "0", "--max-distance", "3"], ("^--server-momentum, --max-distance cannot be "
+"combined with --parallel allreduce; omit them, or give")),
+    (["--parallel", "telepathy", "--topology", "ring"], ("^--parallel 'telepathy': no such scheme; choose "
+"one of adpsgd, ")),
     (["--parallel", "adpsgd", "--topology", "fixed-ring", "--random-peers", "true"],
-     "^--random-peers cannot be combined with --topology fixed-ring: its rounds define the neighbours; omit it$"),
+     ("^--random-peers cannot be combined with --topology fixed-ring: its rounds define the neighbours; omit "
+"it$")),
     (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the minimum 0"),
 ])  # fmt: skip
 def test_sentences(words, sentence):
@@ -72,10 +99,18 @@ def test_sentences(words, sentence):
 def test_options_of_a_config_file_are_refused_too(tmp_path):
     (tmp_path / "x.conf").write_text("--period-frames=640\n")
     assert given("--config", str(tmp_path / "x.conf")).scheme.period_frames == 640
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --period-frames cannot be combined with --parallel gradient"):
+    with pytest.raises(
+        UserError, match=f"^{tmp_path}/x.conf:1: --period-frames cannot be combined with --parallel gradient"
+    ):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "gradient")
     (tmp_path / "x.conf").write_text("--topology=ring\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology cannot be combined with --parallel allreduce; omit it, or choose"):
+    with pytest.raises(
+        UserError,
+        match=(
+            f"^{tmp_path}/x.conf:1: --topology cannot be combined with --parallel allreduce; omit it, or "
+            "choose"
+        ),
+    ):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "allreduce")
     (tmp_path / "x.conf").write_text("\n--parallel=telepathy\n")
     with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:2: --parallel 'telepathy': no such scheme"):
@@ -85,9 +120,12 @@ def test_options_of_a_config_file_are_refused_too(tmp_path):
 def test_help_tells_whose_an_option_is():
     with pytest.raises(opt.HelpRequested) as caught:
         given("--help")
-    for told in ("neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
-                 "minibatches (with any --parallel except adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
-                 "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]", "halve their size (float32|float16|bfloat16)"):
+    for told in (
+        "neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
+        "minibatches (with any --parallel except adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
+        "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]",
+        "halve their size (float32|float16|bfloat16)",
+    ):
         assert told in str(caught.value)
 
 
@@ -99,7 +137,10 @@ def test_a_new_scheme_brings_its_options():
     try:
         register("leaps", options=LeapOptions)(type("Leaps", (PeriodicStrategy,), {}))
         assert given("--parallel", "leaps", "--leap", "4").scheme == LeapOptions(leap=4)
-        with pytest.raises(UserError, match="--leap cannot be combined with --parallel ring; omit it, or give --parallel leaps"):
+        with pytest.raises(
+            UserError,
+            match="--leap cannot be combined with --parallel ring; omit it, or give --parallel leaps",
+        ):
             given("--parallel", "ring", "--leap", "4")
     finally:
         REGISTER.pop("leaps", None)
@@ -125,19 +166,27 @@ def test_options_saved_before_load(scheme):
     """When all schemes' options were in one class, and -1 or 0 stood for a scheme's own."""
     content = json.loads(json.dumps({"parallel": scheme, **BEFORE}))
     assert opt.from_json(MixingOptions, content) == mixing_options(scheme)
-    assert {"type": "pyasr.parallel.mixing.scheme_options:MixingOptions", **opt.completed(MixingOptions, content)} == opt.to_json(mixing_options(scheme))
+    assert {
+        "type": "pyasr.parallel.mixing.scheme_options:MixingOptions",
+        **opt.completed(MixingOptions, content),
+    } == opt.to_json(mixing_options(scheme))
 
 
 @pytest.mark.parametrize("changes, expected", [
-    (dict(parallel="asgd", server={"server_momentum": 0.5, "gradient_decay": 0.9, "max_distance": 4}, period_frames=640),
+    (dict(parallel="asgd", server={"server_momentum": 0.5, "gradient_decay": 0.9, "max_distance": 4},
+          period_frames=640),
      mixing_options("asgd", server_momentum=0.5, gradient_decay=0.9, max_distance=4)),
-    (dict(parallel="bmuf", outer={"outer_momentum": 0.5, "outer_rate": -1.0}, period_frames=640), mixing_options("bmuf", outer_momentum=0.5, period_frames=640)),
-    (dict(parallel="bmuf", outer={"outer_momentum": -0.5, "outer_rate": 0.0}), mixing_options("bmuf", outer_rate=0.0)),
+    (dict(parallel="bmuf", outer={"outer_momentum": 0.5, "outer_rate": -1.0}, period_frames=640),
+     mixing_options("bmuf", outer_momentum=0.5, period_frames=640)),
+    (dict(parallel="bmuf", outer={"outer_momentum": -0.5, "outer_rate": 0.0}),
+     mixing_options("bmuf", outer_rate=0.0)),
     (dict(parallel="easgd", elastic={"elastic_rate": 0.1}), mixing_options("easgd", elastic_rate=0.1)),
-    (dict(parallel="hadpsgd", ranks_per_node=4, random_peers=True), mixing_options("hadpsgd", ranks_per_node=4, random_peers=True)),
+    (dict(parallel="hadpsgd", ranks_per_node=4, random_peers=True),
+     mixing_options("hadpsgd", ranks_per_node=4, random_peers=True)),
     (dict(parallel="dpsgd", topology="random-ring"), mixing_options("dpsgd", topology="random-ring")),
     (dict(parallel="adpsgd", topology="random-ring"), mixing_options("adpsgd")),  # which it did not use
-    (dict(parallel="allreduce", first_mixing="best", payload="float16"), mixing_options(first_mixing="best", payload="float16")),
+    (dict(parallel="allreduce", first_mixing="best", payload="float16"),
+     mixing_options(first_mixing="best", payload="float16")),
 ])  # fmt: skip
 def test_values_saved_before_load(changes, expected):
     assert opt.from_json(MixingOptions, {**BEFORE, **changes}) == expected
@@ -145,7 +194,9 @@ def test_values_saved_before_load(changes, expected):
 
 def test_options_that_were_left_alone_load():
     assert opt.from_json(MixingOptions, {}) == mixing_options()
-    assert opt.from_json(MixingOptions, {"parallel": "gradient", "period_frames": 640}) == mixing_options("gradient")
+    assert opt.from_json(MixingOptions, {"parallel": "gradient", "period_frames": 640}) == mixing_options(
+        "gradient"
+    )
 
 
 @dataclass(frozen=True)
@@ -161,17 +212,34 @@ def made(*words) -> None:
         (scratch / "model").write_text("x")
 
 
-@pytest.mark.parametrize("flags, saved", [
-    ([], {"parallel": "allreduce", **BEFORE}),
-    ([], {}),
-    (["--parallel", "gradient"], {"parallel": "gradient", **BEFORE, "period_frames": 640}),  # which it did not use
-    (["--parallel", "diloco", "--outer-rate", "0.5"], {"parallel": "diloco", **BEFORE, "outer": {"outer_momentum": -1.0, "outer_rate": 0.5}}),
-    (["--parallel", "butterfly"], {"parallel": "butterfly", "period_frames": 10240}),  # by a version with fewer options
-    (["--parallel", "adpsgd"], {"parallel": "adpsgd", "scheme": {"payload": "float32", "all_reduce": "auto", "random_peers": False}}),
-    (["--parallel", "dpsgd", "--topology", "fixed-ring"], {"parallel": "dpsgd", **BEFORE}),
-    (["--parallel", "dpsgd"], {"parallel": "dpsgd", "scheme": {"topology": "fixed-ring", "payload": "float32"}}),
-    (["--parallel", "dpsgd"], {"parallel": "dpsgd"}),
-])
+@pytest.mark.parametrize(
+    "flags, saved",
+    [
+        ([], {"parallel": "allreduce", **BEFORE}),
+        ([], {}),
+        # which it did not use
+        (["--parallel", "gradient"], {"parallel": "gradient", **BEFORE, "period_frames": 640}),
+        (
+            ["--parallel", "diloco", "--outer-rate", "0.5"],
+            {"parallel": "diloco", **BEFORE, "outer": {"outer_momentum": -1.0, "outer_rate": 0.5}},
+        ),
+        # by a version with fewer options
+        (["--parallel", "butterfly"], {"parallel": "butterfly", "period_frames": 10240}),
+        (
+            ["--parallel", "adpsgd"],
+            {
+                "parallel": "adpsgd",
+                "scheme": {"payload": "float32", "all_reduce": "auto", "random_peers": False},
+            },
+        ),
+        (["--parallel", "dpsgd", "--topology", "fixed-ring"], {"parallel": "dpsgd", **BEFORE}),
+        (
+            ["--parallel", "dpsgd"],
+            {"parallel": "dpsgd", "scheme": {"topology": "fixed-ring", "payload": "float32"}},
+        ),
+        (["--parallel", "dpsgd"], {"parallel": "dpsgd"}),
+    ],
+)
 def test_outputs_made_before_are_up_to_date(flags, saved, tmp_path):
     made(*flags, tmp_path / "out")
     path = tmp_path / "out" / DONE
@@ -190,7 +258,12 @@ def test_a_group_of_another_scheme_is_our_mistake():
 
 
 def test_options_of_schemes_need_no_torch():
-    code = ("import sys; from pyasr.parallel.strategies import MixingOptions, strategy_names; from pyasr.base.cli.options import defaults; "
-            "strategy_names(); defaults(MixingOptions); print([name for name in ('torch', 'numba', 'mpi4py') if name in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    code = (
+        "import sys; from pyasr.parallel.strategies import MixingOptions, strategy_names; from "
+        "pyasr.base.cli.options import defaults; strategy_names(); defaults(MixingOptions); print([name for "
+        "name in ('torch', 'numba', 'mpi4py') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3]
+    )
     assert done.stdout == "[]\n", done.stderr

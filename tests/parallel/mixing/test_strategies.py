@@ -45,13 +45,18 @@ def test_gradients_arrive_in_the_flat_buffer():
     x = torch.randn(4, 5)
     model(x).square().sum().backward()
     reference(x).square().sum().backward()
-    expected = torch.cat([torch.nn.functional.pad(p.grad.flatten(), (0, -p.numel() % ALIGNMENT)) for p in reference.parameters()])
+    expected = torch.cat(
+        [
+            torch.nn.functional.pad(p.grad.flatten(), (0, -p.numel() % ALIGNMENT))
+            for p in reference.parameters()
+        ]
+    )
     torch.testing.assert_close(flat.grad, expected)
 
 
 def mixed(minibatches_by_rank, options, minibatch=10):
-    """Each rank adds its own noise to its parameters at every minibatch; for each mixing (frames since the last one, parameters before,
-    after, its result)."""
+    """Each rank adds its own noise to its parameters at every minibatch; for each mixing (frames since the
+    last one, parameters before, after, its result)."""
 
     def rank(comm):
         strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
@@ -74,12 +79,7 @@ def mixed(minibatches_by_rank, options, minibatch=10):
     return list(zip(*run_threads(len(minibatches_by_rank), rank), strict=True))  # by mixing, by rank
 
 
-SHARDS = [
-    [[10] * 6, [10] * 6],
-    [[10] * 6],
-    [[10] * 10, [10] * 10, [10] * 3, []],
-    [[7, 7, 2], [10] * 5, [1]],
-]
+SHARDS = [[[10] * 6, [10] * 6], [[10] * 6], [[10] * 10, [10] * 10, [10] * 3, []], [[7, 7, 2], [10] * 5, [1]]]
 
 
 @pytest.mark.parametrize("minibatches", SHARDS)
@@ -101,7 +101,9 @@ def test_mixing_happens_every_period_of_whole_minibatches():
         strategy.begin_epoch(60, 10)
         told = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
         assert [mixing and mixing.frames for mixing in told] == expected
-        assert [mixing.last for mixing in told if mixing] == [False] * (len([x for x in expected if x]) - 1) + [True]
+        assert [mixing.last for mixing in told if mixing] == [False] * (
+            len([x for x in expected if x]) - 1
+        ) + [True]
 
 
 def test_one_rank_alone_is_left_as_it_is():
@@ -156,7 +158,10 @@ def test_a_job_goes_on_in_the_middle_of_an_epoch():
 
 def test_drift_is_the_distance_from_the_mixture():
     def rank(comm):
-        strategy, master = make_strategy(comm, mixing_options(period_frames=10)), torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]])
+        strategy, master = (
+            make_strategy(comm, mixing_options(period_frames=10)),
+            torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]]),
+        )
         strategy.begin_epoch(30, 10)
         strategy.step(master, 10)
         master += comm.rank
@@ -166,7 +171,11 @@ def test_drift_is_the_distance_from_the_mixture():
     assert run_threads(2, rank) == [pytest.approx(1 / 5)] * 2
 
 
-@pytest.mark.parametrize("run", [run_threads, partial(run_simulated, network=ClusterNetwork(1e-3, 1e6))], ids=["threads", "simulated"])
+@pytest.mark.parametrize(
+    "run",
+    [run_threads, partial(run_simulated, network=ClusterNetwork(1e-3, 1e6))],
+    ids=["threads", "simulated"],
+)
 def test_gradients_of_minibatches_of_any_size(run):
     """As real ranks (tests/parallel/communication/test_comm.py)."""
     run(5, check_minibatches_of_any_size)
@@ -174,5 +183,7 @@ def test_gradients_of_minibatches_of_any_size(run):
 
 def test_unknown_scheme():
     assert "allreduce" in strategy_names()
-    with pytest.raises(UserError, match="--parallel 'telepathy': no such scheme; choose one of .*allreduce, "):
+    with pytest.raises(
+        UserError, match="--parallel 'telepathy': no such scheme; choose one of .*allreduce, "
+    ):
         make_strategy(SoloComm(), mixing_options("telepathy"))

@@ -1,4 +1,5 @@
-"""Which rank has which GPU: the choice by itself, ranks in threads on hosts that are made up, ranks under MPI, and a GPU where there is one."""
+"""Which rank has which GPU: the choice by itself, ranks in threads on hosts that are made up, ranks under
+MPI, and a GPU where there is one."""
 
 import os
 import threading
@@ -28,34 +29,52 @@ class Work:
     jobs: JobOptions = group(JobOptions)
 
 
-@pytest.mark.parametrize("visible, chosen", [
-    ([["a", "b", "c"]] * 3, [0, 1, 2]),
-    ([["a", "b"]] * 4, [0, 1, 0, 1]),
-    ([["a"], ["b"], ["c"]], [0, 0, 0]),
-    ([["a", "b"], ["b", "a"]], [0, 0]),
-    ([["b", "a"], ["b", "c"], ["a", "c"]], [0, 1, 0]),
-    ([["a"], ["a", "b"]], [0, 1]),
-])
+@pytest.mark.parametrize(
+    "visible, chosen",
+    [
+        ([["a", "b", "c"]] * 3, [0, 1, 2]),
+        ([["a", "b"]] * 4, [0, 1, 0, 1]),
+        ([["a"], ["b"], ["c"]], [0, 0, 0]),
+        ([["a", "b"], ["b", "a"]], [0, 0]),
+        ([["b", "a"], ["b", "c"], ["a", "c"]], [0, 1, 0]),
+        ([["a"], ["a", "b"]], [0, 1]),
+    ],
+)
 def test_the_choice(visible, chosen):
     """One list for all, as of run.pl; one for each, as of Slurm's --gpus-per-task; mixtures."""
     assert choose(visible) == chosen
 
 
 def test_the_option_is_found_wherever_it_stands():
-    assert asked(Work(DeviceOptions("cuda"), JobOptions()), "device") == "cuda" and asked(JobOptions(), "device") is None
+    assert (
+        asked(Work(DeviceOptions("cuda"), JobOptions()), "device") == "cuda"
+        and asked(JobOptions(), "device") is None
+    )
 
 
 def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=False, device="auto"):
     """(GPU taken by each rank, what the log says) of ranks in threads on these hosts."""
-    monkeypatch.setattr("socket.gethostname", lambda: hosts[int(threading.current_thread().name.removeprefix("rank-"))])
-    monkeypatch.setattr(ThreadComm, "split_by_host", lambda comm: comm.split(sorted(set(hosts)).index(hosts[comm.rank])))
+    monkeypatch.setattr(
+        "socket.gethostname", lambda: hosts[int(threading.current_thread().name.removeprefix("rank-"))]
+    )
+    monkeypatch.setattr(
+        ThreadComm, "split_by_host", lambda comm: comm.split(sorted(set(hosts)).index(hosts[comm.rank]))
+    )
     said = []
     monkeypatch.setattr(ThreadComm, "say", lambda comm, line: said.append(line) if comm.rank == 0 else None)
 
     def rank(comm):
         taken = []
         seen = [Gpu(uuid, "H200") for uuid in gpus[hosts[comm.rank]]]
-        locks = take_gpu(comm, Work(DeviceOptions(device), JobOptions()), share, Path("x.log"), lambda: seen, taken.append, patience_s=0)
+        locks = take_gpu(
+            comm,
+            Work(DeviceOptions(device), JobOptions()),
+            share,
+            Path("x.log"),
+            lambda: seen,
+            taken.append,
+            patience_s=0,
+        )
         comm.barrier()
         for lock in locks:
             lock.release()
@@ -77,7 +96,9 @@ def test_how_a_gpu_multiplies_is_set_when_it_is_taken(precision, is_tf32, monkey
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not is_tf32)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True)
     work = ComputeOptions(device="cuda", precision=precision)
-    for lock in take_gpu(SoloComm(), work, False, Path("x.log"), lambda: [Gpu("x", "H200")], lambda number: None):
+    for lock in take_gpu(
+        SoloComm(), work, False, Path("x.log"), lambda: [Gpu("x", "H200")], lambda number: None
+    ):
         lock.release()
     assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == is_tf32
     assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
@@ -85,28 +106,46 @@ def test_how_a_gpu_multiplies_is_set_when_it_is_taken(precision, is_tf32, monkey
 
 def test_sharing_is_refused_unless_asked_for(monkeypatch):
     hosts, gpus = ["a", "b", "b", "b"], {"a": ["x"], "b": ["y", "z"]}
-    with pytest.raises(UserError, match=r"^b: 3 ranks, but only 2 GPUs; .*--num-ranks.*--gpu 3.*--share-devices true, or give --device cpu$"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"^b: 3 ranks, but only 2 GPUs; .*--num-ranks.*--gpu 3.*--share-devices true, or give "
+            r"--device cpu$"
+        ),
+    ):
         on_hosts(hosts, gpus, monkeypatch)
     assert on_hosts(hosts, gpus, monkeypatch, share=True)[0] == [[0], [0], [1], [0]]
 
 
 def test_hosts_with_and_without(monkeypatch):
-    with pytest.raises(UserError, match="^b: no GPU, but other hosts have one; request GPUs on every host, or give --device cpu$"):
+    with pytest.raises(
+        UserError,
+        match="^b: no GPU, but other hosts have one; request GPUs on every host, or give --device cpu$",
+    ):
         on_hosts(["a", "b"], {"a": ["x"], "b": []}, monkeypatch)
 
 
 def test_no_gpu_is_taken_where_none_is_wanted_or_there(monkeypatch):
     assert on_hosts(["a", "a"], {"a": ["x"]}, monkeypatch, device="cpu") == ([[], []], [])
     assert on_hosts(["a", "a"], {"a": []}, monkeypatch) == ([[], []], ["all ranks compute on the CPU"])
-    take_gpu(SoloComm(), JobOptions(), False, Path("x.log"), lambda: pytest.fail("nothing computes on a GPU here"))
+    take_gpu(
+        SoloComm(), JobOptions(), False, Path("x.log"), lambda: pytest.fail("nothing computes on a GPU here")
+    )
 
 
 def test_ranks_leave_gpus_of_other_jobs_alone(monkeypatch):
-    """Of four, another job has the second; where that is too many, ranks of all hosts are refused and nothing stays locked."""
+    """Of four, another job has the second; where that is too many, ranks of all hosts are refused and nothing
+    stays locked."""
     hosts, gpus = ["a", "a", "b"], {"a": ["x", "y", "z"], "b": ["w"]}
     (other,) = claim([["y"]], {}, Path("log/other.log"))
     assert on_hosts(hosts, gpus, monkeypatch)[0] == [[0], [2], [0]]
-    with pytest.raises(UserError, match=r"^GPU 1, H200 \(y\) is used by process \d+ on .*/log/other.log\); wait .*, or give --device cpu$"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"^GPU 1, H200 \(y\) is used by process \d+ on .*/log/other.log\); wait .*, or give --device "
+            r"cpu$"
+        ),
+    ):
         on_hosts(["a", "a", "a", "b"], gpus, monkeypatch)
     assert on_hosts(["a", "a", "a", "b"], gpus, monkeypatch, share=True)[0] == [[0], [2], [1], [0]]
     other.release()
@@ -118,7 +157,9 @@ import os, sys
 from pyasr.parallel.ranks.devices import Gpu, take_gpu
 taken = []
 found = [Gpu("x", "H200"), Gpu("y", "H200")]
-sys.modules["__main__"].take_gpu = lambda comm, spec, share, log: take_gpu(comm, spec, share, log, lambda: found, taken.append, patience_s=0)
+def take(comm, spec, share, log):
+    return take_gpu(comm, spec, share, log, lambda: found, taken.append, patience_s=0)
+sys.modules["__main__"].take_gpu = take
 def has_taken(spec, comm): open(f"{os.environ['TAKEN']}.{comm.rank}", "w").write(str(taken))
 """
 
@@ -132,7 +173,14 @@ def under_mpi(tmp_path, monkeypatch):
 
     def run(num_ranks, share, cmd="run.pl"):
         recovery = Recovery(RankJobOptions(share_devices=share))
-        run_ranks(JobOptions(cmd=cmd), tmp_path / "log" / "x.log", "ranks_with_gpus:has_taken", DeviceOptions(), num_ranks, recovery)
+        run_ranks(
+            JobOptions(cmd=cmd),
+            tmp_path / "log" / "x.log",
+            "ranks_with_gpus:has_taken",
+            DeviceOptions(),
+            num_ranks,
+            recovery,
+        )
         return [(tmp_path / f"taken.{rank}").read_text() for rank in range(num_ranks)]
 
     return run
@@ -147,23 +195,34 @@ def test_under_mpi(under_mpi):
 def test_under_mpi_beside_another_job(under_mpi):
     (other,) = claim([["x"]], {}, Path("other.log"))
     assert under_mpi(1, share=False) == ["[1]"]
-    with pytest.raises(UserError, match=r"GPU 0, H200 \(x\) is used by process \d+ on .*/other.log\); wait .* \(rank \d of 2"):
+    with pytest.raises(
+        UserError, match=r"GPU 0, H200 \(x\) is used by process \d+ on .*/other.log\); wait .* \(rank \d of 2"
+    ):
         under_mpi(2, share=False)
     assert under_mpi(2, share=True) == ["[1]", "[0]"]
     other.release()
     assert under_mpi(2, share=False) == ["[0]", "[1]"]
 
 
-@pytest.mark.parametrize("num_ranks, share, taken", [(2, False, ["[0]", "[1]"]), (3, True, ["[0]", "[1]", "[0]"])])
+@pytest.mark.parametrize(
+    "num_ranks, share, taken", [(2, False, ["[0]", "[1]"]), (3, True, ["[0]", "[1]", "[0]"])]
+)
 def test_the_runner_has_locked_them_for_its_ranks(num_ranks, share, taken, under_mpi, monkeypatch):
     """GPUs that run.pl --gpu holds are not refused to the job that it holds them for."""
     monkeypatch.setenv(VARIABLE, "x,y")
     assert under_mpi(num_ranks, share, "run.pl --gpu 2") == taken
 
 
-@pytest.mark.parametrize("given, variable, expected", [
-    ("0 2", None, {VARIABLE: "0,2"}), ("cuda1 cuda3", None, {VARIABLE: "1,3"}), ("0", "5", {}), ("", None, {}), (None, None, {}),
-])
+@pytest.mark.parametrize(
+    "given, variable, expected",
+    [
+        ("0 2", None, {VARIABLE: "0,2"}),
+        ("cuda1 cuda3", None, {VARIABLE: "1,3"}),
+        ("0", "5", {}),
+        ("", None, {}),
+        (None, None, {}),
+    ],
+)
 def test_what_grid_engine_gives(given, variable, expected, monkeypatch):
     for name, value in (("SGE_HGR_gpu", given), (VARIABLE, variable)):
         monkeypatch.delenv(name, raising=False)

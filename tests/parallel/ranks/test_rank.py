@@ -1,4 +1,5 @@
-"""A rank that breaks down ends the whole job, whatever the others wait for, and is named; nothing goes on running."""
+"""A rank that breaks down ends the whole job, whatever the others wait for, and is named; nothing goes on
+running."""
 
 import contextlib
 import os
@@ -20,27 +21,50 @@ from pyasr.cluster.ranks.jobs import RankLost, Recovery, run_ranks
 
 @pytest.fixture(autouse=True)
 def workers_on_path(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
+    )
 
 
 def run(function, directory, num_ranks=3, recovery=Recovery()):
-    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks, recovery)
+    run_ranks(
+        JobOptions(),
+        directory / "log" / "x.log",
+        f"rank_workers:{function}",
+        JobOptions(cmd=str(directory)),
+        num_ranks,
+        recovery,
+    )
 
 
 def recovering(max_restarts=2, usable=lambda most: most):
-    return Recovery(RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames")
+    return Recovery(
+        RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames"
+    )
 
 
-@pytest.mark.parametrize("function, sentence", [
-    ("rank_one_raises", r"ZeroDivisionError: no frames \(rank 1 of 3 on \S+\)"),
-    ("rank_one_user_error", r"align again \(rank 1 of 3 on \S+\)"),
-    ("rank_one_killed", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
-    ("rank_one_killed_with_a_late_witness", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
-    ("rank_one_killed_with_a_late_witness_and_missed", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
-    ("rank_one_killed_and_no_memory_kept", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
-    ("rank_one_exits", r"before all ranks were done \(rank 1 of 3"),
-    ("lost_before_the_end", r"rank \d of 3 on \S+ died without an error message"),
-])
+@pytest.mark.parametrize(
+    "function, sentence",
+    [
+        ("rank_one_raises", r"ZeroDivisionError: no frames \(rank 1 of 3 on \S+\)"),
+        ("rank_one_user_error", r"align again \(rank 1 of 3 on \S+\)"),
+        ("rank_one_killed", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
+        (
+            "rank_one_killed_with_a_late_witness",
+            r"rank 1 of 3 on \S+ died without an error message: it was killed from outside",
+        ),
+        (
+            "rank_one_killed_with_a_late_witness_and_missed",
+            r"rank 1 of 3 on \S+ died without an error message: it was killed from outside",
+        ),
+        (
+            "rank_one_killed_and_no_memory_kept",
+            r"rank 1 of 3 on \S+ died without an error message: it was killed from outside",
+        ),
+        ("rank_one_exits", r"before all ranks were done \(rank 1 of 3"),
+        ("lost_before_the_end", r"rank \d of 3 on \S+ died without an error message"),
+    ],
+)
 def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
     """One that has raised an error would do so again: there is no second attempt."""
     is_lost = "without an error message" in sentence
@@ -100,18 +124,32 @@ def wait_until(condition, timeout_s=60):
 def test_mpiexec_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.cluster.runner.mpi.ROOT", tmp_path)
     monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
-    with pytest.raises(UserError, match=r"mpiexec is missing in /nowhere/bin; install an MPI with '.*pip install mpi4py==\S+ mpich==\S+'"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"mpiexec is missing in /nowhere/bin; install an MPI with '.*pip install mpi4py==\S+ "
+            r"mpich==\S+'"
+        ),
+    ):
         run("sleeps", tmp_path)
     assert not (tmp_path / "log").exists()
 
 
 def test_ranks_that_know_nothing_of_each_other(tmp_path, monkeypatch):
-    """As when mpiexec belongs to another MPI than mpi4py's: each would do all the work, and they would write the same files."""
+    """As when mpiexec belongs to another MPI than mpi4py's: each would do all the work, and they would write
+    the same files."""
     mpiexec = tmp_path / "mpiexec"
-    mpiexec.write_text('#!/bin/bash\nfor _ in $(seq "$2"); do "${@:3}" & done\nwait\n')  # mpiexec -n 2 COMMAND
+    # mpiexec -n 2 COMMAND
+    mpiexec.write_text('#!/bin/bash\nfor _ in $(seq "$2"); do "${@:3}" & done\nwait\n')
     mpiexec.chmod(0o755)
     monkeypatch.setenv("PYASR_MPIEXEC", str(mpiexec))
-    with pytest.raises(UserError, match="2 ranks were started, but MPI sees 1: the mpiexec that started them does not belong to mpi4py's MPI"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "2 ranks were started, but MPI sees 1: the mpiexec that started them does not belong to "
+            "mpi4py's MPI"
+        ),
+    ):
         run("rank_one_raises", tmp_path, 2)
 
 
@@ -126,21 +164,36 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
     run("last_lost_until_alone", tmp_path, recovery=recovering())
     assert attempts(tmp_path) == [3, 2, 1] and not list((tmp_path / "log").glob("*.done"))
     first, second = capsys.readouterr().out.splitlines()
-    assert re.search(r"rank 2 of 3 on \S+ died without an error message: .*; 2 ranks continue from 70 frames, restart 1 of at most 2 "
-                     r"\(log .*x\.1\.log\)", first)  # fmt: skip
-    assert re.search(r"rank 1 of 2 on \S+ did not run for more than 0.5 s: .*; 1 rank continues from 70 frames, restart 2 of at most 2",
-                     second)  # fmt: skip
+    assert re.search(
+        r"rank 2 of 3 on \S+ died without an error message: .*; 2 ranks continue from 70 frames, restart 1 "
+        r"of at most 2 "
+        r"\(log .*x\.1\.log\)",
+        first,
+    )
+    assert re.search(
+        r"rank 1 of 2 on \S+ did not run for more than 0.5 s: .*; 1 rank continues from 70 frames, restart "
+        r"2 of at most 2",
+        second,
+    )
     assert "is process" in (tmp_path / "log" / "x.1.log").read_text()
 
 
 def test_a_frozen_host_is_noticed(tmp_path, capsys):
-    """No process on the host can report it. When the host resumes, its witnesses do not disturb the job that continues without it."""
+    """No process on the host can report it. When the host resumes, its witnesses do not disturb the job that
+    continues without it."""
     setup("test")
     run("host_of_the_last_two_freezes", tmp_path, recovery=recovering())
     assert attempts(tmp_path) == [3, 1]
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "restart" in line]
-    silent = r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: no heartbeat for more than 5 s: the host has frozen or is cut off"
-    assert re.search(rf"{silent} from the network, see --rank-timeout; 1 rank continues from 70 frames, restart 1 of at most 2", line)
+    silent = (
+        r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: no heartbeat for more than 5 s: the host has frozen "
+        r"or is cut off"
+    )
+    assert re.search(
+        rf"{silent} from the network, see --rank-timeout; 1 rank continues from 70 frames, restart 1 of at "
+        r"most 2",
+        line,
+    )
     pids = [int(pid) for file in tmp_path.glob("frozen.*") for pid in file.read_text().split()]
     for pid in filter(alive, pids):
         os.kill(pid, signal.SIGCONT)
@@ -152,7 +205,10 @@ def test_a_killed_witness_is_a_lost_rank(tmp_path, capsys):
     setup("test")
     run("witness_killed", tmp_path, 2, recovering())
     assert attempts(tmp_path) == [2, 1]
-    assert "a rank was lost; it is unknown which; 1 rank continues from 70 frames, restart 1 of at most 2" in capsys.readouterr().out
+    assert (
+        "a rank was lost; it is unknown which; 1 rank continues from 70 frames, restart 1 of at most 2"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_job_that_has_lost_all_ranks_begins_with_as_many(tmp_path, monkeypatch):
@@ -180,7 +236,12 @@ def test_restarts_come_to_an_end(tmp_path):
 def test_numbers_of_ranks_that_schemes_take():
     from pyasr.parallel.strategies import mixing_options, usable_ranks  # here, because they import torch
 
-    for name, usable in (("allreduce", [7, 3, 1]), ("butterfly", [4, 2, 1]), ("dpsgd", [7, 3, 1]), ("asgd", [7, 3, 1])):
+    for name, usable in (
+        ("allreduce", [7, 3, 1]),
+        ("butterfly", [4, 2, 1]),
+        ("dpsgd", [7, 3, 1]),
+        ("asgd", [7, 3, 1]),
+    ):
         assert [usable_ranks(mixing_options(name), most) for most in (7, 3, 1)] == usable
     assert usable_ranks(mixing_options("asgd"), 2) == 1  # no server of one shard
     assert usable_ranks(mixing_options(), 0) == 0

@@ -15,7 +15,8 @@ START = 5.0
 
 
 def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8):
-    """What a rank does: each of its minibatches of 10 frames adds 1 to its own number among the parameters, and a little waiting.
+    """What a rank does: each of its minibatches of 10 frames adds 1 to its own number among the parameters,
+    and a little waiting.
 
     Returns (parameters, own minibatches, reported frames, strategy).
     """
@@ -43,26 +44,34 @@ def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8)
     return rank
 
 
-@pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
+@pytest.mark.parametrize(
+    "run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"]
+)
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize("options", [
-    mixing_options("adpsgd"),
-    mixing_options("adpsgd", random_peers=True),
-    mixing_options("hadpsgd", ranks_per_node=2),
-    mixing_options("hadpsgd"),
-    mixing_options("asgd"),
-    mixing_options("asgd", max_distance=2),
-], ids=["adpsgd", "adpsgd-random", "hadpsgd-2", "hadpsgd-host", "asgd", "asgd-2"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        mixing_options("adpsgd"),
+        mixing_options("adpsgd", random_peers=True),
+        mixing_options("hadpsgd", ranks_per_node=2),
+        mixing_options("hadpsgd"),
+        mixing_options("asgd"),
+        mixing_options("asgd", max_distance=2),
+    ],
+    ids=["adpsgd", "adpsgd-random", "hadpsgd-2", "hadpsgd-host", "asgd", "asgd-2"],
+)
 def test_no_move_is_lost(run, num_ranks, options):
-    """Moves of rank r go into parameter r alone: averaged over learners they are its number of minibatches by P; added up, that number."""
+    """Moves of rank r go into parameter r alone: averaged over learners they are its number of minibatches by
+    P; added up, that number."""
     if options.parallel == "asgd" and num_ranks == 2:
         return
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master, _, _, strategy = results[0]
     moves = np.array([number for _, number, _, _ in results])
     frames = {told for *_, told, _ in results}
-    assert frames == {10 * moves.sum()} and 1200 <= min(frames)
-    assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8  # a busy machine may keep threads from hearing of the end
+    assert frames == {10 * moves.sum()} and min(frames) >= 1200
+    # a busy machine may keep threads from hearing of the end
+    assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8
     for other, *_ in results:
         assert torch.equal(other, master)
     if options.parallel == "hadpsgd":
@@ -70,35 +79,48 @@ def test_no_move_is_lost(run, num_ranks, options):
     np.testing.assert_allclose(master.numpy()[:num_ranks] - START, moves / strategy.num_averaged, rtol=1e-4)
 
 
-@pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
+@pytest.mark.parametrize(
+    "run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"]
+)
 @pytest.mark.parametrize("num_ranks", [1, 2, 5])
-@pytest.mark.parametrize("options", [
-    mixing_options("adpsgd", topology="fixed-ring"),
-    mixing_options("adpsgd", topology="random-ring", payload="bfloat16"),
-    mixing_options("adpsgd", topology="exponential"),
-    mixing_options("hadpsgd", topology="random-ring", ranks_per_node=2),
-], ids=["fixed-ring", "random-ring", "exponential", "hadpsgd"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        mixing_options("adpsgd", topology="fixed-ring"),
+        mixing_options("adpsgd", topology="random-ring", payload="bfloat16"),
+        mixing_options("adpsgd", topology="exponential"),
+        mixing_options("hadpsgd", topology="random-ring", ranks_per_node=2),
+    ],
+    ids=["fixed-ring", "random-ring", "exponential", "hadpsgd"],
+)
 def test_learners_that_mix_with_neighbours_meet(run, num_ranks, options):
-    """At the end of each of two epochs, with one model that includes the moves of all; all frames are reported."""
+    """At the end of each of two epochs, with one model that includes the moves of all; all frames are
+    reported."""
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master = results[0][0]
     frames = {told for *_, told, _ in results}
-    assert frames == {10 * sum(number for _, number, _, _ in results)} and 1200 <= min(frames)
+    assert frames == {10 * sum(number for _, number, _, _ in results)} and min(frames) >= 1200
     assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8
     assert all(torch.equal(other, master) for other, *_ in results)
     assert (master[:num_ranks] > START + 1).all() and (master[num_ranks:] == START).all()
 
 
-@pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
+@pytest.mark.parametrize(
+    "run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"]
+)
 def test_learners_do_not_wait_for_neighbours(run):
     """Over MPI too, see test_rank.py."""
     run(4, check_neighbours_do_not_wait)
 
 
 def test_a_node_moves_as_one():
-    """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number grows by its moves by P."""
-    results = run_simulated(8, train(mixing_options("hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
-                            ClusterNetwork(latency_s=1e-4, bandwidth=1e9, ranks_per_host=2))  # fmt: skip
+    """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number
+    grows by its moves by P."""
+    results = run_simulated(
+        8,
+        train(mixing_options("hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
+        ClusterNetwork(latency_s=1e-4, bandwidth=1e9, ranks_per_host=2),
+    )
     moves = np.array([number for _, number, _, _ in results])
     np.testing.assert_allclose(results[0][0].numpy() - START, moves / 8, rtol=1e-4)
     assert (moves[::2] == moves[1::2]).all() and moves[0] > 1.5 * moves[7]
@@ -117,20 +139,26 @@ def virtual_seconds(options, num_ranks, goal=2400, minibatch_s=lambda rank: 0.01
 
 @pytest.mark.parametrize("factor", [2, 10, 100])
 def test_stragglers_do_not_hold_up_adpsgd(factor):
-    """One of 8 learners is slower: 8 / (7 + 1 / factor) as long at most, and at the end one of its minibatches."""
+    """One of 8 learners is slower: 8 / (7 + 1 / factor) as long at most, and at the end one of its
+    minibatches."""
     for straggler in (3, 4):  # a sender, a receiver
-        slow = virtual_seconds(mixing_options("adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1))
+        slow = virtual_seconds(
+            mixing_options("adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1)
+        )
         assert 2 * 8 / 8 < slow < 1.02 * 2 * 8 / 7 + 0.01 * factor
 
 
 @pytest.mark.parametrize("topology", ["fixed-ring", "random-ring", "exponential"])
 def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
-    """One of 8 learners is 100 times as slow. With a barrier all are; without one an epoch takes 8 / 7 as long, and as long as the slow
-    learner needs for its last minibatch."""
+    """One of 8 learners is 100 times as slow. With a barrier all are; without one an epoch takes 8 / 7 as
+    long, and as long as the slow learner needs for its last minibatch."""
 
     def seconds(scheme, frames):
         given = mixing_options(scheme, topology=topology)
-        return [virtual_seconds(given, 8, frames, lambda rank: 0.01 * (factor if rank == 3 else 1)) for factor in (1, 100)]
+        return [
+            virtual_seconds(given, 8, frames, lambda rank: 0.01 * (factor if rank == 3 else 1))
+            for factor in (1, 100)
+        ]
 
     usual, slow = seconds("dpsgd", 200)
     assert slow > 95 * usual
@@ -139,7 +167,8 @@ def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
 
 
 def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
-    """1 server and 5 shards on a fast network: 5 times as fast as one learner. Where the server is busy they go on training."""
+    """1 server and 5 shards on a fast network: 5 times as fast as one learner. Where the server is busy they
+    go on training."""
     single = virtual_seconds(mixing_options("asgd"), 1)
     assert virtual_seconds(mixing_options("asgd"), 6) == pytest.approx(single / 5, rel=0.15)
 
@@ -153,5 +182,7 @@ def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
 
 
 def test_what_cannot_be():
-    with pytest.raises(UserError, match="one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks"):
+    with pytest.raises(
+        UserError, match="one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks"
+    ):
         run_threads(2, lambda comm: make_strategy(comm, mixing_options("asgd")))

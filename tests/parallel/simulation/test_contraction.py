@@ -1,4 +1,5 @@
-"""How much of their disagreement the strategies themselves leave virtual learners that learn nothing, against the published formulas."""
+"""How much of their disagreement the strategies themselves leave virtual learners that learn nothing, against
+the published formulas."""
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 
 
 def disagreements(options, size, num_rounds):
-    """What is left of random disagreement after 0, 1, ..., num_rounds mixings: (greatest share, root mean square share) over directions.
+    """What is left of random disagreement after 0, 1, ..., num_rounds mixings: (greatest share, root mean
+    square share) over directions.
 
-    Learners begin with the rows of a random orthogonal matrix Q, so that with X what they have then, X Q' is the product of what was done
-    to them. Their mean must stay.
+    Learners begin with the rows of a random orthogonal matrix Q, so that with X what they have then, X Q' is
+    the product of what was done to them. Their mean must stay.
     """
     start = np.linalg.qr(np.random.default_rng(size).standard_normal((size, size)))[0]
 
@@ -25,7 +27,9 @@ def disagreements(options, size, num_rounds):
         strategy.restart(master)
         master += torch.from_numpy(start[comm.rank]).float()
         strategy.begin_epoch(10 * (num_rounds + 1), 10)  # the last mixing is that of all
-        return [master.double().numpy()] + [(strategy.step(master, 10), master.double().numpy())[1] for _ in range(num_rounds)]
+        return [master.double().numpy()] + [
+            (strategy.step(master, 10), master.double().numpy())[1] for _ in range(num_rounds)
+        ]
 
     found = []
     for x in np.swapaxes(run_simulated(size, learner, NETWORK), 0, 1):
@@ -41,29 +45,37 @@ def options(name, topology=None):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name, formula, cycle", [
-    ("fixed-ring", lambda n: 1 / 3 + 2 / 3 * np.cos(2 * np.pi / n), 1),
-    ("ring", lambda n: np.cos(np.pi / n), 1),
-    ("static-exponential", lambda n: 1 - 2 / (1 + np.log2(n)), 1),
-    ("pairs", lambda n: np.cos(2 * np.pi / n), 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, formula, cycle",
+    [
+        ("fixed-ring", lambda n: 1 / 3 + 2 / 3 * np.cos(2 * np.pi / n), 1),
+        ("ring", lambda n: np.cos(np.pi / n), 1),
+        ("static-exponential", lambda n: 1 - 2 / (1 + np.log2(n)), 1),
+        ("pairs", lambda n: np.cos(2 * np.pi / n), 2),
+    ],
+)
 def test_contraction(name, formula, size, cycle):
     """rho of every mixing, from one cycle to the next, once learners have mixed."""
     greatest = disagreements(options(name), size, 3 * cycle)[:, 0]
     if formula(size) < 1e-9:
         assert greatest[-1] < 1e-6
     else:
-        np.testing.assert_allclose(greatest[2 * cycle :: cycle] / greatest[cycle:-1:cycle], formula(size) ** cycle, rtol=1e-4)
+        np.testing.assert_allclose(
+            greatest[2 * cycle :: cycle] / greatest[cycle:-1:cycle], formula(size) ** cycle, rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name, formula", [
-    ("random-ring", lambda n: np.sqrt(1 / 3 - 2 / (3 * (n - 1)))),
-    ("random-pairs", lambda n: np.sqrt(1 / 2 - 1 / (2 * (n - 1)))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, formula",
+    [
+        ("random-ring", lambda n: np.sqrt(1 / 3 - 2 / (3 * (n - 1)))),
+        ("random-pairs", lambda n: np.sqrt(1 / 2 - 1 / (2 * (n - 1)))),
+    ],
+)
 def test_contraction_of_random_rounds(name, formula, size):
-    """In the mean square over all directions: exactly so in the first round, in later ones on average, of which there is one over many
-    directions."""
+    """In the mean square over all directions: exactly so in the first round, in later ones on average, of
+    which there is one over many directions."""
     root_mean_square = disagreements(options(name), size, 6)[:, 1]
     assert root_mean_square[1] == pytest.approx(formula(size), rel=1e-5)
     if size >= 16:
@@ -71,11 +83,15 @@ def test_contraction_of_random_rounds(name, formula, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name, left_after", [
-    ("butterfly", lambda n, k: 1.0),
-    ("base2", lambda n, k: 1.0),
-    ("exponential", lambda n, k: np.sin(2**k * np.pi / n) / (2**k * np.sin(np.pi / n))),
-], ids=["butterfly", "base2", "exponential"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, left_after",
+    [
+        ("butterfly", lambda n, k: 1.0),
+        ("base2", lambda n, k: 1.0),
+        ("exponential", lambda n, k: np.sin(2**k * np.pi / n) / (2**k * np.sin(np.pi / n))),
+    ],
+    ids=["butterfly", "base2", "exponential"],
+)
 def test_exact_after_log2_mixings(name, left_after, size):
     """Not sooner: until then some disagreement, or most of it, is as it was."""
     num = size.bit_length() - 1
@@ -90,7 +106,10 @@ def test_the_hopping_ring_is_exact_after_a_cycle(size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_delayed_mixings_contract_a_step_late(size):
-    """What was sent at one mixing is there at the next: nothing has changed after the first, D1D is exact after the second."""
+    """What was sent at one mixing is there at the next: nothing has changed after the first, D1D is exact
+    after the second."""
     rho = 1 / 3 + 2 / 3 * np.cos(2 * np.pi / size)
-    np.testing.assert_allclose(disagreements(options("dpsgd", "fixed-ring"), size, 4)[1:, 0], [1, rho, rho**2, rho**3], rtol=1e-4)
+    np.testing.assert_allclose(
+        disagreements(options("dpsgd", "fixed-ring"), size, 4)[1:, 0], [1, rho, rho**2, rho**3], rtol=1e-4
+    )
     np.testing.assert_allclose(disagreements(options("d1d"), size, 2)[:, 0], [1, 1, 0], atol=1e-6)

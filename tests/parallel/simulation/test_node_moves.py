@@ -1,4 +1,5 @@
-"""H-ADPSGD with minibatches of uneven sizes, against what its docstring says: moves of a node's ranks count by their frames."""
+"""H-ADPSGD with minibatches of uneven sizes, against what its docstring says: moves of a node's ranks count
+by their frames."""
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ OPTIONS = mixing_options("hadpsgd", ranks_per_node=2)
 
 
 def train(frames: np.ndarray, moves: np.ndarray):
-    """What a rank does: a minibatch of frames[t, rank] moves it by moves[t, rank]; returns its parameters after each step, and at the end."""
+    """What a rank does: a minibatch of frames[t, rank] moves it by moves[t, rank]; returns its parameters
+    after each step, and at the end."""
 
     def rank(comm):
         strategy, master, seen = make_strategy(comm, OPTIONS), torch.full((DIM,), START), []
@@ -33,11 +35,17 @@ def train(frames: np.ndarray, moves: np.ndarray):
 
 def weighted(frames: np.ndarray, moves: np.ndarray, node: slice) -> np.ndarray:
     """What the minibatches of a node move its weights by, in all."""
-    return sum((of_step[node] / of_step[node].sum()) @ step[node].astype(np.float64) for of_step, step in zip(frames, moves))
+    return sum(
+        (of_step[node] / of_step[node].sum()) @ step[node].astype(np.float64)
+        for of_step, step in zip(frames, moves)
+    )
 
 
 def random_moves(frames: np.ndarray) -> np.ndarray:
-    return np.random.default_rng(3).standard_normal((*frames.shape, DIM)).astype(np.float32) * (frames > 0)[..., None]
+    return (
+        np.random.default_rng(3).standard_normal((*frames.shape, DIM)).astype(np.float32)
+        * (frames > 0)[..., None]
+    )
 
 
 @pytest.mark.parametrize("frames", [[[30, 10]], [[5, 95], [40, 20], [1, 3]], [[12, 0], [6, 6]]])

@@ -1,4 +1,5 @@
-"""The parameter server of asgd in simulated time: its equations against float64, and where the time of server and shards goes."""
+"""The parameter server of asgd in simulated time: its equations against float64, and where the time of server
+and shards goes."""
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ DIM, NUM_SHARDS = 1000, 3
 
 
 def epoch(strategy, comm, goal, minibatch_s, move=lambda: 0.0):
-    """Train until the epoch is over, shards by minibatches of 10 frames. Returns (parameters, seconds of computing)."""
+    """Train until the epoch is over, shards by minibatches of 10 frames. Returns (parameters, seconds of
+    computing)."""
     master, computed_s, learns = torch.zeros(DIM), 0.0, strategy.share is not None
     strategy.restart(master)
     strategy.begin_epoch(goal * learns, 10)
@@ -26,8 +28,9 @@ def epoch(strategy, comm, goal, minibatch_s, move=lambda: 0.0):
 
 
 def test_momentum_and_decay_follow_their_equations():
-    """Shards that are 2 and 6 times as slow as the first ask in an order that is seen from outside: when each is given theta. Then, with s
-    the changes of theta since a shard was given it last, v <- mu v + lambda^s d, theta <- theta + v."""
+    """Shards that are 2 and 6 times as slow as the first ask in an order that is seen from outside: when each
+    is given theta. Then, with s the changes of theta since a shard was given it last, v <- mu v + lambda^s d,
+    theta <- theta + v."""
     options = mixing_options("asgd", server_momentum=0.5, gradient_decay=0.8, max_distance=1)
 
     def rank(comm):
@@ -49,7 +52,9 @@ def test_momentum_and_decay_follow_their_equations():
 
     results = run_simulated(1 + NUM_SHARDS, rank, ClusterNetwork(latency_s=1e-5, bandwidth=1e9))
     theta, v, known, unknown = np.zeros(DIM), np.zeros(DIM), np.zeros(1 + NUM_SHARDS, int), []
-    for number, (_, shard, move, given) in enumerate(sorted((event for _, seen in results for event in seen), key=lambda event: event[0])):
+    for number, (_, shard, move, given) in enumerate(
+        sorted((event for _, seen in results for event in seen), key=lambda event: event[0])
+    ):
         unknown.append(number - known[shard])
         v = 0.5 * v + 0.8 ** unknown[-1] * move
         theta = theta + v
@@ -65,13 +70,15 @@ NETWORK = ClusterNetwork(LATENCY_S, bandwidth=4 * DIM / MESSAGE_S)
 EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # a move to the server, theta back
 
 
-@pytest.mark.parametrize("max_distance, minibatch_s, waits_of_shards, waits_of_server", [
-    (0, (0, 1.00, 1.13, 1.37), 0.0, 0.65),
-    (1, (0, 0.1, 0.1, 0.1), 0.5, 0.0),
-], ids=["server waits", "shards wait"])  # fmt: skip
+@pytest.mark.parametrize(
+    "max_distance, minibatch_s, waits_of_shards, waits_of_server",
+    [(0, (0, 1.00, 1.13, 1.37), 0.0, 0.65), (1, (0, 0.1, 0.1, 0.1), 0.5, 0.0)],
+    ids=["server waits", "shards wait"],
+)
 def test_all_time_is_told(max_distance, minibatch_s, waits_of_shards, waits_of_server):
-    """Computing, waiting and communication are the whole: the server's too, which waits for shards that compute for long; where they
-    compute for 0.1 s and the server takes 0.2 s for each of three, they wait for it half of the time."""
+    """Computing, waiting and communication are the whole: the server's too, which waits for shards that
+    compute for long; where they compute for 0.1 s and the server takes 0.2 s for each of three, they wait for
+    it half of the time."""
     options = mixing_options("asgd", max_distance=max_distance)
 
     def rank(comm):

@@ -1,4 +1,5 @@
-"""Simulated time: what small scenarios take, worked out by hand; the same in every run; nothing that hangs."""
+"""Simulated time: what small scenarios take, worked out by hand; the same in every run; nothing that
+hangs."""
 
 import itertools
 import pickle
@@ -14,7 +15,9 @@ from pyasr.base.errors import UserError
 from pyasr.parallel.simulation.simulator import ClusterNetwork, ComputeTime, Deadlock, run_simulated
 
 NETWORK = ClusterNetwork(latency_s=0.5, bandwidth=8.0)
-HOSTS = ClusterNetwork(latency_s=0.5, bandwidth=8.0, ranks_per_host=2, intra_host_latency_s=0.25, intra_host_bandwidth=16.0)
+HOSTS = ClusterNetwork(
+    latency_s=0.5, bandwidth=8.0, ranks_per_host=2, intra_host_latency_s=0.25, intra_host_bandwidth=16.0
+)
 
 
 def message(num_bytes: int) -> np.ndarray:
@@ -32,7 +35,10 @@ def times_when(num_ranks: int, function, network: ClusterNetwork = NETWORK) -> l
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("network", [ClusterNetwork(1e-4, 1e9), ClusterNetwork(1e-4, 1e6, ranks_per_host=3), ClusterNetwork(0, np.inf)])
+@pytest.mark.parametrize(
+    "network",
+    [ClusterNetwork(1e-4, 1e9), ClusterNetwork(1e-4, 1e6, ranks_per_host=3), ClusterNetwork(0, np.inf)],
+)
 def test_interface(num_ranks, network):
     run_simulated(num_ranks, check_all, network)
 
@@ -81,15 +87,25 @@ def test_pipelined_sends():
             told.append(comm.time())
         return told
 
-    assert run_simulated(3, rank, NETWORK) == [[1.0, 2.0, 3.0, 4.0], [2.5, 3.5, 4.5, 5.5], [3.0, 4.0, 5.0, 6.0]]
+    assert run_simulated(3, rank, NETWORK) == [
+        [1.0, 2.0, 3.0, 4.0],
+        [2.5, 3.5, 4.5, 5.5],
+        [3.0, 4.0, 5.0, 6.0],
+    ]
 
 
 def test_exchange_uses_both_directions_at_once():
-    assert times_when(4, lambda comm: comm.exchange(message(16), (comm.rank + 1) % 4, message(16), (comm.rank - 1) % 4)) == [2.5] * 4
+    assert (
+        times_when(
+            4, lambda comm: comm.exchange(message(16), (comm.rank + 1) % 4, message(16), (comm.rank - 1) % 4)
+        )
+        == [2.5] * 4
+    )
 
 
 def test_exchange_ends_when_the_own_message_has_left():
-    """Rank 1's message of 8 bytes would be there at 1.5 s, but rank 0's link is taken by an earlier one until 2 s, then for 1 s more."""
+    """Rank 1's message of 8 bytes would be there at 1.5 s, but rank 0's link is taken by an earlier one until
+    2 s, then for 1 s more."""
 
     def rank(comm):
         if comm.rank == 0:
@@ -102,18 +118,27 @@ def test_exchange_ends_when_the_own_message_has_left():
 
 
 def test_ranks_of_a_host_share_its_link_and_are_near_one_another():
-    """0 -> 2 and 1 -> 3 by the link between the two hosts; meanwhile 0 -> 1, and 3 -> 3, within their hosts."""
+    """0 -> 2 and 1 -> 3 by the link between the two hosts; meanwhile 0 -> 1, and 3 -> 3, within their
+    hosts."""
 
     def rank(comm):
         near = {0: 1, 3: 3}.get(comm.rank)
         sending = [comm.background(lambda: comm.send(message(16), near, tag=1))] if near else []
         if comm.rank < 2:
             sending.append(comm.background(lambda: comm.send(message(16), comm.rank + 2, tag=2)))
-        told = [(tag, comm.receive(message(16), tag), comm.time()) for tag in {1: [1], 2: [2], 3: [1, 2]}.get(comm.rank, [])]
+        told = [
+            (tag, comm.receive(message(16), tag), comm.time())
+            for tag in {1: [1], 2: [2], 3: [1, 2]}.get(comm.rank, [])
+        ]
         [task.join() for task in sending]
         return told, comm.time()
 
-    assert run_simulated(4, rank, HOSTS) == [([], 2.0), ([(1, 0, 1.25)], 4.0), ([(2, 0, 2.5)], 2.5), ([(1, 3, 1.25), (2, 1, 4.5)], 4.5)]
+    assert run_simulated(4, rank, HOSTS) == [
+        ([], 2.0),
+        ([(1, 0, 1.25)], 4.0),
+        ([(2, 0, 2.5)], 2.5),
+        ([(1, 3, 1.25), (2, 1, 4.5)], 4.5),
+    ]
 
 
 def test_a_packet_passes():
@@ -121,18 +146,27 @@ def test_a_packet_passes():
 
     def rank(comm):
         if comm.rank == 0:
-            tasks = [comm.background(lambda a=a: comm.send(message(a[0]), a[1], tag=a[0])) for a in ((16, 1), (8, 1), (8, 2))]
+            tasks = [
+                comm.background(lambda a=a: comm.send(message(a[0]), a[1], tag=a[0]))
+                for a in ((16, 1), (8, 1), (8, 2))
+            ]
             return [task.join() for task in tasks]
-        return [(tag, comm.receive(message(tag), tag), comm.time()) for tag in {1: (16, 8), 2: (8,)}[comm.rank]]
+        return [
+            (tag, comm.receive(message(tag), tag), comm.time()) for tag in {1: (16, 8), 2: (8,)}[comm.rank]
+        ]
 
     found = run_simulated(3, rank, replace(NETWORK, packet=8))
     assert found[1:] == [[(16, 0, 2.5), (8, 0, 3.5)], [(8, 0, 1.5)]]
 
 
 def test_random_traffic_against_two_queues():
-    """Every message queues at the sender's link in order of sending, then at the receiver's in order of coming there."""
+    """Every message queues at the sender's link in order of sending, then at the receiver's in order of
+    coming there."""
     rng = np.random.default_rng(5)
-    plan = sorted((float(rng.random() * 20), int(rng.integers(6)), int(rng.integers(6)), int(rng.integers(1, 30))) for _ in range(150))
+    plan = sorted(
+        (float(rng.random() * 20), int(rng.integers(6)), int(rng.integers(6)), int(rng.integers(1, 30)))
+        for _ in range(150)
+    )
 
     def rank(comm):
         def one(begin, to, size, number):
@@ -146,7 +180,9 @@ def test_random_traffic_against_two_queues():
         for number, (begin, source, to, size) in enumerate(plan):
             if source == comm.rank:
                 comm.background(lambda arguments=(begin, to, size, number): one(*arguments))
-        tasks = [comm.background(lambda a=(p[3], n): other(*a)) for n, p in enumerate(plan) if p[2] == comm.rank]
+        tasks = [
+            comm.background(lambda a=(p[3], n): other(*a)) for n, p in enumerate(plan) if p[2] == comm.rank
+        ]
         [task.join() for task in tasks]
         return [task.result for task in tasks]
 
@@ -190,7 +226,10 @@ def test_straggler_in_a_barrier():
 def test_bcast_and_objects():
     assert times_when(4, lambda comm: comm.bcast(message(16), 2)) == [2 * 0.5 + 2.0] * 4
     num_bytes = [len(pickle.dumps("x" * 50 * rank)) for rank in range(4)]
-    assert times_when(4, lambda comm: comm.allgather("x" * 50 * comm.rank)) == [2 * 0.5 + sum(num_bytes[1:]) / 8] * 4
+    assert (
+        times_when(4, lambda comm: comm.allgather("x" * 50 * comm.rank))
+        == [2 * 0.5 + sum(num_bytes[1:]) / 8] * 4
+    )
 
 
 def test_collectives_within_a_host_are_quick():
@@ -287,7 +326,8 @@ def test_runs_are_the_same_in_every_bit():
 
 
 def test_128_ranks_with_background_threads():
-    """Ten all-reduces, as many sleeps and tasks of each; the simulator's own work grows as the number of ranks."""
+    """Ten all-reduces, as many sleeps and tasks of each; the simulator's own work grows as the number of
+    ranks."""
 
     def rank(comm):
         x = np.array([comm.rank])
@@ -313,8 +353,11 @@ def test_deadlocks_are_told():
     def crossed(comm):
         comm.receive(message(1), tag=4 + comm.rank, source=1 - comm.rank)
 
-    with pytest.raises(Deadlock, match="^deadlock at 0 s of simulated time: rank 0 waits for a message with tag 4 "
-                                       "from rank 1; rank 1 waits for a message with tag 5 from rank 0$"):  # fmt: skip
+    with pytest.raises(
+        Deadlock,
+        match="^deadlock at 0 s of simulated time: rank 0 waits for a message with tag 4 "
+        "from rank 1; rank 1 waits for a message with tag 5 from rank 0$",
+    ):
         run_simulated(2, crossed, NETWORK)
 
     def some(comm):
@@ -322,7 +365,10 @@ def test_deadlocks_are_told():
         if comm.rank % 3:
             comm.barrier()
 
-    with pytest.raises(Deadlock, match="at 1.5 s.*: rank 1, rank 2 wait for barrier, which these ranks have not called: 0, 3$"):
+    with pytest.raises(
+        Deadlock,
+        match="at 1.5 s.*: rank 1, rank 2 wait for barrier, which these ranks have not called: 0, 3$",
+    ):
         run_simulated(4, some, NETWORK)
 
 
@@ -333,8 +379,12 @@ def test_deadlocks_of_threads_are_told():
         comm.background(lambda: 1 / 0)
         comm.background(lock.acquire).join()
 
-    with pytest.raises(Deadlock, match=r"rank 0 waits for the end of thread 2 of rank 0; thread 2 of rank 0 waits for a lock that rank 0 "
-                                       r"holds; thread 1 of rank 0 has raised ZeroDivisionError\('division by zero'\)"):  # fmt: skip
+    with pytest.raises(
+        Deadlock,
+        match=r"rank 0 waits for the end of thread 2 of rank 0; thread 2 of rank 0 waits for a lock that "
+        r"rank 0 "
+        r"holds; thread 1 of rank 0 has raised ZeroDivisionError\('division by zero'\)",
+    ):
         run_simulated(1, locked, NETWORK)
 
 
@@ -398,11 +448,16 @@ def test_torch_modes_are_a_ranks_own():
 
 
 @pytest.mark.parametrize("mistake, told", [
-    (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)), r"rank 1 calls barrier while rank 0 is in allreduce \(sum\) of 2 float64"),
-    (lambda comm: comm.allreduce(np.ones(2 + comm.rank)), "rank 1 calls .* of 3 float64 while rank 0 is in .* of 2 float64"),
-    (lambda comm: [comm.background(comm.barrier) for _ in range(2)][1].join(), "rank 0 calls barrier in two threads at once"),
-    (lambda comm: comm.exchange(message(2), 1 - comm.rank, message(3), 1 - comm.rank), "rank . receives 2 bytes from rank . with tag 0, but expects 3"),
-    (lambda comm: comm.send(message(2), -1, tag=1), "rank 0 sends to rank -1, but its group has only 2 ranks"),
+    (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)), (r"rank 1 calls barrier while "
+r"rank 0 is in allreduce \(sum\) of 2 float64")),
+    (lambda comm: comm.allreduce(np.ones(2 + comm.rank)), ("rank 1 calls .* of 3 float64 while rank 0 is in "
+".* of 2 float64")),
+    (lambda comm: [comm.background(comm.barrier) for _ in range(2)][1].join(), ("rank 0 calls barrier in two "
+"threads at once")),
+    (lambda comm: comm.exchange(message(2), 1 - comm.rank, message(3), 1 - comm.rank), ("rank . receives 2 "
+"bytes from rank . with tag 0, but expects 3")),
+    (lambda comm: comm.send(message(2), -1, tag=1), ("rank 0 sends to rank -1, but its group has only 2 "
+"ranks")),
     (lambda comm: comm.sleep(-1), "cannot sleep for -1 s"),
 ])  # fmt: skip
 def test_mistakes_are_told(mistake, told):
@@ -432,15 +487,26 @@ def test_compute_time():
     """Mean and variation of many minibatches; a slow rank; nothing random without variation."""
     rng, compute = np.random.default_rng(1), ComputeTime(0.2, 0.3, {4: 10.0})
     samples = np.array([compute.sample(rng) for _ in range(40_000)])
-    assert samples.mean() == pytest.approx(0.2, rel=0.01) and samples.std() == pytest.approx(0.06, rel=0.03) and samples.min() > 0
+    assert (
+        samples.mean() == pytest.approx(0.2, rel=0.01)
+        and samples.std() == pytest.approx(0.06, rel=0.03)
+        and samples.min() > 0
+    )
     assert np.mean([compute.sample(rng, 4) for _ in range(10_000)]) == pytest.approx(2.0, rel=0.02)
     assert ComputeTime(0.2).sample(rng, 4) == 0.2
 
 
-@pytest.mark.parametrize("make", [
-    lambda: ClusterNetwork(-1, 1), lambda: ClusterNetwork(0, 0), lambda: ClusterNetwork(0, 1, 0), lambda: ClusterNetwork(float("nan"), 1),
-    lambda: ComputeTime(-1), lambda: ComputeTime(1, factors={0: 0.0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ClusterNetwork(-1, 1),
+        lambda: ClusterNetwork(0, 0),
+        lambda: ClusterNetwork(0, 1, 0),
+        lambda: ClusterNetwork(float("nan"), 1),
+        lambda: ComputeTime(-1),
+        lambda: ComputeTime(1, factors={0: 0.0}),
+    ],
+)
 def test_what_cannot_be_is_refused(make):
     with pytest.raises(UserError):
         make()

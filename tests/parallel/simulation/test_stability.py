@@ -1,4 +1,5 @@
-"""How great a rate times curvature schemes bear: on a parabola, against the eigenvalues of what they do to learners that differ."""
+"""How great a rate times curvature schemes bear: on a parabola, against the eigenvalues of what they do to
+learners that differ."""
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 
 
 def end(options, rate):
-    """The greatest parameter of all learners before the last consensus; all began at 1, differing by 0.1, on F = x^2 / 2."""
+    """The greatest parameter of all learners before the last consensus; all began at 1, differing by 0.1, on
+    F = x^2 / 2."""
 
     def learner(comm):
         strategy, master = make_strategy(comm, options), torch.ones(DIM)
@@ -33,23 +35,28 @@ def options(name, **more):
     return mixing_of(name, period_frames=10, **more)
 
 
-@pytest.mark.parametrize("given, limit", [
-    (options("gradient"), 2),
-    (options("fixed-ring"), 2),
-    (options("random-ring"), 2),
-    (options("d1d"), 1),
-    (options("dpsgd", topology="fixed-ring"), 2 / 3),
-], ids=["gradient", "fixed-ring", "random-ring", "d1d", "dpsgd"])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, limit",
+    [
+        (options("gradient"), 2),
+        (options("fixed-ring"), 2),
+        (options("random-ring"), 2),
+        (options("d1d"), 1),
+        (options("dpsgd", topology="fixed-ring"), 2 / 3),
+    ],
+    ids=["gradient", "fixed-ring", "random-ring", "d1d", "dpsgd"],
+)
 def test_limits(given, limit):
-    """Mixed after the move, what learners differ by follows l (1 - a), with l < 1 the eigenvalues of the mixing; where gradients are taken
-    before the mixing, l - a. The mean follows 1 - a in both."""
+    """Mixed after the move, what learners differ by follows l (1 - a), with l < 1 the eigenvalues of the
+    mixing; where gradients are taken before the mixing, l - a. The mean follows 1 - a in both."""
     assert end(given, 0.93 * limit) < 0.01
     assert end(given, 1.15 * limit) > 1
 
 
 @pytest.mark.parametrize("random_peers", [False, True])
 def test_limits_of_adpsgd(random_peers):
-    """Pairs have the eigenvalues 0 and 1: as d1d with neighbours that take turns, a little more with random ones; below 2 in both."""
+    """Pairs have the eigenvalues 0 and 1: as d1d with neighbours that take turns, a little more with random
+    ones; below 2 in both."""
     given = mixing_options("adpsgd", random_peers=random_peers)
     assert end(given, 0.9) < 0.01
     assert end(given, 1.5 if random_peers else 1.2) > 1

@@ -1,5 +1,5 @@
-"""Staleness of AD-PSGD's gradients, measured from outside: from the weights at which they were computed, those to which they were applied,
-and the messages between ranks meanwhile."""
+"""Staleness of AD-PSGD's gradients, measured from outside: from the weights at which they were computed,
+those to which they were applied, and the messages between ranks meanwhile."""
 
 from collections import Counter
 
@@ -34,7 +34,8 @@ class Overheard(PayloadCodec):
 
 
 def staleness_of(taken_at, applied_to, halves) -> int:
-    """How many exchanges lead from the weights at which a gradient was taken to those to which it was applied."""
+    """How many exchanges lead from the weights at which a gradient was taken to those to which it was
+    applied."""
     for number in range(len(halves) + 1):
         if np.allclose(taken_at + sum(halves[:number]), applied_to, atol=1e-4):
             return number
@@ -44,7 +45,11 @@ def staleness_of(taken_at, applied_to, halves) -> int:
 def train(comm, options):
     """One epoch. Returns how many moves were so stale, and what the strategy says of that."""
     strategy, master, found = make_strategy(comm, options), torch.zeros(DIM), Counter()
-    share_move, halves, random = strategy.share_move, strategy.peer.wire.halves, np.random.default_rng(comm.rank)
+    share_move, halves, random = (
+        strategy.share_move,
+        strategy.peer.wire.halves,
+        np.random.default_rng(comm.rank),
+    )
 
     def watched(master, frames):
         changed = share_move(master, frames)
@@ -65,15 +70,20 @@ def train(comm, options):
 
 @pytest.mark.parametrize("random_peers", [False, True])
 def test_staleness_of_adpsgd(monkeypatch, random_peers):
-    """A sender's gradient is taken before an exchange and applied after it, from its second minibatch on: exactly 1. A receiver's is as
-    many exchanges old as senders asked meanwhile, with two neighbours once on average, and most often."""
+    """A sender's gradient is taken before an exchange and applied after it, from its second minibatch on:
+    exactly 1. A receiver's is as many exchanges old as senders asked meanwhile, with two neighbours once on
+    average, and most often."""
     monkeypatch.setattr(peers, "PayloadCodec", Overheard)
     options = mixing_options("adpsgd", random_peers=random_peers)
-    results = run_simulated(NUM_RANKS, lambda comm: train(comm, options), ClusterNetwork(latency_s=1e-4, bandwidth=1e9))
+    results = run_simulated(
+        NUM_RANKS, lambda comm: train(comm, options), ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
+    )
     for rank, (found, said) in enumerate(results):
         assert found == said
         if rank % 2:
             assert found == {0: 1, 1: found.total() - 1} and found.total() > 40
     receivers = sum((found for found, _ in results[::2]), Counter())
-    assert sum(number * moves for number, moves in receivers.items()) / receivers.total() == pytest.approx(1, abs=0.1)
+    assert sum(number * moves for number, moves in receivers.items()) / receivers.total() == pytest.approx(
+        1, abs=0.1
+    )
     assert receivers[1] > 0.3 * receivers.total() and max(receivers) <= (5 if random_peers else 3)

@@ -30,7 +30,10 @@ def test_a_mixing_is_the_formula_of_its_docstring():
     start = np.random.default_rng(1).standard_normal((NUM_RANKS, 50)).astype(np.float32)
 
     def rank(comm):
-        strategy, master = make_strategy(comm, mixing_options("left", period_frames=10, left_share=SHARE)), torch.from_numpy(start[comm.rank].copy())
+        strategy, master = (
+            make_strategy(comm, mixing_options("left", period_frames=10, left_share=SHARE)),
+            torch.from_numpy(start[comm.rank].copy()),
+        )
         strategy.restart(master)
         strategy.begin_epoch(20, 10)
         strategy.step(master, 10)
@@ -52,7 +55,8 @@ def test_its_option_is_known_to_steps_and_belongs_to_it_alone(capsys):
 
 def test_a_network_is_trained_by_it(tmp_path):
     dirs = make_training_dirs(tmp_path, NUM_PDFS)
-    flags = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--heldout-share", 0.2, "--num-epochs", 2,
-             "--parallel", "left", "--period-frames", 64, "--num-ranks", 2]  # fmt: skip
+    flags = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32,
+             "--heldout-share", 0.2, "--num-epochs", 2, "--parallel", "left", "--period-frames", 64,
+             "--num-ranks", 2]  # fmt: skip
     run_here("train_dnn.py", *flags, *dirs, tmp_path / "out", threads=True)
     assert (tmp_path / "out/final.nnet").exists()

@@ -1,6 +1,6 @@
 """How soon ranks agree, against closed formulas, published tables, dense products and random vectors."""
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ KNOWN = [name for name, topology in TOPOLOGIES.items() if not topology.random]
 RANDOM = [name for name, topology in TOPOLOGIES.items() if topology.random]
 
 
-@lru_cache(maxsize=None)
+@cache
 def disagreement(name, size):
     return disagreement_of(TOPOLOGIES[name], size)
 
@@ -23,9 +23,12 @@ def takes(name, size):
 
 
 TABLE = {  # fixed ring, directed ring, random ring, random pairs, static exponential
-    4: (0.333, 0.707, 0.333, 0.577, 0.333), 8: (0.805, 0.924, 0.488, 0.655, 0.500), 16: (0.949, 0.981, 0.537, 0.683, 0.600),
-    32: (0.987, 0.995, 0.558, 0.696, 0.667), 64: (0.997, 0.999, 0.568, 0.701, 0.714),
-}  # fmt: skip
+    4: (0.333, 0.707, 0.333, 0.577, 0.333),
+    8: (0.805, 0.924, 0.488, 0.655, 0.500),
+    16: (0.949, 0.981, 0.537, 0.683, 0.600),
+    32: (0.987, 0.995, 0.558, 0.696, 0.667),
+    64: (0.997, 0.999, 0.568, 0.701, 0.714),
+}
 
 
 @pytest.mark.parametrize("size", TABLE)
@@ -33,25 +36,33 @@ def test_the_table_of_the_literature(size):
     names = ("fixed-ring", "ring", "random-ring", "random-pairs", "static-exponential")
     assert tuple(round(disagreement(name, size).contraction, 3) for name in names) == TABLE[size]
     for name in ("butterfly", "exponential", "base2"):
-        assert (disagreement(name, size).contraction, disagreement(name, size).exact_after) == (0, size.bit_length() - 1)
+        assert (disagreement(name, size).contraction, disagreement(name, size).exact_after) == (
+            0,
+            size.bit_length() - 1,
+        )
 
 
-@pytest.mark.parametrize("name, formula, sizes", [
-    ("fixed-ring", lambda n: abs(1 / 3 + 2 / 3 * np.cos(2 * np.pi / n)), range(2, 65)),
-    ("ring", lambda n: np.cos(np.pi / n), range(2, 65)),
-    ("random-ring", lambda n: np.sqrt(1 / 3 - 2 / (3 * (n - 1))), range(3, 65)),
-    ("random-pairs", lambda n: np.sqrt(1 / 2 - (n % 2 == 0) / (2 * (n - 1))), range(2, 65)),
-    ("pairs", lambda n: np.cos(2 * np.pi / n), range(4, 65, 2)),
-    ("static-exponential", lambda n: 1 - 2 / (1 + np.ceil(np.log2(n))), range(2, 65, 2)),  # Ying et al., Proposition 1
-    ("complete", lambda n: 0, range(2, 65)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, formula, sizes",
+    [
+        ("fixed-ring", lambda n: abs(1 / 3 + 2 / 3 * np.cos(2 * np.pi / n)), range(2, 65)),
+        ("ring", lambda n: np.cos(np.pi / n), range(2, 65)),
+        ("random-ring", lambda n: np.sqrt(1 / 3 - 2 / (3 * (n - 1))), range(3, 65)),
+        ("random-pairs", lambda n: np.sqrt(1 / 2 - (n % 2 == 0) / (2 * (n - 1))), range(2, 65)),
+        ("pairs", lambda n: np.cos(2 * np.pi / n), range(4, 65, 2)),
+        # Ying et al., Proposition 1
+        ("static-exponential", lambda n: 1 - 2 / (1 + np.ceil(np.log2(n))), range(2, 65, 2)),
+        ("complete", lambda n: 0, range(2, 65)),
+    ],
+)
 def test_formulas(name, formula, sizes):
     for size in sizes:
         assert disagreement(name, size).contraction == pytest.approx(formula(size), abs=1e-7), size
 
 
 def test_hopping_ring_of_an_odd_number_of_ranks():
-    """The product over s = 1, ..., m - 1 of (1 + w^s) / 2 is 2^(1 - m) for a root of unity w of odd order m: the least factor of P counts."""
+    """The product over s = 1, ..., m - 1 of (1 + w^s) / 2 is 2^(1 - m) for a root of unity w of odd order m:
+    the least factor of P counts."""
     for size, factor in ((5, 5), (9, 3), (15, 3), (25, 5), (1023, 3)):
         expected = 2 ** ((1 - factor) * size / factor / (size - 1))
         assert disagreement("hopping-ring", size).contraction == pytest.approx(expected, rel=1e-9)
@@ -62,13 +73,22 @@ def test_what_is_left_after_log2_mixings():
     for size, ring, hopping in ((16, 0.93, 0.53), (32, 0.976, 0.76)):
         num = size.bit_length() - 1
         assert remaining_disagreement(TOPOLOGIES["ring"], size, num) == pytest.approx(ring, abs=0.005)
-        assert remaining_disagreement(TOPOLOGIES["hopping-ring"], size, num) == pytest.approx(hopping, abs=0.005)
+        assert remaining_disagreement(TOPOLOGIES["hopping-ring"], size, num) == pytest.approx(
+            hopping, abs=0.005
+        )
         assert remaining_disagreement(TOPOLOGIES["butterfly"], size, num - 1) == pytest.approx(1)
         assert remaining_disagreement(TOPOLOGIES["butterfly"], size, num) == 0
 
 
 def test_who_becomes_exact_and_when():
-    exact = {name: {size: n for size in range(2, 66) if takes(name, size) and (n := disagreement(name, size).exact_after)} for name in TOPOLOGIES}
+    exact = {
+        name: {
+            size: n
+            for size in range(2, 66)
+            if takes(name, size) and (n := disagreement(name, size).exact_after)
+        }
+        for name in TOPOLOGIES
+    }
     powers = [2, 4, 8, 16, 32, 64]
     assert exact["complete"] == dict.fromkeys(range(2, 66), 1)
     assert exact["butterfly"] == exact["exponential"] == {size: size.bit_length() - 1 for size in powers}
@@ -84,7 +104,11 @@ def test_numbers_of_mixings_are_those_of_dense_products(name):
     for size in (2, 3, 5, 6, 8, 9, 12):
         for share in (0.45, 0.01) if takes(name, size) else ():
             num = disagreement(name, size).mixings_until(share)
-            assert remaining_disagreement(TOPOLOGIES[name], size, num) < share <= remaining_disagreement(TOPOLOGIES[name], size, num - 1)
+            assert (
+                remaining_disagreement(TOPOLOGIES[name], size, num)
+                < share
+                <= remaining_disagreement(TOPOLOGIES[name], size, num - 1)
+            )
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -112,7 +136,8 @@ def test_random_vectors_contract_as_fast(name, size):
 @pytest.mark.parametrize("name", RANDOM)
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 16])
 def test_random_rounds_contract_in_the_mean_square(name, size):
-    """One and two rounds, any vector: the mean of |W x|^2 over draws within 5 standard errors of the contraction squared."""
+    """One and two rounds, any vector: the mean of |W x|^2 over draws within 5 standard errors of the
+    contraction squared."""
     topology, rng = TOPOLOGIES[name], np.random.default_rng(size)
     start = rng.standard_normal(size)
     start -= start.mean()
@@ -124,7 +149,10 @@ def test_random_rounds_contract_in_the_mean_square(name, size):
                 x = matrix(topology.round(size, k, seed=draw)) @ x
             squares.append(x @ x / (start @ start))
         error = np.std(squares) / np.sqrt(num_draws)
-        assert abs(np.mean(squares) - disagreement(name, size).contraction ** (2 * num_rounds)) <= 5 * error + 1e-12
+        assert (
+            abs(np.mean(squares) - disagreement(name, size).contraction ** (2 * num_rounds))
+            <= 5 * error + 1e-12
+        )
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -133,7 +161,9 @@ def test_numbers_of_random_mixings(name):
     num = random.mixings_until(0.01)
     assert random.contraction**num < 0.01 <= random.contraction ** (num - 1)
     left = [remaining_disagreement(TOPOLOGIES[name], 16, num, seed) for seed in range(20)]
-    assert 0.001 < np.sqrt(np.mean(np.square(left))) < 0.01 * np.sqrt(15), "the norm is at most that of 15 directions"
+    assert 0.001 < np.sqrt(np.mean(np.square(left))) < 0.01 * np.sqrt(15), (
+        "the norm is at most that of 15 directions"
+    )
 
 
 def test_models_sent():

@@ -1,5 +1,5 @@
-"""AD-PSGD with the neighbours of a topology, in a scripted order of events: against dense matrices in float64, without threads and
-messages."""
+"""AD-PSGD with the neighbours of a topology, in a scripted order of events: against dense matrices in
+float64, without threads and messages."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ STRETCH = 1  # the first, by which random rounds are drawn
 
 @dataclass
 class Script:
-    """What learners do: `seconds[r][k]` is the time of learner r's step k, after the last of which it has no data; `moves[r][k]` what that
-    step adds to its weights, (steps, DIM). All begin with `start`."""
+    """What learners do: `seconds[r][k]` is the time of learner r's step k, after the last of which it has no
+    data; `moves[r][k]` what that step adds to its weights, (steps, DIM). All begin with `start`."""
 
     name: str
     seconds: list[np.ndarray]
@@ -56,13 +56,17 @@ class Script:
 def script(name: str, num_ranks: int, num_steps: list[int], same_time: bool, seed: int = 0) -> Script:
     rng = np.random.default_rng(seed)
     slow = rng.uniform(0.5, 3, num_ranks)
-    seconds = [np.full(n, 0.25) if same_time else 0.01 * slow[r] * rng.uniform(0.5, 2, n) for r, n in enumerate(num_steps)]
+    seconds = [
+        np.full(n, 0.25) if same_time else 0.01 * slow[r] * rng.uniform(0.5, 2, n)
+        for r, n in enumerate(num_steps)
+    ]
     moves = [rng.standard_normal((n, DIM)) for n in num_steps]
     return Script(name, seconds, moves, rng.standard_normal(DIM).astype(np.float32))
 
 
 def learn(script: Script, **more):
-    """Each learner's weights after each of its steps, float64 (steps + 1, DIM), the model in the end, and the strategies."""
+    """Each learner's weights after each of its steps, float64 (steps + 1, DIM), the model in the end, and the
+    strategies."""
     options = mixing_options("adpsgd", topology=script.name, **more)
 
     def learner(comm):
@@ -81,15 +85,18 @@ def learn(script: Script, **more):
 
 
 def events(script: Script):
-    """(time, 0, r, k): learner r ends its step k; (time, 1, r, k): it reads for step k. What is at the same time is in this order."""
+    """(time, 0, r, k): learner r ends its step k; (time, 1, r, k): it reads for step k. What is at the same
+    time is in this order."""
     steps = [(time, 0, r, k) for r, ends in enumerate(script.ends) for k, time in enumerate(ends)]
-    reads = [(time, 1, r, k) for r, ends in enumerate(script.ends) for k, time in enumerate([0.0, *ends[:-1]])]
+    reads = [
+        (time, 1, r, k) for r, ends in enumerate(script.ends) for k, time in enumerate([0.0, *ends[:-1]])
+    ]
     return sorted(steps + reads)
 
 
 def matrices(script: Script):
-    """(learner, step, matrix) of each event, in float64 on the 2 P rows of all weights and of what each learner has read: a reading changes
-    the latter, which makes step None; a step then has its move added."""
+    """(learner, step, matrix) of each event, in float64 on the 2 P rows of all weights and of what each
+    learner has read: a reading changes the latter, which makes step None; a step then has its move added."""
     num = script.num_ranks
     for _, reads, r, k in events(script):
         change, row = np.eye(2 * num), script.t(k)[r]
@@ -102,14 +109,16 @@ def matrices(script: Script):
         yield r, None if reads else k, change
 
 
-UNEVEN = {3: [12, 3, 20], 4: [15, 15, 4, 9], 8: [9, 2, 14, 7, 9, 11, 5, 10]}  # steps of each learner; some end long before others
+# steps of each learner; some end long before others
+UNEVEN = {3: [12, 3, 20], 4: [15, 15, 4, 9], 8: [9, 2, 14, 7, 9, 11, 5, 10]}
 
 
 @pytest.mark.parametrize("num_ranks", UNEVEN)
 @pytest.mark.parametrize("name", [*NAMES, "static-exponential", "base2"])
 @pytest.mark.parametrize("same_time", [False, True], ids=["any-order", "rounds"])
 def test_weights_are_products_of_matrices(name, num_ranks, same_time):
-    """After every step of every learner; learners that have ended are still read. The model is the mean of all learners' last weights."""
+    """After every step of every learner; learners that have ended are still read. The model is the mean of
+    all learners' last weights."""
     told = script(name, num_ranks, UNEVEN[num_ranks], same_time)
     after, models, _ = learn(told)
     rows = np.vstack([np.tile(told.start, (num_ranks, 1)), np.zeros((num_ranks, DIM))]).astype(np.float64)
@@ -125,8 +134,8 @@ def test_weights_are_products_of_matrices(name, num_ranks, same_time):
 @pytest.mark.parametrize("num_ranks", [2, 4, 5, 8])
 @pytest.mark.parametrize("name", NAMES)
 def test_rounds_are_those_of_dpsgd(name, num_ranks):
-    """Learners that are equally fast: W <- T_k W + moves, each T_k doubly stochastic and the same for all, so that the mean is moved by
-    moves alone; what learners differ by falls as the spectral gap says."""
+    """Learners that are equally fast: W <- T_k W + moves, each T_k doubly stochastic and the same for all, so
+    that the mean is moved by moves alone; what learners differ by falls as the spectral gap says."""
     steps = 12
     told = script(name, num_ranks, [steps] * num_ranks, same_time=True)
     for move in told.moves:
@@ -139,18 +148,23 @@ def test_rounds_are_those_of_dpsgd(name, num_ranks):
         w = t @ w + [move[k] for move in told.moves]
         found = np.array([weights[k + 1] for weights in after])
         np.testing.assert_allclose(found, w, atol=1e-5)
-        np.testing.assert_allclose(found.mean(0), told.start + np.mean([move[0] for move in told.moves], axis=0), atol=1e-5)
+        np.testing.assert_allclose(
+            found.mean(0), told.start + np.mean([move[0] for move in told.moves], axis=0), atol=1e-5
+        )
     assert all(set(strategy.peer.staleness) == {0} for strategy in strategies)
     if not TOPOLOGIES[name].random:
-        apart = [np.linalg.norm([weights[k] - np.mean([own[k] for own in after], axis=0) for weights in after]) for k in (1, 1 + (steps - 1))]
+        apart = [
+            np.linalg.norm([weights[k] - np.mean([own[k] for own in after], axis=0) for weights in after])
+            for k in (1, 1 + (steps - 1))
+        ]
         falls = disagreement_of(TOPOLOGIES[name], num_ranks)
         assert apart[1] <= (1.01 * falls.contraction ** (steps - 1) * apart[0] if falls.contraction else 1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mean_changes_by_less_than_learners_are_apart(name):
-    """In any order of events: by sum_j T[l, j] (u_j - w_l) / P at a step of l, beside its move, which (1 - T[l, l]) max |u_j - w_l| / P
-    bounds; and it does change."""
+    """In any order of events: by sum_j T[l, j] (u_j - w_l) / P at a step of l, beside its move, which (1 -
+    T[l, l]) max |u_j - w_l| / P bounds; and it does change."""
     told = script(name, 4, [20] * 4, same_time=False)
     after, *_ = learn(told)
     drifts = []
@@ -160,7 +174,10 @@ def test_the_mean_changes_by_less_than_learners_are_apart(name):
             apart = {j: after[j][told.number_read(r, k, j)] - weights[k] for j in others}
             drift = (weights[k + 1] - weights[k] - told.moves[r][k]) / 4
             np.testing.assert_allclose(drift, sum(row[j] * apart[j] for j in others) / 4, atol=1e-5)
-            assert np.abs(drift).max() <= (1 - row[r]) * max(np.abs(apart[j]).max() for j in others if row[j]) / 4 + 1e-6
+            assert (
+                np.abs(drift).max()
+                <= (1 - row[r]) * max(np.abs(apart[j]).max() for j in others if row[j]) / 4 + 1e-6
+            )
             drifts.append(drift)
     assert np.abs(np.sum(drifts, axis=0)).max() > 0.1
 
@@ -195,14 +212,19 @@ def test_a_publication_on_its_way_is_not_written_over():
     for number in range(1, 6):
         published.last = published.write(torch.full((3,), float(number)), number)
         seen.add(id(published.last.message))
-        assert sent == (sent.message, 0) and (sent.message == 0).all() and (published.last.message == number).all()
+        assert (
+            sent == (sent.message, 0)
+            and (sent.message == 0).all()
+            and (published.last.message == number).all()
+        )
     published.give_back()
     assert len(seen) == 2 and published.take().number == 5
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_staleness_is_that_of_the_script(name):
-    """By how many moves what was mixed was behind the reader's own weights: the last publication of each neighbour, no older one."""
+    """By how many moves what was mixed was behind the reader's own weights: the last publication of each
+    neighbour, no older one."""
     told = script(name, 5, [25] * 5, same_time=False)
     *_, strategies = learn(told)
     for r, strategy in enumerate(strategies):
@@ -217,8 +239,8 @@ def test_staleness_is_that_of_the_script(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_staleness_of_equal_and_of_slow_learners(name):
-    """Learners of one speed, which varies by a tenth, are a few moves apart after 40; the neighbours of one that is 10 times as slow mix
-    weights that fall behind with every move, which nothing bounds."""
+    """Learners of one speed, which varies by a tenth, are a few moves apart after 40; the neighbours of one
+    that is 10 times as slow mix weights that fall behind with every move, which nothing bounds."""
 
     def most(factor):
         told = script(name, 4, [40] * 4, same_time=True)

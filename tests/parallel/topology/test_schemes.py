@@ -22,8 +22,9 @@ def move(rank, step):
 
 
 def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
-    """Every rank takes `num_steps` minibatches of 10 frames; its parameters after each, (step, rank, DIM), and whether they moved by mixing.
-    After `resume_after` steps the strategy is replaced by another that has its state."""
+    """Every rank takes `num_steps` minibatches of 10 frames; its parameters after each, (step, rank, DIM),
+    and whether they moved by mixing. After `resume_after` steps the strategy is replaced by another that has
+    its state."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options), torch.from_numpy(START.copy())
@@ -50,7 +51,10 @@ def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
 def blocks(num_ranks, period):
     """(local moves of each rank (P, DIM), rate in the block) of each block of `period` steps."""
     for begin in range(0, 6, period):
-        yield sum(np.stack([move(r, step) for r in range(num_ranks)]) for step in range(begin, begin + period)), RATES[begin]
+        yield (
+            sum(np.stack([move(r, step) for r in range(num_ranks)]) for step in range(begin, begin + period)),
+            RATES[begin],
+        )
 
 
 def options(name, period=20, momentum=None, rate=None, **more):
@@ -59,14 +63,21 @@ def options(name, period=20, momentum=None, rate=None, **more):
 
 def outer_oracle(name, num_ranks, eta, zeta):
     """Parameters of the ranks at the beginning of each next block, and w, both after each block."""
-    w, d, begin, told, rate_before = START.astype(np.float64), np.zeros(DIM), START.astype(np.float64), [], None
+    w, d, begin, told, rate_before = (
+        START.astype(np.float64),
+        np.zeros(DIM),
+        START.astype(np.float64),
+        [],
+        None,
+    )
     for moves, rate in blocks(num_ranks, 2):
         g = (begin + moves).mean(0) - begin
         if name == "diloco":
             d = eta * d + g
             w = w + zeta * (g + eta * d)
         elif name == "slowmo":
-            u = (eta * (-d / rate_before) if rate_before else 0.0) - g / rate  # the paper's u, from which ours is D = -rate u
+            # the paper's u, from which ours is D = -rate u
+            u = (eta * (-d / rate_before) if rate_before else 0.0) - g / rate
             d, rate_before = -rate * u, rate
             w = w - zeta * rate * u
         else:
@@ -77,7 +88,15 @@ def outer_oracle(name, num_ranks, eta, zeta):
     return told
 
 
-@pytest.mark.parametrize("name, defaults", [("bmuf", (2 / 3, 1.0)), ("bmuf-classical", (2 / 3, 1.0)), ("slowmo", (0.5, 1.0)), ("diloco", (0.9, 0.7))])
+@pytest.mark.parametrize(
+    "name, defaults",
+    [
+        ("bmuf", (2 / 3, 1.0)),
+        ("bmuf-classical", (2 / 3, 1.0)),
+        ("slowmo", (0.5, 1.0)),
+        ("diloco", (0.9, 0.7)),
+    ],
+)
 @pytest.mark.parametrize("given", [None, (0.3, 0.8)])
 def test_outer_optimisers_follow_their_equations(name, defaults, given):
     """The ranks begin blocks together; at the end they hold w."""
@@ -91,6 +110,7 @@ def test_outer_optimisers_follow_their_equations(name, defaults, given):
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco"])
 def test_the_model_of_an_outer_optimiser_is_w(name):
     """Also within an epoch, where ranks of BMUF are ahead of it, on all ranks; nothing changes."""
+
     def rank(comm):
         strategy, master = make_strategy(comm, options(name)), torch.from_numpy(START.copy())
         strategy.restart(master)
@@ -105,15 +125,24 @@ def test_the_model_of_an_outer_optimiser_is_w(name):
                 assert torch.equal(master, before)
         return found
 
-    defaults = {"bmuf": (2 / 3, 1.0), "bmuf-classical": (2 / 3, 1.0), "slowmo": (0.5, 1.0), "diloco": (0.9, 0.7)}
+    defaults = {
+        "bmuf": (2 / 3, 1.0),
+        "bmuf-classical": (2 / 3, 1.0),
+        "slowmo": (0.5, 1.0),
+        "diloco": (0.9, 0.7),
+    }
     for found in run_threads(3, rank):
         for model, (_, w) in zip(found, outer_oracle(name, 3, *defaults[name]), strict=True):
             np.testing.assert_allclose(model, w, atol=1e-5)
 
 
-@pytest.mark.parametrize("name, after", [("bmuf-classical", 8.0), ("slowmo", 8.0), ("diloco", 6 + 0.7 * 1.9 * 2), ("bmuf", 8 + 0.5 * 2)])
+@pytest.mark.parametrize(
+    "name, after",
+    [("bmuf-classical", 8.0), ("slowmo", 8.0), ("diloco", 6 + 0.7 * 1.9 * 2), ("bmuf", 8 + 0.5 * 2)],
+)
 def test_two_ranks_take_up_the_model_of_one(name, after):
     """It has made six steps, of which nothing is lost, and no outer momentum; theirs is of two more."""
+
     def begun(comm, master):
         strategy = make_strategy(comm, options(name))
         strategy.training.rate = 0.1
@@ -145,12 +174,17 @@ def test_two_ranks_take_up_the_model_of_one(name, after):
 
 def test_bmuf_without_momentum_is_averaging():
     for name in ("bmuf", "bmuf-classical", "slowmo"):
-        np.testing.assert_allclose(trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5)
+        np.testing.assert_allclose(
+            trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5
+        )
 
 
-@pytest.mark.parametrize("name, rate_grows", [("bmuf", 1), ("bmuf-classical", 1), ("slowmo", 2), ("diloco", 1), ("allreduce", 4)])
+@pytest.mark.parametrize(
+    "name, rate_grows", [("bmuf", 1), ("bmuf-classical", 1), ("slowmo", 2), ("diloco", 1), ("allreduce", 4)]
+)
 def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
-    """Of four ranks a different one moves by 1 in each block. The mean then moves by 1/4, the model, in the end, by more."""
+    """Of four ranks a different one moves by 1 in each block. The mean then moves by 1/4, the model, in the
+    end, by more."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options(name, period=10)), torch.zeros(1)
@@ -184,7 +218,8 @@ def test_elastic_averaging_follows_its_equations(alpha):
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 9])
 def test_elastic_rates_that_drive_ranks_away_are_refused(num_ranks):
-    """Those with which the equations, as one matrix for all ranks and the centre, have an eigenvalue beyond 1."""
+    """Those with which the equations, as one matrix for all ranks and the centre, have an eigenvalue beyond
+    1."""
     for alpha in np.linspace(0.013, 0.987, 50):
         step = np.eye(num_ranks + 1) * (1 - alpha)
         step[:-1, -1] = step[-1, :-1] = alpha
@@ -193,11 +228,15 @@ def test_elastic_rates_that_drive_ranks_away_are_refused(num_ranks):
         if np.abs(np.linalg.eigvalsh(step)).max() < 1 + 1e-9:
             run_threads(num_ranks, lambda comm: make_strategy(comm, given))
         else:
-            with pytest.raises(UserError, match=f"--elastic-rate .* diverges with {num_ranks} ranks; give less than 2 / "):
+            with pytest.raises(
+                UserError, match=f"--elastic-rate .* diverges with {num_ranks} ranks; give less than 2 / "
+            ):
                 run_threads(num_ranks, lambda comm: make_strategy(comm, given))
 
 
-DELAYED = [("d1d", "complete", 1), ("delayed", "complete", 2)] + [("dpsgd", name, 1) for name in ("fixed-ring", "random-ring", "pairs", "base2")]
+DELAYED = [("d1d", "complete", 1), ("delayed", "complete", 2)] + [
+    ("dpsgd", name, 1) for name in ("fixed-ring", "random-ring", "pairs", "base2")
+]
 
 
 @pytest.mark.parametrize("name, topology, period", DELAYED)
@@ -216,7 +255,9 @@ def test_delayed_mixings_apply_moves_to_the_mixture_of_what_was_sent(name, topol
         mixed = matrix(TOPOLOGIES[topology].round(5, k)) @ x
 
 
-@pytest.mark.parametrize("name", ["bmuf", "slowmo", "diloco", "easgd", "d1d", "delayed", "dpsgd", "base2", "gradient", "allreduce"])
+@pytest.mark.parametrize(
+    "name", ["bmuf", "slowmo", "diloco", "easgd", "d1d", "delayed", "dpsgd", "base2", "gradient", "allreduce"]
+)
 def test_a_strategy_goes_on_from_its_state(name):
     """Bit by bit, with a mixing on its way too."""
     for after in (2, 4):
@@ -267,7 +308,11 @@ def test_schemes_that_average_after_every_minibatch():
         return run_threads(2, rank)[0]
 
     every, second = [True] * 6, [False, True] * 3
-    assert epochs("gradient") == [every, every] and epochs("post-local") == [every, second] and epochs("allreduce") == [second, second]
+    assert (
+        epochs("gradient") == [every, every]
+        and epochs("post-local") == [every, second]
+        and epochs("allreduce") == [second, second]
+    )
 
 
 def test_all_reduce_in_the_first_epochs_of_a_topology():
@@ -284,13 +329,18 @@ def test_all_reduce_in_the_first_epochs_of_a_topology():
     assert run_threads(4, rank) == [[(True, 1.5), (False, own)] for own in (1.5, 0.5, 1.5, 2.5)]
 
 
-@pytest.mark.parametrize("name, more", [("ring", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="complete"))])
+@pytest.mark.parametrize(
+    "name, more", [("ring", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="complete"))]
+)
 def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
     def rank(comm):
         strategy, sent = make_strategy(comm, options(name, 10, all_reduce="ring", **more)), []
         wire = strategy.wire.comm
         start_exchange = wire.start_exchange
-        wire.start_exchange = lambda outgoing, *others: (sent.append(len(outgoing)), start_exchange(outgoing, *others))[1]
+        wire.start_exchange = lambda outgoing, *others: (
+            sent.append(len(outgoing)),
+            start_exchange(outgoing, *others),
+        )[1]
         strategy.restart(torch.zeros(DIM))
         strategy.begin_epoch(20, 10)
         strategy.step(torch.zeros(DIM), 10)
@@ -303,6 +353,12 @@ def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
 def test_what_cannot_be():
     with pytest.raises(UserError, match="--topology 'star': unknown topology; choose one of complete, "):
         make_strategy(SoloComm(), options("dpsgd", topology="star"))
-    for name, more in (("butterfly", {}), ("butterfly", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="butterfly"))):
-        with pytest.raises(UserError, match="butterfly mixing takes 2, 4, 8, ... ranks, not 3; base2 supports any number"):
+    for name, more in (
+        ("butterfly", {}),
+        ("butterfly", dict(all_reduce_epochs=1)),
+        ("dpsgd", dict(topology="butterfly")),
+    ):
+        with pytest.raises(
+            UserError, match="butterfly mixing takes 2, 4, 8, ... ranks, not 3; base2 supports any number"
+        ):
             run_threads(3, lambda comm: make_strategy(comm, options(name, **more)))

@@ -18,7 +18,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "topologies.md"
 def rows(capsys, *words) -> dict[str, list[str]]:
     """The cells of each topology's row."""
     run_here("spectral_gap.py", *words, folder="utils")
-    lines = [line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    lines = [
+        line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")
+    ]
     return {name.strip(" *"): [cell.strip() for cell in cells] for name, *cells in lines[1:]}
 
 
@@ -35,34 +37,56 @@ def test_all(capsys):
 def test_some_and_few(capsys):
     assert list(rows(capsys, "--topology", "pairs, ring", "--ranks", 5)) == ["pairs", "ring"]
     assert "butterfly" not in rows(capsys, "--ranks", 6)
-    assert {tuple(cells) for cells in rows(capsys, "--ranks", 1).values()} == {("0", "0.0000", "1.0000", "0", "0")}
+    assert {tuple(cells) for cells in rows(capsys, "--ranks", 1).values()} == {
+        ("0", "0.0000", "1.0000", "0", "0")
+    }
 
 
 def test_a_thousand_ranks(capsys):
     """Small gaps are printed with more digits."""
     told = rows(capsys, "--ranks", 1024)
-    assert told["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"] and told["hopping-ring"][-1] == "512"
+    assert (
+        told["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"]
+        and told["hopping-ring"][-1] == "512"
+    )
 
 
-@pytest.mark.parametrize("name", [name for name, topology in TOPOLOGIES.items() if not topology.random and name not in ("butterfly", "base2")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, topology in TOPOLOGIES.items()
+        if not topology.random and name not in ("butterfly", "base2")
+    ],
+)
 def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
     """By a Fourier transform; and the number of mixings, up to a million, is found by bisection."""
     looks = []
     for function in ("_radius", "_reaches"):
         whole = getattr(agreement, function)
-        monkeypatch.setattr(agreement, function, lambda blocks, *share, whole=whole: (looks.append(blocks.shape), whole(blocks, *share))[1])
+        monkeypatch.setattr(
+            agreement,
+            function,
+            lambda blocks, *share, whole=whole: (looks.append(blocks.shape), whole(blocks, *share))[1],
+        )
     disagreement_of(TOPOLOGIES[name], 1024).mixings_until(0.01)
     assert looks and max(block for _, block, _ in looks) <= 2 and len(looks) < 200
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (("--topology", "rign"), "--topology 'rign': unknown topology; choose all or some of complete, butterfly, ring"),
-    (("--topology", "ring,butterfly", "--ranks", 6), "butterfly mixing takes 2, 4, 8, ... ranks, not 6"),
-    (("--ranks", 0), "0 is below the minimum 1"),
-    (("--ranks", 1025), "1025 is above the maximum 1024"),
-    (("--ranks", "many"), "--ranks"),
-    (("--ranks", 65, "--draw", "x.svg"), "cannot draw 65 ranks; use 2 to 64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ("--topology", "rign"),
+            "--topology 'rign': unknown topology; choose all or some of complete, butterfly, ring",
+        ),
+        (("--topology", "ring,butterfly", "--ranks", 6), "butterfly mixing takes 2, 4, 8, ... ranks, not 6"),
+        (("--ranks", 0), "0 is below the minimum 1"),
+        (("--ranks", 1025), "1025 is above the maximum 1024"),
+        (("--ranks", "many"), "--ranks"),
+        (("--ranks", 65, "--draw", "x.svg"), "cannot draw 65 ranks; use 2 to 64"),
+    ],
+)
 def test_refusals(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=re.escape(sentence)):
@@ -72,14 +96,33 @@ def test_refusals(words, sentence, tmp_path, monkeypatch):
 
 def test_picture(tmp_path):
     """One line for each message of a round, and that of docs/topologies.md."""
-    run_here("spectral_gap.py", "--topology", "butterfly,ring,hopping-ring", "--ranks", 8, "--draw", tmp_path / "new/x.svg", folder="utils")
+    run_here(
+        "spectral_gap.py",
+        "--topology",
+        "butterfly,ring,hopping-ring",
+        "--ranks",
+        8,
+        "--draw",
+        tmp_path / "new/x.svg",
+        folder="utils",
+    )
     assert (tmp_path / "new/x.svg").read_text() == PAGE.with_suffix(".svg").read_text()
-    lines = [element.attrib for element in ElementTree.parse(tmp_path / "new/x.svg").getroot() if element.tag.endswith("line")]
+    lines = [
+        element.attrib
+        for element in ElementTree.parse(tmp_path / "new/x.svg").getroot()
+        if element.tag.endswith("line")
+    ]
     messages = [line for line in lines if line["stroke"] != "#bbb"]
     assert len(messages) == 3 * 3 * 8 and len(lines) == 2 * len(messages)
-    third = {(int(line["x1"]) // 28 - 1, int(line["x2"]) // 28 - 1) for line in messages[:24] if line["y1"] == "168"}
+    third = {
+        (int(line["x1"]) // 28 - 1, int(line["x2"]) // 28 - 1)
+        for line in messages[:24]
+        if line["y1"] == "168"
+    }
     w = matrix(TOPOLOGIES["butterfly"].round(8, 2))
-    assert third == {(source, rank) for rank in range(8) for source in range(8) if w[rank, source] and rank != source}
+    assert third == {
+        (source, rank) for rank in range(8) for source in range(8) if w[rank, source] and rank != source
+    }
 
 
 def test_the_table_of_the_page():
@@ -88,5 +131,10 @@ def test_the_table_of_the_page():
     assert list(told) == list(TOPOLOGIES)
     for name, row in told.items():
         falls = [disagreement_of(TOPOLOGIES[name], size) for size in sizes]
-        cells = [f"exact, {fall.exact_after}" if fall.exact_after else f"{fall.contraction:.3f}, {fall.mixings_until(0.01)}" for fall in falls]
+        cells = [
+            f"exact, {fall.exact_after}"
+            if fall.exact_after
+            else f"{fall.contraction:.3f}, {fall.mixings_until(0.01)}"
+            for fall in falls
+        ]
         assert row == " | ".join([f"{models_sent(TOPOLOGIES[name], 64):.3g}", *cells])

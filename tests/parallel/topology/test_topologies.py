@@ -8,8 +8,12 @@ from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.topology.topologies import TOPOLOGIES, base2, matrix, rows_of
 
 SIZES = [*range(1, 18), 32, 64]
-CASES = [pytest.param(topology, size, id=f"{name}-{size}") for name, topology in TOPOLOGIES.items() for size in SIZES
-         if not topology.power_of_two or size & (size - 1) == 0]  # fmt: skip
+CASES = [
+    pytest.param(topology, size, id=f"{name}-{size}")
+    for name, topology in TOPOLOGIES.items()
+    for size in SIZES
+    if not topology.power_of_two or size & (size - 1) == 0
+]
 
 
 def rounds_of(topology, size, seed=3):
@@ -26,7 +30,10 @@ def test_every_round_keeps_the_mean_and_sends_as_much_as_it_receives(topology, s
         np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-15 * size)
         for sources, weights in mixing.parts:
             assert sorted(sources) == list(range(size)) and weights.shape == (size,)
-        met = [set(sources[weights > 0] * size + np.flatnonzero(weights > 0)) for sources, weights in mixing.parts]
+        met = [
+            set(sources[weights > 0] * size + np.flatnonzero(weights > 0))
+            for sources, weights in mixing.parts
+        ]
         assert sum(map(len, met)) == len(set().union(*met)), "two messages on one way"
 
 
@@ -47,12 +54,18 @@ def test_parts_are_who_sends_to_whom():
     """Each rank's number, mixed: half its own, half its partner's."""
     numbers = np.arange(8)
     expected = {
-        ("butterfly", 1): [2, 3, 0, 1, 6, 7, 4, 5], ("ring", 5): [7, 0, 1, 2, 3, 4, 5, 6], ("hopping-ring", 2): [5, 6, 7, 0, 1, 2, 3, 4],
-        ("hopping-ring", 7): [7, 0, 1, 2, 3, 4, 5, 6], ("exponential", 2): [4, 5, 6, 7, 0, 1, 2, 3], ("pairs", 0): [1, 0, 3, 2, 5, 4, 7, 6],
+        ("butterfly", 1): [2, 3, 0, 1, 6, 7, 4, 5],
+        ("ring", 5): [7, 0, 1, 2, 3, 4, 5, 6],
+        ("hopping-ring", 2): [5, 6, 7, 0, 1, 2, 3, 4],
+        ("hopping-ring", 7): [7, 0, 1, 2, 3, 4, 5, 6],
+        ("exponential", 2): [4, 5, 6, 7, 0, 1, 2, 3],
+        ("pairs", 0): [1, 0, 3, 2, 5, 4, 7, 6],
         ("pairs", 1): [7, 2, 1, 4, 3, 6, 5, 0],
-    }  # fmt: skip
+    }
     for (name, k), sources in expected.items():
-        np.testing.assert_array_equal(matrix(TOPOLOGIES[name].round(8, k)) @ numbers, (numbers + sources) / 2, err_msg=name)
+        np.testing.assert_array_equal(
+            matrix(TOPOLOGIES[name].round(8, k)) @ numbers, (numbers + sources) / 2, err_msg=name
+        )
     np.testing.assert_allclose(matrix(TOPOLOGIES["fixed-ring"].round(8, 4))[0, [7, 0, 1]], 1 / 3)
     np.testing.assert_allclose(matrix(TOPOLOGIES["static-exponential"].round(8, 4))[0, [7, 6, 4, 0]], 1 / 4)
 
@@ -60,7 +73,9 @@ def test_parts_are_who_sends_to_whom():
 def test_an_odd_rank_sits_out_each_in_its_turn():
     for name in ("pairs", "random-pairs"):
         idle = [np.flatnonzero(np.diag(matrix(TOPOLOGIES[name].round(7, k))) == 1) for k in range(200)]
-        assert {len(ranks) for ranks in idle} == {1} and {int(ranks[0]) for ranks in idle[: 7 if name == "pairs" else 200]} == set(range(7))
+        assert {len(ranks) for ranks in idle} == {1} and {
+            int(ranks[0]) for ranks in idle[: 7 if name == "pairs" else 200]
+        } == set(range(7))
 
 
 def test_rounds_that_turn_are_the_first_one_moved_on():
@@ -84,7 +99,9 @@ def test_base2_is_exact_with_one_message_a_round(size):
 
 
 def test_butterfly_refuses_what_is_no_power_of_two():
-    with pytest.raises(UserError, match=r"butterfly mixing takes 2, 4, 8, ... ranks, not 6; base2 supports any number"):
+    with pytest.raises(
+        UserError, match=r"butterfly mixing takes 2, 4, 8, ... ranks, not 6; base2 supports any number"
+    ):
         TOPOLOGIES["butterfly"].round(6, 0)
 
 
@@ -92,7 +109,9 @@ def test_butterfly_refuses_what_is_no_power_of_two():
 def test_ranks_draw_the_same_rounds(name):
     """Without a message; other rounds and other seeds give others."""
     topology = TOPOLOGIES[name]
-    drawn = run_threads(5, lambda comm: [matrix(topology.round(comm.size, k, seed)) for seed in (0, 1) for k in range(20)])
+    drawn = run_threads(
+        5, lambda comm: [matrix(topology.round(comm.size, k, seed)) for seed in (0, 1) for k in range(20)]
+    )
     for others in drawn[1:]:
         np.testing.assert_array_equal(others, drawn[0])
     assert len({w.tobytes() for w in drawn[0]}) > 5

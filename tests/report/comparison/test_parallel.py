@@ -1,7 +1,9 @@
-"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are shown, figures are SVG."""
+"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are shown, figures are
+SVG."""
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -27,7 +29,7 @@ def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
     return replace(RUN, name=f"{name}/seed1", loss=loss, verdict=verdict, **changes)
 
 
-def written(directory: Path, planned: list[str] = [], **works: list[KeptRun]) -> str:
+def written(directory: Path, planned: Sequence[str] = (), **works: list[KeptRun]) -> str:
     """The page of these trainings, WORK=[...]."""
     for work, runs in works.items():
         write_kept(directory / f"{work}.jsonl", runs)
@@ -38,26 +40,43 @@ def rows(text: str, heading: str) -> dict[str, list[str]]:
     """{first cell: other cells} of the first table after a heading."""
     lines = text[text.index(heading) :].split("\n")
     begin = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[begin : lines.index("", begin)]]
+    table = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines[begin : lines.index("", begin)]
+    ]
     return {cells[0]: cells[1:] for cells in table}
 
 
 def test_cells_that_are_planned_are_missing_until_they_are_trained(tmp_path):
-    planned = [f"ibm/batch/{scheme}/{batch}" for scheme in ("d1d", "gradient") for batch in (64, 8)] + ["povey/rates/sgd/1"]
-    text = written(tmp_path, planned, ibm=[run("batch/d1d/8"), run("batch/gradient/64", 2.5), run("batch/other/16", 2.0)])
+    planned = [f"ibm/batch/{scheme}/{batch}" for scheme in ("d1d", "gradient") for batch in (64, 8)] + [
+        "povey/rates/sgd/1"
+    ]
+    text = written(
+        tmp_path, planned, ibm=[run("batch/d1d/8"), run("batch/gradient/64", 2.5), run("batch/other/16", 2.0)]
+    )
     assert rows(text, "**Held-out loss**")[""] == ["8", "16", "64"]
     assert rows(text, "**Held-out loss**")["d1d"] == ["3.000", "", "missing"]
     assert rows(text, "**Held-out loss**")["gradient"] == ["missing", "", "2.500"]
     assert rows(text, "**Held-out loss**")["other"] == ["", "2.000", ""]
     assert "3 trainings have results; 3 of 5 planned trainings are missing." in text
     overview = rows(text, "## Trainings")
-    assert overview["ibm"] == ["batch", "5", "3", "4", "`local/experiments/ibm.sh`"] and overview["povey"][:4] == ["rates", "1", "0", "1"]
+    assert overview["ibm"] == ["batch", "5", "3", "4", "`local/experiments/ibm.sh`"] and overview["povey"][
+        :4
+    ] == ["rates", "1", "0", "1"]
     assert "## povey: rates" not in text and "**Test WER" not in text
 
 
 def test_what_schemes_bear(tmp_path):
-    ibm = [run("batch/d1d/2048", 2.0), run("batch/d1d/4096", 2.5), run("batch/d1d/8192", 6.5), run("batch/gradient/8192", None),
-           run("batch/one/256"), run("rate/d1d/1-4", 2.25), run("rate/gradient/1-4", 6.5), run("rate/gradient/4", 7.0)]  # fmt: skip
+    ibm = [
+        run("batch/d1d/2048", 2.0),
+        run("batch/d1d/4096", 2.5),
+        run("batch/d1d/8192", 6.5),
+        run("batch/gradient/8192", None),
+        run("batch/one/256"),
+        run("rate/d1d/1-4", 2.25),
+        run("rate/gradient/1-4", 6.5),
+        run("rate/gradient/4", 7.0),
+    ]
     planned = ["ibm/batch/gradient/2048", "ibm/batch/adpsgd/8192", "ibm/batch/adpsgd/4096"]
     borne = rows(written(tmp_path, planned, ibm=ibm), "## Limits of batch and learning rate")
     assert borne["d1d"] == ["4096 (2.500)", "8192", "1/4 (2.250)", "1"]
@@ -68,18 +87,31 @@ def test_what_schemes_bear(tmp_path):
 
 def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
     """The largest batch that learns counts, and failures above it."""
-    borne = rows(written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]), "## Limits of batch and learning rate")
+    borne = rows(
+        written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]),
+        "## Limits of batch and learning rate",
+    )
     assert borne["a"][:2] == ["4 (2.500)", "none"]
 
 
 def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
-    """One shard reaches 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never reach it."""
+    """One shard reaches 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never reach
+    it."""
+
     def course(hours: float, end: float) -> tuple:
         return ((0.0, 7.0, 0.0), (3600 * hours, 3.0, end))
 
-    runs = [run(f"shards/cnn/{num}", accuracy=end, curve=course(hours, end)) for num, hours, end in ((1, 2, 40.0), (4, 2 / 3, 40.0), (16, 1, 30.0))]
+    runs = [
+        run(f"shards/cnn/{num}", accuracy=end, curve=course(hours, end))
+        for num, hours, end in ((1, 2, 40.0), (4, 2 / 3, 40.0), (16, 1, 30.0))
+    ]
     text = written(tmp_path, ["chan/shards/cnn/2"], chan=runs)
-    assert rows(text, "**Virtual hours until frame accuracy is 90 %")["cnn, 36.0 %"] == ["1.8 (100)", "missing", "0.6 (75)", "never"]
+    assert rows(text, "**Virtual hours until frame accuracy is 90 %")["cnn, 36.0 %"] == [
+        "1.8 (100)",
+        "missing",
+        "0.6 (75)",
+        "never",
+    ]
     assert "Virtual hours until" not in written(tmp_path / "other", chan=[run("many/alone/8")])
 
 
@@ -92,7 +124,9 @@ def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
 def test_models_of_one_learner_have_tables_of_their_own(tmp_path):
     text = written(tmp_path, su_chen=[run("poster/ring/16", wer=20.0, learner_wer=30.0, learner_loss=2.4)])
     assert rows(text, "**Test WER % of the model of one learner**")["ring"] == ["30.0"]
-    assert rows(text, "**Loss of the model of one learner**")["ring"] == ["2.400"] and rows(text, "**Test WER %**")["ring"] == ["20.0"]
+    assert rows(text, "**Loss of the model of one learner**")["ring"] == ["2.400"] and rows(
+        text, "**Test WER %**"
+    )["ring"] == ["20.0"]
 
 
 @pytest.mark.parametrize("line", ["ibm/batch/a/8", "batch/a/8/seed1", "ibm/batch/a/8/seed", ""])
@@ -104,12 +138,25 @@ def test_lines_that_are_no_plan(line, tmp_path):
 
 def test_the_program_writes_page_and_pictures(tmp_path):
     curve = tuple((100.0 * k, 4.0 - k, 20.0) for k in range(3))
-    write_kept(tmp_path / "ibm.jsonl", [run("batch/a & b/1", curve=curve), run("batch/a & b/2", 2.5, curve=curve)])
+    write_kept(
+        tmp_path / "ibm.jsonl", [run("batch/a & b/1", curve=curve), run("batch/a & b/2", 2.5, curve=curve)]
+    )
     (tmp_path / "planned").write_text("ibm/batch/c/1/seed1\n")
-    run_here("collect_parallel.py", "--planned", tmp_path / "planned", tmp_path, tmp_path / "page" / "RESULTS.md", folder="utils")
+    run_here(
+        "collect_parallel.py",
+        "--planned",
+        tmp_path / "planned",
+        tmp_path,
+        tmp_path / "page" / "RESULTS.md",
+        folder="utils",
+    )
     text = (tmp_path / "page" / "RESULTS.md").read_text()
     linked = re.findall(r"\((\w+\.svg)\)", text)
-    assert sorted(linked) == ["ibm_batch_loss.svg", "ibm_batch_time.svg"] and "| c " in text and "* machine: EPYC" in text
+    assert (
+        sorted(linked) == ["ibm_batch_loss.svg", "ibm_batch_time.svg"]
+        and "| c " in text
+        and "* machine: EPYC" in text
+    )
     for name in linked:
         ElementTree.parse(tmp_path / "page" / name)
     with pytest.raises(UserError, match="no kept trainings"):
@@ -118,11 +165,22 @@ def test_the_program_writes_page_and_pictures(tmp_path):
 
 def test_lines_go_through_their_points():
     """Positions are linear in the numbers, and marks are at the positions of their labels."""
-    drawn = ElementTree.fromstring(line_plot({"one": [(0, 10), (5, 20), (10, 30)], "two": [(2, 12)]}, "t", "x", "y"))
-    one = [tuple(map(float, point.split(","))) for point in drawn.findall("{*}polyline")[0].get("points").split()]
+    drawn = ElementTree.fromstring(
+        line_plot({"one": [(0, 10), (5, 20), (10, 30)], "two": [(2, 12)]}, "t", "x", "y")
+    )
+    one = [
+        tuple(map(float, point.split(","))) for point in drawn.findall("{*}polyline")[0].get("points").split()
+    ]
     assert one[1] == pytest.approx(((one[0][0] + one[2][0]) / 2, (one[0][1] + one[2][1]) / 2), abs=0.1)
-    labels = {element.text: (float(element.get("x")), float(element.get("y")) - 4) for element in drawn.findall("{*}text")}
+    labels = {
+        element.text: (float(element.get("x")), float(element.get("y")) - 4)
+        for element in drawn.findall("{*}text")
+    }
     assert labels["20"][1] == pytest.approx(one[1][1], abs=0.1)
-    logarithmic = ElementTree.fromstring(line_plot({"one": [(1, 1), (4, 4), (16, 16)]}, "t", "x", "y", log2=True))
-    points = [tuple(map(float, point.split(","))) for point in logarithmic.find("{*}polyline").get("points").split()]
+    logarithmic = ElementTree.fromstring(
+        line_plot({"one": [(1, 1), (4, 4), (16, 16)]}, "t", "x", "y", log2=True)
+    )
+    points = [
+        tuple(map(float, point.split(","))) for point in logarithmic.find("{*}polyline").get("points").split()
+    ]
     assert points[1][0] - points[0][0] == pytest.approx(points[2][0] - points[1][0], abs=0.1)

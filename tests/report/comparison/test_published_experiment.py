@@ -39,13 +39,20 @@ def seconds(model_dir, number: float) -> None:
 
 def rows(text: str) -> dict[str, list[str]]:
     """{first cell: the other cells} of all tables."""
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     return {row[0]: row[1:] for row in cells}
 
 
 def test_without_any_system_all_is_missing(tables, tmp_path):
     text = page(read_experiment(tables), tmp_path / "exp")
-    assert text.startswith("# A paper (arXiv:1234.5678)\n\nWritten by `utils/compare_published.py`; not edited by hand.\n\n* A sentence on it.\n")
+    assert text.startswith(
+        "# A paper (arXiv:1234.5678)\n\nWritten by `utils/compare_published.py`; not edited by hand.\n\n* A "
+        "sentence on it.\n"
+    )
     found = rows(text)
     assert found["clean"] == ["14.7", "missing", "15.1", "missing", "", ""]
     assert found["noisy"] == ["", "", "27.4", "missing", "diverges", "missing"]
@@ -56,15 +63,27 @@ def test_numbers_of_ours_stand_beside(tables, tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})
     seconds(exp / "mono", 7200)
     seconds(exp / "tri", 3600)
-    (exp / "tri" / "metrics.jsonl").write_text('{"heldout_objective": -2.0}\n{"objective": -1.0}\n{"heldout_objective": -1.25}\n')
+    (exp / "tri" / "metrics.jsonl").write_text(
+        '{"heldout_objective": -2.0}\n{"objective": -1.0}\n{"heldout_objective": -1.25}\n'
+    )
     summary = exp / "tri/decode_test/scoring/summary.json"
     of_test = json.loads(summary.read_text())
-    summary.write_text(json.dumps({**of_test, "subsets": {"noisy": {"chosen": {**of_test["chosen"], "wer": 41.5}}}}))
+    summary.write_text(
+        json.dumps({**of_test, "subsets": {"noisy": {"chosen": {**of_test["chosen"], "wer": 41.5}}}})
+    )
     found = rows(page(read_experiment(tables), exp))
-    wer = {name: json.loads((exp / name / "decode_test/scoring/summary.json").read_text())["chosen"]["wer"] for name in ("mono", "tri")}
+    wer = {
+        name: json.loads((exp / name / "decode_test/scoring/summary.json").read_text())["chosen"]["wer"]
+        for name in ("mono", "tri")
+    }
     assert found["clean"] == ["14.7", f"{wer['mono']:.2f}", "15.1", f"{wer['tri']:.2f}", "", ""]
     assert found["noisy"][2:] == ["27.4", "41.50", "diverges", "missing"]
-    assert [found[name][-1] for name in ("hours", "speed-up", "slow-down", "network")] == ["", "2.00", "0.50", "1.25"]
+    assert [found[name][-1] for name in ("hours", "speed-up", "slow-down", "network")] == [
+        "",
+        "2.00",
+        "0.50",
+        "1.25",
+    ]
     assert found["hours"][:2] == ["3.00", "2.00"]
 
 
@@ -79,12 +98,24 @@ def test_the_program_writes_its_page_again_and_no_other(tables, tmp_path, capsys
     assert out.read_text() == "my own notes\n"
 
 
-@pytest.mark.parametrize("line, message", [
-    ("WER %\tclean\t8 GPUs\t15.0", "4 fields, expected TABLE ROW COLUMN PUBLISHED MEASURE, separated by tabs"),
-    ("WER %\tclean\t8 GPUs\t15.0\tword errors", "'word errors' is not a measure; known are 'wer SYSTEM/DECODING"),
-    ("WER %\tclean\t8 GPUs\t15.0\tspeed-up tri", "'speed-up tri' is not a measure"),
-    ("WER %\tclean\t2 GPUs\t15.0\tnone", "'clean', '2 GPUs' occurs twice in this table; keep one of the two lines"),
-])
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (
+            "WER %\tclean\t8 GPUs\t15.0",
+            "4 fields, expected TABLE ROW COLUMN PUBLISHED MEASURE, separated by tabs",
+        ),
+        (
+            "WER %\tclean\t8 GPUs\t15.0\tword errors",
+            "'word errors' is not a measure; known are 'wer SYSTEM/DECODING",
+        ),
+        ("WER %\tclean\t8 GPUs\t15.0\tspeed-up tri", "'speed-up tri' is not a measure"),
+        (
+            "WER %\tclean\t2 GPUs\t15.0\tnone",
+            "'clean', '2 GPUs' occurs twice in this table; keep one of the two lines",
+        ),
+    ],
+)
 def test_lines_of_another_form_are_refused(line, message, tables):
     tables.write_text(TABLES + line + "\n")
     with pytest.raises(UserError) as refused:
@@ -94,5 +125,7 @@ def test_lines_of_another_form_are_refused(line, message, tables):
 
 def test_a_file_without_a_title_is_refused(tmp_path):
     (tmp_path / "tables.tsv").write_text("T\tr\tc\t1\tnone\n")
-    with pytest.raises(UserError, match="expected a title, '# TITLE', and lines of TABLE ROW COLUMN PUBLISHED MEASURE"):
+    with pytest.raises(
+        UserError, match="expected a title, '# TITLE', and lines of TABLE ROW COLUMN PUBLISHED MEASURE"
+    ):
         read_experiment(tmp_path / "tables.tsv")

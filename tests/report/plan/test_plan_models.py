@@ -37,11 +37,14 @@ def call_of(command: str):
     (["make_mfcc --num-ceps 40 data/train"], "data/train", 40),
     (["make_plp --add-pitch true data/train"], "data/train", 16),
     (["make_fbank data/train"], "data/train", 23),
-    (["train_lda_mllt --dim 30 data/train lang ali tri2", "train_sat data/train lang tri2 tri3", "align_fmllr data/train lang tri3 tri3_ali",
-      "make_fmllr_feats data/train tri3_ali data/train_fmllr"], "data/train_fmllr", 30),
-    (["make_fbank --num-mel-bins 40 data/train", "train_ivector_extractor --ivector-dim 100 data/train ivector",
+    (["train_lda_mllt --dim 30 data/train lang ali tri2", "train_sat data/train lang tri2 tri3",
+      "align_fmllr data/train lang tri3 tri3_ali", "make_fmllr_feats data/train tri3_ali data/train_fmllr"],
+     "data/train_fmllr", 30),
+    (["make_fbank --num-mel-bins 40 data/train",
+      "train_ivector_extractor --ivector-dim 100 data/train ivector",
       "extract_ivectors data/train ivector ivectors", "copy_data_dir data/train data/other",
-      "paste_feats --deltas '0 2' --vectors ivectors/ivector_online.scp data/streams data/other data/train"], "data/streams", 40 + 120 + 100),
+      "paste_feats --deltas '0 2' --vectors ivectors/ivector_online.scp data/streams data/other data/train"],
+     "data/streams", 40 + 120 + 100),
     ([], "data/train", 40),
 ])  # fmt: skip
 def test_columns_of_features(commands, path, columns):
@@ -52,12 +55,26 @@ def test_columns_of_features(commands, path, columns):
     assert corpus.columns_of(path) == columns
 
 
-@pytest.mark.parametrize("commands, path, leaves", [
-    (["train_mono data/train lang mono"], "mono", 130),
-    (["train_deltas --num-leaves 77 data/train lang ali tri1", "align_si data/train lang tri1 tri1_ali"], "tri1_ali", 77),
-    (["build_chain_tree --num-leaves 99 data/train lang ali tree", "make_graph lang tree graph"], "graph", 99),
-    (["train_subwords --num-units 300 data/train units"], "units", 300),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "commands, path, leaves",
+    [
+        (["train_mono data/train lang mono"], "mono", 130),
+        (
+            [
+                "train_deltas --num-leaves 77 data/train lang ali tri1",
+                "align_si data/train lang tri1 tri1_ali",
+            ],
+            "tri1_ali",
+            77,
+        ),
+        (
+            ["build_chain_tree --num-leaves 99 data/train lang ali tree", "make_graph lang tree graph"],
+            "graph",
+            99,
+        ),
+        (["train_subwords --num-units 300 data/train units"], "units", 300),
+    ],
+)
 def test_leaves_of_models(commands, path, leaves):
     assert corpus_after(*commands).model_of(path).leaves == leaves
 
@@ -65,17 +82,32 @@ def test_leaves_of_models(commands, path, leaves):
 def test_feed_forward_networks_by_hand():
     """11 frames of 40 columns; p-norm layers have a group of rows per unit; outputs are mixed up to 200."""
     before = ["train_deltas --num-leaves 100 data/train lang ali tri"]
-    network = corpus_after(*before, "train_dnn --hidden-layers 2 --hidden-dim 10 data/train lang tri dnn").model_of("dnn").network
+    network = (
+        corpus_after(*before, "train_dnn --hidden-layers 2 --hidden-dim 10 data/train lang tri dnn")
+        .model_of("dnn")
+        .network
+    )
     assert network == NetworkSize(440 * 10 + 10 * 10 + 100 * 10, 440 * 10 + 10 * 10 + 100 * 10, maps=3)
-    pnorm = "train_dnn --activation pnorm --pnorm-group 5 --hidden-layers 2 --hidden-dim 10 --mix-up 200 data/train lang tri dnn"
+    pnorm = (
+        "train_dnn --activation pnorm --pnorm-group 5 --hidden-layers 2 --hidden-dim 10 --mix-up 200 "
+        "data/train lang tri dnn"
+    )
     assert corpus_after(*before, pnorm).model_of("dnn").network.products == 440 * 50 + 10 * 50 + 200 * 10
-    assert corpus_after(*before, pnorm, "train_smbr data/train lang ali lats dnn smbr").model_of("smbr").network.products == 440 * 50 + 500 + 2000
+    assert (
+        corpus_after(*before, pnorm, "train_smbr data/train lang ali lats dnn smbr")
+        .model_of("smbr")
+        .network.products
+        == 440 * 50 + 500 + 2000
+    )
 
 
 def test_networks_of_files_are_asked_for_with_their_input():
     asked = []
-    corpus = corpus_after("make_fbank --num-mel-bins 40 data/train", "train_deltas --num-leaves 100 data/train lang ali tri",
-                          network=lambda *shape: asked.append(shape) or NetworkSize(5.0, 7.0, "recurrent", 3, 60))  # fmt: skip
+    corpus = corpus_after(
+        "make_fbank --num-mel-bins 40 data/train",
+        "train_deltas --num-leaves 100 data/train lang ali tri",
+        network=lambda *shape: asked.append(shape) or NetworkSize(5.0, 7.0, "recurrent", 3, 60),
+    )
     corpus.note(call_of("train_dnn --network a.net --deltas 2 --chunk 21 data/train lang tri dnn"))
     corpus.note(call_of("train_lfmmi --network b.net data/train ali tri lfmmi"))
     corpus.note(call_of("train_ctc data/train tri c.net ctc"))
@@ -94,18 +126,34 @@ def test_machines_of_a_dbn_by_hand():
 
 
 def test_scores_of_networks_are_a_part_of_decoding():
-    rates = Rates("m", "2026-01-02", {"decode": Rate("hour", (0.0, 100.0), (0.0, 0.0), (0.0, 0.0), 1),
-                                      "train_dnn feed-forward": Rate("Gflop", (5.0, 0.01), (0.0, 0.0), (0.0, 0.0), 1)})  # fmt: skip
-    corpus = corpus_after("train_deltas --num-leaves 100 data/train lang ali tri", "train_dnn --hidden-layers 2 --hidden-dim 10 data/train lang tri dnn")
+    rates = Rates(
+        "m",
+        "2026-01-02",
+        {
+            "decode": Rate("hour", (0.0, 100.0), (0.0, 0.0), (0.0, 0.0), 1),
+            "train_dnn feed-forward": Rate("Gflop", (5.0, 0.01), (0.0, 0.0), (0.0, 0.0), 1),
+        },
+    )
+    corpus = corpus_after(
+        "train_deltas --num-leaves 100 data/train lang ali tri",
+        "train_dnn --hidden-layers 2 --hidden-dim 10 data/train lang tri dnn",
+    )
     plan = make_plan([call_of("decode --model-dir dnn tri/graph data/train dnn/decode")], corpus, rates)
     assert plan.total.core_s == pytest.approx(200 + 0.01 * 2 * (4400 + 100 + 1000) * 2 * FRAMES / 1e9)
     assert make_plan([call_of("decode tri/graph data/train tri/decode")], corpus, rates).total.core_s == 200
 
 
 def test_frames_that_are_read_in_blocks_take_what_they_are_given():
-    rates = Rates("m", "2026-01-02", {"pretrain_dbn": Rate("Gflop", (0.0, 1.0), (0.0, 0.0), (300.0, 200.0), 1)})
+    rates = Rates(
+        "m", "2026-01-02", {"pretrain_dbn": Rate("Gflop", (0.0, 1.0), (0.0, 0.0), (300.0, 200.0), 1)}
+    )
     for flags, memory_mb in (("", 300 + 200), ("--max-store-mb 50", 350), ("--max-store-mb 900", 500)):
-        assert make_plan([call_of(f"pretrain_dbn {flags} data/train dbn")], corpus_after(), rates).total.memory_mb == memory_mb
+        assert (
+            make_plan(
+                [call_of(f"pretrain_dbn {flags} data/train dbn")], corpus_after(), rates
+            ).total.memory_mb
+            == memory_mb
+        )
 
 
 @pytest.mark.parametrize("num_jobs", [100, 2, 1])
@@ -113,40 +161,72 @@ def test_frames_that_are_read_in_blocks_take_what_they_are_given():
 def test_features_of_gmms_take_what_their_programs_reserve(program, num_jobs):
     """For 2, 100 and 200 hours: all data, 84 bytes per frame, and 1000 MB in addition to the alignment."""
     rates = Rates("m", "2026-01-02", {program: Rate("hour", (0.0, 1.0), (0.0, 0.0), (300.0, 60.0), 1)})
-    corpus = PlannedCorpus(Disk(lambda path: {"data/train": Speech(2.0 if num_jobs == 100 else 40.0, 1000)}.get(path)))
+    corpus = PlannedCorpus(
+        Disk(lambda path: {"data/train": Speech(2.0 if num_jobs == 100 else 40.0, 1000)}.get(path))
+    )
     call = call_of(f"{program} --nj {num_jobs} data/train lang ali out")
     hours = corpus.hours_of("data/train") / num_jobs
     reserved = 4 * FRAMES * hours + shard_store._wanted(int(FRAMES * hours), 0, shard_store.MemoryOptions())
-    assert make_plan([call], corpus, rates).total.memory_mb == pytest.approx(300 + min(60 * hours, reserved / 1e6))
-    assert make_plan([call_of(f"{program} --nj 1 --max-store-mb 90 data/train lang ali out")], corpus, rates).total.memory_mb == 390
+    assert make_plan([call], corpus, rates).total.memory_mb == pytest.approx(
+        300 + min(60 * hours, reserved / 1e6)
+    )
+    assert (
+        make_plan(
+            [call_of(f"{program} --nj 1 --max-store-mb 90 data/train lang ali out")], corpus, rates
+        ).total.memory_mb
+        == 390
+    )
 
 
 def test_gpu_seconds_by_hand():
-    """2 epochs of 720,000 frames in minibatches of 100: products, and launches for 4 matrices and 60 steps."""
-    gpu = {"gflop_per_s": 1000.0, "s_per_launch": 1e-5, "launches": {"SGD": 20, "natural gradient": 150, "recurrent step": 40, "train_lfmmi": 9}}
-    corpus = corpus_after("train_dnn --network x data/train lang ali dnn", network=lambda *_: NetworkSize(5.0, 7e5, "recurrent", 4, 60))
+    """2 epochs of 720,000 frames in minibatches of 100: products, and launches for 4 matrices and 60
+    steps."""
+    gpu = {
+        "gflop_per_s": 1000.0,
+        "s_per_launch": 1e-5,
+        "launches": {"SGD": 20, "natural gradient": 150, "recurrent step": 40, "train_lfmmi": 9},
+    }
+    corpus = corpus_after(
+        "train_dnn --network x data/train lang ali dnn",
+        network=lambda *_: NetworkSize(5.0, 7e5, "recurrent", 4, 60),
+    )
     for flags, launches in (("", 4 * 20), ("--natural-gradient online", 4 * 150)):
         call = call_of(f"train_dnn {flags} --num-epochs 2 --minibatch 100 data/train lang ali dnn")
         wanted = 6 * 7e5 * 4 * FRAMES / 1e9 / 1000 + 4 * FRAMES / 100 * (launches + 60 * 40) * 1e-5
         assert gpu_seconds(call, corpus, gpu) == pytest.approx(wanted)
-    assert gpu_seconds(call_of("train_ctc data/train units net dnn"), corpus, gpu) is None and gpu_seconds(call, corpus, {}) is None
+    assert (
+        gpu_seconds(call_of("train_ctc data/train units net dnn"), corpus, gpu) is None
+        and gpu_seconds(call, corpus, {}) is None
+    )
 
 
 def test_language_models_by_words_and_options():
     lm = "data/train/text lexicon.txt lm"
     words = 20_000
     assert corpus_after(f"train_lm {lm}").ngrams_of("lm") == pytest.approx(1.1 * words)
-    assert corpus_after(f"train_lm --order 4 --min-counts 1,2 {lm}").ngrams_of("lm") == pytest.approx(1.8 * 0.22 * words)
-    chain = [f"train_lm {lm}", "prune_lm --threshold 1e-8 lm small", "make_grammar lang small/lm.arpa.gz lang_test", "make_graph lang_test tri graph"]
+    assert corpus_after(f"train_lm --order 4 --min-counts 1,2 {lm}").ngrams_of("lm") == pytest.approx(
+        1.8 * 0.22 * words
+    )
+    chain = [
+        f"train_lm {lm}",
+        "prune_lm --threshold 1e-8 lm small",
+        "make_grammar lang small/lm.arpa.gz lang_test",
+        "make_graph lang_test tri graph",
+    ]
     assert corpus_after(*chain).ngrams_of("graph") == pytest.approx(0.25 * 1.1 * words)
-    assert corpus_after(f"train_lm {lm}", "mix_lms mixed lm lm").ngrams_of("mixed") == pytest.approx(2.2 * words)
+    assert corpus_after(f"train_lm {lm}", "mix_lms mixed lm lm").ngrams_of("mixed") == pytest.approx(
+        2.2 * words
+    )
     assert corpus_after("get_lms corpus data/lm").ngrams_of("data/lm/tglarge/lm.arpa.gz") == 84e6
 
 
 def test_what_is_on_the_disk_is_read(tmp_path):
-    """The number of n-grams in the head of a file, leaves and columns of models from their done-files, words of a text."""
-    for name, command in (("exp/tri", "steps/train_lda_mllt.py --num-leaves 55 --dim 33 data/train lang ali exp/tri"),
-                          ("exp/ali", "steps/align_fmllr.py data/train lang exp/tri exp/ali")):  # fmt: skip
+    """The number of n-grams in the head of a file, leaves and columns of models from their done-files, words
+    of a text."""
+    for name, command in (
+        ("exp/tri", "steps/train_lda_mllt.py --num-leaves 55 --dim 33 data/train lang ali exp/tri"),
+        ("exp/ali", "steps/align_fmllr.py data/train lang exp/tri exp/ali"),
+    ):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / ".done.json").write_text(json.dumps({"command": command}))
     (tmp_path / "lm").mkdir()
@@ -161,22 +241,42 @@ def test_what_is_on_the_disk_is_read(tmp_path):
 
 def test_directories_of_an_earlier_script_have_the_length_of_their_origin():
     corpus = corpus_after()
-    assert corpus.hours_of("data/train_sp_fmllr") == 2 and "its duration is assumed to be that of data/train" in corpus.assumed["data/train_sp_fmllr"]
+    assert (
+        corpus.hours_of("data/train_sp_fmllr") == 2
+        and "its duration is assumed to be that of data/train" in corpus.assumed["data/train_sp_fmllr"]
+    )
     with pytest.raises(UserError, match="data/dev_fmllr does not exist"):
         corpus.hours_of("data/dev_fmllr")
 
 
 def test_a_call_that_lacks_words_is_named():
-    with pytest.raises(UserError, match=r"steps/train_dnn.py data/train: a word or flag is missing \(.*\); see steps/train_dnn.py --help"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"steps/train_dnn.py data/train: a word or flag is missing \(.*\); see steps/train_dnn.py "
+            r"--help"
+        ),
+    ):
         make_plan([call_of("train_dnn data/train")], corpus_after(), Rates("m", "2026-01-02", {}))
 
 
 def test_rates_of_what_was_not_measured_are_those_of_what_is_most_alike():
     """The number of common words decides, then the higher cost."""
+
     def rate(core_s: float) -> Rate:
         return Rate("", (0.0, core_s), (0.0, 0.0), (0.0, 0.0), 1)
-    rates = Rates("m", "2026-01-02", {"train_dnn feed-forward": rate(1), "train_dnn recurrent, natural gradient": rate(3),
-                                      "train_dnn time delays, natural gradient": rate(2), "make_mfcc": rate(1), "make_mfcc 40": rate(2)})  # fmt: skip
+
+    rates = Rates(
+        "m",
+        "2026-01-02",
+        {
+            "train_dnn feed-forward": rate(1),
+            "train_dnn recurrent, natural gradient": rate(3),
+            "train_dnn time delays, natural gradient": rate(2),
+            "make_mfcc": rate(1),
+            "make_mfcc 40": rate(2),
+        },
+    )
     assert rates.nearest("train_dnn recurrent") == "train_dnn recurrent, natural gradient"
     assert rates.nearest("train_dnn feed-forward, natural gradient") == "train_dnn feed-forward"
     assert rates.nearest("make_mfcc 40 --compress") == "make_mfcc 40" and rates.nearest("make_plp") is None

@@ -56,7 +56,9 @@ def test_rows_are_scaled_solutions_of_the_generalised_eigenproblem():
         expected = scale[row] * vectors[:, row] / np.sqrt(vectors[:, row] @ within @ vectors[:, row])
         np.testing.assert_allclose(matrix[row] * np.sign(matrix[row] @ expected), expected, atol=2e-3)
     np.testing.assert_allclose(matrix @ within @ matrix.T, np.diag(scale**2), atol=1e-3)
-    np.testing.assert_allclose(matrix @ (within + between) @ matrix.T, np.diag(0.01 + ratios), atol=2e-3 * ratios.max())
+    np.testing.assert_allclose(
+        matrix @ (within + between) @ matrix.T, np.diag(0.01 + ratios), atol=2e-3 * ratios.max()
+    )
     np.testing.assert_allclose(matrix @ mean + transform[:, -1], 0, atol=1e-4)
 
 
@@ -66,8 +68,12 @@ def test_singular_values_are_capped():
     cap = float(singular[2])
     options = InputTransformOptions(input_transform="lda", within_class_factor=0.01, max_singular_value=cap)
     capped = estimate_transform(resident(*corpus()), NUM_PDFS, options, SoloComm()).double().numpy()
-    np.testing.assert_allclose(np.linalg.svd(capped[:, :-1], compute_uv=False), np.minimum(singular, cap), atol=1e-4)
-    np.testing.assert_allclose(capped[:, :-1] @ capped[:, :-1].T @ free, free @ capped[:, :-1].T @ capped[:, :-1], atol=1e-3)
+    np.testing.assert_allclose(
+        np.linalg.svd(capped[:, :-1], compute_uv=False), np.minimum(singular, cap), atol=1e-4
+    )
+    np.testing.assert_allclose(
+        capped[:, :-1] @ capped[:, :-1].T @ free, free @ capped[:, :-1].T @ capped[:, :-1], atol=1e-3
+    )
     np.testing.assert_allclose(capped @ np.append(covariances()[2], 1), 0, atol=1e-4)
 
 
@@ -75,9 +81,15 @@ def test_statistics_are_those_of_all_ranks():
     features, pdfs = corpus()
     alone = estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
     shares = [slice(0, 2), slice(2, 3), slice(3, 3)]
-    ranks = run_threads(3, lambda comm: estimate_transform(resident(features[shares[comm.rank]], pdfs[shares[comm.rank]]), NUM_PDFS, FREE, comm))
+    ranks = run_threads(
+        3,
+        lambda comm: estimate_transform(
+            resident(features[shares[comm.rank]], pdfs[shares[comm.rank]]), NUM_PDFS, FREE, comm
+        ),
+    )
     assert torch.equal(ranks[0], ranks[1]) and torch.equal(ranks[0], ranks[2])
-    gram, expected = (m[:, :-1].T @ m[:, :-1] for m in (ranks[0], alone))  # independent of the basis of the dimensions of ratio 0
+    # independent of the basis of the dimensions of ratio 0
+    gram, expected = (m[:, :-1].T @ m[:, :-1] for m in (ranks[0], alone))
     torch.testing.assert_close(gram, expected, atol=2e-3, rtol=0)
 
 
@@ -86,7 +98,10 @@ def test_input_transform_of_constant_columns():
     for matrix in features:
         matrix[:, 2] = 0
     assert estimate_transform(resident(features, pdfs), NUM_PDFS, InputTransformOptions(), SoloComm()) is None
-    with pytest.raises(UserError, match="--input-transform lda: LDA: .* some feature columns are constant.*, or omit this option"):
+    with pytest.raises(
+        UserError,
+        match="--input-transform lda: LDA: .* some feature columns are constant.*, or omit this option",
+    ):
         estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
 
 
@@ -110,7 +125,11 @@ def test_priors_are_mean_posteriors_over_ranks():
     for priors in run_threads(2, rank):
         np.testing.assert_allclose(priors.numpy(), expected, atol=1e-6)
     sample = Sample(x, torch.zeros(50, dtype=torch.int64), SoloComm())
-    np.testing.assert_allclose(decoding_priors(PriorOptions(), network, np.array([1, 2, 3, 4]), sample).exp(), np.array([2, 3, 4, 5]) / 14, rtol=1e-6)
+    np.testing.assert_allclose(
+        decoding_priors(PriorOptions(), network, np.array([1, 2, 3, 4]), sample).exp(),
+        np.array([2, 3, 4, 5]) / 14,
+        rtol=1e-6,
+    )
 
 
 class Right(torch.nn.Module):
@@ -123,9 +142,12 @@ class Right(torch.nn.Module):
 
 
 def test_priors_leave_out_frames_that_only_fill_a_chunk():
-    """The end of a short utterance is repeated, and chunks overlap. The priors of a network without errors are the relative frequencies."""
+    """The end of a short utterance is repeated, and chunks overlap. The priors of a network without errors
+    are the relative frequencies."""
     pdfs = [np.repeat([0, 1, 2], times) for times in ([4, 3, 3], [10, 9, 3])]  # 10 and 22 frames
-    store = Packing(chunk=20).store((np.eye(3, dtype=np.float32)[part] for part in pdfs), pdfs, 3, Plain(torch.float32), False)
+    store = Packing(chunk=20).store(
+        (np.eye(3, dtype=np.float32)[part] for part in pdfs), pdfs, 3, Plain(torch.float32), False
+    )
     sample = Sample(*store.gather(torch.arange(store.num_items)), SoloComm())
     counts = np.bincount(np.concatenate(pdfs))
     priors = decoding_priors(PriorOptions(priors="posteriors"), Right(), counts, sample)

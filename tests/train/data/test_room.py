@@ -1,4 +1,5 @@
-"""Frames that do not fit into memory are streamed, and the log says so. Impossible requests are refused before anything is loaded."""
+"""Frames that do not fit into memory are streamed, and the log says so. Impossible requests are refused
+before anything is loaded."""
 
 import os
 import subprocess
@@ -46,7 +47,8 @@ torch.set_num_threads(1)
 resource.setrlimit(resource.RLIMIT_DATA, (host_memory._of_host("MemTotal:"),) * 2)
 taken = host_memory._of_host("MemTotal:") - int(host_memory.left_in_limits())
 resource.setrlimit(resource.RLIMIT_DATA, (taken + {room}, taken + {room}))
-corpus = open_corpus(directory / "data", InputOptions(cmvn="none"), targets, StoreOptions(), options, SoloComm(), (0, 1), 1)
+plain = InputOptions(cmvn="none")
+corpus = open_corpus(directory / "data", plain, targets, StoreOptions(), options, SoloComm(), (0, 1), 1)
 print(type(corpus.training).__name__, sum(pdfs.numel() for _, pdfs in corpus.training.minibatches(512, 1)))
 """
 
@@ -72,14 +74,20 @@ def shards(tmp_path):
 
 def test_all_ranks_of_a_host_have_room_together(shards, monkeypatch):
     """Three quarters of the free memory are for all ranks of the host together."""
-    for free, own, expected in ((41 * MB, 15 * MB, 0), (39 * MB, 15 * MB, 9 * MB), (41 * MB, 13 * MB, 9 * MB), (None, 15 * MB, 0)):
+    for free, own, expected in (
+        (41 * MB, 15 * MB, 0),
+        (39 * MB, 15 * MB, 9 * MB),
+        (41 * MB, 13 * MB, 9 * MB),
+        (None, 15 * MB, 0),
+    ):
         told(monkeypatch, free, own)
         found = run_threads(3, lambda comm: limit(*shards, comm))
         assert found == [expected] * 3
 
 
 def test_the_rest_of_a_training_needs_memory_too(shards, monkeypatch):
-    """Libraries and the network need a fixed amount per rank. Frames that just fit are kept in memory if blocks would be too small."""
+    """Libraries and the network need a fixed amount per rank. Frames that just fit are kept in memory if
+    blocks would be too small."""
     for free, expected in ((47 * MB, 0), (46 * MB, 9 * MB), (25 * MB, 1 * MB), (20 * MB, 0)):
         told(monkeypatch, free, beside=10 * MB)
         assert run_threads(2, lambda comm: limit(*shards, comm)) == [expected] * 2
@@ -94,8 +102,11 @@ def test_what_is_held_out_stays_in_memory(shards, monkeypatch):
     told(monkeypatch, 16 * MB)
     assert limit(of, heldout, SoloComm()) == 6 * MB
     told(monkeypatch, 8 * MB)
-    with pytest.raises(UserError, match=r"not enough for blocks of frames: the frames of a rank take 16 MB of memory, 8.0 MB are free, "
-                                        r"and 6.0 MB of held-out frames are not streamed; lower --heldout-share, run fewer ranks"):  # fmt: skip
+    with pytest.raises(
+        UserError,
+        match=r"not enough for blocks of frames: the frames of a rank take 16 MB of memory, 8.0 MB are free, "
+        r"and 6.0 MB of held-out frames are not streamed; lower --heldout-share, run fewer ranks",
+    ):
         limit(of, heldout, SoloComm())
 
 
@@ -104,8 +115,9 @@ def test_the_log_says_so_in_one_line(shards, monkeypatch, caplog):
     told(monkeypatch, 20 * MB)
     run_threads(2, lambda comm: limit(*shards, comm))
     assert [record.getMessage() for record in caplog.records] == [
-        "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host, for frames and network together: "
-        "the frames are streamed from disk, as with --max-store-mb 7"]  # fmt: skip
+        "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host, "
+        "for frames and network together: the frames are streamed from disk, as with --max-store-mb 7"
+    ]
 
 
 def test_frames_that_vary_are_two_blocks_of_all(shards, monkeypatch):
@@ -123,12 +135,22 @@ def test_blocks_are_no_larger_than_needed(shards, monkeypatch):
 
 def test_what_is_asked_for_and_does_not_fit_is_refused(shards, monkeypatch):
     told(monkeypatch, 16 * MB)
-    with pytest.raises(UserError, match=r"--max-store-mb 9: the frames of a rank take 9.0 MB of memory, 8.0 MB are free for each of the 2 ranks "
-                                        r"of a host; give 6 or less, or omit --max-store-mb"):  # fmt: skip
+    with pytest.raises(
+        UserError,
+        match=r"--max-store-mb 9: the frames of a rank take 9.0 MB of memory, 8.0 MB are free for each of "
+        r"the 2 ranks "
+        r"of a host; give 6 or less, or omit --max-store-mb",
+    ):
         run_threads(2, lambda comm: limit(*shards, comm, mb=9))
     assert run_threads(2, lambda comm: limit(*shards, comm, mb=8)) == [8 * MB] * 2
     told(monkeypatch, 1 * MB // 10)
-    with pytest.raises(UserError, match="--max-store-mb 8: .*; lower --heldout-share, run fewer ranks on a host, or give the job more memory"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "--max-store-mb 8: .*; lower --heldout-share, run fewer ranks on a host, or give the job more "
+            "memory"
+        ),
+    ):
         limit(*shards, SoloComm(), mb=8)
 
 
@@ -150,7 +172,13 @@ def test_virtual_learners_have_room_together(tmp_path, monkeypatch):
     spec = TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), with_options())
     told(monkeypatch, MB)
     monkeypatch.setattr(virtual_learners, "run_simulated", lambda *_: pytest.fail("it begins"))
-    with pytest.raises(UserError, match=r"the frames of 3 learners take 1.1 MB of memory, 1.0 MB are free; give --max-store-mb 1 to stream each"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"the frames of 3 learners take 1.1 MB of memory, 1.0 MB are free; give --max-store-mb 1 to "
+            r"stream each"
+        ),
+    ):
         virtual_learners.simulate(spec, virtual_learners.VirtualOptions(num_learners=3))
 
 
@@ -160,25 +188,45 @@ def test_streaming_by_itself_gives_the_frames_of_the_same_limit(tmp_path, monkey
     options = LearnerOptions(precision="float32", device="cpu")
 
     def epoch(**store):
-        corpus = open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(**store), options, SoloComm(), (0, 1), SEED)
+        corpus = open_corpus(
+            tmp_path / "data",
+            InputOptions(cmvn="none"),
+            targets,
+            StoreOptions(**store),
+            options,
+            SoloComm(),
+            (0, 1),
+            SEED,
+        )
         return corpus.training, list(corpus.training.minibatches(64, 1))
 
     in_memory, _ = epoch()
     told(monkeypatch, 3 * MB)
     (by_itself, found), (asked, expected) = epoch(), epoch(max_store_mb=2)
-    assert isinstance(in_memory, ResidentFrames) and isinstance(by_itself, StreamedFrames) and len(by_itself.plan(1)) > 2
-    assert by_itself.max_bytes == asked.max_bytes and all(torch.equal(a[0], b[0]) for a, b in zip(found, expected, strict=True))
+    assert (
+        isinstance(in_memory, ResidentFrames)
+        and isinstance(by_itself, StreamedFrames)
+        and len(by_itself.plan(1)) > 2
+    )
+    assert by_itself.max_bytes == asked.max_bytes and all(
+        torch.equal(a[0], b[0]) for a, b in zip(found, expected, strict=True)
+    )
 
 
 def run_with(tmp_path, size: int):
     program = PROGRAM.format(tests=str(Path(__file__).parents[2]), directory=str(tmp_path), room=size)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "MALLOC_ARENA_MAX": "2"})  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+    )
 
 
 def test_a_real_limit(tmp_path):
-    """60 MB of frames stay in memory if the process may take 120 MB in addition to the training's need, and are streamed if it may take 55
-    MB."""
+    """60 MB of frames stay in memory if the process may take 120 MB in addition to the training's need, and
+    are streamed if it may take 55 MB."""
     targets = make_data(tmp_path / "data", {f"a-{i:03d}": 4_000 for i in range(417)}, NUM_PDFS)
     targets.save(tmp_path / "targets.npz")
     for size, kind in ((120 * MB, "ResidentFrames"), (55 * MB, "StreamedFrames")):

@@ -54,12 +54,15 @@ def test_a_streamed_epoch_has_every_frame_once(tmp_path, num_blocks):
 
 @pytest.mark.parametrize("size", [16, 100, 1000])
 def test_minibatches_go_on_over_the_ends_of_blocks(tmp_path, size):
-    """The minibatches are those of the concatenated blocks: only the last minibatch of an epoch may be smaller."""
+    """The minibatches are those of the concatenated blocks: only the last minibatch of an epoch may be
+    smaller."""
     frames = streamed(shard(tmp_path / "data", 20), 7)
     inputs, pdfs = map(torch.cat, zip(*frames.minibatches(1, 2)))
     found = list(frames.minibatches(size, 2))
     assert [len(targets) for _, targets in found[:-1]] == [size] * ((frames.num_frames - 1) // size)
-    assert torch.equal(torch.cat([x for x, _ in found]), inputs) and torch.equal(torch.cat([targets for _, targets in found]), pdfs)
+    assert torch.equal(torch.cat([x for x, _ in found]), inputs) and torch.equal(
+        torch.cat([targets for _, targets in found]), pdfs
+    )
 
 
 def test_an_epoch_can_be_taken_up_at_every_minibatch(tmp_path):
@@ -73,7 +76,8 @@ def test_an_epoch_can_be_taken_up_at_every_minibatch(tmp_path):
 
 
 def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
-    """The next block is loaded before it is requested, and the block after it only when the present one is used up."""
+    """The next block is loaded before it is requested, and the block after it only when the present one is
+    used up."""
     of = shard(tmp_path / "data", 12)
     frames, load, loaded = streamed(of, 4), of.store, []
 
@@ -97,7 +101,8 @@ def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
 
 
 def test_a_sample_is_read_after_what_is_being_read(tmp_path, monkeypatch):
-    """The RBMs of a DBN draw samples of the same frames one after the other. Only one thread at a time may read an archive."""
+    """The RBMs of a DBN draw samples of the same frames one after the other. Only one thread at a time may
+    read an archive."""
     of = shard(tmp_path / "data", 12)
     frames, load, reading, loaded = streamed(of, 4), of.store, threading.Lock(), []
 
@@ -139,12 +144,19 @@ def test_what_fits_is_kept_in_memory(tmp_path):
     small = open_frames(of, CPU, torch.float32, total // 2, SEED, 0)
     blocks = [of.num_bytes()[members].sum() for members in small.plan(1)]
     assert isinstance(small, StreamedFrames) and 2 * max(blocks) <= total // 2
-    with pytest.raises(UserError, match=r"--max-store-mb 0: too small for two blocks, since utterance a-\d+ has 5\d frames; give \d+ or more"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"--max-store-mb 0: too small for two blocks, since utterance a-\d+ has 5\d frames; give \d+ "
+            r"or more"
+        ),
+    ):
         open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0)
 
 
 def test_a_sample_counts_what_networks_answer_on(tmp_path):
-    """Every third frame has an output; utterances of 50 to 52 frames have four chunks with five outputs each."""
+    """Every third frame has an output; utterances of 50 to 52 frames have four chunks with five outputs
+    each."""
     of = shard(tmp_path / "data", 20)
     of.packing = Packing(2, 2, chunk=15, subsampling=3)
     frames = StreamedFrames(of, CPU, torch.float32, 0, SEED, 0)
@@ -154,7 +166,10 @@ def test_a_sample_counts_what_networks_answer_on(tmp_path):
 def test_a_rank_without_utterances(tmp_path):
     of = shard(tmp_path / "data", 4)
     none = Shard(of.reader, of.targets, [], Packing(2, 2), Plain(torch.float32))
-    for frames in (open_frames(none, CPU, torch.float32, 1, SEED, 1), StreamedFrames(none, CPU, torch.float32, 1, SEED, 1)):
+    for frames in (
+        open_frames(none, CPU, torch.float32, 1, SEED, 1),
+        StreamedFrames(none, CPU, torch.float32, 1, SEED, 1),
+    ):
         assert frames.num_frames == 0 and not epoch_of(frames, 1) and frames.sample_store(10).num_frames == 0
 
 
@@ -165,7 +180,9 @@ def test_more_ranks_than_utterances(tmp_path):
     targets.heldout[3] = True
     targets.save(tmp_path / TARGETS_FILE)
     options = with_options(learner=dict(minibatch=100))
-    spec = TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none", splice_left=1, splice_right=1), options)
+    spec = TrainSpec(
+        tmp_path / "data", tmp_path, InputOptions(cmvn="none", splice_left=1, splice_right=1), options
+    )
     run_threads(4, lambda comm: train_rank(spec, comm))
     model = load_model(tmp_path / "final.nnet")
     frames = FeatureReader(tmp_path / "data", spec.input)["d-0"]
@@ -185,11 +202,17 @@ def test_normaliser_of_all_ranks(tmp_path):
 def test_constant_columns_are_not_made_use_of(tmp_path, caplog):
     of = shard(tmp_path / "data", 9)
     features, constants = of.features, np.array([1e7 / 3, 0.0], np.float32)
-    of.features = lambda key: np.concatenate([constants.repeat(len(features(key))).reshape(2, -1).T, features(key)[:, 2:]], 1)
+    of.features = lambda key: np.concatenate(
+        [constants.repeat(len(features(key))).reshape(2, -1).T, features(key)[:, 2:]], 1
+    )
     logging.getLogger("pyasr").propagate = True
     mean, inverse_std = global_normaliser(of, SoloComm())
     np.testing.assert_array_equal(mean[:2], constants)
-    assert (inverse_std[:2] == 0).all() and (inverse_std[2:] > 0.1).all() and "constant feature columns, which are ignored: 0, 1" in caplog.text
+    assert (
+        (inverse_std[:2] == 0).all()
+        and (inverse_std[2:] > 0.1).all()
+        and "constant feature columns, which are ignored: 0, 1" in caplog.text
+    )
 
 
 def _part(of, keys):
@@ -202,16 +225,25 @@ def test_statistics_of_very_many_frames_are_of_some_utterances(tmp_path, monkeyp
     monkeypatch.setattr("pyasr.train.data.data_shard._MEASURED_FRAMES", 120)
     stats = of.statistics()
     assert 120 <= stats[0, -1] <= 120 + 52
-    keys = [key for key in of.keys]
+    keys = list(of.keys)
     assert not np.allclose(stats, sum(cmvn_stats(of.features(key)) for key in keys[:3]))
 
 
-@pytest.mark.parametrize("value, sentence", [
-    (np.nan, r"a-02 has features that are not finite \(nan in frame 7, column 3\); compute .* again, or remove the utterance"),
-    (-np.inf, r"a-02 has features that are not finite \(-inf in frame 7, column 3\)"),
-    ("short", "a-02 has 49 frames, utt2num_frames says 50"),
-    ("narrow", "a-02 has 5 columns, other utterances have 6"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value, sentence",
+    [
+        (
+            np.nan,
+            (
+                r"a-02 has features that are not finite \(nan in frame 7, column 3\); compute .* again, or "
+                r"remove the utterance"
+            ),
+        ),
+        (-np.inf, r"a-02 has features that are not finite \(-inf in frame 7, column 3\)"),
+        ("short", "a-02 has 49 frames, utt2num_frames says 50"),
+        ("narrow", "a-02 has 5 columns, other utterances have 6"),
+    ],
+)
 def test_features_that_cannot_be_used_are_named(tmp_path, value, sentence):
     targets = make_data(tmp_path / "data", {f"a-{i:02d}": 50 for i in range(4)}, NUM_PDFS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
@@ -224,7 +256,16 @@ def test_features_that_cannot_be_used_are_named(tmp_path, value, sentence):
         for key, matrix in features.items():
             writer.write(key, matrix)
     with pytest.raises(UserError, match=sentence):
-        open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SoloComm(), (0, 1), SEED)
+        open_corpus(
+            tmp_path / "data",
+            InputOptions(cmvn="none"),
+            targets,
+            StoreOptions(),
+            LearnerOptions(),
+            SoloComm(),
+            (0, 1),
+            SEED,
+        )
 
 
 def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):

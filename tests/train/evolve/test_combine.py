@@ -9,7 +9,7 @@ from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, 
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.train.data.sample import Sample
-from pyasr.train.evolve.combine import CombineOptions, Combination, RecentModels, combine
+from pyasr.train.evolve.combine import Combination, CombineOptions, RecentModels, combine
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 
 NUM_PDFS, NUM_FRAMES, NUM_MODELS = 4, 400, 3
@@ -47,7 +47,9 @@ MODELS = trained_models()
 
 def combination(comm=SoloComm(), models=MODELS):
     x, pdfs = frames()
-    return Combination(network(), models, Sample(x[comm.rank :: comm.size], pdfs[comm.rank :: comm.size], comm))
+    return Combination(
+        network(), models, Sample(x[comm.rank :: comm.size], pdfs[comm.rank :: comm.size], comm)
+    )
 
 
 def mixed(weights):
@@ -61,7 +63,9 @@ def mixed(weights):
 def log_probability(weights, part=slice(None)):
     x, pdfs = frames()
     with torch.no_grad():
-        return float(mixed(weights)(x[part]).double().log_softmax(1)[torch.arange(len(pdfs[part])), pdfs[part]].mean())
+        return float(
+            mixed(weights)(x[part]).double().log_softmax(1)[torch.arange(len(pdfs[part])), pdfs[part]].mean()
+        )
 
 
 def some_weights(seed=0):
@@ -135,10 +139,15 @@ def test_the_best_weights_of_a_quadratic_objective(precondition_well, iterations
 
 def starts():
     unit = torch.eye(NUM_MODELS)
-    return [log_probability(row[:, None].expand(-1, 3)) for row in [*unit, torch.full((NUM_MODELS,), 1 / NUM_MODELS)]]
+    return [
+        log_probability(row[:, None].expand(-1, 3))
+        for row in [*unit, torch.full((NUM_MODELS,), 1 / NUM_MODELS)]
+    ]
 
 
-@pytest.mark.parametrize("start, begun_at", [("better", lambda: max(starts())), ("average", lambda: starts()[-1])])
+@pytest.mark.parametrize(
+    "start, begun_at", [("better", lambda: max(starts())), ("average", lambda: starts()[-1])]
+)
 def test_where_the_search_for_weights_begins(start, begun_at, caplog):
     """These models differ so much that their average is worse than some of them."""
     assert starts()[-1] < max(starts()) - 1e-3
@@ -174,12 +183,17 @@ def test_best_average_of_the_last_models():
 def test_one_model_is_its_own_average():
     made = combination(models=MODELS[-1:])
     combine(CombineOptions(combine="average"), made)
-    assert all(torch.equal(parameter, value) for parameter, value in zip(made.network.parameters(), MODELS[-1]))
+    assert all(
+        torch.equal(parameter, value) for parameter, value in zip(made.network.parameters(), MODELS[-1])
+    )
 
 
 def test_one_model_gets_a_factor_for_each_layer():
     weights, value = combine(CombineOptions(combine="weights"), combination(models=MODELS[-1:]))
-    assert weights.shape == (1, 3) and value > log_probability(torch.tensor([[0.0] * 3, [0.0] * 3, [1.0] * 3])) + 1e-3
+    assert (
+        weights.shape == (1, 3)
+        and value > log_probability(torch.tensor([[0.0] * 3, [0.0] * 3, [1.0] * 3])) + 1e-3
+    )
 
 
 def test_ranks_agree_with_one_another_and_with_one_rank():
@@ -188,13 +202,23 @@ def test_ranks_agree_with_one_another_and_with_one_rank():
 
     def rank(comm):
         made = combination(comm)
-        return made.gradient(some_weights()), combine(CombineOptions(combine="average"), made), combine(CombineOptions(combine="weights"), made)
+        return (
+            made.gradient(some_weights()),
+            combine(CombineOptions(combine="average"), made),
+            combine(CombineOptions(combine="weights"), made),
+        )
 
     results = run_threads(3, rank)
     for (rank_value, rank_slope), (weights, rank_average), (optimal, best) in results:
-        assert rank_value == pytest.approx(value, abs=1e-6) and rank_average == pytest.approx(average, abs=1e-6)
+        assert rank_value == pytest.approx(value, abs=1e-6) and rank_average == pytest.approx(
+            average, abs=1e-6
+        )
         torch.testing.assert_close(rank_slope, slope, atol=1e-6, rtol=1e-5)
-        assert torch.equal(weights, single) and torch.equal(optimal, results[0][2][0]) and best > max(starts()) + 0.01
+        assert (
+            torch.equal(weights, single)
+            and torch.equal(optimal, results[0][2][0])
+            and best > max(starts()) + 0.01
+        )
 
 
 def test_the_last_models_are_kept(tmp_path):
@@ -206,7 +230,9 @@ def test_the_last_models_are_kept(tmp_path):
         recent.keep(learner.flat.values(), frames)
     learner.flat.master.fill_(450)
     models = recent.load(learner, 450)
-    assert [float(model[0][0, 0]) for model in models] == [300, 400, 450] and len(list((tmp_path / "models").iterdir())) == 3
+    assert [float(model[0][0, 0]) for model in models] == [300, 400, 450] and len(
+        list((tmp_path / "models").iterdir())
+    ) == 3
     assert [float(model[0][0, 0]) for model in recent.load(learner, 400)] == [200, 300, 450]
 
 

@@ -1,4 +1,5 @@
-"""Trainings whose first mixings, at the beginning and after each growth, select the best rank's parameters; with uneven shards."""
+"""Trainings whose first mixings, at the beginning and after each growth, select the best rank's parameters;
+with uneven shards."""
 
 import math
 from typing import NamedTuple
@@ -15,7 +16,11 @@ from pyasr.train.evolve.growth import Growth
 
 OPTIONS = with_options(
     dnn=dict(hidden_layers=3, activation="tanh"),
-    learner=dict(max_change=0.5, momentum=0.5, natural_gradient=NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)),
+    learner=dict(
+        max_change=0.5,
+        momentum=0.5,
+        natural_gradient=NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4),
+    ),
     growth=dict(layer_period_frames=400, mix_up=8, mix_up_min_count=1),
     mixing=dict(first_mixing="best"),
     loop=dict(checkpoint_frames=1),  # at every mixing
@@ -101,7 +106,9 @@ def test_the_other_mixings_are_averages(runs):
     for of_ranks in zip(*(mixings for mixings, *_ in runs), strict=True):
         frames = np.array([sum(step.size for step in mixed.steps) for mixed in of_ranks])
         if frames.any() and not of_ranks[0].compared:
-            expected = sum(weight * mixed.before.double() for weight, mixed in zip(frames / frames.sum(), of_ranks))
+            expected = sum(
+                weight * mixed.before.double() for weight, mixed in zip(frames / frames.sum(), of_ranks)
+            )
             for mixed in of_ranks:
                 torch.testing.assert_close(mixed.after, expected.float(), rtol=0, atol=1e-6)
 
@@ -119,13 +126,20 @@ def test_nothing_hangs_or_is_left_out(runs):
     for _, job, accuracy in runs:
         assert job.position.frames_seen == 3 * 50 * sum(SIZES)
         assert torch.equal(job.learner.flat.master, runs[0][1].learner.flat.master)
-        assert job.learner.network.options.hidden_layers == 3 and job.learner.network.layers[-1].out_features == 8
+        assert (
+            job.learner.network.options.hidden_layers == 3
+            and job.learner.network.layers[-1].out_features == 8
+        )
         assert accuracy > 0.5  # a fifth by chance
 
 
 def test_changes_of_halves_are_limited_to_the_root_of_a_half(tmp_path):
     """With a rate so high that the limit always applies; after the first mixing the whole limit applies."""
-    options = with_options(learner=dict(max_change=0.5), mixing=dict(first_mixing="best"), schedule=dict(learning_rate=100.0, num_epochs=1))
+    options = with_options(
+        learner=dict(max_change=0.5),
+        mixing=dict(first_mixing="best"),
+        schedule=dict(learning_rate=100.0, num_epochs=1),
+    )
     job = training(SoloComm(), tmp_path / "job", store(3), options)
     learn, moved = job.learner.step, []
 

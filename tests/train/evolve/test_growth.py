@@ -16,7 +16,14 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train.data.sample import Sample
-from pyasr.train.evolve.growth import Growth, GrowthOptions, first_shape, mixed_up, split_outputs, with_new_layer
+from pyasr.train.evolve.growth import (
+    Growth,
+    GrowthOptions,
+    first_shape,
+    mixed_up,
+    split_outputs,
+    with_new_layer,
+)
 from pyasr.train.evolve.saturation import SaturationFix, average_derivatives
 from pyasr.train.evolve.shrinking import Shrinking
 from pyasr.train.sgd.learner import Learner, LearnerOptions
@@ -49,7 +56,9 @@ def test_a_new_layer_keeps_those_below_and_clears_the_output(activation):
     below = len(small.layers) - 1
     assert torch.equal(grown.layers[:below](x), small.layers[:below](x))
     assert not grown(x).any()
-    assert grown.affine_layers[2].weight.std() > 0.1 and not torch.equal(grown.affine_layers[2].weight, grown.affine_layers[1].weight)
+    assert grown.affine_layers[2].weight.std() > 0.1 and not torch.equal(
+        grown.affine_layers[2].weight, grown.affine_layers[1].weight
+    )
 
 
 def log_posteriors(net, x):
@@ -61,7 +70,12 @@ def log_posteriors(net, x):
 @pytest.mark.parametrize("mix_up", [5, 6, 9, 40])
 def test_mixing_up_without_noise_keeps_the_posteriors(scales, mix_up):
     small, x = network(fixed=FixedParts(prior_scales=scales)), inputs()
-    grown = mixed_up(small, COUNTS, GrowthOptions(mix_up=mix_up, mix_up_min_count=1, mix_up_stddev=0.0), np.random.default_rng(0))
+    grown = mixed_up(
+        small,
+        COUNTS,
+        GrowthOptions(mix_up=mix_up, mix_up_min_count=1, mix_up_stddev=0.0),
+        np.random.default_rng(0),
+    )
     assert grown.layers[-1].out_features == mix_up
     torch.testing.assert_close(log_posteriors(grown, x), log_posteriors(small, x), atol=1e-5, rtol=0)
 
@@ -79,8 +93,8 @@ def test_mixing_up_moves_copies_apart_symmetrically():
 
 
 def split_by_hand(weights, biases, numbers, halving, stddev, rng):
-    """{pdf: [(weights, bias) of each copy]}: of n copies, copy n - 2^floor(log2 n) is split into w + e and w - e; all pdfs of a round draw
-    their e together."""
+    """{pdf: [(weights, bias) of each copy]}: of n copies, copy n - 2^floor(log2 n) is split into w + e and w
+    - e; all pdfs of a round draw their e together."""
     copies = {pdf: [(weights[pdf].astype(np.float64), float(biases[pdf]))] for pdf in range(len(numbers))}
     for n in range(1, max(numbers)):
         split = [pdf for pdf in copies if numbers[pdf] > n]
@@ -97,10 +111,18 @@ def split_by_hand(weights, biases, numbers, halving, stddev, rng):
 def test_copies_are_moved_apart_exactly(numbers):
     """The two copies of a split by the same noise, with opposite signs."""
     rng = np.random.default_rng(1)
-    weights, biases = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
+    weights, biases = (
+        rng.standard_normal((3, 4)).astype(np.float32),
+        rng.standard_normal(3).astype(np.float32),
+    )
     halving = np.log(2) / np.array([1.0, 0.5, 2.0])
-    made, made_biases, extras = split_outputs(weights, biases, np.array(numbers), halving, 0.1, np.random.default_rng(7))
-    expected, pdfs = split_by_hand(weights, biases, numbers, halving, 0.1, np.random.default_rng(7)), np.r_[np.arange(3), extras]
+    made, made_biases, extras = split_outputs(
+        weights, biases, np.array(numbers), halving, 0.1, np.random.default_rng(7)
+    )
+    expected, pdfs = (
+        split_by_hand(weights, biases, numbers, halving, 0.1, np.random.default_rng(7)),
+        np.r_[np.arange(3), extras],
+    )
     for pdf, copies in expected.items():
         rows = np.flatnonzero(pdfs == pdf)
         np.testing.assert_allclose(made[rows], [weight for weight, _ in copies], rtol=1e-5, atol=1e-6)
@@ -113,15 +135,22 @@ def test_copies_are_moved_apart_exactly(numbers):
 def test_copies_of_a_pdf_differ_by_one_halving_at_most():
     small = network()
     for mix_up in range(6, 30):
-        grown = mixed_up(small, COUNTS, GrowthOptions(mix_up=mix_up, mix_up_min_count=0, mix_up_stddev=0.0), np.random.default_rng(0))
+        grown = mixed_up(
+            small,
+            COUNTS,
+            GrowthOptions(mix_up=mix_up, mix_up_min_count=0, mix_up_stddev=0.0),
+            np.random.default_rng(0),
+        )
         pdfs = torch.cat([torch.arange(NUM_PDFS), grown.fixed.extras])
         halvings = ((small.layers[-1].bias[pdfs] - grown.layers[-1].bias) / np.log(2)).detach()
-        assert all(float(halvings[pdfs == pdf].max() - halvings[pdfs == pdf].min()) < 1.01 for pdf in range(NUM_PDFS))
+        assert all(
+            float(halvings[pdfs == pdf].max() - halvings[pdfs == pdf].min()) < 1.01 for pdf in range(NUM_PDFS)
+        )
 
 
 def best_allocation(counts, total):
-    """The numbers of outputs with the smallest maximum of count^0.25 per output, then the smallest second largest, and so on, by trying
-    all."""
+    """The numbers of outputs with the smallest maximum of count^0.25 per output, then the smallest second
+    largest, and so on, by trying all."""
     choices = [n for n in itertools.product(range(1, total), repeat=len(counts)) if sum(n) == total]
     return min(choices, key=lambda n: sorted((c**0.25 / k for c, k in zip(counts, n)), reverse=True))
 
@@ -129,14 +158,20 @@ def best_allocation(counts, total):
 @pytest.mark.parametrize("total", [5, 7, 9, 11])
 def test_allocation_against_trying_all(total):
     counts = np.array([400, 7, 31, 93])
-    grown = mixed_up(FeedForward(DnnOptions(hidden_layers=1, hidden_dim=3), DIM, 4), counts,
-                     GrowthOptions(mix_up=total, mix_up_min_count=0), np.random.default_rng(0))  # fmt: skip
+    grown = mixed_up(
+        FeedForward(DnnOptions(hidden_layers=1, hidden_dim=3), DIM, 4),
+        counts,
+        GrowthOptions(mix_up=total, mix_up_min_count=0),
+        np.random.default_rng(0),
+    )
     numbers = 1 + np.bincount(grown.fixed.extras.numpy(), minlength=4)
     assert tuple(numbers) == best_allocation(counts, total)
 
 
 def test_few_frames_get_no_further_output():
-    grown = mixed_up(network(), COUNTS, GrowthOptions(mix_up=100, mix_up_min_count=10), np.random.default_rng(0))
+    grown = mixed_up(
+        network(), COUNTS, GrowthOptions(mix_up=100, mix_up_min_count=10), np.random.default_rng(0)
+    )
     numbers = 1 + np.bincount(grown.fixed.extras.numpy(), minlength=NUM_PDFS)
     assert (numbers[1], numbers[4]) == (1, 1) and (COUNTS / numbers)[[0, 2, 3]].min() >= 10
 
@@ -178,8 +213,8 @@ def test_times_of_growth():
 
 
 def test_what_is_done_to_a_network_comes_before_its_growth():
-    """Saturated units are searched, and layers scaled, in the trained network, not in a new layer. Actions that only read parameters come
-    between them and growth."""
+    """Saturated units are searched, and layers scaled, in the trained network, not in a new layer. Actions
+    that only read parameters come between them and growth."""
     learner, growth = growing()
     shapes, kept = [], []
     growth.keeping = [(100, lambda parameters, frames: kept.append([len(shapes), *map(len, parameters)]))]
@@ -209,7 +244,9 @@ def test_what_a_checkpoint_of_a_grown_network_must_hold(precision):
     assert growth.expected(initial, 400).layers[-1].out_features == NUM_PDFS
     expected = growth.expected(initial, 600)
     growth.grow(learner, 600)
-    assert [value.shape for value in expected.parameters()] == [value.shape for value in learner.network.parameters()]
+    assert [value.shape for value in expected.parameters()] == [
+        value.shape for value in learner.network.parameters()
+    ]
     assert expected.layers[-1].out_features == 9
 
 
@@ -238,9 +275,21 @@ def test_growth_that_cannot_be():
         Growth(GROWTH, FULL, np.ones(12), 1000, 3, SoloComm())
     with pytest.raises(UserError, match="training ends at 150 frames.*lower --layer-period-frames"):
         Growth(GROWTH, FULL, COUNTS, 150, 3, SoloComm())
-    with pytest.raises(UserError, match=r"due at 600 \(outputs\), when ranks next mix at 1000; lower .* or --period-frames or raise --num-epochs"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"due at 600 \(outputs\), when ranks next mix at 1000; lower .* or --period-frames or raise "
+            r"--num-epochs"
+        ),
+    ):
         Growth(GROWTH, FULL, COUNTS, 1000, 3, SoloComm(), meets=lambda frames: -(-frames // 1000) * 1000)
-    with pytest.raises(UserError, match=r"training has ended after 1000 frames, but changes of the network are still due \(layer, layer, outputs\)"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"training has ended after 1000 frames, but changes of the network are still due \(layer, "
+            r"layer, outputs\)"
+        ),
+    ):
         growing()[1].check_whole(1000)
 
 
@@ -250,12 +299,28 @@ def test_what_lies_ahead():
     assert growth.ahead(120) == [80, 480, 130, 280] and growth.ahead(800) == [200, 400]
 
 
-@pytest.mark.parametrize("name, frames, expected", [
-    ("allreduce", 0, 0), ("allreduce", 1, 400), ("allreduce", 400, 400), ("allreduce", 401, 800), ("allreduce", 801, 1000),
-    ("allreduce", 1000, 1000), ("allreduce", 1001, 1400), ("adpsgd", 401, 401), ("hadpsgd", 801, 801), ("gradient", 401, 600), ("d1d", 999, 1000), ("post-local", 401, 600), ("post-local", 1401, 1800),
-])
+@pytest.mark.parametrize(
+    "name, frames, expected",
+    [
+        ("allreduce", 0, 0),
+        ("allreduce", 1, 400),
+        ("allreduce", 400, 400),
+        ("allreduce", 401, 800),
+        ("allreduce", 801, 1000),
+        ("allreduce", 1000, 1000),
+        ("allreduce", 1001, 1400),
+        ("adpsgd", 401, 401),
+        ("hadpsgd", 801, 801),
+        ("gradient", 401, 600),
+        ("d1d", 999, 1000),
+        ("post-local", 401, 600),
+        ("post-local", 1401, 1800),
+    ],
+)
 def test_when_ranks_meet(name, frames, expected):
-    """Two ranks, in epochs of 1000 frames, with a period of 150 frames each, which are two minibatches of 100."""
+    """Two ranks, in epochs of 1000 frames, with a period of 150 frames each, which are two minibatches of
+    100."""
+
     def rank(comm):
         return make_strategy(comm, mixing_of(name, period_frames=150)).meets(frames, 1000, 100)
 
@@ -265,6 +330,7 @@ def test_when_ranks_meet(name, frames, expected):
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_when_ranks_of_a_growing_number_meet(epoch):
     """Kaldi's iterations, with two ranks at first and four at the end, against their simulation."""
+
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=100, initial_ranks=2))
         strategy.training.num_epochs, ends, master = 2, [0], torch.zeros(3)
@@ -277,15 +343,22 @@ def test_when_ranks_of_a_growing_number_meet(epoch):
                 if mixing := strategy.step(master, 0 if strategy.is_idle else 50):
                     ends.append(ends[-1] + mixing.frames)
         within = [end - ends[0] for end in ends]
-        return all(strategy.meets(3000 * epoch + frames, 3000, 50) == 3000 * epoch + min([end for end in within if end >= frames][0], 3000)
-                   for frames in range(0, 3000, 70))
+        return all(
+            strategy.meets(3000 * epoch + frames, 3000, 50)
+            == 3000 * epoch + min([end for end in within if end >= frames][0], 3000)
+            for frames in range(0, 3000, 70)
+        )
 
     assert all(run_threads(4, rank))
 
 
-@pytest.mark.parametrize("activation, derivative", [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)])
+@pytest.mark.parametrize(
+    "activation, derivative",
+    [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)],
+)
 def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivative):
-    """Against d sigma(a) / da relative to its value at 0, by an independent formula, over the frames of two ranks."""
+    """Against d sigma(a) / da relative to its value at 0, by an independent formula, over the frames of two
+    ranks."""
     net, x = network(activation, 1), inputs(number=100)
     layer = net.affine_layers[0]
     with torch.no_grad():
@@ -299,27 +372,44 @@ def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivati
         sample = Sample(x[comm.rank :: 2], torch.zeros(50, dtype=torch.int64), comm)
         learner = Learner(network(activation, 1), CPU)
         learner.adopt(net.with_parameters(net.parameters()))
-        found = average_derivatives(copy.deepcopy(net), sample)[0]  # a copy, in which the other rank's thread counts no frames
+        # a copy, in which the other rank's thread counts no frames
+        found = average_derivatives(copy.deepcopy(net), sample)[0]
         SaturationFix(sample)(learner, 0)
         return found, learner.flat.values()
 
-    factors = np.where(expected < 0.1, 1 / np.minimum(2, 0.1 / expected), np.where(expected > 0.75, np.minimum(2, expected / 0.75), 1))
-    assert factors[0] == 0.5 and factors[1] == 1 and 0.5 < factors[2] < 1 and factors[3] > 1.3 and 1 < factors[4] < 1.1
+    factors = np.where(
+        expected < 0.1,
+        1 / np.minimum(2, 0.1 / expected),
+        np.where(expected > 0.75, np.minimum(2, expected / 0.75), 1),
+    )
+    assert (
+        factors[0] == 0.5
+        and factors[1] == 1
+        and 0.5 < factors[2] < 1
+        and factors[3] > 1.3
+        and 1 < factors[4] < 1.1
+    )
     for found, (weight, bias, *_) in run_threads(2, rank):
         np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
-        np.testing.assert_allclose(weight.numpy(), layer.weight.detach().numpy() * factors[:, None], rtol=1e-4)
+        np.testing.assert_allclose(
+            weight.numpy(), layer.weight.detach().numpy() * factors[:, None], rtol=1e-4
+        )
         np.testing.assert_allclose(bias.numpy(), layer.bias.detach().numpy() * factors, rtol=1e-4)
 
 
 def test_factors_of_layers_against_a_search():
-    """A network whose layers have wrong scales: the resulting factors are as good as the best of a grid, and equal on both ranks. Targets
-    are drawn from the posteriors of the correct network."""
+    """A network whose layers have wrong scales: the resulting factors are as good as the best of a grid, and
+    equal on both ranks. Targets are drawn from the posteriors of the correct network."""
     net, x = network("tanh", 1), inputs(number=300)
     pdfs = net(x).softmax(1).multinomial(1, generator=torch.Generator().manual_seed(0))[:, 0]
-    wrong = net.with_parameters([value * scale for value, scale in zip(net.parameters(), (0.3, 0.3, 0.05, 0.05))])
+    wrong = net.with_parameters(
+        [value * scale for value, scale in zip(net.parameters(), (0.3, 0.3, 0.05, 0.05))]
+    )
 
     def objective(first, second):
-        scaled = net.with_parameters([value * scale for value, scale in zip(wrong.parameters(), (first, first, second, second))])
+        scaled = net.with_parameters(
+            [value * scale for value, scale in zip(wrong.parameters(), (first, first, second, second))]
+        )
         with torch.no_grad():
             return float(scaled(x).double().log_softmax(1)[torch.arange(300), pdfs].mean())
 
@@ -332,14 +422,22 @@ def test_factors_of_layers_against_a_search():
     values, others = run_threads(2, rank)
     assert all(torch.equal(value, other) for value, other in zip(values, others))
     factors = [float((value / old.detach()).mean()) for value, old in zip(values, wrong.parameters())]
-    assert factors[0] == pytest.approx(factors[1], rel=1e-4) and factors[2] == pytest.approx(factors[3], rel=1e-4)
-    grid = max(objective(first, second) for first in np.geomspace(0.5, 20, 15) for second in np.geomspace(1, 100, 15))
+    assert factors[0] == pytest.approx(factors[1], rel=1e-4) and factors[2] == pytest.approx(
+        factors[3], rel=1e-4
+    )
+    grid = max(
+        objective(first, second) for first in np.geomspace(0.5, 20, 15) for second in np.geomspace(1, 100, 15)
+    )
     assert objective(factors[0], factors[2]) > max(grid - 1e-3, objective(1.0, 1.0) + 0.5)
 
 
 def test_shrinking_takes_a_part_of_the_sample():
     def rank(comm):
-        sample = Sample(inputs(number=4000 if comm.rank else 1000), torch.zeros(4000 if comm.rank else 1000, dtype=torch.int64), comm)
+        sample = Sample(
+            inputs(number=4000 if comm.rank else 1000),
+            torch.zeros(4000 if comm.rank else 1000, dtype=torch.int64),
+            comm,
+        )
         return Shrinking(sample).sample
 
     parts = run_threads(3, rank)

@@ -9,7 +9,19 @@ import time
 import numpy as np
 import pytest
 import torch
-from toy_jobs import SEED, Crash, crash_after, metrics, shard, store, streamed, trained, training, warper, with_options
+from toy_jobs import (
+    SEED,
+    Crash,
+    crash_after,
+    metrics,
+    shard,
+    store,
+    streamed,
+    trained,
+    training,
+    warper,
+    with_options,
+)
 
 from pyasr.base.errors import UserError
 from pyasr.base.jobs.stop_request import VARIABLE, StopRequested
@@ -45,32 +57,51 @@ def cut(comm, directory, frames, options, num_steps):
     job.run()
 
 
-@pytest.mark.parametrize("kind, precision, schedule", [
-    ("resident", "bfloat16", "newbob"),
-    ("streamed", "float32", "newbob"),
-    ("streamed", "bfloat16", "exponential-frames"),
-    ("warped", "float32", "exponential"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, precision, schedule",
+    [
+        ("resident", "bfloat16", "newbob"),
+        ("streamed", "float32", "newbob"),
+        ("streamed", "bfloat16", "exponential-frames"),
+        ("warped", "float32", "exponential"),
+    ],
+)
 def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, schedule):
-    """With momentum, natural gradient and dropout; interrupted before the first checkpoint, within a block, between blocks and between
-    epochs."""
+    """With momentum, natural gradient and dropout; interrupted before the first checkpoint, within a block,
+    between blocks and between epochs."""
     online = NaturalGradientOptions(natural_gradient="online")
-    learner, rates = dict(momentum=0.9, precision=precision, natural_gradient=online), dict(schedule=schedule, learning_rate=0.02)
+    learner, rates = (
+        dict(momentum=0.9, precision=precision, natural_gradient=online),
+        dict(schedule=schedule, learning_rate=0.02),
+    )
     options = with_options(learner=learner, dnn=dict(dropout=0.2), schedule=rates)
     dtype = getattr(torch, precision)
     whole = trained(SoloComm(), tmp_path / "whole", make_frames(kind, tmp_path / "data", dtype), options)
     for num_steps in (2, 17, 33, 51, 80):
         directory = tmp_path / f"cut{num_steps}"
         with pytest.raises(Crash):
-            cut(SoloComm(), directory, make_frames(kind, tmp_path / f"data{num_steps}", dtype), options, num_steps)
+            cut(
+                SoloComm(),
+                directory,
+                make_frames(kind, tmp_path / f"data{num_steps}", dtype),
+                options,
+                num_steps,
+            )
         torch.manual_seed(12345)
-        again = trained(SoloComm(), directory, make_frames(kind, tmp_path / f"again{num_steps}", dtype), options)
+        again = trained(
+            SoloComm(), directory, make_frames(kind, tmp_path / f"again{num_steps}", dtype), options
+        )
         assert torch.equal(again, whole)
-        of_epochs = [[line for line in metrics(path) if "train_objective" in line] for path in (directory, tmp_path / "whole")]
+        of_epochs = [
+            [line for line in metrics(path) if "train_objective" in line]
+            for path in (directory, tmp_path / "whole")
+        ]
         assert of_epochs[0] == of_epochs[1]
 
 
-@pytest.mark.parametrize("mixing", [{}, dict(mix_momentum=True, turns_frames=150), dict(mix_momentum=True, parallel="butterfly")])
+@pytest.mark.parametrize(
+    "mixing", [{}, dict(mix_momentum=True, turns_frames=150), dict(mix_momentum=True, parallel="butterfly")]
+)
 def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
     def frames(comm):
         return store([8, 3][comm.rank], comm.rank)
@@ -78,20 +109,25 @@ def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
     options = with_options(mixing=mixing, learner=dict(momentum=0.9 if mixing else 0.0))
     whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", frames(comm), options))
     with pytest.raises(Crash):
-        run_threads(2, lambda comm: cut(comm, tmp_path / "cut", frames(comm), options, 40 if comm.rank == 0 else 1000))
+        run_threads(
+            2, lambda comm: cut(comm, tmp_path / "cut", frames(comm), options, 40 if comm.rank == 0 else 1000)
+        )
     again = run_threads(2, lambda comm: trained(comm, tmp_path / "cut", frames(comm), options))
     assert torch.equal(again[0], whole[0]) and torch.equal(again[1], whole[0])
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
 def test_models_to_be_combined_are_those_of_the_course(tmp_path, num_ranks):
-    """A job that resumes with another number of ranks, or starts again, drops the models kept after the last checkpoint of the interrupted
-    job."""
+    """A job that resumes with another number of ranks, or starts again, drops the models kept after the last
+    checkpoint of the interrupted job."""
+
     def kept(comm, directory, num_steps):
         options = with_options(mixing=dict(period_frames=16), loop=dict(checkpoint_frames=300))
         job = training(comm, directory, store([8, 7, 6][comm.rank], comm.rank), options)
         recent = RecentModels(directory / MODELS, CombineOptions(combine="average"), comm)
-        job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, comm, keeping=[(60, recent.keep)])
+        job.growth = Growth(
+            GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, comm, keeping=[(60, recent.keep)]
+        )
         crash_after(job, num_steps)
         job.run()
 
@@ -110,15 +146,25 @@ def test_models_to_be_combined_are_those_of_the_course(tmp_path, num_ranks):
 
 
 ONLINE = NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)
-KILLED = dict(learner=dict(momentum=0.9, max_change=2.0, natural_gradient=ONLINE), dnn=dict(dropout=0.2), schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=5),
-              loop=dict(log_frames=32, checkpoint_frames=100, checkpoint_minutes=1e-3))  # fmt: skip
+KILLED = dict(
+    learner=dict(momentum=0.9, max_change=2.0, natural_gradient=ONLINE),
+    dnn=dict(dropout=0.2),
+    schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=5),
+    loop=dict(log_frames=32, checkpoint_frames=100, checkpoint_minutes=1e-3),
+)
 
 
 def train_streamed(data, directory):
     """Run in a process by the test below."""
     torch.set_num_threads(1)
     targets = Targets.load(data / "targets.npz")
-    of = Shard(FeatureReader(data, InputOptions(cmvn="none")), targets, targets.keys, Packing(2, 2), Plain(torch.float32))
+    of = Shard(
+        FeatureReader(data, InputOptions(cmvn="none")),
+        targets,
+        targets.keys,
+        Packing(2, 2),
+        Plain(torch.float32),
+    )
     master = trained(SoloComm(), directory, streamed(of, 4), with_options(**KILLED))
     torch.save(master, directory / "master.pt")
 
@@ -133,7 +179,8 @@ def wait_for_lines(directory, number, process):
 
 
 def test_killed_at_random_moments(tmp_path):
-    """Repeated SIGKILL at random moments: in a minibatch, while a block is loaded, while a checkpoint is written."""
+    """Repeated SIGKILL at random moments: in a minibatch, while a block is loaded, while a checkpoint is
+    written."""
     of = shard(tmp_path / "data", 12)
     of.targets.save(tmp_path / "data" / "targets.npz")
     context, random = multiprocessing.get_context("forkserver"), np.random.default_rng(2026)
@@ -180,10 +227,14 @@ def test_checkpoints_by_time(tmp_path):
 
 
 @pytest.mark.parametrize("period, log_frames", [(10**6, 10), (64, 10**7)])
-def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(tmp_path, monkeypatch, period, log_frames):
-    """If the epoch has a single mixing, or log lines are rare; but not in the last epoch, after which the model is written. The job resumes
-    bit for bit."""
-    options = with_options(mixing=dict(period_frames=period), loop=dict(log_frames=log_frames, checkpoint_frames=0))
+def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(
+    tmp_path, monkeypatch, period, log_frames
+):
+    """If the epoch has a single mixing, or log lines are rare; but not in the last epoch, after which the
+    model is written. The job resumes bit for bit."""
+    options = with_options(
+        mixing=dict(period_frames=period), loop=dict(log_frames=log_frames, checkpoint_frames=0)
+    )
     whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", store(3, comm.rank), options))
     (tmp_path / "stop").touch()
     monkeypatch.setenv(VARIABLE, str(tmp_path / "stop"))
@@ -199,7 +250,10 @@ def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(tmp_path,
 
 def test_checkpoint_of_another_network(tmp_path):
     trained(SoloComm(), tmp_path / "job", store(4))
-    sentence = r"a checkpoint of another network \(layers 16x30, 5x16; this one has 20x30, 5x20\); give the options of that network"
+    sentence = (
+        r"a checkpoint of another network \(layers 16x30, 5x16; this one has 20x30, 5x20\); give the "
+        r"options of that network"
+    )
     with pytest.raises(UserError, match=sentence):
         trained(SoloComm(), tmp_path / "job", store(4), with_options(dnn=dict(hidden_dim=20)))
 
@@ -211,35 +265,49 @@ def with_another_byte(content):
 
 
 @pytest.mark.parametrize("name", ["*.pt", "checkpoint.json"])
-@pytest.mark.parametrize("damage", [with_another_byte, lambda content: content[:30], lambda content: b"", lambda content: b"{}"])
+@pytest.mark.parametrize(
+    "damage", [with_another_byte, lambda content: content[:30], lambda content: b"", lambda content: b"{}"]
+)
 def test_damaged_checkpoint(tmp_path, name, damage):
     directory = tmp_path / "checkpoint"
     save_checkpoint(directory, SoloComm(), {"master": torch.ones(5000)}, {})
     [path] = directory.glob(name)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UserError, match="this checkpoint cannot be read .*; delete .*checkpoint to train from the start"):
+    with pytest.raises(
+        UserError, match="this checkpoint cannot be read .*; delete .*checkpoint to train from the start"
+    ):
         load_checkpoint(directory, SoloComm())
 
 
 def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
-    """After two good epochs, the rate makes the model worse. The schedule returns to the best model, and models kept meanwhile are
-    removed."""
-    options = with_options(schedule=dict(schedule="newbob", learning_rate=0.05, num_epochs=4), mixing=dict(period_frames=16))
+    """After two good epochs, the rate makes the model worse. The schedule returns to the best model, and
+    models kept meanwhile are removed."""
+    options = with_options(
+        schedule=dict(schedule="newbob", learning_rate=0.05, num_epochs=4), mixing=dict(period_frames=16)
+    )
     job = training(SoloComm(), tmp_path / "job", store(6), options)
     recent = RecentModels(tmp_path / "job" / MODELS, CombineOptions(combine="average"), SoloComm())
-    job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, SoloComm(), keeping=[(60, recent.keep)])
+    job.growth = Growth(
+        GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, SoloComm(), keeping=[(60, recent.keep)]
+    )
     rate = job.schedule.rate
-    job.schedule.rate = lambda frames_seen: rate(frames_seen) * (-0.1 if job.schedule.state.epoch == 2 else 1.0)
+    job.schedule.rate = lambda frames_seen: (
+        rate(frames_seen) * (-0.1 if job.schedule.state.epoch == 2 else 1.0)
+    )
     job.run()
     accepted = [line["accepted"] for line in metrics(tmp_path / "job") if "accepted" in line]
     assert accepted[:3] == [True, True, False]
     kept = sorted(int(path.stem) for path in (tmp_path / "job" / MODELS).iterdir())
-    assert not [frames for frames in kept if 600 < frames <= 900] and [frames for frames in kept if 300 < frames <= 600]
+    assert not [frames for frames in kept if 600 < frames <= 900] and [
+        frames for frames in kept if 300 < frames <= 600
+    ]
 
 
 def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
     """The velocity belongs to the rejected parameters, so it is reset."""
-    options = with_options(schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=2), learner=dict(momentum=0.9))
+    options = with_options(
+        schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=2), learner=dict(momentum=0.9)
+    )
     job = training(SoloComm(), tmp_path / "job", store(4), options)
     moving = []
 

@@ -1,4 +1,5 @@
-"""Every scheme trains a network in the real loop, with uneven shards, on threads, and resumes after a crash."""
+"""Every scheme trains a network in the real loop, with uneven shards, on threads, and resumes after a
+crash."""
 
 import numpy as np
 import pytest
@@ -12,22 +13,34 @@ from pyasr.parallel.strategies import make_strategy, strategy_names
 from pyasr.train.evolve.growth import Growth, GrowthOptions
 
 SIZES = [10, 10, 3, 0]
-RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "asgd": 0.05}  # schemes that move further than the mean
+# schemes that move further than the mean
+RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "asgd": 0.05}
 
 
 def frames_of(comm, options, sizes):
     """The frames of this rank: a shard with so many utterances, all shards, or none."""
     share = make_strategy(comm, options.mixing).share
-    return store(0) if share is None else store(sum(sizes)) if share[1] == 1 else store(sizes[comm.rank], comm.rank)
+    return (
+        store(0)
+        if share is None
+        else store(sum(sizes))
+        if share[1] == 1
+        else store(sizes[comm.rank], comm.rank)
+    )
 
 
 def vector(parameters):
     return torch.cat([value.flatten() for value in parameters])
 
 
-@pytest.mark.parametrize("name, more", [*((name, {}) for name in strategy_names()), ("adpsgd", dict(topology="random-ring"))])
+@pytest.mark.parametrize(
+    "name, more", [*((name, {}) for name in strategy_names()), ("adpsgd", dict(topology="random-ring"))]
+)
 def test_every_scheme_learns_on_uneven_shards(tmp_path, name, more):
-    options = with_options(mixing=dict(parallel=name, **more), schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
+    options = with_options(
+        mixing=dict(parallel=name, **more),
+        schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)),
+    )
 
     def rank(comm):
         job = training(comm, tmp_path / "job", frames_of(comm, options, SIZES), options)
@@ -40,12 +53,17 @@ def test_every_scheme_learns_on_uneven_shards(tmp_path, name, more):
         assert totals.accuracy > 0.8
 
 
-@pytest.mark.parametrize("name", ["allreduce", "gradient", "random-ring", "d1d", "dpsgd", "easgd", "adpsgd", "hadpsgd", "asgd"])
+@pytest.mark.parametrize(
+    "name", ["allreduce", "gradient", "random-ring", "d1d", "dpsgd", "easgd", "adpsgd", "hadpsgd", "asgd"]
+)
 def test_a_rank_that_skips_half(tmp_path, name):
-    """Every second minibatch of one rank is skipped, because its gradient is not finite. No rank hangs, all frames are counted, no other
-    rank skips any, and the model is as good. With summed gradients, all ranks skip these minibatches."""
+    """Every second minibatch of one rank is skipped, because its gradient is not finite. No rank hangs, all
+    frames are counted, no other rank skips any, and the model is as good. With summed gradients, all ranks
+    skip these minibatches."""
     mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
-    options = with_options(mixing=mixing, schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
+    options = with_options(
+        mixing=mixing, schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1))
+    )
 
     def rank(comm):
         job = training(comm, tmp_path / "job", frames_of(comm, options, [6, 6, 6]), options)
@@ -65,9 +83,12 @@ def test_a_rank_that_skips_half(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["allreduce", "adpsgd", "asgd"])
 def test_time_goes_on_for_a_rank_alone(tmp_path, name):
-    """Also for schemes that normally have more ranks: the learning rate falls with every minibatch or mixing."""
+    """Also for schemes that normally have more ranks: the learning rate falls with every minibatch or
+    mixing."""
     schedule = dict(schedule="exponential-frames", learning_rate=0.1, final_factor=0.01, num_epochs=1)
-    options = with_options(mixing=dict(parallel=name, period_frames=16), schedule=schedule, loop=dict(checkpoint_frames=0))
+    options = with_options(
+        mixing=dict(parallel=name, period_frames=16), schedule=schedule, loop=dict(checkpoint_frames=0)
+    )
     job, rates = training(SoloComm(), tmp_path / "job", store(8), options), []
     step = job.learner.step
     job.learner.step = lambda x, pdfs, rate: rates.append(rate) or step(x, pdfs, rate)
@@ -77,8 +98,8 @@ def test_time_goes_on_for_a_rank_alone(tmp_path, name):
 
 @pytest.mark.parametrize("name", strategy_names())
 def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
-    """Parameters are multiplied by 0.9 once within an epoch, with learning rate 0. Momentum does not repeat the change, and no centre
-    reverts it."""
+    """Parameters are multiplied by 0.9 once within an epoch, with learning rate 0. Momentum does not repeat
+    the change, and no centre reverts it."""
     mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
     options = with_options(mixing=mixing, schedule=dict(learning_rate=0.0, num_epochs=3))
 
@@ -104,7 +125,8 @@ def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["allreduce", "gradient", "dpsgd", "adpsgd", "hadpsgd", "asgd"])
 def test_a_network_that_has_grown_learns_on(tmp_path, name):
-    """In its only epoch, whether or not ranks wait for each other. The network does not change after the training ends."""
+    """In its only epoch, whether or not ranks wait for each other. The network does not change after the
+    training ends."""
     mixing, growth = dict(parallel=name, period_frames=32, ranks_per_node=2), dict(layer_period_frames=400)
     schedule = dict(lr_scaling="none", num_epochs=1, learning_rate=RATES.get(name, 0.1))
     options = with_options(mixing=mixing, growth=growth, schedule=schedule, dnn=dict(hidden_layers=2))
@@ -125,9 +147,11 @@ def test_a_network_that_has_grown_learns_on(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["allreduce", "fixed-ring", "delayed", "dpsgd", "easgd"])
 def test_models_are_kept_while_ranks_train_on_as_without(tmp_path, name):
-    """The kept models are the same on all ranks, the mean if ranks differ, and the final model is bit-identical to a training without
-    them."""
-    options = with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(learning_rate=0.05, num_epochs=2))
+    """The kept models are the same on all ranks, the mean if ranks differ, and the final model is
+    bit-identical to a training without them."""
+    options = with_options(
+        mixing=dict(parallel=name, period_frames=32), schedule=dict(learning_rate=0.05, num_epochs=2)
+    )
 
     def rank(comm, directory, period):
         job, kept = training(comm, directory, store(3, comm.rank), options), []
@@ -135,7 +159,9 @@ def test_models_are_kept_while_ranks_train_on_as_without(tmp_path, name):
         def keep(parameters, frames_seen):
             kept.append((frames_seen, vector(parameters), vector(job.learner.flat.values())))
 
-        job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 1200, 1, comm, keeping=[(period, keep)])
+        job.growth = Growth(
+            GrowthOptions(), DnnOptions(), np.zeros(0), 1200, 1, comm, keeping=[(period, keep)]
+        )
         job.run()
         return job.learner.flat.master, kept
 
@@ -150,10 +176,17 @@ def test_models_are_kept_while_ranks_train_on_as_without(tmp_path, name):
             torch.testing.assert_close(models[0], torch.stack(own).mean(0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"])
+@pytest.mark.parametrize(
+    "name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"]
+)
 def test_every_synchronous_scheme_goes_on_bit_by_bit(tmp_path, name):
-    """Also from checkpoints within epochs, where ranks have different parameters and mixings are in progress."""
-    options = with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(lr_scaling="none", learning_rate=0.03, num_epochs=2), loop=dict(checkpoint_frames=150, log_frames=100))
+    """Also from checkpoints within epochs, where ranks have different parameters and mixings are in
+    progress."""
+    options = with_options(
+        mixing=dict(parallel=name, period_frames=32),
+        schedule=dict(lr_scaling="none", learning_rate=0.03, num_epochs=2),
+        loop=dict(checkpoint_frames=150, log_frames=100),
+    )
 
     def rank(comm, directory, crashes=False):
         job = training(comm, directory, store([5, 4, 4, 2][comm.rank], comm.rank), options)

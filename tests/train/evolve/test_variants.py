@@ -1,4 +1,5 @@
-"""Whole trainings of nnet2-style networks on two ranks: grown, mixed up, combined, with priors from posteriors; killed and resumed."""
+"""Whole trainings of nnet2-style networks on two ranks: grown, mixed up, combined, with priors from
+posteriors; killed and resumed."""
 
 import dataclasses
 import runpy
@@ -35,16 +36,24 @@ INPUT = InputOptions(cmvn="none", splice_left=1, splice_right=1)
 PNORM = DnnTraining(
     dnn=DnnOptions(hidden_layers=3, hidden_dim=10, activation="pnorm", pnorm_group=3),
     schedule=ScheduleOptions(learning_rate=0.15, num_epochs=3),
-    learner=LearnerOptions(minibatch=32, precision="float32", device="cpu", momentum=0.5, max_change=2.0,
-                           natural_gradient=NaturalGradientOptions(natural_gradient="online")),
+    learner=LearnerOptions(
+        minibatch=32,
+        precision="float32",
+        device="cpu",
+        momentum=0.5,
+        max_change=2.0,
+        natural_gradient=NaturalGradientOptions(natural_gradient="online"),
+    ),
     transform=InputTransformOptions(input_transform="lda"),
     growth=GrowthOptions(layer_period_frames=1000, mix_up=12),
     priors=PriorOptions(presoftmax_power=-0.25, priors="posteriors"),
-    combine=CombineOptions(combine="weights", combine_models=4, combine_period_frames=500, combine_iterations=5),
+    combine=CombineOptions(
+        combine="weights", combine_models=4, combine_period_frames=500, combine_iterations=5
+    ),
     sample=SampleOptions(sample_frames=600),
     mixing=mixing_options(period_frames=100),
     loop=LoopOptions(checkpoint_frames=700, log_frames=2000),
-)  # fmt: skip
+)
 TANH = dataclasses.replace(
     PNORM,
     dnn=DnnOptions(hidden_layers=2, hidden_dim=12, activation="tanh"),
@@ -74,7 +83,9 @@ def accuracy(corpus, scorer):
     data, targets = corpus
     reader = FeatureReader(data, INPUT)
     keys = [key for key in targets.keys if key.startswith("f")]
-    return np.concatenate([scorer.log_likelihoods(reader[key]).argmax(1) == targets.pdfs_of(key) for key in keys]).mean()
+    return np.concatenate(
+        [scorer.log_likelihoods(reader[key]).argmax(1) == targets.pdfs_of(key) for key in keys]
+    ).mean()
 
 
 class Crash(Exception):
@@ -84,7 +95,10 @@ class Crash(Exception):
 @pytest.mark.parametrize("options, num_outputs", [(PNORM, 12), (TANH, 6)], ids=["pnorm", "tanh"])
 def test_killed_and_resumed_while_it_grows(corpus, tmp_path, monkeypatch, options, num_outputs):
     whole = train(corpus, tmp_path / "whole", options)
-    assert whole.network.options.hidden_layers == options.dnn.hidden_layers and whole.network.layers[-1].out_features == num_outputs
+    assert (
+        whole.network.options.hidden_layers == options.dnn.hidden_layers
+        and whole.network.layers[-1].out_features == num_outputs
+    )
     assert accuracy(corpus, whole) > 0.7  # a sixth by chance
     step, steps_left = Learner.step, []
 
@@ -102,20 +116,31 @@ def test_killed_and_resumed_while_it_grows(corpus, tmp_path, monkeypatch, option
     monkeypatch.undo()
     again = train(corpus, tmp_path / "cut", options)
     assert all(torch.equal(a, b) for a, b in zip(again.network.parameters(), whole.network.parameters()))
-    assert torch.equal(again.log_priors, whole.log_priors) and torch.equal(again.network.transform, whole.network.transform)
+    assert torch.equal(again.log_priors, whole.log_priors) and torch.equal(
+        again.network.transform, whole.network.transform
+    )
 
 
 def test_combinations_that_are_refused():
     newbob = dataclasses.replace(PNORM, schedule=ScheduleOptions(schedule="newbob"))
-    with pytest.raises(UserError, match="--layer-period-frames and --mix-up: this --schedule may return to an earlier model"):
+    with pytest.raises(
+        UserError, match="--layer-period-frames and --mix-up: this --schedule may return to an earlier model"
+    ):
         check_training(newbob)
     unsmoothed = LearnerOptions(natural_gradient=NaturalGradientOptions("simple", ng_alpha=0.0))
-    with pytest.raises(UserError, match="--ng-alpha 0: .*needs at least 0.01; give a larger value, or --natural-gradient online"):
+    with pytest.raises(
+        UserError,
+        match="--ng-alpha 0: .*needs at least 0.01; give a larger value, or --natural-gradient online",
+    ):
         check_training(DnnTraining(learner=unsmoothed))
     check_training(PNORM)
 
 
-@pytest.mark.parametrize("conf", sorted((ROOT / "egs" / "amazon_queen" / "s5" / "conf").glob("dnn*.conf")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "conf",
+    sorted((ROOT / "egs" / "amazon_queen" / "s5" / "conf").glob("dnn*.conf")),
+    ids=lambda path: path.name,
+)
 def test_recipes_of_the_egs_are_accepted(conf):
     step = runpy.run_path(str(ROOT / "steps" / "train_dnn.py"))
     options, _ = parse(step["TrainDnn"], ["--config", str(conf), "data", "lang", "ali", "out"])

@@ -1,4 +1,5 @@
-"""The single-rank throughput, in virtual time: the duration of a step depends only on the operations in it."""
+"""The single-rank throughput, in virtual time: the duration of a step depends only on the operations in
+it."""
 
 import copy
 from types import SimpleNamespace
@@ -24,8 +25,11 @@ class Clock:
 
     def __init__(self, monkeypatch, scale: float = 1.0):
         self.scale, self.steps, self.updates, self.orthogonal_steps = scale, 0, 0, 0
-        for kind, method, count in ((Learner, "step", "steps"), (OnlineNaturalGradient, "_update", "updates"),
-                                    (Learner, "_keep_semi_orthogonal", "orthogonal_steps")):  # fmt: skip
+        for kind, method, count in (
+            (Learner, "step", "steps"),
+            (OnlineNaturalGradient, "_update", "updates"),
+            (Learner, "_keep_semi_orthogonal", "orthogonal_steps"),
+        ):
             monkeypatch.setattr(kind, method, self._counting(getattr(kind, method), count))
         monkeypatch.setattr(calibration, "time", SimpleNamespace(perf_counter=self.now))
         self.told = []
@@ -49,7 +53,13 @@ class Clock:
 def job_of(tmp_path, period: int = 0, **options):
     """A job with natural gradient of this update period; 0: without natural gradient."""
     natural_gradient = NaturalGradientOptions("online" if period else "none", ng_update_period=period or 4)
-    return training(SoloComm(), tmp_path, store(8), with_options(learner=dict(natural_gradient=natural_gradient, **options)), tries_speed=True)
+    return training(
+        SoloComm(),
+        tmp_path,
+        store(8),
+        with_options(learner=dict(natural_gradient=natural_gradient, **options)),
+        tries_speed=True,
+    )
 
 
 @pytest.mark.parametrize("steps_before", [0, 5, 33])
@@ -68,7 +78,7 @@ def test_a_long_training_has_as_many_updates(tmp_path, monkeypatch):
     """The reference of the test above: 40 periods after the first eleven minibatches."""
     job = job_of(tmp_path, 4)
     clock, counted = Clock(monkeypatch), []
-    for step in range(11 + 40 * 4 + 1):
+    for _ in range(11 + 40 * 4 + 1):
         counted.append(clock.updates)
         job.learner.step(*job.training.largest(job.minibatch), 0.001)
     assert counted[-1] - counted[11] == 40 * SIDES and counted[11] - counted[1] == 10 * SIDES

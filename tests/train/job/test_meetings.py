@@ -1,5 +1,5 @@
-"""Asynchronous schemes synchronise within epochs and save checkpoints. Jobs resume from them, bit for bit in virtual time, or with another
-number of ranks."""
+"""Asynchronous schemes synchronise within epochs and save checkpoints. Jobs resume from them, bit for bit in
+virtual time, or with another number of ranks."""
 
 import pytest
 import torch
@@ -13,8 +13,12 @@ from pyasr.train.job.trainer import Trainer
 
 EPOCH_FRAMES, MINIBATCH = 1200, 16
 NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e7, ranks_per_host=2)
-SCHEMES = {"adpsgd": dict(parallel="adpsgd"), "adpsgd-random-ring": dict(parallel="adpsgd", topology="random-ring"),
-           "hadpsgd": dict(parallel="hadpsgd", ranks_per_node=2), "asgd": dict(parallel="asgd")}  # fmt: skip
+SCHEMES = {
+    "adpsgd": dict(parallel="adpsgd"),
+    "adpsgd-random-ring": dict(parallel="adpsgd", topology="random-ring"),
+    "hadpsgd": dict(parallel="hadpsgd", ranks_per_node=2),
+    "asgd": dict(parallel="asgd"),
+}
 RANDOM = dict(parallel="adpsgd", random_peers=True)
 NODES_IN_TURN = dict(parallel="hadpsgd", ranks_per_node=2, topology="exponential")
 
@@ -40,12 +44,17 @@ class Watched(Trainer):
 
 
 def options(mixing, **loop):
-    return with_options(mixing=mixing, schedule=dict(lr_scaling="none", learning_rate=0.05, num_epochs=3), learner=dict(momentum=0.5),
-                        loop=dict(checkpoint_frames=300, log_frames=200) | loop)  # fmt: skip
+    return with_options(
+        mixing=mixing,
+        schedule=dict(lr_scaling="none", learning_rate=0.05, num_epochs=3),
+        learner=dict(momentum=0.5),
+        loop=dict(checkpoint_frames=300, log_frames=200) | loop,
+    )
 
 
 def run(how, num_ranks, directory, given, num_steps=None):
-    """Train with `how`; the last rank crashes after `num_steps` minibatches. Returns the jobs and their parameters."""
+    """Train with `how`; the last rank crashes after `num_steps` minibatches. Returns the jobs and their
+    parameters."""
 
     def rank(comm):
         share = make_strategy(comm, given.mixing).share
@@ -63,14 +72,20 @@ def simulated(num_ranks, rank):
     return run_simulated(num_ranks, rank, NETWORK)
 
 
-@pytest.mark.parametrize("mixing", [*SCHEMES.values(), RANDOM, NODES_IN_TURN], ids=[*SCHEMES, "adpsgd-random", "hadpsgd-exponential"])
+@pytest.mark.parametrize(
+    "mixing",
+    [*SCHEMES.values(), RANDOM, NODES_IN_TURN],
+    ids=[*SCHEMES, "adpsgd-random", "hadpsgd-exponential"],
+)
 def test_it_goes_on_bit_by_bit_in_virtual_time(tmp_path, mixing):
     """The training is interrupted twice within an epoch. It resumes from checkpoints within epochs."""
     whole = run(simulated, 4, tmp_path / "whole", options(mixing))
     job = whole[0][0]
     ends = {sum(seen for _, seen in job.counted[: i + 1]) for i in range(3)}
     assert len(job.saved) >= 3 * 3 and set(job.saved) >= ends
-    assert all(total == seen and EPOCH_FRAMES <= seen < EPOCH_FRAMES + 8 * MINIBATCH for total, seen in job.counted)
+    assert all(
+        total == seen and EPOCH_FRAMES <= seen < EPOCH_FRAMES + 8 * MINIBATCH for total, seen in job.counted
+    )
     for num_steps in (15, 16):
         with pytest.raises(Crash):
             run(simulated, 4, tmp_path / "cut", options(mixing), num_steps)
@@ -85,14 +100,18 @@ def test_it_goes_on_bit_by_bit_in_virtual_time(tmp_path, mixing):
 @pytest.mark.parametrize("mixing", SCHEMES.values(), ids=SCHEMES)
 @pytest.mark.parametrize("before, now", [(4, 3), (3, 5)])
 def test_another_number_of_ranks_goes_on(tmp_path, mixing, before, now):
-    """Interrupted within the first epoch, then again with the new number of ranks: epochs have their frames, and the model is as good."""
+    """Interrupted within the first epoch, then again with the new number of ranks: epochs have their frames,
+    and the model is as good."""
     for num_ranks in (before, now):
         with pytest.raises(Crash):
             run(run_threads, num_ranks, tmp_path / "cut", options(mixing), 15)
-        assert 0 < int(last_place(tmp_path / "cut").split()[1])
+        assert int(last_place(tmp_path / "cut").split()[1]) > 0
     jobs = run(run_threads, now, tmp_path / "cut", options(mixing))
     job = jobs[0][0]
-    assert all(total == seen and EPOCH_FRAMES <= seen < EPOCH_FRAMES + 8 * now * MINIBATCH for total, seen in job.counted)
+    assert all(
+        total == seen and EPOCH_FRAMES <= seen < EPOCH_FRAMES + 8 * now * MINIBATCH
+        for total, seen in job.counted
+    )
     whole = run(run_threads, now, tmp_path / "whole", options(mixing))[0][0]
     assert job.accuracy > whole.accuracy - 0.1
     assert all(torch.equal(master, jobs[0][1]) for _, master in jobs)
@@ -100,8 +119,14 @@ def test_another_number_of_ranks_goes_on(tmp_path, mixing, before, now):
 
 @pytest.mark.parametrize("mixing", SCHEMES.values(), ids=SCHEMES)
 def test_whose_clock_is_the_first_calls_all(tmp_path, mixing):
-    """The first rank whose clock is due makes all ranks save a checkpoint; without clocks there is one checkpoint per epoch."""
+    """The first rank whose clock is due makes all ranks save a checkpoint; without clocks there is one
+    checkpoint per epoch."""
     for minutes in (0.0, 1e-9):
-        jobs = run(run_threads, 4, tmp_path / f"{minutes}", options(mixing, checkpoint_minutes=minutes, checkpoint_frames=0))
+        jobs = run(
+            run_threads,
+            4,
+            tmp_path / f"{minutes}",
+            options(mixing, checkpoint_minutes=minutes, checkpoint_frames=0),
+        )
         assert len({job.saved for job, _ in jobs}) == 1
         assert len(jobs[0][0].saved) == 3 if minutes == 0 else len(jobs[0][0].saved) > 9

@@ -1,5 +1,5 @@
-"""A lack of memory is reported before training, with a message that says what to lower. The trial of the largest minibatch has no side
-effects."""
+"""A lack of memory is reported before training, with a message that says what to lower. The trial of the
+largest minibatch has no side effects."""
 
 import os
 import re
@@ -34,25 +34,39 @@ job = training(SoloComm(), Path({directory!r}), store(200), options)
 {limit}
 job.run()
 """
-SENTENCE = (r"UserError: memory is not enough for a minibatch of 8000 frames: {}; "
-            r"lower --minibatch \(now 8000\), give a --max-store-mb below 0.34 MB to stream the frames from disk, "
-            r"or run fewer ranks on a host")  # fmt: skip
+SENTENCE = (
+    r"UserError: memory is not enough for a minibatch of 8000 frames: {}; "
+    r"lower --minibatch \(now 8000\), give a --max-store-mb below 0.34 MB to stream the frames from disk, "
+    r"or run fewer ranks on a host"
+)
 VARIANTS = {
     "natural gradient, dropout, momentum": dict(dnn=dict(dropout=0.3), learner=dict(momentum=0.5)),
     "gradients are added over ranks": dict(mixing=dict(parallel="gradient")),
-    "natural gradient of two ranks": dict(learner=dict(momentum=0.5, natural_gradient=NaturalGradientOptions("online"))),
+    "natural gradient of two ranks": dict(
+        learner=dict(momentum=0.5, natural_gradient=NaturalGradientOptions("online"))
+    ),
 }
 
 
 @pytest.mark.parametrize("groups", VARIANTS.values(), ids=list(VARIANTS))
 @pytest.mark.parametrize("kind", ["in memory", "streamed"])
 def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
-    """The result is bit-identical to a training without the trial and without the measurement of the single-rank throughput."""
+    """The result is bit-identical to a training without the trial and without the measurement of the
+    single-rank throughput."""
     num_ranks = 1 if "dnn" in groups else 2  # ranks in threads share one random state
-    frames = [store(8, rank) if kind == "in memory" else streamed(shard(tmp_path / f"data{rank}", 8), 2, rank) for rank in range(num_ranks)]
+    frames = [
+        store(8, rank) if kind == "in memory" else streamed(shard(tmp_path / f"data{rank}", 8), 2, rank)
+        for rank in range(num_ranks)
+    ]
 
     def rank(comm):
-        job = training(comm, tmp_path / name / str(comm.rank), frames[comm.rank], with_options(**groups), tries_speed=True)
+        job = training(
+            comm,
+            tmp_path / name / str(comm.rank),
+            frames[comm.rank],
+            with_options(**groups),
+            tries_speed=True,
+        )
         torch.manual_seed(3)
         job.run()
         return job.learner.flat.master.clone(), torch.get_rng_state() if num_ranks == 1 else torch.empty(0)
@@ -70,7 +84,11 @@ def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
 
 def test_the_attempt_is_one_on_the_largest_minibatch(tmp_path, monkeypatch):
     job, tried = training(SoloComm(), tmp_path, store(8)), []
-    monkeypatch.setattr(job.learner, "try_out", lambda x, pdfs: tried.append((tuple(x.shape), pdfs.numel(), job.learner.num_steps)))
+    monkeypatch.setattr(
+        job.learner,
+        "try_out",
+        lambda x, pdfs: tried.append((tuple(x.shape), pdfs.numel(), job.learner.num_steps)),
+    )
     job.run()
     assert tried == [((16, x_dim(job)), 16, 0)]
 
@@ -79,7 +97,12 @@ def test_what_it_takes_is_told(tmp_path, caplog):
     """Twice the outputs of the hidden layer, for the largest minibatch of all ranks."""
     caplog.set_level("INFO", "pyasr")
     options = with_options(dnn=dict(hidden_layers=1, hidden_dim=5000), learner=dict(minibatch=400))
-    run_threads(2, lambda comm: training(comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0), options).check_memory())
+    run_threads(
+        2,
+        lambda comm: training(
+            comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0), options
+        ).check_memory(),
+    )
     [sentence] = [record.getMessage() for record in caplog.records]
     taken = re.fullmatch(r"the largest minibatch takes about ([\d.]+) MB of a rank's memory", sentence)[1]
     assert 2 * 4 * 400 * 5000 / 1e6 <= float(taken) < 3 * 2 * 4 * 400 * 5000 / 1e6
@@ -87,7 +110,9 @@ def test_what_it_takes_is_told(tmp_path, caplog):
 
 def spliced_with_soft_targets(path: Path):
     frames = store(8)
-    frames.targets = SoftTable.of(*keep_mass(torch.randn(frames.num_frames, NUM_PDFS).log_softmax(1), 0.9), NUM_PDFS)
+    frames.targets = SoftTable.of(
+        *keep_mass(torch.randn(frames.num_frames, NUM_PDFS).log_softmax(1), 0.9), NUM_PDFS
+    )
     return frames, with_options(learner=dict(minibatch=160))
 
 
@@ -101,12 +126,16 @@ def in_chunks(path: Path, carried: bool, num_chunks: int):
     return frames, with_options(learner=dict(minibatch=10 * num_chunks), over_time=over_time)
 
 
-@pytest.mark.parametrize("make", [
-    spliced_with_soft_targets,
-    lambda path: in_chunks(path, carried=True, num_chunks=16),
-    lambda path: in_chunks(path, carried=False, num_chunks=3),
-    lambda path: in_chunks(path, carried=False, num_chunks=1),
-], ids=["soft targets", "state carried over", "three chunks", "one chunk"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        spliced_with_soft_targets,
+        lambda path: in_chunks(path, carried=True, num_chunks=16),
+        lambda path: in_chunks(path, carried=False, num_chunks=3),
+        lambda path: in_chunks(path, carried=False, num_chunks=1),
+    ],
+    ids=["soft targets", "state carried over", "three chunks", "one chunk"],
+)
 def test_every_kind_of_minibatch_is_estimated(make, tmp_path, monkeypatch):
     """The estimate from a part of the minibatch is within a quarter of the requirement of the whole."""
     job = training(SoloComm(), tmp_path / "out", *make(tmp_path))
@@ -116,7 +145,9 @@ def test_every_kind_of_minibatch_is_estimated(make, tmp_path, monkeypatch):
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.25 * needed)
     memory_check.try_out(job)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 0.8 * needed)
-    with pytest.raises(UserError, match="memory is not enough .* it takes about .* MB, .* MB are free for each rank"):
+    with pytest.raises(
+        UserError, match="memory is not enough .* it takes about .* MB, .* MB are free for each rank"
+    ):
         memory_check.try_out(job)
 
 
@@ -126,8 +157,13 @@ def x_dim(job) -> int:
 
 def run_with(limit: str, directory: Path, **keywords):
     tests = str(Path(__file__).parents[2])
-    return subprocess.run([sys.executable, "-c", PROGRAM.format(tests=tests, directory=str(directory), limit=limit)],
-                          capture_output=True, text=True, timeout=300, **keywords)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(tests=tests, directory=str(directory), limit=limit)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **keywords,
+    )
 
 
 def test_an_allocation_that_fails(tmp_path):
@@ -142,7 +178,10 @@ resource.setrlimit(resource.RLIMIT_AS, (size, size))"""
 
 def test_a_job_with_less_memory_than_its_host(tmp_path):
     """In a control group as Slurm creates it for a job, processes would be killed without a message."""
-    group = Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup") / f"pyasr_test_{os.getpid()}"
+    group = (
+        Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup")
+        / f"pyasr_test_{os.getpid()}"
+    )
     try:
         group.mkdir()
         limit = group / "memory.limit_in_bytes"
@@ -151,24 +190,39 @@ def test_a_job_with_less_memory_than_its_host(tmp_path):
         pytest.skip(f"no control group of memory can be made here: {error}")
     try:
         done = run_with("", tmp_path / "out", preexec_fn=lambda: (group / "cgroup.procs").write_text("0"))
-        assert re.search(SENTENCE.format(r"it takes about \d{3,4} MB, \d{2,3} MB are free for each rank, enough for about \d{3,4} frames"), done.stderr), done.stderr
+        assert re.search(
+            SENTENCE.format(
+                r"it takes about \d{3,4} MB, \d{2,3} MB are free for each rank, enough for about \d{3,4} "
+                r"frames"
+            ),
+            done.stderr,
+        ), done.stderr
     finally:
         group.rmdir()
 
 
 def test_how_far_to_lower_is_told(tmp_path, monkeypatch):
-    """Two of the 16 frames keep 1 MB, and their derivatives take as much: 2 MB per pair, so 5 MB hold two and a half pairs."""
+    """Two of the 16 frames keep 1 MB, and their derivatives take as much: 2 MB per pair, so 5 MB hold two and
+    a half pairs."""
     monkeypatch.setattr(memory_check, "kept_bytes", lambda *_: 1_000_000)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 5_000_000)
-    with pytest.raises(UserError, match="of 16 frames: it takes about 16 MB, 5 MB are free for each rank, enough for about 5 frames; lower --minibatch"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "of 16 frames: it takes about 16 MB, 5 MB are free for each rank, enough for about 5 frames; "
+            "lower --minibatch"
+        ),
+    ):
         training(SoloComm(), tmp_path, store(8)).run()
 
 
 def test_later_failures_are_told_as_well(tmp_path):
     """Only errors caused by a lack of memory become a UserError."""
-    for error, told in ((torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), UserError),
-                        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), UserError),
-                        (RuntimeError("shapes do not fit"), RuntimeError)):  # fmt: skip
+    for error, told in (
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), UserError),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), UserError),
+        (RuntimeError("shapes do not fit"), RuntimeError),
+    ):
         job = training(SoloComm(), tmp_path / type(error).__name__, store(8))
         job.learner.step = raising(error)
         with pytest.raises(told, match="lower --minibatch" if told is UserError else "shapes do not fit"):
@@ -177,7 +231,9 @@ def test_later_failures_are_told_as_well(tmp_path):
 
 def test_streamed_frames_have_a_limit_to_lower(tmp_path):
     frames = streamed(shard(tmp_path / "data", 8), 3)
-    assert "lower --minibatch (now 16), lower --max-store-mb (now 0), or run" in training(SoloComm(), tmp_path / "out", frames).training.advice(16)
+    assert "lower --minibatch (now 16), lower --max-store-mb (now 0), or run" in training(
+        SoloComm(), tmp_path / "out", frames
+    ).training.advice(16)
 
 
 def raising(error: Exception):

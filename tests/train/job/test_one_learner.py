@@ -26,12 +26,16 @@ NUM_PDFS = 6
 
 
 def options(name, **schedule):
-    return with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(num_epochs=2, learning_rate=0.05) | schedule,
-                        loop=dict(log_frames=100, checkpoint_frames=150))  # fmt: skip
+    return with_options(
+        mixing=dict(parallel=name, period_frames=32),
+        schedule=dict(num_epochs=2, learning_rate=0.05) | schedule,
+        loop=dict(log_frames=100, checkpoint_frames=150),
+    )
 
 
 def run(how, directory, given, num_steps=None):
-    """Train four learners. Returns for each (job, parameters before the consensus, parameters after the last mixing)."""
+    """Train four learners. Returns for each (job, parameters before the consensus, parameters after the last
+    mixing)."""
 
     def rank(comm):
         job = training(comm, directory, store(4, comm.rank), given)
@@ -54,7 +58,8 @@ def run(how, directory, given, num_steps=None):
 
 
 def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
-    """In a directed ring, it mixes with its left neighbour; the mean of all learners is the model of the training."""
+    """In a directed ring, it mixes with its left neighbour; the mean of all learners is the model of the
+    training."""
     jobs, before, after = zip(*run(run_threads, tmp_path, options("ring")))
     torch.testing.assert_close(after[0], (before[0] + before[3]) / 2)
     torch.testing.assert_close(torch.stack(after).mean(0), jobs[0].learner.flat.master, atol=1e-6, rtol=1e-5)
@@ -65,7 +70,9 @@ def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
 @pytest.mark.parametrize("name", ["allreduce", "gradient", "bmuf", "adpsgd", "asgd", "dpsgd", "d1d"])
 def test_it_is_that_of_all_where_a_mixing_makes_all_equal(tmp_path, name):
     """An asynchronous learner has its own parameters; the server of asgd is not a learner."""
-    (job, *_), (other, _, of_second), *_ = run(lambda num, rank: run_simulated(num, rank, ClusterNetwork(1e-4, 1e7)), tmp_path, options(name))
+    (job, *_), (other, _, of_second), *_ = run(
+        lambda num, rank: run_simulated(num, rank, ClusterNetwork(1e-4, 1e7)), tmp_path, options(name)
+    )
     assert torch.equal(job.of_one, job.learner.flat.master) == (name in ("allreduce", "gradient", "bmuf"))
     if name == "asgd":
         assert torch.equal(job.of_one, of_second)
@@ -79,7 +86,8 @@ def test_an_interrupted_training_has_the_same(tmp_path, num_steps):
     with pytest.raises(Crash):
         run(run_threads, tmp_path / "again", given, num_steps)
     assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)
-    assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)  # resumed after its last epoch
+    # resumed after its last epoch
+    assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)
 
 
 def test_it_is_not_of_an_epoch_that_was_taken_back(tmp_path):
@@ -88,9 +96,13 @@ def test_it_is_not_of_an_epoch_that_was_taken_back(tmp_path):
     first = run(run_threads, tmp_path / "one", given)[0][0].of_one
 
     def rank(comm):
-        job = training(comm, tmp_path / "two", store(4, comm.rank), options("ring", schedule="newbob", num_epochs=2))
+        job = training(
+            comm, tmp_path / "two", store(4, comm.rank), options("ring", schedule="newbob", num_epochs=2)
+        )
         job.one_learner, end_epoch = OneLearner(job.strategy), job.schedule.end_epoch
-        job.schedule.end_epoch = lambda loss, accuracy: end_epoch(loss, accuracy) and job.schedule.state.epoch < 2
+        job.schedule.end_epoch = lambda loss, accuracy: (
+            end_epoch(loss, accuracy) and job.schedule.state.epoch < 2
+        )
         job.run()
         return job.one_learner.parameters(job.learner.flat.master)
 
@@ -100,7 +112,9 @@ def test_it_is_not_of_an_epoch_that_was_taken_back(tmp_path):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus")
-    targets = make_data(path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS)
+    targets = make_data(
+        path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS
+    )
     make_alignments(path / "ali", targets)
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")
@@ -109,19 +123,27 @@ def corpus(tmp_path_factory):
 
 def trained(corpus, step, out, *flags, **how):
     path, _ = corpus
-    run_here(step, *flags, "--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 32, "--num-epochs", 1, "--minibatch", 16,
-             "--heldout-share", 0.2, "--precision", "float32", "--device", "cpu", "--save-learner", "true",
-             *fitting(["--parallel", "ring", "--period-frames", 64]), path / "data", path / "lang", path / "ali", out, **how)  # fmt: skip
+    run_here(step, *flags, "--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 32, "--num-epochs", 1,
+             "--minibatch", 16, "--heldout-share", 0.2, "--precision", "float32", "--device", "cpu",
+             "--save-learner", "true", *fitting(["--parallel", "ring", "--period-frames", 64]), path / "data",
+             path / "lang", path / "ali", out, **how)  # fmt: skip
     return out
 
 
 @pytest.mark.parametrize("step", ["simulate_parallel.py", "train_dnn.py"])
 def test_it_can_be_decoded_by(corpus, tmp_path, capsys, step):
-    """Its directory has the files that decoding reads; its loss is the logged one, and differs from that of the mean of all learners."""
+    """Its directory has the files that decoding reads; its loss is the logged one, and differs from that of
+    the mean of all learners."""
     how = dict(threads=True) if step == "train_dnn.py" else {}
     flag = "--num-ranks" if how else "--num-learners"
     out = trained(corpus, step, tmp_path / "out", flag, 8, **how)
-    assert {path.name for path in (out / DIRECTORY).iterdir()} == {"final.nnet", "final.mdl", "tree", "phones.txt", "input.json"}
+    assert {path.name for path in (out / DIRECTORY).iterdir()} == {
+        "final.nnet",
+        "final.mdl",
+        "tree",
+        "phones.txt",
+        "input.json",
+    }
     assert read_transitions(out / DIRECTORY / "final.mdl").num_pdfs == NUM_PDFS
     told = capsys.readouterr().out.split("one learner after the last mixing: held-out objective ")[1].split()
     losses = [loss(corpus, out / name) for name in ("", DIRECTORY)]
@@ -138,6 +160,9 @@ def loss(corpus, directory) -> float:
     model, reader = load_scorer(directory), FeatureReader(path / "data", InputOptions.load(directory))
     lengths = np.array([reader.num_frames(key) for key in reader.keys])
     heldout = choose_heldout(reader.keys, lengths, reader.original, HeldoutOptions(heldout_share=0.2))
-    picked = [model.log_posteriors(reader[key])[range(length), targets.pdfs_of(key)]
-              for key, length, is_held in zip(reader.keys, lengths, heldout) if is_held]  # fmt: skip
+    picked = [
+        model.log_posteriors(reader[key])[range(length), targets.pdfs_of(key)]
+        for key, length, is_held in zip(reader.keys, lengths, heldout)
+        if is_held
+    ]
     return -float(np.concatenate(picked).mean())

@@ -1,4 +1,5 @@
-"""Reports of a job: log lines, metrics.jsonl, skipped minibatches, TensorBoard files, the progress bar on a terminal."""
+"""Reports of a job: log lines, metrics.jsonl, skipped minibatches, TensorBoard files, the progress bar on a
+terminal."""
 
 import io
 import json
@@ -40,14 +41,25 @@ def test_lines_of_a_training(tmp_path, told):
     assert intervals[-1]["objective"] > intervals[0]["objective"] and epochs[-1]["heldout_accuracy"] > 0.8
     said = [line for line in told() if "frames/s" in line]
     assert len(said) == len(intervals)
-    for word in ("epoch 1", "M frames (", "objective", "accuracy", "lr 0.1", "left", "compute", "communication", "waiting", "data"):
+    for word in (
+        "epoch 1",
+        "M frames (",
+        "objective",
+        "accuracy",
+        "lr 0.1",
+        "left",
+        "compute",
+        "communication",
+        "waiting",
+        "data",
+    ):
         assert word in said[0]
 
 
 @pytest.mark.parametrize("topology", [None, "fixed-ring"])
 def test_the_age_of_what_was_mixed(tmp_path, told, topology):
-    """Staleness with published parameters of two learners, one of which is four times as slow. Each reads the other's parameters once for
-    each of its own moves, and once at the beginning."""
+    """Staleness with published parameters of two learners, one of which is four times as slow. Each reads the
+    other's parameters once for each of its own moves, and once at the beginning."""
     options = mixing_options("adpsgd", topology=topology)
 
     def rank(comm):
@@ -68,12 +80,20 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
     if not topology:
         assert not said and all("staleness" not in line for line in lines)
         return
-    assert lines[0]["staleness"] == pytest.approx(sum(fast + slow) / 12, abs=1e-4) and lines[0]["most_stale"] == 7
-    assert "staleness" not in lines[1] and len(said) == 1 and f"stale by {sum(fast + slow) / 12:.2g} moves, at most 7  " in said[0]
+    assert (
+        lines[0]["staleness"] == pytest.approx(sum(fast + slow) / 12, abs=1e-4)
+        and lines[0]["most_stale"] == 7
+    )
+    assert (
+        "staleness" not in lines[1]
+        and len(said) == 1
+        and f"stale by {sum(fast + slow) / 12:.2g} moves, at most 7  " in said[0]
+    )
 
 
 def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
-    """In simulated time: a message takes 0.1 s; one is sent before a mixing, which takes two. Rank 0 also waits for rank 1."""
+    """In simulated time: a message takes 0.1 s; one is sent before a mixing, which takes two. Rank 0 also
+    waits for rank 1."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options(period_frames=10))
@@ -85,11 +105,17 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
         return strategy.times
 
     told = []
-    run_simulated(2, lambda comm: told.append((comm.rank, *rank(comm))), ClusterNetwork(latency_s=0.1, bandwidth=1e9))
+    run_simulated(
+        2, lambda comm: told.append((comm.rank, *rank(comm))), ClusterNetwork(latency_s=0.1, bandwidth=1e9)
+    )
     (_, waited, mixed), (_, none, mixed_too) = sorted(told)
-    assert (waited, none) == pytest.approx((0.4 + 0.1, 0.1)) and (mixed, mixed_too) == pytest.approx((0.2, 0.2))
+    assert (waited, none) == pytest.approx((0.4 + 0.1, 0.1)) and (mixed, mixed_too) == pytest.approx(
+        (0.2, 0.2)
+    )
     [line] = metrics(tmp_path)
-    assert (line["waiting"], line["communication"], line["accuracy"]) == pytest.approx((0.3 / 0.7, 0.2 / 0.7, 0.5), abs=1e-4)
+    assert (line["waiting"], line["communication"], line["accuracy"]) == pytest.approx(
+        (0.3 / 0.7, 0.2 / 0.7, 0.5), abs=1e-4
+    )
 
 
 def test_speed_up_and_the_slowest_rank(tmp_path, told):
@@ -111,7 +137,9 @@ def test_speed_up_and_the_slowest_rank(tmp_path, told):
 
 def test_one_rank_is_compared_with_none(tmp_path, told):
     trained(SoloComm(), tmp_path, store(8))
-    assert not {"speed_up", "slowest_rank"} & {key for line in metrics(tmp_path) for key in line} and "alone" not in " ".join(told())
+    assert not {"speed_up", "slowest_rank"} & {
+        key for line in metrics(tmp_path) for key in line
+    } and "alone" not in " ".join(told())
 
 
 def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
@@ -126,7 +154,9 @@ def test_minibatches_left_out_are_told(tmp_path, told):
     poisoned(job, (3, 5, 9))
     job.run()
     [sentence] = [line for line in told() if "skipped" in line]
-    assert sentence == "minibatches skipped: 3; the gradient of layers.0, layers.2 was not finite, last at step 9 of rank 0"
+    assert sentence == (
+        "minibatches skipped: 3; the gradient of layers.0, layers.2 was not finite, last at step 9 of rank 0"
+    )
     assert job.position.skipped == 3 and job.evaluate().accuracy > 0.7
     assert np.isfinite([line["objective"] for line in metrics(tmp_path / "job") if "objective" in line]).all()
 
@@ -136,7 +166,10 @@ def test_too_many_minibatches_left_out_end_the_training(tmp_path):
     options = with_options(loop=dict(max_skipped=4))
     job = training(SoloComm(), tmp_path / "job", store(6), options)
     poisoned(job, (2, 3, 4, 22, 50))
-    with pytest.raises(UserError, match="5 minibatches were skipped, more than --max-skipped 4: .* layers.2 was not finite, .* step 50"):
+    with pytest.raises(
+        UserError,
+        match="5 minibatches were skipped, more than --max-skipped 4: .* layers.2 was not finite, .* step 50",
+    ):
         job.run()
     again = training(SoloComm(), tmp_path / "job", store(6), options)
     poisoned(again, (3,))
@@ -159,8 +192,14 @@ def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
         job.run()
 
     run_threads(2, rank)
-    said = [line for line in told() if "averaging made the held-out objective worse, from -0.0100 to -" in line]
-    assert len(said) == 2 and "in 3 epochs in a row: ranks drift too far apart; lower --period-frames or --learning-rate" in said[1]
+    said = [
+        line for line in told() if "averaging made the held-out objective worse, from -0.0100 to -" in line
+    ]
+    assert (
+        len(said) == 2
+        and "in 3 epochs in a row: ranks drift too far apart; lower --period-frames or --learning-rate"
+        in said[1]
+    )
 
 
 def test_crc():
@@ -179,8 +218,8 @@ def test_event_files_are_those_of_tensorboard(tmp_path, monkeypatch):
     assert path.read_bytes() == bytes.fromhex(
         "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c"
         "11000000000000009d6db52e09000000000000f83f10e0a7123a0208013eefe34f"
-        "34000000000000005e33175c09000000000000f83f10e0a7122a250a160a0f747261696e2f6f626a65637469766515000010c0"
-        "0a0b0a0472617465150000003ff8be96f5"
+        "34000000000000005e33175c09000000000000f83f10e0a7122a250a160a0f747261696e2f6f62"
+        "6a65637469766515000010c00a0b0a0472617465150000003ff8be96f5"
     )
 
 
@@ -229,9 +268,19 @@ def test_curves_of_a_training(tmp_path):
     for step, tag, value in scalars_in(path):
         curves.setdefault(tag, []).append((step, pytest.approx(value, rel=1e-6)))
     lines = metrics(tmp_path / "job")
-    assert [(line["frames"], line["objective"]) for line in lines if "objective" in line] == curves["train/objective"]
-    assert [(line["frames"], line["heldout_accuracy"]) for line in lines if "heldout_accuracy" in line] == curves["epoch/heldout_accuracy"]
-    assert {"train/accuracy", "train/rate", "time/frames_per_s", "time/waiting", "epoch/train_objective"} <= set(curves)
+    assert [(line["frames"], line["objective"]) for line in lines if "objective" in line] == curves[
+        "train/objective"
+    ]
+    assert [
+        (line["frames"], line["heldout_accuracy"]) for line in lines if "heldout_accuracy" in line
+    ] == curves["epoch/heldout_accuracy"]
+    assert {
+        "train/accuracy",
+        "train/rate",
+        "time/frames_per_s",
+        "time/waiting",
+        "epoch/train_objective",
+    } <= set(curves)
 
 
 def test_tensorboard_reads_them(tmp_path):
@@ -252,12 +301,24 @@ class Terminal(io.StringIO):
         return True
 
 
-LINE = {"epoch": 3, "frames": 500, "total_frames": 2000, "objective": -1.25, "accuracy": 0.5, "frames_per_s": 15000, "left_s": 61}
+LINE = {
+    "epoch": 3,
+    "frames": 500,
+    "total_frames": 2000,
+    "objective": -1.25,
+    "accuracy": 0.5,
+    "frames_per_s": 15000,
+    "left_s": 61,
+}
 
 
 def test_bar():
     text = bar(LINE, 120)
-    assert text.startswith("[##########" + 30 * "-" + "]  25%  epoch 3  objective -1.2500  accuracy 0.5000  15000 frames/s  01:01 left")
+    assert text.startswith(
+        "[##########"
+        + 30 * "-"
+        + "]  25%  epoch 3  objective -1.2500  accuracy 0.5000  15000 frames/s  01:01 left"
+    )
     assert len(text) == 120 and len(bar(LINE, 50)) == 50
     assert "objective" not in bar({key: value for key, value in LINE.items() if key != "objective"}, 120)
 
@@ -265,10 +326,19 @@ def test_bar():
 def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.train.job.progress_bar._PERIOD_S", 0.01)
     path, terminal, file = tmp_path / "rbm2" / "metrics.jsonl", Terminal(), io.StringIO()
-    with progress_bar(tmp_path, "rbm*/metrics.jsonl", file), progress_bar(tmp_path, "rbm*/metrics.jsonl", terminal):
+    with (
+        progress_bar(tmp_path, "rbm*/metrics.jsonl", file),
+        progress_bar(tmp_path, "rbm*/metrics.jsonl", terminal),
+    ):
         assert terminal.getvalue() == ""
         path.parent.mkdir()
-        path.write_text(json.dumps(LINE) + "\n" + json.dumps({"epoch": 3, "frames": 600, "accepted": True}) + "\n" + '{"epo')
+        path.write_text(
+            json.dumps(LINE)
+            + "\n"
+            + json.dumps({"epoch": 3, "frames": 600, "accepted": True})
+            + "\n"
+            + '{"epo'
+        )
         deadline = time.monotonic() + 60
         while "25%" not in terminal.getvalue():
             assert time.monotonic() < deadline, "it never came"
@@ -283,7 +353,8 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
 
 
 def test_a_line_without_a_terminal(tmp_path, monkeypatch):
-    """The line shows the newest of several trainings, or the job's log; on a terminal there is none, since the bar shows it."""
+    """The line shows the newest of several trainings, or the job's log; on a terminal there is none, since
+    the bar shows it."""
     log = tmp_path / "train.log"
     log.write_text("14:02:10 train_rank[0]: reading\n")
     assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) == "reading"

@@ -1,4 +1,5 @@
-"""A job resumes with another number of ranks: nothing hangs, every epoch has its frames, and the model is as good."""
+"""A job resumes with another number of ranks: nothing hangs, every epoch has its frames, and the model is as
+good."""
 
 import shutil
 
@@ -21,8 +22,12 @@ ONLINE = NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)
 
 def options(name="allreduce", **schedule):
     """Without dropout, because its generator is the process's, and so shared by all ranks in threads."""
-    return with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(learning_rate=0.03, num_epochs=3, **schedule),
-                        learner=dict(momentum=0.5, natural_gradient=ONLINE), loop=dict(checkpoint_frames=100, log_frames=150))  # fmt: skip
+    return with_options(
+        mixing=dict(parallel=name, period_frames=32),
+        schedule=dict(learning_rate=0.03, num_epochs=3, **schedule),
+        learner=dict(momentum=0.5, natural_gradient=ONLINE),
+        loop=dict(checkpoint_frames=100, log_frames=150),
+    )
 
 
 class Counted(Trainer):
@@ -35,11 +40,17 @@ class Counted(Trainer):
 
 
 def run_ranks(num, directory, given, num_steps=None, frames=None):
-    """Train on `num` ranks, the first of which crashes after `num_steps` minibatches. Returns (counts, accuracy, parameters) of each
-    rank."""
+    """Train on `num` ranks, the first of which crashes after `num_steps` minibatches. Returns (counts,
+    accuracy, parameters) of each rank."""
 
     def rank(comm):
-        job = training(comm, directory, (frames or (lambda comm: store(SHARDS[num][comm.rank], comm.rank)))(comm), given, Counted)
+        job = training(
+            comm,
+            directory,
+            (frames or (lambda comm: store(SHARDS[num][comm.rank], comm.rank)))(comm),
+            given,
+            Counted,
+        )
         if num_steps is not None and comm.rank == 0:
             crash_after(job, num_steps)
         job.run()
@@ -53,8 +64,18 @@ def cut(num, directory, given, num_steps, **keywords):
         run_ranks(num, directory, given, num_steps, **keywords)
 
 
-@pytest.mark.parametrize("name, before, now", [("allreduce", 3, 2), ("allreduce", 2, 5), ("fixed-ring", 3, 2), ("fixed-ring", 5, 1),
-                                               ("d1d", 2, 5), ("bmuf", 2, 3), ("gradient", 2, 5)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, before, now",
+    [
+        ("allreduce", 3, 2),
+        ("allreduce", 2, 5),
+        ("fixed-ring", 3, 2),
+        ("fixed-ring", 5, 1),
+        ("d1d", 2, 5),
+        ("bmuf", 2, 3),
+        ("gradient", 2, 5),
+    ],
+)
 def test_another_number_of_ranks_goes_on(tmp_path, name, before, now):
     """From a checkpoint within the second epoch."""
     per_epoch = -(-50 * SHARDS[before][0] // 16)
@@ -67,11 +88,20 @@ def test_another_number_of_ranks_goes_on(tmp_path, name, before, now):
     assert [line["epoch"] for line in metrics(tmp_path) if "train_objective" in line] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("name, schedule", [("allreduce", "newbob"), ("base2", "exponential-frames"), ("slowmo", "step"),
-                                            ("easgd", "exponential"), ("post-local", "newbob-accuracy"),
-                                            ("dpsgd", "exponential")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, schedule",
+    [
+        ("allreduce", "newbob"),
+        ("base2", "exponential-frames"),
+        ("slowmo", "step"),
+        ("easgd", "exponential"),
+        ("post-local", "newbob-accuracy"),
+        ("dpsgd", "exponential"),
+    ],
+)
 def test_from_hand_to_hand(tmp_path, name, schedule):
-    """Three ranks, two, five, then one. The job with five is interrupted once more, and resuming with the same number is exact."""
+    """Three ranks, two, five, then one. The job with five is interrupted once more, and resuming with the
+    same number is exact."""
     given = options(name, schedule=schedule, step_epochs="1.5" if schedule == "step" else "")
     cut(3, tmp_path / "a", given, 8)
     cut(2, tmp_path / "a", given, 15)
@@ -86,7 +116,8 @@ def test_from_hand_to_hand(tmp_path, name, schedule):
 
 @pytest.mark.parametrize("before, now, num_steps", [(2, 4, 50), (4, 3, 32)])
 def test_kaldis_epochs_keep_their_frames(tmp_path, before, now, num_steps):
-    """An iteration has whole frames for each learning rank, so an epoch may have up to one frame more per rank."""
+    """An iteration has whole frames for each learning rank, so an epoch may have up to one frame more per
+    rank."""
     given = options("kaldi")
 
     def all_data(comm):
@@ -104,18 +135,22 @@ def test_streamed_frames(tmp_path):
     """The rank's first frame is within a block."""
 
     def frames(num):
-        return lambda comm: streamed(shard(tmp_path / f"data{num}.{comm.rank}.{next(counter)}", 12 // num), 2, comm.rank)
+        return lambda comm: streamed(
+            shard(tmp_path / f"data{num}.{comm.rank}.{next(counter)}", 12 // num), 2, comm.rank
+        )
 
     counter = iter(range(100))
     cut(3, tmp_path / "job", options(), 20, frames=frames(3))
     counted = run_ranks(2, tmp_path / "job", options(), frames=frames(2))[0][0]
-    assert [frames for frames, _ in counted[1:]] == [2 * sum(50 + i % 3 for i in range(6))] * (len(counted) - 1)
+    assert [frames for frames, _ in counted[1:]] == [2 * sum(50 + i % 3 for i in range(6))] * (
+        len(counted) - 1
+    )
 
 
 @pytest.mark.parametrize("name", ["ring", "d1d", "easgd"])
 def test_others_take_up_the_consensus(tmp_path, name):
-    """If ranks have their own parameters, the shared part of the checkpoint has their mean, including mixings in progress, or the
-    centre."""
+    """If ranks have their own parameters, the shared part of the checkpoint has their mean, including mixings
+    in progress, or the centre."""
     cut(3, tmp_path, options(name), 14)
     files = [load_tensors(path) for path in sorted((tmp_path / "checkpoint").glob("*.pt"))]
     masters = [content["own"]["master"] for content in files]
@@ -138,7 +173,12 @@ def test_the_block_momentum_is_taken_up(tmp_path):
         return job.strategy.moved, job.strategy.outer, job.strategy.mixings
 
     for moved, outer, mixings in run_threads(3, rank):
-        assert moved.any() and torch.equal(moved, state["moved"]) and torch.equal(outer, state["outer"]) and mixings == 0
+        assert (
+            moved.any()
+            and torch.equal(moved, state["moved"])
+            and torch.equal(outer, state["outer"])
+            and mixings == 0
+        )
 
 
 @pytest.mark.parametrize("name", ["gradient", "allreduce"])
@@ -152,7 +192,9 @@ def test_ranks_that_were_not_there_take_up_the_momentum_of_the_first(tmp_path, n
         assert job._resume()
         return job.learner.velocity, job.learner.num_steps
 
-    assert before[0]["velocity"].any() and torch.equal(before[0]["velocity"], before[1]["velocity"]) == (name == "gradient")
+    assert before[0]["velocity"].any() and torch.equal(before[0]["velocity"], before[1]["velocity"]) == (
+        name == "gradient"
+    )
     for (velocity, num_steps), former in zip(run_threads(3, rank), [*before, before[0]], strict=True):
         assert torch.equal(velocity, former["velocity"]) and num_steps == former["num_steps"]
 
@@ -164,7 +206,10 @@ def test_what_each_leaves_out():
         for done in {0, sum(frames) // 3, sum(frames)}:
             left_out = frames_to_leave_out(frames, done)
             assert sum(left_out) == done
-            assert all(0 <= part <= own and abs(part * sum(frames) - own * done) < sum(frames) for part, own in zip(left_out, frames))
+            assert all(
+                0 <= part <= own and abs(part * sum(frames) - own * done) < sum(frames)
+                for part, own in zip(left_out, frames)
+            )
     assert frames_to_leave_out([10**12, 3 * 10**12], 10**12) == [10**12 // 4, 3 * 10**12 // 4]
 
 

@@ -21,15 +21,19 @@ class FixedOrderStore(FrameStore):
 
 @pytest.mark.parametrize("convention, scaling", [("mean", "none"), ("sum", "linear")])
 def test_two_ranks_mixing_every_minibatch_equal_one_with_twice_the_batch(tmp_path, convention, scaling):
-    """With gradients averaged over minibatches, the mean of two ranks' updates is the update by the mean gradient of both. With sums and
-    twice the rate, it is the update by the summed gradient."""
+    """With gradients averaged over minibatches, the mean of two ranks' updates is the update by the mean
+    gradient of both. With sums and twice the rate, it is the update by the summed gradient."""
     whole = store(8, kind=FixedOrderStore, context=0, length=32)
     blocks = np.arange(whole.num_frames).reshape(-1, 2, 16)  # minibatch, rank, frame
     halves = []
     for rank in range(2):
         index = blocks[:, rank].ravel()
-        halves.append(FixedOrderStore([whole.frames.numpy()[index]], [whole.targets.numpy()[index]], 0, 0, DIM))
-    schedule = dict(lr_convention=convention, lr_scaling=scaling, learning_rate=0.1 if convention == "mean" else 0.005)
+        halves.append(
+            FixedOrderStore([whole.frames.numpy()[index]], [whole.targets.numpy()[index]], 0, 0, DIM)
+        )
+    schedule = dict(
+        lr_convention=convention, lr_scaling=scaling, learning_rate=0.1 if convention == "mean" else 0.005
+    )
     two = with_options(schedule=schedule, mixing=dict(period_frames=1))
     one = with_options(schedule=schedule, mixing=dict(period_frames=1), learner=dict(minibatch=32))
     masters = run_threads(2, lambda comm: trained(comm, tmp_path / "two", halves[comm.rank], two))
@@ -62,7 +66,9 @@ def test_minibatches_of_any_size(tmp_path, minibatch):
     job.learner.step = lambda x, pdfs, rate: sizes.append(len(pdfs)) or step(x, pdfs, rate)
     job.run()
     whole, rest = divmod(50, minibatch)
-    assert sizes == 2 * ([minibatch] * whole + [rest] * (rest > 0)) and job.learner.flat.master.isfinite().all()
+    assert (
+        sizes == 2 * ([minibatch] * whole + [rest] * (rest > 0)) and job.learner.flat.master.isfinite().all()
+    )
 
 
 def test_divergence_is_told(tmp_path):
@@ -74,20 +80,28 @@ def test_divergence_is_told(tmp_path):
 def test_rate_follows_the_frames_between_mixings(tmp_path):
     """Halved after 1.5 of 3 epochs of 500 frames; ranks mix every 64 frames."""
     schedule = dict(schedule="step", step_epochs="1.5", learning_rate=0.08)
-    job = training(SoloComm(), tmp_path / "job", store(10), with_options(schedule=schedule, loop=dict(log_frames=100)))
+    job = training(
+        SoloComm(), tmp_path / "job", store(10), with_options(schedule=schedule, loop=dict(log_frames=100))
+    )
     rates, step = [], job.learner.step
-    job.learner.step = lambda x, pdfs, rate: rates.append((job.position.frames_seen, rate)) or step(x, pdfs, rate)
+    job.learner.step = lambda x, pdfs, rate: (
+        rates.append((job.position.frames_seen, rate)) or step(x, pdfs, rate)
+    )
     job.run()
     assert all(rate == pytest.approx(0.08 / 16 / (2 if frames >= 750 else 1)) for frames, rate in rates)
     assert {line["rate"] for line in metrics(tmp_path / "job")} == {0.08, 0.04}
 
 
 def test_the_penalty_is_that_of_one_rank_while_few_learn(tmp_path):
-    """As in nnet3, l2 / J on each of J learning ranks, at J times the rate of one. If nothing else changes the parameters, a minibatch of N
-    frames multiplies them by 1 - 2 lr l2 N, as on one rank, however many ranks learn."""
+    """As in nnet3, l2 / J on each of J learning ranks, at J times the rate of one. If nothing else changes
+    the parameters, a minibatch of N frames multiplies them by 1 - 2 lr l2 N, as on one rank, however many
+    ranks learn."""
     rate, l2 = 1e-3, 0.5
-    options = with_options(mixing=dict(parallel="kaldi", period_frames=20), learner=dict(l2=l2, minibatch=10),
-                           schedule=dict(learning_rate=rate, final_factor=1.0, lr_convention="sum", num_epochs=2))  # fmt: skip
+    options = with_options(
+        mixing=dict(parallel="kaldi", period_frames=20),
+        learner=dict(l2=l2, minibatch=10),
+        schedule=dict(learning_rate=rate, final_factor=1.0, lr_convention="sum", num_epochs=2),
+    )
 
     def rank(comm):
         job, active, sizes = training(comm, tmp_path / "job", store(4), options), set(), []

@@ -1,4 +1,5 @@
-"""Training on utterances of 1 to 10,000 frames together: all frames are learned, and objectives are correct."""
+"""Training on utterances of 1 to 10,000 frames together: all frames are learned, and objectives are
+correct."""
 
 import json
 
@@ -41,16 +42,24 @@ def parameters(out) -> torch.Tensor:
 
 
 def epochs(out) -> list[dict]:
-    return [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "train_objective" in line]
+    return [
+        line
+        for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+        if "train_objective" in line
+    ]
 
 
-@pytest.mark.parametrize("lines, chunk, carried", [
-    (["blstm cells=4"], 20, False), (["tdnn splice=-2..2 dim=6", "blstm cells=4 recurrent=2", "tdnn splice=-1,1 dim=5"], 21, False),
-    (["tdnn splice=-1..1 dim=6", "lstm cells=4 delay=3", "delay frames=2"], 20, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines, chunk, carried",
+    [
+        (["blstm cells=4"], 20, False),
+        (["tdnn splice=-2..2 dim=6", "blstm cells=4 recurrent=2", "tdnn splice=-1,1 dim=5"], 21, False),
+        (["tdnn splice=-1..1 dim=6", "lstm cells=4 delay=3", "delay frames=2"], 20, True),
+    ],
+)
 def test_frames_in_chunks(tmp_path, lines, chunk, carried):
-    """At a rate of 0 the sums over all chunks equal those of the utterances as the model decodes them: cut in the same way, or whole if
-    states are carried. At a higher rate, every minibatch changes the parameters."""
+    """At a rate of 0 the sums over all chunks equal those of the utterances as the model decodes them: cut in
+    the same way, or whole if states are carried. At a higher rate, every minibatch changes the parameters."""
     targets = make_data(tmp_path / "data", LENGTHS, NUM_PDFS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
     network = LayeredNetwork(lines, DIM, NUM_PDFS, 0 if carried else chunk)
@@ -91,7 +100,18 @@ def blstm_in_place_of_the_network(path, chunk: int) -> None:
 
 def smbr(path, out, *flags):
     places = [path / name for name in ("data", "lang", "ali", "denlats", "dnn")]
-    run_here("train_smbr.py", "--acoustic-scale", SCALE, *TRAINING, "--num-epochs", 1, *flags, *places, out, threads=True)
+    run_here(
+        "train_smbr.py",
+        "--acoustic-scale",
+        SCALE,
+        *TRAINING,
+        "--num-epochs",
+        1,
+        *flags,
+        *places,
+        out,
+        threads=True,
+    )
 
 
 def lattice_objective(path, model_dir) -> float:
@@ -99,14 +119,26 @@ def lattice_objective(path, model_dir) -> float:
     reader, scorer = FeatureReader(path / "data", InputOptions.load(model_dir)), load_scorer(model_dir)
     references, trans = read_job_archives(path / "ali"), read_transitions(model_dir / "final.mdl")
     classes, options = TidClasses.of(trans, list(SILENCES)), CriterionOptions(acoustic_scale=SCALE)
-    lattices = {key: lattice for job in (1, 2) for key, lattice in read_either(path / "denlats" / f"lat.{job}.gz")}
+    lattices = {
+        key: lattice for job in (1, 2) for key, lattice in read_either(path / "denlats" / f"lat.{job}.gz")
+    }
     assert lattices.keys() == LENGTHS.keys()
-    found = [evaluate(scorer.log_likelihoods(reader[key]), hypotheses_of(lattice, trans.num_tids), references[key], classes, options)
-             for key, lattice in lattices.items()]  # fmt: skip
+    found = [
+        evaluate(
+            scorer.log_likelihoods(reader[key]),
+            hypotheses_of(lattice, trans.num_tids),
+            references[key],
+            classes,
+            options,
+        )
+        for key, lattice in lattices.items()
+    ]
     return sum(one.objective for one in found) / NUM_FRAMES
 
 
-@pytest.mark.parametrize("chunk", [None, 0, 20], ids=["feed-forward", "BLSTM of whole utterances", "BLSTM of chunks"])
+@pytest.mark.parametrize(
+    "chunk", [None, 0, 20], ids=["feed-forward", "BLSTM of whole utterances", "BLSTM of chunks"]
+)
 def test_lattices(lattices, tmp_path, chunk):
     """At a rate of 0 the reported objective is that of the files; at a higher rate the objective rises."""
     start = lattices / "dnn"
@@ -129,32 +161,61 @@ def test_lattices(lattices, tmp_path, chunk):
 
 def test_an_utterance_too_long_for_memory_ends_the_step_by_its_name(lattices, tmp_path, monkeypatch):
     """Before training starts; the same command trains when memory suffices."""
-    told = "data: a-2 has 10000 frames, too many to train on as a whole: it takes about .* MB are free for each rank; cut it into shorter"
+    told = (
+        "data: a-2 has 10000 frames, too many to train on as a whole: it takes about .* MB are free for "
+        "each rank; cut it into shorter"
+    )
     with monkeypatch.context() as patched, pytest.raises(UserError, match=told):
         patched.setattr(memory_check, "free_bytes", lambda device: 100_000)
         smbr(lattices, tmp_path / "out")
     left = {path.name for path in (tmp_path / "out.tmp").iterdir()}
-    assert not (tmp_path / "out").exists() and not left & {"final.nnet", "checkpoint", "metrics.jsonl", ".done.json"}
+    assert not (tmp_path / "out").exists() and not left & {
+        "final.nnet",
+        "checkpoint",
+        "metrics.jsonl",
+        ".done.json",
+    }
     smbr(lattices, tmp_path / "out")
     assert [line["frames"] for line in epochs(tmp_path / "out")] == [NUM_FRAMES]
 
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """A small language: an utterance of 10,000 frames, one of 40, and short ones of one or two phones, whose ends are cut off."""
+    """A small language: an utterance of 10,000 frames, one of 40, and short ones of one or two phones, whose
+    ends are cut off."""
     path, rng = tmp_path_factory.mktemp("chain"), np.random.default_rng(1)
     write_language(path)
     lang = LangDir(path / "lang")
     words = rng.choice(list(LEXICON), 400)
-    long = [lang.phones[phone] for phone in f"SIL {' SIL '.join(LEXICON[word] for word in words)} SIL".split()]
-    aligned = {key: cut(spoken(long if length > 2 else long[:1], rng), length) for key, length in LENGTHS.items()}
+    long = [
+        lang.phones[phone] for phone in f"SIL {' SIL '.join(LEXICON[word] for word in words)} SIL".split()
+    ]
+    aligned = {
+        key: cut(spoken(long if length > 2 else long[:1], rng), length) for key, length in LENGTHS.items()
+    }
     write_alignments(path / "ali", lang, aligned)
     write_features(path / "data", aligned, rng)
     write_table(path / "data" / "text", dict.fromkeys(aligned, "not looked at"))
     for factor, strides in ((1, (1, 1)), (3, (1, 3))):
-        (path / f"network.{factor}").write_text("".join(f"tdnn splice=-1..1 dim=16 stride={stride}\n" for stride in strides))
-        run_here("build_chain_tree.py", "--nj", 1, "--num-leaves", 24, "--split-thresh", 1, "--cluster-thresh", 0, "--max-missing", 0.9,
-                 "--frame-subsampling-factor", factor, *(path / name for name in ("data", "lang", "ali", f"tree.{factor}")))  # fmt: skip
+        (path / f"network.{factor}").write_text(
+            "".join(f"tdnn splice=-1..1 dim=16 stride={stride}\n" for stride in strides)
+        )
+        run_here(
+            "build_chain_tree.py",
+            "--nj",
+            1,
+            "--num-leaves",
+            24,
+            "--split-thresh",
+            1,
+            "--cluster-thresh",
+            0,
+            "--max-missing",
+            0.9,
+            "--frame-subsampling-factor",
+            factor,
+            *(path / name for name in ("data", "lang", "ali", f"tree.{factor}")),
+        )
     return path
 
 
@@ -167,8 +228,9 @@ def cut(aligned: AlignedPhones, num_frames: int) -> AlignedPhones:
 @pytest.mark.parametrize("chunk", [60, 10_002])
 @pytest.mark.parametrize("factor", [1, 3])
 def test_lf_mmi(chain, tmp_path, monkeypatch, chunk, factor):
-    """LF-MMI of chunks, and of whole utterances, each in a row of 10,002 frames. All outputs are counted, and those that two chunks share
-    are counted twice, so no sequence is skipped because its likelihood is not finite. The objective rises."""
+    """LF-MMI of chunks, and of whole utterances, each in a row of 10,002 frames. All outputs are counted, and
+    those that two chunks share are counted twice, so no sequence is skipped because its likelihood is not
+    finite. The objective rises."""
     learn, counted = Learner.step, []
 
     def watched(*arguments):
@@ -176,10 +238,33 @@ def test_lf_mmi(chain, tmp_path, monkeypatch, chunk, factor):
         return counted[-1]
 
     monkeypatch.setattr(Learner, "step", watched)
-    flags = ["--cmvn", "none", "--heldout-by", "utterance", "--chunk", chunk, "--minibatch", 2 * chunk, "--num-extra-lm-states", 20]
-    run_here("train_lfmmi.py", *TRAINING, *flags, "--num-epochs", 3, "--network", chain / f"network.{factor}",
-             *(chain / name for name in ("data", "ali", f"tree.{factor}")), tmp_path / "out", threads=True)  # fmt: skip
+    flags = [
+        "--cmvn",
+        "none",
+        "--heldout-by",
+        "utterance",
+        "--chunk",
+        chunk,
+        "--minibatch",
+        2 * chunk,
+        "--num-extra-lm-states",
+        20,
+    ]
+    run_here(
+        "train_lfmmi.py",
+        *TRAINING,
+        *flags,
+        "--num-epochs",
+        3,
+        "--network",
+        chain / f"network.{factor}",
+        *(chain / name for name in ("data", "ali", f"tree.{factor}")),
+        tmp_path / "out",
+        threads=True,
+    )
     size, outputs = chunk // factor, [-(-length // factor) for length in LENGTHS.values()]
-    assert sum(float(sums[2]) for sums in counted) == 3 * sum(num if num < size else -(-num // size) * size for num in outputs)
+    assert sum(float(sums[2]) for sums in counted) == 3 * sum(
+        num if num < size else -(-num // size) * size for num in outputs
+    )
     objectives = [line["train_objective"] for line in epochs(tmp_path / "out")]
     assert objectives[0] < objectives[1] < objectives[2] < 0 and parameters(tmp_path / "out").isfinite().all()

@@ -15,7 +15,10 @@ CODE = Plain(torch.float32)
 
 def utterances(lengths=LENGTHS):
     """Features that identify utterance and frame; targets that number all frames."""
-    features = [np.stack([np.full(n, u), np.arange(n), np.ones(n)], 1).astype(np.float32) for u, n in enumerate(lengths)]
+    features = [
+        np.stack([np.full(n, u), np.arange(n), np.ones(n)], 1).astype(np.float32)
+        for u, n in enumerate(lengths)
+    ]
     ends = np.cumsum(lengths)
     return features, [np.arange(end - n, end) for n, end in zip(lengths, ends)]
 
@@ -25,13 +28,19 @@ def store_of(packing, lengths=LENGTHS) -> ChunkStore:
     return packing.store(iter(features), targets, DIM, CODE, False)
 
 
-@pytest.mark.parametrize("chunk, left, right, subsampling", [(5, 0, 0, 1), (5, 2, 3, 1), (1, 1, 1, 1), (6, 2, 1, 3), (7, 0, 4, 3), (50, 3, 3, 1)])
+@pytest.mark.parametrize(
+    "chunk, left, right, subsampling",
+    [(5, 0, 0, 1), (5, 2, 3, 1), (1, 1, 1, 1), (6, 2, 1, 3), (7, 0, 4, 3), (50, 3, 3, 1)],
+)
 def test_every_frame_is_a_target_once_with_its_context_before_it(chunk, left, right, subsampling):
     packing = Packing(left, right, chunk, subsampling)
     store = store_of(packing)
     x, targets = store.gather(torch.arange(store.num_items))
     features, numbers = utterances()
-    assert x.shape == (store.num_items, left + chunk + right, DIM) and targets.shape == (store.num_items, packing.item_frames)
+    assert x.shape == (store.num_items, left + chunk + right, DIM) and targets.shape == (
+        store.num_items,
+        packing.item_frames,
+    )
     assert store.num_frames == targets.numel() == packing.num_frames(np.array(LENGTHS)).sum()
     seen = []
     for row, found in zip(x.numpy(), targets.numpy()):
@@ -47,7 +56,9 @@ def test_every_frame_is_a_target_once_with_its_context_before_it(chunk, left, ri
     if subsampling == 1:
         assert sorted(seen) == list(range(sum(LENGTHS)))
     else:
-        assert len(seen) == len(set(seen)) and all(first in seen for members in numbers for first in members[:1])
+        assert len(seen) == len(set(seen)) and all(
+            first in seen for members in numbers for first in members[:1]
+        )
 
 
 @pytest.mark.parametrize("packing", [Packing(1, 1), Packing(1, 1, 5), Packing(1, 1, 5, carried=True)])
@@ -85,4 +96,8 @@ def test_memory_is_what_was_promised():
     packing = Packing(2, 3, 5)
     store = store_of(packing)
     used = store.frames.nbytes
-    assert used <= packing.num_bytes(np.array(LENGTHS), DIM, CODE).sum() <= used + 20 * (sum(LENGTHS) + 5 * len(LENGTHS))
+    assert (
+        used
+        <= packing.num_bytes(np.array(LENGTHS), DIM, CODE).sum()
+        <= used + 20 * (sum(LENGTHS) + 5 * len(LENGTHS))
+    )

@@ -1,4 +1,5 @@
-"""Learners that draw from all data: the draws of each, of all together, and their minibatches; resumed, and with other numbers of ranks."""
+"""Learners that draw from all data: the draws of each, of all together, and their minibatches; resumed, and
+with other numbers of ranks."""
 
 from types import SimpleNamespace
 
@@ -45,7 +46,9 @@ def frames_of(kind, numbered, draw, rank):
     """The frames from which a learner draws."""
     reader, targets = numbered
     if kind == "padded":
-        return PaddedUtterances(reader, targets, targets.keys, LearnerOptions(minibatch=SIZE, device="cpu"), SEED, rank, draw)
+        return PaddedUtterances(
+            reader, targets, targets.keys, LearnerOptions(minibatch=SIZE, device="cpu"), SEED, rank, draw
+        )
     if kind == "lattices":
         model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
         hypotheses = dict.fromkeys(targets.keys)
@@ -60,13 +63,16 @@ def frames_of(kind, numbered, draw, rank):
 def numbers_in(frames, minibatches) -> np.ndarray:
     """The frames that minibatches have targets for."""
     if isinstance(frames, PaddedUtterances | LatticeUtterances):
-        return np.concatenate([np.arange(*frames.targets.offsets[i : i + 2]) for members in minibatches for i in members])
+        return np.concatenate(
+            [np.arange(*frames.targets.offsets[i : i + 2]) for members in minibatches for i in members]
+        )
     found = torch.cat([targets.flatten() for _, targets in minibatches]).numpy()
     return found[found != NO_TARGET]
 
 
 def draws_of(kind, numbered) -> tuple[np.ndarray, np.ndarray]:
-    """(how often each learner draws each frame in each epoch, number of frames that it reports for the epoch)."""
+    """(how often each learner draws each frame in each epoch, number of frames that it reports for the
+    epoch)."""
     drawn = np.zeros((NUM_LEARNERS, NUM_EPOCHS, LENGTHS.sum()), int)
     told = np.zeros((NUM_LEARNERS, NUM_EPOCHS), int)
     for rank in range(NUM_LEARNERS):
@@ -80,8 +86,9 @@ def draws_of(kind, numbered) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_learners_together_draw_each_frame_once_in_an_epoch_on_average(numbered, kind):
-    """Each learner draws a frame with probability 1/4, independently of other learners and other epochs, and never twice. So in E epochs
-    a frame is drawn E times on average, with variance E (1 - 1/4); two learners have a quarter of their frames in common."""
+    """Each learner draws a frame with probability 1/4, independently of other learners and other epochs, and
+    never twice. So in E epochs a frame is drawn E times on average, with variance E (1 - 1/4); two learners
+    have a quarter of their frames in common."""
     drawn, told = draws_of(kind, numbered)
     times, num_frames = drawn.sum((0, 1)), LENGTHS.sum()
     assert drawn.max() == 1
@@ -91,8 +98,11 @@ def test_all_learners_together_draw_each_frame_once_in_an_epoch_on_average(numbe
         assert (told.sum(0) == num_frames).all()
     assert times.mean() == pytest.approx(NUM_EPOCHS, rel=0.03)
     assert np.abs(times - NUM_EPOCHS).max() < 5 * np.sqrt(0.75 * NUM_EPOCHS)
-    independent = 1 if kind in ("frames", "chunks") else NUM_UTTERANCES / num_frames  # utterances are drawn whole
-    assert times.var() == pytest.approx(0.75 * NUM_EPOCHS, rel=6 / np.sqrt(num_frames * independent / (5 if kind == "chunks" else 1)))
+    # utterances are drawn whole
+    independent = 1 if kind in ("frames", "chunks") else NUM_UTTERANCES / num_frames
+    assert times.var() == pytest.approx(
+        0.75 * NUM_EPOCHS, rel=6 / np.sqrt(num_frames * independent / (5 if kind == "chunks" else 1))
+    )
     for one, other in ((drawn[0], drawn[1]), (drawn[2], drawn[3]), (drawn[0, :-1], drawn[0, 1:])):
         assert (one * other).sum() / one.sum() == pytest.approx(0.25, abs=0.03)
 
@@ -104,7 +114,10 @@ def test_a_learner_takes_an_epoch_up_at_every_minibatch(numbered, kind):
     whole = list(frames.minibatches(SIZE, 2))
     begins = [0]
     for minibatch in whole:
-        begins.append(begins[-1] + (int(frames.lengths[minibatch].sum()) if hasattr(frames, "lengths") else minibatch[1].numel()))
+        begins.append(
+            begins[-1]
+            + (int(frames.lengths[minibatch].sum()) if hasattr(frames, "lengths") else minibatch[1].numel())
+        )
     assert begins[-1] == frames.epoch_frames(2)
     for number, begin in enumerate(begins):
         rest = list(frames.minibatches(SIZE, 2, begin))
@@ -114,7 +127,9 @@ def test_a_learner_takes_an_epoch_up_at_every_minibatch(numbered, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_single_learner_has_every_frame_once(numbered, kind):
-    frames = frames_of(kind, numbered, make_strategy(SoloComm(), mixing_options(data_assignment="all")).draw, 0)
+    frames = frames_of(
+        kind, numbered, make_strategy(SoloComm(), mixing_options(data_assignment="all")).draw, 0
+    )
     frames.minibatch_of = lambda members: members
     found = np.sort(numbers_in(frames, list(frames.minibatches(SIZE, 1))))
     assert (found == np.arange(LENGTHS.sum())).all() and frames.epoch_frames(1) == frames.num_frames
@@ -129,13 +144,17 @@ def test_as_many_as_there_are():
 
 def test_a_streaming_learner_reads_what_it_draws(numbered, monkeypatch):
     read, load = [], FeatureReader.__getitem__
-    monkeypatch.setattr(FeatureReader, "__getitem__", lambda reader, key: read.append(key) or load(reader, key))
+    monkeypatch.setattr(
+        FeatureReader, "__getitem__", lambda reader, key: read.append(key) or load(reader, key)
+    )
     frames = frames_of("streamed frames", numbered, (0, NUM_LEARNERS), 0)
     frames.num_epochs = 1
     list(frames.minibatches(SIZE, 1))
     assert len(read) == len(set(read)) == NUM_UTTERANCES // NUM_LEARNERS
     sizes = frames.shard.num_bytes()
-    assert len(frames.plan(1)) > 1 and all(2 * sizes[members].sum() <= frames.max_bytes for members in frames.plan(1))
+    assert len(frames.plan(1)) > 1 and all(
+        2 * sizes[members].sum() <= frames.max_bytes for members in frames.plan(1)
+    )
     assert f"drawn from {LENGTHS.sum()}" in frames.describe()
 
 
@@ -150,8 +169,12 @@ class Counted(Trainer):
 
 
 def options(name, **mixing):
-    return with_options(mixing=dict(parallel=name, period_frames=32, **mixing), schedule=dict(learning_rate=0.05, num_epochs=2),
-                        learner=dict(momentum=0.5), loop=dict(checkpoint_frames=150, log_frames=100))  # fmt: skip
+    return with_options(
+        mixing=dict(parallel=name, period_frames=32, **mixing),
+        schedule=dict(learning_rate=0.05, num_epochs=2),
+        learner=dict(momentum=0.5),
+        loop=dict(checkpoint_frames=150, log_frames=100),
+    )
 
 
 def run(num_ranks, directory, given, num_steps=None):
@@ -194,7 +217,10 @@ def test_another_number_of_ranks_goes_on(tmp_path):
 
 
 def test_one_rank_learns_the_same_bits(tmp_path):
-    found = [run(1, tmp_path / str(assignment), options("allreduce", data_assignment=assignment))[0].found for assignment in ("all", "shards", None)]
+    found = [
+        run(1, tmp_path / str(assignment), options("allreduce", data_assignment=assignment))[0].found
+        for assignment in ("all", "shards", None)
+    ]
     assert torch.equal(found[0], found[1]) and torch.equal(found[1], found[2])
 
 
@@ -210,7 +236,9 @@ def test_every_scheme_draws_from_all_data_where_that_is_asked_for(name):
     is_asynchronous = REGISTER[name].draws_from_all
     assert found[1:] == [((0, 1), (0, 1) if is_asynchronous else (k, num_ranks)) for k in range(1, num_ranks)]
     if is_asynchronous:
-        with pytest.raises(UserError, match=f"--data-assignment shards: with --parallel {name} each rank draws from all data"):
+        with pytest.raises(
+            UserError, match=f"--data-assignment shards: with --parallel {name} each rank draws from all data"
+        ):
             check_ranks(mixing_options(name, data_assignment="shards"), num_ranks)
     else:
         usual = run_threads(num_ranks, lambda comm: make_strategy(comm, mixing_options(name)).share)

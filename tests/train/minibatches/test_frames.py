@@ -41,14 +41,27 @@ def test_utterances_without_frames(left, right):
     features = utterances((0, 4, 0))
     frames = FrameStore(iter(features), [np.arange(len(x)) for x in features], left, right, DIM)
     inputs, targets = frames.gather(torch.arange(frames.num_frames))
-    assert torch.equal(inputs, torch.from_numpy(splice(features[1], left, right))) and targets.tolist() == [0, 1, 2, 3]
+    assert torch.equal(inputs, torch.from_numpy(splice(features[1], left, right))) and targets.tolist() == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
-@pytest.mark.parametrize("name, largest, mean", [
-    ("float32", 0.0, 0.0), ("float16", 2e-3, 3e-4), ("bfloat16", 1.6e-2, 2e-3), ("byte", 0.12, 0.012), ("auto", 1.6e-2, 2e-3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, largest, mean",
+    [
+        ("float32", 0.0, 0.0),
+        ("float16", 2e-3, 3e-4),
+        ("bfloat16", 1.6e-2, 2e-3),
+        ("byte", 0.12, 0.012),
+        ("auto", 1.6e-2, 2e-3),
+    ],
+)
 def test_kept_types(name, largest, mean):
-    """The errors stated in docs/training_data.md, in standard deviations; inputs are float32 for all storage types."""
+    """The errors stated in docs/training_data.md, in standard deviations; inputs are float32 for all storage
+    types."""
     features = utterances((5000,))
     code = make_code(name, torch.bfloat16)
     frames = make_store(features, code)
@@ -60,14 +73,20 @@ def test_kept_types(name, largest, mean):
 
 
 def test_bytes():
-    """Bytes have distinct values, numbers are rounded to the nearest byte, 0 is exact, and large numbers are clipped."""
+    """Bytes have distinct values, numbers are rounded to the nearest byte, 0 is exact, and large numbers are
+    clipped."""
     values = byte_values()[:255]
     assert (values.diff() > 0).all() and values[127] == 0 and values[254] == pytest.approx(16)
     code = Bytes()
     assert torch.equal(code.encode(values), torch.arange(255, dtype=torch.uint8))
     x = torch.tensor([[-100.0, 0.0, 0.3, 100.0]])
     decoded = code.decode(code.encode(x), torch.bfloat16)
-    assert decoded.dtype == torch.bfloat16 and decoded.tolist()[0] == [-16.0, 0.0, pytest.approx(0.3, abs=0.01), 16.0]
+    assert decoded.dtype == torch.bfloat16 and decoded.tolist()[0] == [
+        -16.0,
+        0.0,
+        pytest.approx(0.3, abs=0.01),
+        16.0,
+    ]
 
 
 def test_bytes_are_about_as_good_as_kaldis(tmp_path):
@@ -93,7 +112,9 @@ def test_shuffled_minibatches_hold_each_frame_once():
     assert torch.equal(torch.cat([x for x, _ in found]), frames.frames[order.long()])
     rest = list(frames.shuffled(8, 16, 777, 3))
     assert torch.equal(torch.cat([y for _, y in rest]), torch.cat([y for _, y in found[2:]]))
-    assert not torch.equal(frames.epoch_order(777, 4), order) and not torch.equal(frames.epoch_order(777, 3, 1), order)
+    assert not torch.equal(frames.epoch_order(777, 4), order) and not torch.equal(
+        frames.epoch_order(777, 3, 1), order
+    )
 
 
 def test_store_without_frames():

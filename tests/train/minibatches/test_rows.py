@@ -1,4 +1,5 @@
-"""Carried states: the order of chunks in rows, and equality of chunks with carried state and whole utterances."""
+"""Carried states: the order of chunks in rows, and equality of chunks with carried state and whole
+utterances."""
 
 import numpy as np
 import pytest
@@ -17,18 +18,27 @@ CHUNK, NUM_PDFS = 5, 4
 
 
 def store_of(features, targets, left=0, right=0) -> RowStore:
-    return Packing(left, right, CHUNK, carried=True).store(iter(features), targets, features[0].shape[1], CODE, False)
+    return Packing(left, right, CHUNK, carried=True).store(
+        iter(features), targets, features[0].shape[1], CODE, False
+    )
 
 
 def test_rows_are_those_of_the_docstring():
-    names = [f"{name}{number}" for name, length in zip("abcdef", [3, 1, 3, 3, 3, 1]) for number in range(1, length + 1)]
+    names = [
+        f"{name}{number}"
+        for name, length in zip("abcdef", [3, 1, 3, 3, 3, 1])
+        for number in range(1, length + 1)
+    ]
     chunks, sizes = deal(np.array([3, 1, 3, 3, 3, 1]), np.arange(6), 3)
-    assert [names[chunk] for chunk in chunks] == "a1 b1 c1 a2 d1 c2 a3 d2 c3 e1 d3 f1 e2 e3".split() and sizes.tolist() == [3, 3, 3, 3, 1, 1]
+    assert [
+        names[chunk] for chunk in chunks
+    ] == "a1 b1 c1 a2 d1 c2 a3 d2 c3 e1 d3 f1 e2 e3".split() and sizes.tolist() == [3, 3, 3, 3, 1, 1]
 
 
 @pytest.mark.parametrize("num_rows", [1, 3, 8, 50])
 def test_rows_are_dealt_in_order_and_evenly(num_rows):
-    """Each row has whole utterances without gaps, and the lengths of rows differ by at most the longest utterance."""
+    """Each row has whole utterances without gaps, and the lengths of rows differ by at most the longest
+    utterance."""
     num_chunks, order = np.random.default_rng(3).integers(0, 9, 40), np.random.default_rng(4).permutation(40)
     chunks, sizes = deal(num_chunks, order, num_rows)
     assert sorted(chunks.tolist()) == list(range(num_chunks.sum()))
@@ -44,7 +54,9 @@ def test_rows_are_dealt_in_order_and_evenly(num_rows):
         while row:
             utterance = int(np.flatnonzero((first == row[0]) & (num_chunks > 0))[0])
             begins[utterance] = len(begins)
-            assert row[: num_chunks[utterance]] == list(range(first[utterance], first[utterance] + num_chunks[utterance]))
+            assert row[: num_chunks[utterance]] == list(
+                range(first[utterance], first[utterance] + num_chunks[utterance])
+            )
             row = row[num_chunks[utterance] :]
     assert set(begins) == set(np.flatnonzero(num_chunks))
     assert lengths[0] - lengths[-1] <= num_chunks.max()
@@ -52,7 +64,8 @@ def test_rows_are_dealt_in_order_and_evenly(num_rows):
 
 @pytest.mark.parametrize("left, right", [(0, 0), (2, 3)])
 def test_a_chunk_follows_the_one_before_in_its_row(left, right):
-    """Every frame is a target once. Each chunk either begins an utterance or follows the last frame of the previous chunk in its row."""
+    """Every frame is a target once. Each chunk either begins an utterance or follows the last frame of the
+    previous chunk in its row."""
     features, numbers = utterances(LENGTHS)
     last, seen = {}, []
     for x, targets in store_of(features, numbers, left, right).shuffled(3 * CHUNK, 0, 777, 1):
@@ -73,7 +86,11 @@ def test_an_epoch_is_shuffled_and_can_be_taken_up_anywhere():
     store = store_of(features, numbers)
 
     def chunks(epoch, begin=0):
-        return [(int(targets[0]), x.first + row) for x, pdfs in store.shuffled(20, begin, 777, epoch) for row, targets in enumerate(pdfs)]
+        return [
+            (int(targets[0]), x.first + row)
+            for x, pdfs in store.shuffled(20, begin, 777, epoch)
+            for row, targets in enumerate(pdfs)
+        ]
 
     assert chunks(1) == chunks(1) != chunks(2)
     for begin in range(0, store.num_frames + 1, CHUNK):
@@ -87,7 +104,9 @@ def test_a_row_keeps_its_state_when_minibatches_are_cut():
     learner.network.eval()
     whole = [learner.criterion.logits(learner.network, x) for x, _ in store.in_turn(4 * CHUNK)]
     for (x, _), logits in zip(store.in_turn(4 * CHUNK), whole, strict=True):
-        torch.testing.assert_close(torch.cat([learner.criterion.logits(learner.network, half) for half in x.chunk(2)]), logits)
+        torch.testing.assert_close(
+            torch.cat([learner.criterion.logits(learner.network, half) for half in x.chunk(2)]), logits
+        )
 
 
 def learner_of(lines, dim=DIM, **options) -> Learner:
@@ -95,16 +114,31 @@ def learner_of(lines, dim=DIM, **options) -> Learner:
     random = torch.Generator().manual_seed(1)
     for parameter in network.parameters():
         parameter.data.normal_(0, 0.6, generator=random)
-    return Learner(network, LearnerOptions(precision="float32", device="cpu", **options), criterion=CarriedCrossEntropy())
+    return Learner(
+        network, LearnerOptions(precision="float32", device="cpu", **options), criterion=CarriedCrossEntropy()
+    )
 
 
 def speech(seed=0):
     """Random features and pdfs of utterances with LENGTHS frames."""
     rng = np.random.default_rng(seed)
-    return [rng.standard_normal((n, DIM)).astype(np.float32) for n in LENGTHS], [rng.integers(NUM_PDFS, size=n) for n in LENGTHS]
+    return [rng.standard_normal((n, DIM)).astype(np.float32) for n in LENGTHS], [
+        rng.integers(NUM_PDFS, size=n) for n in LENGTHS
+    ]
 
 
-@pytest.mark.parametrize("lines", [["lstm cells=5"], ["tdnn splice=-2..2 dim=6", "lstm cells=5 recurrent=3 delay=3", "tdnn splice=-1,1 dim=5", "delay frames=4"]])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["lstm cells=5"],
+        [
+            "tdnn splice=-2..2 dim=6",
+            "lstm cells=5 recurrent=3 delay=3",
+            "tdnn splice=-1,1 dim=5",
+            "delay frames=4",
+        ],
+    ],
+)
 def test_with_a_learning_rate_of_0_chunks_come_to_what_whole_utterances_do(lines):
     features, targets = speech()
     learner = learner_of(lines)
@@ -118,10 +152,15 @@ def test_with_a_learning_rate_of_0_chunks_come_to_what_whole_utterances_do(lines
 
 
 def truncated(network, features: torch.Tensor, pdfs: torch.Tensor, late: int) -> torch.Tensor:
-    """The loss of an utterance with torch's own LSTM, computed in one piece with the state detached at each chunk boundary; float64."""
+    """The loss of an utterance with torch's own LSTM, computed in one piece with the state detached at each
+    chunk boundary; float64."""
     affine, lstm = network.layers[0].others[0].double(), torch.nn.LSTM(6, 5).double()
     own = network.layers[1].directions[0].double()
-    names = ("weight_ih_l0", own.input.weight), ("weight_hh_l0", own.recurrent.weight), ("bias_ih_l0", own.input.bias)
+    names = (
+        ("weight_ih_l0", own.input.weight),
+        ("weight_hh_l0", own.recurrent.weight),
+        ("bias_ih_l0", own.input.bias),
+    )
     weights = {**dict(names), "bias_hh_l0": torch.zeros(20, dtype=torch.float64)}
     padded = F.pad(features.T[None], (1, 1 + late), mode="replicate")[0].T
     h = torch.tanh(affine(padded.unfold(0, 3, 1).transpose(1, 2).flatten(1)))
@@ -138,14 +177,22 @@ def truncated(network, features: torch.Tensor, pdfs: torch.Tensor, late: int) ->
 @pytest.mark.parametrize("late", [0, 2])
 def test_gradients_are_those_of_truncated_backpropagation_through_time(late):
     """Gradients summed over an epoch's minibatches are compared with whole utterances in float64."""
-    lines = ["tdnn splice=-1..1 dim=6 activation=tanh", "lstm cells=5"] + [f"delay frames={late}"] * (late > 0)
+    lines = ["tdnn splice=-1..1 dim=6 activation=tanh", "lstm cells=5"] + [f"delay frames={late}"] * (
+        late > 0
+    )
     features, targets = speech()
     learner, exact = learner_of(lines), learner_of(lines).network
     learner.network.train()
-    for x, pdfs in store_of(features, targets, learner.network.left, learner.network.right).shuffled(3 * CHUNK, 0, 777, 1):
+    for x, pdfs in store_of(features, targets, learner.network.left, learner.network.right).shuffled(
+        3 * CHUNK, 0, 777, 1
+    ):
         learner.loss(x, pdfs)[0].backward()
     exact.double()
-    pieces = [truncated(exact, torch.from_numpy(x).double(), torch.from_numpy(pdfs), late) for x, pdfs in zip(features, targets) if len(pdfs)]
+    pieces = [
+        truncated(exact, torch.from_numpy(x).double(), torch.from_numpy(pdfs), late)
+        for x, pdfs in zip(features, targets)
+        if len(pdfs)
+    ]
     wanted = torch.autograd.grad(sum(pieces), list(exact.parameters()))
     for found, expected in zip(learner.network.parameters(), wanted, strict=True):
         torch.testing.assert_close(found.grad.double(), expected, rtol=1e-4, atol=1e-4)
@@ -162,7 +209,10 @@ def test_a_checkpoint_has_the_states_of_rows_and_another_number_of_ranks_has_not
     expected = [learner.step(*minibatch, 0.0) for minibatch in after]
     resumed, anew = learner_of(["lstm cells=4 delay=2"]), learner_of(["lstm cells=4 delay=2"])
     resumed.load_state_dict(state)
-    assert all(torch.equal(resumed.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected, strict=True))
+    assert all(
+        torch.equal(resumed.step(*minibatch, 0.0), sums)
+        for minibatch, sums in zip(after, expected, strict=True)
+    )
     anew.resume_resized(state)
     assert not all(torch.equal(anew.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected))
 
@@ -179,4 +229,7 @@ def test_measuring_leaves_the_rows_of_training_alone():
 
 def test_rows_in_parts():
     rows = Rows(torch.zeros(5, 3, 2), torch.tensor([True, False, False, True, False]), first=2)
-    assert [(len(part.x), part.begins.tolist(), part.first) for part in rows.chunk(2)] == [(3, [True, False, False], 2), (2, [True, False], 5)]
+    assert [(len(part.x), part.begins.tolist(), part.first) for part in rows.chunk(2)] == [
+        (3, [True, False, False], 2),
+        (2, [True, False], 5),
+    ]

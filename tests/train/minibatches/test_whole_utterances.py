@@ -31,7 +31,9 @@ def utterances_of(data, minibatch=400, lines=LINES) -> PaddedUtterances:
     targets = Targets(reader.keys, np.arange(num + 1), np.ones(num, np.int32), np.zeros(num, bool), NUM_UNITS)
     options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
     utterances = PaddedUtterances(reader, targets, reader.keys, options, 7, 0)
-    utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), LayeredNetwork(lines, DIM, NUM_UNITS))
+    utterances.normalise_by(
+        np.zeros(DIM, np.float32), np.ones(DIM, np.float32), LayeredNetwork(lines, DIM, NUM_UNITS)
+    )
     return utterances
 
 
@@ -43,8 +45,13 @@ def learner_of(lines=LINES) -> Learner:
 
 def job_of(learner, utterances) -> SimpleNamespace:
     """The parts of a training that the memory check uses."""
-    return SimpleNamespace(learner=learner, training=utterances, comm=SoloComm(), minibatch=utterances.minibatch,
-                           what_to_lower=lambda: "lower --minibatch")  # fmt: skip
+    return SimpleNamespace(
+        learner=learner,
+        training=utterances,
+        comm=SoloComm(),
+        minibatch=utterances.minibatch,
+        what_to_lower=lambda: "lower --minibatch",
+    )
 
 
 @pytest.mark.parametrize("lines", [LINES, BACKWARDS_TOO], ids=["LSTM", "BLSTM"])
@@ -56,17 +63,31 @@ def test_lengths_from_1_frame_to_10000(tmp_path, lines):
     for x, supervision in utterances.minibatches(0, 1):
         before = learner.flat.master.clone()
         sums = learner.step(x, supervision, 1e-3)
-        assert torch.isfinite(sums).all() and sums[2] == len(supervision.names) and not torch.equal(before, learner.flat.master)
+        assert (
+            torch.isfinite(sums).all()
+            and sums[2] == len(supervision.names)
+            and not torch.equal(before, learner.flat.master)
+        )
         seen += supervision.names
     assert sorted(seen) == sorted(lengths) and not learner.skips.take()[0]
 
 
-@pytest.mark.parametrize("fault, sentence", [
-    (np.nan, r"a-02 has features that are not finite \(nan in frame 7, column 3\); compute the features of .* again, or remove the utterance"),
-    (np.inf, r"a-02 has features that are not finite \(inf in frame 7, column 3\)"),
-    ("narrow", "a-02 has 5 columns, other utterances have 6"),
-    ("short", "a-02 has 19 frames, utt2num_frames says 20"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "fault, sentence",
+    [
+        (
+            np.nan,
+            (
+                r"a-02 has features that are not finite \(nan in frame 7, column 3\); compute the features "
+                r"of "
+                r".* again, or remove the utterance"
+            ),
+        ),
+        (np.inf, r"a-02 has features that are not finite \(inf in frame 7, column 3\)"),
+        ("narrow", "a-02 has 5 columns, other utterances have 6"),
+        ("short", "a-02 has 19 frames, utt2num_frames says 20"),
+    ],
+)
 def test_features_that_cannot_be_used_are_named(tmp_path, fault, sentence):
     make_data(tmp_path / "data", {f"a-{i:02d}": 20 for i in range(4)}, NUM_UNITS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
@@ -90,10 +111,19 @@ def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path,
     utterances, learner = utterances_of(tmp_path / "data"), learner_of()
     job = job_of(learner, utterances)
     memory_check.check_utterances_fit(job)
-    kept = [memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network) for i in (0, 3)]
+    kept = [
+        memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network)
+        for i in (0, 3)
+    ]
     assert 35 < kept[1] / kept[0] < 51
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.5 * kept[1])
-    with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to train on as a whole: it takes about \d MB of memory, \d MB are free"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"data: a-3 has 3000 frames, too many to train on as a whole: it takes about \d MB of memory, "
+            r"\d MB are free"
+        ),
+    ):
         memory_check.check_utterances_fit(job)
 
 
@@ -105,13 +135,17 @@ def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path,
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 21 * kept)
     memory_check.check_utterances_fit(job_of(learner, utterances))
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 10 * kept)
-    told = r"a minibatch of 2000 frames: it takes about \d MB, \d MB are free for each rank, enough for about 1000 frames; lower --minibatch"
+    told = (
+        r"a minibatch of 2000 frames: it takes about \d MB, \d MB are free for each rank, enough for "
+        r"about 1000 frames; lower --minibatch"
+    )
     with pytest.raises(UserError, match=told):
         memory_check.check_utterances_fit(job_of(learner, utterances))
 
 
 def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monkeypatch):
-    """The estimate is about twice the requirement on a GPU, which frees memory while it computes derivatives."""
+    """The estimate is about twice the requirement on a GPU, which frees memory while it computes
+    derivatives."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
     kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
@@ -138,7 +172,9 @@ def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_pat
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
     model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
     options = LearnerOptions(minibatch=120, device="cpu", precision="float32")
-    utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+    utterances = LatticeUtterances(
+        reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0
+    )
     x, supervision = utterances.largest(800)
     assert [len(reference) for reference in supervision.references] == [60, 60] and x.shape == (120, DIM)
 
@@ -153,38 +189,56 @@ def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, t
     make_data(tmp_path / "data", {f"a-{i:03}": 20 + i % 50 for i in range(300)}, NUM_UNITS)
     utterances = utterances_of(tmp_path / "data", minibatch)
     found = units_of_minibatches(utterances)
-    assert sum(found) == 300 and utterances.mean_units(SoloComm()) == pytest.approx(np.mean(found), rel=tolerance)
+    assert sum(found) == 300 and utterances.mean_units(SoloComm()) == pytest.approx(
+        np.mean(found), rel=tolerance
+    )
 
 
-@pytest.mark.parametrize("kind, minibatch", [("lattices", 1), ("lattices", 150), ("padded", 1), ("padded", 300)])
+@pytest.mark.parametrize(
+    "kind, minibatch", [("lattices", 1), ("lattices", 150), ("padded", 1), ("padded", 300)]
+)
 def test_places_to_go_on_from(tmp_path, kind, minibatch):
-    """After a resumption with another number of ranks, which starts at any place of an epoch, a further interruption resumes exactly, and
-    the remaining frames are complete."""
+    """After a resumption with another number of ranks, which starts at any place of an epoch, a further
+    interruption resumes exactly, and the remaining frames are complete."""
     lengths = {f"a-{i:02}": length for i, length in enumerate(np.random.default_rng(2).integers(20, 200, 30))}
     references = make_data(tmp_path / "data", lengths, NUM_UNITS)
     if kind == "padded":
         utterances = utterances_of(tmp_path / "data", minibatch)
     else:
-        reader, model = FeatureReader(tmp_path / "data", InputOptions(cmvn="none")), SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
+        reader, model = (
+            FeatureReader(tmp_path / "data", InputOptions(cmvn="none")),
+            SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM)),
+        )
         options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
-        utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+        utterances = LatticeUtterances(
+            reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0
+        )
     utterances.minibatch_of = lambda members: sorted(map(int, members))  # instead of their features
 
     def frames(minibatches):
         return int(sum(utterances.lengths[members].sum() for members in minibatches))
 
-    assert utterances.border(2, 0) == 0 and utterances.border(2, utterances.num_frames) == utterances.num_frames
+    assert (
+        utterances.border(2, 0) == 0 and utterances.border(2, utterances.num_frames) == utterances.num_frames
+    )
     for done in range(1, utterances.num_frames, 97):
         begin = utterances.border(2, done)
         left = list(utterances.minibatches(minibatch, 2, begin))
-        assert begin >= done and begin + frames(left) == utterances.num_frames and left == list(utterances.minibatches(minibatch, 2, done))
+        assert (
+            begin >= done
+            and begin + frames(left) == utterances.num_frames
+            and left == list(utterances.minibatches(minibatch, 2, done))
+        )
         for number in range(1, len(left)):
             assert list(utterances.minibatches(minibatch, 2, begin + frames(left[:number]))) == left[number:]
 
 
 def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
     make_data(tmp_path / "data", {"a-0": 20, "a-1": 60, "a-2": 30}, NUM_UNITS)
-    advice = "lower --minibatch (now 800), cut long utterances (the longest is a-1, 60 frames), or run fewer ranks on a host"
+    advice = (
+        "lower --minibatch (now 800), cut long utterances (the longest is a-1, 60 frames), or run "
+        "fewer ranks on a host"
+    )
     assert utterances_of(tmp_path / "data", minibatch=800).advice(800) == advice
 
 

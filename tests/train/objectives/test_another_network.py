@@ -35,8 +35,16 @@ def spec_of(corpus, out, dnn, splice=1, num_pdfs=6, **groups):
     data, targets = corpus
     out.mkdir(exist_ok=True)
     dataclasses.replace(targets, num_pdfs=num_pdfs).save(out / TARGETS_FILE)
-    groups = dict(schedule=ScheduleOptions(learning_rate=0.05, num_epochs=3), loop=LoopOptions(checkpoint_frames=200)) | groups
-    training = DnnTraining(dnn=dnn, learner=LearnerOptions(minibatch=48, precision="float32", device="cpu"), **groups)
+    groups = (
+        dict(
+            schedule=ScheduleOptions(learning_rate=0.05, num_epochs=3),
+            loop=LoopOptions(checkpoint_frames=200),
+        )
+        | groups
+    )
+    training = DnnTraining(
+        dnn=dnn, learner=LearnerOptions(minibatch=48, precision="float32", device="cpu"), **groups
+    )
     return TrainSpec(data, out, InputOptions(cmvn="none", splice_left=splice, splice_right=splice), training)
 
 
@@ -54,17 +62,34 @@ def interrupted(spec, monkeypatch, num_steps=25):
         train_rank(spec, SoloComm())
 
 
-@pytest.mark.parametrize("dnn, groups, told", [
-    (DnnOptions(hidden_layers=3, hidden_dim=16), {}, r"options.hidden_layers: 2 -> 3"),
-    (DnnOptions(hidden_layers=2, hidden_dim=20), {}, r"options.hidden_dim: 16 -> 20"),
-    (DnnOptions(hidden_layers=2, hidden_dim=16, activation="tanh"), {}, r"options.activation: relu -> tanh"),
-    (SMALL, dict(splice=2), r"input_dim: 18 -> 30"),
-    (SMALL, dict(num_pdfs=9), r"num_pdfs: 6 -> 9"),
-    (SMALL, dict(growth=GrowthOptions(mix_up=8)), r"layers 16x18, 16x16, 6x16; this one has 16x18, 16x16, 8x16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "dnn, groups, told",
+    [
+        (DnnOptions(hidden_layers=3, hidden_dim=16), {}, r"options.hidden_layers: 2 -> 3"),
+        (DnnOptions(hidden_layers=2, hidden_dim=20), {}, r"options.hidden_dim: 16 -> 20"),
+        (
+            DnnOptions(hidden_layers=2, hidden_dim=16, activation="tanh"),
+            {},
+            r"options.activation: relu -> tanh",
+        ),
+        (SMALL, dict(splice=2), r"input_dim: 18 -> 30"),
+        (SMALL, dict(num_pdfs=9), r"num_pdfs: 6 -> 9"),
+        (
+            SMALL,
+            dict(growth=GrowthOptions(mix_up=8)),
+            r"layers 16x18, 16x16, 6x16; this one has 16x18, 16x16, 8x16",
+        ),
+    ],
+)
 def test_of_another_shape(corpus, tmp_path, monkeypatch, dnn, groups, told):
     interrupted(spec_of(corpus, tmp_path / "out", SMALL), monkeypatch, 40 if "growth" in groups else 25)
-    with pytest.raises(UserError, match=rf"checkpoint: a checkpoint of another network \(.*{told}.*\); give the options of that network"):
+    with pytest.raises(
+        UserError,
+        match=(
+            rf"checkpoint: a checkpoint of another network \(.*{told}.*\); give the options of that "
+            r"network"
+        ),
+    ):
         train_rank(spec_of(corpus, tmp_path / "out", dnn, **groups), SoloComm())
 
 

@@ -1,4 +1,5 @@
-"""Pretraining RBM by RBM, on virtual and on MPI ranks; networks that start from the result; files that do not fit."""
+"""Pretraining RBM by RBM, on virtual and on MPI ranks; networks that start from the result; files that do not
+fit."""
 
 import os
 import shutil
@@ -8,7 +9,16 @@ import numpy as np
 import pytest
 import torch
 import toy_dbn
-from toy_dbn import INPUT, OPTIONS, make_toy, parameters, pretrained, spec_of, trained_without_chance, with_options
+from toy_dbn import (
+    INPUT,
+    OPTIONS,
+    make_toy,
+    parameters,
+    pretrained,
+    spec_of,
+    trained_without_chance,
+    with_options,
+)
 from toy_jobs import Crash, metrics
 
 from pyasr.base.cli.job_options import JobOptions
@@ -59,7 +69,10 @@ def test_every_machine_reconstructs_better_than_before_its_training(trained):
 
 
 def test_normalisation_is_that_of_the_training_data(data, trained):
-    reader, utterances = FeatureReader(data, InputOptions(cmvn="none")), Targets.load(trained[1] / "utterances.npz")
+    reader, utterances = (
+        FeatureReader(data, InputOptions(cmvn="none")),
+        Targets.load(trained[1] / "utterances.npz"),
+    )
     frames = np.vstack([reader[key] for key, held in zip(utterances.keys, utterances.heldout) if not held])
     np.testing.assert_allclose(trained[0].mean.numpy(), frames.mean(0), atol=1e-5)
     np.testing.assert_allclose(trained[0].inverse_std.numpy(), 1 / frames.std(0), rtol=1e-4)
@@ -70,8 +83,13 @@ def test_mean_activation_over_ranks(trained):
     torch.manual_seed(0)
     rows = [torch.randn(num, 18) for num in (70, 5, 0)]
     below = Below(dbn.rbms[:2], torch.device("cpu"), torch.float32)
-    stores = [toy_dbn.FrameStore([x.numpy()] if len(x) else [], [np.zeros(len(x))] if len(x) else [], 0, 0, 18) for x in rows]
-    found = run_threads(3, lambda comm: mean_activation(ResidentFrames(stores[comm.rank], 0, comm.rank), below, comm, seed=1))
+    stores = [
+        toy_dbn.FrameStore([x.numpy()] if len(x) else [], [np.zeros(len(x))] if len(x) else [], 0, 0, 18)
+        for x in rows
+    ]
+    found = run_threads(
+        3, lambda comm: mean_activation(ResidentFrames(stores[comm.rank], 0, comm.rank), below, comm, seed=1)
+    )
     h = torch.cat(rows).double()
     for rbm in dbn.rbms[:2]:
         h = torch.sigmoid(h @ rbm.weight.double().T + rbm.hidden_bias.double())
@@ -80,9 +98,15 @@ def test_mean_activation_over_ranks(trained):
 
 
 def test_mpi_ranks_mixing_every_minibatch_equal_one_with_all_of_it(tmp_path, monkeypatch):
-    """With two and three ranks. The mean of momenta is the momentum of the mean; samples do not depend on the rank."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, Path(__file__).parents[:3])) + os.pathsep + os.environ.get("PYTHONPATH", ""))
-    run_ranks(JobOptions(), tmp_path / "log" / "x.log", "toy_dbn:period_one", JobOptions(cmd=str(tmp_path)), 3)
+    """With two and three ranks. The mean of momenta is the momentum of the mean; samples do not depend on the
+    rank."""
+    monkeypatch.setenv(
+        "PYTHONPATH",
+        os.pathsep.join(map(str, Path(__file__).parents[:3])) + os.pathsep + os.environ.get("PYTHONPATH", ""),
+    )
+    run_ranks(
+        JobOptions(), tmp_path / "log" / "x.log", "toy_dbn:period_one", JobOptions(cmd=str(tmp_path)), 3
+    )
     monkeypatch.setattr(toy_dbn.rbm_module, "sample_bernoulli", None)  # restored at the end
     for gaussian in (True, False):
         single = trained_without_chance(SoloComm(), tmp_path / f"solo-{gaussian}", gaussian, 8, 6)
@@ -95,12 +119,17 @@ def test_mpi_ranks_mixing_every_minibatch_equal_one_with_all_of_it(tmp_path, mon
 def test_shards_may_be_uneven_and_empty(tmp_path):
     """Three utterances on four ranks, one of them held out."""
     data = make_toy(tmp_path, 3)
-    spec = spec_of(data, tmp_path / "dbn", with_options(hidden=dict(hidden_layers=2), loop=dict(log_frames=50)), 0.4)
+    spec = spec_of(
+        data, tmp_path / "dbn", with_options(hidden=dict(hidden_layers=2), loop=dict(log_frames=50)), 0.4
+    )
     results = run_threads(4, lambda comm: parameters(pretrained(spec, comm)))
     assert all(torch.equal(result, results[0]) for result in results) and results[0].isfinite().all()
     utterances = Targets.load(spec.out / "utterances.npz")
     num_frames = np.diff(utterances.offsets)[~utterances.heldout].sum()
-    assert [metrics(spec.out / f"rbm{number}")[-1]["frames"] for number in (1, 2)] == [4 * num_frames, 2 * num_frames]
+    assert [metrics(spec.out / f"rbm{number}")[-1]["frames"] for number in (1, 2)] == [
+        4 * num_frames,
+        2 * num_frames,
+    ]
 
 
 @pytest.mark.parametrize("parallel, num_learning", [("allreduce", {2}), ("kaldi", {1, 2})])
@@ -109,13 +138,22 @@ def test_momentum_without_the_bug_is_the_scheduled_one(data, tmp_path, monkeypat
     step, seen = RbmLearner.step, []
 
     def watched(self, x, targets, rate, *rest):
-        seen.append((self.momentum, rate / (options.rbm.rbm_lr_low if self.rbm.gaussian else options.rbm.rbm_lr) * 20))
+        seen.append(
+            (self.momentum, rate / (options.rbm.rbm_lr_low if self.rbm.gaussian else options.rbm.rbm_lr) * 20)
+        )
         return step(self, x, targets, rate, *rest)
 
     monkeypatch.setattr(RbmLearner, "step", watched)
     monkeypatch.setattr(Trainer, "speed_alone", lambda job: 0.0)  # no steps besides those of the training
-    momentum = dict(with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400)
-    options = with_options(hidden=dict(hidden_layers=2), momentum=momentum, scaling=dict(lr_scaling="linear"), mixing=dict(parallel=parallel))
+    momentum = dict(
+        with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400
+    )
+    options = with_options(
+        hidden=dict(hidden_layers=2),
+        momentum=momentum,
+        scaling=dict(lr_scaling="linear"),
+        mixing=dict(parallel=parallel),
+    )
     spec = spec_of(data, tmp_path / "dbn", options)
     run_threads(2, lambda comm: pretrained(spec, comm))
     assert {round(m, 9) for m, _ in seen} == {0.2, 0.4, 0.6, 0.8}
@@ -135,8 +173,12 @@ def die_after(monkeypatch, num_steps):
     monkeypatch.setattr(RbmLearner, "step", dying)
 
 
-@pytest.mark.parametrize("precision, num_ranks, interruptions", [("float32", 1, (3, 60, 201, 330)), ("bfloat16", 2, (61, 330))])
-def test_resumed_pretraining_ends_in_the_same_bits(tmp_path, data, monkeypatch, precision, num_ranks, interruptions):
+@pytest.mark.parametrize(
+    "precision, num_ranks, interruptions", [("float32", 1, (3, 60, 201, 330)), ("bfloat16", 2, (61, 330))]
+)
+def test_resumed_pretraining_ends_in_the_same_bits(
+    tmp_path, data, monkeypatch, precision, num_ranks, interruptions
+):
     """Interrupted before the first checkpoint, within the first RBM, between RBMs and within the last."""
     options = with_options(compute=dict(precision=precision))
     spec = spec_of(data, tmp_path / "whole", options)
@@ -163,7 +205,9 @@ def test_another_number_of_ranks_goes_on_with_pretraining(tmp_path, data, monkey
 
 @pytest.mark.parametrize("parallel", ["bmuf", "gradient", "adpsgd"])
 def test_machines_learn_by_other_schemes(tmp_path, data, parallel):
-    spec = spec_of(data, tmp_path / "dbn", with_options(hidden=dict(hidden_layers=1), mixing=dict(parallel=parallel)))
+    spec = spec_of(
+        data, tmp_path / "dbn", with_options(hidden=dict(hidden_layers=1), mixing=dict(parallel=parallel))
+    )
     run_threads(2, lambda comm: pretrained(spec, comm))
     lines = metrics(spec.out / "rbm1")
     assert lines[-1]["heldout_reconstruction_error"] < 0.85 * lines[0]["reconstruction_error"]
@@ -183,12 +227,27 @@ def test_network_starts_from_the_machines(trained):
 FITTING = DnnOptions(hidden_layers=3, hidden_dim=16, activation="sigmoid")
 
 
-@pytest.mark.parametrize("options, input, sentence", [
-    (FITTING, INPUT, None),
-    (DnnOptions(hidden_layers=3, hidden_dim=32, activation="sigmoid"), INPUT, "3 layers of 16 sigmoid units; give --hidden-dim 16, or"),
-    (DnnOptions(hidden_layers=2, hidden_dim=16), INPUT, "give --hidden-layers 3 --activation sigmoid, or pretrain another DBN"),
-    (FITTING, InputOptions(cmvn="none", splice_left=5, splice_right=1), r"pretrained on another input \(splice_left: 1 -> 5\)"),
-])
+@pytest.mark.parametrize(
+    "options, input, sentence",
+    [
+        (FITTING, INPUT, None),
+        (
+            DnnOptions(hidden_layers=3, hidden_dim=32, activation="sigmoid"),
+            INPUT,
+            "3 layers of 16 sigmoid units; give --hidden-dim 16, or",
+        ),
+        (
+            DnnOptions(hidden_layers=2, hidden_dim=16),
+            INPUT,
+            "give --hidden-layers 3 --activation sigmoid, or pretrain another DBN",
+        ),
+        (
+            FITTING,
+            InputOptions(cmvn="none", splice_left=5, splice_right=1),
+            r"pretrained on another input \(splice_left: 1 -> 5\)",
+        ),
+    ],
+)
 def test_options_that_do_not_fit_the_dbn(trained, data, options, input, sentence):
     if sentence is None:
         return check_dbn(trained[1], options, input, data)
@@ -212,9 +271,14 @@ def test_features_that_are_made_otherwise(trained, data, tmp_path):
     save_origins(dbn_dir, [to_json(MfccOptions())])
     check_dbn(dbn_dir, FITTING, INPUT, data)  # features of unknown origin
     shutil.copytree(data, other)
-    write_table(other / "feats.scp", {utt: rx.replace(str(data), str(other)) for utt, rx in read_scp(data / "feats.scp").items()})
+    write_table(
+        other / "feats.scp",
+        {utt: rx.replace(str(data), str(other)) for utt, rx in read_scp(data / "feats.scp").items()},
+    )
     save(other / OPTIONS_FILE, MfccOptions(num_ceps=20))
-    told = rf"^{other}: its features differ from those on which {dbn_dir} was trained \(--num-ceps 20, not 13\)"
+    told = (
+        rf"^{other}: its features differ from those on which {dbn_dir} was trained \(--num-ceps 20, not 13\)"
+    )
     with pytest.raises(UserError, match=told):
         check_dbn(dbn_dir, FITTING, INPUT, other)
 
@@ -242,14 +306,19 @@ def test_machines_and_checkpoints_of_another_shape(data, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="a checkpoint of another network.*16x18"):
         pretrained(spec_of(data, tmp_path / "dbn", wider), SoloComm())
     pretrained(spec, SoloComm())
-    with pytest.raises(UserError, match="RBMs of 16 units on 18 inputs, but these options give 24 units on 18 inputs"):
+    with pytest.raises(
+        UserError, match="RBMs of 16 units on 18 inputs, but these options give 24 units on 18 inputs"
+    ):
         pretrained(spec_of(data, tmp_path / "dbn", wider), SoloComm())
 
 
 @pytest.mark.parametrize("rate, error", [(1e30, "(nan|inf)"), (1e6, r"[\d.]+e\+\d\d")])
 def test_divergence_is_told(data, tmp_path, rate, error):
     options = with_options(rbm=dict(rbm_lr_low=rate))
-    with pytest.raises(UserError, match=rf"pretraining has diverged \(reconstruction error {error}\): give a lower --rbm-lr-low"):
+    with pytest.raises(
+        UserError,
+        match=rf"pretraining has diverged \(reconstruction error {error}\): give a lower --rbm-lr-low",
+    ):
         pretrained(spec_of(data, tmp_path / "dbn", options), SoloComm())
 
 

@@ -1,5 +1,6 @@
-"""Gradients of minibatches of any size, summed over ranks with different numbers of minibatches: whole utterances, and rows of chunks with
-carried state. Against explicit synchronous SGD in one process, in float64."""
+"""Gradients of minibatches of any size, summed over ranks with different numbers of minibatches: whole
+utterances, and rows of chunks with carried state. Against explicit synchronous SGD in one process, in
+float64."""
 
 from __future__ import annotations
 
@@ -33,11 +34,24 @@ MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 KINDS, MODULES = ("ctc", "smbr", "carried"), {"ctc": rank_job, "smbr": rank_job, "carried": dnn_training}
 RATES = {"ctc": 0.01, "smbr": 0.004, "carried": 0.03}
 BY_UTTERANCE = ["--cmvn", "none", "--heldout-share", 0.1, "--heldout-by", "utterance"]
-STEPS = {"ctc": ["train_ctc.py", *BY_UTTERANCE, "--minibatch", 200],
-         "smbr": ["train_smbr.py", *LATTICE_FLAGS],
-         "carried": ["train_dnn.py", *BY_UTTERANCE, "--minibatch", 50, "--chunk", 10, "--carry-state", "true"]}  # fmt: skip
-PLACES = {"ctc": ("data", "units", "network.net"), "smbr": ("data", "lang", "ali", "denlats", "dnn"), "carried": ("data", "lang", "ali")}
-CONSTANT = {"num_epochs": 2, "final_factor": 1, "lr_convention": "sum", "lr_scaling": "none", "precision": "float32", "log_frames": 100}
+STEPS = {
+    "ctc": ["train_ctc.py", *BY_UTTERANCE, "--minibatch", 200],
+    "smbr": ["train_smbr.py", *LATTICE_FLAGS],
+    "carried": ["train_dnn.py", *BY_UTTERANCE, "--minibatch", 50, "--chunk", 10, "--carry-state", "true"],
+}
+PLACES = {
+    "ctc": ("data", "units", "network.net"),
+    "smbr": ("data", "lang", "ali", "denlats", "dnn"),
+    "carried": ("data", "lang", "ali"),
+}
+CONSTANT = {
+    "num_epochs": 2,
+    "final_factor": 1,
+    "lr_convention": "sum",
+    "lr_scaling": "none",
+    "precision": "float32",
+    "log_frames": 100,
+}
 ONLINE = dict(natural_gradient="online", ng_rank_in=4, ng_rank_out=4)
 
 
@@ -48,8 +62,12 @@ def corpus(tmp_path_factory):
     run_here("train_subwords.py", "--num-units", 9, path / "ctc/data", path / "ctc/units", folder="utils")
     (path / "ctc/network.net").write_text(NETWORK)
     write_lattice_corpus(path / "smbr")
-    make_alignments(path / "carried/ali", make_data(path / "carried/data", {f"a-{i:02d}": 31 + i for i in range(18)}, 5))
-    (path / "carried/network.net").write_text("tdnn splice=-1..1 dim=8\nlstm cells=8 recurrent=4 delay=2\ndelay frames=2")
+    make_alignments(
+        path / "carried/ali", make_data(path / "carried/data", {f"a-{i:02d}": 31 + i for i in range(18)}, 5)
+    )
+    (path / "carried/network.net").write_text(
+        "tdnn splice=-1..1 dim=8\nlstm cells=8 recurrent=4 delay=2\ndelay frames=2"
+    )
     (path / "carried/lang").mkdir()
     (path / "carried/lang/phones.txt").write_text("<eps> 0\n")
     return path
@@ -136,10 +154,15 @@ class Carried:
 
     def __call__(self, network, rows, targets):
         num, begins = len(rows.begins), rows.begins[:, None]
-        states = self.states and [state and LstmState(*(part[:, :num].masked_fill(begins, 0) for part in state)) for state in self.states]
+        states = self.states and [
+            state and LstmState(*(part[:, :num].masked_fill(begins, 0) for part in state))
+            for state in self.states
+        ]
         logits, states = network.go_on(rows.x.double(), states)
         self.states = [state and LstmState(*(part.detach() for part in state)) for state in states]
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=NO_TARGET), targets.numel()
+        return F.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=NO_TARGET
+        ), targets.numel()
 
 
 def losses_of(kind, job) -> list:
@@ -148,19 +171,27 @@ def losses_of(kind, job) -> list:
         return [Carried() for _ in range(3)]
     if kind == "ctc":
         return 3 * [ctc_loss]
-    return 3 * [lambda network, x, lattices: (job.criterion.objective.loss(network(x.double()), lattices)[0], len(x))]
+    return 3 * [
+        lambda network, x, lattices: (job.criterion.objective.loss(network(x.double()), lattices)[0], len(x))
+    ]
 
 
 def by_hand(kind, jobs) -> torch.Tensor:
-    """The parameters after all ranks' minibatches, in one process, with one step for each minibatch of the first rank, G = sum G_r / 3."""
+    """The parameters after all ranks' minibatches, in one process, with one step for each minibatch of the
+    first rank, G = sum G_r / 3."""
     first, network = jobs[0][0], jobs[0][1].double()
     for epoch in (1, 2):
-        losses, ranks = losses_of(kind, first), [list(job.training.minibatches(job.minibatch, epoch)) for job, _ in jobs]
+        losses, ranks = (
+            losses_of(kind, first),
+            [list(job.training.minibatches(job.minibatch, epoch)) for job, _ in jobs],
+        )
         assert len(ranks[0]) > len(ranks[1]) > 0 == len(ranks[2])
         sizes = set()
         for step in itertools.zip_longest(*ranks):
             parts = [loss(network, *minibatch) for loss, minibatch in zip(losses, step) if minibatch]
-            gradient = torch.autograd.grad(sum(loss for loss, _ in parts) / len(ranks), list(network.parameters()))
+            gradient = torch.autograd.grad(
+                sum(loss for loss, _ in parts) / len(ranks), list(network.parameters())
+            )
             with torch.no_grad():
                 for parameter, change in zip(network.parameters(), gradient):
                     parameter -= RATES[kind] * change
@@ -173,7 +204,10 @@ def by_hand(kind, jobs) -> torch.Tensor:
 def test_all_ranks_take_the_steps_of_synchronous_sgd(corpus, tmp_path, uneven, kind):
     jobs = train(corpus, kind, tmp_path / "out")
     assert all(torch.equal(master, masters(jobs)[0]) for master in masters(jobs))
-    begun, found = [parameter.detach() for parameter in jobs[0][1].parameters()], jobs[0][0].learner.flat.values()
+    begun, found = (
+        [parameter.detach() for parameter in jobs[0][1].parameters()],
+        jobs[0][0].learner.flat.values(),
+    )
     assert max(float((after - before).abs().max()) for before, after in zip(begun, found)) > 0.05
     for values, expected in zip(found, by_hand(kind, jobs), strict=True):
         torch.testing.assert_close(values.double(), expected, atol=1e-5, rtol=1e-5)
@@ -201,13 +235,20 @@ def test_post_local(corpus, tmp_path, uneven, kind):
 def test_the_best_rank_is_followed_first(corpus, tmp_path, uneven, kind):
     jobs = train(corpus, kind, tmp_path / "out", first_mixing="best", momentum=0.5)
     assert all(torch.equal(master, masters(jobs)[0]) for master in masters(jobs))
-    assert {job.position.frames_seen for job, _ in jobs} == {2 * sum(job.training.num_frames for job, _ in jobs)}
+    assert {job.position.frames_seen for job, _ in jobs} == {
+        2 * sum(job.training.num_frames for job, _ in jobs)
+    }
 
 
 @pytest.mark.parametrize("kind", ["ctc", "smbr"])
 def test_a_minibatch_whose_gradient_is_no_number_stops_all(corpus, tmp_path, uneven, kind):
-    jobs = train(corpus, kind, tmp_path / "out", prepare=lambda job: job.comm.rank == 1 and poisoned(job, {2}))
-    assert all(torch.equal(master, masters(jobs)[0]) for master in masters(jobs)) and masters(jobs)[0].isfinite().all()
+    jobs = train(
+        corpus, kind, tmp_path / "out", prepare=lambda job: job.comm.rank == 1 and poisoned(job, {2})
+    )
+    assert (
+        all(torch.equal(master, masters(jobs)[0]) for master in masters(jobs))
+        and masters(jobs)[0].isfinite().all()
+    )
     assert [job.position.skipped for job, _ in jobs] == [1, 1, 1]
 
 
@@ -232,7 +273,10 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, uneven, capsys, kind)
 
 def test_one_rank_alone_takes_all_steps(corpus, tmp_path):
     """The steps of any scheme."""
-    found = [masters(train(corpus, "ctc", tmp_path / name, 1, parallel=name))[0] for name in ("gradient", "allreduce")]
+    found = [
+        masters(train(corpus, "ctc", tmp_path / name, 1, parallel=name))[0]
+        for name in ("gradient", "allreduce")
+    ]
     assert torch.equal(*found)
 
 
@@ -243,6 +287,8 @@ def test_mpi(corpus, tmp_path):
     assert len({len(list(job.training.minibatches(0, 1))) for job, _ in jobs}) > 1
     step, *words = map(str, words_of(corpus, "ctc", tmp_path / "mpi", num_ranks=3, minibatch=120))
     subprocess.run([sys.executable, ROOT / "steps" / step, *words], check=True, timeout=200)
-    found, expected = (load_model(tmp_path / name / "final.nnet").network.parameters() for name in ("mpi", "threads"))
+    found, expected = (
+        load_model(tmp_path / name / "final.nnet").network.parameters() for name in ("mpi", "threads")
+    )
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

@@ -1,4 +1,5 @@
-"""The LF-MMI criterion on chunks: derivatives against finite differences in float64, numerators of chunks, phases of the features."""
+"""The LF-MMI criterion on chunks: derivatives against finite differences in float64, numerators of chunks,
+phases of the features."""
 
 import numpy as np
 import pytest
@@ -24,9 +25,11 @@ DIM, SHARE = 3, 0.25
 MODEL = chain_model(2, 1)
 GRAPH = make_denominator_graph(estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *MODEL)
 MAKER = SupervisionMaker(GRAPH, *MODEL)
-ALIGNED = {"a": AlignedPhones(np.array([1, 2, 1], np.int32), np.array([0, 5, 12, 19])),
-           "b": AlignedPhones(np.array([3, 1], np.int32), np.array([0, 4, 7])),
-           "c": AlignedPhones(np.array([1, 1, 2, 1], np.int32), np.array([0, 3, 8, 13, 21]))}  # fmt: skip
+ALIGNED = {
+    "a": AlignedPhones(np.array([1, 2, 1], np.int32), np.array([0, 5, 12, 19])),
+    "b": AlignedPhones(np.array([3, 1], np.int32), np.array([0, 4, 7])),
+    "c": AlignedPhones(np.array([1, 1, 2, 1], np.int32), np.array([0, 3, 8, 13, 21])),
+}
 LENGTHS = np.array([one.num_frames for one in ALIGNED.values()])
 
 
@@ -34,7 +37,10 @@ def chunks(chunk=12, left=2, right=4):
     """(features and targets of all chunks, both of which contain frame numbers)."""
     numbers = output_numbers(LENGTHS, 3)
     targets = np.split(numbers, np.cumsum(LENGTHS)[:-1])
-    features = [np.stack([np.full(n, u), np.arange(n), np.ones(n)], 1).astype(np.float32) for u, n in enumerate(LENGTHS)]
+    features = [
+        np.stack([np.full(n, u), np.arange(n), np.ones(n)], 1).astype(np.float32)
+        for u, n in enumerate(LENGTHS)
+    ]
     store = Packing(left, right, chunk, 3).store(iter(features), targets, DIM, Plain(torch.float32), False)
     return store.gather(torch.arange(store.num_items))
 
@@ -45,8 +51,14 @@ def criterion(**options) -> LfMmi:
 
 def network() -> TwoOutputs:
     random = torch.Generator().manual_seed(5)
-    made = TwoOutputs(LayeredNetwork(["tdnn splice=-1..1 dim=5 activation=tanh", "tdnn splice=-1..1 dim=4 stride=3 activation=tanh"], DIM,
-                                     GRAPH.num_pdfs), SHARE).double()  # fmt: skip
+    made = TwoOutputs(
+        LayeredNetwork(
+            ["tdnn splice=-1..1 dim=5 activation=tanh", "tdnn splice=-1..1 dim=4 stride=3 activation=tanh"],
+            DIM,
+            GRAPH.num_pdfs,
+        ),
+        SHARE,
+    ).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.normal_(0, 0.5, generator=random)
@@ -56,7 +68,9 @@ def network() -> TwoOutputs:
 def inputs(seed=0):
     """Random inputs for the targets of `chunks`, in float64."""
     x, targets = chunks()
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal((len(targets), 2 + 12 + 2, DIM))), targets
+    return torch.from_numpy(
+        np.random.default_rng(seed).standard_normal((len(targets), 2 + 12 + 2, DIM))
+    ), targets
 
 
 def test_outputs_are_numbered_over_utterances():
@@ -74,7 +88,10 @@ def test_numerators_are_those_of_the_chunks_frames():
         states = MAKER.utterance(key, ALIGNED[key])
         expected = MAKER.chunk(states, first // 3, min(4, states.num_frames - first // 3))
         assert numerator.key == key
-        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(vars(numerator).values(), vars(expected).values()))
+        assert all(
+            np.array_equal(ours, theirs)
+            for ours, theirs in zip(vars(numerator).values(), vars(expected).values())
+        )
         known = found[found != NO_TARGET]
         assert (np.diff(known) == 1).all() and len(known)
     seen = targets[targets != NO_TARGET].tolist()
@@ -82,7 +99,8 @@ def test_numerators_are_those_of_the_chunks_frames():
 
 
 def test_derivatives_are_finite_differences():
-    """Of F + X for the second layer, F + c X below both, and F for the first, with constant posteriors of the numerators."""
+    """Of F + X for the second layer, F + c X below both, and F for the first, with constant posteriors of the
+    numerators."""
     made, (x, targets), whole = network(), inputs(), criterion(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     loss, sums = whole.loss(made, x, targets)
     loss.backward()
@@ -98,14 +116,20 @@ def test_derivatives_are_finite_differences():
             return float(objf), float((posteriors * torch.log_softmax(second, 2)).sum())
 
     for name, parameter in made.named_parameters():
-        shares = (0, 1) if name.startswith("second") else (1, 0) if name.startswith("main.output") else (1, SHARE)
-        for place in np.random.default_rng(len(name)).choice(parameter.numel(), min(6, parameter.numel()), replace=False):
+        shares = (
+            (0, 1) if name.startswith("second") else (1, 0) if name.startswith("main.output") else (1, SHARE)
+        )
+        for place in np.random.default_rng(len(name)).choice(
+            parameter.numel(), min(6, parameter.numel()), replace=False
+        ):
             slopes = []
             for step in (1e-5, -1e-5):
                 parameter.data.view(-1)[place] += step
                 slopes.append(sum(share * part for share, part in zip(shares, parts())))
                 parameter.data.view(-1)[place] -= step
-            assert -float(parameter.grad.view(-1)[place]) == pytest.approx((slopes[0] - slopes[1]) / 2e-5, abs=1e-6), name
+            assert -float(parameter.grad.view(-1)[place]) == pytest.approx(
+                (slopes[0] - slopes[1]) / 2e-5, abs=1e-6
+            ), name
     objf, cross_entropy = parts()
     assert sums.tolist() == pytest.approx([-counts.log_prob, -cross_entropy, counts.num_frames])
     assert float(loss.detach()) == pytest.approx(-objf - cross_entropy)
@@ -117,7 +141,13 @@ def test_frames_without_targets_teach_nothing():
             return x, 2 * x
 
     _, targets = chunks()
-    x = torch.randn(*targets.shape, GRAPH.num_pdfs, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    x = torch.randn(
+        *targets.shape,
+        GRAPH.num_pdfs,
+        dtype=torch.float64,
+        generator=torch.Generator().manual_seed(0),
+        requires_grad=True,
+    )
     criterion().loss(Outputs(), x, targets)[0].backward()
     unknown = targets == NO_TARGET
     assert unknown.any() and not x.grad[unknown].any() and x.grad[~unknown].any(dim=1).all()
@@ -125,12 +155,15 @@ def test_frames_without_targets_teach_nothing():
 
 def test_a_chunk_without_numbers_is_left_out_of_both_objectives():
     """The derivatives and the sums are those of the other chunks."""
+
     class Outputs(torch.nn.Module):
         def forward(self, x):
             return x, 2 * x
 
     _, targets = chunks()
-    x = torch.randn(*targets.shape, GRAPH.num_pdfs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(
+        *targets.shape, GRAPH.num_pdfs, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     x[0] = torch.nan
     both, rest = x.clone().requires_grad_(), x[1:].clone().requires_grad_()
     learned = criterion()
@@ -150,14 +183,26 @@ def test_the_second_layer_is_left_out_of_what_models_are_combined_by():
     for network_now in (made, made.main):
         assert torch.equal(criterion().log_probability(network_now, x, targets).detach(), value)
     again = network_from(made.describe())
-    assert type(again) is TwoOutputs and [p.shape for p in again.parameters()] == [p.shape for p in made.parameters()]
+    assert type(again) is TwoOutputs and [p.shape for p in again.parameters()] == [
+        p.shape for p in made.parameters()
+    ]
 
 
 def test_minibatches_take_turns_at_the_features_they_see():
-    assert [Phases.of(factor) for factor in (1, 2, 3, 4)] == [Phases(0, 0), Phases(1, 0), Phases(1, 1), Phases(2, 1)]
+    assert [Phases.of(factor) for factor in (1, 2, 3, 4)] == [
+        Phases(0, 0),
+        Phases(1, 0),
+        Phases(1, 1),
+        Phases(2, 1),
+    ]
     x = torch.arange(9.0)[None, :, None]
     phases = Phases.of(3)
-    assert [phases.cut(x, turn)[0, :, 0].tolist() for turn in (0, 1, 2, 3)] == [[*range(7)], [*range(1, 8)], [*range(2, 9)], [*range(7)]]
+    assert [phases.cut(x, turn)[0, :, 0].tolist() for turn in (0, 1, 2, 3)] == [
+        [*range(7)],
+        [*range(1, 8)],
+        [*range(2, 9)],
+        [*range(7)],
+    ]
     assert phases.cut(x)[0, :, 0].tolist() == [*range(1, 8)] and torch.equal(Phases().cut(x, 5), x)
 
 
@@ -166,7 +211,9 @@ def test_room_for_phones_is_where_there_is_a_numerator():
     for _ in range(200):
         tolerances = SupervisionOptions(*rng.integers(0, 3, 2).tolist())
         durations = rng.integers(1, 5, rng.integers(1, 7))
-        aligned = AlignedPhones(rng.choice([1, 2], len(durations)).astype(np.int32), np.r_[0, np.cumsum(durations)])
+        aligned = AlignedPhones(
+            rng.choice([1, 2], len(durations)).astype(np.int32), np.r_[0, np.cumsum(durations)]
+        )
         try:
             SupervisionMaker(GRAPH, *MODEL, tolerances).utterance("utt", aligned)
             fits = True
@@ -182,6 +229,10 @@ def test_phones_on_disk(tmp_path):
         save_aligned_phones(tmp_path / "phones.npz", aligned.items())
         stored = load_aligned_phones(tmp_path / "phones.npz")
         found = dict(iter(stored))
-        assert list(found) == list(aligned) and stored.lengths.tolist() == [one.num_frames for one in aligned.values()]
+        assert list(found) == list(aligned) and stored.lengths.tolist() == [
+            one.num_frames for one in aligned.values()
+        ]
         for key, one in aligned.items():
-            assert np.array_equal(found[key].phones, one.phones) and np.array_equal(found[key].starts, one.starts)
+            assert np.array_equal(found[key].phones, one.phones) and np.array_equal(
+                found[key].starts, one.starts
+            )

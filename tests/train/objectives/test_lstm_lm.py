@@ -23,13 +23,28 @@ from pyasr.train.objectives import lstm_lm_training
 from pyasr.train.objectives.lstm_lm_training import log_probabilities
 
 WORDS, PAIRS = ["<unk>", "a", "b", "c", "d", "e"], ["a e", "b e", "c e", "d e"]
-SMALL = ("--dim", 16, "--minibatch", 60, "--dropout", 0, "--learning-rate", 0.02, "--start-halving-gain", 0, "--device", "cpu")
+SMALL = (
+    "--dim",
+    16,
+    "--minibatch",
+    60,
+    "--dropout",
+    0,
+    "--learning-rate",
+    0.02,
+    "--start-halving-gain",
+    0,
+    "--device",
+    "cpu",
+)
 
 
 def write_text(path, num: int, seed: int) -> None:
     """Sentences such as `a e a e` or `c e c e c e`: what follows an e depends on the word before it."""
     rng = np.random.default_rng(seed)
-    path.write_text("".join(f"u{i} {' '.join(rng.integers(1, 5) * [rng.choice(PAIRS)])}\n" for i in range(num)))
+    path.write_text(
+        "".join(f"u{i} {' '.join(rng.integers(1, 5) * [rng.choice(PAIRS)])}\n" for i in range(num))
+    )
 
 
 @pytest.fixture
@@ -43,7 +58,16 @@ def corpus(tmp_path):
 
 
 def train(corpus, out, *flags, text="text", heldout="heldout", words="words"):
-    run_here("train_lstm_lm.py", *SMALL, *flags, corpus / text, corpus / heldout, corpus / words, out, folder="utils")
+    run_here(
+        "train_lstm_lm.py",
+        *SMALL,
+        *flags,
+        corpus / text,
+        corpus / heldout,
+        corpus / words,
+        out,
+        folder="utils",
+    )
     return load_lm(out)
 
 
@@ -71,21 +95,36 @@ def test_probabilities_of_a_text_are_those_of_its_sentences_alone():
     rng, model = np.random.default_rng(0), random_lm(WORDS)
     lengths = rng.integers(1, 9, 30)
     text = Sentences(rng.integers(1, 7, lengths.sum()), lengths)
-    expected = [score for sentence in np.split(text.flat, np.cumsum(lengths)[:-1]) for score in token_scores(model, sentence.tolist())]
+    expected = [
+        score
+        for sentence in np.split(text.flat, np.cumsum(lengths)[:-1])
+        for score in token_scores(model, sentence.tolist())
+    ]
     assert np.allclose(log_probabilities(model, text), expected, atol=1e-5)
 
 
 def test_a_pattern_is_learnt_that_a_bigram_cannot_tell(corpus, capsys):
     """Reported perplexities are correct, also that of the n-gram model; the weight is stored."""
-    run_here("train_lm.py", "--order", 2, corpus / "text", corpus / "words", corpus / "bigram", folder="utils")
+    run_here(
+        "train_lm.py", "--order", 2, corpus / "text", corpus / "words", corpus / "bigram", folder="utils"
+    )
     model = train(corpus, corpus / "lm", "--num-epochs", 15, "--ngram", corpus / "bigram")
     told = (corpus / "lm/perplexity.txt").read_text()
     lstm, ngram, both = (float(number) for number in re.findall(r"perplexity ([\d.]+),", told))
-    assert told.count("1 of them") == 3 and "LSTM: " in told and f"{model.weight:.3f} LSTM + {1 - model.weight:.3f} n-gram: " in told
+    assert (
+        told.count("1 of them") == 3
+        and "LSTM: " in told
+        and f"{model.weight:.3f} LSTM + {1 - model.weight:.3f} n-gram: " in told
+    )
     assert lstm < 0.85 * ngram and both <= min(lstm, ngram) + 0.05
-    assert f"{perplexity(read_arpa(corpus / 'bigram/lm.arpa.gz'), read_sentences(corpus / 'heldout')).perplexity:.1f}" == f"{ngram:.1f}"
+    bigram = perplexity(read_arpa(corpus / "bigram/lm.arpa.gz"), read_sentences(corpus / "heldout"))
+    assert f"{bigram.perplexity:.1f}" == f"{ngram:.1f}"
     text = Sentences.read(corpus / "heldout", WORDS, TextOptions())
-    scores = [score for sentence in np.split(text.flat, np.cumsum(text.lengths)[:-1]) for score in token_scores(model, sentence.tolist())]
+    scores = [
+        score
+        for sentence in np.split(text.flat, np.cumsum(text.lengths)[:-1])
+        for score in token_scores(model, sentence.tolist())
+    ]
     counted = [score for score, oov in zip(scores, text.is_oov) if not oov]
     assert lstm == pytest.approx(math.exp(-np.mean(counted)), abs=0.06)
     assert "up to date" not in capsys.readouterr().out
@@ -96,10 +135,15 @@ def test_a_pattern_is_learnt_that_a_bigram_cannot_tell(corpus, capsys):
 def test_it_is_told_how_far_an_epoch_is(corpus, monkeypatch, capsys):
     """Periodically: here after every minibatch."""
     clock = itertools.count(1e6, 1000.0)
-    monkeypatch.setattr("pyasr.train.objectives.lstm_lm_training.Pace", lambda: Pace(clock=lambda: next(clock)))
+    monkeypatch.setattr(
+        "pyasr.train.objectives.lstm_lm_training.Pace", lambda: Pace(clock=lambda: next(clock))
+    )
     train(corpus, corpus / "lm", "--num-epochs", 2)
-    told = re.findall(r"epoch (\d) of at most 2 \((\d+)% of it\), perplexity [\d.]+, learning rate 0.\d+, \d+ words/s, at most .* left\n",
-                      capsys.readouterr().out)
+    told = re.findall(
+        r"epoch (\d) of at most 2 \((\d+)% of it\), perplexity [\d.]+, learning rate 0.\d+, \d+ words/s, at "
+        r"most .* left\n",
+        capsys.readouterr().out,
+    )
     assert {epoch for epoch, _ in told} == {"1", "2"} and told[-1] == ("2", "100")
     shares = [int(share) for epoch, share in told if epoch == "1"]
     assert shares == sorted(shares) and len(set(shares)) > 2
@@ -144,13 +188,20 @@ def test_an_epoch_that_diverges_is_taken_back(corpus, capsys):
     assert float(told[1]) == pytest.approx(len(WORDS) + 1, rel=0.2)  # of an untrained network
 
 
-@pytest.mark.parametrize(("names", "content", "message"), [
-    (dict(text="empty"), "", "empty: it contains no words"),
-    (dict(heldout="empty"), "u1\n", "empty: it contains no words"),
-    (dict(words="others"), "x\ny\n<unk>\n", "text: none of its words is in the vocabulary"),
-    (dict(words="no-unk"), "a\nb\nc\nd\ne\n", "neither 'strange' nor the OOV word '<unk>' that would replace it is in the vocabulary"),
-    (dict(text="nowhere"), None, "nowhere: no such file"),
-])
+@pytest.mark.parametrize(
+    ("names", "content", "message"),
+    [
+        (dict(text="empty"), "", "empty: it contains no words"),
+        (dict(heldout="empty"), "u1\n", "empty: it contains no words"),
+        (dict(words="others"), "x\ny\n<unk>\n", "text: none of its words is in the vocabulary"),
+        (
+            dict(words="no-unk"),
+            "a\nb\nc\nd\ne\n",
+            "neither 'strange' nor the OOV word '<unk>' that would replace it is in the vocabulary",
+        ),
+        (dict(text="nowhere"), None, "nowhere: no such file"),
+    ],
+)
 def test_bad_texts_are_one_sentence(corpus, names, content, message):
     (name,) = names.values()
     if content is not None:
@@ -166,7 +217,10 @@ def test_files_that_are_no_language_models(corpus, tmp_path):
     assert load_lm(tmp_path).words == WORDS
     (tmp_path / "cut.nnet").write_bytes((tmp_path / "lm.nnet").read_bytes()[:-100])
     torch.save({"format": 2, "network": {}, "parameters": {}}, tmp_path / "final.nnet")
-    for name, message in (("cut.nnet", "not a whole LSTM language model file"), ("final.nnet", "not a whole LSTM language model file"),
-                          ("none.nnet", r"no such file; train the language model first \(utils/train_lstm_lm.py\)")):
+    for name, message in (
+        ("cut.nnet", "not a whole LSTM language model file"),
+        ("final.nnet", "not a whole LSTM language model file"),
+        ("none.nnet", r"no such file; train the language model first \(utils/train_lstm_lm.py\)"),
+    ):
         with pytest.raises(UserError, match=message):
             load_lm(tmp_path / name)

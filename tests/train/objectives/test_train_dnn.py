@@ -1,4 +1,5 @@
-"""steps/train_dnn.py with two real MPI ranks: a model that scores, a killed rank, resumption, bad alignments."""
+"""steps/train_dnn.py with two real MPI ranks: a model that scores, a killed rank, resumption, bad
+alignments."""
 
 import os
 import re
@@ -26,8 +27,8 @@ from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_ra
 
 ROOT = Path(__file__).resolve().parents[3]
 LENGTHS = {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdefgh" for i in range(12)}
-FLAGS = ["--cmvn", "none", "--hidden-layers", 2, "--hidden-dim", 32, "--minibatch", 48, "--learning-rate", 0.05, "--period-frames", 192,
-         "--precision", "float32", "--heldout-share", 0.15,
+FLAGS = ["--cmvn", "none", "--hidden-layers", 2, "--hidden-dim", 32, "--minibatch", 48,
+         "--learning-rate", 0.05, "--period-frames", 192, "--precision", "float32", "--heldout-share", 0.15,
          "--splice-left", 2, "--splice-right", 2]  # fmt: skip
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
@@ -45,9 +46,20 @@ def corpus(tmp_path_factory):
 
 
 def command(path, out, *flags):
-    words = [sys.executable, ROOT / "steps" / "train_dnn.py", *FLAGS, *flags, path / "data", path / "lang", path / "ali", out]
+    words = [
+        sys.executable,
+        ROOT / "steps" / "train_dnn.py",
+        *FLAGS,
+        *flags,
+        path / "data",
+        path / "lang",
+        path / "ali",
+        out,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return dict(args=list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return dict(
+        args=list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def parameters(out):
@@ -62,25 +74,44 @@ def wait_for(path, process, seconds=60):
 
 
 def test_features_that_cannot_be_warped_are_refused_before_ranks_begin(corpus, tmp_path):
-    with pytest.raises(UserError, match="data/feats/options.json: no such file, which --vtlp needs to know the filters"):
-        run_here("train_dnn.py", *FLAGS, "--vtlp", 0.1, corpus[0] / "data", corpus[0] / "lang", corpus[0] / "ali", tmp_path / "out")
+    with pytest.raises(
+        UserError, match="data/feats/options.json: no such file, which --vtlp needs to know the filters"
+    ):
+        run_here(
+            "train_dnn.py",
+            *FLAGS,
+            "--vtlp",
+            0.1,
+            corpus[0] / "data",
+            corpus[0] / "lang",
+            corpus[0] / "ali",
+            tmp_path / "out",
+        )
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("flags, sentence", [
-    (("--num-ranks", 3, "--parallel", "butterfly"), "butterfly mixing takes 2, 4, 8, ... ranks, not 3"),
-    (("--num-ranks", 2, "--parallel", "asgd"), "2 ranks train no faster than 1"),
-    (("--parallel", "dpsgd", "--topology", "star"), "--topology 'star': unknown topology"),
-])
+@pytest.mark.parametrize(
+    "flags, sentence",
+    [
+        (("--num-ranks", 3, "--parallel", "butterfly"), "butterfly mixing takes 2, 4, 8, ... ranks, not 3"),
+        (("--num-ranks", 2, "--parallel", "asgd"), "2 ranks train no faster than 1"),
+        (("--parallel", "dpsgd", "--topology", "star"), "--topology 'star': unknown topology"),
+    ],
+)
 def test_schemes_that_do_not_take_the_ranks_are_refused_before_these_begin(flags, sentence, corpus, tmp_path):
     with pytest.raises(UserError, match=sentence):
-        run_here("train_dnn.py", *fitting([*FLAGS, *flags]), *(corpus[0] / name for name in ("data", "lang", "ali")), tmp_path / "dnn")
+        run_here(
+            "train_dnn.py",
+            *fitting([*FLAGS, *flags]),
+            *(corpus[0] / name for name in ("data", "lang", "ali")),
+            tmp_path / "dnn",
+        )
     assert not list(tmp_path.iterdir())
 
 
 def rank_processes(directory):
-    """Process ids of the ranks that work in `directory`, in order. Their parent processes, which forked them, have the same command
-    line."""
+    """Process ids of the ranks that work in `directory`, in order. Their parent processes, which forked them,
+    have the same command line."""
     parents = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -98,8 +129,14 @@ def test_trained_model_scores_frames(corpus, tmp_path):
     run = subprocess.run(**command(path, tmp_path / "dnn", "--num-epochs", 4))
     assert run.returncode == 0, run.stdout + run.stderr
     out = tmp_path / "dnn"
-    assert {"final.nnet", "final.mdl", "tree", "input.json", "phones.txt", "metrics.jsonl"} <= {p.name for p in out.iterdir()}
-    assert not (out / "checkpoint").exists() and not list(out.glob("targets*")) and list((out / "tensorboard").iterdir())
+    assert {"final.nnet", "final.mdl", "tree", "input.json", "phones.txt", "metrics.jsonl"} <= {
+        p.name for p in out.iterdir()
+    }
+    assert (
+        not (out / "checkpoint").exists()
+        and not list(out.glob("targets*"))
+        and list((out / "tensorboard").iterdir())
+    )
     scorer, reader = load_scorer(out), FeatureReader(path / "data", InputOptions.load(out))
     best = [scorer.log_likelihoods(reader[key]).argmax(1) == targets.pdfs_of(key) for key in reader.keys]
     assert np.concatenate(best).mean() > 0.9
@@ -109,7 +146,18 @@ def test_trained_model_scores_frames(corpus, tmp_path):
 
 def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path):
     path, _ = corpus
-    flags = ["--num-epochs", 8, "--momentum", 0.5, "--dropout", 0.1, "--schedule", "newbob", "--checkpoint-minutes", 0.005]
+    flags = [
+        "--num-epochs",
+        8,
+        "--momentum",
+        0.5,
+        "--dropout",
+        0.1,
+        "--schedule",
+        "newbob",
+        "--checkpoint-minutes",
+        0.005,
+    ]
     whole = subprocess.run(**command(path, tmp_path / "whole", *flags))
     assert whole.returncode == 0, whole.stdout + whole.stderr
     process = subprocess.Popen(**command(path, tmp_path / "cut", *flags, "--max-restarts", 0))
@@ -132,7 +180,18 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path)
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus, tmp_path):
     """Without checkpoints by the clock. The training resumes from there."""
-    flags = ["--num-epochs", 1000, "--schedule", "newbob", "--start-halving-gain", 0, "--checkpoint-minutes", 0, "--log-frames", 50_000]
+    flags = [
+        "--num-epochs",
+        1000,
+        "--schedule",
+        "newbob",
+        "--start-halving-gain",
+        0,
+        "--checkpoint-minutes",
+        0,
+        "--log-frames",
+        50_000,
+    ]
     process = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
     log = tmp_path / "cut.tmp" / "log" / "train.log"
     wait_for(log.with_name("train.heeds"), process)
@@ -140,8 +199,14 @@ def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == status and f"run.pl: {log}: saving its state, for at most 20 s\n" in errors
-    frames = re.search(r"stopped on request; saved at (\d+) frames, run the same command to resume", log.read_text())[1]
-    assert not rank_processes(tmp_path) and not list(log.parent.glob("train.heeds")) and not list(log.parent.glob("train.stop"))
+    frames = re.search(
+        r"stopped on request; saved at (\d+) frames, run the same command to resume", log.read_text()
+    )[1]
+    assert (
+        not rank_processes(tmp_path)
+        and not list(log.parent.glob("train.heeds"))
+        and not list(log.parent.glob("train.stop"))
+    )
     again = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
     wait_until_in(f"resuming at {frames} frames", log)
     again.send_signal(number)
@@ -149,7 +214,8 @@ def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus
 
 
 def listening():
-    """Restore signal handling in a step that will be interrupted, also if the tests run in the background of a script."""
+    """Restore signal handling in a step that will be interrupted, also if the tests run in the background of
+    a script."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -179,11 +245,24 @@ def test_new_statistics_of_speakers_make_a_model_out_of_date(corpus, tmp_path, c
     def normalise(mean):
         with ArkWriter(tmp_path / f"cmvn{mean}.ark", tmp_path / "data" / "cmvn.scp") as writer:
             for speaker in "abcdefgh":
-                writer.write(speaker, np.array([[mean] * DIM + [1], [1 + mean * mean] * DIM + [0]], np.float64))
+                writer.write(
+                    speaker, np.array([[mean] * DIM + [1], [1 + mean * mean] * DIM + [0]], np.float64)
+                )
 
     def is_up_to_date() -> bool:
-        run_here("train_dnn.py", "--num-epochs", 1, *FLAGS, "--cmvn", "speaker", tmp_path / "data", path / "lang", path / "ali",
-                 tmp_path / "dnn", threads=True)  # fmt: skip
+        run_here(
+            "train_dnn.py",
+            "--num-epochs",
+            1,
+            *FLAGS,
+            "--cmvn",
+            "speaker",
+            tmp_path / "data",
+            path / "lang",
+            path / "ali",
+            tmp_path / "dnn",
+            threads=True,
+        )
         return "up to date" in capsys.readouterr().out
 
     found = []
@@ -202,7 +281,9 @@ def test_truncated_features(corpus, tmp_path):
     archive.write_bytes(archive.read_bytes()[:-1000])
     targets.save(tmp_path / "targets.npz")
     with pytest.raises(UserError, match="f.ark:.*truncated or damaged"):
-        train_rank(TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), DnnTraining()), SoloComm())
+        train_rank(
+            TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), DnnTraining()), SoloComm()
+        )
     assert not (tmp_path / "final.nnet").exists()
 
 

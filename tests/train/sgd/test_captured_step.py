@@ -1,9 +1,12 @@
-"""Captured steps against the learner's steps without capture. On a CPU the captured steps run without a graph."""
+"""Captured steps against the learner's steps without capture. On a CPU the captured steps run without a
+graph."""
 
 from __future__ import annotations
 
 import io
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -23,16 +26,33 @@ from pyasr.train.targets.soft_targets import SoftTargets
 
 DIM, NUM_PDFS, RATE = 10, 13, 1e-3
 FIRST = NUM_FIRST_UPDATES + 1
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU"))]
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+    ),
+]
 SIZES = [64, 64, 64, 20, 64, 64, 24, 24]
 CHUNKS, FRAMES = 6, 8
-TDNN = ["tdnn dim=20 splice=-1..1", "tdnn dim=16 splice=-2,2", "linear dim=7"]  # the first layer has more rows than there are targets
+# the first layer has more rows than there are targets
+TDNN = ["tdnn dim=20 splice=-1..1", "tdnn dim=16 splice=-2,2", "linear dim=7"]
 BLSTM = ["blstm cells=6", "affine dim=9"]
 
 
-def make_learner(device: str, is_captured: bool, kind: str = "online", period: int = 1, layers: list[str] | None = None,
-                 dnn: dict = {}, natural: dict = {}, **options) -> Learner:
-    dnn_options, generator = DnnOptions(**{"hidden_layers": 3, "hidden_dim": 40, "activation": "sigmoid", **dnn}), torch.Generator().manual_seed(3)
+def make_learner(
+    device: str,
+    is_captured: bool,
+    kind: str = "online",
+    period: int = 1,
+    layers: list[str] | None = None,
+    dnn: Mapping = MappingProxyType({}),
+    natural: Mapping = MappingProxyType({}),
+    **options,
+) -> Learner:
+    dnn_options, generator = (
+        DnnOptions(**{"hidden_layers": 3, "hidden_dim": 40, "activation": "sigmoid", **dnn}),
+        torch.Generator().manual_seed(3),
+    )
     network = LayeredNetwork(layers, DIM, NUM_PDFS) if layers else FeedForward(dnn_options, DIM, NUM_PDFS)
     if layers:
         network.initialise(generator)
@@ -58,13 +78,17 @@ def minibatches(learner: Learner, num: int, seed: int = 1) -> list[tuple[Tensor,
         if len(shape) > 1:
             left, right = learner.network.left, learner.network.right
             x = torch.randn(shape[0], left + FRAMES + right, DIM, generator=generator)
-        found.append((x.to(learner.flat.work.device, learner.flat.work.dtype), pdfs.to(learner.flat.work.device)))
+        found.append(
+            (x.to(learner.flat.work.device, learner.flat.work.dtype), pdfs.to(learner.flat.work.device))
+        )
     return found
 
 
 def learn(learner: Learner, some: list[tuple[Tensor, Tensor]], rate: float = RATE) -> Tensor:
     """The results of the steps, (steps, 3); every step has a different rate."""
-    return torch.stack([learner.step(x, pdfs, rate * (1 + number % 3)) for number, (x, pdfs) in enumerate(some)])
+    return torch.stack(
+        [learner.step(x, pdfs, rate * (1 + number % 3)) for number, (x, pdfs) in enumerate(some)]
+    )
 
 
 CASES = {
@@ -86,14 +110,16 @@ CASES = {
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_learners_own_way(device, name):
-    """With update period 1, for which F is the same, the returned sums and the parameters are equal to rounding."""
+    """With update period 1, for which F is the same, the returned sums and the parameters are equal to
+    rounding."""
     case = dict(CASES[name])
     rate = case.pop("rate", RATE)
     own, captured = (make_learner(device, is_captured, **case) for is_captured in (False, True))
     some, begin = minibatches(own, FIRST + 2 * len(SIZES)), own.flat.master.clone()
     found, expected = learn(captured, some, rate), learn(own, some, rate)
     torch.testing.assert_close(found[:, [0, 2]], expected[:, [0, 2]], rtol=1e-4, atol=0)
-    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=0, atol=1)  # two outputs may be equal up to rounding
+    # two outputs may be equal up to rounding
+    torch.testing.assert_close(found[:, 1], expected[:, 1], rtol=0, atol=1)
     assert captured._captured and not own._captured and captured.num_steps == own.num_steps == len(some)
     assert (captured.flat.master - own.flat.master).norm() < 2e-5 * (own.flat.master - begin).norm()
     assert device == "cpu" or len(captured._captured._graphs) == 2
@@ -103,7 +129,9 @@ def test_equals_the_learners_own_way(device, name):
 @pytest.mark.parametrize("case", ["natural gradient", "over time"])
 def test_the_lag_changes_little(device, case):
     """With a longer period, parameters differ from those without a lag, but the objective is the same."""
-    own, captured = (make_learner(device, is_captured, period=4, **CASES[case]) for is_captured in (False, True))
+    own, captured = (
+        make_learner(device, is_captured, period=4, **CASES[case]) for is_captured in (False, True)
+    )
     some, begin = minibatches(own, FIRST + 40), own.flat.master.clone()
     theirs, ours = learn(own, some), learn(captured, some)
     assert 1e-4 < (captured.flat.master - own.flat.master).norm() / (own.flat.master - begin).norm() < 0.2
@@ -150,7 +178,8 @@ def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_du
     x = x.clone()
     x[3 % len(x), ..., 2] = bad
     counts = learner.step(x, pdfs, RATE)
-    assert counts.isfinite().all() and (bad == math.inf or not counts.any())  # a saturated unit maps infinity to a number
+    # a saturated unit maps infinity to a number
+    assert counts.isfinite().all() and (bad == math.inf or not counts.any())
     assert torch.equal(learner.flat.master, before)
     number, names, last = learner.skips.take()
     assert (number, last) == (1, num_before + 1) and names[0] == learner.components[0].name
@@ -164,7 +193,8 @@ def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_du
 
 
 def test_an_output_layer_with_more_rows_in_memory(monkeypatch):
-    """As on a GPU, where the number of rows is a multiple of 64: results are equal to rounding, with zeros behind the parameters."""
+    """As on a GPU, where the number of rows is a multiple of 64: results are equal to rounding, with zeros
+    behind the parameters."""
     usual = make_learner("cpu", True)
     some = minibatches(usual, FIRST + 10)
     expected = learn(usual, some)
@@ -179,25 +209,41 @@ def test_an_output_layer_with_more_rows_in_memory(monkeypatch):
     assert len(behind) and not behind.any()
 
 
-@pytest.mark.parametrize("case, kind", [("plain", PlainPasses), ("natural gradient", PlainPasses), ("one hidden layer", PlainPasses),
-                                        ("rates of parts", PlainPasses), ("momentum", LayersPasses), ("limits", LayersPasses),
-                                        ("limit per sample", LayersPasses), ("normalised", LayersPasses), ("over time", LayersPasses)])  # fmt: skip
+@pytest.mark.parametrize(
+    "case, kind",
+    [
+        ("plain", PlainPasses),
+        ("natural gradient", PlainPasses),
+        ("one hidden layer", PlainPasses),
+        ("rates of parts", PlainPasses),
+        ("momentum", LayersPasses),
+        ("limits", LayersPasses),
+        ("limit per sample", LayersPasses),
+        ("normalised", LayersPasses),
+        ("over time", LayersPasses),
+    ],
+)
 def test_which_steps_are_written_out(case, kind):
-    learner = make_learner("cpu", True, **{name: value for name, value in CASES[case].items() if name != "rate"})
+    learner = make_learner(
+        "cpu", True, **{name: value for name, value in CASES[case].items() if name != "rate"}
+    )
     learn(learner, minibatches(learner, FIRST + 1))
     assert type(learner._captured.passes) is kind
 
 
-@pytest.mark.parametrize("reason, options", [
-    ("", dict()),
-    ("", CASES["limits"]),
-    ("", CASES["recurrent"]),
-    ("dropout", dict(dnn=dict(dropout=0.2))),
-    ("l2", dict(l2=0.1)),
-    ("within minibatches", dict(kind="simple")),
-    ("single factors", dict(layers=["lstm cells=6 peepholes=true natural-peepholes=true"])),
-    ("the network has dropout, l2", dict(l2=0.1, dnn=dict(dropout=0.2))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reason, options",
+    [
+        ("", dict()),
+        ("", CASES["limits"]),
+        ("", CASES["recurrent"]),
+        ("dropout", dict(dnn=dict(dropout=0.2))),
+        ("l2", dict(l2=0.1)),
+        ("within minibatches", dict(kind="simple")),
+        ("single factors", dict(layers=["lstm cells=6 peepholes=true natural-peepholes=true"])),
+        ("the network has dropout, l2", dict(l2=0.1, dnn=dict(dropout=0.2))),
+    ],
+)
 def test_why_steps_are_not_captured(reason, options):
     found = why_not(make_learner("cpu", False, **options))
     assert reason in found and bool(found) == bool(reason)
@@ -217,7 +263,7 @@ def test_a_cpu_takes_its_own_way():
 
 def test_targets_that_are_distributions_take_the_learners_own_way():
     learner = make_learner("cpu", True, kind="none")
-    (x, pdfs), = minibatches(learner, 1)
+    ((x, pdfs),) = minibatches(learner, 1)
     everywhere = torch.arange(len(pdfs))
     learner.step(x, SoftTargets(everywhere, pdfs, torch.ones(len(pdfs)), pdfs), RATE)
     assert learner._captured is None and learner.skips.take()[0] == 0
@@ -250,7 +296,11 @@ def test_another_network_is_captured_anew():
 def test_an_interrupted_job_ends_in_the_same_bits(tmp_path, num_steps):
     """With checkpoints on disk."""
     online = NaturalGradientOptions(natural_gradient="online")
-    options = with_options(learner=dict(natural_gradient=online), schedule=dict(learning_rate=0.02), loop=dict(checkpoint_frames=100, train_seed=SEED))
+    options = with_options(
+        learner=dict(natural_gradient=online),
+        schedule=dict(learning_rate=0.02),
+        loop=dict(checkpoint_frames=100, train_seed=SEED),
+    )
 
     def job(name):
         found = training(SoloComm(), tmp_path / name, store(10), options)

@@ -59,20 +59,26 @@ def dense_sgd(options, num_steps, rate):
         for weight, bias in zip(values[0:-2:2], values[1:-2:2]):
             h = torch.relu(h @ weight.T + bias)
         loss = F.cross_entropy(h @ values[-2].T + values[-1], pdfs, reduction="sum")
-        slopes = torch.autograd.grad(loss + len(x) * options.l2 / NUM_RANKS * sum(p.square().sum() for p in values), values)
+        slopes = torch.autograd.grad(
+            loss + len(x) * options.l2 / NUM_RANKS * sum(p.square().sum() for p in values), values
+        )
         velocity = [options.momentum * v - rate * slope for v, slope in zip(velocity, slopes)]
         rated = [(1 - options.momentum) * f * v for f, v in zip(RATES, velocity)]
         for first in range(0, len(rated), 2):
             length = torch.cat([part.flatten() for part in rated[first : first + 2]]).norm()
             if options.max_change_per_layer and length > options.max_change_per_layer:
-                rated[first : first + 2] = [part * options.max_change_per_layer / length for part in rated[first : first + 2]]
+                rated[first : first + 2] = [
+                    part * options.max_change_per_layer / length for part in rated[first : first + 2]
+                ]
         length = torch.cat([part.flatten() for part in rated]).norm()
         scale = min(1.0, float(options.max_change / length)) if options.max_change else 1.0
         values = [(p + scale * part).detach().requires_grad_() for p, part in zip(values, rated)]
     return [(p - old).detach().float() for p, old in zip(values, before)]
 
 
-@pytest.mark.parametrize("fields", [dict(), dict(momentum=0.7), dict(l2=0.01), LIMITED], ids=["sgd", "momentum", "l2", "all"])
+@pytest.mark.parametrize(
+    "fields", [dict(), dict(momentum=0.7), dict(l2=0.01), LIMITED], ids=["sgd", "momentum", "l2", "all"]
+)
 @pytest.mark.parametrize("rate", [1e-3, 1e-2])
 def test_against_dense_sgd_with_a_rate_for_each_parameter(fields, rate):
     options = dataclasses.replace(OPTIONS, **fields)
@@ -84,25 +90,35 @@ def test_against_dense_sgd_with_a_rate_for_each_parameter(fields, rate):
 @pytest.mark.parametrize("kind", ["none", "online", "simple"])
 def test_one_step_is_the_plain_one_times_the_rates(precision, kind):
     """Also with preconditioning, which must not see the rates, and in the fused update."""
-    options = dataclasses.replace(OPTIONS, precision=precision, natural_gradient=NaturalGradientOptions(natural_gradient=kind))
+    options = dataclasses.replace(
+        OPTIONS, precision=precision, natural_gradient=NaturalGradientOptions(natural_gradient=kind)
+    )
     for found, free, rate in zip(change(options), change(plain(options)), RATES):
         torch.testing.assert_close(found, rate * free, rtol=1e-4, atol=1e-7)
 
 
 def test_limit_per_sample_is_on_what_a_layer_changes():
-    """If nnet2's limit reduces a layer's update, the result has the same length for all rates of the layer."""
-    options = dataclasses.replace(plain(OPTIONS), natural_gradient=NaturalGradientOptions(max_change_per_sample=1e-6))
+    """If nnet2's limit reduces a layer's update, the result has the same length for all rates of the
+    layer."""
+    options = dataclasses.replace(
+        plain(OPTIONS), natural_gradient=NaturalGradientOptions(max_change_per_sample=1e-6)
+    )
     halved = change(dataclasses.replace(options, last_layers_rate=0.5))
     for found, expected in zip(halved, change(options)):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-9)
 
 
 def test_limit_on_the_gradient_per_sample_leaves_the_rate_out():
-    """As in Su and Chen's code: if the limit reduces a layer's gradient, the length of the change is proportional to the rate."""
-    options = dataclasses.replace(OPTIONS, natural_gradient=NaturalGradientOptions(max_gradient_per_sample=1e-3))
+    """As in Su and Chen's code: if the limit reduces a layer's gradient, the length of the change is
+    proportional to the rate."""
+    options = dataclasses.replace(
+        OPTIONS, natural_gradient=NaturalGradientOptions(max_gradient_per_sample=1e-3)
+    )
     of_change = NaturalGradientOptions(max_change_per_sample=1e-3)
     free = dataclasses.replace(plain(OPTIONS), natural_gradient=of_change)
-    for once, twice, limited, rate in zip(change(options, rate=1.0), change(options, rate=2.0), change(free, rate=1.0), RATES):
+    for once, twice, limited, rate in zip(
+        change(options, rate=1.0), change(options, rate=2.0), change(free, rate=1.0), RATES
+    ):
         torch.testing.assert_close(once, rate * limited, rtol=1e-3, atol=1e-6)
         torch.testing.assert_close(twice, 2 * once, rtol=1e-3, atol=1e-6)
         assert once.abs().max() > 1e-5
@@ -135,12 +151,22 @@ def test_networks_of_few_layers():
         assert len(found[-1].parts) == (2 if layers < 3 else 1)
 
 
-@pytest.mark.parametrize("last", ["blstm cells=4", "lstm cells=4 recurrent=3 peepholes=true", "tdnnf dim=6 bottleneck-dim=3", "affine dim=6"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        "blstm cells=4",
+        "lstm cells=4 recurrent=3 peepholes=true",
+        "tdnnf dim=6 bottleneck-dim=3",
+        "affine dim=6",
+    ],
+)
 def test_a_layer_of_several_matrices_is_one_of_the_last_two(last):
     net = LayeredNetwork(["blstm cells=3", last], DIM, NUM_PDFS)
     found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
     assert {component.name.startswith("layers.0.") for component in found if component.rate == 1.0} == {True}
-    assert all(component.rate == 0.5 for component in found if component.name.startswith(("layers.1", "output")))
+    assert all(
+        component.rate == 0.5 for component in found if component.name.startswith(("layers.1", "output"))
+    )
     assert [component.name for component in found if component.is_output] == ["output"]
     assert [rate for _, rate in found[-1].parts] == [0.5, 0.05]
 
@@ -150,7 +176,10 @@ def test_both_output_layers_of_a_network_that_has_two():
     found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
     assert [component.name for component in found if component.is_output] == ["second", "main.output"]
     assert {component.name: component.rate for component in found if component.rate == 1.0}.keys() == {
-        component.name for component in found if component.name.startswith("main.layers.0")}  # fmt: skip
+        component.name for component in found if component.name.startswith("main.layers.0")
+    }
     assert all(found[place].parts[-1][1] == 0.05 for place in (0, -1))
     options = dataclasses.replace(OPTIONS, max_change_per_layer=0.75, max_change_of_output=1.5)
-    assert limits_of(found, options, torch.device("cpu")).tolist() == [1.5] + [0.75] * (len(found) - 2) + [1.5]
+    assert limits_of(found, options, torch.device("cpu")).tolist() == [1.5] + [0.75] * (len(found) - 2) + [
+        1.5
+    ]

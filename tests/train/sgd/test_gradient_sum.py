@@ -1,4 +1,5 @@
-"""Gradients that are summed over ranks during the backward pass: against explicit synchronous SGD in float64, and their duration."""
+"""Gradients that are summed over ranks during the backward pass: against explicit synchronous SGD in float64,
+and their duration."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ MOMENTUM, L2, MAX_CHANGE = 0.6, 1e-3, 0.05
 
 def job(comm, directory, parallel="gradient", **groups):
     learner = {"momentum": MOMENTUM, "l2": L2, "max_change": MAX_CHANGE, **groups.pop("learner", {})}
-    options = with_options(learner=learner, mixing=dict(parallel=parallel, **groups.pop("mixing", {})), **groups)
+    options = with_options(
+        learner=learner, mixing=dict(parallel=parallel, **groups.pop("mixing", {})), **groups
+    )
     return training(comm, directory, store(SHARDS[comm.rank], comm.rank), options)
 
 
@@ -39,12 +42,16 @@ def trained(directory, parallel="gradient", num_ranks=4, **groups) -> list[torch
 
 
 def by_hand(directory) -> torch.Tensor:
-    """The steps of all ranks, in float64 and one process: a minibatch is that of all ranks, whose gradients are summed and divided by
-    four."""
+    """The steps of all ranks, in float64 and one process: a minibatch is that of all ranks, whose gradients
+    are summed and divided by four."""
 
     def minibatches(comm):
         task = job(comm, directory)
-        return task.learner, task.schedule, [list(task.training.minibatches(16, epoch)) for epoch in (1, 2, 3)]
+        return (
+            task.learner,
+            task.schedule,
+            [list(task.training.minibatches(16, epoch)) for epoch in (1, 2, 3)],
+        )
 
     ranks = run_threads(4, minibatches)
     (learner, schedule, _), frames_seen = ranks[0], 0
@@ -55,8 +62,17 @@ def by_hand(directory) -> torch.Tensor:
         for step in range(steps):
             parts = [batches[epoch][step] for _, _, batches in ranks if step < len(batches[epoch])]
             frames = sum(len(pdfs) for _, pdfs in parts)
-            loss = sum(torch.nn.functional.cross_entropy(network(x.double()), pdfs, reduction="sum") for x, pdfs in parts) / 4
-            rate, values = schedule.step_rate(frames_seen, 4), torch.cat([p.flatten() for p in network.parameters()]).detach()
+            loss = (
+                sum(
+                    torch.nn.functional.cross_entropy(network(x.double()), pdfs, reduction="sum")
+                    for x, pdfs in parts
+                )
+                / 4
+            )
+            rate, values = (
+                schedule.step_rate(frames_seen, 4),
+                torch.cat([p.flatten() for p in network.parameters()]).detach(),
+            )
             gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))])
             velocity = MOMENTUM * velocity - rate * (gradient + 2 * L2 / 4 * frames / 4 * values)
             change = (1 - MOMENTUM) * velocity
@@ -83,7 +99,11 @@ def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural)
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", 20)
     monkeypatch.setattr(gradient_sum, "_NUM_PARTS", 1000)
     background = ThreadComm.background
-    monkeypatch.setattr(ThreadComm, "background", lambda comm, function: (in_background.append(comm.rank), background(comm, function))[1])
+    monkeypatch.setattr(
+        ThreadComm,
+        "background",
+        lambda comm, function: (in_background.append(comm.rank), background(comm, function))[1],
+    )
     assert torch.equal(trained(tmp_path / "parts", learner=learner)[0], whole[0])
     assert set(in_background) == {0, 1, 2}  # the last rank has nothing to compute
 
@@ -111,7 +131,8 @@ def test_one_rank_whose_gradient_is_no_number_stops_all_for_a_minibatch(tmp_path
 
 
 def test_gradients_at_first_then_parameters(tmp_path):
-    """post-local: ranks drift apart only from the second epoch on; ranks without data do not change parameters."""
+    """post-local: ranks drift apart only from the second epoch on; ranks without data do not change
+    parameters."""
     masters = trained(tmp_path / "job", "post-local", loop=dict(log_frames=100))
     drifts = [(line["epoch"], line["drift"] > 0) for line in metrics(tmp_path / "job") if "drift" in line]
     assert set(drifts) == {(1, False), (2, True), (3, True)}
@@ -125,8 +146,9 @@ def test_the_best_rank_is_followed_with_momentum_of_nobody(tmp_path):
 
 @pytest.mark.parametrize("seconds_of_sum, expected", [(1.0, 3.0 + 1.0), (3.0, 1.0 + 3 * 3.0)])
 def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expected):
-    """Three layers take a second each, and their sums run one after the other. If sums take no longer than layers, only the last sum is
-    waited for. Otherwise only the computation of the first layer does not overlap with a sum."""
+    """Three layers take a second each, and their sums run one after the other. If sums take no longer than
+    layers, only the last sum is waited for. Otherwise only the computation of the first layer does not
+    overlap with a sum."""
     size, length = 4, 1200
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
 
@@ -148,7 +170,12 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
 
 @pytest.mark.parametrize("natural", ["none", "online"])
 def test_completion_is_told_from_the_last_layer_to_the_first(natural):
-    network = torch.nn.Sequential(torch.nn.Linear(DIM, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8), torch.nn.Linear(8, NUM_PDFS, bias=False))
+    network = torch.nn.Sequential(
+        torch.nn.Linear(DIM, 8),
+        torch.nn.Tanh(),
+        torch.nn.Linear(8, 8),
+        torch.nn.Linear(8, NUM_PDFS, bias=False),
+    )
     preconditioners, told = precondition(network, NaturalGradientOptions(natural_gradient=natural)), []
     flat = FlatParameters(network.parameters())
 
@@ -162,7 +189,12 @@ def test_completion_is_told_from_the_last_layer_to_the_first(natural):
     for _ in range(2):
         told.clear(), complete.clear(), completion.restart(), flat.grad.zero_()
         network(torch.randn(20, DIM)).square().sum().backward()
-        assert told[-1] == 0 and told == sorted(told, reverse=True) and set(told) <= set(begins) and len(told) >= 3
+        assert (
+            told[-1] == 0
+            and told == sorted(told, reverse=True)
+            and set(told) <= set(begins)
+            and len(told) >= 3
+        )
         assert all(torch.equal(before[begin:], flat.grad[begin:]) for begin, before in complete)
 
 

@@ -55,18 +55,27 @@ def test_greatest_change_of_a_minibatch(precision):
 
 def test_small_changes_are_not_limited():
     free = change(OPTIONS, 1e-4, num_steps=5)
-    limited = change(dataclasses.replace(OPTIONS, max_change=10.0, max_change_per_layer=9.0), 1e-4, num_steps=5)
+    limited = change(
+        dataclasses.replace(OPTIONS, max_change=10.0, max_change_per_layer=9.0), 1e-4, num_steps=5
+    )
     torch.testing.assert_close(limited, free)
 
 
 def test_momentum_adds_up_earlier_gradients():
     """Two equal gradients g, because of the tiny rate: half of g + (0.5 g + g)."""
     first = change(OPTIONS, 1e-6)
-    torch.testing.assert_close(change(dataclasses.replace(OPTIONS, momentum=0.5), 1e-6, num_steps=2), 1.25 * first, rtol=0.02, atol=1e-8)
+    torch.testing.assert_close(
+        change(dataclasses.replace(OPTIONS, momentum=0.5), 1e-6, num_steps=2),
+        1.25 * first,
+        rtol=0.02,
+        atol=1e-8,
+    )
 
 
-@pytest.mark.parametrize("limits, overall", [([0.3, 0.3, 0.3, 0.6], 0.5), ([0.3] * 4, 0.0), ([math.inf] * 3 + [0.6], 0.0),
-                                             (None, 0.5), (None, 0.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "limits, overall",
+    [([0.3, 0.3, 0.3, 0.6], 0.5), ([0.3] * 4, 0.0), ([math.inf] * 3 + [0.6], 0.0), (None, 0.5), (None, 0.0)],
+)
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 def test_limits_as_in_nnet3(limits, overall, momentum):
     """UpdateNnetWithMaxChange, layer by layer."""
@@ -83,16 +92,21 @@ def test_limits_as_in_nnet3(limits, overall, momentum):
         scale *= overall / total
     expected = torch.tensor([scale * factor for factor in factors], dtype=torch.float64)
     limits = None if limits is None else torch.tensor(limits, dtype=torch.float64)
-    torch.testing.assert_close(change_factors(torch.tensor(lengths, dtype=torch.float64), limits, overall, momentum), expected)
+    torch.testing.assert_close(
+        change_factors(torch.tensor(lengths, dtype=torch.float64), limits, overall, momentum), expected
+    )
 
 
 @pytest.mark.parametrize("hidden, output", [(0.05, 0.0), (0.004, 0.02), (0.0, 0.02)])
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
 def test_limit_of_each_layer(options, hidden, output):
-    """The second layer, which has the larger gradient, is limited; layers are in `components`. The output layer may have its own limit."""
+    """The second layer, which has the larger gradient, is limited; layers are in `components`. The output
+    layer may have its own limit."""
     rate = 0.005
     free = change(options, rate)
-    learner = make_learner(dataclasses.replace(options, max_change_per_layer=hidden, max_change_of_output=output))
+    learner = make_learner(
+        dataclasses.replace(options, max_change_per_layer=hidden, max_change_of_output=output)
+    )
     before = learner.flat.master.clone()
     step(learner, rate)
     assert [component.name for component in learner.components] == ["layers.0", "layers.2"]
@@ -115,23 +129,30 @@ def test_penalty_on_parameters_is_shared_by_ranks(momentum):
 
 
 def test_penalty_of_a_chunk_is_kaldis():
-    """nnet3's ApplyL2Regularization adds -2 k lr times the parameters for each sequence of the minibatch. Here every frame of a chunk adds its
-    share of k. Nothing else changes parameters without targets."""
+    """nnet3's ApplyL2Regularization adds -2 k lr times the parameters for each sequence of the minibatch.
+    Here every frame of a chunk adds its share of k. Nothing else changes parameters without targets."""
     k, rate, chunks, frames = 1.0, 1e-3, 7, 20
     network = LayeredNetwork(["tdnn dim=12 splice=-1..1"], 10, 5)
     network.initialise(torch.Generator().manual_seed(3))
     learner = Learner(network, dataclasses.replace(OPTIONS, l2=k / frames))
     before = learner.flat.master.clone()
     learner.step(torch.randn(chunks, 1 + frames + 1, 10), torch.full((chunks, frames), NO_TARGET), rate)
-    torch.testing.assert_close(learner.flat.master - before, -2 * k * rate * chunks * before, rtol=1e-3, atol=1e-9)
+    torch.testing.assert_close(
+        learner.flat.master - before, -2 * k * rate * chunks * before, rtol=1e-3, atol=1e-9
+    )
     told = LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
-    assert told.startswith("penalty per frame ") and "(nnet3's value divided by the outputs of a chunk)" in told
+    assert (
+        told.startswith("penalty per frame ") and "(nnet3's value divided by the outputs of a chunk)" in told
+    )
 
 
-@pytest.mark.parametrize("fields", [dict(), dict(momentum=0.9), dict(max_change=1.0, max_change_per_layer=0.5), dict(l2=0.1)])
+@pytest.mark.parametrize(
+    "fields", [dict(), dict(momentum=0.9), dict(max_change=1.0, max_change_per_layer=0.5), dict(l2=0.1)]
+)
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
 def test_gradients_that_are_not_finite_change_nothing(options, fields):
-    """The minibatch is counted, its layers are named, and training continues as without it, except that momentum starts from zero."""
+    """The minibatch is counted, its layers are named, and training continues as without it, except that
+    momentum starts from zero."""
     learner = make_learner(dataclasses.replace(options, **fields))
     step(learner, 1e-3, seed=1)
     before = learner.flat.master.clone()
@@ -147,7 +168,8 @@ def test_gradients_that_are_not_finite_change_nothing(options, fields):
 
 
 def test_natural_gradient_learns_faster():
-    """Inputs have a common offset of 5, which dominates plain gradients; each method has the best of several rates."""
+    """Inputs have a common offset of 5, which dominates plain gradients; each method has the best of several
+    rates."""
     x, pdfs = minibatch(num=512)
     pdfs = (x @ torch.randn(10, 7, generator=torch.Generator().manual_seed(9))).argmax(1)
 
@@ -157,15 +179,24 @@ def test_natural_gradient_learns_faster():
             loss = learner.step(x + 5, pdfs, rate)[0].item() / 512
         return loss if math.isfinite(loss) else math.inf
 
-    plain, online = (min(final_loss(options, rate) for rate in (1e-5, 1e-4, 5e-4, 2e-3)) for options in (OPTIONS, ONLINE))
+    plain, online = (
+        min(final_loss(options, rate) for rate in (1e-5, 1e-4, 5e-4, 2e-3)) for options in (OPTIONS, ONLINE)
+    )
     assert online < 0.7 * plain
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", ["none", "online", "simple"])
 def test_a_learner_goes_on_from_its_state_in_the_same_bits(precision, kind):
-    options = dataclasses.replace(OPTIONS, momentum=0.5, l2=1e-4, max_change=1.0, max_change_per_layer=0.75, precision=precision,
-                                  natural_gradient=NaturalGradientOptions(natural_gradient=kind, max_change_per_sample=0.05))  # fmt: skip
+    options = dataclasses.replace(
+        OPTIONS,
+        momentum=0.5,
+        l2=1e-4,
+        max_change=1.0,
+        max_change_per_layer=0.75,
+        precision=precision,
+        natural_gradient=NaturalGradientOptions(natural_gradient=kind, max_change_per_sample=0.05),
+    )
     whole = make_learner(options)
     for seed in range(13):
         step(whole, 1e-3, seed)

@@ -22,8 +22,9 @@ from pyasr.train.steps.loss import Loss
 
 ROOT = Path(__file__).resolve().parents[3]
 NUM_PDFS = 5
-FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--learning-rate", 0.1, "--period-frames", 64,
-         "--precision", "float32", "--heldout-share", 0.2, "--num-epochs", 3, "--checkpoint-frames", 200, "--momentum", 0.5]  # fmt: skip
+FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32,
+         "--learning-rate", 0.1, "--period-frames", 64, "--precision", "float32", "--heldout-share", 0.2,
+         "--num-epochs", 3, "--checkpoint-frames", 200, "--momentum", 0.5]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,21 @@ def focal(local, monkeypatch):
 
 
 def train(local, corpus, out, *flags):
-    run_here("train_focal.py", *FLAGS, *flags, *(corpus / name for name in ("data", "lang", "ali")), out, folder=local, threads=True)
+    run_here(
+        "train_focal.py",
+        *FLAGS,
+        *flags,
+        *(corpus / name for name in ("data", "lang", "ali")),
+        out,
+        folder=local,
+        threads=True,
+    )
 
 
 def parameters(out) -> torch.Tensor:
-    return torch.cat([value.flatten() for value in load_model(out / "final.nnet").network.state_dict().values()])
+    return torch.cat(
+        [value.flatten() for value in load_model(out / "final.nnet").network.state_dict().values()]
+    )
 
 
 def objectives(out) -> list[float]:
@@ -79,17 +90,26 @@ def test_it_is_learned_and_resumed_in_the_same_bits(focal, local, corpus, tmp_pa
 def test_real_ranks_find_its_class(local, corpus, tmp_path):
     """The step runs as a program; ranks import the class that the spec names."""
     out, named = tmp_path / "out", (corpus / name for name in ("data", "lang", "ali"))
-    command = list(map(str, [sys.executable, local / "train_focal.py", *FLAGS, "--num-epochs", 1, *named, out]))
+    command = list(
+        map(str, [sys.executable, local / "train_focal.py", *FLAGS, "--num-epochs", 1, *named, out])
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(local), str(ROOT)])}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr
     spec = json.loads((out / "log/train.spec.json").read_text())
-    assert spec["loss"] == {"criterion": "focal:Focal", "arguments": {"gamma": 2.0}} and len(objectives(out)) == 1
+    assert (
+        spec["loss"] == {"criterion": "focal:Focal", "arguments": {"gamma": 2.0}}
+        and len(objectives(out)) == 1
+    )
 
 
 def test_the_loss_is_what_the_text_says(focal):
-    """The loss is summed over frames with targets only, and its derivative is correct; gamma 0 is the cross-entropy."""
-    logits, pdfs = torch.randn(7, NUM_PDFS, dtype=torch.float64, requires_grad=True), torch.tensor([0, 4, 2, NO_TARGET, 1, 1, 3])
+    """The loss is summed over frames with targets only, and its derivative is correct; gamma 0 is the
+    cross-entropy."""
+    logits, pdfs = (
+        torch.randn(7, NUM_PDFS, dtype=torch.float64, requires_grad=True),
+        torch.tensor([0, 4, 2, NO_TARGET, 1, 1, 3]),
+    )
     p = torch.stack([logits[i].softmax(0)[pdf] for i, pdf in enumerate(pdfs.tolist()) if pdf != NO_TARGET])
     torch.testing.assert_close(focal.of_frames(logits, pdfs), -((1 - p) ** 2 * p.log()).sum())
     assert torch.autograd.gradcheck(lambda x: focal.of_frames(x, pdfs), logits)
@@ -98,15 +118,33 @@ def test_the_loss_is_what_the_text_says(focal):
 def test_what_needs_the_cross_entropy_is_refused(focal, local, corpus, tmp_path):
     (tmp_path / "x.net").write_text("lstm cells=4")
     words = [corpus / name for name in ("data", "lang", "ali")]
-    with pytest.raises(UserError, match="--carry-state: it needs the cross-entropy, but the criterion of this step is focal:Focal"):
-        run_here("train_focal.py", "--network", tmp_path / "x.net", "--carry-state", "true", *words, tmp_path / "out", folder=local)
+    with pytest.raises(
+        UserError,
+        match="--carry-state: it needs the cross-entropy, but the criterion of this step is focal:Focal",
+    ):
+        run_here(
+            "train_focal.py",
+            "--network",
+            tmp_path / "x.net",
+            "--carry-state",
+            "true",
+            *words,
+            tmp_path / "out",
+            folder=local,
+        )
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name, sentence", [
-    ("no_such_module:Loss", "no_such_module:Loss: no module no_such_module; add its directory to PYTHONPATH"),
-    ("pyasr.train.sgd.criterion:NoSuchLoss", "pyasr.train.sgd.criterion:NoSuchLoss: no such function"),
-])
+@pytest.mark.parametrize(
+    "name, sentence",
+    [
+        (
+            "no_such_module:Loss",
+            "no_such_module:Loss: no module no_such_module; add its directory to PYTHONPATH",
+        ),
+        ("pyasr.train.sgd.criterion:NoSuchLoss", "pyasr.train.sgd.criterion:NoSuchLoss: no such function"),
+    ],
+)
 def test_a_class_that_is_not_there_is_named(name, sentence):
     with pytest.raises(UserError, match=sentence):
         Loss(name).make()
@@ -118,5 +156,9 @@ def test_its_steps_are_not_taken_for_those_of_the_cross_entropy(focal):
 
     from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 
-    learner = Learner(FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), 4, NUM_PDFS), with_options().learner, criterion=focal)
+    learner = Learner(
+        FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), 4, NUM_PDFS),
+        with_options().learner,
+        criterion=focal,
+    )
     assert why_not(learner) == "the criterion is not the cross-entropy of frames"

@@ -1,4 +1,5 @@
-"""Minibatches of contrastive divergence: updates compared with the formulas in float64, momentum, explosions, state."""
+"""Minibatches of contrastive divergence: updates compared with the formulas in float64, momentum, explosions,
+state."""
 
 import numpy as np
 import pytest
@@ -36,14 +37,19 @@ def logistic(x):
 
 
 def trained_by_formula(learner, data, rates, momenta, gaussian):
-    """W, b, a after CD-1 on the minibatches `data`, in float64 with the learner's random bits: dW <- m dW + a (H+'V - H-'V- - N c W)."""
+    """W, b, a after CD-1 on the minibatches `data`, in float64 with the learner's random bits: dW <- m dW + a
+    (H+'V - H-'V- - N c W)."""
     W, b, a = (value.double().numpy().copy() for value in learner.flat.values())
     moves = [np.zeros_like(W), np.zeros_like(b), np.zeros_like(a)]
     generator = torch.Generator().manual_seed(4)
     for v, rate, momentum in zip(data, rates, momenta):
         v = v.double().numpy()
         up = logistic(v @ W.T + b)
-        bits = random_integers(torch.Size(up.shape), torch.int16, torch.device("cpu"), generator).double().numpy()
+        bits = (
+            random_integers(torch.Size(up.shape), torch.int16, torch.device("cpu"), generator)
+            .double()
+            .numpy()
+        )
         down = ((bits + 32768.5) / 65536 < up) @ W + a
         down = down if gaussian else logistic(down)
         again = logistic(down @ W.T + b)
@@ -88,7 +94,9 @@ def test_momentum_rises_linearly_in_40_steps_of_half_a_million_frames():
     frames = [0, 499_999, 500_000, 10_000_000, 19_999_999, 20_000_000, 10**9]
     np.testing.assert_allclose([momentum.scheduled(n) for n in frames], [0.5, 0.5, 0.51, 0.7, 0.89, 0.9, 0.9])
     np.testing.assert_allclose([momentum.applied(n) for n in frames], 0.9)
-    assert [MomentumOptions(with_bug=False).applied(n) for n in frames] == [momentum.scheduled(n) for n in frames]
+    assert [MomentumOptions(with_bug=False).applied(n) for n in frames] == [
+        momentum.scheduled(n) for n in frames
+    ]
     schedule = MomentumSchedule(ScheduleOptions(learning_rate=0.4, num_epochs=2), 1000, momentum)
     np.testing.assert_allclose([schedule.rate(n) for n in frames], [0.2, 0.2, 0.196, 0.12, 0.044, 0.04, 0.04])
     assert schedule.end_epoch(1.0, 0.0) and not schedule.finished
@@ -113,7 +121,8 @@ def test_explosion_shrinks_the_machine_and_passes_the_minibatch_over():
 
 
 def test_few_frames_of_one_silence_do_not_shrink_the_machine():
-    """In the last, short minibatch of an epoch. In a full minibatch, the same frames count as an explosion."""
+    """In the last, short minibatch of an epoch. In a full minibatch, the same frames count as an
+    explosion."""
     learner = make_learner(True, (40, 30), stddev=0.3)
     torch.manual_seed(6)
     silence, before = 0.3 * torch.randn(1, 40), learner.flat.master.clone()
@@ -125,7 +134,10 @@ def test_few_frames_of_one_silence_do_not_shrink_the_machine():
     assert learner.step(silence + 0.1 * torch.randn(NUM, 40), None, 1e-5)[1] == 1
 
 
-@pytest.mark.parametrize("minibatch, num, looked_at", [(100, 49, False), (100, 50, True), (20, 15, False), (20, 16, True), (3, 3, False)])
+@pytest.mark.parametrize(
+    "minibatch, num, looked_at",
+    [(100, 49, False), (100, 50, True), (20, 15, False), (20, 16, True), (3, 3, False)],
+)
 def test_explosions_are_those_of_half_a_minibatch_at_least(minibatch, num, looked_at):
     learner = make_learner(True, stddev=5.0, minibatch=minibatch)
     assert learner.step(minibatches(1, 7, True, num)[0], None, 1e-5)[1] == looked_at
@@ -222,14 +234,20 @@ def test_what_sums_mean():
     assert totals.text() == "reconstruction error 0.2500  2 explosions" and totals.objective == -0.25
     assert totals.metrics() == {"reconstruction_error": 0.25, "explosions": 2}
     assert ReconstructionTotals(np.array([30.0, 0.0, 120.0])).text() == "reconstruction error 0.2500"
-    assert ReconstructionTotals(np.zeros(3)).text() == "no frames" and ReconstructionTotals(np.zeros(3)).metrics() == {}
+    assert (
+        ReconstructionTotals(np.zeros(3)).text() == "no frames"
+        and ReconstructionTotals(np.zeros(3)).metrics() == {}
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: device and host cannot be compared")
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_gpu_computes_what_the_host_does_and_never_waits(monkeypatch, gaussian):
     """Samples are replaced by thresholds, so that they depend only on the probabilities."""
-    monkeypatch.setattr("pyasr.nn.networks.rbm.sample_bernoulli", lambda p, _: (p > torch.linspace(0.1, 0.9, p.shape[1], device=p.device)).to(p.dtype))
+    monkeypatch.setattr(
+        "pyasr.nn.networks.rbm.sample_bernoulli",
+        lambda p, _: (p > torch.linspace(0.1, 0.9, p.shape[1], device=p.device)).to(p.dtype),
+    )
     host, masters = make_learner(gaussian), []
     for device in ("cpu", "cuda"):
         rbm = Rbm(7, 5, gaussian)

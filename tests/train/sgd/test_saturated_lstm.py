@@ -1,4 +1,5 @@
-"""Saturation of the units of LSTM layers, compared with the equations in numpy, and shrinking of all parameters by it."""
+"""Saturation of the units of LSTM layers, compared with the equations in numpy, and shrinking of all
+parameters by it."""
 
 import numpy as np
 import pytest
@@ -38,14 +39,18 @@ def samples(comm) -> Sample:
 
 
 def slopes(lstm, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(mean derivatives of i, f, o, g, tanh c relative to the maximum, (5 H), outputs) for (T, N, D): cosh(a)^-2, of half the argument for
-    a sigmoid."""
+    """(mean derivatives of i, f, o, g, tanh c relative to the maximum, (5 H), outputs) for (T, N, D):
+    cosh(a)^-2, of half the argument for a sigmoid."""
     weights = {name: value.double().numpy() for name, value in lstm.state_dict().items()}
     p = weights.get("peepholes", np.zeros((3, H)))
     c, m = ([np.zeros((x.shape[1], H))] * lstm.delay for _ in range(2))
     found, sigma = [], lambda a: 1 / (1 + np.exp(-a))
     for x_t in x[::-1] if lstm.backward else x:
-        a = x_t @ weights["input.weight"].T + weights["input.bias"] + m[-lstm.delay] @ weights["recurrent.weight"].T
+        a = (
+            x_t @ weights["input.weight"].T
+            + weights["input.bias"]
+            + m[-lstm.delay] @ weights["recurrent.weight"].T
+        )
         i, f, g, o = np.split(a, 4, 1)
         before = c[-lstm.delay]
         i, f = i + p[0] * before, f + p[1] * before
@@ -67,7 +72,8 @@ def expected_slopes() -> list[np.ndarray]:
 
 @pytest.mark.parametrize("threshold, factor", [(0.0, 0.99), (0.99, 1.0)])
 def test_all_parameters_are_scaled_where_units_are_saturated_on_average(threshold, factor):
-    """Seven frames with a delay of two: the appended zeros are not counted. One of the two ranks has no frames."""
+    """Seven frames with a delay of two: the appended zeros are not counted. One of the two ranks has no
+    frames."""
     expected = expected_slopes()
     assert 0.2 < 1 - np.concatenate(expected).mean() < 0.8
 
@@ -95,24 +101,35 @@ def test_looking_leaves_the_network_as_it_is():
     made, sample = network(), samples(SoloComm())
     before = made(sample.x)
     average_derivatives(made, sample)
-    assert torch.equal(made(sample.x), before) and all(lstm.watch is None for layer in (made.layers[0], made.layers[2]) for lstm in layer.directions)
+    assert torch.equal(made(sample.x), before) and all(
+        lstm.watch is None for layer in (made.layers[0], made.layers[2]) for lstm in layer.directions
+    )
 
 
 def check(tmp_path, lines: str) -> None:
     """Check options with a network of these layers."""
     (tmp_path / "a.net").write_text(lines)
-    options = with_options(growth=dict(shrink_value=0.99), over_time=dict(network=tmp_path / "a.net"), dnn=vars(DnnOptions()))
+    options = with_options(
+        growth=dict(shrink_value=0.99), over_time=dict(network=tmp_path / "a.net"), dnn=vars(DnnOptions())
+    )
     check_training(options)
     check_shrinking(options.growth, has_saturating_layers(options.over_time.network))
 
 
 def test_where_nothing_can_be_saturated(tmp_path):
-    with pytest.raises(UserError, match="--shrink-value 0.99: the network has no sigmoid, tanh or lstm units"):
+    with pytest.raises(
+        UserError, match="--shrink-value 0.99: the network has no sigmoid, tanh or lstm units"
+    ):
         check(tmp_path, "tdnn dim=8")
 
 
-@pytest.mark.parametrize("lines", [
-    "affine dim=4\nblstm cells=8 repeat=2", "tdnn dim=8 activation=tanh", "tdnn dim=8\naffine dim=8 activation=sigmoid",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "affine dim=4\nblstm cells=8 repeat=2",
+        "tdnn dim=8 activation=tanh",
+        "tdnn dim=8\naffine dim=8 activation=sigmoid",
+    ],
+)
 def test_where_units_saturate(tmp_path, lines):
     check(tmp_path, lines)

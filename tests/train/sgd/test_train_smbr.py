@@ -1,4 +1,5 @@
-"""steps/train_smbr.py on lattices decoded by a weak network, ranks in threads: objectives rise, and errors are reported by name."""
+"""steps/train_smbr.py on lattices decoded by a weak network, ranks in threads: objectives rise, and errors
+are reported by name."""
 
 import contextlib
 import json
@@ -32,8 +33,22 @@ from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train.sgd.learner import Learner
 
-FLAGS = ["--acoustic-scale", SCALE, "--learning-rate", 0.004, "--lr-scaling", "none", "--precision", "float32", "--heldout-share", 0.2,
-         "--period-frames", 60, "--log-frames", 200]  # fmt: skip
+FLAGS = [
+    "--acoustic-scale",
+    SCALE,
+    "--learning-rate",
+    0.004,
+    "--lr-scaling",
+    "none",
+    "--precision",
+    "float32",
+    "--heldout-share",
+    0.2,
+    "--period-frames",
+    60,
+    "--log-frames",
+    200,
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +64,16 @@ def copy(corpus, tmp_path):
 
 def train(path, out, *flags, num_ranks=2):
     places = [path / name for name in ("data", "lang", "ali", "denlats", "dnn")]
-    run_here("train_smbr.py", "--num-ranks", num_ranks, *fitting([*FLAGS, *flags]), *places, out, threads=True)
+    run_here(
+        "train_smbr.py", "--num-ranks", num_ranks, *fitting([*FLAGS, *flags]), *places, out, threads=True
+    )
     return out
 
 
 def lattices(path) -> dict:
-    return {key: lattice for job in (1, 2) for key, lattice in read_either(path / "denlats" / f"lat.{job}.gz")}
+    return {
+        key: lattice for job in (1, 2) for key, lattice in read_either(path / "denlats" / f"lat.{job}.gz")
+    }
 
 
 def objective(path, model_dir, options: CriterionOptions) -> float:
@@ -63,8 +82,16 @@ def objective(path, model_dir, options: CriterionOptions) -> float:
     references = read_job_archives(path / "ali")
     trans = read_transitions(model_dir / "final.mdl")
     classes = TidClasses.of(trans, list(SILENCES))
-    values = [evaluate(scorer.log_likelihoods(reader[key]), hypotheses_of(lattice, trans.num_tids), references[key], classes, options)
-              for key, lattice in lattices(path).items()]  # fmt: skip
+    values = [
+        evaluate(
+            scorer.log_likelihoods(reader[key]),
+            hypotheses_of(lattice, trans.num_tids),
+            references[key],
+            classes,
+            options,
+        )
+        for key, lattice in lattices(path).items()
+    ]
     return sum(value.objective for value in values) / sum(LENGTHS.values())
 
 
@@ -72,39 +99,73 @@ def parameters(out) -> torch.Tensor:
     return torch.cat([value.flatten() for value in load_scorer(out).network.parameters()])
 
 
-@pytest.mark.parametrize("flags, gain", [
-    ({"criterion": "smbr"}, 0.05), ({"criterion": "mpfe", "one_silence_class": False}, 0.05), ({"criterion": "mmi"}, 0.05),
-    ({"criterion": "mmi", "boost": 0.1}, 0.05),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags, gain",
+    [
+        ({"criterion": "smbr"}, 0.05),
+        ({"criterion": "mpfe", "one_silence_class": False}, 0.05),
+        ({"criterion": "mmi"}, 0.05),
+        ({"criterion": "mmi", "boost": 0.1}, 0.05),
+    ],
+)
 def test_training_raises_its_objective(corpus, tmp_path, flags, gain):
-    words = [word for name, value in flags.items() for word in ("--" + name.replace("_", "-"), str(value).lower())]
+    words = [
+        word for name, value in flags.items() for word in ("--" + name.replace("_", "-"), str(value).lower())
+    ]
     out, options = train(corpus, tmp_path / "out", *words), CriterionOptions(acoustic_scale=SCALE, **flags)
     assert objective(corpus, out, options) > objective(corpus, corpus / "dnn", options) + gain
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     heldout = [line["heldout_objective"] for line in lines if "heldout_objective" in line]
     assert len(heldout) == 4 and heldout[-1] > heldout[0]
     before, after = load_scorer(corpus / "dnn"), load_scorer(out)
-    assert all(torch.equal(getattr(before, name), getattr(after, name)) for name in ("mean", "inverse_std", "log_priors"))
+    assert all(
+        torch.equal(getattr(before, name), getattr(after, name))
+        for name in ("mean", "inverse_std", "log_priors")
+    )
     assert InputOptions.load(out) == InputOptions.load(corpus / "dnn")
-    assert {path.name for path in out.iterdir()} >= {"final.nnet", "final.mdl", "tree", "input.json", "phones.txt", "metrics.jsonl"}
+    assert {path.name for path in out.iterdir()} >= {
+        "final.nnet",
+        "final.mdl",
+        "tree",
+        "input.json",
+        "phones.txt",
+        "metrics.jsonl",
+    }
     assert not list(out.glob("*.npz*")) and not list(out.glob("*.npy")) and not (out / "checkpoint").exists()
 
 
 def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
     """Without learning, and without a held-out set."""
-    out = train(corpus, tmp_path / "out", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0, num_ranks=1)
-    (line,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines() if "train_objective" in line]
-    assert line["train_objective"] == pytest.approx(objective(corpus, out, CriterionOptions(acoustic_scale=SCALE)), abs=1e-5)
+    out = train(
+        corpus, tmp_path / "out", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0, num_ranks=1
+    )
+    (line,) = [
+        json.loads(line)
+        for line in (out / "metrics.jsonl").read_text().splitlines()
+        if "train_objective" in line
+    ]
+    assert line["train_objective"] == pytest.approx(
+        objective(corpus, out, CriterionOptions(acoustic_scale=SCALE)), abs=1e-5
+    )
     assert torch.equal(parameters(out), parameters(corpus / "dnn"))
 
 
 def test_the_share_of_rejected_frames_is_told(corpus, tmp_path, capsys):
-    """In the log and the metrics, as a share of all frames, without learning. A frame is rejected if no path of the lattice has the
-    reference's state."""
-    references, pdfs = read_job_archives(corpus / "ali"), read_transitions(corpus / "dnn" / "final.mdl").tid2pdf
-    num_absent = sum(sum(pdfs[reference[t]] not in states for t, states in enumerate(states_of(lattice, pdfs)))
-                     for key, lattice in lattices(corpus).items() for reference in [references[key]])  # fmt: skip
-    share, flags = num_absent / sum(LENGTHS.values()), ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0]
+    """In the log and the metrics, as a share of all frames, without learning. A frame is rejected if no path
+    of the lattice has the reference's state."""
+    references, pdfs = (
+        read_job_archives(corpus / "ali"),
+        read_transitions(corpus / "dnn" / "final.mdl").tid2pdf,
+    )
+    num_absent = sum(
+        sum(pdfs[reference[t]] not in states for t, states in enumerate(states_of(lattice, pdfs)))
+        for key, lattice in lattices(corpus).items()
+        for reference in [references[key]]
+    )
+    share, flags = (
+        num_absent / sum(LENGTHS.values()),
+        ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0],
+    )
     told = []
     for drop_frames in ("true", "false"):
         out = train(corpus, tmp_path / drop_frames, *flags, "--drop-frames", drop_frames, num_ranks=1)
@@ -120,20 +181,35 @@ def states_of(lattice, pdfs) -> list[set]:
     return [set(pdfs[one.tids[one.frames == t]]) for t in range(one.num_frames)]
 
 
-@pytest.mark.parametrize("flags", [["--parallel", name] for name in strategy_names()] + [["--first-mixing", "best"], ["--minibatch", 80], ["--data-assignment", "all"]],
-                         ids=lambda flags: flags[-1])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags",
+    [["--parallel", name] for name in strategy_names()]
+    + [["--first-mixing", "best"], ["--minibatch", 80], ["--data-assignment", "all"]],
+    ids=lambda flags: flags[-1],
+)
 def test_schemes_and_minibatches(corpus, tmp_path, flags):
     options = CriterionOptions(acoustic_scale=SCALE)
     out = train(corpus, tmp_path / "out", "--num-epochs", 2, *flags, num_ranks=3 if "asgd" in flags else 2)
     assert objective(corpus, out, options) > objective(corpus, corpus / "dnn", options) + 0.02
 
 
-@pytest.mark.parametrize("minibatch, mean", [(1, sum(LENGTHS.values()) / len(LENGTHS)), (10**6, sum(LENGTHS.values()))])
+@pytest.mark.parametrize(
+    "minibatch, mean", [(1, sum(LENGTHS.values()) / len(LENGTHS)), (10**6, sum(LENGTHS.values()))]
+)
 def test_rates_for_means_are_for_frames(minibatch, mean, corpus, tmp_path, capsys):
     """The divisor of --lr-convention mean is the average number of frames per minibatch."""
     flags = ["--num-epochs", 1, "--minibatch", minibatch, "--heldout-share", 0]
     summed = parameters(train(corpus, tmp_path / "sum", *flags, num_ranks=1))
-    out = train(corpus, tmp_path / "mean", *flags, "--lr-convention", "mean", "--learning-rate", 0.004 * mean, num_ranks=1)
+    out = train(
+        corpus,
+        tmp_path / "mean",
+        *flags,
+        "--lr-convention",
+        "mean",
+        "--learning-rate",
+        0.004 * mean,
+        num_ranks=1,
+    )
     torch.testing.assert_close(parameters(out), summed, rtol=1e-5, atol=1e-7)
     assert f"(mean over minibatches of {mean:.6g})" in capsys.readouterr().out
 
@@ -168,7 +244,11 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
     train(corpus, tmp_path / "out", *flags)
     assert "epoch 1, with 2 ranks instead of 1" in capsys.readouterr().out
-    one, two = [json.loads(line)["frames"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() if "accepted" in line]
+    one, two = [
+        json.loads(line)["frames"]
+        for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+        if "accepted" in line
+    ]
     assert abs(two - 2 * one) <= 2 * max(LENGTHS.values())
 
 
@@ -178,13 +258,20 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
     del found["c-02"]
     for job in (1, 2):
         write_lattices(copy / "denlats" / f"lat.{job}.gz", list(found.items())[job - 1 :: 2])
-    with pytest.raises(UserError, match=r"2 of 16 utterances have to be left out: 1: the lattice has another number of .* \(b-01\)"):
+    with pytest.raises(
+        UserError,
+        match=r"2 of 16 utterances have to be left out: 1: the lattice has another number of .* \(b-01\)",
+    ):
         train(copy, tmp_path / "out")
     train(copy, tmp_path / "out", "--max-missing", 0.2, "--num-epochs", 1, "--heldout-share", 0)
     told = capsys.readouterr().out
     assert "1 utterances left out: the lattice has another number of frames than the alignment: b-01" in told
     assert "1 utterances left out: there is no lattice: c-02" in told
-    (frames,) = [json.loads(line)["frames"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() if "accepted" in line]
+    (frames,) = [
+        json.loads(line)["frames"]
+        for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+        if "accepted" in line
+    ]
     assert frames == sum(LENGTHS.values()) - LENGTHS["b-01"] - LENGTHS["c-02"]
 
 
@@ -195,23 +282,40 @@ def test_lattices_of_another_scale_are_told(copy, tmp_path, capsys, theirs, told
     (copy / "denlats" / DONE).write_text(json.dumps({"options": to_json(options), "inputs": {}}))
     train(copy, tmp_path / "out", "--num-epochs", 1, num_ranks=1)
     chosen = "the lattices were decoded at --acoustic-scale 0.0833333, which determined their paths"
-    assert (f"denlats: {chosen}, but the training uses 0.3; give both steps the same scale" in capsys.readouterr().out) == told
+    assert (
+        f"denlats: {chosen}, but the training uses 0.3; give both steps the same scale"
+        in capsys.readouterr().out
+    ) == told
 
 
-CRITERIA = [(["--criterion", "smbr"], True), (["--criterion", "mpfe"], True), (["--criterion", "mmi", "--boost", 0.1], True),
-            (["--criterion", "mmi"], False)]  # fmt: skip
+CRITERIA = [
+    (["--criterion", "smbr"], True),
+    (["--criterion", "mpfe"], True),
+    (["--criterion", "mmi", "--boost", 0.1], True),
+    (["--criterion", "mmi"], False),
+]
 
 
-@pytest.mark.parametrize("flags, goes_by_silence", CRITERIA, ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "flags, goes_by_silence",
+    CRITERIA,
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
 def test_lists_of_silence_that_are_empty_or_of_another_model(copy, tmp_path, capsys, flags, goes_by_silence):
     """A criterion that does not use the list accepts any list."""
     flags = [*flags, "--num-epochs", 1, "--heldout-share", 0]
     (copy / "lang/phones/silence.int").write_text("")
     train(copy, tmp_path / "empty", *flags, num_ranks=1)
-    told = f"silence.int: the list is empty, so --criterion {flags[1]} treats all phones as speech; list the silence phones"
+    told = (
+        f"silence.int: the list is empty, so --criterion {flags[1]} treats all phones as speech; list "
+        "the silence phones"
+    )
     assert (told in capsys.readouterr().out) == goes_by_silence
     (copy / "lang/phones/silence.int").write_text("5\n77\n")
-    told = r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the lang directory that the model was trained with"
+    told = (
+        r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the lang directory that the model was "
+        r"trained with"
+    )
     with pytest.raises(UserError, match=told) if goes_by_silence else contextlib.nullcontext():
         train(copy, tmp_path / "foreign", *flags, num_ranks=1)
     assert (tmp_path / "foreign").exists() != goes_by_silence
@@ -231,21 +335,31 @@ def test_without_dropout_gradients_are_those_of_the_whole_network(copy, tmp_path
     flags = ["--num-epochs", 1, "--heldout-share", 0]
     whole = parameters(train(copy, tmp_path / "whole", *flags, num_ranks=1))
     with_dropout(copy, 0.5)
-    assert torch.equal(parameters(train(copy, tmp_path / "off", *flags, "--dropout-schedule", "0,0", num_ranks=1)), whole)
+    assert torch.equal(
+        parameters(train(copy, tmp_path / "off", *flags, "--dropout-schedule", "0,0", num_ranks=1)), whole
+    )
     assert not torch.equal(parameters(train(copy, tmp_path / "on", *flags, num_ranks=1)), whole)
     module, cls = step_of("train_smbr.py")
     with pytest.raises(HelpRequested) as caught:
         parse(cls, ["--help"], module.__doc__)
-    assert "stays active, also for posteriors and derivatives; --dropout-schedule 0,0 turns it off" in " ".join(str(caught.value).split())
+    assert (
+        "stays active, also for posteriors and derivatives; --dropout-schedule 0,0 turns it off"
+        in " ".join(str(caught.value).split())
+    )
 
 
 def test_lattices_of_another_model(copy, tmp_path):
     """Even if the model has all their transition-ids."""
     num_tids = read_transitions(copy / "dnn" / "final.mdl").num_tids
-    other = {key: to_compact(lattice) if isinstance(lattice, Lattice) else lattice for key, lattice in lattices(copy).items()}
+    other = {
+        key: to_compact(lattice) if isinstance(lattice, Lattice) else lattice
+        for key, lattice in lattices(copy).items()
+    }
     other = {key: replace(lattice, tids=lattice.tids % num_tids + 1) for key, lattice in other.items()}
     write_lattices(copy / "denlats" / "lat.1.gz", list(other.items()))
-    told = "denlats/lat.1.gz: a-00: not a path through the phones' HMMs around frame .*; give lattices that were"
+    told = (
+        "denlats/lat.1.gz: a-00: not a path through the phones' HMMs around frame .*; give lattices that were"
+    )
     with pytest.raises(UserError, match=told):
         train(copy, tmp_path / "out")
 
@@ -274,12 +388,15 @@ def have_network_over_time(path) -> None:
         for ours, theirs in zip(network.parameters(), weak.network.parameters(), strict=True):
             ours.copy_(theirs)
     assert torch.equal(weak.mean[:DIM].repeat(3), weak.mean)
-    AcousticModel(network, weak.mean[:DIM], weak.inverse_std[:DIM], weak.log_priors).save(path / "dnn" / "final.nnet")
+    AcousticModel(network, weak.mean[:DIM], weak.inverse_std[:DIM], weak.log_priors).save(
+        path / "dnn" / "final.nnet"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
 def test_networks_over_time(copy, tmp_path, scheme):
-    """A network whose first layer splices learns the same as one on spliced frames, also with several utterances per minibatch."""
+    """A network whose first layer splices learns the same as one on spliced frames, also with several
+    utterances per minibatch."""
     flags = ["--minibatch", 100, "--num-epochs", 2, "--parallel", scheme]
     spliced = train(copy, tmp_path / "spliced", *flags)
     have_network_over_time(copy)
@@ -289,9 +406,21 @@ def test_networks_over_time(copy, tmp_path, scheme):
 
 
 def test_gradients_of_utterances_one_by_one(copy, tmp_path):
-    """Natural gradient sums the gradients of a layer over the utterances of a minibatch one by one, before ranks sum theirs."""
+    """Natural gradient sums the gradients of a layer over the utterances of a minibatch one by one, before
+    ranks sum theirs."""
     have_network_over_time(copy)
-    flags = ["--parallel", "gradient", "--minibatch", 100, "--num-epochs", 2, "--max-change", 1, "--natural-gradient", "online"]
+    flags = [
+        "--parallel",
+        "gradient",
+        "--minibatch",
+        100,
+        "--num-epochs",
+        2,
+        "--max-change",
+        1,
+        "--natural-gradient",
+        "online",
+    ]
     out, options = train(copy, tmp_path / "out", *flags), CriterionOptions(acoustic_scale=SCALE)
     assert objective(copy, out, options) > objective(copy, copy / "dnn", options) + 0.02
 
@@ -300,12 +429,18 @@ def test_the_factor_of_a_networks_scores_is_kept(copy, tmp_path):
     """Only the product of the factor and the acoustic scale matters."""
     plain = train(copy, tmp_path / "plain", "--num-epochs", 2, "--frame-smoothing", 0.1)
     replace(load_scorer(copy / "dnn"), factor=10.0).save(copy / "dnn" / "final.nnet")
-    scaled = train(copy, tmp_path / "scaled", "--num-epochs", 2, "--frame-smoothing", 0.1, "--acoustic-scale", SCALE / 10)
-    assert load_scorer(scaled).factor == 10 and (parameters(plain) - parameters(copy / "dnn")).abs().max() > 0.01
+    scaled = train(
+        copy, tmp_path / "scaled", "--num-epochs", 2, "--frame-smoothing", 0.1, "--acoustic-scale", SCALE / 10
+    )
+    assert (
+        load_scorer(scaled).factor == 10 and (parameters(plain) - parameters(copy / "dnn")).abs().max() > 0.01
+    )
     torch.testing.assert_close(parameters(scaled), parameters(plain), atol=1e-4, rtol=1e-4)
 
 
 def test_features_of_another_kind(copy, tmp_path):
     InputOptions(cmvn="none", splice_left=1, splice_right=2).save(copy / "dnn")
-    with pytest.raises(UserError, match="the model 18 columns; give the features that the model was trained on"):
+    with pytest.raises(
+        UserError, match="the model 18 columns; give the features that the model was trained on"
+    ):
         train(copy, tmp_path / "out", num_ranks=1)

@@ -1,4 +1,5 @@
-"""Momentum 0.9 on four virtual learners against dense loops in float64: each learner has its own velocity, which is not mixed."""
+"""Momentum 0.9 on four virtual learners against dense loops in float64: each learner has its own velocity,
+which is not mixed."""
 
 from functools import partial
 
@@ -28,8 +29,12 @@ class Watched(VirtualTrainer):
 
 
 def options(parallel):
-    return with_options(mixing=dict(parallel=parallel), learner=dict(momentum=MOMENTUM), loop=dict(log_frames=10**9, checkpoint_frames=0),
-                        schedule=dict(num_epochs=NUM_EPOCHS, learning_rate=0.1, final_factor=1.0))  # fmt: skip
+    return with_options(
+        mixing=dict(parallel=parallel),
+        learner=dict(momentum=MOMENTUM),
+        loop=dict(log_frames=10**9, checkpoint_frames=0),
+        schedule=dict(num_epochs=NUM_EPOCHS, learning_rate=0.1, final_factor=1.0),
+    )
 
 
 def simulated(directory, given):
@@ -54,7 +59,10 @@ class Dense:
     """The state of all learners: weights W and velocities V, float64 (4, D)."""
 
     def __init__(self, jobs):
-        self.network, self.minibatches = jobs[0].learner.network.double(), [job.training.minibatches for job in jobs]
+        self.network, self.minibatches = (
+            jobs[0].learner.network.double(),
+            [job.training.minibatches for job in jobs],
+        )
         self.rate = jobs[0].schedule.step_rate(0, NUM_LEARNERS)
         self.W = np.tile(jobs[0].initial, (NUM_LEARNERS, 1))
         self.V = np.zeros_like(self.W)
@@ -63,7 +71,9 @@ class Dense:
         x, pdfs = minibatch
         torch.nn.utils.vector_to_parameters(torch.from_numpy(weights.copy()), self.network.parameters())
         loss = torch.nn.functional.cross_entropy(self.network(x.double()), pdfs, reduction="sum")
-        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(self.network.parameters()))]).numpy()
+        return torch.cat(
+            [g.flatten() for g in torch.autograd.grad(loss, list(self.network.parameters()))]
+        ).numpy()
 
     def move(self, k, gradient) -> np.ndarray:
         """Move learner k by its own velocity."""
@@ -82,12 +92,16 @@ class Dense:
         return self.W[0]
 
     def in_pairs(self, ends) -> np.ndarray:
-        """Learner k ends its n-th minibatch of an epoch at time n FACTORS[k]. A learner with an odd number then averages alternately with
-        its left and right neighbour."""
+        """Learner k ends its n-th minibatch of an epoch at time n FACTORS[k]. A learner with an odd number
+        then averages alternately with its left and right neighbour."""
         turns = np.zeros(NUM_LEARNERS, int)
         for epoch in range(1, NUM_EPOCHS + 1):
             given, minibatches = self.W.copy(), [frames(SIZE, epoch) for frames in self.minibatches]
-            events = [(n * FACTORS[k], k) for k in range(NUM_LEARNERS) for n in range(1, 1 + ends[k][epoch] - ends[k][epoch - 1])]
+            events = [
+                (n * FACTORS[k], k)
+                for k in range(NUM_LEARNERS)
+                for n in range(1, 1 + ends[k][epoch] - ends[k][epoch - 1])
+            ]
             for _, k in sorted(events):
                 self.W[k] += self.move(k, self.gradient(given[k], next(minibatches[k])))
                 given[k] = self.W[k]
@@ -107,9 +121,13 @@ def test_velocities_are_those_of_dense_loops(tmp_path, parallel):
     if parallel == "adpsgd":
         expected = dense.in_pairs([job.ends for job in jobs])
     else:
-        expected = dense.in_rounds(RING if parallel == "dpsgd" else MEAN, sums_gradients=parallel == "gradient")
+        expected = dense.in_rounds(
+            RING if parallel == "dpsgd" else MEAN, sums_gradients=parallel == "gradient"
+        )
     moved = np.linalg.norm(expected - jobs[0].initial)
     assert np.linalg.norm(found - expected) < 1e-4 * moved and moved > 1
     for k, velocity in enumerate(velocities):
-        assert np.linalg.norm(velocity[velocity != 0].double().numpy() - dense.V[k][dense.V[k] != 0]) < 1e-3 * np.linalg.norm(dense.V[k])
+        assert np.linalg.norm(
+            velocity[velocity != 0].double().numpy() - dense.V[k][dense.V[k] != 0]
+        ) < 1e-3 * np.linalg.norm(dense.V[k])
     assert torch.equal(velocities[0], velocities[1]) == (parallel == "gradient")

@@ -1,4 +1,5 @@
-"""Learners that share a process read each utterance once. Their results are bit-identical to those with their own shards."""
+"""Learners that share a process read each utterance once. Their results are bit-identical to those with their
+own shards."""
 
 from collections import Counter
 
@@ -33,16 +34,27 @@ def simulated(corpus, out, scheme: str, **mixing):
     path, targets = corpus
     out.mkdir()
     targets.save(out / TARGETS_FILE)
-    training = with_options(mixing=dict(parallel=scheme, period_frames=64, **mixing), loop=dict(log_frames=10**9), schedule=dict(num_epochs=2))
-    course = virtual_learners.simulate(TrainSpec(path / "data", out, INPUT, training), virtual_learners.VirtualOptions(num_learners=3))
+    training = with_options(
+        mixing=dict(parallel=scheme, period_frames=64, **mixing),
+        loop=dict(log_frames=10**9),
+        schedule=dict(num_epochs=2),
+    )
+    course = virtual_learners.simulate(
+        TrainSpec(path / "data", out, INPUT, training), virtual_learners.VirtualOptions(num_learners=3)
+    )
     return torch.load(out / MODEL_FILE, weights_only=True)["parameters"], course
 
 
-@pytest.mark.parametrize("scheme, mixing", [("allreduce", {}), ("ring", dict(data_assignment="all")), ("adpsgd", {}), ("kaldi", {}), ("asgd", {})])
+@pytest.mark.parametrize(
+    "scheme, mixing",
+    [("allreduce", {}), ("ring", dict(data_assignment="all")), ("adpsgd", {}), ("kaldi", {}), ("asgd", {})],
+)
 def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme, mixing):
     read = Counter()
     load = FeatureReader.__getitem__
-    monkeypatch.setattr(FeatureReader, "__getitem__", lambda reader, key: read.update([key]) or load(reader, key))
+    monkeypatch.setattr(
+        FeatureReader, "__getitem__", lambda reader, key: read.update([key]) or load(reader, key)
+    )
     shared, course = simulated(corpus, tmp_path / "shared", scheme, **mixing)
     assert set(read) == set(corpus[1].keys) and set(read.values()) == {1}
     monkeypatch.setattr(virtual_learners, "shards_for", lambda training: Shard)
@@ -53,7 +65,13 @@ def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme, mixing):
 
 def test_a_shared_shard_is_what_the_shard_is(corpus):
     path, targets = corpus
-    arguments = (FeatureReader(path / "data", InputOptions(cmvn="none")), targets, targets.keys, Packing(2, 2), Plain(torch.float32))
+    arguments = (
+        FeatureReader(path / "data", InputOptions(cmvn="none")),
+        targets,
+        targets.keys,
+        Packing(2, 2),
+        Plain(torch.float32),
+    )
     shards, alone = SharedShards(), Shard(*arguments)
     one, other = shards(*arguments), shards(*arguments)
     assert one is other and shards(*arguments[:2], targets.keys[:3], *arguments[3:]) is not one
@@ -61,7 +79,9 @@ def test_a_shared_shard_is_what_the_shard_is(corpus):
     assert np.array_equal(one.statistics(), alone.statistics())
     everything = np.arange(len(targets.keys))
     store = one.store(everything, 0)
-    assert store is other.store(everything, 0) and torch.equal(store.frames, alone.store(everything, 0).frames)
+    assert store is other.store(everything, 0) and torch.equal(
+        store.frames, alone.store(everything, 0).frames
+    )
     assert not one._kept
     with pytest.raises(ValueError, match="a store of 3 of 24 utterances"):
         one.store(everything[:3], 0)
@@ -69,4 +89,8 @@ def test_a_shared_shard_is_what_the_shard_is(corpus):
 
 def test_frames_that_may_be_streamed_are_not_shared():
     assert isinstance(virtual_learners.shards_for(with_options()), SharedShards)
-    assert virtual_learners.shards_for(with_options(store=dict(max_store_mb=1))) is virtual_learners.shards_for(with_options(perturb=dict(vtlp=0.1))) is Shard
+    assert (
+        virtual_learners.shards_for(with_options(store=dict(max_store_mb=1)))
+        is virtual_learners.shards_for(with_options(perturb=dict(vtlp=0.1)))
+        is Shard
+    )

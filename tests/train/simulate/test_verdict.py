@@ -1,4 +1,5 @@
-"""The verdict of a simulation on its network: it learns, has only the priors, is worse than guessing, or is not finite."""
+"""The verdict of a simulation on its network: it learns, has only the priors, is worse than guessing, or is
+not finite."""
 
 import json
 import math
@@ -27,23 +28,31 @@ NUM_PDFS = 6
 def corpus(tmp_path_factory):
     """Pdf 0 in about half of the frames; `deaf` has the same data with features that carry no information."""
     path = tmp_path_factory.mktemp("corpus")
-    targets = make_data(path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS)
+    targets = make_data(
+        path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS
+    )
     shutil.copytree(path / "data", path / "deaf")
     targets.pdfs[:] = np.where(np.arange(len(targets.pdfs)) // 7 % 2, 0, targets.pdfs)
     make_alignments(path / "ali", targets)
-    features, rng = {key: load_matrix(rx) for key, rx in read_scp(path / "data" / "feats.scp").items()}, np.random.default_rng(5)
+    features, rng = (
+        {key: load_matrix(rx) for key, rx in read_scp(path / "data" / "feats.scp").items()},
+        np.random.default_rng(5),
+    )
     with ArkWriter(path / "deaf" / "f.ark", path / "deaf" / "feats.scp") as writer:
         for key, matrix in features.items():
-            writer.write(key, np.zeros_like(matrix) + rng.standard_normal((len(matrix), 1)).astype(np.float32))
+            writer.write(
+                key, np.zeros_like(matrix) + rng.standard_normal((len(matrix), 1)).astype(np.float32)
+            )
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")
     return path
 
 
 def words(corpus, out, *flags, data="data") -> list:
-    return ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--num-epochs", 3, "--minibatch", 16, "--heldout-share", 0.2,
-            "--precision", "float32", "--device", "cpu", *fitting(["--period-frames", 64, "--log-frames", 200, *flags]),
-            corpus / data, corpus / "lang", corpus / "ali", out]  # fmt: skip
+    return ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--num-epochs", 3, "--minibatch", 16,
+            "--heldout-share", 0.2, "--precision", "float32", "--device", "cpu",
+            *fitting(["--period-frames", 64, "--log-frames", 200, *flags]), corpus / data, corpus / "lang",
+            corpus / "ali", out]  # fmt: skip
 
 
 def simulated(corpus, out, *flags, data="data") -> dict:
@@ -53,7 +62,10 @@ def simulated(corpus, out, *flags, data="data") -> dict:
 
 def test_a_network_that_learns_is_said_to(corpus, tmp_path):
     found = simulated(corpus, tmp_path / "out")
-    assert found["verdict"] == "learns" and -found["history"][-1][1] < 0.9 * found["guessing"]["priors"] < found["guessing"]["uniform"]
+    assert (
+        found["verdict"] == "learns"
+        and -found["history"][-1][1] < 0.9 * found["guessing"]["priors"] < found["guessing"]["uniform"]
+    )
     assert found["guessing"]["uniform"] == pytest.approx(math.log(NUM_PDFS))
 
 
@@ -71,17 +83,29 @@ def test_a_simulation_goes_on_after_a_spike_and_a_training_as_it_is_told(corpus,
     found = simulated(corpus, tmp_path / "simulated", *rate)
     lines = [json.loads(line) for line in (tmp_path / "simulated" / "metrics.jsonl").read_text().splitlines()]
     assert min(line.get("objective", 0.0) for line in lines) < -2 * math.log(NUM_PDFS + 1)
-    assert found["diverged"] is None and len(found["history"]) == 4 and load_scorer(tmp_path / "simulated").num_pdfs == NUM_PDFS
+    assert (
+        found["diverged"] is None
+        and len(found["history"]) == 4
+        and load_scorer(tmp_path / "simulated").num_pdfs == NUM_PDFS
+    )
     expected = verdict(-found["history"][-1][1], Guessing(**found["guessing"]))
     assert found["verdict"] == expected
     with pytest.raises(UserError, match="training has diverged"):
         run_here("train_dnn.py", *words(corpus, tmp_path / "stopped", *rate), threads=True)
-    run_here("train_dnn.py", "--stop-at-divergence", "false", *words(corpus, tmp_path / "trained", *rate), threads=True)
+    run_here(
+        "train_dnn.py",
+        "--stop-at-divergence",
+        "false",
+        *words(corpus, tmp_path / "trained", *rate),
+        threads=True,
+    )
     assert load_scorer(tmp_path / "trained").num_pdfs == NUM_PDFS
 
 
 def test_a_schedule_that_goes_back_is_judged_by_what_it_goes_back_to(corpus, tmp_path):
-    found = simulated(corpus, tmp_path / "out", "--schedule", "newbob", "--activation", "tanh", "--learning-rate", 5)
+    found = simulated(
+        corpus, tmp_path / "out", "--schedule", "newbob", "--activation", "tanh", "--learning-rate", 5
+    )
     best = max(objective for _, objective, _ in found["history"])
     assert best > found["history"][-1][1]
     assert found["verdict"] == verdict(-best, Guessing(**found["guessing"]))
@@ -89,7 +113,13 @@ def test_a_schedule_that_goes_back_is_judged_by_what_it_goes_back_to(corpus, tmp
 
 def test_what_guessing_comes_to():
     """For two held-out utterances; one is added to each count of training frames."""
-    targets = Targets(["a", "b", "c"], np.array([0, 4, 6, 9]), np.array([0, 0, 0, 1, 1, 2, 0, 0, 2], np.int32), np.array([False, True, True]), 4)
+    targets = Targets(
+        ["a", "b", "c"],
+        np.array([0, 4, 6, 9]),
+        np.array([0, 0, 0, 1, 1, 2, 0, 0, 2], np.int32),
+        np.array([False, True, True]),
+        4,
+    )
     priors = np.array([4, 2, 1, 1]) / 8
     expected = -(np.log(priors[1]) + 2 * np.log(priors[2]) + 2 * np.log(priors[0])) / 5
     assert guessing(targets) == pytest.approx((expected, math.log(4)))
@@ -97,9 +127,19 @@ def test_what_guessing_comes_to():
     assert guessing(targets) is None
 
 
-@pytest.mark.parametrize("loss, told", [
-    (1.0, "learns"), (3.91, "learns"), (3.93, "stuck at the priors"), (4.0, "stuck at the priors"), (5.09, "stuck at the priors"),
-    (5.11, "worse than guessing"), (1e30, "worse than guessing"), (math.inf, "not a number"), (math.nan, "not a number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "loss, told",
+    [
+        (1.0, "learns"),
+        (3.91, "learns"),
+        (3.93, "stuck at the priors"),
+        (4.0, "stuck at the priors"),
+        (5.09, "stuck at the priors"),
+        (5.11, "worse than guessing"),
+        (1e30, "worse than guessing"),
+        (math.inf, "not a number"),
+        (math.nan, "not a number"),
+    ],
+)
 def test_verdicts(loss, told):
     assert verdict(loss, Guessing(4.0, 5.0)) == told

@@ -1,4 +1,5 @@
-"""Training on virtual learners: bit-identical to ordinary training, times that can be computed by hand, output of the step."""
+"""Training on virtual learners: bit-identical to ordinary training, times that can be computed by hand,
+output of the step."""
 
 import json
 import sys
@@ -22,16 +23,30 @@ from pyasr.parallel.simulation.network_model import ClusterNetwork  # noqa: E402
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated  # noqa: E402
 from pyasr.train.simulate.virtual_learners import LearnerRecord, VirtualOptions, VirtualTrainer  # noqa: E402
 
-OPTIONS = with_options(loop=dict(log_frames=10**9), schedule=dict(num_epochs=1), mixing=dict(period_frames=32))
+OPTIONS = with_options(
+    loop=dict(log_frames=10**9), schedule=dict(num_epochs=1), mixing=dict(period_frames=32)
+)
 DROPOUT = with_options(dnn=dict(hidden_layers=2, hidden_dim=16, dropout=0.5))
 
 
-def virtual(directory: Path, num_learners: int, compute: ComputeTime, network=ClusterNetwork(0.0, 1e12), options=OPTIONS):
+def virtual(
+    directory: Path,
+    num_learners: int,
+    compute: ComputeTime,
+    network=ClusterNetwork(0.0, 1e12),
+    options=OPTIONS,
+):
     """(parameters of each learner, courses) of learners with 6 utterances of 50 frames each."""
     courses = [LearnerRecord() for _ in range(num_learners)]
 
     def learner(comm) -> torch.Tensor:
-        job = training(comm, directory, store(6, comm.rank), options, partial(VirtualTrainer, compute, 0, courses[comm.rank]))
+        job = training(
+            comm,
+            directory,
+            store(6, comm.rank),
+            options,
+            partial(VirtualTrainer, compute, 0, courses[comm.rank]),
+        )
         job.run()
         return job.learner.flat.master.clone()
 
@@ -58,8 +73,10 @@ def test_time_is_that_of_minibatches_and_messages(tmp_path):
     """300 frames are 18 minibatches of 16 and one of 12; ranks mix after every two, and at the end."""
     compute, network = ComputeTime(0.5, 0.3), ClusterNetwork(0.0, 1e6)
     masters, courses = virtual(tmp_path / "job", 4, compute, network)
-    times = [[compute.sample(stream, rank) * share for share in [1.0] * 18 + [12 / 16]]
-             for rank, stream in enumerate(generator(0, "computing time", rank) for rank in range(4))]  # fmt: skip
+    times = [
+        [compute.sample(stream, rank) * share for share in [1.0] * 18 + [12 / 16]]
+        for rank, stream in enumerate(generator(0, "computing time", rank) for rank in range(4))
+    ]
     allreduce_s = 2 * 3 * 4 * masters[0].numel() / (4 * 1e6)
     slowest = sum(max(sum(own[i : i + 2]) for own in times) for i in range(0, 19, 2))
     for own, course in zip(times, courses):
@@ -67,29 +84,39 @@ def test_time_is_that_of_minibatches_and_messages(tmp_path):
         assert computing == pytest.approx(sum(own)) and mixing == pytest.approx(10 * allreduce_s)
         assert waiting == pytest.approx(slowest - sum(own))
         (begin, *_), (end, *_) = course.history
-        assert end - begin == pytest.approx(slowest + 10 * allreduce_s, rel=1e-3)  # plus a few bytes for the log
+        # plus a few bytes for the log
+        assert end - begin == pytest.approx(slowest + 10 * allreduce_s, rel=1e-3)
 
 
 def test_a_straggler_slows_all(tmp_path):
     _, (even, *_) = virtual(tmp_path / "even", 4, ComputeTime(1.0))
     _, (slow, *_) = virtual(tmp_path / "slow", 4, ComputeTime(1.0, factors={3: 10.0}))
     assert slow.history[-1][0] == pytest.approx(10 * even.history[-1][0], rel=1e-3)
-    assert slow.seconds[0] == even.seconds[0] and slow.seconds[1] == pytest.approx(9 * even.seconds[0], rel=1e-3)
+    assert slow.seconds[0] == even.seconds[0] and slow.seconds[1] == pytest.approx(
+        9 * even.seconds[0], rel=1e-3
+    )
     line = next(line for line in metrics(tmp_path / "slow") if "waiting" in line)
     assert line["waiting"] == pytest.approx(0.675, abs=1e-3)  # three learners of four, for 0.9 of the time
     assert line["frames_per_s"] == round(1200 / 187.5)  # in virtual time
 
 
 def test_what_learners_are_worth_before_the_consensus(tmp_path):
-    ring = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel="ring", period_frames=32), schedule=dict(num_epochs=1))
+    ring = with_options(
+        loop=dict(log_frames=10**9),
+        mixing=dict(parallel="ring", period_frames=32),
+        schedule=dict(num_epochs=1),
+    )
     _, (course, *_) = virtual(tmp_path / "ring", 8, ComputeTime(0.1), options=ring)
     ((apart_s, objective, _),), (seconds, consensus, _) = course.apart, course.history[-1]
     assert 0 < apart_s <= seconds and objective < consensus < 0 and len(course.history) == 2
 
 
 def test_a_server_is_worth_its_own_parameters(tmp_path):
-    """The evaluation before the last consensus uses the server's present parameters, which contain the work of all learners."""
-    server = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel="asgd"), schedule=dict(num_epochs=1))
+    """The evaluation before the last consensus uses the server's present parameters, which contain the work
+    of all learners."""
+    server = with_options(
+        loop=dict(log_frames=10**9), mixing=dict(parallel="asgd"), schedule=dict(num_epochs=1)
+    )
     _, (course, *_) = virtual(tmp_path / "asgd", 4, ComputeTime(0.1), options=server)
     ((_, objective, _),), (_, initial, _), (_, consensus, _) = course.apart, *course.history
     assert abs(objective - consensus) < 0.15 * abs(initial - consensus)
@@ -104,8 +131,11 @@ def test_minibatches_that_take_no_time(tmp_path):
 
 
 def test_speed_counts_what_ranks_have_told_of_alone(tmp_path):
-    """Four learners with one minibatch of 16 per second; 1200 frames, of which the last report may count a few too many."""
-    options = with_options(loop=dict(log_frames=50), mixing=dict(parallel="adpsgd"), schedule=dict(num_epochs=1))
+    """Four learners with one minibatch of 16 per second; 1200 frames, of which the last report may count a
+    few too many."""
+    options = with_options(
+        loop=dict(log_frames=50), mixing=dict(parallel="adpsgd"), schedule=dict(num_epochs=1)
+    )
     virtual(tmp_path / "job", 4, ComputeTime(1.0), options=options)
     (line,) = [line for line in metrics(tmp_path / "job") if "frames_per_s" in line]
     assert line["frames_per_s"] == pytest.approx(64, rel=0.1)
@@ -113,25 +143,36 @@ def test_speed_counts_what_ranks_have_told_of_alone(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["ring", "dpsgd", "adpsgd"])
 def test_the_distance_from_the_consensus_is_that_from_the_mean_of_all(tmp_path, scheme):
-    """At the end of an epoch. Log lines also cover other mixings, in which learners of a ring see only their neighbours."""
-    options = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel=scheme, period_frames=32), schedule=dict(num_epochs=1))
+    """At the end of an epoch. Log lines also cover other mixings, in which learners of a ring see only their
+    neighbours."""
+    options = with_options(
+        loop=dict(log_frames=10**9),
+        mixing=dict(parallel=scheme, period_frames=32),
+        schedule=dict(num_epochs=1),
+    )
     own = {}
 
     def learner(comm) -> torch.Tensor:
         job = training(comm, tmp_path / "job", store(6, comm.rank), options)
-        job.strategy.training.before_consensus = lambda: own.update({comm.rank: job.learner.flat.master.clone()})
+        job.strategy.training.before_consensus = lambda: own.update(
+            {comm.rank: job.learner.flat.master.clone()}
+        )
         job.run()
         return job.learner.flat.master
 
     mean = run_simulated(8, learner, ClusterNetwork(0.0, 1e12))[0]
     distances = torch.stack([(own[rank] - mean).norm() / mean.norm() for rank in range(8)])
-    assert metrics(tmp_path / "job")[-1]["consensus_distance"] == pytest.approx(float(distances.square().mean().sqrt()), rel=1e-3)
+    assert metrics(tmp_path / "job")[-1]["consensus_distance"] == pytest.approx(
+        float(distances.square().mean().sqrt()), rel=1e-3
+    )
     if scheme == "ring":
         assert torch.allclose(torch.stack(list(own.values())).mean(dim=0), mean, atol=1e-5)
 
 
 def test_a_small_network_stands_for_a_large_one():
-    options = VirtualOptions(model_mb=160.0, bandwidth_mb=690.0, host_bandwidth_mb=5000.0, learners_per_host=2)
+    options = VirtualOptions(
+        model_mb=160.0, bandwidth_mb=690.0, host_bandwidth_mb=5000.0, learners_per_host=2
+    )
     network = options.network(1000)
     assert network.wire((0, 2)).spread_s(2, 1000) == pytest.approx(options.latency_s + 160 / 690)
     assert network.wire((0, 1)).spread_s(2, 1000) == pytest.approx(network.intra_host_latency_s + 160 / 5000)
@@ -141,16 +182,19 @@ def test_a_small_network_stands_for_a_large_one():
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus")
-    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, 6))
+    make_alignments(
+        path / "ali",
+        make_data(path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, 6),
+    )
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")
     return path
 
 
 def simulated(corpus: Path, out: Path, *flags) -> dict:
-    run_here("simulate_parallel.py", "--num-learners", 4, "--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 32, "--num-epochs", 2,
-             "--minibatch", 16, "--heldout-share", 0.2, "--precision", "float32", "--device", "cpu",
-             *fitting(["--period-frames", 64, *flags]),
+    run_here("simulate_parallel.py", "--num-learners", 4, "--cmvn", "none", "--hidden-layers", 1,
+             "--hidden-dim", 32, "--num-epochs", 2, "--minibatch", 16, "--heldout-share", 0.2,
+             "--precision", "float32", "--device", "cpu", *fitting(["--period-frames", 64, *flags]),
              corpus / "data", corpus / "lang", corpus / "ali", out)  # fmt: skip
     return json.loads((out / "simulation.json").read_text())
 
@@ -161,16 +205,24 @@ def test_the_step_writes_a_model_and_its_course(corpus, tmp_path):
     assert load_scorer(tmp_path / "one").num_pdfs == 6
     assert found["diverged"] is None and found["training"]["mixing"]["parallel"] == "butterfly"
     times, objectives, accuracies = zip(*found["history"])
-    assert len(times) == 3 and times[0] < times[1] < times[2] and found["epoch_s"] == pytest.approx((times[2] - times[0]) / 2)
+    assert (
+        len(times) == 3
+        and times[0] < times[1] < times[2]
+        and found["epoch_s"] == pytest.approx((times[2] - times[0]) / 2)
+    )
     assert objectives[0] < objectives[1] and accuracies[-1] > 0.5
     assert sum(found["seconds"].values()) == pytest.approx(times[-1] - times[0], rel=0.05)
 
 
-@pytest.mark.parametrize("scheme, waits", [("allreduce", True), ("d1d", True), ("adpsgd", False), ("asgd", False)])
+@pytest.mark.parametrize(
+    "scheme, waits", [("allreduce", True), ("d1d", True), ("adpsgd", False), ("asgd", False)]
+)
 def test_who_waits_for_a_straggler(corpus, tmp_path, scheme, waits):
     """Asynchronous learners do the straggler's share of the work, and the model is as good."""
     flags = ["--parallel", scheme, "--bandwidth-mb", 1e4]
-    even, slow = (simulated(corpus, tmp_path / str(factor), *flags, "--straggler", factor) for factor in (1, 20))
+    even, slow = (
+        simulated(corpus, tmp_path / str(factor), *flags, "--straggler", factor) for factor in (1, 20)
+    )
     slower = slow["epoch_s"] / even["epoch_s"]
     assert slower > 10 if waits else slower < 3
     assert slow["history"][-1][2] > 0.5
@@ -178,5 +230,7 @@ def test_who_waits_for_a_straggler(corpus, tmp_path, scheme, waits):
 
 def test_divergence_is_a_result(corpus, tmp_path):
     found = simulated(corpus, tmp_path / "far", "--learning-rate", 1e35)
-    assert "diverged" in found["diverged"] and len(found["history"]) >= 1 and found["verdict"] == "not a number"
+    assert (
+        "diverged" in found["diverged"] and len(found["history"]) >= 1 and found["verdict"] == "not a number"
+    )
     assert not (tmp_path / "far" / "final.nnet").exists()

@@ -47,8 +47,8 @@ def test_dealing_out_at_once_is_dealing_out_one_by_one(block, most, monkeypatch)
 
 
 def test_a_rank_has_what_belongs_to_it_in_memory(tmp_path):
-    """With 100,000 utterances and 100 ranks, a rank takes 60 bytes per utterance while it selects its own, and less afterwards. A table of
-    all names would take 14 MB."""
+    """With 100,000 utterances and 100 ranks, a rank takes 60 bytes per utterance while it selects its own,
+    and less afterwards. A table of all names would take 14 MB."""
     number = 100_000
     lengths = np.random.default_rng(1).integers(50, 2000, number)
     keys = [f"speaker{i // 50:05d}-utterance-{i:07d}" for i in range(number)]
@@ -56,19 +56,30 @@ def test_a_rank_has_what_belongs_to_it_in_memory(tmp_path):
     save_targets(tmp_path / TARGETS_FILE, keys, offsets, [], np.arange(number) % 40 == 0, 10)
     places = {key: f"/corpus/feats/raw_mfcc.{i % 30}.ark:{1000 * i}" for i, key in enumerate(keys)}
     speakers = {key: key[:12] for key in keys}
-    save_tables(tmp_path / FEATURES_FILE, keys, places, speakers, lengths, dict.fromkeys(speakers.values(), "/corpus/cmvn.ark:9"), 40)
+    save_tables(
+        tmp_path / FEATURES_FILE,
+        keys,
+        places,
+        speakers,
+        lengths,
+        dict.fromkeys(speakers.values(), "/corpus/cmvn.ark:9"),
+        40,
+    )
     tracemalloc.start()
     targets = Targets.load(tmp_path / TARGETS_FILE)
     parts = targets.parts((7, 100), 7, 100)
     reader = rank_reader(tmp_path, Path("data"), InputOptions(), targets, [*parts[0], *parts[1]])
     kept, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(parts[0]) == 975 and all(reader.has(key) and reader.num_frames(key) == lengths[keys.index(key)] for key in parts[0][:5])
+    assert len(parts[0]) == 975 and all(
+        reader.has(key) and reader.num_frames(key) == lengths[keys.index(key)] for key in parts[0][:5]
+    )
     assert kept < 2_500_000 and most < 6_000_000
 
 
 def test_targets_are_prepared_within_the_largest_archive(tmp_path, monkeypatch):
-    """Four times as many archives of the same size take no more memory, except for the data kept for each utterance."""
+    """Four times as many archives of the same size take no more memory, except for the data kept for each
+    utterance."""
     monkeypatch.setattr("pyasr.train.targets.pdf_targets._BLOCK", 1 << 14)
     monkeypatch.setattr("pyasr.train.targets.prepare_targets.NUM_CHECKED", 2)
 
@@ -89,7 +100,9 @@ def test_targets_are_prepared_within_the_largest_archive(tmp_path, monkeypatch):
 
 def test_ranks_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
     """The model is bit-identical to one trained with the tables of the data directory."""
-    targets = make_data(tmp_path / "data", {f"{speaker}-{i}": 60 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS)
+    targets = make_data(
+        tmp_path / "data", {f"{speaker}-{i}": 60 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS
+    )
     make_alignments(tmp_path / "ali", targets)
     models = []
     for name in ("packed", "whole"):
@@ -101,17 +114,26 @@ def test_ranks_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
         monkeypatch.setattr(FeatureReader, "_read_tables", counted(FeatureReader._read_tables, read))
         if name == "whole":
             (out / FEATURES_FILE).unlink()
-        spec = TrainSpec(tmp_path / "data", out, InputOptions(cmvn="none"), with_options(schedule=dict(num_epochs=1)))
+        spec = TrainSpec(
+            tmp_path / "data", out, InputOptions(cmvn="none"), with_options(schedule=dict(num_epochs=1))
+        )
         run_threads(2, lambda comm: train_rank(spec, comm))
         assert bool(read) == (name == "whole")
         models.append(load_model(out / "final.nnet").network.state_dict())
-    assert models[0].keys() == models[1].keys() and all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+    assert models[0].keys() == models[1].keys() and all(
+        torch.equal(models[0][name], models[1][name]) for name in models[0]
+    )
 
 
 def test_ranks_that_train_machines_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
     spec = toy_dbn.spec_of(toy_dbn.make_toy(tmp_path), tmp_path / "out")
-    monkeypatch.setattr(FeatureReader, "_read_tables", lambda reader: pytest.fail(f"{reader.data} is read as a whole"))
-    assert len(run_threads(2, lambda comm: toy_dbn.pretrained(spec, comm))[0].rbms) == spec.training.hidden.hidden_layers
+    monkeypatch.setattr(
+        FeatureReader, "_read_tables", lambda reader: pytest.fail(f"{reader.data} is read as a whole")
+    )
+    assert (
+        len(run_threads(2, lambda comm: toy_dbn.pretrained(spec, comm))[0].rbms)
+        == spec.training.hidden.hidden_layers
+    )
 
 
 def counted(function, calls: list):

@@ -1,5 +1,5 @@
-"""Files of soft targets: equality with the teacher, a single computation for any number of ranks, incomplete files, memory and disk
-space."""
+"""Files of soft targets: equality with the teacher, a single computation for any number of ranks, incomplete
+files, memory and disk space."""
 
 import errno
 import logging
@@ -60,12 +60,16 @@ def corpus(tmp_path):
 def looked_at(monkeypatch):
     """Utterances for which teachers have computed targets."""
     table, keys = Teacher.table, []
-    monkeypatch.setattr(Teacher, "table", lambda teacher, key, pdfs: (keys.append(key), table(teacher, key, pdfs))[1])
+    monkeypatch.setattr(
+        Teacher, "table", lambda teacher, key, pdfs: (keys.append(key), table(teacher, key, pdfs))[1]
+    )
     return keys
 
 
 def prepare(corpus, num_ranks: int = 2, from_all: bool = False) -> list:
-    """Files of ranks that share the utterances, or that all learn from all of them except rank 0, which is a server."""
+    """Files of ranks that share the utterances, or that all learn from all of them except rank 0, which is a
+    server."""
+
     def rank(comm):
         share = (None if comm.rank == 0 else (0, 1)) if from_all else (comm.rank, comm.size)
         return SoftTargetFiles(*corpus, comm).of(share)
@@ -75,7 +79,10 @@ def prepare(corpus, num_ranks: int = 2, from_all: bool = False) -> list:
 
 def everything(tables) -> tuple[list, list]:
     """Counts and entries of successive tables."""
-    return [[row for table in tables for row in part(table).tolist()] for part in (lambda table: table.first.diff(), lambda table: table.entries)]
+    return [
+        [row for table in tables for row in part(table).tolist()]
+        for part in (lambda table: table.first.diff(), lambda table: table.entries)
+    ]
 
 
 def said(corpus, keys) -> tuple[list, list]:
@@ -101,7 +108,9 @@ def test_files_hold_what_the_teacher_says(corpus, num_ranks, from_all, looked_at
         if not num:
             continue
         part = file.table(some)
-        assert part.nbytes == file.num_bytes[some].sum() + 8 and everything([part]) == said(corpus, [file.keys[i] for i in some])
+        assert part.nbytes == file.num_bytes[some].sum() + 8 and everything([part]) == said(
+            corpus, [file.keys[i] for i in some]
+        )
     names = {name.removeprefix("soft_targets.") for name in os.listdir(corpus[3])}
     parts = ["0-of-1"] if from_all else [f"{rank}-of-{num_ranks}" for rank in range(num_ranks)]
     assert names == {f"{part}.npz{end}" for part in parts for end in ("", ".first", ".entries")}
@@ -125,12 +134,25 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
     assert f"{np.mean(list(map(len, q))):.1f} pdfs per frame have 90% of the mass" in caplog.text
     told = float(re.search(r"the objective of a student with the same posteriors is (\S+)", caplog.text)[1])
     assert told == pytest.approx(objective, abs=1e-4)
-    assert re.search(rf"the targets of {len(q)} frames will take about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
-    assert re.search(rf"the targets of {len(q)} training frames take 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
+    assert re.search(
+        rf"the targets of {len(q)} frames will take about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text
+    )
+    assert re.search(
+        rf"the targets of {len(q)} training frames take 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text
+    )
 
 
-@pytest.mark.parametrize("before, after", [((2, False), (2, False)), ((3, True), (3, True)), ((2, False), (3, False)), ((3, False), (1, False)),
-                                           ((2, False), (3, True)), ((3, True), (2, False))])  # fmt: skip
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ((2, False), (2, False)),
+        ((3, True), (3, True)),
+        ((2, False), (3, False)),
+        ((3, False), (1, False)),
+        ((2, False), (3, True)),
+        ((3, True), (2, False)),
+    ],
+)
 def test_the_teacher_looks_once(corpus, before, after, looked_at):
     """Also if the job continues with another number of ranks."""
     prepare(corpus, *before)
@@ -157,7 +179,9 @@ def test_a_file_that_was_written_halfway_is_not_trusted(corpus, looked_at, monke
     monkeypatch.setattr(Teacher, "table", table)
     assert (corpus[3] / "soft_targets.1-of-2.npz.entries").stat().st_size > 0
     looked_at.clear()
-    monkeypatch.setattr(Teacher, "table", lambda teacher, key, pdfs: (looked_at.append(key), table(teacher, key, pdfs))[1])
+    monkeypatch.setattr(
+        Teacher, "table", lambda teacher, key, pdfs: (looked_at.append(key), table(teacher, key, pdfs))[1]
+    )
     files = prepare(corpus)
     assert set(own) <= set(looked_at)
     for file in files:
@@ -176,7 +200,9 @@ def test_a_file_that_is_not_of_this_training_is_made_again(corpus, harm, looked_
     elif harm == "other teacher":
         torch.manual_seed(5)
         network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=8), DIM, NUM_PDFS)
-        write_model(SoloComm(), options.teacher, network, (torch.zeros(DIM), torch.ones(DIM)), torch.zeros(NUM_PDFS))
+        write_model(
+            SoloComm(), options.teacher, network, (torch.zeros(DIM), torch.ones(DIM)), torch.zeros(NUM_PDFS)
+        )
     elif harm == "no index":
         path.unlink()
     else:
@@ -188,7 +214,13 @@ def test_a_file_that_is_not_of_this_training_is_made_again(corpus, harm, looked_
 
 
 def shard_of(corpus, file) -> Shard:
-    shard = Shard(FeatureReader(corpus[1], InputOptions(cmvn="none")), corpus[2], file.keys, Packing(1, 1), Plain(torch.float32))
+    shard = Shard(
+        FeatureReader(corpus[1], InputOptions(cmvn="none")),
+        corpus[2],
+        file.keys,
+        Packing(1, 1),
+        Plain(torch.float32),
+    )
     shard.learn_from(file)
     return shard
 
@@ -206,7 +238,8 @@ def dense(minibatches) -> list[tuple]:
 
 @pytest.mark.parametrize("size", [16, 150])
 def test_streamed_frames_have_their_soft_targets(corpus, size):
-    """Equal to those in memory, once each. A block's targets count for `--max-store-mb`, and minibatches continue over block boundaries."""
+    """Equal to those in memory, once each. A block's targets count for `--max-store-mb`, and minibatches
+    continue over block boundaries."""
     soft = prepare(corpus, 1)[0]
     shard = shard_of(corpus, soft)
     resident = open_frames(shard, CPU, torch.float32, 0, SEED, 0)
@@ -216,30 +249,49 @@ def test_streamed_frames_have_their_soft_targets(corpus, size):
     assert isinstance(streamed, StreamedFrames) and len(streamed.plan(1)) > 2
     blocks = [shard.store(members, 1) for members in streamed.plan(1)]
     held = [block.frames.nbytes + block.targets.nbytes for block in blocks]
-    assert 2 * max(held) <= max_bytes and sum(held) > sum(block.frames.nbytes for block in blocks) + soft.num_bytes.sum()
+    assert (
+        2 * max(held) <= max_bytes
+        and sum(held) > sum(block.frames.nbytes for block in blocks) + soft.num_bytes.sum()
+    )
     expected = dense(resident.minibatches(size, 1))
     for epoch in (1, 2):
         found = list(streamed.minibatches(size, epoch))
-        assert [len(x) for x, _ in found[:-1]] == [size] * ((streamed.num_frames - 1) // size) and dense(found) == expected
-    assert len(expected) == shard.num_frames and streamed.sample_store(60).targets[torch.arange(60)].numel() == 60
+        assert [len(x) for x, _ in found[:-1]] == [size] * ((streamed.num_frames - 1) // size) and dense(
+            found
+        ) == expected
+    assert (
+        len(expected) == shard.num_frames
+        and streamed.sample_store(60).targets[torch.arange(60)].numel() == 60
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("max_bytes", [0, 20_000])
 def test_soft_targets_are_copied_to_the_device(corpus, max_bytes):
     shard = shard_of(corpus, prepare(corpus, 1)[0])
-    here, there = (open_frames(shard, torch.device(kind), torch.float32, max_bytes, SEED, 0) for kind in ("cpu", "cuda"))
-    on_host = ((x.cpu(), SoftTargets(*(getattr(targets, name).cpu() for name in ("frame", "pdf", "weight", "best"))))
-               for x, targets in there.minibatches(16, 1))  # fmt: skip
-    found, expected = (torch.tensor(dense(minibatches), dtype=torch.float64) for minibatches in (on_host, here.minibatches(16, 1)))
-    torch.testing.assert_close(found, expected, rtol=2.0**-22, atol=0.0)  # a GPU multiplies by the rounded reciprocal instead of dividing
+    here, there = (
+        open_frames(shard, torch.device(kind), torch.float32, max_bytes, SEED, 0) for kind in ("cpu", "cuda")
+    )
+    on_host = (
+        (x.cpu(), SoftTargets(*(getattr(targets, name).cpu() for name in ("frame", "pdf", "weight", "best"))))
+        for x, targets in there.minibatches(16, 1)
+    )
+    found, expected = (
+        torch.tensor(dense(minibatches), dtype=torch.float64)
+        for minibatches in (on_host, here.minibatches(16, 1))
+    )
+    # a GPU multiplies by the rounded reciprocal instead of dividing
+    torch.testing.assert_close(found, expected, rtol=2.0**-22, atol=0.0)
 
 
 def test_want_of_room_is_told_after_the_first_utterances(corpus, monkeypatch, looked_at):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(soft_target_files, "_TRIED_FRAMES", 100)
     monkeypatch.setattr(soft_target_files.shutil, "disk_usage", lambda path: usage(1000))
-    found = r"the teacher's targets take about 0\.\d+ MB more, 0\.0010 MB are free; free some space and run the same command again, or lower"
+    found = (
+        r"the teacher's targets take about 0\.\d+ MB more, 0\.0010 MB are free; free some space and run "
+        r"the same command again, or lower"
+    )
     with pytest.raises(UserError, match=f"^{corpus[3]}: {found} --teacher-mass$"):
         prepare(corpus, 1)
     assert looked_at == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
@@ -250,7 +302,13 @@ def test_a_full_disk_is_one_sentence(corpus, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"soft_targets.0-of-1.npz.first: the disk is full; free some space and run the same command again"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"soft_targets.0-of-1.npz.first: the disk is full; free some space and run the same command "
+            r"again"
+        ),
+    ):
         prepare(corpus, 1)
     assert not list(corpus[3].glob("*.npz"))
 
@@ -271,7 +329,9 @@ def measured(directory: Path) -> tuple[float, float, float]:
     for num in (30, 200):
         targets = make_data(directory / f"data{num}", {f"a-{i:03d}": 400 for i in range(num)}, 400)
         (directory / str(num)).mkdir()
-        file = SoftTargetFiles(options, directory / f"data{num}", targets, directory / str(num), SoloComm()).of((0, 1))
+        file = SoftTargetFiles(
+            options, directory / f"data{num}", targets, directory / str(num), SoloComm()
+        ).of((0, 1))
         sizes.append(file.num_bytes.sum() / 1e6)
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6)
     return peaks[1] - peaks[0], *sizes
@@ -279,7 +339,9 @@ def measured(directory: Path) -> tuple[float, float, float]:
 
 def test_memory_does_not_grow_with_the_utterances(tmp_path):
     here = Path(__file__).parent
-    program = PROGRAM.format(places=[str(here), str(here.parent), str(here.parents[1])], directory=str(tmp_path))
+    program = PROGRAM.format(
+        places=[str(here), str(here.parent), str(here.parents[1])], directory=str(tmp_path)
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     grown, few, many = map(float, done.stdout.split())
@@ -293,7 +355,8 @@ def test_a_training_with_a_teacher_removes_its_files(corpus, tmp_path, capfd):
     (teacher / "tree").write_bytes((tmp_path / "ali" / "tree").read_bytes())
     lang.mkdir()
     (lang / "phones.txt").write_text("<eps> 0\n")
-    run_here("train_dnn.py", "--cmvn", "none", "--teacher", teacher, "--max-store-mb", 1, "--num-epochs", 1, "--hidden-dim", 8,
-             "--heldout-by", "utterance", "--heldout-share", 0.2, corpus[1], lang, tmp_path / "ali", tmp_path / "dnn", threads=True)  # fmt: skip
+    run_here("train_dnn.py", "--cmvn", "none", "--teacher", teacher, "--max-store-mb", 1, "--num-epochs", 1,
+             "--hidden-dim", 8, "--heldout-by", "utterance", "--heldout-share", 0.2, corpus[1], lang,
+             tmp_path / "ali", tmp_path / "dnn", threads=True)  # fmt: skip
     assert (tmp_path / "dnn" / "final.nnet").exists()
     assert not [path for path in (tmp_path / "dnn").rglob("*") if "soft_targets" in path.name]

@@ -1,4 +1,5 @@
-"""Training of a small network on the posteriors of a large one: the kept posteriors, the loss, and a student that its teacher improves."""
+"""Training of a small network on the posteriors of a large one: the kept posteriors, the loss, and a student
+that its teacher improves."""
 
 import dataclasses
 import shutil
@@ -42,7 +43,9 @@ def test_the_fewest_pdfs_with_the_mass_are_kept(mass):
         num = next(k for k in range(1, 8) if p[order[:k]].sum() >= mass - 1e-6)
         here = found.frame == t
         assert found.pdf[here].tolist() == order[:num].tolist() and found.best[t] == order[0]
-        np.testing.assert_allclose(found.weight[here], p[order[:num]] / p[order[:num]].sum(), atol=1.1 / 65535)
+        np.testing.assert_allclose(
+            found.weight[here], p[order[:num]] / p[order[:num]].sum(), atol=1.1 / 65535
+        )
 
 
 @pytest.mark.parametrize("block", [1, 7 * 16, 7 * 50])
@@ -61,13 +64,19 @@ def test_the_loss_is_the_cross_entropy_of_the_kept_distribution():
     q[targets.frame, targets.pdf] = targets.weight.double()
     expected = torch.nn.functional.cross_entropy(logits, q, reduction="sum")
     torch.testing.assert_close(targets.loss(logits), expected, check_dtype=False)
-    assert torch.autograd.gradcheck(lambda z: dataclasses.replace(targets, weight=targets.weight.double()).loss(z), (logits,))
+    assert torch.autograd.gradcheck(
+        lambda z: dataclasses.replace(targets, weight=targets.weight.double()).loss(z), (logits,)
+    )
     halves = targets.chunk(2)
-    torch.testing.assert_close(sum(half.loss(part) for half, part in zip(halves, logits.chunk(2))), targets.loss(logits))
+    torch.testing.assert_close(
+        sum(half.loss(part) for half, part in zip(halves, logits.chunk(2))), targets.loss(logits)
+    )
     assert [half.numel() for half in halves] == [2, 2]
 
 
-@pytest.mark.parametrize("num_pdfs, type", [(2000, torch.int16), (1 << 16, torch.int16), ((1 << 16) + 1, torch.int32)])
+@pytest.mark.parametrize(
+    "num_pdfs, type", [(2000, torch.int16), (1 << 16, torch.int16), ((1 << 16) + 1, torch.int32)]
+)
 def test_weights_are_parts_that_add_up(num_pdfs, type):
     """k of the module docstring, with pdfs and weights that need all bits of their type."""
     log_p = posteriors(5, num_pdfs)
@@ -78,12 +87,15 @@ def test_weights_are_parts_that_add_up(num_pdfs, type):
     assert torch.equal(found.pdf, pdf.long()) and found.best.tolist() == log_p.argmax(1).tolist()
     for t, part in enumerate(np.split(q.double().numpy(), counts.cumsum(0)[:-1])):
         ends = np.round(65535 * part.cumsum() / part.sum())
-        assert (found.weight[found.frame == t] * 65535).round().tolist() == np.diff(ends, prepend=0).tolist() and ends[-1] == 65535
+        assert (found.weight[found.frame == t] * 65535).round().tolist() == np.diff(
+            ends, prepend=0
+        ).tolist() and ends[-1] == 65535
 
 
 @pytest.mark.parametrize("spread", [2.0, 4.0, 6.0])
 def test_parts_are_as_good_as_exact_weights(spread):
-    """Loss and gradient of a minibatch, with teachers of high and low confidence that keep 1049, 113 and 18 pdfs per frame."""
+    """Loss and gradient of a minibatch, with teachers of high and low confidence that keep 1049, 113 and 18
+    pdfs per frame."""
     random = torch.Generator().manual_seed(2)
     scores = torch.randn(256, 2000, generator=random)
     log_p, noise = torch.log_softmax(spread * scores, 1), torch.randn(256, 2000, generator=random)
@@ -101,31 +113,46 @@ def test_parts_are_as_good_as_exact_weights(spread):
 def test_minibatches_that_follow_each_other():
     table = table_of(posteriors(), 0.9)
     both, whole = table[torch.arange(7)].followed_by(table[torch.arange(7, 20)]), table[torch.arange(20)]
-    assert all(torch.equal(getattr(both, name), getattr(whole, name)) for name in ("frame", "pdf", "weight", "best"))
+    assert all(
+        torch.equal(getattr(both, name), getattr(whole, name)) for name in ("frame", "pdf", "weight", "best")
+    )
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A corpus, a teacher with two layers that was trained on all of it, and targets of which most are wrong."""
+    """A corpus, a teacher with two layers that was trained on all of it, and targets of which most are
+    wrong."""
     path = tmp_path_factory.mktemp("corpus")
-    targets = dataclasses.replace(make_data(path / "data", {f"a-{i:02d}": 40 + i for i in range(24)}, NUM_PDFS), heldout=np.arange(24) % 4 == 0)
+    targets = dataclasses.replace(
+        make_data(path / "data", {f"a-{i:02d}": 40 + i for i in range(24)}, NUM_PDFS),
+        heldout=np.arange(24) % 4 == 0,
+    )
     (path / "teacher").mkdir()
     targets.save(path / "teacher" / TARGETS_FILE)
     splice = InputOptions(cmvn="none", splice_left=2, splice_right=2)
-    train_rank(TrainSpec(path / "data", path / "teacher", splice, with_options(schedule=dict(num_epochs=8))), SoloComm())
+    train_rank(
+        TrainSpec(path / "data", path / "teacher", splice, with_options(schedule=dict(num_epochs=8))),
+        SoloComm(),
+    )
     splice.save(path / "teacher")
     wrong = np.random.default_rng(1).integers(NUM_PDFS, size=len(targets.pdfs))
-    wrong[np.repeat(targets.heldout, np.diff(targets.offsets))] = targets.pdfs[np.repeat(targets.heldout, np.diff(targets.offsets))]
+    wrong[np.repeat(targets.heldout, np.diff(targets.offsets))] = targets.pdfs[
+        np.repeat(targets.heldout, np.diff(targets.offsets))
+    ]
     return path, targets, dataclasses.replace(targets, pdfs=wrong.astype(targets.pdfs.dtype))
 
 
 @pytest.fixture(scope="module")
 def blstm(corpus):
-    """A teacher that reads chunks in both directions, with its own features of the same frames, which have more columns."""
+    """A teacher that reads chunks in both directions, with its own features of the same frames, which have
+    more columns."""
     path, targets, _ = corpus
     seen, out, input = path / "seen", path / "blstm", InputOptions(cmvn="none")
     shutil.copytree(path / "data", seen)
-    mixed, reader = np.random.default_rng(2).standard_normal((DIM, DIM + 3)).astype(np.float32), FeatureReader(path / "data", input)
+    mixed, reader = (
+        np.random.default_rng(2).standard_normal((DIM, DIM + 3)).astype(np.float32),
+        FeatureReader(path / "data", input),
+    )
     with ArkWriter(seen / "f.ark", seen / "feats.scp") as writer:
         for key in targets.keys:
             writer.write(key, reader[key] @ mixed)
@@ -133,27 +160,39 @@ def blstm(corpus):
     (out / "layers.net").write_text("blstm cells=8\nlinear dim=8", encoding="utf-8")
     targets.save(out / TARGETS_FILE)
     natural = NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4)
-    options = with_options(over_time=dict(network=out / "layers.net", chunk=10), schedule=dict(num_epochs=8, learning_rate=0.5),
-                           learner=dict(minibatch=100, natural_gradient=natural, max_change=0.5))  # fmt: skip
+    options = with_options(
+        over_time=dict(network=out / "layers.net", chunk=10),
+        schedule=dict(num_epochs=8, learning_rate=0.5),
+        learner=dict(minibatch=100, natural_gradient=natural, max_change=0.5),
+    )
     train_rank(TrainSpec(seen, out, input, options), SoloComm())
     input.save(out)
     return dict(teacher=out, teacher_data=seen)
 
 
-@pytest.mark.parametrize("kind, scheme", [("feed-forward", "allreduce"), ("feed-forward", "kaldi"), ("blstm", "allreduce")])
+@pytest.mark.parametrize(
+    "kind, scheme", [("feed-forward", "allreduce"), ("feed-forward", "kaldi"), ("blstm", "allreduce")]
+)
 def test_a_student_learns_from_its_teacher_alone(corpus, blstm, tmp_path, kind, scheme):
-    """Training targets of the alignment are random, held-out targets are correct. The student sees single frames, and the BLSTM other
-    columns."""
+    """Training targets of the alignment are random, held-out targets are correct. The student sees single
+    frames, and the BLSTM other columns."""
     path, right, wrong = corpus
     teacher = blstm if kind == "blstm" else dict(teacher=path / "teacher")
     out = tmp_path / "student"
     out.mkdir()
     wrong.save(out / TARGETS_FILE)
     options = with_options(teacher=teacher, schedule=dict(num_epochs=8), mixing=dict(parallel=scheme))
-    run_threads(2, lambda comm: train_rank(TrainSpec(path / "data", out, InputOptions(cmvn="none"), options), comm))
+    run_threads(
+        2, lambda comm: train_rank(TrainSpec(path / "data", out, InputOptions(cmvn="none"), options), comm)
+    )
     model, reader = load_model(out / MODEL_FILE), FeatureReader(path / "data", InputOptions(cmvn="none"))
     held = right.shard(0, 1, heldout=True)
-    correct = np.concatenate([(model.log_likelihoods(reader[key]) + model.log_priors.numpy()).argmax(1) == right.pdfs_of(key) for key in held])
+    correct = np.concatenate(
+        [
+            (model.log_likelihoods(reader[key]) + model.log_priors.numpy()).argmax(1) == right.pdfs_of(key)
+            for key in held
+        ]
+    )
     assert correct.mean() > 0.7
 
 
@@ -163,7 +202,9 @@ def test_features_of_a_teacher_that_are_no_numbers_are_named(corpus, monkeypatch
     features = teacher.reader[keys[0]].copy()
     features[5, 1] = np.nan
     monkeypatch.setattr(type(teacher.reader), "__getitem__", lambda reader, key: features)
-    with pytest.raises(UserError, match=rf"{keys[0]} has features that are not finite \(nan in frame 5, column 1\)"):
+    with pytest.raises(
+        UserError, match=rf"{keys[0]} has features that are not finite \(nan in frame 5, column 1\)"
+    ):
         teacher.table(keys[0], right.pdfs_of(keys[0]))
 
 
@@ -171,8 +212,16 @@ def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatc
     path, right, _ = corpus
     teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]
     compute = teacher.model.network.log_posteriors
-    monkeypatch.setattr(teacher.model.network, "log_posteriors", lambda x: compute(x) if len(x) < 42 else torch.empty(10**15))
-    with pytest.raises(UserError, match="^a-02: memory is not enough for its 42 frames: .*; cut it into shorter utterances, or leave it out$"):
+    monkeypatch.setattr(
+        teacher.model.network, "log_posteriors", lambda x: compute(x) if len(x) < 42 else torch.empty(10**15)
+    )
+    with pytest.raises(
+        UserError,
+        match=(
+            "^a-02: memory is not enough for its 42 frames: .*; cut it into shorter utterances, or leave "
+            "it out$"
+        ),
+    ):
         [teacher.table(key, right.pdfs_of(key)) for key in keys]
 
 
@@ -188,16 +237,34 @@ def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
     shutil.copy(tmp_path / "other" / "tree", tmp_path / "teacher")
     (tmp_path / "lang").mkdir()
     (tmp_path / "lang" / "phones.txt").write_text("<eps> 0\n")
-    with pytest.raises(UserError, match="--teacher .*teacher: its tree differs from that of .*ali; give alignments with the teacher's tree"):
-        run_here("train_dnn.py", "--cmvn", "none", "--teacher", tmp_path / "teacher",
-                 path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out", threads=True)  # fmt: skip
+    with pytest.raises(
+        UserError,
+        match=(
+            "--teacher .*teacher: its tree differs from that of .*ali; give alignments with the teacher's "
+            "tree"
+        ),
+    ):
+        run_here(
+            "train_dnn.py",
+            "--cmvn",
+            "none",
+            "--teacher",
+            tmp_path / "teacher",
+            path / "data",
+            tmp_path / "lang",
+            tmp_path / "ali",
+            tmp_path / "out",
+            threads=True,
+        )
 
 
 def test_want_of_memory_for_the_posteriors_kept_is_told_too(corpus, monkeypatch):
     path, right, _ = corpus
     teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]
     keep = soft_targets._keep_mass
-    monkeypatch.setattr(soft_targets, "_keep_mass", lambda p, mass: keep(p, mass) if len(p) < 42 else torch.empty(10**15))
+    monkeypatch.setattr(
+        soft_targets, "_keep_mass", lambda p, mass: keep(p, mass) if len(p) < 42 else torch.empty(10**15)
+    )
     with pytest.raises(UserError, match="^a-02: memory is not enough for its 42 frames"):
         [teacher.table(key, right.pdfs_of(key)) for key in keys]
 
@@ -212,5 +279,7 @@ def test_teachers_that_cannot_teach(corpus, tmp_path):
         teacher.table("a-02", np.zeros(42))
     with pytest.raises(UserError, match="the teacher has 30 frames of a-01, the alignment has 41"):
         teacher.table("a-01", np.zeros(41))
-    with pytest.raises(UserError, match="--teacher cannot be combined with --priors posteriors: measurements on a sample"):
+    with pytest.raises(
+        UserError, match="--teacher cannot be combined with --priors posteriors: measurements on a sample"
+    ):
         check_training(with_options(teacher=dict(teacher=path / "teacher"), priors=dict(priors="posteriors")))

@@ -1,4 +1,5 @@
-"""What is prepared for trainings goes through files: in memory are names and a few numbers of each utterance, and one archive."""
+"""What is prepared for trainings goes through files: in memory are names and a few numbers of each utterance,
+and one archive."""
 
 import tracemalloc
 from types import SimpleNamespace
@@ -67,7 +68,9 @@ def test_memory_of_alignments(tmp_path, small_blocks):
 def spool_alignments(path, wanted: Keys) -> None:
     with AlignmentSpool(path, np.array([-1, 3]), path / "spool") as spool:
         spool.check(wanted)
-        assert spool.offsets(wanted)[-1] == 5 * len(wanted) and all(vector.tolist() == [3] * 5 for vector in spool.vectors(wanted))
+        assert spool.offsets(wanted)[-1] == 5 * len(wanted) and all(
+            vector.tolist() == [3] * 5 for vector in spool.vectors(wanted)
+        )
 
 
 def test_an_utterance_of_two_archives(tmp_path):
@@ -130,8 +133,13 @@ def test_memory_of_units(tmp_path, small_blocks):
 
     def make(number):
         names = Keys.of(f"utterance-{i:010d}" for i in range(number))
-        reader, texts = SimpleNamespace(keys=names, num_frames=lambda key: 100), Table.of((name, text) for name in names)
-        return lambda: spool_units(ctc_targets._Transcripts(reader, subwords, texts, 1), tmp_path / "spool", number)
+        reader, texts = (
+            SimpleNamespace(keys=names, num_frames=lambda key: 100),
+            Table.of((name, text) for name in names),
+        )
+        return lambda: spool_units(
+            ctc_targets._Transcripts(reader, subwords, texts, 1), tmp_path / "spool", number
+        )
 
     assert growth(make) < MOST_BYTES + size
 
@@ -148,7 +156,11 @@ def test_memory_of_copies(tmp_path, small_blocks):
         path = tmp_path / str(number)
         path.mkdir()
         names = [f"sp1.1-utterance-{i:06d}" for i in range(number)]
-        for table, value in (("feats.scp", "{}.ark:1"), ("utt2spk", "{}-speaker"), ("utt2uniq", "{}-original")):
+        for table, value in (
+            ("feats.scp", "{}.ark:1"),
+            ("utt2spk", "{}-speaker"),
+            ("utt2uniq", "{}-original"),
+        ):
             (path / table).write_text("".join(f"{name} {value.format(name)}\n" for name in names))
         reader = FeatureReader(path, InputOptions(cmvn="none"))
         return lambda: sum(1 for name in names if reader.original(name)[1] == f"{name}-speaker")

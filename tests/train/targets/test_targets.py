@@ -50,19 +50,34 @@ def test_pdfs_of_kaldi_alignments(corpus):
 
 def test_join_is_told_in_a_table(corpus, caplog):
     path, _ = corpus
-    change(path, lambda ali: {("x-9" if key == "a-0" else key): (v[:-2] if key == "b-2" else v) for key, v in ali.items()})
+    change(
+        path,
+        lambda ali: {
+            ("x-9" if key == "a-0" else key): (v[:-2] if key == "b-2" else v) for key, v in ali.items()
+        },
+    )
     logging.getLogger("pyasr").propagate = True
     with caplog.at_level(logging.INFO, "pyasr"):
         found = prepare(path, max_missing=0.05)
     assert len(found.keys) == 98 and "a-0" not in found.keys and "b-2" not in found.keys
-    for line in ("only features:          1 (a-0)", "only alignment:         1", "length differs by -2: 1 (b-2)"):
+    for line in (
+        "only features:          1 (a-0)",
+        "only alignment:         1",
+        "length differs by -2: 1 (b-2)",
+    ):
         assert line in caplog.text
 
 
 def test_utterances_without_frames_are_not_trained_on(tmp_path):
     """Even if their alignment has no frames either."""
     lengths = {"a-0": 0, "a-1": 3}
-    reader = SimpleNamespace(data=tmp_path, keys=Keys.of(lengths), utterances=list(lengths), num_frames=lengths.get, has=lengths.__contains__)
+    reader = SimpleNamespace(
+        data=tmp_path,
+        keys=Keys.of(lengths),
+        utterances=list(lengths),
+        num_frames=lengths.get,
+        has=lengths.__contains__,
+    )
     assert join(reader, lengths, 0.5, tmp_path) == ["a-1"]
 
 
@@ -75,7 +90,10 @@ def lose_features(path, lost):
 def test_utterances_without_features_are_counted(corpus):
     path, _ = corpus
     lose_features(path, [key for key in LENGTHS if key[0] in "cdefghij"])
-    with pytest.raises(UserError, match=r"^\S*data/feats.scp: 80 of 100 utterances of utt2spk have no features \(c-0, c-1, c-2, ...\);"):
+    with pytest.raises(
+        UserError,
+        match=r"^\S*data/feats.scp: 80 of 100 utterances of utt2spk have no features \(c-0, c-1, c-2, ...\);",
+    ):
         prepare(path)
     assert not (path / "out" / "targets.npz").exists()
     assert len(prepare(path, max_missing=0.8).keys) == 20
@@ -85,7 +103,12 @@ def test_utterances_without_features_and_without_alignment_are_counted_together(
     path, _ = corpus
     lose_features(path, ["a-0"])
     change(path, lambda ali: {key: v for key, v in ali.items() if key != "b-2"})
-    with pytest.raises(UserError, match="1 have no features, 1 of 100 utterances have no alignment and 0 an alignment of another length"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "1 have no features, 1 of 100 utterances have no alignment and 0 an alignment of another length"
+        ),
+    ):
         prepare(path, max_missing=0.01)
     assert len(prepare(path, max_missing=0.02).keys) == 98
 
@@ -101,7 +124,13 @@ def test_utterances_that_are_only_in_the_alignment_are_not_missed(corpus):
 def test_alignment_of_other_features(corpus):
     path, _ = corpus
     change(path, lambda ali: {key: v[::2] for key, v in ali.items()})
-    with pytest.raises(UserError, match=r"ali does not match .*data: 0 of 100 utterances have no alignment and 50 an alignment of another length"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"ali does not match .*data: 0 of 100 utterances have no alignment and 50 an alignment of "
+            r"another length"
+        ),
+    ):
         prepare(path)
     assert not (path / "out" / "targets.npz").exists()
 
@@ -119,7 +148,9 @@ def test_nothing_to_train_on(corpus):
     (path / "data" / "utt2num_frames").unlink()
     for lines in ("", (path / "data" / "feats.scp").read_text().replace("-", "_")):
         (path / "data" / "feats.scp").write_text(lines)
-        with pytest.raises(UserError, match="ali and .*data have no utterance in common; compute the features"):
+        with pytest.raises(
+            UserError, match="ali and .*data have no utterance in common; compute the features"
+        ):
             prepare(path, max_missing=1.0)
 
 
@@ -162,20 +193,31 @@ def test_heldout_utterances_of_all_speakers_where_asked_for():
 @pytest.mark.parametrize("part", ["", "-0000000-0000100"])
 @pytest.mark.parametrize("by", ["speaker", "utterance"])
 def test_copies_at_other_speeds_are_held_out_with_their_original(corpus, by, part):
-    """Also parts of utterances whose whole is not in the data; copies precede their originals in alphabetical order."""
+    """Also parts of utterances whose whole is not in the data; copies precede their originals in alphabetical
+    order."""
     path, _ = corpus
     names = {f"x{key}": num for key, num in LENGTHS.items()}
     copies = {f"sp{speed}-{key}{part}": key for speed in ("0.9", "1.1") for key in names}
     originals = {key + part: key for key in names}
     make_data(path / "perturbed", {copy: names[key] for copy, key in (originals | copies).items()}, 4)
-    write_table(path / "perturbed" / "utt2spk", {copy: copy.removesuffix(part).rpartition("-")[0] for copy in originals | copies})
+    write_table(
+        path / "perturbed" / "utt2spk",
+        {copy: copy.removesuffix(part).rpartition("-")[0] for copy in originals | copies},
+    )
     write_table(path / "perturbed" / "utt2uniq", originals | copies)
     reader = FeatureReader(path / "perturbed", InputOptions(cmvn="none"))
     lengths = np.array([reader.num_frames(key) for key in reader.keys])
-    heldout = dict(zip(reader.keys, choose_heldout(reader.keys, lengths, reader.original, HeldoutOptions(0.25, 1, by))))
-    assert 0 < sum(heldout.values()) < len(heldout) and all(heldout[copy] == heldout[key + part] for copy, key in copies.items())
+    heldout = dict(
+        zip(reader.keys, choose_heldout(reader.keys, lengths, reader.original, HeldoutOptions(0.25, 1, by)))
+    )
+    assert 0 < sum(heldout.values()) < len(heldout) and all(
+        heldout[copy] == heldout[key + part] for copy, key in copies.items()
+    )
     if by == "speaker":
-        speakers = [{copy.removesuffix(part).split("-")[-2] for copy in heldout if heldout[copy] == held} for held in (True, False)]
+        speakers = [
+            {copy.removesuffix(part).split("-")[-2] for copy in heldout if heldout[copy] == held}
+            for held in (True, False)
+        ]
         assert not speakers[0] & speakers[1]
 
 
@@ -184,7 +226,9 @@ def test_shards_are_even_and_complete(corpus):
     for heldout in (False, True):
         shards = [targets.shard(rank, 3, heldout) for rank in range(3)]
         together = [key for shard in shards for key in shard]
-        assert sorted(together) == sorted(key for key, held in zip(targets.keys, targets.heldout) if held == heldout)
+        assert sorted(together) == sorted(
+            key for key, held in zip(targets.keys, targets.heldout) if held == heldout
+        )
         frames = [sum(LENGTHS[key] for key in shard) for shard in shards]
         assert max(frames) - min(frames) <= 30
 
@@ -216,5 +260,13 @@ def test_the_order_of_archives_is_not_that_of_the_features(tmp_path):
     with AlignmentSpool(tmp_path, np.arange(6) * 10, tmp_path / "spool") as spool:
         assert dict(spool.lengths.items()) == {"d": 2, "b": 3, "e": 0, "c": 1, "a": 2}
         assert spool.offsets(["a", "b", "d"]).tolist() == [0, 2, 5, 7]
-        assert [piece.tolist() for piece in spool.vectors(["a", "b", "c", "d"])] == [[10, 50], [20, 20, 20], [30], [40, 40]]
-        assert {key: tids.tolist() for key, tids in spool.alignments(["a", "d"]).items()} == {"a": [1, 5], "d": [4, 4]}
+        assert [piece.tolist() for piece in spool.vectors(["a", "b", "c", "d"])] == [
+            [10, 50],
+            [20, 20, 20],
+            [30],
+            [40, 40],
+        ]
+        assert {key: tids.tolist() for key, tids in spool.alignments(["a", "d"]).items()} == {
+            "a": [1, 5],
+            "d": [4, 4],
+        }

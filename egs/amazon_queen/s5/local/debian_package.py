@@ -17,32 +17,45 @@ _LARGEST_BYTES = 1 << 30
 
 
 def extract(package: Path, name: str, out: Path) -> None:
-    """Write the file `name` of `package` to `out`. Raises UserError if the package is damaged or lacks the file."""
+    """Write the file `name` of `package` to `out`. Raises UserError if the package is damaged or lacks the
+    file."""
     member, data = _data_archive(package)
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            found = [m for m in archive if m.name.rpartition("/")[2] == name and m.isfile() and m.size <= _LARGEST_BYTES]
+            found = [
+                m
+                for m in archive
+                if m.name.rpartition("/")[2] == name and m.isfile() and m.size <= _LARGEST_BYTES
+            ]
             if not found:
-                raise UserError(f"{package} does not contain {name}; give the package flight-of-the-amazon-queen")
+                raise UserError(
+                    f"{package} does not contain {name}; give the package flight-of-the-amazon-queen"
+                )
             with archive.extractfile(found[0]) as source, out.open("wb") as target:
                 shutil.copyfileobj(source, target)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-        raise UserError(f"{package}: {member} cannot be read ({error}); "
-                        "unpack the package yourself and give queen.1c with --corpus") from None
+        raise UserError(
+            f"{package}: {member} cannot be read ({error}); "
+            "unpack the package yourself and give queen.1c with --corpus"
+        ) from None
 
 
 def _data_archive(package: Path) -> tuple[str, bytes]:
-    """(name, content) of `data.tar.*`; a Debian package is an `ar` archive of three members with 60-byte headers."""
+    """(name, content) of `data.tar.*`; a Debian package is an `ar` archive of three members with 60-byte
+    headers."""
     content = package.read_bytes()
     if not content.startswith(b"!<arch>\n"):
         raise UserError(f"{package}: not a Debian package; download it again")
     at = 8
     while at + 60 <= len(content):
-        name, size = content[at:at + 16].decode("ascii", "replace").strip(" /"), content[at + 48:at + 58].strip()
+        name, size = (
+            content[at : at + 16].decode("ascii", "replace").strip(" /"),
+            content[at + 48 : at + 58].strip(),
+        )
         if not size.isdigit():
             raise UserError(f"{package}: damaged; download it again")
         size = int(size)
-        body, at = content[at + 60:at + 60 + size], at + 60 + size + size % 2
+        body, at = content[at + 60 : at + 60 + size], at + 60 + size + size % 2
         if name.startswith("data.tar"):
             if len(body) < size:
                 break
@@ -51,12 +64,15 @@ def _data_archive(package: Path) -> tuple[str, bytes]:
 
 
 def download(name: str, directory: Path) -> Path:
-    """Download the package `name` into `directory` with apt-get; if apt has no package lists, fetch lists there, too.
+    """Download the package `name` into `directory` with apt-get; if apt has no package lists, fetch lists
+    there, too.
 
     Raises UserError with the remedy if there is no apt or the download fails.
     """
-    by_hand = (f"download the Debian package {name} (https://packages.debian.org/{name}, 35 MB, no dependencies) on any machine "
-               "and give it, or its queen.1c, with --corpus FILE")
+    by_hand = (
+        f"download the Debian package {name} (https://packages.debian.org/{name}, 35 MB, no dependencies) on "
+        "any machine and give it, or its queen.1c, with --corpus FILE"
+    )
     if not shutil.which("apt-get"):
         raise UserError(f"no apt-get on this machine to fetch the corpus; {by_hand}")
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,6 +90,13 @@ def download(name: str, directory: Path) -> Path:
 
 
 def _apt(arguments: list[str], directory: Path) -> str:
-    """Run apt-get in `directory`; return its last line. The files in the directory show whether it succeeded."""
-    run = subprocess.run(["apt-get", "-q", *arguments], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    """Run apt-get in `directory`; return its last line. The files in the directory show whether it
+    succeeded."""
+    run = subprocess.run(
+        ["apt-get", "-q", *arguments],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     return (run.stdout.strip().splitlines() or ["no message"])[-1]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Get the data file of Flight of the Amazon Queen (54 MB, free to use): from a copy, else from its Debian package, without root.
+"""Get the data file of Flight of the Amazon Queen (54 MB, free to use): from a copy, else from its Debian
+package, without root.
 
 Reads   --corpus: queen.1c, the .deb, or a directory with either; without it, apt-get downloads the package
 Writes  OUT/queen.1c (a link if a copy was given)
@@ -26,7 +27,9 @@ NUM_ENTRIES, SIZE_BYTES = 7671, 54_108_887
 @dataclass(frozen=True)
 class GetCorpus:
     out: Path = argument("directory for queen.1c")
-    corpus: str | None = option(None, "queen.1c, flight-of-the-amazon-queen_*.deb, or a directory with one of them")
+    corpus: str | None = option(
+        None, "queen.1c, flight-of-the-amazon-queen_*.deb, or a directory with one of them"
+    )
 
 
 def main(options: GetCorpus) -> None:
@@ -56,7 +59,9 @@ def find_copy(path: Path) -> Path:
         if path.suffix == ".deb" or path.name.lower() == FILE:
             return path
         raise UserError(f"--corpus {path}: neither queen.1c nor a .deb package")
-    found = [p for p in sorted(path.rglob("*")) if p.name.lower() == FILE] + sorted(path.rglob(f"{PACKAGE}_*.deb"))
+    found = [p for p in sorted(path.rglob("*")) if p.name.lower() == FILE] + sorted(
+        path.rglob(f"{PACKAGE}_*.deb")
+    )
     if not found:
         raise UserError(f"--corpus {path}: contains neither queen.1c nor {PACKAGE}_*.deb")
     return found[0]
@@ -66,8 +71,10 @@ def verify(path: Path) -> None:
     """Raise UserError unless `path` is the release that the split file describes."""
     num_entries, size = len(QueenFile(path).entries), path.stat().st_size
     if (num_entries, size) != (NUM_ENTRIES, SIZE_BYTES):
-        raise UserError(f"{path}: {num_entries} entries, {size} bytes, expected {NUM_ENTRIES} and {SIZE_BYTES}: "
-                        "another release of the game or a damaged file; use queen.1c of the Debian package 1.0.0")
+        raise UserError(
+            f"{path}: {num_entries} entries, {size} bytes, expected {NUM_ENTRIES} and {SIZE_BYTES}: "
+            "another release of the game or a damaged file; use queen.1c of the Debian package 1.0.0"
+        )
 
 
 if __name__ == "__main__":

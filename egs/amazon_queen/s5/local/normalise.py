@@ -1,4 +1,5 @@
-"""Normalise the texts on the game's screen to transcripts: lower case, no punctuation, numbers spelled, words as in the CMU dictionary."""
+"""Normalise the texts on the game's screen to transcripts: lower case, no punctuation, numbers spelled, words
+as in the CMU dictionary."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ _NUMBER = re.compile(r"(\d+):00|(\d+)(st|nd|rd|th|'?s)?", re.IGNORECASE)
 
 
 def normalise(text: str, numbers: str = "spell") -> str:
-    """The words of `text`, separated by single blanks; apostrophes stay, hyphens and dots separate words. `numbers`: spell or drop.
+    """The words of `text`, separated by single blanks; apostrophes stay, hyphens and dots separate words.
+    `numbers`: spell or drop.
 
     >>> normalise('My "Model X7" crashed in 1944, Dr. King!')
     'my model x seven crashed in nineteen forty four doctor king'

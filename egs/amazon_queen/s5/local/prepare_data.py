@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Decode the speech of Flight of the Amazon Queen to 8 kHz and create the data directories train, dev and test.
+"""Decode the speech of Flight of the Amazon Queen to 8 kHz and create the data directories train, dev and
+test.
 
 Reads   CORPUS/queen.1c, amazon_queen_split.tsv next to this program
-Writes  DATA/local/audio (one file per utterance), DATA/train, DATA/dev, DATA/test (wav.scp text utt2spk spk2utt utt2dur)
+Writes  DATA/local/audio (one file per utterance), DATA/train, DATA/dev, DATA/test (wav.scp text utt2spk
+        spk2utt utt2dur)
 
     local/prepare_data.py corpus data
 """
@@ -33,9 +35,20 @@ SPLIT = Path(__file__).with_name("amazon_queen_split.tsv")
 RATE_HZ = 8000
 QUICK_MINUTES = {"train": 34.0, "dev": 3.0, "test": 8.0}
 SAME_CHARACTER = {  # short names of dialogs and full names of cutaways
-    "and": "anderson", "ape": "gorilla", "bob": "trader_bob", "death": "ferryman", "dog": "guard_dog", "jim": "jimmy", "joe": "joe_king",
-    "prin": "princess_azura", "sec": "secretary", "showeram": "showering_amazon", "wedge": "wedgewood", "witch": "witch_doctor",
-    "zombie": "zombie_woman"}
+    "and": "anderson",
+    "ape": "gorilla",
+    "bob": "trader_bob",
+    "death": "ferryman",
+    "dog": "guard_dog",
+    "jim": "jimmy",
+    "joe": "joe_king",
+    "prin": "princess_azura",
+    "sec": "secretary",
+    "showeram": "showering_amazon",
+    "wedge": "wedgewood",
+    "witch": "witch_doctor",
+    "zombie": "zombie_woman",
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +69,12 @@ class AudioOptions:
 class PrepareData:
     corpus: Path = argument("output directory of local/get_corpus.py")
     data: Path = argument("directory of data directories")
-    dev_actor: str | None = option("reitel", "actor whose utterances are the development set; 'none': use all for training")
-    numbers: str = option("spell", "numbers in the texts: spell them in words, or drop them", choices=("spell", "drop"))
+    dev_actor: str | None = option(
+        "reitel", "actor whose utterances are the development set; 'none': use all for training"
+    )
+    numbers: str = option(
+        "spell", "numbers in the texts: spell them in words, or drop them", choices=("spell", "drop")
+    )
     audio: AudioOptions = group(AudioOptions)
     quick: bool = option(False, "use only 45 minutes of speech")
     jobs: DecodeJobs = group(DecodeJobs)
@@ -95,8 +112,15 @@ def read_utterances(queen: QueenFile, numbers: str) -> list[Utterance]:
     for number, line in enumerate(SPLIT.read_text(encoding="utf-8").splitlines()[1:], 2):
         name, character, actor, seconds, part = line.split("\t")
         if name not in texts:
-            raise UserError(f"{SPLIT}:{number}: {queen.path} has no utterance {name}; get the corpus again with local/get_corpus.py")
-        found.append(Utterance(name, speaker(actor, character), actor, float(seconds), part, normalise(texts[name], numbers)))
+            raise UserError(
+                f"{SPLIT}:{number}: {queen.path} has no utterance {name}; get the corpus again with "
+                "local/get_corpus.py"
+            )
+        found.append(
+            Utterance(
+                name, speaker(actor, character), actor, float(seconds), part, normalise(texts[name], numbers)
+            )
+        )
     return found
 
 
@@ -139,10 +163,12 @@ def quick_sample(utterances: list[Utterance], seconds: float) -> list[Utterance]
 def decode_all(options: PrepareData, queen: QueenFile, utterances: list[Utterance], out: Path) -> None:
     """Write one 8 kHz file per utterance in `out`."""
     size = math.ceil(len(utterances) / (4 * options.jobs.nj))
-    shards = [utterances[i:i + size] for i in range(0, len(utterances), size)]
+    shards = [utterances[i : i + size] for i in range(0, len(utterances), size)]
     progress = log.Progress("decoding", len(utterances), "utterances")
     with ProcessPoolExecutor(options.jobs.nj) as pool:
-        jobs = [pool.submit(decode_shard, queen.path, shard, out, options.audio.audio_format) for shard in shards]
+        jobs = [
+            pool.submit(decode_shard, queen.path, shard, out, options.audio.audio_format) for shard in shards
+        ]
         for i, job in enumerate(jobs, 1):
             job.result()
             progress.update(min(i * size, len(utterances)))
@@ -154,23 +180,32 @@ def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_forma
     for utterance in utterances:
         samples, rate = soundfile.read(io.BytesIO(queen.read(f"{utterance.name}.SB")), dtype="float32")
         if abs(len(samples) / rate - utterance.seconds) > 0.002:
-            raise UserError(f"{path}: {utterance.name} lasts {len(samples) / rate:.3f} s, expected {utterance.seconds}; "
-                            "get the corpus again")
-        write_audio(out / f"{utterance.name}.{audio_format}", resample(samples * INT16_SCALE, rate, RATE_HZ), RATE_HZ)
+            raise UserError(
+                f"{path}: {utterance.name} lasts {len(samples) / rate:.3f} s, expected {utterance.seconds}; "
+                "get the corpus again"
+            )
+        write_audio(
+            out / f"{utterance.name}.{audio_format}", resample(samples * INT16_SCALE, rate, RATE_HZ), RATE_HZ
+        )
 
 
 def make_data_dir(options: PrepareData, part: str, utterances: list[Utterance], audio: Path) -> None:
     where = as_named(audio)
-    tables = {"wav.scp": {u.key: where / f"{u.name}.{options.audio.audio_format}" for u in utterances},
-              "text": {u.key: u.text for u in utterances},
-              "utt2spk": {u.key: u.speaker for u in utterances},
-              "utt2dur": {u.key: u.seconds for u in utterances}}
+    tables = {
+        "wav.scp": {u.key: where / f"{u.name}.{options.audio.audio_format}" for u in utterances},
+        "text": {u.key: u.text for u in utterances},
+        "utt2spk": {u.key: u.speaker for u in utterances},
+        "utt2dur": {u.key: u.seconds for u in utterances},
+    }
     inputs = [options.corpus / "queen.1c", audio, SPLIT]
     make_part(options, options.data / part, inputs, lambda out: write_data_dir(out, tables))
     num_words = sum(len(u.text.split()) for u in utterances)
     hours = sum(u.seconds for u in utterances) / 3600
     num_speakers = len({u.speaker for u in utterances})
-    log.info(f"{options.data / part}: {len(utterances)} utterances, {hours:.2f} h, {num_words} words, {num_speakers} speakers")
+    log.info(
+        f"{options.data / part}: {len(utterances)} utterances, {hours:.2f} h, {num_words} words, "
+        f"{num_speakers} speakers"
+    )
 
 
 if __name__ == "__main__":

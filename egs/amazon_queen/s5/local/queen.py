@@ -1,8 +1,9 @@
 """Reader of `queen.1c`, the data file of Flight of the Amazon Queen: sounds and their words.
 
-The file is a table of named byte ranges. Speech is in `.SB` entries (complete MP3 streams), the texts are in dialogs (`.DOG`), cutaways
-(`.CUT`) and the list of replies (`QUEEN2.JAS`). A text is cut into segments at its commands (`*` and two characters: postures, gestures);
-segment k of a text is spoken in sound k, and the sound's name follows from the position of the text. Integers are big-endian.
+The file is a table of named byte ranges. Speech is in `.SB` entries (complete MP3 streams), the texts are in
+dialogs (`.DOG`), cutaways (`.CUT`) and the list of replies (`QUEEN2.JAS`). A text is cut into segments at its
+commands (`*` and two characters: postures, gestures); segment k of a text is spoken in sound k, and the
+sound's name follows from the position of the text. Integers are big-endian.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 
-_HEADER_BYTES = 15          # 'QTBL', version, compression, number of entries
+_HEADER_BYTES = 15  # 'QTBL', version, compression, number of entries
 _ENTRY = struct.Struct(">12sBII")
-_BANK_BYTES = 20            # header of DOG, CUT and QUEEN.JAS entries
-_FIRST_TEXT_COUNTS = 4      # QUEEN.JAS: rooms, names, objects, descriptions
+_BANK_BYTES = 20  # header of DOG, CUT and QUEEN.JAS entries
+_FIRST_TEXT_COUNTS = 4  # QUEEN.JAS: rooms, names, objects, descriptions
 _NUM_VERBS, _NUM_REPLIES = 12, 40
 _COMMAND = re.compile(r"\*(?:XY.{11}|..)", re.DOTALL)
 
 
 class QueenFile:
-    """The entries of `queen.1c` by name, read on demand. Raises UserError if the file is something else or truncated."""
+    """The entries of `queen.1c` by name, read on demand. Raises UserError if the file is something else or
+    truncated."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -35,13 +37,27 @@ class QueenFile:
                 table = f.read(_ENTRY.size * int.from_bytes(head[13:15], "big"))
                 size = f.seek(0, 2)
         except OSError as error:
-            raise UserError(f"{self.path}: {error.strerror}; give the path of queen.1c with --corpus") from None
+            raise UserError(
+                f"{self.path}: {error.strerror}; give the path of queen.1c with --corpus"
+            ) from None
         if head[:4] != b"QTBL" or len(table) % _ENTRY.size or not table:
-            raise UserError(f"{self.path}: not the data file queen.1c of Flight of the Amazon Queen; give another file with --corpus")
+            raise UserError(
+                f"{self.path}: not the data file queen.1c of Flight of the Amazon Queen; give another file "
+                "with --corpus"
+            )
         if head[12] != 1:
-            raise UserError(f"{self.path}: its sounds are not MP3 (compression {head[12]}); use queen.1c of the Debian package")
-        entries = {name.rstrip(b"\0").decode("latin-1"): (at, length) for name, _, at, length in _ENTRY.iter_unpack(table)}
-        if max(at + length for at, length in entries.values()) > size or sum(length for _, length in entries.values()) > size:
+            raise UserError(
+                f"{self.path}: its sounds are not MP3 (compression {head[12]}); use queen.1c of the Debian "
+                "package"
+            )
+        entries = {
+            name.rstrip(b"\0").decode("latin-1"): (at, length)
+            for name, _, at, length in _ENTRY.iter_unpack(table)
+        }
+        if (
+            max(at + length for at, length in entries.values()) > size
+            or sum(length for _, length in entries.values()) > size
+        ):
             raise UserError(f"{self.path}: truncated or damaged ({size} bytes); download it again")
         return entries
 
@@ -56,7 +72,8 @@ class QueenFile:
 
 
 def read_texts(queen: QueenFile) -> dict[str, str]:
-    """{sound name without `.SB`: words with punctuation} of each sound with a text. Raises UserError for a damaged file."""
+    """{sound name without `.SB`: words with punctuation} of each sound with a text. Raises UserError for a
+    damaged file."""
     texts = {}
     try:
         for prefix, text in _lines(queen):
@@ -65,7 +82,9 @@ def read_texts(queen: QueenFile) -> dict[str, str]:
                 if segment and f"{sound}.SB" in queen.entries:
                     texts.setdefault(sound, segment)
     except (KeyError, struct.error) as error:
-        raise UserError(f"{queen.path}: damaged, its texts cannot be read ({error}); download it again") from None
+        raise UserError(
+            f"{queen.path}: damaged, its texts cannot be read ({error}); download it again"
+        ) from None
     return texts
 
 
@@ -112,11 +131,12 @@ def _numbered_strings(data: bytes, at: int, count: int):
 
 
 def _string(data: bytes, at: int, align: int) -> tuple[str, int]:
-    """A string after its length byte, and the position of the next one: padded to a multiple of `align`, but an empty string is not."""
+    """A string after its length byte, and the position of the next one: padded to a multiple of `align`, but
+    an empty string is not."""
     if at >= len(data) or not data[at]:
         return "", at + 1
     end = at + 1 + data[at]
-    return data[at + 1:end].decode("latin-1"), -(-end // align) * align
+    return data[at + 1 : end].decode("latin-1"), -(-end // align) * align
 
 
 def _cutaway_lines(base: str, data: bytes):
@@ -130,11 +150,13 @@ def _cutaway_lines(base: str, data: bytes):
 
 def _reply_lines(queen: QueenFile):
     """Joe's stock replies, and his remarks on things that he looks at."""
-    _, num_names, _, num_descriptions = struct.unpack_from(f">{_FIRST_TEXT_COUNTS}h", queen.read("QUEEN.JAS"), _BANK_BYTES)
+    _, num_names, _, num_descriptions = struct.unpack_from(
+        f">{_FIRST_TEXT_COUNTS}h", queen.read("QUEEN.JAS"), _BANK_BYTES
+    )
     num_rooms = struct.unpack_from(">h", queen.read("QUEEN.JAS"), _BANK_BYTES)[0]
     lines = queen.read("QUEEN2.JAS").decode("latin-1").split("\r\n")
     replies = num_descriptions + num_names + num_rooms + _NUM_VERBS
-    for number, text in enumerate(lines[replies:replies + _NUM_REPLIES], 1):
+    for number, text in enumerate(lines[replies : replies + _NUM_REPLIES], 1):
         yield f"JOE{number:04d}", text
     for number, text in enumerate(lines[:num_descriptions], 1):
         yield f"JOE{number + _NUM_REPLIES:04d}", text

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Convert Fisher's transcripts to a text in Switchboard's spelling, for a language model that is mixed with Switchboard's.
+"""Convert Fisher's transcripts to a text in Switchboard's spelling, for a language model that is mixed with
+Switchboard's.
 
 Reads   --fisher: directories of the transcripts (LDC2004T19, LDC2005T19), of one part or both
 Writes  OUT/text, a line per utterance; uncertain words `(( ))` are included

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Split Fisher English in the order of calls, as in Kaldi's recipe: dev (first utterances), test (next ones), train (the rest).
+"""Split Fisher English in the order of calls, as in Kaldi's recipe: dev (first utterances), test (next ones),
+train (the rest).
 
 Reads   DATA, the output of local/prepare_fisher.py
 Writes  OUT/dev OUT/test OUT/train
@@ -30,7 +31,9 @@ def main(options: SplitFisher) -> None:
     data = DataDir(options.data)
     inputs = subsets.table_files(data)
     for name, utterances in split(data.utterances, options.num_dev, options.num_test, options.data).items():
-        make_part(options, options.out / name, inputs, lambda out: subsets.write_subset(data, out, utterances))
+        make_part(
+            options, options.out / name, inputs, lambda out: subsets.write_subset(data, out, utterances)
+        )
         log.info(f"{options.out / name}: {len(utterances)} of {len(data.utterances)} utterances")
 
 

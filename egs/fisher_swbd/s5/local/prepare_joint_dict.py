@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Create the dictionary directory of Fisher and Switchboard: the CMU dictionary, acronyms of Switchboard's dictionary, noises.
+"""Create the dictionary directory of Fisher and Switchboard: the CMU dictionary, acronyms of Switchboard's
+dictionary, noises.
 
-Reads   TEXT (Kaldi's `text`) of both corpora, the CMU dictionary; --transcripts or --swbd, as for local/prepare_swbd.py
-Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt;
-        missing_words.txt, the words without a pronunciation and their counts
+Reads   TEXT (Kaldi's `text`) of both corpora, the CMU dictionary; --transcripts or --swbd, as for
+        local/prepare_swbd.py
+Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt
+        extra_questions.txt; missing_words.txt, the words without a pronunciation and their counts
 
-    local/prepare_joint_dict.py --transcripts /corpora/swb_ms98_transcriptions data/train_all/text data/local/dict
+    local/prepare_joint_dict.py --transcripts /corpora/swb_ms98_transcriptions data/train_all/text \\
+        data/local/dict
 """
 
 from pyasr.base.cli.step import run_step
@@ -18,8 +21,11 @@ from pyasr.lang.lexicons.lexicon import cmudict_path
 
 def main(options: SwitchboardDictOptions) -> None:
     sources = options.sources()
-    make_dict_dir(options, [cmudict_path(), *sources],
-                  lambda out, counts: write_joint_dict(out, counts, read_dictionary(read_transcripts(sources))))
+    make_dict_dir(
+        options,
+        [cmudict_path(), *sources],
+        lambda out, counts: write_joint_dict(out, counts, read_dictionary(read_transcripts(sources))),
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Find LibriSpeech's published lexicon and language models.
 
-Reads   LM_DIR/**/librispeech-lexicon.txt, 3-gram.pruned.3e-7.arpa.gz (tgsmall), 3-gram.pruned.1e-7.arpa.gz (tgmed), 3-gram.arpa.gz
-        (tglarge), 4-gram.arpa.gz (fglarge)
+Reads   LM_DIR/**/librispeech-lexicon.txt, 3-gram.pruned.3e-7.arpa.gz (tgsmall), 3-gram.pruned.1e-7.arpa.gz
+        (tgmed), 3-gram.arpa.gz (tglarge), 4-gram.arpa.gz (fglarge)
 Writes  OUT/lexicon/lexicon.txt, OUT/MODEL/lm.arpa.gz, a link
 
     local/get_lms.py --rescoring "tgmed tglarge" corpora/librispeech-lm data/local/lm
@@ -23,7 +23,9 @@ from pyasr.lang.symbols import write_lines
 class GetLms:
     lm_dir: str = argument("directories with the files, separated by ':'")
     out: Path = argument("directory of the lexicon and the language models")
-    rescoring: str = option(" ".join(RESCORING_MODELS), "language models besides tgsmall, separated by blanks")
+    rescoring: str = option(
+        " ".join(RESCORING_MODELS), "language models besides tgsmall, separated by blanks"
+    )
 
 
 @dataclass(frozen=True)
@@ -36,14 +38,27 @@ class Published:
 def main(options: GetLms) -> None:
     rescoring = options.rescoring.split()
     if unknown := set(rescoring) - set(RESCORING_MODELS):
-        raise UserError(f"--rescoring: '{min(unknown)}' is none of {' '.join(RESCORING_MODELS)}; give some of these")
-    for name, path in find_files(places_of(options.lm_dir, "LibriSpeech's lexicon and language models", "--lm-dir"), rescoring).items():
-        make_part(Published(name), options.out / name, [path], write_lexicon(path) if name == LEXICON else link(path))
+        raise UserError(
+            f"--rescoring: '{min(unknown)}' is none of {' '.join(RESCORING_MODELS)}; give some of these"
+        )
+    for name, path in find_files(
+        places_of(options.lm_dir, "LibriSpeech's lexicon and language models", "--lm-dir"), rescoring
+    ).items():
+        make_part(
+            Published(name),
+            options.out / name,
+            [path],
+            write_lexicon(path) if name == LEXICON else link(path),
+        )
 
 
 def write_lexicon(path: Path):
     def write(out: Path) -> None:
-        write_lines(out / "lexicon.txt", (f"{word} {' '.join(phones)}" for word, _, phones in read_lexicon(path).rows()))
+        write_lines(
+            out / "lexicon.txt",
+            (f"{word} {' '.join(phones)}" for word, _, phones in read_lexicon(path).rows()),
+        )
+
     return write
 
 

@@ -2,7 +2,8 @@
 """Create data directories of the parts of LibriSpeech or mini_librispeech. Audio stays where it was unpacked.
 
 Reads   CORPUS/**/PART/READER/CHAPTER/{*.flac,*.trans.txt}, SPEAKERS.TXT next to PART
-Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gender); DATA/local/files/PART, a list of the files
+Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gender); DATA/local/files/PART, a
+        list of the files
 
     local/prepare_librispeech.py --subset mini corpora/LibriSpeech data
     local/prepare_librispeech.py --subset 960 corpora/a/LibriSpeech:corpora/b/LibriSpeech data
@@ -35,7 +36,9 @@ class PrepareLibrispeech:
     corpus: str = argument("folders of parts, or directories that contain them, separated by ':'")
     data: Path = argument("directory of data directories")
     subset: str = option("mini", "training data: mini, or hours", choices=tuple(TRAINING))
-    test_kinds: str = option(" ".join(TEST_KINDS), "kinds of dev and test sets, separated by blanks; mini has its own dev set")
+    test_kinds: str = option(
+        " ".join(TEST_KINDS), "kinds of dev and test sets, separated by blanks; mini has its own dev set"
+    )
     jobs: LookingJobs = group(LookingJobs)
 
 
@@ -50,7 +53,9 @@ def main(options: PrepareLibrispeech) -> None:
     places = places_of(options.corpus, "LibriSpeech", "--corpus")
     kinds = options.test_kinds.split()
     if unknown := set(kinds) - set(TEST_KINDS):
-        raise UserError(f"--test-kinds: '{min(unknown)}' is none of {' '.join(TEST_KINDS)}; give one or both of these")
+        raise UserError(
+            f"--test-kinds: '{min(unknown)}' is none of {' '.join(TEST_KINDS)}; give one or both of these"
+        )
     folders = part_folders(places, options.subset, parts_of(options.subset, kinds))
     for part, found in folders.items():
         prepare(part, found, options)
@@ -62,7 +67,12 @@ def prepare(part: str, folders: list[Path], options: PrepareLibrispeech) -> None
     listed = options.data / "local" / "files" / part
     write_list(listed, sources)
     out = options.data / part.replace("-", "_")
-    make_part(Part(part), out, [listed, *speaker_tables(folders)], lambda scratch: write(scratch, part, sources, folders, options.jobs.nj))
+    make_part(
+        Part(part),
+        out,
+        [listed, *speaker_tables(folders)],
+        lambda scratch: write(scratch, part, sources, folders, options.jobs.nj),
+    )
     readers = {name.partition("-")[0] for name in DataDir(out).utterances}
     log_table(out, published(part), {"readers": len(readers)})
 

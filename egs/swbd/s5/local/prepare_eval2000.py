@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Create the data directory of Hub5'00 (eval2000), with its references for scoring.
 
-Reads   --audio: LDC2002S09, english/{sw_4390.sph,...,hub5e_00.pem}; --text: LDC2002T43, the stm and the glm; --glm instead of the latter
-Writes  DATA/eval2000 (wav.scp reco2file_and_channel segments text utt2spk spk2utt stm glm stm_subsets), DATA/local/audio_eval2000.txt
+Reads   --audio: LDC2002S09, english/{sw_4390.sph,...,hub5e_00.pem}; --text: LDC2002T43, the stm and the glm;
+        --glm instead of the latter
+Writes  DATA/eval2000 (wav.scp reco2file_and_channel segments text utt2spk spk2utt stm glm stm_subsets),
+        DATA/local/audio_eval2000.txt
 
     local/prepare_eval2000.py --audio /corpora/LDC2002S09 --text /corpora/LDC2002T43 data
 """

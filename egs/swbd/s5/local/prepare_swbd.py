@@ -2,9 +2,10 @@
 """Create the data directory of Switchboard-1 Release 2 (LDC97S62) with Mississippi State's transcripts.
 
 Reads   --swbd: the discs in any layout, sw0NNNN.sph in any folders; --transcripts: swb_ms98_transcriptions or
-        switchboard_word_alignments.tar.gz, unless the discs contain them; --docs: conv_tab.csv and caller_tab.csv, if they exist
-Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender if the sexes of all speakers are known),
-        DATA/local/audio_swbd.txt (the file of each call)
+        switchboard_word_alignments.tar.gz, unless the discs contain them; --docs: conv_tab.csv and
+        caller_tab.csv, if they exist
+Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender if the sexes of
+        all speakers are known), DATA/local/audio_swbd.txt (the file of each call)
 
     local/prepare_swbd.py --swbd /corpora/LDC97S62 --transcripts /corpora/swb_ms98_transcriptions data
 """
@@ -29,7 +30,9 @@ class PrepareSwbd:
     swbd: str = option("", "directories of LDC97S62, separated by colons")
     transcripts: str = option("", "directory or archive of the transcripts; empty: those on the discs")
     docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; empty: the discs")
-    speakers: str = option("side", "speakers are the sides of calls, or the callers of conv_tab.csv", choices=("side", "caller"))
+    speakers: str = option(
+        "side", "speakers are the sides of calls, or the callers of conv_tab.csv", choices=("side", "caller")
+    )
 
 
 def main(options: PrepareSwbd) -> None:
@@ -37,7 +40,12 @@ def main(options: PrepareSwbd) -> None:
     audio, transcripts = find_audio(discs), find_transcripts(places_in(options.transcripts) or discs)
     tables = find_speaker_tables(places_in(options.docs) or discs, by_caller)
     inputs = [write_audio_list(options.data, "swbd", audio), *transcripts, *tables.paths]
-    make_part(options, options.data / "train", inputs, lambda out: write_switchboard(out, audio, transcripts, tables, by_caller))
+    make_part(
+        options,
+        options.data / "train",
+        inputs,
+        lambda out: write_switchboard(out, audio, transcripts, tables, by_caller),
+    )
     log_table(options.data / "train", PUBLISHED)
 
 

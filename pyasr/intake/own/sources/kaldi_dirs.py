@@ -12,7 +12,15 @@ from pyasr.base.files.pipes import is_command
 from pyasr.data.audio.channels import labels_of, pick
 from pyasr.data.tables.datadir import DataDir
 from pyasr.intake.own.audio_files import recording_of
-from pyasr.intake.own.own_corpus import Corpus, Faults, OwnRecording, OwnUtterance, ReadingOptions, named, part_of
+from pyasr.intake.own.own_corpus import (
+    Corpus,
+    Faults,
+    OwnRecording,
+    OwnUtterance,
+    ReadingOptions,
+    named,
+    part_of,
+)
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 
 _PLACE = re.compile(r"(.+)(:\d+)$")
@@ -24,7 +32,8 @@ def _is_data_dir(path: Path) -> bool:
 
 
 def data_dirs(places: Places) -> list[Path]:
-    """The given data directories, and those directly in given folders; of the latter only train, dev and test if train exists."""
+    """The given data directories, and those directly in given folders; of the latter only train, dev and test
+    if train exists."""
     found = []
     for folder in places.folders:
         inner = [folder] if _is_data_dir(folder) else list(filter(_is_data_dir, sorted(folder.iterdir())))
@@ -34,7 +43,8 @@ def data_dirs(places: Places) -> list[Path]:
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
-    """The utterances of all directories. A directory that is given twice, or an utterance that occurs twice, is an error."""
+    """The utterances of all directories. A directory that is given twice, or an utterance that occurs twice,
+    is an error."""
     if places.files:
         raise UserError(f"{places.files[0]}: a file among data directories; give only directories")
     paths, faults = data_dirs(places), Faults(options.skip_bad)
@@ -64,13 +74,25 @@ def _read_dir(data: DataDir, corpus: Corpus, faults: Faults, part: str) -> None:
         key, audio = recordings[recording]
         corpus.recordings[key] = audio
         speaker = data.utt2spk[name]
-        begin, end = (segment.begin_s, segment.end_s if segment.end_s > 0 else audio.seconds) if segment else (None, None)
-        corpus.utterances.append(OwnUtterance(name, key, data.text[name], speaker, begin, end, part, genders.get(speaker, "")))
+        begin, end = (
+            (segment.begin_s, segment.end_s if segment.end_s > 0 else audio.seconds)
+            if segment
+            else (None, None)
+        )
+        corpus.utterances.append(
+            OwnUtterance(name, key, data.text[name], speaker, begin, end, part, genders.get(speaker, ""))
+        )
 
 
 def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, OwnRecording]]:
     """{name in the directory: (name that is unique among all directories, the recording)}"""
-    known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
+    known = (
+        data.reco2dur
+        if data.has("reco2dur")
+        else data.utt2dur
+        if data.has("utt2dur") and not data.segments
+        else {}
+    )
     sides, found = data.reco2file_and_channel, {}
     labels = labels_of(sides)
     for name in dict.fromkeys(map(data.recording, data.utterances)):
@@ -91,14 +113,20 @@ def _has_channel(recording: OwnRecording, label: str, where: str, faults: Faults
     try:
         pick(recording.channels, label, where)
     except UserError:
-        faults.add("channels of reco2file_and_channel that their files lack", "correct the table (A, B, ... or 1, 2, ...)",
-                   f"{label} of {where}, whose file has {recording.channels}")  # fmt: skip
+        faults.add(
+            "channels of reco2file_and_channel that their files lack",
+            "correct the table (A, B, ... or 1, 2, ...)",
+            f"{label} of {where}, whose file has {recording.channels}",
+        )
         return False
     return True
 
 
-def _with_rates(found: dict[str, tuple[str, OwnRecording]], faults: Faults) -> dict[str, tuple[str, OwnRecording]]:
-    """Commands whose recordings have known lengths were not run: run the first one to get the sampling rate of all."""
+def _with_rates(
+    found: dict[str, tuple[str, OwnRecording]], faults: Faults
+) -> dict[str, tuple[str, OwnRecording]]:
+    """Commands whose recordings have known lengths were not run: run the first one to get the sampling rate
+    of all."""
     unknown = [name for name, (_, recording) in found.items() if not recording.rate]
     first = recording_of(found[unknown[0]][1].entry, unknown[0], faults) if unknown else None
     rated = {name: (found[name][0], replace(found[name][1], rate=first.rate)) for name in unknown if first}

@@ -18,8 +18,12 @@ KINDS: list[Kind] = []
 _HINTS = {  # regular expression for a file name: what the file is, and what to do
     r"wav\.scp|utt2spk": "a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk",
     r".*\.(xlsx?|ods)": "a spreadsheet: save it as CSV in UTF-8",
-    r".*\.ya?ml(\.gz)?": "YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy FILE.yaml FILE.jsonl.gz'",
-    rf".*({'|'.join(map(re.escape, sorted(FOREIGN)))})": "audio in an unsupported format: convert it to WAV or FLAC",
+    r".*\.ya?ml(\.gz)?": (
+        "YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy FILE.yaml FILE.jsonl.gz'"
+    ),
+    rf".*({'|'.join(map(re.escape, sorted(FOREIGN)))})": (
+        "audio in an unsupported format: convert it to WAV or FLAC"
+    ),
 }
 
 
@@ -45,7 +49,12 @@ class Places:
     @cached_property
     def top_files(self) -> list[Path]:
         """The given files, and the files directly in a given folder, except hidden ones."""
-        inner = [path for folder in self.folders for path in sorted(folder.iterdir()) if path.is_file() and path.name[0] != "."]
+        inner = [
+            path
+            for folder in self.folders
+            for path in sorted(folder.iterdir())
+            if path.is_file() and path.name[0] != "."
+        ]
         return self.files + inner
 
     @cached_property
@@ -109,7 +118,11 @@ def read_corpus(paths: list[Path], options: ReadingOptions) -> Corpus:
     kind = next((kind for kind in kinds if kind.fits(places)), None)
     if kind is None:
         wanted, hint = ", ".join(kind.name for kind in kinds), _hint(places)
-        found = f"{len(places.audio)} audio files without transcripts" if places.audio and not hint else "no known kind of corpus"
+        found = (
+            f"{len(places.audio)} audio files without transcripts"
+            if places.audio and not hint
+            else "no known kind of corpus"
+        )
         raise UserError(f"{places}: {found}; give one of: {wanted}{hint}")
     corpus = kind.read(places, options)
     if not corpus.utterances:

@@ -29,10 +29,11 @@ def _role(path: Path) -> str:
 
 
 def groups(files: list[Path]) -> list[tuple[Path, ...]]:
-    """The manifests that belong together, (recordings, supervisions) or (cuts,): their names differ only in these words.
+    """The manifests that belong together, (recordings, supervisions) or (cuts,): their names differ only in
+    these words.
 
-    Of files without these words in their names, two are recordings and supervisions, and one is cuts. Raises UserError if recordings or
-    supervisions are missing.
+    Of files without these words in their names, two are recordings and supervisions, and one is cuts. Raises
+    UserError if recordings or supervisions are missing.
     """
     if len(files) <= 2 and not any(map(_role, files)):
         return [tuple(files)]
@@ -43,8 +44,14 @@ def groups(files: list[Path]) -> list[tuple[Path, ...]]:
     for found in pairs.values():
         alone = [role for role in ("recordings", "supervisions") if role in found]
         if "" in found or len(alone) == 1 and not cuts:
-            path, missing = found.get("") or found[alone[0]], "supervisions" if alone == ["recordings"] else "recordings"
-            raise UserError(f"{path}: the manifest of {missing} that belongs to it is missing; give RECORDINGS and SUPERVISIONS, or cuts")
+            path, missing = (
+                found.get("") or found[alone[0]],
+                "supervisions" if alone == ["recordings"] else "recordings",
+            )
+            raise UserError(
+                f"{path}: the manifest of {missing} that belongs to it is missing; give RECORDINGS and "
+                "SUPERVISIONS, or cuts"
+            )
     return cuts or [(found["recordings"], found["supervisions"]) for found in pairs.values()]
 
 
@@ -56,7 +63,10 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     for group in found:
         manifests = (read_cuts if len(group) == 1 else read_manifests)(*group, prefix_speakers=False)
         if manifests.problems:
-            raise UserError(f"{len(manifests.problems)} problem(s) in the manifests; the first: {manifests.problems[0]}; {_LISTED}")
+            raise UserError(
+                f"{len(manifests.problems)} problem(s) in the manifests; the first: "
+                f"{manifests.problems[0]}; {_LISTED}"
+            )
         _add(manifests, group[0], corpus, faults, part_of(group[0].name) if len(found) > 1 else "")
     corpus.notes += faults.settle(places)
     return corpus
@@ -68,13 +78,17 @@ def _add(manifests: Manifests, path: Path, corpus: Corpus, faults: Faults, part:
     for one in manifests.utterances:
         key = f"{one.recording}#{entries[one.recording]}"
         if key not in corpus.recordings:
-            recording = recording_of(entries[one.recording], one.recording, faults, manifests.seconds[one.recording])
+            recording = recording_of(
+                entries[one.recording], one.recording, faults, manifests.seconds[one.recording]
+            )
             if recording is None:
                 continue
             corpus.recordings[key] = replace(recording, side=_side(manifests, one.recording))
         if one.text is not None:
             speaker = None if one.speaker == one.recording else one.speaker
-            corpus.utterances.append(OwnUtterance(one.name, key, one.text, speaker, one.begin, one.end, part, one.gender))
+            corpus.utterances.append(
+                OwnUtterance(one.name, key, one.text, speaker, one.begin, one.end, part, one.gender)
+            )
     if silent := [one.name for one in manifests.utterances if one.text is None]:
         corpus.notes.append(f"left out: supervisions without a text: {named(silent)}")
 
@@ -86,8 +100,8 @@ def _side(manifests: Manifests, name: str) -> str:
 
 
 def _placed(entry: str, manifest: Path) -> str:
-    """An entry with an absolute path. A relative path begins in the current directory or, if there is no such file, in the manifest's
-    folder or a folder above it."""
+    """An entry with an absolute path. A relative path begins in the current directory or, if there is no such
+    file, in the manifest's folder or a folder above it."""
     if is_command(entry) or os.path.isabs(entry):
         return entry
     roots = (Path.cwd(), *manifest.resolve().parents)

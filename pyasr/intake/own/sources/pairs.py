@@ -1,4 +1,5 @@
-"""Pairs of an audio file and a transcript with the same name (.txt, .lab or Praat's TextGrid), in one folder or in parallel trees."""
+"""Pairs of an audio file and a transcript with the same name (.txt, .lab or Praat's TextGrid), in one folder
+or in parallel trees."""
 
 from __future__ import annotations
 
@@ -14,9 +15,20 @@ from pyasr.intake.own.text_files import text_in
 from pyasr.intake.own.textgrid import read_textgrid
 from pyasr.intake.own.tiers import spoken
 
-_SUFFIXES = (".textgrid", ".lab", ".txt")  # if an audio file has several transcripts, the first of these is used
+# if an audio file has several transcripts, the first of these is used
+_SUFFIXES = (".textgrid", ".lab", ".txt")
 _HTK_LINE = re.compile(r"\d+\s+\d+\s+(\S+)(\s+.*)?")
-_NO_TRANSCRIPT = {"readme", "license", "licence", "copying", "changelog", "about", "notes", "speakers", "speaker-info"}
+_NO_TRANSCRIPT = {
+    "readme",
+    "license",
+    "licence",
+    "copying",
+    "changelog",
+    "about",
+    "notes",
+    "speakers",
+    "speaker-info",
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,8 @@ def _match(places: Places) -> _Found:
     repeats = len({path.name.casefold() for path in transcripts}) < len(transcripts)
     for path in transcripts:
         name = str(path.with_suffix(""))
-        if audio := places.index.find(name, repeats) or places.index.find(f"{name}_mic1", repeats):  # the second as in VCTK
+        # the second as in VCTK
+        if audio := places.index.find(name, repeats) or places.index.find(f"{name}_mic1", repeats):
             found.pairs.setdefault(audio, path)
         elif path.stem.lower() not in _NO_TRANSCRIPT:
             found.alone.append(path)
@@ -41,13 +54,20 @@ def _match(places: Places) -> _Found:
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
-    """The utterances of all pairs. A transcript without audio is a fault; audio without a transcript is noted."""
+    """The utterances of all pairs. A transcript without audio is a fault; audio without a transcript is
+    noted."""
     check_any(places.below, places.folders[0])
     found, faults = _match(places), Faults(options.skip_bad)
     folders = {path.parent for path in found.pairs.values()}
     for path in (path for path in found.alone if path.parent in folders):
-        faults.add("transcripts without an audio file of the same name", "add the audio, or remove the transcripts", path)
-    corpus = Corpus(f"pairs of audio and {' '.join(sorted({path.suffix for path in found.pairs.values()}))} files")
+        faults.add(
+            "transcripts without an audio file of the same name",
+            "add the audio, or remove the transcripts",
+            path,
+        )
+    corpus = Corpus(
+        f"pairs of audio and {' '.join(sorted({path.suffix for path in found.pairs.values()}))} files"
+    )
     for audio, transcript in sorted(found.pairs.items()):
         entry = str(audio.absolute())
         if recording := recording_of(entry, audio, faults):

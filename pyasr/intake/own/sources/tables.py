@@ -1,4 +1,5 @@
-"""A folder of audio with tables: a line for each utterance with its file, its text, and perhaps its speaker."""
+"""A folder of audio with tables: a line for each utterance with its file, its text, and perhaps its
+speaker."""
 
 from __future__ import annotations
 
@@ -8,28 +9,47 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.audio_files import check_any, is_audio, recording_of, stem_of
 from pyasr.intake.own.columns import find_columns, is_header
-from pyasr.intake.own.own_corpus import Corpus, Faults, OwnRecording, OwnUtterance, ReadingOptions, named, part_of
+from pyasr.intake.own.own_corpus import (
+    Corpus,
+    Faults,
+    OwnRecording,
+    OwnUtterance,
+    ReadingOptions,
+    named,
+    part_of,
+)
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
 from pyasr.intake.own.text_files import text_in
 
 _UNUSED = {  # of Common Voice; lists of checksums
-    "reported", "invalidated", "other", "validated_sentences", "unvalidated_sentences", "clip_durations", "checksum", "checksums",
+    "reported",
+    "invalidated",
+    "other",
+    "validated_sentences",
+    "unvalidated_sentences",
+    "clip_durations",
+    "checksum",
+    "checksums",
     *(f"{kind}{ending}" for kind in ("md5", "sha1", "sha256", "sha512") for ending in ("", "sum", "sums")),
-}  # fmt: skip
+}
 _NUM_LOOKED_AT = 3
 _GENDERS = {"f": "f", "female": "f", "w": "f", "woman": "f", "m": "m", "male": "m", "man": "m"}
 
 
 def tables_of(places: Places) -> list[Path]:
-    """The tables: files that were given; without any, tables directly in the given folders; without any, tables in their subfolders.
+    """The tables: files that were given; without any, tables directly in the given folders; without any,
+    tables in their subfolders.
 
-    A file with the name of an audio file is its transcript, not a table. If tables are called train, dev or test, others are ignored.
+    A file with the name of an audio file is its transcript, not a table. If tables are called train, dev or
+    test, others are ignored.
     """
     if given := [path for path in places.files if path.suffix.lower() in SUFFIXES]:
         return given
     stems = {stem_of(path.name).casefold() for path in places.audio}
-    wanted = [path for path in places.below if path.suffix.lower() in SUFFIXES and path.stem.casefold() not in stems]
+    wanted = [
+        path for path in places.below if path.suffix.lower() in SUFFIXES and path.stem.casefold() not in stems
+    ]
     tables = [path for path in wanted if path.stem.lower() not in _UNUSED and _is_table(path, places)]
     found = [path for path in tables if path.parent in places.folders] or tables
     with_parts = [path for path in found if part_of(path.name)]
@@ -44,7 +64,11 @@ def _is_table(path: Path, places: Places) -> bool:
         return path.suffix.lower() != ".txt"  # the error is reported when the table is read
     is_file = _FileTest(places, path)
     rows = [row for row in rows[:_NUM_LOOKED_AT] if len(row.fields) > 1]
-    return bool(rows) and (not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows for field in row.fields))
+    return bool(rows) and (
+        not is_of_words
+        and is_header(rows[0], is_file)
+        or any(is_file(field) for row in rows for field in row.fields)
+    )
 
 
 class _FileTest:
@@ -60,8 +84,8 @@ class _FileTest:
             return True  # the error is reported when the row is read
 
     def find(self, field: str) -> Path | None:
-        """The audio file of a field: a path from the table's folder, or the end of a path; None if there is none. Raises UserError if
-        several files match."""
+        """The audio file of a field: a path from the table's folder, or the end of a path; None if there is
+        none. Raises UserError if several files match."""
         beside = self.table.parent / field
         return beside if is_audio(beside) and beside.is_file() else self.places.index.find(field)
 
@@ -71,14 +95,21 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     tables = tables_of(places)
     folders = Counter(path.parent for path in tables if not part_of(path.name))
     if not places.files and max(folders.values(), default=0) > 1:
-        raise UserError(f"{places}: several tables: {named([path.name for path in tables])}; "
-                        "give the one to read, and the folder of its audio")
+        raise UserError(
+            f"{places}: several tables: {named([path.name for path in tables])}; "
+            "give the one to read, and the folder of its audio"
+        )
     if places.folders:
         check_any(places.below, places.folders[0])
     audio = places if places.folders else Places(list(dict.fromkeys(table.parent for table in tables)))
-    corpus, faults = Corpus(f"a table of audio files ({named([path.name for path in tables])})"), Faults(options.skip_bad)
+    corpus, faults = (
+        Corpus(f"a table of audio files ({named([path.name for path in tables])})"),
+        Faults(options.skip_bad),
+    )
     for table in tables:
-        _read_table(_Table(table, audio, options), corpus, faults, part_of(table.name) if len(tables) > 1 else "")
+        _read_table(
+            _Table(table, audio, options), corpus, faults, part_of(table.name) if len(tables) > 1 else ""
+        )
     corpus.notes += faults.settle(places)
     _tell_unused(corpus, places.audio)
     return corpus
@@ -97,7 +128,9 @@ class _Table:
     def told(self) -> str:
         """Which column is what: 'columns of meta.csv: file 1 (Datei), text 2 (Satz)'."""
         named = {place: f" ({self.names[place]})" if self.names else "" for place in self.columns.values()}
-        return f"columns of {self.path.name}: " + ", ".join(f"{name} {place + 1}{named[place]}" for name, place in self.columns.items())
+        return f"columns of {self.path.name}: " + ", ".join(
+            f"{name} {place + 1}{named[place]}" for name, place in self.columns.items()
+        )
 
     def field(self, row: Row, meaning: str) -> str:
         """The field of a row in the column with this meaning; '' if there is no such column."""
@@ -134,8 +167,8 @@ def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> Non
 
 
 def _times(table: _Table, row: Row, seconds: float) -> tuple[float | None, float | None]:
-    """(begin, end) of a row in seconds; None for both if the table has no begins. Without a column of ends or durations, the utterance ends
-    with its recording."""
+    """(begin, end) of a row in seconds; None for both if the table has no begins. Without a column of ends or
+    durations, the utterance ends with its recording."""
     if "begin" not in table.columns:
         return None, None
     begin = table.second(row, "begin")
@@ -149,7 +182,9 @@ def _utterance(table: _Table, row: Row, recording: OwnRecording, part: str) -> O
     speaker, text = table.field(row, "speaker") or None, table.field(row, "text")
     gender = _GENDERS.get(table.field(row, "gender").lower().partition("_")[0], "")  # such as male_masculine
     part = part or part_of(table.field(row, "part"))
-    return OwnUtterance(stem_of(Path(recording.entry).name), recording.entry, text, speaker, begin, end, part, gender)
+    return OwnUtterance(
+        stem_of(Path(recording.entry).name), recording.entry, text, speaker, begin, end, part, gender
+    )
 
 
 def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
@@ -158,4 +193,11 @@ def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
         corpus.notes.append(f"left out: audio files that are in no table: {named(unused)}")
 
 
-register(Kind("a folder of audio with a table (TSV, CSV: file, text, speaker)", 30, lambda places: bool(tables_of(places)), read))
+register(
+    Kind(
+        "a folder of audio with a table (TSV, CSV: file, text, speaker)",
+        30,
+        lambda places: bool(tables_of(places)),
+        read,
+    )
+)

@@ -17,7 +17,9 @@ from pyasr.nn.networks.kinds.layer_register import kind
 class ConvolutionOptions:
     """Convolution over time and frequency, rectified, with max pooling over frequency."""
 
-    channels: int = option(1, "channels of the input, each with all bands: 3 for features with two orders of deltas", minimum=1)
+    channels: int = option(
+        1, "channels of the input, each with all bands: 3 for features with two orders of deltas", minimum=1
+    )
     filters: int = option(128, "channels of the output", minimum=1)
     time: int = option(3, "frames of a filter", minimum=1)
     bands: int = option(9, "frequency bands of a filter", minimum=1)
@@ -28,7 +30,10 @@ class ConvolutionOptions:
         """The layer, uninitialised. Raises UserError if the input has too few bands."""
         bands, rest = divmod(dim_in, self.channels)
         if rest or pooled_bands(bands - self.bands + 1, self.pool, self.step) < 1:
-            found = f"{dim_in} inputs are not --channels {self.channels} of enough bands for --bands {self.bands} and --pool {self.pool}"
+            found = (
+                f"{dim_in} inputs are not --channels {self.channels} of enough bands for --bands "
+                f"{self.bands} and --pool {self.pool}"
+            )
             raise UserError(f"{found}; the first layer expects features with deltas, channel by channel")
         if self.time % 2 == 0:
             raise UserError(f"--time {self.time}: a filter is centred on its frame; give an odd number")

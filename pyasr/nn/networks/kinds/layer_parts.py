@@ -1,4 +1,5 @@
-"""What several kinds of layers have in common: layers that are one line of a file, dropout of outputs, values of options."""
+"""What several kinds of layers have in common: layers that are one line of a file, dropout of outputs, values
+of options."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from pyasr.nn.network_options import GREATEST_SPREAD
 
 
 class Stack(SequenceLayer):
-    """Layers that are one layer in a file: the first combines frames, the others act on single frames, optional dropout is last."""
+    """Layers that are one layer in a file: the first combines frames, the others act on single frames,
+    optional dropout is last."""
 
     def __init__(self, first: SequenceLayer, *others: nn.Module, dropout: nn.Module | None, dim_out: int):
         super().__init__()
@@ -33,19 +35,24 @@ class DropoutOptions:
     """Options of layers with dropout of their outputs."""
 
     dropout: float = option(0.0, "proportion of units dropped in training", minimum=0.0, maximum=0.9)
-    dropout_per_dim: bool = option(False, "instead, multiply units by random factors in 1 - 2p .. 1 + 2p (p: --dropout), one per chunk")
+    dropout_per_dim: bool = option(
+        False, "instead, multiply units by random factors in 1 - 2p .. 1 + 2p (p: --dropout), one per chunk"
+    )
 
     def of_outputs(self) -> nn.Module | None:
         """The dropout module, or None. Raises UserError if the proportion is too large for factors."""
         if not self.dropout_per_dim:
             return ByteDropout(self.dropout) if self.dropout else None
         if self.dropout > GREATEST_SPREAD:
-            raise UserError(f"--dropout {self.dropout:g}: with --dropout-per-dim the maximum is {GREATEST_SPREAD}")
+            raise UserError(
+                f"--dropout {self.dropout:g}: with --dropout-per-dim the maximum is {GREATEST_SPREAD}"
+            )
         return SequenceDropout(self.dropout)
 
 
 def number_or_kaldi(init: str, meaning: str) -> float | None:
-    """The number of an option `init`; None for `kaldi`. Raises UserError, with the number's meaning, for other values."""
+    """The number of an option `init`; None for `kaldi`. Raises UserError, with the number's meaning, for
+    other values."""
     if init == "kaldi":
         return None
     try:
@@ -65,5 +72,7 @@ def offsets_of(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or found != sorted(set(found)):
-        raise UserError(f"--splice {text}: offsets must be ascending integers like -1,0,1 or a range like -2..2")
+        raise UserError(
+            f"--splice {text}: offsets must be ascending integers like -1,0,1 or a range like -2..2"
+        )
     return found

@@ -1,4 +1,5 @@
-"""Register of the kinds of layers in network files. A new kind is a new module of this package that uses the decorator `kind`."""
+"""Register of the kinds of layers in network files. A new kind is a new module of this package that uses the
+decorator `kind`."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ _KINDS: dict[str, type[LayerKind]] = {}
 
 
 class LayerKind(Protocol):
-    """Options of a layer, a frozen dataclass of `option(...)` fields. Layers without parameters need no `initialise`."""
+    """Options of a layer, a frozen dataclass of `option(...)` fields. Layers without parameters need no
+    `initialise`."""
 
     def build(self, dim_in: int) -> SequenceLayer:
-        """The layer for inputs of `dim_in` elements, uninitialised. Raises UserError for options that cannot be combined."""
+        """The layer for inputs of `dim_in` elements, uninitialised. Raises UserError for options that cannot
+        be combined."""
 
     def initialise(self, layer: SequenceLayer, is_first: bool, random: torch.Generator) -> None:
         """Draw the parameters of a layer; `is_first`: its inputs are the normalised features."""

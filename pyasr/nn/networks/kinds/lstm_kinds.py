@@ -9,7 +9,13 @@ import torch
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.nn.layers.lstm import Lstm
-from pyasr.nn.layers.sequence_layers import Recurrent, SequenceLayer, WindowRecurrent, initialise_as_kaldi, initialise_lstm
+from pyasr.nn.layers.sequence_layers import (
+    Recurrent,
+    SequenceLayer,
+    WindowRecurrent,
+    initialise_as_kaldi,
+    initialise_lstm,
+)
 from pyasr.nn.networks.kinds.layer_parts import DropoutOptions, number_or_kaldi
 from pyasr.nn.networks.kinds.layer_register import kind
 
@@ -25,13 +31,23 @@ class LstmOptions(DropoutOptions):
     peepholes: bool = option(False, "connect the cells to the gates (peepholes)")
     clip: float = option(0.0, "clip cells to [-c, c] (Chan and Lane: 3); 0 disables clipping", minimum=0.0)
     bias: bool = option(True, "biases of the gates")
-    init: str = option("0", "maximum magnitude of uniform initial weights; 0: 1 / sqrt(CELLS); kaldi: all as in its LSTMP")
+    init: str = option(
+        "0", "maximum magnitude of uniform initial weights; 0: 1 / sqrt(CELLS); kaldi: all as in its LSTMP"
+    )
     forget_bias: float = option(1.0, "initial bias of the forget gate")
-    delay: int = option(1, "frames between a frame and its recurrent input (Kaldi's layers: 1, 2, 3)", minimum=1)
-    natural_peepholes: bool = option(False, "let --natural-gradient precondition the derivatives of peepholes, too (as Kaldi)")
+    delay: int = option(
+        1, "frames between a frame and its recurrent input (Kaldi's layers: 1, 2, 3)", minimum=1
+    )
+    natural_peepholes: bool = option(
+        False, "let --natural-gradient precondition the derivatives of peepholes, too (as Kaldi)"
+    )
     projection_bias: bool = option(False, "biases of the projection (as Kaldi)")
-    clip_gradient: float = option(0.0, "maximum norm of a frame's derivatives by the cells and by the recurrent input, for a loss summed "
-                                       "over frames (Kaldi: 30); 0 disables clipping", minimum=0.0)  # fmt: skip
+    clip_gradient: float = option(
+        0.0,
+        "maximum norm of a frame's derivatives by the cells and by the recurrent input, for a loss summed "
+        "over frames (Kaldi: 30); 0 disables clipping",
+        minimum=0.0,
+    )
 
     def build(self, dim_in: int) -> SequenceLayer:
         """The layer, uninitialised."""
@@ -39,21 +55,44 @@ class LstmOptions(DropoutOptions):
 
     def _direction(self, dim_in: int, backward: bool) -> Lstm:
         if self.nonrecurrent and not self.recurrent:
-            raise UserError(f"--nonrecurrent {self.nonrecurrent}: without --recurrent there is no projection; give both or neither")
+            raise UserError(
+                f"--nonrecurrent {self.nonrecurrent}: without --recurrent there is no projection; give both "
+                "or neither"
+            )
         if self.projection_bias and not self.recurrent:
-            raise UserError("--projection-bias: without --recurrent there is no projection; give both or neither")
+            raise UserError(
+                "--projection-bias: without --recurrent there is no projection; give both or neither"
+            )
         if self.natural_peepholes and not self.peepholes:
             raise UserError("--natural-peepholes: needs --peepholes true; give both or neither")
         if self._width is None and self.forget_bias != LstmOptions.forget_bias:
-            raise UserError(f"--forget-bias {self.forget_bias:g}: with --init kaldi all biases are random; omit the option")
+            raise UserError(
+                f"--forget-bias {self.forget_bias:g}: with --init kaldi all biases are random; omit the "
+                "option"
+            )
         if not self.bias and self.forget_bias != LstmOptions.forget_bias:
-            raise UserError(f"--forget-bias {self.forget_bias:g}: with --bias false there is no bias; omit the option")
-        return Lstm(dim_in, self.cells, self.recurrent, self.nonrecurrent, self.peepholes, self.clip, self.delay, backward, self.bias,
-                    self.projection_bias, self.clip_gradient, self.natural_peepholes)  # fmt: skip
+            raise UserError(
+                f"--forget-bias {self.forget_bias:g}: with --bias false there is no bias; omit the option"
+            )
+        return Lstm(
+            dim_in,
+            self.cells,
+            self.recurrent,
+            self.nonrecurrent,
+            self.peepholes,
+            self.clip,
+            self.delay,
+            backward,
+            self.bias,
+            self.projection_bias,
+            self.clip_gradient,
+            self.natural_peepholes,
+        )
 
     @property
     def _width(self) -> float | None:
-        """Maximum magnitude of uniform initial weights; None: Kaldi's initialisation. Raises UserError for other values."""
+        """Maximum magnitude of uniform initial weights; None: Kaldi's initialisation. Raises UserError for
+        other values."""
         return number_or_kaldi(self.init, "the maximum magnitude of initial weights")
 
     def initialise(self, layer: SequenceLayer, is_first: bool, random: torch.Generator) -> None:

@@ -29,9 +29,16 @@ class TdnnOptions(DropoutOptions):
     stride: int = option(1, "input frames per output frame", minimum=1)
     activation: str = option("relu", "nonlinearity", choices=(*ACTIVATIONS, "none"))
     pnorm_group: int = option(10, "elements of a p-norm group", minimum=1)
-    normalize: bool = option(False, "scale the units of each frame to root mean square 1 (always with pnorm, except with layer-norm)")
+    normalize: bool = option(
+        False,
+        "scale the units of each frame to root mean square 1 (always with pnorm, except with layer-norm)",
+    )
     layer_norm: bool = option(False, "instead, normalise the units of each frame to mean 0 and variance 1")
-    init: str = option("0", "standard deviation of initial weights; 0: by the nonlinearity; kaldi: 1 / sqrt(INPUTS), as in its TDNN")
+    init: str = option(
+        "0",
+        "standard deviation of initial weights; 0: by the nonlinearity; kaldi: 1 / sqrt(INPUTS), as in its "
+        "TDNN",
+    )
 
     def build(self, dim_in: int) -> Stack:
         """The layer, uninitialised. Raises UserError for incompatible options."""
@@ -58,16 +65,20 @@ class TdnnOptions(DropoutOptions):
         return Linear(dim_in, self.dim if self._shape is None else self._shape.affine_dim)
 
     def _stddev(self) -> float | None:
-        """Standard deviation of initial weights; 0: by the nonlinearity, None: Kaldi's. Raises UserError for other values."""
+        """Standard deviation of initial weights; 0: by the nonlinearity, None: Kaldi's. Raises UserError for
+        other values."""
         return number_or_kaldi(self.init, "the standard deviation of initial weights")
 
     @property
     def _shape(self) -> DnnOptions | None:
-        return None if self.activation == "none" else DnnOptions(1, self.dim, self.activation, self.pnorm_group)
+        return (
+            None if self.activation == "none" else DnnOptions(1, self.dim, self.activation, self.pnorm_group)
+        )
 
     @torch.no_grad()
     def initialise(self, layer: Stack, is_first: bool, random: torch.Generator) -> None:
-        """Draw parameters as in a feed-forward network. Kaldi's (steps/nnet3/components.py) are N(0, 1 / inputs), biases 0."""
+        """Draw parameters as in a feed-forward network. Kaldi's (steps/nnet3/components.py) are N(0, 1 /
+        inputs), biases 0."""
         affine, stddev = layer.others[0], self._stddev()
         if self._shape is not None:
             initialise_hidden(affine, self._shape, is_first, random)
@@ -88,15 +99,23 @@ class LinearOptions(TdnnOptions):
     """An affine map, such as a bottleneck."""
 
     activation: str = option("none", "nonlinearity", choices=(*ACTIVATIONS, "none"))
-    semi_orthogonal: bool = option(False, "keep the matrix semi-orthogonal, without biases (Kaldi: orthonormal-constraint=-1.0)")
+    semi_orthogonal: bool = option(
+        False, "keep the matrix semi-orthogonal, without biases (Kaldi: orthonormal-constraint=-1.0)"
+    )
 
     def check(self) -> None:
         """Raise UserError for options that have no effect or cannot be combined."""
         super().check()
         if self.semi_orthogonal and self.activation != "none":
-            raise UserError(f"--activation {self.activation}: a semi-orthogonal layer is linear; omit one of the two options")
+            raise UserError(
+                f"--activation {self.activation}: a semi-orthogonal layer is linear; omit one of the two "
+                "options"
+            )
         if self.semi_orthogonal and self._stddev() != 0:
-            raise UserError(f"--init {self.init}: a semi-orthogonal matrix is initialised as such; omit one of the two options")
+            raise UserError(
+                f"--init {self.init}: a semi-orthogonal matrix is initialised as such; omit one of the two "
+                "options"
+            )
 
     def _affine(self, dim_in: int) -> Linear:
         if not self.semi_orthogonal:

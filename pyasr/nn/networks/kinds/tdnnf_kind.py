@@ -17,16 +17,27 @@ from pyasr.nn.networks.kinds.layer_register import kind
 @kind("tdnnf")
 @dataclass(frozen=True)
 class TdnnfOptions:
-    """A linear map to a bottleneck, an affine map to the units, ReLU, a norm of each frame's units, a bypass."""
+    """A linear map to a bottleneck, an affine map to the units, ReLU, a norm of each frame's units, a
+    bypass."""
 
     dim: int = option(768, "number of units", minimum=1)
     bottleneck_dim: int = option(96, "elements of the bottleneck", minimum=1)
-    time_stride: int = option(1, "offset in frames of the bottleneck's 2nd input (back) and of the units' 2nd input (forward); 0: none",
-                             minimum=0)  # fmt: skip
+    time_stride: int = option(
+        1,
+        "offset in frames of the bottleneck's 2nd input (back) and of the units' 2nd input (forward); 0: "
+        "none",
+        minimum=0,
+    )
     stride: int = option(1, "input frames per output frame", minimum=1)
-    bypass_scale: float = option(0.66, "factor on the layer's input, added to its output; 0: no bypass", minimum=0.0, maximum=1.0)
-    dropout: float = option(0.0, "p: in training, multiply units by random factors in 1 - 2p .. 1 + 2p, one per chunk", minimum=0.0,
-                            maximum=GREATEST_SPREAD)  # fmt: skip
+    bypass_scale: float = option(
+        0.66, "factor on the layer's input, added to its output; 0: no bypass", minimum=0.0, maximum=1.0
+    )
+    dropout: float = option(
+        0.0,
+        "p: in training, multiply units by random factors in 1 - 2p .. 1 + 2p, one per chunk",
+        minimum=0.0,
+        maximum=GREATEST_SPREAD,
+    )
 
     def build(self, dim_in: int) -> FactorisedTdnn:
         """The layer, uninitialised. Raises UserError if input and output of the bypass differ in size."""
@@ -36,12 +47,21 @@ class TdnnfOptions:
         if self.stride > 1 and self.time_stride:
             found = f"--stride {self.stride} and --time-stride {self.time_stride} cannot be combined"
             raise UserError(f"{found}; give --time-stride 0 to a layer that subsamples frames")
-        return FactorisedTdnn(dim_in, self.dim, self.bottleneck_dim, self.time_stride, self.stride, self.bypass_scale, self.dropout)
+        return FactorisedTdnn(
+            dim_in,
+            self.dim,
+            self.bottleneck_dim,
+            self.time_stride,
+            self.stride,
+            self.bypass_scale,
+            self.dropout,
+        )
 
     @torch.no_grad()
     def initialise(self, layer: FactorisedTdnn, is_first: bool, random: torch.Generator) -> None:
-        """Draw weights of variance 1 / inputs, as Kaldi's, the first matrix semi-orthogonal; biases are 0. Kaldi's are random, but its
-        batch norm compensates for units that are rarely positive, which a norm over a frame's units does not."""
+        """Draw weights of variance 1 / inputs, as Kaldi's, the first matrix semi-orthogonal; biases are 0.
+        Kaldi's are random, but its batch norm compensates for units that are rarely positive, which a norm
+        over a frame's units does not."""
         draw_semi_orthogonal(layer.linear.weight, random)
         layer.affine.weight.normal_(0, layer.affine.in_features**-0.5, generator=random)
         layer.affine.bias.zero_()
