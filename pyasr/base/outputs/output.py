@@ -194,8 +194,7 @@ def stage_output(
     may_change  options that may differ from those of the interrupted run that is resumed
     also        files outside OUT that belong to it: copies of the files of these names in OUT
     complete    function that converts saved options of an earlier run to the form of this version
-    check       function that raises UserError for unsuitable inputs; called if the output has to be computed,
-                before anything is written
+    check       function that raises UserError for unsuitable inputs; called before anything is written
     outdated    reason why an output with these options and inputs has to be computed again
 
     Raises UpToDate if there is nothing to do. Raises UserError if OUT was computed with other options and
