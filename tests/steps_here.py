@@ -43,7 +43,7 @@ def step_of(step: str, folder: str = "steps") -> tuple[ModuleType, type]:
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module, getattr(
-        module, re.search(r"run_step\(\s*(\w+), main", Path(spec.origin).read_text(encoding="utf-8"))[1]
+        module, re.search(r"run_step\(\s*(\w+),\s*main\b", Path(spec.origin).read_text(encoding="utf-8"))[1]
     )
 
 

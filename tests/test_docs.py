@@ -121,7 +121,7 @@ def test_steps_of_the_readme_follow_each_other():
 @cache
 def options_of(path: Path):
     """The options class that a program passes to `run_step`; None for a program with its own parser."""
-    name = re.search(r"^ *run_step\(\s*(\w+), ", path.read_text(), re.M)
+    name = re.search(r"^ *run_step\(\s*(\w+),\s", path.read_text(), re.M)
     if name is None:
         return None
     spec = importlib.util.spec_from_file_location(f"program_{path.stem}", path)

@@ -3,8 +3,8 @@
 figures.
 
 Reads   RESULTS/*.jsonl of utils/keep_training.py
-Writes  PAGE and WORK_TABLE_{loss,wer,time,drift}.svg in the same directory; any other existing file PAGE is
-        replaced only with --force
+Writes  PAGE and WORK_TABLE_{loss,wer,time,drift}.svg in the same directory, with --curves also overview.svg;
+        any other existing file PAGE is replaced only with --force
 
     local/experiments/page.sh        # all experiments of a recipe
     utils/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned \\
@@ -21,6 +21,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.report.comparison.claims import read_claims
 from pyasr.report.comparison.comparison_page import page, pictures
+from pyasr.report.comparison.experiment_pictures import overview, read_curves
 from pyasr.report.comparison.experiments import Experiments, kept_cells, read_planned
 
 _MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_parallel\.py`"
@@ -38,6 +39,9 @@ class CollectParallel:
         "file of planned trainings, as written by --list of the scripts in local/experiments; "
         "trainings that have not been run are shown as missing",
     )
+    curves: Path | None = option(
+        None, "file of the curves of overview.svg, loss against time: tab-separated lines LABEL CELL"
+    )
 
 
 def main(options: CollectParallel) -> None:
@@ -51,10 +55,12 @@ def main(options: CollectParallel) -> None:
             f"{options.results}: no kept trainings (*.jsonl); run local/experiments/page.sh, or give "
             "--planned"
         )
+    drawn = pictures(found)
+    if options.curves:
+        drawn["overview"] = overview(found.cells, read_curves(options.curves))
     options.page.parent.mkdir(parents=True, exist_ok=True)
-    files = {f"{name}.svg": picture for name, picture in pictures(found).items()} | {
-        options.page.name: page(found)
-    }
+    files = {f"{name}.svg": picture for name, picture in drawn.items() if picture}
+    files[options.page.name] = page(found)
     for name, content in files.items():
         with atomic_write(options.page.with_name(name)) as f:
             f.write(content)

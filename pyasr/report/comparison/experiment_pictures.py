@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from statistics import mean
 
+from pyasr.base.errors import UserError
+from pyasr.io.text_tables import read_lines
 from pyasr.report.comparison.claims import Cells
 from pyasr.report.comparison.experiments import Table, by_table, place_of
 from pyasr.report.comparison.kept_runs import KeptRun
@@ -30,6 +34,26 @@ def experiment_pictures(cells: Cells) -> dict[str, str]:
         pictures["drift"] = _plot(drifts, f"{name}/*/{column}", "epochs", "distance from the consensus")
         made |= {f"{name.replace('/', '_')}_{kind}": picture for kind, picture in pictures.items() if picture}
     return made
+
+
+def overview(cells: Cells, curves: Mapping[str, str]) -> str:
+    """An SVG of the held-out loss against virtual time; `curves`: {label: cell}. Each curve is the first seed
+    of its cell; cells without a training have none. Empty if there is no curve."""
+    runs = {label: next(iter(cells[cell].values())) for label, cell in curves.items() if cell in cells}
+    courses = {label: _course(run) for label, run in runs.items()}
+    return _plot(courses, "Loss against time", "hours", _MEASURES["loss"])
+
+
+def read_curves(path: Path) -> dict[str, str]:
+    """{label: cell} of a file of tab-separated lines LABEL CELL. Raises UserError, naming the line, for other
+    lines."""
+    curves = {}
+    for number, line in enumerate(read_lines(path), 1):
+        label, _, cell = line.partition("\t")
+        if not label or cell.count("/") != 3 or "\t" in cell:
+            raise UserError(f"{path}:{number}: '{line}': expected LABEL, a tab and WORK/TABLE/ROW/COLUMN")
+        curves[label] = cell
+    return curves
 
 
 def _plot(series: Series, *words: str, log2: bool = False) -> str:

@@ -16,6 +16,7 @@ from test_claims import RUN  # noqa: E402
 
 from pyasr.base.errors import UserError  # noqa: E402
 from pyasr.report.comparison.comparison_page import page  # noqa: E402
+from pyasr.report.comparison.experiment_pictures import read_curves  # noqa: E402
 from pyasr.report.comparison.experiments import Experiments, kept_cells, read_planned  # noqa: E402
 from pyasr.report.comparison.kept_runs import KeptRun, write_kept  # noqa: E402
 from pyasr.report.svg import line_plot  # noqa: E402
@@ -161,6 +162,24 @@ def test_the_program_writes_page_and_pictures(tmp_path):
         ElementTree.parse(tmp_path / "page" / name)
     with pytest.raises(UserError, match="no kept trainings"):
         run_here("collect_parallel.py", tmp_path / "page", tmp_path / "RESULTS.md", folder="utils")
+
+
+def test_overview(tmp_path):
+    """The curves that the file names, without cells that have no training."""
+    curve = ((0, 7.0, 0.0), (3600, 3.0, 0.0), (7200, 2.0, 0.0))
+    write_kept(tmp_path / "schemes.jsonl", [replace(run(f"every/{name}/16"), curve=curve) for name in "ab"])
+    curves = tmp_path / "curves.tsv"
+    curves.write_text("scheme A\tschemes/every/a/16\nscheme C\tschemes/every/c/16\n")
+    run_here("collect_parallel.py", "--curves", curves, tmp_path, tmp_path / "page.md", folder="utils")
+    texts = [e.text for e in ElementTree.parse(tmp_path / "overview.svg").iter() if e.tag.endswith("text")]
+    assert "scheme A" in texts and "scheme C" not in texts and "hours" in texts
+
+
+@pytest.mark.parametrize("line", ["schemes/every/a/16", "A\tschemes/every/a", "A\tschemes/every/a/16\tB"])
+def test_lines_that_are_no_curve(line, tmp_path):
+    (tmp_path / "curves.tsv").write_text(f"A\tschemes/every/a/16\n{line}\n")
+    with pytest.raises(UserError, match="curves.tsv:2: .*expected LABEL, a tab and WORK/TABLE/ROW/COLUMN"):
+        read_curves(tmp_path / "curves.tsv")
 
 
 def test_lines_go_through_their_points():
