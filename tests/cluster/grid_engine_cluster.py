@@ -179,10 +179,9 @@ class GridEngineCluster:
             min_uid="0",
             min_gid="0",
             load_report_time="00:00:02",
-            # else a profile is read, which may take its time
             max_unheard="00:00:08",
             gid_range=_gids(self.environment),
-            login_shells="csh",
+            login_shells="csh",  # other shells read a profile, which may take its time
             reporting_params=(
                 "accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00"
             ),

@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -38,6 +39,7 @@ _OF_SBATCH = {
     "-x .*": "-l 'h=!HOST' excludes a host",
 }
 _FORCED_S = 120.0  # time limit of qdel -f
+_LEAST_SILENT_S = 5.0
 _WARNING_S = 120  # before the time limit of ranks
 _OVER_A_LIMIT = (
     "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work "
@@ -59,7 +61,15 @@ class GridEngine(Scheduler):
         r"sending gdi request"
     )
     unsure = r"unable to send message to qmaster|failed receiving gdi request"
-    silent_s = 60.0  # after a restart, qmaster reports all hosts as silent until they have contacted it
+
+    @cached_property
+    def silent_s(self) -> float:
+        """After a restart, qmaster reports all hosts as silent until they have contacted it. Hosts do so
+        every `load_report_time` of the cluster's configuration (default: 40 s)."""
+        found = call(["qconf", "-sconf"])
+        interval = re.search(r"(?m)^load_report_time\s+(\d+):(\d+):(\d+)", found.stdout) if found else None
+        hours, minutes, rest = map(int, interval.groups()) if interval else (0, 0, 40)
+        return max(_LEAST_SILENT_S, 1.5 * (3600 * hours + 60 * minutes + rest))
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
         """`qsub ... -t 1-4 SCRIPT`. Each rank takes one slot per thread. Times are in seconds; SIGUSR1 warns

@@ -331,6 +331,20 @@ def test_jobs_are_asked_for_by_the_name_that_submits_them(tmp_path, monkeypatch)
     assert (tmp_path / "words").read_text() == f"-f -u {own} -xml\n"
 
 
+@pytest.mark.parametrize(
+    "configuration, expected",
+    [("max_unheard 00:05:00\nload_report_time             00:00:40\n", 60), ("load_report_time 0:0:2\n", 5)],
+)
+def test_how_long_a_host_is_silent(configuration, expected, tmp_path, monkeypatch):
+    """One and a half of the intervals at which hosts report; without an answer, of Grid Engine's default."""
+    program = tmp_path / "qconf"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{configuration}END\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert GridEngine().silent_s == 60.0
+    program.chmod(0o755)
+    assert GridEngine().silent_s == expected
+
+
 def test_slots_that_nobody_but_a_manager_can_free(qstat):
     qstat(QSTAT)
     assert GridEngine().release("7", [0]) == (
