@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import DIM, make_data
-from schemes import ranks_for
+from schemes import KINDS_OF_SCHEMES, ranks_for
 from toy_jobs import NUM_PDFS, Crash, with_options
 
 from pyasr.base.errors import UserError
@@ -206,8 +206,8 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, name, carry_state):
 
 
 @pytest.mark.parametrize("name, carry_state, share", [("blstm", False, 0.85), ("lstm", True, 0.95)])
-@pytest.mark.parametrize("scheme", strategy_names())
-def test_every_scheme_learns(corpus, tmp_path, scheme, name, carry_state, share):
+@pytest.mark.parametrize("scheme", KINDS_OF_SCHEMES)
+def test_each_kind_of_scheme_learns(corpus, tmp_path, scheme, name, carry_state, share):
     """Networks that start at the level of guessing: chunks of a BLSTM, and of an LSTM with carried state."""
     groups = dict(
         mixing=dict(parallel=scheme, period_frames=200, ranks_per_node=2), learner=dict(max_change=1.0)
