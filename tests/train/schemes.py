@@ -9,8 +9,8 @@ from scheme_toys import names_of
 from pyasr.parallel.mixing.register import option_kinds
 
 SCHEME_FLAGS = {"hadpsgd": ["--ranks-per-node", 2]}
-# One scheme of each kind: gradients summed, parameters averaged, the mean moved further, a delay, pairs without
-# a barrier, a server. tests/train/evolve/test_schemes_learn.py trains with all schemes.
+# One scheme of each kind: gradients summed, parameters averaged, the mean moved further, a delay, pairs
+# without a barrier, a server. tests/train/evolve/test_schemes_learn.py trains with all schemes.
 KINDS_OF_SCHEMES = ["gradient", "allreduce", "bmuf", "d1d", "adpsgd", "asgd"]
 
 

@@ -20,7 +20,6 @@ from pyasr.nn.layers.sequence_layers import Convolution
 from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.parallel.strategies import strategy_names
 from pyasr.train.data import minibatch_stream
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.job.trainer import Trainer

@@ -26,7 +26,6 @@ from pyasr.io.text_tables import read_table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.nn.networks.layered import LayeredNetwork
-from pyasr.parallel.strategies import strategy_names
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
 from pyasr.train.sgd.learner import Learner

@@ -21,7 +21,6 @@ from pyasr.io.ark import ArkWriter
 from pyasr.lang.lang_dirs.subwords import Subwords
 from pyasr.nn.networks.acoustic import load_model
 from pyasr.nn.networks.layered import LayeredNetwork
-from pyasr.parallel.strategies import strategy_names
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.minibatches.padded_utterances import PaddedUtterances
 from pyasr.train.objectives.ctc_training import Ctc
