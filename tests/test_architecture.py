@@ -8,6 +8,7 @@ import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import architecture_picture
 import pytest
 from steps_here import step_of
 
@@ -42,10 +43,15 @@ def imports_of(path: Path) -> set[str]:
 
 def layers() -> dict[str, set[str]]:
     """The table of docs/architecture.md: {package: packages that it may import}."""
-    rows = re.findall(
-        r"(?m)^\| `(\w+)` \|.*\| ([\w -]+) \|$", (ROOT / "docs" / "architecture.md").read_text()
-    )
-    return {package: set(allowed.replace("-", " ").split()) for package, allowed in rows}
+    return architecture_picture.layers(architecture_picture.PAGE.read_text())
+
+
+def test_the_picture_is_that_of_the_table():
+    """`python tests/architecture_picture.py` writes it again."""
+    page = architecture_picture.PAGE.read_text()
+    assert "graph TD" in page and page == architecture_picture.with_picture(page)
+    graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+    assert architecture_picture.reduced(graph) == {"a": {"b"}, "b": {"c"}, "c": set()}
 
 
 def test_the_table_names_every_package():
