@@ -74,11 +74,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Assign each test its group; with several processes, the groups of `ORDER` run first, then `LONG`, then
     groups by number of tests."""
     keep_quick(config, items, set(SHARED))
-    sizes = Counter(map(group_of, items))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    groups = {item: group_of(item) for item in items}
+    sizes = Counter(groups.values())
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (_place(group_of(item)), -sizes[group_of(item)], group_of(item)))
+        places = {group: (_place(group), -sizes[group], group) for group in sizes}
+        items.sort(key=lambda item: places[groups[item]])
 
 
 def _place(group: str) -> int:
