@@ -39,7 +39,7 @@ class Trial:
     what: str
     status: int
     ended_s: float
-    told: str
+    message: str
     problems: list[str]
     seconds: float
     commit: str

@@ -114,7 +114,7 @@ class Trials:
             run = self._running_at(stage, after_s, words)
         what, undo = KINDS[kind](self.ground, run, chance)
         status, ended_s, problems = self._end_of_disturbed(run, undo)
-        told = _last_sentence(self.ground.said())
+        message = _last_sentence(self.ground.said())
         problems += self._problems_of_second_run(words, last)
         taken = round(time.monotonic() - begin, 1)
         return Trial(
@@ -126,7 +126,7 @@ class Trials:
             what,
             status,
             ended_s,
-            told,
+            message,
             problems,
             taken,
             commit(),
@@ -184,12 +184,12 @@ class Trials:
 
 def _last_sentence(said: str) -> str:
     """The last sentence of a run's output."""
-    told = [
+    message = [
         line
         for line in said.splitlines()
         if line.startswith("run.sh: ") and ("error" in line or "stopped" in line)
     ]
-    return told[-1] if told else ""
+    return message[-1] if message else ""
 
 
 def main(options: Benchmark) -> None:

@@ -230,8 +230,8 @@ def frames_reported(out: Path) -> int:
 
 def resumed_at(out: Path, before: int) -> int:
     """Frames seen by the checkpoint from which the training resumes; `before` until the log names it."""
-    told = read(out / "log/train.log").decode().rpartition("resuming at ")[2].split()
-    return int(told[0]) if before and told and told[0].isdecimal() else before
+    message = read(out / "log/train.log").decode().rpartition("resuming at ")[2].split()
+    return int(message[0]) if before and message and message[0].isdecimal() else before
 
 
 def read(path: Path) -> bytes:

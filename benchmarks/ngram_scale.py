@@ -77,11 +77,11 @@ def names(vocabulary: int) -> list[str]:
 def run(name: str, program: str, *words) -> None:
     """Run a program of utils/; print its CPU time, its memory and the last line of its output."""
     command = [sys.executable, UTILS / program, *map(str, words)]
-    with tempfile.TemporaryFile() as told:
-        process = subprocess.Popen(command, stdout=told, stderr=told)
+    with tempfile.TemporaryFile() as message:
+        process = subprocess.Popen(command, stdout=message, stderr=message)
         _, process.returncode, usage = os.wait4(process.pid, 0)
-        told.seek(0)
-        lines = told.read().decode().splitlines()
+        message.seek(0)
+        lines = message.read().decode().splitlines()
     if process.returncode:
         raise UserError(f"{program} failed: {lines[-1] if lines else process.returncode}")
     seconds, gigabytes = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20

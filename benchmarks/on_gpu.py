@@ -34,7 +34,7 @@ from train_dnn import CPU_TASK, EPOCH_FRAMES, GPU_TASK, Ours, Plain, Timing, all
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
-from pyasr.nn.layers.lstm import cudnn_takes
+from pyasr.nn.layers.lstm import cudnn_supports
 
 MINIBATCH = 1024
 KINDS = "none", "online"
@@ -55,7 +55,7 @@ def card(_: Benchmark) -> None:
         f"{properties.total_memory / 2**30:.0f} GiB"
     )
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}")
-    takes = cudnn_takes(torch.zeros(1, dtype=torch.bfloat16, device="cuda"))
+    takes = cudnn_supports(torch.zeros(1, dtype=torch.bfloat16, device="cuda"))
     print(f"cuDNN computes LSTM layers in bfloat16: {'yes' if takes else 'no'}")
 
 

@@ -154,7 +154,7 @@ def measure(
         for _ in range(options.num_rounds):
             ranks = Path(__file__).with_name("parallel_ranks.py")
             network.run_ranks([sys.executable, "-m", "mpi4py", str(ranks), str(path)], options.timeout)
-            for label, times in json.loads(path.with_suffix(".told.json").read_text()).items():
+            for label, times in json.loads(path.with_suffix(".times.json").read_text()).items():
                 if label not in best or times[0] < best[label][0]:
                     best[label] = np.array(times)
     return best
@@ -173,13 +173,13 @@ HEADINGS = (
 )
 
 
-def show(setting: Setting, wanted: list[dict], told: dict[str, np.ndarray]) -> None:
+def show(setting: Setting, wanted: list[dict], sentence: dict[str, np.ndarray]) -> None:
     """Print a table with a line per scheme."""
     load = setting.message_s / setting.compute_s
     print(f"\n{setting}\nload: {load:.2f} every minibatch, {load / 10:.3f} every 10\n")
     print("| scheme | " + " | ".join(HEADINGS) + " |\n|---|" + "---|" * len(HEADINGS))
     for case in wanted:
-        cells = line(setting, case, told[case["label"]], told.get(REFERENCE[case["period"]]))
+        cells = line(setting, case, sentence[case["label"]], sentence.get(REFERENCE[case["period"]]))
         print("| " + " | ".join([case["label"], *cells]) + " |", flush=True)
 
 

@@ -1,7 +1,7 @@
 """One rank of `parallel.py`: training loops in which computing is a sleep. `python -m mpi4py
 parallel_ranks.py PLAN.json`.
 
-The plan lists the cases. Rank 0 writes PLAN.told.json, {label: [seconds per minibatch, minibatches per
+The plan lists the cases. Rank 0 writes PLAN.times.json, {label: [seconds per minibatch, minibatches per
 mixing, fractions of the time in step, in waiting and in mixing]}, measured from the end of the first period
 to the beginning of the last, without the beginning and the end of the epoch. Seconds per minibatch are the
 number of ranks, trainers and servers, divided by the minibatches per second of all ranks.
@@ -172,7 +172,7 @@ def peer_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
 
 
 def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
-    """The results of a case for PLAN.told.json."""
+    """The results of a case for PLAN.times.json."""
     own = clock.rates(period)
     minibatches, mixings, *parts = comm.allreduce(own, "mean")
     num_learners = comm.reduce_scalar(bool(own[0]))
@@ -186,14 +186,14 @@ def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
 def main(path: Path) -> None:
     """Measure all cases in sequence."""
     torch.set_num_threads(1)
-    plan, comm, told = json.loads(path.read_text()), MpiComm(), {}
+    plan, comm, message = json.loads(path.read_text()), MpiComm(), {}
     for case in plan["cases"]:
         comm.barrier()
         clock = (peer_loop if "peer" in case else strategy_loop)(comm, plan, case)
-        told[case["label"]] = told_by(comm, clock, case["period"])
+        message[case["label"]] = told_by(comm, clock, case["period"])
     if comm.rank == 0:
-        with atomic_write(path.with_suffix(".told.json")) as f:
-            json.dump(told, f)
+        with atomic_write(path.with_suffix(".times.json")) as f:
+            json.dump(message, f)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from scale_rows import TABLES
 from scale_usage import Growth, Usage
 
 from pyasr.base.outputs.run_record import commit
+from pyasr.report.plan.plan_page import HEAD, row
 from pyasr.report.plan.rates import Rates, read_rates
-from pyasr.report.plan.told import HEAD, row
 from pyasr.report.text_table import markdown_table
 
 _PARTS = ("recipes", "needs", "growth")

@@ -87,10 +87,10 @@ def sclite_counts(directory: Path) -> tuple[int, ...]:
     environment = os.environ | {"PATH": f"{SCTK}:{os.environ['PATH']}", "LC_ALL": "C"}
     for kind, purpose, name in (("stm", "ref", "stm"), ("ctm", "hyp", "0.ctm")):
         command = [SCTK / "csrfilt.sh", "-i", kind, "-t", purpose, "-dh", directory / "glm"]
-        told = subprocess.run(
+        message = subprocess.run(
             command, input=(directory / name).read_bytes(), capture_output=True, check=True, env=environment
         )
-        (directory / f"filtered.{kind}").write_bytes(told.stdout)
+        (directory / f"filtered.{kind}").write_bytes(message.stdout)
     command = [
         SCTK / "sclite",
         "-r",
@@ -105,10 +105,10 @@ def sclite_counts(directory: Path) -> tuple[int, ...]:
         "rsum",
         "stdout",
     ]
-    told = subprocess.run(
+    message = subprocess.run(
         command, capture_output=True, text=True, check=True, env=environment, cwd=directory
     ).stdout
-    row = next(line for line in told.splitlines() if line.strip().startswith("| Sum"))
+    row = next(line for line in message.splitlines() if line.strip().startswith("| Sum"))
     return tuple(map(int, row.replace("|", " ").split()[3:7]))
 
 

@@ -124,7 +124,7 @@ class Trial:
     number: int
     error: str
     status: int
-    told: str
+    message: str
     problems: list[str]
 
     @property
@@ -197,8 +197,8 @@ class Sweep:
         elif self._differs(step):
             problems.append(f"other files after the second run: {self._differs(step)}")
         problems += [f"incomplete file left: {name}" for name in half_written(self.place)]
-        told = _last_line(disturbed.said).replace(f"{ROOT}/", "").replace(f"{self.place}/", "")
-        return Trial(step, call.name, call.number, error, disturbed.status, told, problems)
+        message = _last_line(disturbed.said).replace(f"{ROOT}/", "").replace(f"{self.place}/", "")
+        return Trial(step, call.name, call.number, error, disturbed.status, message, problems)
 
     def _before(self, step: str) -> str | None:
         names = list(self.steps)
@@ -273,11 +273,11 @@ def figures(trials: dict[str, Trial]) -> str:
         problems = Counter(
             kind for trial in of_step for kind in {_kind(problem) for problem in trial.problems}
         )
-        told = sum(trial.status != 0 for trial in of_step)
+        message = sum(trial.status != 0 for trial in of_step)
         ends = [
             len(of_step),
-            told,
-            len(of_step) - told,
+            message,
+            len(of_step) - message,
             problems["traceback"],
             problems["output"],
             problems["again"],
@@ -324,7 +324,7 @@ def main(options: Benchmark) -> None:
         trials[trial.name] = trial
         write_table(options.table, trials)
         log.info(
-            f"{trial.name}: {trial.status} {trial.told}"
+            f"{trial.name}: {trial.status} {trial.message}"
             + (f"; PROBLEMS: {'; '.join(trial.problems)}" if trial.problems else "")
         )
     write_page(options.page, trials)

@@ -5,10 +5,10 @@ import os
 # not steps/pyasr: compiled kernels are kept by their sources' paths
 __path__ = [os.path.realpath(place) for place in __path__]
 
-from pyasr.base.complaints import tell_uncaught  # noqa: E402
+from pyasr.base.complaints import report_uncaught  # noqa: E402
 from pyasr.base.version import VERSION as __version__  # noqa: E402, F401
 
-tell_uncaught()
+report_uncaught()
 
 from pyasr.base.compiled import kernel_cache  # noqa: E402
 

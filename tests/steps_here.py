@@ -47,7 +47,7 @@ def step_of(step: str, folder: str = "steps") -> tuple[ModuleType, type]:
     )
 
 
-def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None, told=None) -> None:
+def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None, progress=None) -> None:
     from pyasr.parallel.communication.rank_threads import run_threads
 
     run_threads(num_ranks, lambda comm: resolve(function)(spec, comm))

@@ -5,7 +5,7 @@ import pytest
 from steps_here import step_of
 
 from pyasr.base.cli.option_flags import flags_of, positionals_of
-from pyasr.base.cli.option_uses import told
+from pyasr.base.cli.option_uses import usage_text
 from pyasr.base.cli.options import parse
 from pyasr.base.errors import UserError
 
@@ -205,7 +205,7 @@ def test_conditions_within_groups_of_groups_are_told():
     (found,) = (
         found for found in flags_of(options_of("simulate_parallel.py")) if found.name == "checkpoint-minutes"
     )
-    assert "not used here" in told(found.only)
+    assert "not used here" in usage_text(found.only)
     refusal = (
         "^--mix-up, --presoftmax-power cannot be combined with --network x: for feed-forward networks "
         "only; omit them$"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyasr.base.cli.options import argument, group
 from pyasr.base.cli.step import run_step
-from pyasr.lang.ngrams.train_lm import TextOptions, arpa_file, tell_perplexities
+from pyasr.lang.ngrams.train_lm import TextOptions, arpa_file, perplexity_lines
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ComputePerplexity:
 
 
 def main(options: ComputePerplexity) -> None:
-    for line in tell_perplexities(
+    for line in perplexity_lines(
         options.text, [arpa_file(model) for model in options.models], options.reading
     ):
         print(line, flush=True)

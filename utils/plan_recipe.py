@@ -22,11 +22,11 @@ from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
 from pyasr.report.plan.estimate import make_plan
+from pyasr.report.plan.plan_page import page
 from pyasr.report.plan.planned_calls import read_record
 from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import read_rates
 from pyasr.report.plan.room import lacks
-from pyasr.report.plan.told import page
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
-from pyasr.base.outputs.displaced_files import STARTED, is_aside
+from pyasr.base.outputs.displaced_files import STARTED, is_scratch_or_kept
 from pyasr.base.outputs.fingerprint import DONE, read_done
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.outputs.run_times import Run, changed, is_held, last_change, last_run
@@ -140,7 +140,7 @@ def outputs_of(exp: Path) -> tuple[list[Path], list[Path]]:
         raise UserError(f"{exp}: no such directory; give the exp/ of a recipe")
     finished, begun = (sorted(exp.rglob(name), key=changed) for name in (DONE, STARTED))
     begun += [own / STARTED] if (own / STARTED).exists() else []
-    finished = [path.parent for path in finished if not is_aside(path.parent.relative_to(exp))]
+    finished = [path.parent for path in finished if not is_scratch_or_kept(path.parent.relative_to(exp))]
     return finished, [path.parent for path in begun if path.parent.suffix == ".tmp"]
 
 

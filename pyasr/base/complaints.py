@@ -22,7 +22,7 @@ _PROGRAMS = [
 _MODULE = "-m"  # the name of a program that is started as a module, as jobs and ranks are
 
 
-def complain(name: str, error: BaseException) -> int:
+def print_error(name: str, error: BaseException) -> int:
     """Print `NAME: error: SENTENCE` (`error: SENTENCE` if the name is empty, as in jobs); the exit status."""
     with _dropping(1):
         sys.stdout.flush()
@@ -46,7 +46,7 @@ def _dropping(stream: int) -> Iterator[None]:
         drop_output(stream)
 
 
-def tell_uncaught() -> None:
+def report_uncaught() -> None:
     """Install a hook that reports an uncaught system error of a pyasr program in one sentence."""
     program = (sys.argv or [""])[0]
     if program == _MODULE or any(folder in Path(program).resolve().parents for folder in _PROGRAMS):
@@ -56,7 +56,7 @@ def tell_uncaught() -> None:
 def _report(name: str, kind, error, trace) -> None:
     """`sys.excepthook` of a program."""
     if user_error := as_user_error(error) or _of_import(error):
-        complain(name, user_error)
+        print_error(name, user_error)
     else:
         sys.__excepthook__(kind, error, trace)
 

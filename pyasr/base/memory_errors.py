@@ -27,7 +27,7 @@ def is_for_want_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(words in str(error) for words in _SAYS_SO)
 
 
-def what_it_says(error: Exception) -> str:
+def first_line_of(error: Exception) -> str:
     """The first line of the message of such an error."""
     return str(error).strip().splitlines()[0] if str(error).strip() else "the allocation failed"
 
@@ -41,7 +41,9 @@ def enough_for(name: str, what: str, advice: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_for_want_of_memory(error):
             raise
-        raise UserError(f"{name}: memory is not enough for {what}: {what_it_says(error)}; {advice}") from None
+        raise UserError(
+            f"{name}: memory is not enough for {what}: {first_line_of(error)}; {advice}"
+        ) from None
 
 
 def computed(

@@ -49,7 +49,7 @@ def text_of(content: bytes, path: Path, first_line: int = 1) -> str:
         raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
 
 
-def insist_on_utf8() -> None:
+def require_utf8() -> None:
     """Restart this program in Python's UTF-8 mode, unless arguments, file names and output are already UTF-8,
     as after path.sh."""
     if sys.getfilesystemencoding().lower() == "utf-8":

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.system_errors import as_user_error
-from pyasr.base.utf8 import insist_on_utf8
+from pyasr.base.utf8 import require_utf8
 from pyasr.base.version import VERSION
 from pyasr.cluster.runner.command_line import Request, parse_request
 from pyasr.cluster.runner.failure_report import LATER, failure_report, refuse, tell
-from pyasr.cluster.runner.group_progress import telling
+from pyasr.cluster.runner.group_progress import showing_progress
 from pyasr.cluster.runner.local_runner import LocalRunner
 from pyasr.cluster.runner.processes import Stopped, raise_on_stop
 from pyasr.cluster.runner.status import JobStatus
@@ -58,7 +58,7 @@ def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Req
     if sys.argv[1:] == ["--version"]:
         print(f"pyasr {VERSION}")
         sys.exit(0)
-    insist_on_utf8()
+    require_utf8()
     sys.exit(_run(parse, runner))
 
 
@@ -71,7 +71,7 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         if request.dry_run:
             return _show(runner(request).plan())
         jobs = runner(request)
-        with telling(request, lambda: len(jobs.ended)):
+        with showing_progress(request, lambda: len(jobs.ended)):
             ended = jobs.run()
         return _tell(jobs.request, ended, later)
     except Stopped as stop:
@@ -79,9 +79,9 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         print(f"{Path(sys.argv[0]).name}: stopped by signal {stop.args[0]}{ended}", file=sys.stderr)
         return 128 + stop.args[0]
     except Exception as error:
-        if not (told := as_user_error(error)):
+        if not (message := as_user_error(error)):
             raise
-        refuse(str(told), later)
+        refuse(str(message), later)
         return 1
 
 

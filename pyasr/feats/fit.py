@@ -44,11 +44,11 @@ def check_splicing(data: Path, model_dir: Path) -> None:
     options, num_columns = InputOptions.load(model_dir), read_matrix(path).shape[1]
     if num_columns in (options.dim(columns), options.dim(columns) + 1):
         return
-    told = f"{num_columns} columns, but features of {columns} columns become {options.dim(columns)}"
+    sentence = f"{num_columns} columns, but features of {columns} columns become {options.dim(columns)}"
     if (model_dir / INPUT_FILE).exists() or not (frames := _frames(num_columns, columns)):
-        raise UserError(f"{path}: {told}; {_TRAINED_ON}")
+        raise UserError(f"{path}: {sentence}; {_TRAINED_ON}")
     meant = f"{num_columns} = {columns} x {frames} means {splice_line(frames)}"
-    raise UserError(f"{path}: {told}; {meant}: write that into {model_dir / SPLICE_FILE}")
+    raise UserError(f"{path}: {sentence}; {meant}: write that into {model_dir / SPLICE_FILE}")
 
 
 def check_dimension(data: Path, model_dir: Path) -> None:
@@ -64,11 +64,11 @@ def check_dimension(data: Path, model_dir: Path) -> None:
     found = len(read_matrix(matrix)) if matrix.exists() else options.dim(columns)
     if found != dim:
         by = matrix if matrix.exists() else f"the options of {model_dir}"
-        told = (
+        sentence = (
             f"features of {columns} columns become {found} by {by}, but the Gaussians of {path} have "
             f"{dim} dimensions"
         )
-        raise UserError(f"{scp}: {told}; {_meant_deltas(dim, columns, model_dir) or _TRAINED_ON}")
+        raise UserError(f"{scp}: {sentence}; {_meant_deltas(dim, columns, model_dir) or _TRAINED_ON}")
 
 
 def gmm_dim(path: Path) -> int:

@@ -56,14 +56,14 @@ def origins_of(data: Path) -> list[dict]:
     if not table.exists():
         return []
     archives = dict.fromkeys(map(archive_of, read_scp(table).values()))
-    told = [
+    message = [
         _told_in(Path(folder)) if folder is not None else []
         for folder in dict.fromkeys(os.path.dirname(archive) if archive else None for archive in archives)
     ]
-    origins = [origin for found in told for origin in found]
+    origins = [origin for found in message for origin in found]
     return (
         [origin for number, origin in enumerate(origins) if origin not in origins[:number]]
-        if all(told)
+        if all(message)
         else []
     )
 

@@ -121,8 +121,8 @@ def _check_graph(path: Path, report: Report) -> None:
             "copy words.txt and HCLG.fst together",
         )
     if transitions is not None and graph.ilabels.max(initial=0) > transitions.num_tids:
-        told = f"transition-id {graph.ilabels.max()}, but {model} has {transitions.num_tids}"
-        report.add(path / "HCLG.fst", told, _REMAKE_GRAPH)
+        message = f"transition-id {graph.ilabels.max()}, but {model} has {transitions.num_tids}"
+        report.add(path / "HCLG.fst", message, _REMAKE_GRAPH)
 
 
 def _check_lattices(path: Path, report: Report) -> None:
@@ -170,11 +170,11 @@ def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
     reader = report.attempt(fix, open_features, data, model.path)
     dim = report.attempt(fix, lambda: reader.dim) if reader else None
     if dim is not None and dim != model.gmm.dim:
-        told = (
+        message = (
             f"features have {dim} dimensions after the transforms of {model.path}, but its Gaussians "
             f"have {model.gmm.dim}"
         )
-        report.add(data / "feats.scp", told, fix)
+        report.add(data / "feats.scp", message, fix)
 
 
 def _check_frames(model: ModelDir, data: Path, is_only: bool, report: Report) -> None:
@@ -190,10 +190,10 @@ def _check_frames(model: ModelDir, data: Path, is_only: bool, report: Report) ->
     unequal = sorted(utt for utt in common if frames[utt] != model.num_frames[utt])
     fix = f"align {data} again (steps/align_si.py or steps/align_fmllr.py)"
     if unequal:
-        told = (
+        message = (
             f"{len(unequal)} alignments have other numbers of frames than {path}, such as {unequal[0]}: "
             f"{model.num_frames[unequal[0]]}"
         )
-        report.add(model.path, f"{told} and {frames[unequal[0]]}", fix)
+        report.add(model.path, f"{message} and {frames[unequal[0]]}", fix)
     if frames and not common and is_only:
         report.add(model.path, f"no alignment of any utterance of {data}", fix)

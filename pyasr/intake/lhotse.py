@@ -233,8 +233,8 @@ class _Reader:
             raise _Flaw(where, f"there are two utterances {name}", self.fix_of_twins)
         if not (0 <= begin < min(end, most) and end <= most + _SLACK_S):
             is_beyond = 0 <= begin < end and begin != most
-            told = f"it lasts from {begin:g} to {end:g} s in a recording of {most:g} s"
-            raise _Flaw(where, told, self.fix_beyond if is_beyond else "correct its start and duration")
+            message = f"it lasts from {begin:g} to {end:g} s in a recording of {most:g} s"
+            raise _Flaw(where, message, self.fix_beyond if is_beyond else "correct its start and duration")
         gender = _GENDERS.get(str(entry.get("gender")).lower(), "")
         text = None if entry.get("text") is None else " ".join(_value(entry, "text", str, where).split())
         self.found.utterances.append(
@@ -382,17 +382,17 @@ class _CutReader(_Reader):
 
     def result(self) -> Manifests:
         """The result; one problem for each kind of unsupported cuts comes first."""
-        told = {kind: f"{len(names)}, such as {names[0]}," for kind, names in self.of_kind.items()}
+        message = {kind: f"{len(names)}, such as {names[0]}," for kind, names in self.of_kind.items()}
         self.found.problems[:0] = [
-            printable(f"{self.path}: of its cuts {told[kind]} {what}; fix: {fix}")
+            printable(f"{self.path}: of its cuts {message[kind]} {what}; fix: {fix}")
             for kind, (what, fix) in _REFUSED.items()
-            if kind in told
+            if kind in message
         ]
-        if "silent" in told:
-            self.found.notes.append(f"of the cuts {told['silent']} have no supervision and are skipped")
-        if "clipped" in told:
+        if "silent" in message:
+            self.found.notes.append(f"of the cuts {message['silent']} have no supervision and are skipped")
+        if "clipped" in message:
             self.found.notes.append(
-                f"of the supervisions {told['clipped']} end after their cut and are clipped to it, as in "
+                f"of the supervisions {message['clipped']} end after their cut and are clipped to it, as in "
                 "lhotse"
             )
         return super().result()

@@ -96,8 +96,8 @@ class ModelDir:
         if ALIGNMENT_MODEL in self.names:
             _, gmm = self.report.attempt(COPY, read_model, path) or (None, None)
             if gmm and self.gmm and gmm.num_pdfs != self.gmm.num_pdfs:
-                told = f"{gmm.num_pdfs} pdfs, but {MODEL} has {self.gmm.num_pdfs}"
-                self.report.add(path, told, f"copy {ALIGNMENT_MODEL} and {MODEL} together")
+                message = f"{gmm.num_pdfs} pdfs, but {MODEL} has {self.gmm.num_pdfs}"
+                self.report.add(path, message, f"copy {ALIGNMENT_MODEL} and {MODEL} together")
 
     def _occupancies(self) -> None:
         path = self.path / "final.occs"
@@ -107,8 +107,8 @@ class ModelDir:
             else None
         )
         if counts is not None and self.transitions and len(counts) != self.transitions.num_pdfs:
-            told = f"{len(counts)} counts, but {MODEL} has {self.transitions.num_pdfs} pdfs"
-            self.report.add(path, told, "remove it; it belongs to another model")
+            message = f"{len(counts)} counts, but {MODEL} has {self.transitions.num_pdfs} pdfs"
+            self.report.add(path, message, "remove it; it belongs to another model")
 
     def _phones(self) -> None:
         path = self.path / "phones.txt"
@@ -116,10 +116,10 @@ class ModelDir:
         if table is not None and self.transitions:
             unknown = sorted(set(self.transitions.topology.phones) - set(table.ids.values()))
             if unknown:
-                told = f"lacks phone {unknown[0]} of {MODEL}" + (
+                message = f"lacks phone {unknown[0]} of {MODEL}" + (
                     f" and {len(unknown) - 1} more" if unknown[1:] else ""
                 )
-                self.report.add(path, told, "copy phones.txt from the lang directory of the training")
+                self.report.add(path, message, "copy phones.txt from the lang directory of the training")
 
     def _input(self) -> None:
         """Check the feature options and the matrix that produce the model's input."""
@@ -133,21 +133,21 @@ class ModelDir:
         if options and matrix is not None and (is_told or not self._lacks_splicing(matrix.shape[1])):
             width = options.dim(1)
             if matrix.shape[1] % width and (matrix.shape[1] - 1) % width:
-                told = f"{matrix.shape[1]} columns, but {width} frames are spliced"
-                self.report.add(self.path / MATRIX_FILE, told, "copy splice_opts and final.mat together")
+                message = f"{matrix.shape[1]} columns, but {width} frames are spliced"
+                self.report.add(self.path / MATRIX_FILE, message, "copy splice_opts and final.mat together")
         if matrix is not None and self.gmm and len(matrix) != self.gmm.dim:
-            told = f"{len(matrix)} rows, but the Gaussians have {self.gmm.dim} dimensions"
-            self.report.add(self.path / MATRIX_FILE, told, f"copy {MATRIX_FILE} and {MODEL} together")
+            message = f"{len(matrix)} rows, but the Gaussians have {self.gmm.dim} dimensions"
+            self.report.add(self.path / MATRIX_FILE, message, f"copy {MATRIX_FILE} and {MODEL} together")
 
     def _lacks_splicing(self, num_columns: int) -> bool:
         """Whether splice_opts is missing and a matrix needs a splicing other than the default of Kaldi's
         scripts. That is a problem."""
         dim, frames = meant_splicing(num_columns) or (0, _USUAL_FRAMES)
         if frames != _USUAL_FRAMES:
-            told = f"missing, and {MATRIX_FILE} has {num_columns} columns, which are {dim} x {frames}"
+            message = f"missing, and {MATRIX_FILE} has {num_columns} columns, which are {dim} x {frames}"
             self.report.add(
                 self.path / SPLICE_FILE,
-                told,
+                message,
                 f"copy it too, or echo {splice_line(frames)} > {self.path / SPLICE_FILE}",
             )
         return frames != _USUAL_FRAMES
@@ -162,17 +162,17 @@ class ModelDir:
         }
         expected = range(1, 1 + self._num_jobs) if found else ()
         for job in sorted(set(expected) - set(found)):
-            told = f"missing, but num_jobs is {len(expected)}"
+            message = f"missing, but num_jobs is {len(expected)}"
             self.report.add(
-                self.path / f"{stem}.{job}", told, "copy it, too; without it, its utterances are lost"
+                self.path / f"{stem}.{job}", message, "copy it, too; without it, its utterances are lost"
             )
         for job in sorted(set(found) - set(expected)):
-            told = f"exceeds num_jobs, which is {len(expected)}"
-            self.report.add(found[job], told, f"remove it, or echo {max(found)} > {self.path}/num_jobs")
+            message = f"exceeds num_jobs, which is {len(expected)}"
+            self.report.add(found[job], message, f"remove it, or echo {max(found)} > {self.path}/num_jobs")
         for job, path in sorted(found.items()):
             if (wanted := f"{stem}.{job}{suffix}") != path.name:
-                told = f"steps expect a name {'with' if suffix else 'without'} .gz, whatever the format"
-                self.report.add(path, told, f"mv {path} {self.path / wanted}")
+                message = f"steps expect a name {'with' if suffix else 'without'} .gz, whatever the format"
+                self.report.add(path, message, f"mv {path} {self.path / wanted}")
         return [path for _, path in sorted(found.items())]
 
     @cached_property
@@ -198,11 +198,11 @@ class ModelDir:
         for speaker, matrix in (transforms or {}).items():
             if matrix.shape not in ((self.gmm.dim, self.gmm.dim), (self.gmm.dim, self.gmm.dim + 1)):
                 rows, columns = matrix.shape
-                told = (
+                message = (
                     f"speaker {speaker}: a matrix of {rows} x {columns}, but the Gaussians have "
                     f"{self.gmm.dim} dimensions"
                 )
-                self.report.add(path, told, f"copy trans.* and {MODEL} together")
+                self.report.add(path, message, f"copy trans.* and {MODEL} together")
                 return
 
     def _alignments(self, path: Path) -> None:

@@ -87,7 +87,7 @@ def unpack(data: bytes, path: Path) -> bytes:
     if not packing:
         return data
     chunks, size = [], 0
-    with telling_damage(packing, lambda what: UserError(f"{path}: {what}; obtain or create it again")):
+    with naming_damage(packing, lambda what: UserError(f"{path}: {what}; obtain or create it again")):
         with unpacking(io.BytesIO(data), packing) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 size += len(chunk)
@@ -127,7 +127,7 @@ class ContentReader:
         """Up to `size` bytes; b"" at the end."""
         with (
             readable(self.path),
-            telling_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; create it again")),
+            naming_damage(self._packing, lambda what: UserError(f"{self.path}: {what}; create it again")),
         ):
             piece = self._content.read(size)
         is_first, self._num_bytes = not self._num_bytes, self._num_bytes + len(piece)
@@ -189,7 +189,7 @@ def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
+def naming_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
     """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system are not
     changed."""
     try:

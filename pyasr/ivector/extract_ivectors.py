@@ -15,7 +15,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_skipped
 from pyasr.data.parts.job_parts import JobPart, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import DataDir, split_by_speakers
 from pyasr.feats.extraction.pasted import PERIOD_FILE
@@ -120,7 +120,7 @@ def merge(spec: IvectorExtractSpec) -> None:
             tables[kind] |= read_scp(scp) if scp.stat().st_size else {}
         tables["left_out"] |= read_table(spec.out / f"left_out.{job}")
     left_out = tables.pop("left_out")
-    check_left_out(
+    check_skipped(
         left_out,
         len(DataDir(spec.data).utt2spk),
         spec.directory.missing,

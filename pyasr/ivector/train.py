@@ -11,7 +11,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_skipped
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir, split
 from pyasr.hmm.model.gmm import AmDiagGmm
@@ -100,7 +100,7 @@ def _report(spec: IvectorSpec, left_out: dict[str, str], comm) -> None:
     """Log the skipped utterances of all ranks, on rank 0."""
     everywhere = {utt: reason for part in comm.gather(left_out) or [] for utt, reason in part.items()}
     if comm.rank == 0:
-        check_left_out(
+        check_skipped(
             everywhere,
             len(DataDir(spec.data).utterances),
             spec.stats.missing,

@@ -98,8 +98,8 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
         )
         inside = [file for file in files if file.suffix.lower() in SUFFIXES]
         if other := [file for file in files if file.suffix.lower() in OTHER_SUFFIXES]:
-            told = f"{path}: skipped {len(other)} files in unsupported formats (the first is {other[0]})"
-            log.warning(printable(f"{told}; convert them, for example with 'ffmpeg -i FILE FILE.wav'"))
+            message = f"{path}: skipped {len(other)} files in unsupported formats (the first is {other[0]})"
+            log.warning(printable(f"{message}; convert them, for example with 'ffmpeg -i FILE FILE.wav'"))
         if not inside:
             raise UserError(
                 f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); give the "

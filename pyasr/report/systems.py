@@ -12,7 +12,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
-from pyasr.base.outputs.displaced_files import is_aside
+from pyasr.base.outputs.displaced_files import is_scratch_or_kept
 from pyasr.base.outputs.fingerprint import read_done
 from pyasr.score.score_dir import SUMMARY, read_summary, scoring_dir
 
@@ -81,7 +81,7 @@ def find_systems(exp: Path) -> list[ScoredSystem]:
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     """Decode directories with such scores, except those of simulated trainings, which have their own page."""
     found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
-    complete = [path for path in found if not is_aside(path.relative_to(exp))]
+    complete = [path for path in found if not is_scratch_or_kept(path.relative_to(exp))]
     return [path for path in complete if not (path.parent / SIMULATION).exists()]
 
 

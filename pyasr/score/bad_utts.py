@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.cli.options import option
-from pyasr.base.cli.skipped_utterances import told_reasons
+from pyasr.base.cli.skipped_utterances import counted_reasons
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.io.text_tables import read_table, write_table
@@ -75,7 +75,7 @@ def write_report(
     """
     decoded, failed = _read_jobs(out, num_jobs)
     if not decoded:
-        fault = f"no utterance was decoded: {told_reasons(failed)}"
+        fault = f"no utterance was decoded: {counted_reasons(failed)}"
         raise UserError(f"{fault}; check that data, language and model directory match")
     transcripts = {
         utt: [word if word in words else oov_word for word in text[utt].split()] for utt in decoded

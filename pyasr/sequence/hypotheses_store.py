@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
 from pyasr.base.files import durable
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.outputs.written_digests import note_digest, open_hashed
@@ -137,7 +137,7 @@ def store_lattices(
                     if len(checked) < _NUM_CHECKED:
                         checked[f"{archive}: {key}"] = of.a_path()
         check_decoded(checked, transitions)
-    check_left_out(
+    check_skipped(
         faults.left_out,
         len(keys),
         LeftOutOptions(max_missing),

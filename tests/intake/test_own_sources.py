@@ -336,7 +336,7 @@ def test_parts_of_the_source_are_kept(tmp_path):
         "train": 30,
         "dev": 3,
         "test": 7,
-    } and "source" in found.split.told
+    } and "source" in found.split.message
 
 
 def test_folders_named_for_parts_are_parts(tmp_path):

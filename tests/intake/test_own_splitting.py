@@ -45,7 +45,7 @@ def test_speakers_are_held_out_whole(seed):
         not names[0] & names[1]
         and not names[0] & names[2]
         and not names[1] & names[2]
-        and "by speakers" in chosen.told
+        and "by speakers" in chosen.message
     )
     train, dev, test = shares(found, chosen.parts)
     assert (
@@ -65,7 +65,7 @@ def test_few_speakers_are_split_by_utterances_of_other_texts(speakers):
         not texts[0] & texts[1]
         and not texts[0] & texts[2]
         and not texts[1] & texts[2]
-        and "by utterances" in chosen.told
+        and "by utterances" in chosen.message
     )
 
 

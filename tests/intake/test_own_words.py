@@ -121,7 +121,7 @@ LANGUAGES = {
 def test_the_language_is_told_by_alphabet_and_dictionary(name):
     texts, dictionary, told = LANGUAGES[name]
     found = choose_language(texts, LanguageOptions())
-    assert found.dictionary == dictionary and told in found.told
+    assert found.dictionary == dictionary and told in found.message
 
 
 def test_a_given_lexicon_or_language_is_taken(tmp_path):
@@ -131,7 +131,7 @@ def test_a_given_lexicon_or_language_is_taken(tmp_path):
     assert (
         found.dictionary == str(lexicon)
         and found.known == {"Hund", "der"}
-        and "66.7 %" in found.told
+        and "66.7 %" in found.message
         and not found.is_english
     )
     assert choose_language(["the cat"], LanguageOptions(language="letters")).dictionary == "letters"

@@ -109,16 +109,16 @@ def need(
 
 def test_memory_of_a_job_and_of_jobs_at_once():
     gigabyte = 10**9
-    assert list(room.memory_lacks([need(900, 4)], 4 * gigabyte)) == []
-    (told,) = room.memory_lacks([need(900, 5), need(100, 2)], 4 * gigabyte)
+    assert list(room.memory_shortages([need(900, 4)], 4 * gigabyte)) == []
+    (told,) = room.memory_shortages([need(900, 5), need(100, 2)], 4 * gigabyte)
     assert told == (
         "memory: 5 simultaneous jobs of steps/train_sat.py for exp/x need 4.5 GB, this machine has 4 GB; "
         "run at most 4 at a time, or use a cluster (cmd.sh)"
     )
-    (told,) = room.memory_lacks([need(5000, 2)], 4 * gigabyte)
+    (told,) = room.memory_shortages([need(5000, 2)], 4 * gigabyte)
     assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine has 4 GB; use more jobs" in told
-    assert list(room.memory_lacks([need(5000, 2, cmd="slurm.pl --mem 8G")], 4 * gigabyte)) == []
-    assert list(room.memory_lacks([need(5000, 2)], None)) == []
+    assert list(room.memory_shortages([need(5000, 2, cmd="slurm.pl --mem 8G")], 4 * gigabyte)) == []
+    assert list(room.memory_shortages([need(5000, 2)], None)) == []
 
 
 def test_disk_of_what_is_not_complete(tmp_path, monkeypatch):
@@ -126,12 +126,12 @@ def test_disk_of_what_is_not_complete(tmp_path, monkeypatch):
     free = usage.f_bavail * usage.f_frsize
     monkeypatch.setattr(room.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free}))
     two = [need(0, 1, disk_bytes=0.6 * free, output=str(tmp_path / name / "deep")) for name in "ab"]
-    (told,) = room.disk_lacks(two)
+    (told,) = room.disk_shortages(two)
     assert (
         told.startswith(f"disk: outputs below {tmp_path} need ")
         and "free some space, or run the recipe on another filesystem" in told
     )
     (tmp_path / "a/deep").mkdir(parents=True)
     (tmp_path / "a/deep/.done.json").write_text("{}")
-    assert list(room.disk_lacks(two)) == []
-    assert list(room.disk_lacks([replace(two[1], disk_bytes=2 * free)]))
+    assert list(room.disk_shortages(two)) == []
+    assert list(room.disk_shortages([replace(two[1], disk_bytes=2 * free)]))

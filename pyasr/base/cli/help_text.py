@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyasr.base.cli.option_flags import Flag, flags_of, positionals_of
-from pyasr.base.cli.option_uses import told
+from pyasr.base.cli.option_uses import usage_text
 from pyasr.base.cli.option_values import as_typed
 
 ALL = "--help-all"
@@ -51,7 +51,7 @@ def _sections(flags: list[Flag]) -> Iterator[str]:
 def _flag_line(flag: Flag) -> str:
     choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
     typed = f"--{flag.name} {flag.type.__name__.upper()}"
-    return _line(typed, f"{flag.meta['help']}{told(flag.only)}{choices} [{as_typed(flag.default)}]")
+    return _line(typed, f"{flag.meta['help']}{usage_text(flag.only)}{choices} [{as_typed(flag.default)}]")
 
 
 def _line(name: str, text: str) -> str:

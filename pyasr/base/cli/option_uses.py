@@ -41,7 +41,7 @@ class Condition:
         return self.unless != (value in self.values if self.values else is_set(value))
 
     @property
-    def told(self) -> str:
+    def usage_text(self) -> str:
         """The condition in the text of --help."""
         named = f"--{self.flag} {', '.join(map(str, self.values))}".strip()
         if not self.unless:
@@ -82,14 +82,16 @@ class AnyOf:
         return any(condition.flag in values and condition.holds(values) for condition in self.conditions)
 
     @property
-    def told(self) -> str:
+    def usage_text(self) -> str:
         """The condition in the text of --help."""
-        return " or ".join(condition.told for condition in self.conditions)
+        return " or ".join(condition.usage_text for condition in self.conditions)
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """As `Condition.refusal`."""
         known = [
-            condition.told.removeprefix("with ") for condition in self.conditions if condition.flag in values
+            condition.usage_text.removeprefix("with ")
+            for condition in self.conditions
+            if condition.flag in values
         ]
         return f"{names} {_have(names)} no effect without {' or '.join(known)}; omit {_them(names)}"
 
@@ -103,7 +105,7 @@ class Never:
 
     reason: str
 
-    told = "not used here"
+    usage_text = "not used here"
 
     def holds(self, values: dict[str, object]) -> bool:
         """Always false."""
@@ -149,9 +151,9 @@ def never(reason: str) -> tuple[Never, ...]:
     return (Never(reason),)
 
 
-def told(conditions: tuple) -> str:
+def usage_text(conditions: tuple) -> str:
     """The conditions of an option in the text of --help, with a leading space; "" if there are none."""
-    return f" ({', '.join(condition.told for condition in conditions)})" if conditions else ""
+    return f" ({', '.join(condition.usage_text for condition in conditions)})" if conditions else ""
 
 
 def refuse_unused(given: dict[str, tuple], values: dict[str, object]) -> None:

@@ -44,7 +44,7 @@ from pyasr.base.utf8 import text_of
 from pyasr.base.version import VERSION
 
 __all__ = ["HelpRequested", "argument", "choose", "chosen_group", "completed", "defaults", "did_you_mean",
-           "from_json", "group", "load", "option", "parse", "paths_in", "refuse_beside", "save",
+           "from_json", "group", "load", "option", "parse", "paths_in", "refuse_combination", "save",
            "to_json"]  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def did_you_mean(name: str, flags, where: str = "") -> str:
     return f"{where}{name}: no such option; {hint}"
 
 
-def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
+def refuse_combination(flag: str, given: dict[str, object], reason: str) -> None:
     """Raise UserError if any of these other flags, which cannot be combined with `flag`, has a value."""
     if unknown := [other for other, value in given.items() if value]:
         raise UserError(

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from pyasr.base.cli.options import did_you_mean
 from pyasr.base.errors import UserError
-from pyasr.base.utf8 import insist_on_utf8
+from pyasr.base.utf8 import require_utf8
 from pyasr.base.version import VERSION
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
@@ -189,5 +189,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    insist_on_utf8()
+    require_utf8()
     sys.exit(main(sys.argv[1:]))

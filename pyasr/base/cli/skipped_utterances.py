@@ -34,7 +34,7 @@ def log_reasons(failed: dict[str, str], what: str) -> None:
         log.warning(f"{number} utterances {what}: {reason}: {_names(failed, reason, _NUM_NAMED)}")
 
 
-def told_reasons(failed: dict[str, str]) -> str:
+def counted_reasons(failed: dict[str, str]) -> str:
     """The most frequent reasons of {utterance: reason} with counts and examples: `5: no features (a b c ...),
     1: no text (d)`."""
     counts = _counts(failed)
@@ -57,12 +57,12 @@ def _names(failed: dict[str, str], reason: str, most: int) -> str:
     return " ".join(utterances[:most]) + (" ..." if len(utterances) > most else "")
 
 
-def check_left_out(
+def check_skipped(
     left_out: dict[str, str], num_wanted: int, options: LeftOutOptions, where: str, advice: str
 ) -> None:
     """Log the left-out utterances {utterance: reason}. Raises UserError, beginning with `where`, if they are
     all `num_wanted` utterances or more than the allowed fraction."""
     log_reasons(left_out, "left out")
     if left_out and (len(left_out) > options.max_missing * num_wanted or len(left_out) == num_wanted):
-        found = f"{len(left_out)} of {num_wanted} utterances have to be left out: {told_reasons(left_out)}"
+        found = f"{len(left_out)} of {num_wanted} utterances have to be left out: {counted_reasons(left_out)}"
         raise UserError(f"{where}: {found}; {advice}, or raise --max-missing")

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.cli import options as opt
-from pyasr.base.complaints import complain, drop_output
+from pyasr.base.complaints import drop_output, print_error
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.files import pipes
 from pyasr.base.outputs.output import check_apart, stage_output
 from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.system_errors import as_user_error
-from pyasr.base.utf8 import insist_on_utf8
+from pyasr.base.utf8 import require_utf8
 
 _NEEDED = ("kaldiio", "numba", "numpy", "torch")
 
@@ -68,7 +68,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
     try:
         if argv is None:
             open_standard_streams()
-            insist_on_utf8()
+            require_utf8()
         log.setup(name)
         _heed_signals()
         _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})
@@ -82,7 +82,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
     except Exception as error:
         if not (user_error := as_user_error(error)):
             raise
-        sys.exit(complain(name, user_error))
+        sys.exit(print_error(name, user_error))
     sys.exit(0)
 
 

@@ -42,7 +42,7 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], num_thread
 
 
 @contextlib.contextmanager
-def beside(follow: Callable[[threading.Event], None]) -> Iterator[None]:
+def following(follow: Callable[[threading.Event], None]) -> Iterator[None]:
     """Run `follow(ended)` in a thread while the block runs. `ended` is set at the end of the block, which
     waits for the thread."""
     ended = threading.Event()

@@ -8,7 +8,7 @@ A file is used because schedulers and MPIs deliver signals differently: to the r
 end either of them. With a second file, a job shows that it looks for requests, so that the runner waits for
 it:
 
-    in the job      with heeding(rank == 0): ...
+    in the job      with watching_for_stop(rank == 0): ...
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class StopRequested(Exception):
     """Raised after a request to end, when the state is saved; the argument is the position in the work."""
 
 
-def sign_of_heed(stop_file: Path) -> Path:
+def watch_file(stop_file: Path) -> Path:
     """The file that exists while a job looks for requests in its stop file."""
     return Path(stop_file).with_suffix(".heeds")
 
 
 @contextlib.contextmanager
-def heeding(speaks: bool) -> Iterator[None]:
+def watching_for_stop(speaks: bool) -> Iterator[None]:
     """Show the runner, if there is one, that this job looks for requests to end. `speaks` is true in one
     process of the job."""
-    sign = sign_of_heed(Path(os.environ[VARIABLE])) if speaks and VARIABLE in os.environ else None
+    sign = watch_file(Path(os.environ[VARIABLE])) if speaks and VARIABLE in os.environ else None
     if sign is None:
         yield
         return

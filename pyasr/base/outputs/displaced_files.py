@@ -34,12 +34,12 @@ def short_name(name: str) -> str:
     return name if len(content) <= _LONG_NAME_BYTES else hashlib.sha256(content).hexdigest()[:16]
 
 
-def aside_of(out: Path) -> Path:
+def changed_dir_of(out: Path) -> Path:
     """The directory that keeps the foreign content of this output."""
     return out.with_name(f".{short_name(out.name)}.changed")
 
 
-def is_aside(path: Path) -> bool:
+def is_scratch_or_kept(path: Path) -> bool:
     """Whether a path is part of a scratch directory, of a replaced output (.OUT.old, or OUT.old kept by the
     user) or of kept content."""
     return any(part.endswith((".tmp", ".old", ".changed")) for part in Path(path).parts)
@@ -49,7 +49,7 @@ def keep_changed(out: Path, names: list[str]) -> None:
     """Copy changed files of an output to `.OUT.changed`, because the change may be intended."""
     for name in names:
         if is_there(out / name):
-            keep_copy(out / name, aside_of(out) / name)
+            keep_copy(out / name, changed_dir_of(out) / name)
 
 
 def keep_copy(path: Path, place: Path) -> Path:
@@ -72,12 +72,12 @@ def keep_others(out: Path) -> None:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         found = f"{', '.join(names[:_MOST_NAMED])}{more}"
         print(
-            f"{out} is replaced; files that its step did not write ({found}) are moved to {aside_of(out)}; "
-            "remove the ones that you do not need",
+            f"{out} is replaced; files that its step did not write ({found}) are moved to "
+            f"{changed_dir_of(out)}; remove the ones that you do not need",
             flush=True,
         )
     for path in others:
-        kept, is_there = _free_or_equal(path, aside_of(out) / path.relative_to(out))
+        kept, is_there = _free_or_equal(path, changed_dir_of(out) / path.relative_to(out))
         if not is_there:
             durable.rename(path, kept)
 

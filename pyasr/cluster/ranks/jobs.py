@@ -29,7 +29,7 @@ from pyasr.base.jobs.parent import die_with_parent
 from pyasr.base.log import warning
 from pyasr.base.outputs.progress_note import VARIABLE as NOTE
 from pyasr.base.system_errors import naming
-from pyasr.cluster.ranks.rank_progress import telling_ranks, told_by_ranks
+from pyasr.cluster.ranks.rank_progress import rank_progress_text, showing_rank_progress
 from pyasr.cluster.runner.command_line import protect
 from pyasr.cluster.runner.failure_report import LATER, own_sentence, show_kept, take_refusal
 from pyasr.cluster.runner.mpi import ROOT, find_mpiexec
@@ -100,12 +100,12 @@ def run_ranks(
     spec,
     num_ranks: int,
     recovery: Recovery = Recovery(),
-    told: Callable[[], str | None] | None = None,
+    progress: Callable[[], str | None] | None = None,
 ) -> None:
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
-    Reports progress while the ranks work (`pyasr.cluster.ranks.rank_progress`): the text that `told` returns,
-    else the ranks' own notes.
+    Reports progress while the ranks work (`pyasr.cluster.ranks.rank_progress`): the text that `progress`
+    returns, else the ranks' own notes.
 
     If `recovery` allows it, a job that has lost ranks is started again with the largest usable number of
     ranks up to the number of remaining ranks, or with the same number if no number is usable or all ranks
@@ -117,7 +117,7 @@ def run_ranks(
     most, note = recovery.options.max_restarts, _note_file(_spec_of(log))
     for restart in count(1):
         try:
-            with telling_ranks(told or (lambda: told_by_ranks(note, Path(log)))):
+            with showing_rank_progress(progress or (lambda: rank_progress_text(note, Path(log)))):
                 return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options)
         except UserError as lost:
             if not isinstance(lost, RankLost) or restart > most:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyasr.base.errors import printable
-from pyasr.base.jobs.in_threads import beside
+from pyasr.base.jobs.in_threads import following
 from pyasr.base.outputs.progress_note import read_note
 from pyasr.base.pace import FIRST_S, Pace
 from pyasr.cluster.runner.failure_report import log_tail
@@ -31,7 +31,7 @@ _CLEAR = "\r\x1b[K"
 _LINE = re.compile(r"\d\d:\d\d:\d\d \w+(?:\[\d+\])?: (.*)")  # format of pyasr.base.log
 
 
-def told_by_ranks(note: Path, log: Path) -> str:
+def rank_progress_text(note: Path, log: Path) -> str:
     """Progress from the ranks' note, else from the last line of their log."""
     found = read_note(note)
     if found:
@@ -41,20 +41,22 @@ def told_by_ranks(note: Path, log: Path) -> str:
 
 
 @contextlib.contextmanager
-def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
-    """Context that prints the text that `told` returns on standard error from time to time; nothing for
+def showing_rank_progress(progress: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
+    """Context that prints the text that `progress` returns on standard error from time to time; nothing for
     None."""
     pace, on_terminal = Pace(first_s), sys.stderr.isatty()
-    with beside(lambda ended: _follow(told, pace, on_terminal, ended)):
+    with following(lambda ended: _follow(progress, pace, on_terminal, ended)):
         yield
 
 
-def _follow(told: Callable[[], str | None], pace: Pace, on_terminal: bool, ended: threading.Event) -> None:
+def _follow(
+    progress: Callable[[], str | None], pace: Pace, on_terminal: bool, ended: threading.Event
+) -> None:
     shown = False
     while not ended.wait(_ON_TERMINAL_S if shown and on_terminal else pace.wait_s):
         if not (shown and on_terminal or pace.is_due()):
             continue
-        if text := _if_readable(told):
+        if text := _if_readable(progress):
             line = (
                 f"{time.strftime('%H:%M:%S')} {Path(sys.argv[0]).name}: {text}, {lasting(pace.passed_s)} "
                 "so far"
@@ -65,9 +67,9 @@ def _follow(told: Callable[[], str | None], pace: Pace, on_terminal: bool, ended
         _write(_CLEAR)
 
 
-def _if_readable(told: Callable[[], str | None]) -> str | None:
+def _if_readable(progress: Callable[[], str | None]) -> str | None:
     try:
-        return told()
+        return progress()
     except OSError:
         return None  # harmless: it is read again later, and ranks report disk errors themselves
 

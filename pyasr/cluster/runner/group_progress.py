@@ -57,7 +57,9 @@ class GroupProgress:
 
 
 @contextlib.contextmanager
-def telling(request: Request, num_ended: Callable[[], int], first_s: float = FIRST_S) -> Iterator[None]:
+def showing_progress(
+    request: Request, num_ended: Callable[[], int], first_s: float = FIRST_S
+) -> Iterator[None]:
     """Context in which a timer (SIGALRM) prints progress on standard error, for the first time after
     `first_s` seconds."""
     if len(request.jobs) == 1:

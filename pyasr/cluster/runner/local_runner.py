@@ -26,7 +26,7 @@ from typing import IO
 
 from pyasr.base.files import durable
 from pyasr.base.host.granted_gpus import granted_by_grid_engine
-from pyasr.base.jobs.stop_request import SAVING_S, VARIABLE, sign_of_heed
+from pyasr.base.jobs.stop_request import SAVING_S, VARIABLE, watch_file
 from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.gpus import GpuSlots, HeldGpu, environment_of
 from pyasr.cluster.runner.job_template import Forked, JobTemplate, are_of_a_fork, begin
@@ -123,7 +123,7 @@ class LocalRunner:
         """Ask the jobs that check for stop requests to save their state, and wait for their end; ignore
         further signals."""
         ignore_stop()
-        saving = [run for run in self.running.values() if sign_of_heed(stop_file(run.log)).exists()]
+        saving = [run for run in self.running.values() if watch_file(stop_file(run.log)).exists()]
         for run in saving:
             stop_file(run.log).touch()
             print(
@@ -184,7 +184,7 @@ class LocalRunner:
             *of_before,
             status_path(log),
             stop_file(log),
-            sign_of_heed(stop_file(log)),
+            watch_file(stop_file(log)),
             *([Path(marker)] if marker else []),
             *of_ranks,
         ]
@@ -209,7 +209,7 @@ class LocalRunner:
             run_id=self.request.run_id,
         )
         if not self._is_given_up(run):
-            for left in (stop_file(run.log), sign_of_heed(stop_file(run.log))):
+            for left in (stop_file(run.log), watch_file(stop_file(run.log))):
                 left.unlink(missing_ok=True)
             status = self._put_down(self._with_its_file_free(self._proved(status, run.log), run.log), run.log)
         self.ended.append(status)

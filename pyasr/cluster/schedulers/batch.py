@@ -59,7 +59,7 @@ class BatchRunner:
         self.status_files = {job: (str(path.parent), path.name) for job, path in files.items()}
         self.num_requeued: Counter[int] = Counter()  # {job: number of times}
         self.outlasting: list[str] = []  # numbers of jobs that were cancelled but may still run
-        self.told: set[str] = set()
+        self.message: set[str] = set()
         self.question_s = _FIRST_QUESTION_S  # until the next query to the scheduler
 
     def plan(self) -> str:
@@ -280,9 +280,9 @@ class BatchRunner:
         return f"job {job}" if self.request.name else "the job"
 
     def _tell(self, sentence: str) -> None:
-        if sentence not in self.told:
+        if sentence not in self.message:
             print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr, flush=True)
-            self.told.add(sentence)
+            self.message.add(sentence)
 
     def _stop_left(self) -> None:
         """Cancel the remaining jobs, including jobs that will never start, and ignore further stop signals

@@ -131,28 +131,29 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     said = _lines(done.stderr + done.stdout)
     number = scheduler.number(done.stdout)
     if not number:
-        told = f"{words[0]} printed '{said[-1]}'" if said else f"{words[0]} printed nothing"
+        sentence = f"{words[0]} printed '{said[-1]}'" if said else f"{words[0]} printed nothing"
         see = (
             "check whether another scheduler's program comes first on PATH, and whether it has the job "
             "nevertheless"
         )
-        raise UserError(f"{told}, but that of {scheduler.name} prints a job number; {see}")
+        raise UserError(f"{sentence}, but that of {scheduler.name} prints a job number; {see}")
     return number
 
 
 def _refusal(scheduler: Scheduler, program: str, done: subprocess.CompletedProcess) -> UserError:
     """The error for a failed submission, with the program's own message."""
     said = _lines(done.stderr) or _lines(done.stdout) or [f"exit status {done.returncode}"]
-    told = "; ".join(
+    sentence = "; ".join(
         re.sub(rf"^{re.escape(Path(program).name)}: (error: )?", "", line) for line in said[-_MOST_LINES:]
     )
     if re.search(scheduler.not_taken, said[-1], re.IGNORECASE):
-        return NotTaken(f"{program} could not submit the job: {told}")
+        return NotTaken(f"{program} could not submit the job: {sentence}")
     if re.search(scheduler.unsure, said[-1], re.IGNORECASE):
         see = f"check whether {scheduler.name} has it, and cancel it"
-        return UserError(f"{program} does not know whether the job was submitted: {told}; {see}")
+        return UserError(f"{program} does not know whether the job was submitted: {sentence}; {see}")
     return UserError(
-        f"{program} refused the job: {told} (--dry-run shows the whole command, {scheduler.usual} changes it)"
+        f"{program} refused the job: {sentence} (--dry-run shows the whole command, {scheduler.usual} "
+        "changes it)"
     )
 
 

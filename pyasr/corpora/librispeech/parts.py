@@ -103,10 +103,10 @@ def _missing(parts: list[str], archives: dict[str, Path], places: list[Path], su
     where = ", ".join(map(str, places))
     packed = [archives[part] for part in parts if part in archives]
     absent = [part for part in parts if part not in archives]
-    told = [f"{path.name} is not unpacked: run 'tar -xzf {path} -C {path.parent}'" for path in packed]
+    sentence = [f"{path.name} is not unpacked: run 'tar -xzf {path} -C {path.parent}'" for path in packed]
     if absent:
-        told.append(
+        sentence.append(
             f"no folder {', '.join(absent)} below {where}: download from {_PAGES.get(subset, _PAGE)} and "
             "unpack the missing parts, or give their directories with --corpus, separated by ':'"
         )
-    return UserError(f"LibriSpeech: {'; '.join(told)}")
+    return UserError(f"LibriSpeech: {'; '.join(sentence)}")

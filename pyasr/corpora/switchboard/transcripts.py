@@ -19,7 +19,7 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.discs import PACKED, Disc, files_by_name, paths_below
 from pyasr.corpora.texts import lines_of
-from pyasr.io.content import check_unpacked, open_file, read_content, readable, telling_damage, unpack
+from pyasr.io.content import check_unpacked, naming_damage, open_file, read_content, readable, unpack
 
 DISC = Disc(
     "Mississippi State's transcripts of Switchboard (OpenSLR 5)",
@@ -101,7 +101,7 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
     try:
         with (
             readable(archive),
-            telling_damage("tar", lambda what: _damaged(archive, what)),
+            naming_damage("tar", lambda what: _damaged(archive, what)),
             open_file(archive) as file,
             tarfile.open(fileobj=file, mode="r:*") as members,
         ):

@@ -48,7 +48,7 @@ def look_at_audio(rx: str, how: str, label: str = "") -> Look:
     if not os.path.isfile(rx):
         return Look() if os.path.exists(rx) or os.path.exists(archive_of(rx)) else Look("no such audio file")
     try:
-        if is_as_its_header_tells(rx):
+        if has_declared_size(rx):
             return Look()
     except UserError as error:
         return Look(str(error).removeprefix(f"{rx}: "), by_hand="make the file readable")
@@ -68,7 +68,7 @@ def _read(rx: str, label: str) -> Look:
     return Look(seconds=len(samples) / rate, rate=rate)
 
 
-def is_as_its_header_tells(path: str) -> bool:
+def has_declared_size(path: str) -> bool:
     """Whether an audio file has the size that its header gives or, in formats without such a size, is
     complete by its last bytes.
 

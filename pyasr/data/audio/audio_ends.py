@@ -24,7 +24,7 @@ def ends_well(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
     """Whether a file of `num_bytes` that begins with `head` is certainly complete; if False, read all of it
     to find out."""
     if flac_length.is_flac(head):
-        return flac_length.ends_as_told(head, _tail(file, num_bytes))
+        return flac_length.has_counted_end(head, _tail(file, num_bytes))
     if head[:4] == _PAGE:
         return _ends_with_last_page(head, _tail(file, num_bytes))
     return _has_promised_size(file, num_bytes)

@@ -141,4 +141,6 @@ def _with_length(content: bytes) -> bytes:
     if not flac_length.is_flac(content):
         return mp3_length.with_length(content)
     num = flac_length.num_samples(content) or 0
-    return flac_length.with_length(content, num) if num > flac_length.told(content) else content
+    return (
+        flac_length.with_length(content, num) if num > flac_length.num_declared_samples(content) else content
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pyasr.data.audio import audio_sizes, flac_length, sphere
-from pyasr.data.audio.audio_checks import is_as_its_header_tells
+from pyasr.data.audio.audio_checks import has_declared_size
 from pyasr.data.audio.audio_reading import read_audio
 
 _HEAD_BYTES = 1 << 16
@@ -30,7 +30,7 @@ def seconds_of(path: str | os.PathLike) -> float:
 
 def _by_header(path: str) -> float | None:
     """Seconds; None if the header does not give the length."""
-    if not os.path.isfile(path) or not is_as_its_header_tells(path):
+    if not os.path.isfile(path) or not has_declared_size(path):
         return None
     with open(path, "rb") as file:
         head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
@@ -39,7 +39,7 @@ def _by_header(path: str) -> float | None:
         return _num_of_sphere(head, num_bytes) / rate if rate else None
     return (
         _by_library(path)
-        if audio_sizes.num_bytes(head) or flac_length.is_flac(head) and flac_length.told(head)
+        if audio_sizes.num_bytes(head) or flac_length.is_flac(head) and flac_length.num_declared_samples(head)
         else None
     )
 

@@ -207,11 +207,11 @@ def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
     """Raise UserError for an audio file that libsndfile would read only partly, or not at all."""
     if audio_sizes.is_flac_stream(content):
         raise UserError(f"{where}: a FLAC stream without its length in the header; {advice.unending}")
-    if missing := audio_sizes.what_is_missing(content):
+    if missing := audio_sizes.missing_audio(content):
         raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
     if audio_sizes.holds_several(content):
         raise UnusableAudio(f"{where}: {_JOINED}; {advice.joined}")
-    if further := audio_sizes.what_is_not_counted(content):
+    if further := audio_sizes.uncounted_audio(content):
         raise UnusableAudio(f"{where}: {further}; {advice.uncounted}")
 
 

@@ -45,7 +45,7 @@ def num_bytes_of_all_channels(head: bytes) -> int:
     return sphere.head_bytes(head) + count * num_bytes_of_one if is_meant else 0
 
 
-def what_is_missing(content: bytes) -> str:
+def missing_audio(content: bytes) -> str:
     """A clause about audio that the header counts and the file lacks; '' if it is complete or the header does
     not give a length."""
     if content[:4] == b"OggS":
@@ -55,7 +55,7 @@ def what_is_missing(content: bytes) -> str:
     return f"{there} of {size} bytes of audio found" if size > there else ""
 
 
-def what_is_not_counted(content: bytes) -> str:
+def uncounted_audio(content: bytes) -> str:
     """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none
     follow."""
     if flac_length.is_flac(content):
@@ -145,7 +145,7 @@ def is_flac_stream(content: bytes) -> bool:
     cannot read it."""
     is_untold = (
         flac_length.is_flac(content)
-        and not flac_length.told(content)
+        and not flac_length.num_declared_samples(content)
         and not flac_length.is_without_audio(content)
     )
     return is_untold and flac_length.num_samples(content) is None

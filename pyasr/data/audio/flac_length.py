@@ -22,7 +22,7 @@ _RATE_BYTES = {12: 1, 13: 2, 14: 2}
 _ID3V1_BYTES = 128
 
 
-def told(content: bytes) -> int:
+def num_declared_samples(content: bytes) -> int:
     """Number of samples according to the header; 0: unknown, as in a stream."""
     return int.from_bytes(content[21:_TOLD_END], "big") & _TOLD_BITS
 
@@ -33,7 +33,7 @@ def is_flac(content: bytes) -> bool:
 
 def is_without_audio(content: bytes) -> bool:
     """Whether it is a FLAC file without samples: it ends where its audio would begin."""
-    return is_flac(content) and not told(content) and _end_of_head(content) == len(content)
+    return is_flac(content) and not num_declared_samples(content) and _end_of_head(content) == len(content)
 
 
 def holds_several(content: bytes) -> bool:
@@ -46,7 +46,7 @@ def num_samples(content: bytes) -> int | None:
     end, slack = _end(content)
     num_checked = 0
     for at, last in _frames(content, end):
-        if last == told(content) or _is_whole(content, at, end, slack):
+        if last == num_declared_samples(content) or _is_whole(content, at, end, slack):
             return last
         num_checked += 1
         if num_checked == _MOST_CHECKED:
@@ -63,16 +63,16 @@ def stream_info(content: bytes) -> tuple[int, int, int]:
 
 def goes_on(content: bytes) -> bool:
     """Whether the file has more frames than its header counts, and the last one is incomplete."""
-    end, _ = _end(content)
-    return bool(told(content)) and next((last for _, last in _frames(content, end)), 0) > told(content)
+    declared, (end, _) = num_declared_samples(content), _end(content)
+    return declared > 0 and next((last for _, last in _frames(content, end)), 0) > declared
 
 
-def ends_as_told(head: bytes, tail: bytes) -> bool:
+def has_counted_end(head: bytes, tail: bytes) -> bool:
     """Whether a file ends with the last sample that its header counts, in a complete frame; `tail` are its
     last bytes."""
     end = _without_tag(tail)
     found = islice(_frames_in(tail, 0, end, _block_size(head)), _MOST_CHECKED)
-    return any(last == told(head) and _is_whole(tail, at, end, slack=0) for at, last in found)
+    return any(last == num_declared_samples(head) and _is_whole(tail, at, end, slack=0) for at, last in found)
 
 
 def with_length(content: bytes, num: int) -> bytes:

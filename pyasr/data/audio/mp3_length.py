@@ -58,12 +58,12 @@ def with_length(content: bytes) -> bytes:
     if not (size := _frame_bytes(content, begin)):
         return content
     xing = _xing(content, begin)
-    marks, told = struct.unpack_from(">II", content, xing + 4) if xing else (0, 0)
+    marks, message = struct.unpack_from(">II", content, xing + 4) if xing else (0, 0)
     num, end, is_variable = _count(content, begin + size if xing else begin)
     if not marks & _HAS_FRAMES:
         head = _xing_frame(content[begin : begin + _HEAD_BYTES], num, end - begin) if is_variable else b""
         return content[:begin] + head + content[begin:]
-    if told >= num:
+    if message >= num:
         return content
     numbers = (num, end - begin) if marks & _HAS_BYTES else (num,)
     return (
@@ -84,8 +84,8 @@ def _xing_frame(head: bytes, num: int, num_bytes: int) -> bytes:
         head = bytes([head[0], head[1], head[2] & 0x0F | kbits << 4, head[3]])
         if (size := _frame_bytes(head, 0)) >= _HEAD_BYTES + side + _XING_BYTES:
             break
-    told = b"Xing" + struct.pack(">III", _HAS_FRAMES | _HAS_BYTES, num, num_bytes + size)
-    return (head + bytes(side) + told).ljust(size, b"\0")
+    message = b"Xing" + struct.pack(">III", _HAS_FRAMES | _HAS_BYTES, num, num_bytes + size)
+    return (head + bytes(side) + message).ljust(size, b"\0")
 
 
 def _count(content: bytes, at: int) -> tuple[int, int, bool]:

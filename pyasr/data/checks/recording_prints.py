@@ -62,7 +62,7 @@ def recording_prints(
         yield []
         return
     before, now = Table.read(path) if path.exists() else {}, _prints_of(DataDir(data), channel)
-    replaced = [name for name, told in now.items() if before.get(name, told) != told]
+    replaced = [name for name, message in now.items() if before.get(name, message) != message]
     if replaced:
         named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
         log.info(f"{data}: {len(replaced)} recordings have changed: {named}")
@@ -80,8 +80,8 @@ def recording_prints(
 def _prints_of(data: DataDir, channel: int) -> Table:
     channels = named_channels(data) if channel == ONLY and data.has("wav.scp") else {}
     return Table.of(
-        (name, f"{told}:{channels[name]}" if name in channels else told)
-        for name, told in prints(audio_of(data))
+        (name, f"{message}:{channels[name]}" if name in channels else message)
+        for name, message in prints(audio_of(data))
     )
 
 

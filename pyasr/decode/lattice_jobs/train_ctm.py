@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_left_out, log_reasons
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped, log_reasons
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.tables.datadir import DataDir
@@ -88,7 +88,7 @@ def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:
     left_out = {
         utt: fault for utt in wanted if (fault := aligned.get(utt, f"no alignment in {spec.ali_dir}"))
     }
-    check_left_out(
+    check_skipped(
         left_out,
         num_wanted,
         options,

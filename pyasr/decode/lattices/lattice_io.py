@@ -32,10 +32,10 @@ from pyasr.decode.lattices.lattice_text import TextLattice, text_lattice
 from pyasr.io.content import (
     HEAD_BYTES,
     check_unpacked,
+    naming_damage,
     open_file,
     packing_of,
     readable,
-    telling_damage,
     unpacking,
 )
 from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_keyless, refuse_other
@@ -97,7 +97,7 @@ class _Buffer:
         """Read more; False at the end of the file."""
         if self.ended:
             return False
-        with telling_damage(self.packing, self.error):
+        with naming_damage(self.packing, self.error):
             chunk = self.file.read(max(_CHUNK, len(self.data) - self.at))
         if not self.base + len(self.data):
             chunk = without_mark(chunk, self.path)

@@ -84,8 +84,8 @@ class Resampler:
         cutoff_hz = _BAND * min(rate_in, rate_out) / 2
         self._reach = math.floor(rate_in * _NUM_ZEROS / (2 * cutoff_hz))
         if self._step_out * 2 * (self._reach + 1) > _MOST_WEIGHTS:
-            told = f"audio of {rate_in} Hz, whose common divisor with {rate_out} Hz is too small"
-            raise UserError(f"{told}; convert it first, for example with 'sox FILE -r {rate_out} NEW.wav'")
+            message = f"audio of {rate_in} Hz, whose common divisor with {rate_out} Hz is too small"
+            raise UserError(f"{message}; convert it first, for example with 'sox FILE -r {rate_out} NEW.wav'")
         phases = np.arange(self._step_out)[:, None]
         distance_s = (
             phases / rate_out

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_skipped
 from pyasr.data.parts import subsets
 from pyasr.data.parts.job_parts import part_of
 from pyasr.data.tables.datadir import DataDir
@@ -101,12 +101,12 @@ def with_frames(features: np.ndarray) -> np.ndarray:
     return features
 
 
-def report_left_out(spec) -> None:
+def report_skipped(spec) -> None:
     """Log the utterances that the jobs left out. Raises UserError if there are too many."""
     left_out: dict[str, str] = {}
     for job in range(1, spec.num_jobs + 1):
         left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
-    check_left_out(left_out, len(DataDir(spec.data).utt2spk), spec.missing, str(spec.data), spec.advice)
+    check_skipped(left_out, len(DataDir(spec.data).utt2spk), spec.missing, str(spec.data), spec.advice)
 
 
 def copied_files(data: Path) -> list[Path]:
@@ -123,7 +123,7 @@ def write_tables(spec) -> None:
 
     Logs the utterances that were left out. Raises UserError if there are too many.
     """
-    report_left_out(spec)
+    report_skipped(spec)
     folder, jobs = spec.out / "feats", range(1, spec.num_jobs + 1)
     made = [job for job in jobs if (folder / f"feats.{job}.scp").stat().st_size]
     subsets.copy(DataDir(spec.data), spec.out, subsets.Renaming(), with_features=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, log_reasons, told_reasons
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, counted_reasons, log_reasons
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_table, write_table
@@ -57,7 +57,8 @@ class AlignReport:
         if self.num_aligned == 0:
             raise UserError(
                 f"none of {len(self.failed)} utterances could be aligned {when}: "
-                f"{told_reasons(self.failed)}; check that features, text, language and model directory match"
+                f"{counted_reasons(self.failed)}; check that features, text, language and model directory "
+                "match"
             )
 
     def check_missing(self, where: Path, options: LeftOutOptions) -> None:
@@ -75,7 +76,7 @@ class AlignReport:
         total = self.num_aligned + len(self.failed)
         if not self.failed:
             return f"all {total} utterances have an alignment"
-        return f"{len(self.failed)} of {total} utterances have no alignment: {told_reasons(self.failed)}"
+        return f"{len(self.failed)} of {total} utterances have no alignment: {counted_reasons(self.failed)}"
 
     def write(self, out: Path) -> None:
         """Write OUT/failed_utterances, with lines `UTTERANCE REASON`."""

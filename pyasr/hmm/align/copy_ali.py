@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_left_out
+from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.int_vectors import iterate_int_vectors, job_archive_files, read_int_vectors, write_int_vectors
 from pyasr.io.tables import TableBuilder
@@ -56,7 +56,7 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
             left_out[utt] = (
                 "its original has a different number of frames" if found else "its original is not aligned"
             )
-    check_left_out(
+    check_skipped(
         left_out,
         len(data.utterances),
         missing,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import log_reasons, told_reasons
+from pyasr.base.cli.skipped_utterances import counted_reasons, log_reasons
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.hmm.model.gmm_dir import check_phones
@@ -197,7 +197,7 @@ def count_all(spec: PronsSpec) -> PronCounts:
     if not counts.prons:
         found = (
             f"no alignment contains the words of {spec.data}/text in the pronunciations of {spec.lang}: "
-            f"{told_reasons(left_out)}"
+            f"{counted_reasons(left_out)}"
         )
         raise UserError(f"{spec.ali_dir}: {found}; give the data and language directory of the alignment")
     return counts

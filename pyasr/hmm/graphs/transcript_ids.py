@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import told_reasons
+from pyasr.base.cli.skipped_utterances import counted_reasons
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.lexicons.dict_dir import RESERVED_WORDS
-from pyasr.lang.ngrams.vocabulary import holds_known_word, map_to_lang
+from pyasr.lang.ngrams.vocabulary import has_known_word, map_to_lang
 
 
 def read_words(
@@ -43,7 +43,7 @@ def check_transcripts(data: Path, lang: Path) -> None:
             return _check_known(data, directory.text, LangDir(lang))
         reasons[utterance] = reason
     raise UserError(
-        f"{data}: no utterance can be used: {told_reasons(reasons)}; run utils/validate_data_dir.py {data}"
+        f"{data}: no utterance can be used: {counted_reasons(reasons)}; run utils/validate_data_dir.py {data}"
     )
 
 
@@ -56,7 +56,7 @@ def _problem(texts: Mapping[str, str], utterance: str) -> str:
 
 
 def _check_known(data: Path, texts: Mapping[str, str], lang: LangDir) -> None:
-    if not holds_known_word(texts.values(), lang):
+    if not has_known_word(texts.values(), lang):
         raise UserError(
             f"{data}/text: none of its words is in {lang.path}/words.txt (it begins with "
             f"'{next(iter(texts.values()))}'); use the language directory that was built for this text"

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.seeds import generator
-from pyasr.base.cli.skipped_utterances import told_reasons
+from pyasr.base.cli.skipped_utterances import counted_reasons
 from pyasr.base.errors import UserError
 from pyasr.data.parts.job_parts import JobPart
 from pyasr.data.tables.datadir import split
@@ -98,7 +98,7 @@ class GmmShard:
         failed |= unusable
         if not lengths:
             log.warning(
-                f"{data}: no utterance of shard {job} of {num_jobs} can be used: {told_reasons(failed)}"
+                f"{data}: no utterance of shard {job} of {num_jobs} can be used: {counted_reasons(failed)}"
             )
         room = reserve(data, sum(lengths.values()), store, comm)
         return cls(
@@ -167,7 +167,7 @@ class GmmShard:
 
         def check() -> None:
             if total.num_aligned == 0:
-                found = f"no utterance can be used: {told_reasons(total.failed)}"
+                found = f"no utterance can be used: {counted_reasons(total.failed)}"
                 raise UserError(f"{self.data}: {found}; run utils/validate_data_dir.py {self.data}")
 
         on_first_rank(comm, check)

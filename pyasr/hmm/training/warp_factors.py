@@ -37,7 +37,7 @@ from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.gmm_dir import check_phones
 from pyasr.hmm.model.gmm_update import by_pdf, pdf_blocks
 from pyasr.hmm.model.model_file import first_pass_model, read_model
-from pyasr.hmm.transforms.unadapted import told_of_speakers
+from pyasr.hmm.transforms.unadapted import speakers_advice
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text_tables import write_table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
@@ -255,5 +255,5 @@ def merge_scores(spec: VtlnSpec) -> None:
             f"{spec.ali_dir}: contains no alignment of an utterance of {spec.data}; align this data "
             "directory first"
         )
-    warps = choose_warps(scores, spec.vtln, told_of_speakers(DataDir(spec.data)))
+    warps = choose_warps(scores, spec.vtln, speakers_advice(DataDir(spec.data)))
     write_table(spec.out / SPEAKER_WARPS, {speaker: f"{warp:g}" for speaker, warp in warps.items()})

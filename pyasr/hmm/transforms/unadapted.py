@@ -34,7 +34,7 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
         who = f"none of {len(adapted)} speakers is" if len(plain) == len(adapted) else who
         earlier = f"estimate {transform_dir} again with a lower --fmllr-min-count"
         advice = f"lower --fmllr-min-count {options.fmllr_min_count:g}" if options else earlier
-        reason = f"each has too little speech{told_of_speakers(tables)}"
+        reason = f"each has too little speech{speakers_advice(tables)}"
         log.warning(
             f"{data}: {who} adapted by fMLLR, because {reason}; {advice}, or assign utterances to their "
             "real speakers"
@@ -51,7 +51,7 @@ def _adapted_speakers(transform_dir: Path) -> dict[str, bool]:
     }
 
 
-def told_of_speakers(data: DataDir) -> str:
+def speakers_advice(data: DataDir) -> str:
     """The probable reason why speakers have little data, as the end of a sentence; '' if unknown."""
     every = len(data.spk2utt) == len(data.utt2spk) > 1
     return f" (each utterance has its own speaker in {data.path}/utt2spk)" if every else ""

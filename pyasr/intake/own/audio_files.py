@@ -91,12 +91,12 @@ def check_any(paths: list[Path], folder: Path) -> None:
     if any(map(is_audio, paths)):
         return
     foreign = sorted({path.suffix.lower() for path in paths} & FOREIGN)
-    told = (
+    sentence = (
         f"audio only in unsupported formats ({' '.join(foreign)}); convert the files to WAV or FLAC"
         if foreign
         else (f"no audio file; give the folder that contains them ({' '.join(sorted(SUFFIXES))})")
     )
-    raise UserError(f"{folder}: {told}")
+    raise UserError(f"{folder}: {sentence}")
 
 
 def recording_of(
@@ -110,8 +110,10 @@ def recording_of(
     try:
         return _known(entry, seconds) if is_command(entry) and seconds else _looked_at(entry)
     except UserError as error:
-        told = str(error).removeprefix(f"{entry}: ").rpartition("; ")[0] or str(error)
-        faults.add("unreadable audio", _OF_COMMANDS if is_command(entry) else _REPLACE, f"{where} ({told})")
+        sentence = str(error).removeprefix(f"{entry}: ").rpartition("; ")[0] or str(error)
+        faults.add(
+            "unreadable audio", _OF_COMMANDS if is_command(entry) else _REPLACE, f"{where} ({sentence})"
+        )
         return None
 
 

@@ -51,10 +51,10 @@ def find_columns(
     missing = [meaning for meaning in ("file", "text") if meaning not in columns]
     if missing or not body:
         column = "audio file" if "file" in missing else "text"
-        told = f"the column of the {column} is not recognised" if missing else "no rows below the header"
+        message = f"the column of the {column} is not recognised" if missing else "no rows below the header"
         shown = ", ".join(field[:30] for field in rows[0].fields)
         raise UserError(
-            f"{path}:{rows[0].line}: {told} ({shown}); name the columns, for example --columns "
+            f"{path}:{rows[0].line}: {message} ({shown}); name the columns, for example --columns "
             "file,text,speaker"
         )
     return columns, body

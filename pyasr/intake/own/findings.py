@@ -34,12 +34,12 @@ def findings(prepared: Prepared) -> Iterator[str]:
 def choices(prepared: Prepared) -> Iterator[str]:
     """Sentences on the choices, and warnings on problems of the corpus."""
     hours, words = prepared.hours("train"), prepared.counts("train").total()
-    yield prepared.language.told
+    yield prepared.language.message
     sizes = ", ".join(
         f"{part} {_hours(prepared.hours(part))} ({len(prepared.split.parts[part])} utterances)"
         for part in PARTS
     )
-    yield f"{sizes}: {prepared.split.told}"
+    yield f"{sizes}: {prepared.split.message}"
     yield f"features at {choose_rate(prepared.corpus)} Hz{_of_channels(prepared)}"
     row = sizes_for(hours)
     yield (
@@ -108,8 +108,8 @@ def _warnings(prepared: Prepared) -> Iterator[str]:
             )
     unknown = {part: _unknown_share(prepared, part) for part in PARTS[1:]}
     if max(unknown.values()) > 0.02:
-        told = ", ".join(f"{100 * share:.1f} % of {part}" for part, share in unknown.items())
-        yield f"words that are not in train cannot be recognised: {told}"
+        message = ", ".join(f"{100 * share:.1f} % of {part}" for part, share in unknown.items())
+        yield f"words that are not in train cannot be recognised: {message}"
     yield from _long(prepared)
     if prepared.hours("train") < _LEAST_HOURS:
         hours = _hours(prepared.hours("train"))

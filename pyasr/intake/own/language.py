@@ -44,7 +44,7 @@ class Language:
     dictionary: str
     known: frozenset[str]
     is_english: bool
-    told: str
+    message: str
 
 
 def choose_language(texts: Iterable[str], options: LanguageOptions) -> Language:
@@ -54,19 +54,19 @@ def choose_language(texts: Iterable[str], options: LanguageOptions) -> Language:
     _check_words(counts, options)
     if options.lexicon:
         known = frozenset(read_dictionary(str(options.lexicon)).entries)
-        told = (
+        message = (
             f"pronunciations of {options.lexicon}, which has {100 * _coverage(counts, known):.1f} % of "
             "the running words"
         )
-        return Language(str(options.lexicon.absolute()), known, _is_english(counts), told)
+        return Language(str(options.lexicon.absolute()), known, _is_english(counts), message)
     if options.language == "letters":
         return _letters(counts, "--language letters")
     known = _words_of_cmudict()
     coverage = _coverage(counts, known)
-    told = f"CMUdict has {100 * coverage:.1f} % of the running words"
+    message = f"CMUdict has {100 * coverage:.1f} % of the running words"
     if options.language == "english" or coverage >= ENGLISH_COVERAGE:
-        return Language(CMUDICT, known, True, f"English: {told}")
-    return _letters(counts, f"not English, because {told}")
+        return Language(CMUDICT, known, True, f"English: {message}")
+    return _letters(counts, f"not English, because {message}")
 
 
 @lru_cache
@@ -109,11 +109,11 @@ def _letters(counts: Counter, reason: str) -> Language:
     script = Counter(
         unicodedata.name(letter, "UNKNOWN").split()[0].capitalize() for letter in letters
     ).most_common(1)[0][0]
-    told = (
+    message = (
         f"letters as phones ({reason}): {len(letters)} letters, {script} script, such as "
         f"{' '.join(_commonest(letters))}"
     )
-    return Language(LETTERS, frozenset(), False, told)
+    return Language(LETTERS, frozenset(), False, message)
 
 
 def _commonest(letters: Counter) -> list[str]:

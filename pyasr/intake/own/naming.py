@@ -20,11 +20,11 @@ def name_speakers(corpus: Corpus, options: ReadingOptions) -> tuple[str, bool]:
     """Assign a speaker to each utterance; return (a sentence on the rule used, whether speakers are known).
     Raises UserError if `--speakers` finds none."""
     for rule in ["source", "folder", "prefix", "each"] if options.speakers == "auto" else [options.speakers]:
-        told, find = _RULES[rule]
+        message, find = _RULES[rule]
         if speakers := find(corpus):
             names = _plain_names(speakers)
             corpus.utterances = [replace(one, speaker=name) for one, name in zip(corpus.utterances, names)]
-            return f"{told}: {named(sorted(set(names)))}", rule not in ("one", "each")
+            return f"{message}: {named(sorted(set(names)))}", rule not in ("one", "each")
     raise UserError(
         f"--speakers {options.speakers}: this rule finds no speakers in the corpus; give --speakers auto"
     )

@@ -109,12 +109,12 @@ class Faults:
     def settle(self, where: object) -> list[str]:
         """Notes on what is left out. Raises UserError with the first kind of fault, unless faults are to be
         skipped."""
-        told = [(f"{where}: {what}: {named(names)}", fix) for (what, fix), names in self._names.items()]
+        message = [(f"{where}: {what}: {named(names)}", fix) for (what, fix), names in self._names.items()]
         self._names.clear()
-        if told and not self.skip:
-            more = f" (and {len(told) - 1} other kind(s) of faults)" if told[1:] else ""
-            raise UserError(f"{told[0][0]}{more}; {told[0][1]}, or skip them with --skip-bad true")
-        return [f"left out: {sentence}" for sentence, _ in told]
+        if message and not self.skip:
+            more = f" (and {len(message) - 1} other kind(s) of faults)" if message[1:] else ""
+            raise UserError(f"{message[0][0]}{more}; {message[0][1]}, or skip them with --skip-bad true")
+        return [f"left out: {sentence}" for sentence, _ in message]
 
 
 def named(names: list) -> str:

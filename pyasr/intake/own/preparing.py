@@ -105,8 +105,8 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
         elif 0 <= one.begin_s < min(one.end_s, seconds) - _LEAST_S and one.end_s <= seconds + _SLACK_S:
             kept.append(replace(one, end_s=min(one.end_s, seconds)))
         else:
-            told = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f} s"
-            faults.add(_OUTSIDE, "correct their times", told)
+            message = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f} s"
+            faults.add(_OUTSIDE, "correct their times", message)
     corpus.notes += faults.settle(where)
     corpus.utterances = kept
 

@@ -85,11 +85,11 @@ def check_folder(folder: Path, files) -> None:
 def _link(place: Path, target: Path) -> None:
     """Create a link: relative within the toolkit, which may be moved as a whole, else absolute."""
     inside = place.resolve().is_relative_to(ROOT) or place.parent.resolve().is_relative_to(ROOT)
-    told = os.path.relpath(target, place.parent.resolve()) if inside else str(target)
-    if place.is_symlink() and os.readlink(place) == told:
+    message = os.path.relpath(target, place.parent.resolve()) if inside else str(target)
+    if place.is_symlink() and os.readlink(place) == message:
         return
     place.unlink(missing_ok=True)
-    place.symlink_to(told)
+    place.symlink_to(message)
 
 
 def _run_sh(prepared: Prepared, sources: list[Path], row: Sizes, cores: int) -> str:
@@ -110,11 +110,11 @@ def _run_sh(prepared: Prepared, sources: list[Path], row: Sizes, cores: int) -> 
     return text
 
 
-def _choice(name: str, value: object, told: str) -> str:
+def _choice(name: str, value: object, message: str) -> str:
     """A line that declares an option of the recipe."""
     text = str(value)
     quoted = f'"{text}"' if " " in text and not set(text) & set('"$`\\') else shlex.quote(text)
-    return f"{f'{name}={quoted}':<{_COLUMN}} # {told}"
+    return f"{f'{name}={quoted}':<{_COLUMN}} # {message}"
 
 
 def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, object, str]]:

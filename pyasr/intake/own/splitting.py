@@ -35,7 +35,7 @@ class CorpusSplit:
     """{part: its utterances}, and a sentence on the way of splitting."""
 
     parts: dict[str, list[OwnUtterance]]
-    told: str
+    message: str
 
 
 def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True) -> CorpusSplit:
@@ -48,7 +48,7 @@ def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True
     if parts["train"] and (parts["dev"] or parts["test"]):
         return _completed(corpus, parts, options)
     chosen = _choose(corpus, corpus.utterances, PARTS[1:], options)
-    return CorpusSplit(_checked(chosen.parts), chosen.told)
+    return CorpusSplit(_checked(chosen.parts), chosen.message)
 
 
 def _completed(corpus: Corpus, parts: dict[str, list[OwnUtterance]], options: SplitOptions) -> CorpusSplit:
@@ -64,7 +64,7 @@ def _completed(corpus: Corpus, parts: dict[str, list[OwnUtterance]], options: Sp
         )
     chosen = _choose(corpus, parts["train"], missing, options)
     found = {part: chosen.parts.get(part) or parts[part] for part in PARTS}
-    return CorpusSplit(_checked(found), f"{missing[0]} is split off the source's train: {chosen.told}")
+    return CorpusSplit(_checked(found), f"{missing[0]} is split off the source's train: {chosen.message}")
 
 
 def _checked(parts: dict[str, list[OwnUtterance]]) -> dict[str, list[OwnUtterance]]:
@@ -87,18 +87,18 @@ def _choose(
         num = len({utterance.speaker for utterance in utterances})
         if found or options.split == "speakers":
             if not found:
-                told = f"the {num} speaker(s) cannot be split into train, {' and '.join(wanted)}"
-                raise UserError(f"--split speakers: {told}; give --split utterances")
+                message = f"the {num} speaker(s) cannot be split into train, {' and '.join(wanted)}"
+                raise UserError(f"--split speakers: {message}; give --split utterances")
             held_out = ", ".join(f"{len({one.speaker for one in found[part]})} for {part}" for part in wanted)
             return CorpusSplit(found, f"by speakers, {held_out}, of {num}")
     keys = (lambda utterance: utterance.text, lambda utterance: utterance.name)
     attempts = (_by_groups(corpus, utterances, wanted, options, key, whole=False) for key in keys)
-    told = (
+    message = (
         "by utterances, because there are too few speakers"
         if options.split == "auto"
         else "by utterances of other sentences"
     )
-    return CorpusSplit(next(filter(None, attempts), {"train": utterances}), told)
+    return CorpusSplit(next(filter(None, attempts), {"train": utterances}), message)
 
 
 def _by_groups(

@@ -46,12 +46,12 @@ def read_textgrid(path: Path) -> list[Tier]:
     try:
         return _tiers(_Values(values))
     except (IndexError, TypeError, ValueError) as error:
-        told = (
+        message = (
             "cut short"
             if isinstance(error, IndexError)
             else f"not in Praat's long or short text form ({error})"
         )
-        raise UserError(f"{path}: {told}; save it again as a text file in Praat") from None
+        raise UserError(f"{path}: {message}; save it again as a text file in Praat") from None
 
 
 def _values(text: str) -> list[str | float]:

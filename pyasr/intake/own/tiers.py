@@ -33,9 +33,9 @@ def spoken(tiers: list[Tier], wanted: str | None, path: Path) -> Iterator[tuple[
     """
     chosen = _named(tiers, wanted, path) if wanted else _by_names(tiers)
     if not chosen:
-        told = ", ".join(tier.name for tier in tiers) or "no interval tier"
+        message = ", ".join(tier.name for tier in tiers) or "no interval tier"
         raise UserError(
-            f"{path}: the names of the tiers ({told}) do not show which one contains the words; give it "
+            f"{path}: the names of the tiers ({message}) do not show which one contains the words; give it "
             "with --tiers NAME"
         )
     for tier in chosen:
@@ -51,9 +51,9 @@ def _named(tiers: list[Tier], wanted: str, path: Path) -> list[Tier]:
     names = [name.strip() for name in wanted.split(",")]
     found = [tier for tier in tiers if tier.name.strip() in names]
     if not found:
-        told = ", ".join(tier.name for tier in tiers) or "none"
+        message = ", ".join(tier.name for tier in tiers) or "none"
         raise UserError(
-            f"{path}: no interval tier named {' or '.join(names)}; its tiers are: {told}; correct --tiers"
+            f"{path}: no interval tier named {' or '.join(names)}; its tiers are: {message}; correct --tiers"
         )
     return found
 

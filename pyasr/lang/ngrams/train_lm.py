@@ -92,7 +92,7 @@ def read_eval_text(path: Path, options: TextOptions) -> list[list[str]]:
     return sentences
 
 
-def tell_perplexities(text: Path, models: list[Path], options: TextOptions) -> Iterator[str]:
+def perplexity_lines(text: Path, models: list[Path], options: TextOptions) -> Iterator[str]:
     """A line with the perplexity of each model, an ARPA file. Raises UserError for a model without any word
     of the text."""
     sentences = read_eval_text(text, options)

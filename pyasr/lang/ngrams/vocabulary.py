@@ -85,7 +85,7 @@ def map_to_lang(texts: dict[str, str], lang: LangDir) -> MappedText:
     return mapped
 
 
-def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
+def has_known_word(texts: Iterable[str], lang: LangDir) -> bool:
     """Whether any word of the texts is in the vocabulary and is not the OOV word."""
     return any(lang.words.get(word, lang.oov) != lang.oov for text in texts for word in text.split())
 

@@ -144,10 +144,10 @@ class Lstm(nn.Module):
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
         """Whether cuDNN supports these arguments of `forward`. It returns only the state after all frames,
         with cells in the type of x."""
-        self.in_loop = self.why_not_cudnn(x, state, end)
+        self.in_loop = self.cudnn_obstacle(x, state, end)
         return not self.in_loop
 
-    def why_not_cudnn(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> str:
+    def cudnn_obstacle(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> str:
         """The feature that cuDNN lacks for these arguments of `forward`; empty if it supports them."""
         p, is_carried = self.projection, state is not None or end is not None
         is_projected_as_torchs = (
@@ -167,7 +167,7 @@ class Lstm(nn.Module):
             "state within a chunk": is_carried and end not in (None, len(x)),
             f"state in {_name(x)} that is exact enough": is_carried
             and x.dtype not in (torch.float32, torch.float64),
-            f"LSTM of {_name(x)} in {versions}": not cudnn_takes(x),
+            f"LSTM of {_name(x)} in {versions}": not cudnn_supports(x),
         }
         return next((name for name, is_wanted in lacking.items() if is_wanted), "")
 
@@ -208,7 +208,7 @@ class Lstm(nn.Module):
         )
 
 
-def goes_side_by_side(directions: Sequence[Lstm], x: Tensor) -> bool:
+def runs_as_batch(directions: Sequence[Lstm], x: Tensor) -> bool:
     """Whether the loop processes these layers as a batch: on a GPU, which one layer does not fill, if they
     have the same shape."""
     return x.device.type != "cpu" and len({lstm.shape() for lstm in directions}) == 1
@@ -248,7 +248,7 @@ def _name(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
-def cudnn_takes(x: Tensor) -> bool:
+def cudnn_supports(x: Tensor) -> bool:
     """Whether cuDNN computes LSTM layers of x, by its device and type."""
     return torch.cudnn_is_acceptable(x) and (
         x.dtype != torch.bfloat16 or torch.backends.cudnn.version() >= _CUDNN_OF_BFLOAT16

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pyasr.nn.layers.lstm import Lstm, LstmState, by_torch, goes_side_by_side, side_by_side
+from pyasr.nn.layers.lstm import Lstm, LstmState, by_torch, runs_as_batch, side_by_side
 
 
 class SequenceLayer(nn.Module):
@@ -135,7 +135,7 @@ class Recurrent(SequenceLayer):
         """The outputs of sequences with these numbers of frames; None: all have T frames."""
         if lengths is None and self._is_cudnns(x):
             return self.dropout(by_torch(self.directions, x)[0])
-        if not any(lstm.is_cudnns(x) for lstm in self.directions) and goes_side_by_side(self.directions, x):
+        if not any(lstm.is_cudnns(x) for lstm in self.directions) and runs_as_batch(self.directions, x):
             return self.dropout(side_by_side(self.directions, x, lengths))
         outputs = [lstm(x, lengths=lengths)[0] for lstm in self.directions]
         return self.dropout(outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2))

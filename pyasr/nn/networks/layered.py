@@ -155,7 +155,7 @@ class LayeredNetwork(Described):
         """Whether a layer is recurrent, so that outputs depend on the position of chunks."""
         return any(isinstance(layer, Recurrent) for layer in self.layers)
 
-    def check_goes_on(self) -> None:
+    def check_carries_state(self) -> None:
         """Raise UserError if no layer is recurrent, or if a recurrent layer runs backward in time."""
         if not self.is_recurrent:
             raise UserError("the network has no recurrent layer; give one with lstm layers")

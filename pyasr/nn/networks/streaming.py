@@ -28,7 +28,7 @@ def check_scores_online(model: AcousticModel) -> None:
     network = model.network
     if isinstance(network, LayeredNetwork) and network.is_recurrent and not network.chunk:
         try:
-            network.check_goes_on()
+            network.check_carries_state()
         except UserError as error:
             raise UserError(
                 f"its network was trained on whole utterances, and {error}, or train in chunks (--chunk)"

@@ -85,7 +85,7 @@ def take_gpu(
     Raises UserError, on every rank, if there are fewer GPUs than ranks, if other jobs use them, or if only
     some hosts have GPUs.
     """
-    if asked(spec, "device") in (None, "cpu"):
+    if option_value(spec, "device") in (None, "cpu"):
         return []
     gpus, host = find(), comm.split_by_host()
     seen = host.allgather(gpus)
@@ -102,7 +102,7 @@ def take_gpu(
     taken = host.bcast_object([lock.device for lock in locks])[host.rank]
     number = [gpu.uuid for gpu in gpus].index(taken)
     take(number)
-    set_products(asked(spec, "precision"))
+    set_products(option_value(spec, "precision"))
     for line in comm.allgather(f"{comm.name} computes on GPU {number}, {gpus[number].name} ({taken})"):
         comm.say(line)
     return locks
@@ -130,11 +130,11 @@ def set_products(precision: str | None) -> None:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
-def asked(spec, name: str) -> str | None:
+def option_value(spec, name: str) -> str | None:
     """The value of an option in a work's options, at any depth; None if there is no such option."""
     for field in dataclasses.fields(spec) if dataclasses.is_dataclass(spec) else ():
         value = getattr(spec, field.name)
-        found = value if field.name == name else asked(value, name)
+        found = value if field.name == name else option_value(value, name)
         if found is not None:
             return found
     return None

@@ -96,13 +96,13 @@ def main(argv: list[str]) -> None:
         comm.barrier()
         comm.abort(TRY_AGAIN)
     except BaseException as error:  # any error: the other ranks must not be left waiting
-        told = as_user_error(error)
-        if told is None:
+        remark = as_user_error(error)
+        if remark is None:
             traceback.print_exception(type(error), error, error.__traceback__)
-            told = _sentence(error)
+            remark = _sentence(error)
         if lost := _is_of_mpi(error):
             _let_another_speak_first(words_of(spec))
-        _leave_word(comm, spec, str(told), lost)
+        _leave_word(comm, spec, str(remark), lost)
         witness.dismiss()
         comm.abort(1)
     witness.dismiss()

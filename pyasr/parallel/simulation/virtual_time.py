@@ -263,11 +263,11 @@ class VirtualClock:
         names: dict[str, list[str]] = {}
         for thread in self._living:
             names.setdefault(thread.waits_for(), []).append(thread.name)
-        told = [
+        sentence = [
             f"{', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {what}"
             for what, waiting in names.items()
         ]
-        return "; ".join(told + [f"{thread.name} has raised {thread.error!r}" for thread in self._failed])
+        return "; ".join(sentence + [f"{thread.name} has raised {thread.error!r}" for thread in self._failed])
 
 
 class VirtualCondition:

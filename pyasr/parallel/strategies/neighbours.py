@@ -149,11 +149,11 @@ class NeighbourPeer(Peer):
         weights."""
         while self._has_to_communicate():
             self._differences.zero_()
-            told = np.zeros_like(self.counts)
+            sentence = np.zeros_like(self.counts)
             for source, weight in self._neighbours():
-                self._read_one(source, weight, told)
+                self._read_one(source, weight, sentence)
             with self.changed:
-                self._end_communication(told)
+                self._end_communication(sentence)
 
     def _neighbours(self) -> list[tuple[int, float]]:
         """(rank, weight in T_k) of each rank that this one mixes with in its next move."""
@@ -164,7 +164,7 @@ class NeighbourPeer(Peer):
         ]
         return [(source, weight) for source, weight in row if source != self.comm.rank]
 
-    def _read_one(self, source: int, weight: float, told: np.ndarray) -> None:
+    def _read_one(self, source: int, weight: float, sentence: np.ndarray) -> None:
         """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can
         send it immediately. If several answers were pending, ranks that answer them in different orders would
         deadlock."""
@@ -174,7 +174,7 @@ class NeighbourPeer(Peer):
         self.comm.receive(self._theirs, _WEIGHTS_TAG, source)
         self.wire.add_difference(self._differences, self._theirs, self._published.last.message, weight)
         self.staleness[self.num_moves - int(header[0])] += 1
-        merge(told, header[1:])
+        merge(sentence, header[1:])
 
     def _request(self, kind: int) -> np.ndarray:
         """A message with the counts that this rank knows, so that counts travel past a slow rank."""

@@ -222,11 +222,11 @@ class AsynchronousSgd(AsynchronousStrategy):
 
     def _trade(self, master: torch.Tensor) -> None:
         """Send the accumulated move and continue from the server's parameters."""
-        theta, told = master.new_empty(master.shape, device="cpu"), np.zeros_like(self.counts)
+        theta, message = master.new_empty(master.shape, device="cpu"), np.zeros_like(self.counts)
         self.wire.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
-        self.wire.comm.receive(told, _ANSWER_TAG, 0)
+        self.wire.comm.receive(message, _ANSWER_TAG, 0)
         self.wire.comm.receive(theta, _THETA_TAG, 0)
-        self.counts[:] = told
+        self.counts[:] = message
         master.copy_(theta)
         self.base.copy_(theta)
         self.distance = 0

@@ -63,8 +63,8 @@ def _commands(claim: Claim) -> str:
 def _ours(claim: Claim, cells: Cells) -> str:
     """The numbers for each part of the test, then the missing cells."""
     missing = [_short(name) for name in claim.cells if name not in cells]
-    told = dict.fromkeys(filter(None, (_of_part(part, cells) for part in claim.parts)))
-    return "; ".join([*told, *([f"missing: {', '.join(missing)}"] if missing else [])]) or "-"
+    message = dict.fromkeys(filter(None, (_of_part(part, cells) for part in claim.parts)))
+    return "; ".join([*message, *([f"missing: {', '.join(missing)}"] if missing else [])]) or "-"
 
 
 def _of_part(part: ClaimPart, cells: Cells) -> str:

@@ -3,7 +3,7 @@ all trainings."""
 
 from __future__ import annotations
 
-from pyasr.report.comparison import claims_table, rates_borne
+from pyasr.report.comparison import claims_table, stable_rates
 from pyasr.report.comparison.cell_tables import overview, section, tables
 from pyasr.report.comparison.experiment_pictures import experiment_pictures
 from pyasr.report.comparison.experiments import Experiments
@@ -30,8 +30,8 @@ the consensus of all learners.
 def page(found: Experiments) -> str:
     """The whole page; its pictures are `pictures`."""
     claims = section("Claims", claims_table.HOW, claims_table.claims_table(found)) if found.claims else ""
-    borne = rates_borne.rates_borne(found)
-    rates = section("Limits of batch and learning rate", rates_borne.HOW, borne) if borne else ""
+    borne = stable_rates.stable_rates(found)
+    rates = section("Limits of batch and learning rate", stable_rates.HOW, borne) if borne else ""
     parts = [_HEAD, _trainings(found), claims, rates, *tables(found)]
     links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(found))
     end = [

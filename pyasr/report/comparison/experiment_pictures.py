@@ -25,11 +25,11 @@ def experiment_pictures(cells: Cells) -> dict[str, str]:
     made = {}
     for name, table in by_table(cells, cells).items():
         column = Counter(column for _, column in table).most_common(1)[0][0]
-        told = {
+        message = {
             row: runs[0] for (row, own), runs in table.items() if own == column and len(runs[0].curve) > 2
         }
         pictures = {measure: _by_column(name, table, measure) for measure in _MEASURES}
-        courses, drifts = ({row: line(run) for row, run in told.items()} for line in (_course, _drift))
+        courses, drifts = ({row: line(run) for row, run in message.items()} for line in (_course, _drift))
         pictures["time"] = _plot(courses, f"{name}/*/{column}", "hours", "held-out loss")
         pictures["drift"] = _plot(drifts, f"{name}/*/{column}", "epochs", "distance from the consensus")
         made |= {f"{name.replace('/', '_')}_{kind}": picture for kind, picture in pictures.items() if picture}

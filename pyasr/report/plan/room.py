@@ -17,11 +17,11 @@ _GB = 1e9
 
 def lacks(plan: Plan) -> Iterator[str]:
     """A sentence for each insufficient resource."""
-    yield from disk_lacks(plan.needs)
-    yield from memory_lacks(plan.needs, total_bytes())
+    yield from disk_shortages(plan.needs)
+    yield from memory_shortages(plan.needs, total_bytes())
 
 
-def disk_lacks(needs: list[Need]) -> Iterator[str]:
+def disk_shortages(needs: list[Need]) -> Iterator[str]:
     """Check disk space by filesystem; complete outputs need none."""
     by_device = defaultdict(list)
     for need in needs:
@@ -38,7 +38,7 @@ def disk_lacks(needs: list[Need]) -> Iterator[str]:
             )
 
 
-def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
+def memory_shortages(needs: list[Need], memory: int | None) -> Iterator[str]:
     """Check the memory of the largest job, and the largest sum of simultaneous jobs on this machine."""
     local = [need for need in needs if need.is_local]
     if not local or memory is None:

@@ -136,7 +136,7 @@ def limit_of_frames(
     return limit
 
 
-def as_asked(_training: Shard, _heldout: Shard, store: StoreOptions, *_) -> int:
+def requested_limit(_training: Shard, _heldout: Shard, store: StoreOptions, *_) -> int:
     """The limit of `limit_of_frames` from --max-store-mb alone, without a memory check."""
     return _MB * store.max_store_mb
 

@@ -50,7 +50,7 @@ class Frames:
         """Frames of this epoch."""
         raise NotImplementedError
 
-    def what_to_lower(self) -> str:
+    def memory_advice(self) -> str:
         """Advice, for messages, on how the frames take less memory."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class Frames:
         """What to lower if memory is too small for a minibatch."""
         chunk = ", --chunk" if self.item_frames > 1 else ""
         return (
-            f"lower --minibatch (now {minibatch}){chunk}, {self.what_to_lower()}, or run fewer ranks on "
+            f"lower --minibatch (now {minibatch}){chunk}, {self.memory_advice()}, or run fewer ranks on "
             "a host"
         )
 
@@ -92,8 +92,8 @@ class ResidentFrames(Frames):
         """A store of at least `num_frames` frames, or of all."""
         return self.store
 
-    def what_to_lower(self) -> str:
-        """See `Frames.what_to_lower`."""
+    def memory_advice(self) -> str:
+        """See `Frames.memory_advice`."""
         return (
             f"give a --max-store-mb below {figure(self._num_bytes() / 1e6)} MB to stream the frames from disk"
         )
@@ -147,8 +147,8 @@ class StreamedFrames(Frames):
         drawn = "" if self.draw == ALL else f", {self.num_frames} drawn from {self.shard.num_frames}"
         return f"streamed from disk in each epoch{drawn}, in {len(blocks)} blocks of {figure(block_mb)} MB"
 
-    def what_to_lower(self) -> str:
-        """See `Frames.what_to_lower`."""
+    def memory_advice(self) -> str:
+        """See `Frames.memory_advice`."""
         return f"lower --max-store-mb{f' (now {self.max_bytes // 1_000_000})' if self.max_bytes else ''}"
 
     def plan(self, epoch: int) -> list[np.ndarray]:

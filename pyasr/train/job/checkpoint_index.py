@@ -31,7 +31,7 @@ def read_index(directory: Path) -> dict:
     path = directory / INDEX
     if not path.exists():
         return {"number": 0, "files": []}
-    with telling(path):
+    with naming_damaged_file(path):
         index = json.loads(path.read_text(encoding="utf-8"))
         return {"number": index["number"], "files": index["files"], **index}
 
@@ -44,7 +44,7 @@ def remove_checkpoints(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def telling(path: Path):
+def naming_damaged_file(path: Path):
     """Convert all errors of reading a damaged checkpoint file to one UserError."""
     try:
         with naming(path):

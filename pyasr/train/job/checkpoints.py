@@ -19,7 +19,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.parallel.communication.comm import Comm
 from pyasr.tensor.file import load_tensors, save_tensors
-from pyasr.train.job.checkpoint_index import INDEX, read_index, telling
+from pyasr.train.job.checkpoint_index import INDEX, naming_damaged_file, read_index
 
 
 @dataclass
@@ -82,7 +82,7 @@ def frames_to_leave_out(num_frames: list[int], done: int) -> list[int]:
 
 
 def _load(path: Path) -> dict:
-    with telling(path):
+    with naming_damaged_file(path):
         content = load_tensors(path)
         return {part: content[part] for part in ("shared", "own")}
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.memory_errors import ADVICE, is_for_want_of_memory, what_it_says
+from pyasr.base.memory_errors import ADVICE, first_line_of, is_for_want_of_memory
 from pyasr.parallel.communication.comm import Comm
 from pyasr.train.data.frame_memory import free_bytes
 from pyasr.train.job.checkpoints import random_state, set_random_state
@@ -55,7 +55,7 @@ def try_out(work: Workload) -> None:
     Every rank must call this. Raises UserError if the memory is not enough."""
     device, needed = work.learner.flat.master.device, 0.0
     sharing = num_sharing(work.comm, device)
-    with telling_what_to_lower(work), unchanged(work.learner):
+    with advising_on_memory(work), unchanged(work.learner):
         minibatch = work.training.largest(work.minibatch)
         if minibatch is not None:
             needed = _check_part(work, *minibatch, sharing)
@@ -95,14 +95,14 @@ def unchanged(learner: Learner):
 
 
 @contextlib.contextmanager
-def telling_what_to_lower(work: Workload):
+def advising_on_memory(work: Workload):
     """Turn a failed memory allocation into a UserError that says what to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_for_want_of_memory(error):
             raise
-        raise _too_little(work, what_it_says(error)) from None
+        raise _too_little(work, first_line_of(error)) from None
 
 
 def _check_part(work: Workload, x, targets, sharing: int) -> float:

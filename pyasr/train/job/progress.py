@@ -129,7 +129,7 @@ class Reporter:
         most[self.comm.rank] = max(map(abs, new), default=0)
         return [new.total(), sum(abs(moves) * number for moves, number in new.items()), *most]
 
-    def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
+    def log_own_rank(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
         """Log the statistics of this rank alone since its last log line."""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TextIO
 
 from pyasr.base.files.foreign_json import parse_object
-from pyasr.base.jobs.in_threads import beside
-from pyasr.cluster.ranks.rank_progress import told_by_ranks
+from pyasr.base.jobs.in_threads import following
+from pyasr.cluster.ranks.rank_progress import rank_progress_text
 from pyasr.cluster.runner.group_progress import lasting
 from pyasr.train.job.progress import METRICS_FILE, minutes
 
@@ -27,7 +27,7 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
     if not terminal.isatty():
         yield
         return
-    with beside(lambda ended: _follow(directory, pattern, terminal, ended)):
+    with following(lambda ended: _follow(directory, pattern, terminal, ended)):
         yield
 
 
@@ -37,7 +37,7 @@ def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
     if sys.stderr.isatty():
         return None
     line = _newest_interval(directory, pattern)
-    return words_of(line) if line else told_by_ranks(Path(), log)
+    return words_of(line) if line else rank_progress_text(Path(), log)
 
 
 def words_of(line: dict) -> str:

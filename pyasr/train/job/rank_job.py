@@ -117,10 +117,10 @@ def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> N
     keeping = [(options.combine.combine_period_frames, recent.keep)]
     job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, seed, comm, keeping=keeping)
     job.run()
-    combine_and_tell(job, options.combine, recent, sample, log_probability)
+    combine_and_log(job, options.combine, recent, sample, log_probability)
 
 
-def combine_and_tell(
+def combine_and_log(
     job: Trainer,
     options: CombineOptions,
     recent: RecentModels,
@@ -166,7 +166,7 @@ def save_one_learner(
     flat, directory = job.learner.flat, job.directory / DIRECTORY
     flat.master.copy_(job.one_learner.parameters(flat.master))
     flat.refresh()
-    job.tell_of_one_learner(job.evaluate())
+    job.log_one_learner(job.evaluate())
     if job.comm.rank == 0:
         directory.mkdir(exist_ok=True)
         _copy_model_files(job.directory, directory)

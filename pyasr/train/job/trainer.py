@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pyasr.base.jobs.stop_request import StopRequested, heeding, is_stop_requested
+from pyasr.base.jobs.stop_request import StopRequested, is_stop_requested, watching_for_stop
 from pyasr.parallel.strategies import Mixing, Strategy, TrainingView
 from pyasr.train.data.minibatch_stream import Frames
 from pyasr.train.evolve.growth import Growth
 from pyasr.train.job.averaging_watch import AveragingWatch
 from pyasr.train.job.calibration import frames_per_s_alone
-from pyasr.train.job.memory_check import Workload, check_utterances_fit, telling_what_to_lower, try_out
+from pyasr.train.job.memory_check import Workload, advising_on_memory, check_utterances_fit, try_out
 from pyasr.train.job.one_learner import OneLearner
 from pyasr.train.job.progress import Reporter
 from pyasr.train.job.resumption import JobCheckpoints, Position
@@ -91,7 +91,11 @@ class Trainer:
         reporter = Reporter(
             self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, alone
         )
-        with telling_what_to_lower(self.workload), heeding(self.comm.rank == 0), reporter as self.reporter:
+        with (
+            advising_on_memory(self.workload),
+            watching_for_stop(self.comm.rank == 0),
+            reporter as self.reporter,
+        ):
             while not self.schedule.finished:
                 self._epoch(self.schedule.state.epoch + 1)
                 self._end_epoch()
@@ -252,7 +256,7 @@ class Trainer:
         self.skips.report(self.position)
         own = self.totals(np.array(self._take_sums()))
         if self.strategy.is_logger and own.sums[2]:
-            self.reporter.tell_alone(epoch, self.position.frames_seen, own, self.rate())
+            self.reporter.log_own_rank(epoch, self.position.frames_seen, own, self.rate())
             self.check_divergence(own)
 
     def _take_sums(self) -> list[float]:
@@ -336,7 +340,7 @@ class Trainer:
         """End the job after a checkpoint."""
         raise StopRequested(f"saved at {self.position.frames_seen} frames")
 
-    def tell_of_one_learner(self, heldout: Totals) -> None:
+    def log_one_learner(self, heldout: Totals) -> None:
         """Log the held-out totals of the model of one learner."""
         self.comm.say(f"one learner after the last mixing: held-out {heldout.text()}")
 

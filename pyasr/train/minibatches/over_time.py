@@ -57,7 +57,7 @@ class OverTimeOptions:
 
 def _check_goes_on(network: LayeredNetwork, path: Path) -> None:
     try:
-        network.check_goes_on()
+        network.check_carries_state()
     except UserError as error:
         raise UserError(f"--carry-state with {path}: {error}, or leave --carry-state out") from None
 

@@ -29,7 +29,7 @@ from pyasr.train.evolve.saturation import SaturationFix
 from pyasr.train.evolve.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.job.checkpoint_index import MODELS
 from pyasr.train.job.one_learner import OneLearner
-from pyasr.train.job.rank_job import combine_and_tell, make_job, save_one_learner, write_model
+from pyasr.train.job.rank_job import combine_and_log, make_job, save_one_learner, write_model
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.objectives.carried_states import CarriedCrossEntropy
 from pyasr.train.schedules import Schedule
@@ -89,7 +89,7 @@ def train_rank(
     job.one_learner = OneLearner(strategy) if options.saving.save_learner else None
     job.run()
     if options.combine.combine != "none":
-        combine_and_tell(job, options.combine, recent, sample)
+        combine_and_log(job, options.combine, recent, sample)
     network, priors = (
         learner.trained_network(),
         partial(decoding_priors, options.priors, counts=counts, sample=sample),

@@ -35,7 +35,7 @@ from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.inputs import FeatureReader
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
 from pyasr.train.data.data_shard import Shard
-from pyasr.train.data.frame_memory import as_asked, check_enough
+from pyasr.train.data.frame_memory import check_enough, requested_limit
 from pyasr.train.job.checkpoints import random_state, set_random_state
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.feature_codec import make_code
@@ -147,9 +147,9 @@ class VirtualTrainer(Trainer):
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
 
-    def tell_of_one_learner(self, heldout: Totals) -> None:
-        """See `Trainer.tell_of_one_learner`; also records the result."""
-        super().tell_of_one_learner(heldout)
+    def log_one_learner(self, heldout: Totals) -> None:
+        """See `Trainer.log_one_learner`; also records the result."""
+        super().log_one_learner(heldout)
         self.course.learner = heldout.objective, heldout.accuracy
 
     def _copy_if_needed(self) -> torch.Tensor | None:
@@ -190,7 +190,9 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
-        train_rank(spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard, as_asked)
+        train_rank(
+            spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard, requested_limit
+        )
 
     diverged = None
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pyasr.base.cli.skipped_utterances import check_left_out
+from pyasr.base.cli.skipped_utterances import check_skipped
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.tables import Table
 from pyasr.lang.lang_dirs.subwords import UNKNOWN_ID, Subwords
@@ -41,7 +41,7 @@ def prepare(
         featureless = [key for key in reader.utterances if not reader.has(key)]
         left_out = dict.fromkeys(featureless, "it has no features") | transcripts.left_out
         num_wanted = len(reader.keys) + len(featureless)
-        check_left_out(left_out, num_wanted, options.missing, str(data), ", ".join(transcripts.advice()))
+        check_skipped(left_out, num_wanted, options.missing, str(data), ", ".join(transcripts.advice()))
         lengths = np.fromiter(map(reader.num_frames, spool.keys), np.int64, len(spool.keys))
         heldout = choose_heldout(spool.keys, lengths, reader.original, options)
         reader.save_tables(out / FEATURES_FILE, spool.keys, lengths, input.cmvn)

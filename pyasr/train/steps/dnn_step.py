@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.cli.option_uses import if_set, unless_set
-from pyasr.base.cli.options import argument, group, option, refuse_beside
+from pyasr.base.cli.options import argument, group, option, refuse_combination
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions, input_tables
 from pyasr.feats.origin import check_origin
@@ -209,11 +209,11 @@ def check_training(options: DnnTraining) -> None:
     check_growth(options.growth, options.schedule.listens)
     by_posteriors = {"--priors posteriors": options.priors.priors == "posteriors"}
     if options.over_time.carry_state:
-        refuse_beside(
+        refuse_combination(
             "--carry-state", by_posteriors, "the chunks of a sample would all begin without a state"
         )
     if options.teacher.teacher:
-        refuse_beside("--teacher", by_posteriors, "measurements on a sample need the alignment")
+        refuse_combination("--teacher", by_posteriors, "measurements on a sample need the alignment")
 
 
 def check_loss(options: DnnTraining, loss: Loss) -> None:

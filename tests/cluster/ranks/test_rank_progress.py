@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pyasr.base.outputs.progress_note import VARIABLE, Course, Note, read_note
-from pyasr.cluster.ranks.rank_progress import told_by_ranks
+from pyasr.cluster.ranks.rank_progress import rank_progress_text
 
 RANKS = """
 import time
@@ -32,7 +32,7 @@ STEP = """
 import functools, sys
 from pathlib import Path
 import pyasr.cluster.ranks.jobs as jobs
-jobs.telling_ranks = functools.partial(jobs.telling_ranks, first_s=0.05)
+jobs.showing_rank_progress = functools.partial(jobs.showing_rank_progress, first_s=0.05)
 sys.argv[0] = "train_x.py"
 jobs.run_ranks(jobs.JobOptions(), Path("log/train.log"), "ranks_under_test:rank", jobs.JobOptions(), 2)
 """
@@ -88,14 +88,14 @@ def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
 
 def test_what_is_told_before_there_is_a_note(tmp_path):
     log = tmp_path / "train.log"
-    assert told_by_ranks(tmp_path / "none", log) == f"the ranks have not reported yet (log: {log})"
+    assert rank_progress_text(tmp_path / "none", log) == f"the ranks have not reported yet (log: {log})"
     log.write_text(
         "# mpiexec ...\n#\n14:02:10 train_rank[0]: iteration 3: \x1b[31m100 Gaussians\nwarning: of a "
         "library\n"
     )
-    assert told_by_ranks(tmp_path / "none", log) == r"iteration 3: \x1b[31m100 Gaussians"
+    assert rank_progress_text(tmp_path / "none", log) == r"iteration 3: \x1b[31m100 Gaussians"
     (tmp_path / "note").write_text('{"what"')
-    assert told_by_ranks(tmp_path / "note", log).startswith("iteration 3: ")
+    assert rank_progress_text(tmp_path / "note", log).startswith("iteration 3: ")
 
 
 def test_time_left_is_that_of_the_passes_of_this_run(tmp_path, monkeypatch):

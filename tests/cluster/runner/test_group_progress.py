@@ -16,7 +16,7 @@ AT = r"\d\d:\d\d:\d\d"
 SOON = """
 import functools, sys
 import pyasr.cluster.runner_main as front_end
-front_end.telling = functools.partial(front_end.telling, first_s=0.05)
+front_end.showing_progress = functools.partial(front_end.showing_progress, first_s=0.05)
 sys.argv[0] = "run.pl"
 front_end.local_main("")
 """
@@ -32,7 +32,7 @@ class AtOnce(Scheduler):
     fates = lambda self, number, tasks: {task: Fate(True) for task in tasks}
     cancel = lambda self, number: None
     task_variable, usual = "TASK", pathlib.Path("slurm.conf")
-front_end.telling = functools.partial(front_end.telling, first_s=0.05)
+front_end.showing_progress = functools.partial(front_end.showing_progress, first_s=0.05)
 sys.argv[0] = "slurm.pl"
 front_end.batch_main("", AtOnce())
 """

@@ -5,7 +5,7 @@ from toy_language import write_toy_lang
 
 from pyasr.base.errors import UserError
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.lang.ngrams.vocabulary import holds_known_word, map_text, map_to_lang, read_sentences
+from pyasr.lang.ngrams.vocabulary import has_known_word, map_text, map_to_lang, read_sentences
 from pyasr.lang.symbols import SymbolTable
 
 WORDS = SymbolTable.of(["<eps>", "<unk>", "a", "b", "#0", "<s>", "</s>"])
@@ -34,9 +34,7 @@ def test_mapping_with_a_lang_dir(tmp_path, caplog):
         mapped = map_to_lang({"u1": "w0 stranger"}, lang)
     assert mapped.ids["u1"].tolist() == [lang.words["w0"], lang.oov]
     assert "1 of 2 words (50.00 %) are outside the vocabulary: stranger (1)" in caplog.text
-    assert holds_known_word(["stranger", "<unk> w0"], lang) and not holds_known_word(
-        ["stranger", "<unk>"], lang
-    )
+    assert has_known_word(["stranger", "<unk> w0"], lang) and not has_known_word(["stranger", "<unk>"], lang)
 
 
 def test_sentences_with_and_without_ids(tmp_path):

@@ -254,7 +254,7 @@ def calls(monkeypatch):
 @pytest.fixture
 def on_cudnn(monkeypatch, calls):
     """As on a GPU, where `by_torch` calls the same function of torch."""
-    monkeypatch.setattr(lstm, "cudnn_takes", lambda x: True)
+    monkeypatch.setattr(lstm, "cudnn_supports", lambda x: True)
     return calls
 
 
@@ -373,7 +373,7 @@ def test_cells_that_are_carried_in_bfloat16_stay_in_the_loop(on_cudnn):
 def test_cudnn_takes_bfloat16_from_a_version_on(version, taken, monkeypatch):
     monkeypatch.setattr(torch, "cudnn_is_acceptable", lambda x: True)
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: version)
-    assert lstm.cudnn_takes(torch.zeros(1)) and lstm.cudnn_takes(torch.zeros(1).bfloat16()) == taken
+    assert lstm.cudnn_supports(torch.zeros(1)) and lstm.cudnn_supports(torch.zeros(1).bfloat16()) == taken
 
 
 def test_windows_stay_in_the_loop(on_cudnn):

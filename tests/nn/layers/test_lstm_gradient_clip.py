@@ -217,7 +217,7 @@ def test_natural_gradient_preconditions_what_has_limits():
 
 
 def test_cudnn_serves_what_does_not_learn(monkeypatch):
-    monkeypatch.setattr(lstm, "cudnn_takes", lambda x: True)
+    monkeypatch.setattr(lstm, "cudnn_supports", lambda x: True)
     layer, x = layer_of(gradient_clip=BITES), inputs()
     assert not layer.is_cudnns(x)
     with torch.no_grad():

@@ -60,7 +60,7 @@ def calls(monkeypatch):
         sequence_layers, "side_by_side", lambda *arguments: made.append(1) or side_by_side(*arguments)
     )
     monkeypatch.setattr(
-        sequence_layers, "goes_side_by_side", lambda layers, x: lstm.goes_side_by_side(layers, x.to("meta"))
+        sequence_layers, "runs_as_batch", lambda layers, x: lstm.runs_as_batch(layers, x.to("meta"))
     )
     return made
 
@@ -86,7 +86,7 @@ def test_layers_of_two_shapes_go_one_by_one(calls):
         dict(gradient_clip=1.0),
     ):
         layers = [Lstm(D, H), Lstm(D, H, backward=True, **other)]
-        assert not lstm.goes_side_by_side(layers, torch.zeros(1, device="meta"))
+        assert not lstm.runs_as_batch(layers, torch.zeros(1, device="meta"))
     layer = Recurrent([Lstm(D, H).double(), Lstm(D, H, backward=True, cell_clip=0.3).double()])
     layer(inputs())
     assert not calls

@@ -79,5 +79,5 @@ def test_rows_are_sequences_of_their_own():
 )
 def test_networks_that_cannot_go_on(lines, reason):
     with pytest.raises(UserError, match=reason):
-        network_of(lines).check_goes_on()
-    network_of(NETWORKS["windows"]).check_goes_on()
+        network_of(lines).check_carries_state()
+    network_of(NETWORKS["windows"]).check_carries_state()

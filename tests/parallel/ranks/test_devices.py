@@ -19,7 +19,7 @@ from pyasr.cluster.runner.gpus import visible_gpus as gpus_for_jobs
 from pyasr.nn.device import DeviceOptions
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
-from pyasr.parallel.ranks.devices import Gpu, asked, choose, take_gpu
+from pyasr.parallel.ranks.devices import Gpu, choose, option_value, take_gpu
 from pyasr.train.compute import ComputeOptions
 
 
@@ -47,8 +47,8 @@ def test_the_choice(visible, chosen):
 
 def test_the_option_is_found_wherever_it_stands():
     assert (
-        asked(Work(DeviceOptions("cuda"), JobOptions()), "device") == "cuda"
-        and asked(JobOptions(), "device") is None
+        option_value(Work(DeviceOptions("cuda"), JobOptions()), "device") == "cuda"
+        and option_value(JobOptions(), "device") is None
     )
 
 

@@ -13,13 +13,13 @@ from steps_here import run_here, step_of
 
 from pyasr.base.cli.options import defaults
 from pyasr.base.errors import UserError
-from pyasr.report.plan import networks, told, works
+from pyasr.report.plan import networks, plan_page, works
 from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.estimate import Cost, make_plan
+from pyasr.report.plan.plan_page import page
 from pyasr.report.plan.planned_calls import parse_call, read_record
 from pyasr.report.plan.planned_data import Disk, PlannedCorpus
 from pyasr.report.plan.rates import Rate, Rates, line_through, read_rates, write_rates
-from pyasr.report.plan.told import page
 
 ROOT = Path(__file__).parents[3]
 RATES = Rates(
@@ -130,7 +130,7 @@ def test_the_page_says_what_is_measured_and_what_is_estimated(tmp_path):
     ],
 )
 def test_numbers_are_in_units_that_can_be_read(cost, row):
-    assert told.row("2 GMM", cost)[1:] == row
+    assert plan_page.row("2 GMM", cost)[1:] == row
 
 
 @pytest.mark.parametrize(

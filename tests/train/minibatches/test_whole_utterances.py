@@ -50,7 +50,7 @@ def job_of(learner, utterances) -> SimpleNamespace:
         training=utterances,
         comm=SoloComm(),
         minibatch=utterances.minibatch,
-        what_to_lower=lambda: "lower --minibatch",
+        memory_advice=lambda: "lower --minibatch",
     )
 
 

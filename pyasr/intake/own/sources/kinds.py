@@ -106,9 +106,9 @@ def all_kinds() -> list[Kind]:
 def _hint(places: Places) -> str:
     """Advice on the first file that looks like a source in another format; '' if there is none."""
     paths = [*places.files, *places.below]
-    for pattern, told in _HINTS.items():
+    for pattern, message in _HINTS.items():
         if found := next((path for path in paths if re.fullmatch(pattern, path.name, re.IGNORECASE)), None):
-            return f"; {found} is {told}"
+            return f"; {found} is {message}"
     return hint_of_packed(paths)
 
 

@@ -125,7 +125,7 @@ class _Table:
         self.names = rows[0].fields if len(self.rows) < len(rows) else None
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """Which column is what: 'columns of meta.csv: file 1 (Datei), text 2 (Satz)'."""
         named = {place: f" ({self.names[place]})" if self.names else "" for place in self.columns.values()}
         return f"columns of {self.path.name}: " + ", ".join(
@@ -142,12 +142,12 @@ class _Table:
         try:
             return float(text.replace(",", "."))
         except ValueError:
-            told = f"'{text[:20]}', the {meaning} of an utterance, is not a number of seconds"
-            raise UserError(f"{self.path}:{row.line}: {told}; correct the table") from None
+            message = f"'{text[:20]}', the {meaning} of an utterance, is not a number of seconds"
+            raise UserError(f"{self.path}:{row.line}: {message}; correct the table") from None
 
 
 def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> None:
-    corpus.notes.append(table.told)
+    corpus.notes.append(table.message)
     unreadable: set[str] = set()
     for row in table.rows:
         name = table.field(row, "file")

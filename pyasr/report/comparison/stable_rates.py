@@ -22,7 +22,7 @@ loss. *Fails* is the smallest larger value at which a network does not."""
 _HEAD = ["scheme", "batch: learns", "fails", "rate: learns", "fails"]
 
 
-def rates_borne(found: Experiments) -> str:
+def stable_rates(found: Experiments) -> str:
     """A row for each scheme of these tables; empty if they are not planned."""
     tables = by_table(found.names, found.cells)
     batches, rates = (_by_row(tables.get(name, {})) for name in (BATCH, RATE))
