@@ -4,8 +4,8 @@
 A file of nnet1 is a chain of components. Each begins with its name and its dimensions (output, input),
 followed by its parameters:
 
-    <Nnet> <AffineTransform> 1024 440 [ weights ] [ biases ] <Sigmoid> 1024 1024 ... <Softmax> 1500 1500
-    </Nnet>
+    <Nnet> <AffineTransform> 1024 440 [ weights ] [ biases ] <Sigmoid> 1024 1024 ...
+    <Softmax> 1500 1500 </Nnet>
 
 `nnet-forward --feature-transform=final.feature_transform --class-frame-counts=ali_train_pdf.counts
 --no-softmax=true final.nnet` gives logits - log priors, which differ from our scores by a constant per frame.

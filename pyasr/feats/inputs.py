@@ -238,8 +238,8 @@ class FeatureReader:
         return np.full(len(self.keys), -1, np.int32)
 
     def raw(self, utt: str) -> np.ndarray:
-        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x
-        0. Raises UserError if there are none, or if other utterances have another D."""
+        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as
+        0 x 0. Raises UserError if there are none, or if other utterances have another D."""
         features = self._stored(utt)
         if not len(features):
             return np.zeros((0, self._columns), np.float32)

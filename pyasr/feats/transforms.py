@@ -1,8 +1,8 @@
 """Linear and affine transforms of features in Kaldi's files: LDA+MLLT (`final.mat`), fMLLR of speakers
 (`trans.JOB`).
 
-A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where  W
-= [A b].
+A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where
+W = [A b].
 """
 
 from __future__ import annotations

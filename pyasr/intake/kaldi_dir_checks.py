@@ -1,7 +1,7 @@
 """Check directories made by Kaldi or pyasr, each by itself and together, and list all problems in one pass.
 
-    problems, kinds = check_directories([Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")],
-    CheckOptions())
+    directories = [Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")]
+    problems, kinds = check_directories(directories, CheckOptions())
 
 The files in a directory determine its kinds: data, lang, graph, model (final.mdl, possibly with alignments
 and transforms), lattices.

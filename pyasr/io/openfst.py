@@ -36,8 +36,8 @@ _ALIGNMENT = 16
 
 @dataclass
 class Fst:
-    """A weighted transducer over the tropical semiring; the arcs of state s are `arc_offsets[s]:arc_offsets[s
-    + 1]`.
+    """A weighted transducer over the tropical semiring; the arcs of state s are
+    `arc_offsets[s]:arc_offsets[s + 1]`.
 
     start        state number, -1 for an empty transducer
     arc_offsets  int64 (num_states + 1)

@@ -1,9 +1,9 @@
 """Heartbeat of a job's ranks and their hosts: each rank has a file that is touched periodically.
 
-    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7");
+    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7")
                              heart.beat() ...; heart.stop()
-    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600); silent =
-                             ear.listen() ...
+    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600)
+                             silent = ear.listen() ...
 
 The files are next to the job's log, on the filesystem that all hosts share. If a host freezes or its network
 is cut, its files are no longer touched. Clocks of different hosts are not compared: the listener counts its

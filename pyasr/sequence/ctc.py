@@ -123,7 +123,7 @@ def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.T
     """(sum of F over the utterances, its terms).
 
     logits  (N, T, K), any float type; the loss is computed in float32, or in float64 if the logits are
-    float64
+            float64
 
     Frames beyond the end of an utterance are ignored. Raises UserError as `CtcSupervision.check` does.
     """

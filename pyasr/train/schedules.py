@@ -1,8 +1,8 @@
 r"""Learning-rate schedules. Time t is in epochs: frames seen over all ranks, divided by the frames of one
 pass over the data.
 
-exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e =
-                    1..E: from i to f
+exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs
+                    e = 1..E: from i to f
 exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with
                     every mixing
 step                (the common form)  i `halving_factor`^k, k the number of given epochs or frame counts that

@@ -1,7 +1,7 @@
 """Progress of an MPI job, printed on standard error by the step that waits for it:
 
-    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1
-    min so far
+    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left,
+        1 min so far
 
 Without a terminal, `pyasr.base.pace` sets the pace: fifteen lines in the first hour, then six per hour. On a
 terminal, one line is updated. The text comes from the ranks' progress note, else from the last line of their

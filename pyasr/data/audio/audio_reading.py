@@ -330,8 +330,8 @@ def _output_of(command: str, where: str) -> bytes:
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32 (ceil(num_samples * new_rate
-    / rate),).
+    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32
+    (ceil(num_samples * new_rate / rate),).
 
     Band-limited interpolation: the spectrum of the whole (zero-padded) signal is cut at the lower of the two
     Nyquist frequencies, with a raised-cosine edge below it that reduces ringing, and transformed back on the

@@ -107,7 +107,7 @@ class DataDir:
     file.
 
     tables  directory of tables that have the lines of some utterances only; tables that it lacks are read
-    from `path`
+            from `path`
 
     Raises UserError if a table cannot be read.
     """

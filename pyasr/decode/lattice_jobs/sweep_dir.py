@@ -22,7 +22,7 @@ class SweepSpec:
     """Parameters of all jobs; job J processes every num_jobs-th archive of `decode_dir`.
 
     acoustic_scale  scale for the determinisation of raw lattices for MBR if the decoding did not record its
-    own
+                    own
     """
 
     decode_dir: Path

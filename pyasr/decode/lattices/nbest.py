@@ -142,8 +142,8 @@ def _wait(waiting, here, state, total, arc, parent):
 
 @njit(nogil=True, cache=True)
 def _close(graph, waiting, here, entries):
-    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of total
-    + beta over them."""
+    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of
+    total + beta over them."""
     offsets, targets, words, costs, beta = graph.offsets, graph.targets, graph.words, graph.costs, graph.beta
     least, by_arc, by_entry = waiting
     bound = np.inf

@@ -2,8 +2,8 @@ r"""Band-limited resampling by a windowed sinc, as in Kaldi's `LinearResample` a
 
 A signal x sampled at f is read at time t as
 
-    y(t) = 1/f sum_n x[n] h(t - n/f),       h(t) = 2 c sinc(2 c t) (1 + cos(2 pi c t / z)) / 2  for |t| < z /
-                                            2c,  else 0
+    y(t) = 1/f sum_n x[n] h(t - n/f)
+    h(t) = 2 c sinc(2 c t) (1 + cos(2 pi c t / z)) / 2  for |t| < z / 2c,  else 0
 
 with the cutoff c in Hz and z zeros of the sinc on either side of its peak. The signal is zero beyond its
 ends.

@@ -1,8 +1,8 @@
 """H, the transducer from transition-ids to phones in context, and the self-loops, which are added last.
 
 Self-loops follow the transition that leaves their state ("reordered"): an arc with transition-id t of
-transition-state j leads to a graph state with the self-loop of j, so a path is  t, loop, loop, ..., next
-transition.
+transition-state j leads to a graph state with the self-loop of j, so a path is
+t, loop, loop, ..., next transition.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def accumulate(model: AmDiagGmm, frames: PdfFrames, stats: GmmStats, paired: boo
     not on that of the pdfs.
 
     paired  as in `pdf_blocks`: posteriors from the first half of the columns, sums over the second half
-    (gmm-acc-stats-twofeats)
+            (gmm-acc-stats-twofeats)
 
     Posteriors are computed in float32, all sums in float64.
     """

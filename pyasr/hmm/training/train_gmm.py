@@ -1,9 +1,10 @@
 r"""GMM training as one MPI job: every rank has a shard of the data, an all-reduce sums the statistics, rank 0
 updates the model.
 
-    for x = 0, 1, ..., num_iters - 1: x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment
-        with model x statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x)
-        Gaussians -> model x + 1
+    for x = 0, 1, ..., num_iters - 1:
+        x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment with model x
+        statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x) Gaussians
+            -> model x + 1
     G(x) = G(0) + floor((num_gauss - G(0)) / max_iter_inc) * min(x - 1, max_iter_inc)     for x > 0
 
 The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration, model and

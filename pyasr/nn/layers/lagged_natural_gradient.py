@@ -14,10 +14,10 @@ every minibatch uses the same W as without the lag. The first minibatches, which
 by `OnlineNaturalGradient`, which hands over its state.
 
 Orthonormality (see "Numerical hazards" there) is checked one update later: the block W W' is E^1/2 O E^1/2
-for the W in use. If O differs from the unit matrix by more than the tolerance, the rows are mixed again, by G
-= E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses G K G' and G L G' instead of K and L, and returns
-[A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an inverse root of O from
-its eigenvectors.
+for the W in use. If O differs from the unit matrix by more than the tolerance, the rows are mixed again, by
+G = E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses G K G' and G L G' instead of K and L, and
+returns [A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an inverse root
+of O from its eigenvectors.
 """
 
 from __future__ import annotations

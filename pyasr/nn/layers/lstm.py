@@ -37,8 +37,8 @@ Kaldi's xconfig, the derivative by later frames is clipped.
 A delay of d splits each sequence into d sequences, each with every d-th frame (padded with zeros to a
 multiple of d); the loop processes them as a batch.
 
-On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with d
-= 1 and y_t = r_t, without p, C and b_p, and without preconditioned or clipped gradients.
+On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with
+d = 1 and y_t = r_t, without p, C and b_p, and without preconditioned or clipped gradients.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class Strategy:
         learners with gradients call this.
 
         of_any_size  whether the sizes of minibatches differ; otherwise all but the last of an epoch have the
-        same number of frames
+                     same number of frames
         """
         return None
 

@@ -3,9 +3,10 @@ r"""Network model with latency, bandwidth and hosts, for simulated ranks.
 A message of b bytes from one rank to another
 
     starts when the sender's outgoing link is free, and occupies it for b / bandwidth; then the sender
-    continues, reaches the receiver's incoming link `latency` after its start, waits there until that is free,
-    and occupies it for b / bandwidth, arrives at the end of that: on an idle network, latency + b / bandwidth
-    after its start.
+      continues,
+    reaches the receiver's incoming link `latency` after its start, waits there until that is free, and
+      occupies it for b / bandwidth,
+    arrives at the end of that: on an idle network, latency + b / bandwidth after its start.
 
 Links are first come, first served, full duplex, with unlimited buffers between them. A message of `packet`
 bytes or fewer overtakes waiting messages, as packets of several messages alternate in real networks: it waits

@@ -9,8 +9,9 @@ even ranks receivers: the graph is bipartite, so a deadlock cannot occur. The gr
 computed at the weights W_0 that the learner was given, while W continues to be exchanged; then
 
     learner    W <- W - a g,  W_0 <- W               a sender first waits for the end of its last exchange
-    sender i   after each of its moves: exchange with the left and the right neighbour in turn (or a random
-                   receiver): W_i <- (W_i + W_j) / 2
+    sender i   after each of its moves: exchange with the left and the right neighbour in turn
+               (or a random receiver):
+                   W_i <- (W_i + W_j) / 2
     receiver j on each request: send S, a copy of W_j, receive W_i:
                    W_j <- W_j + (W_i - S) / 2
 

@@ -7,8 +7,8 @@ random mixing (FM, RM).
 With T_k the matrix of round k of a topology (`pyasr.parallel.topology.topologies`), step k = 0, 1, ... of
 learner l is
 
-    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the weights
-                        that j published last
+    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j
+                        u_l = w_l; u_j: the weights that j published last
     then                w_l <- h - a g,    which l publishes
 
 A reading thread requests the neighbours' weights while the learner computes g. An answering thread of each

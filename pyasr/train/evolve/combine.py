@@ -5,14 +5,14 @@ of training frames.
 
 `weights` (Kaldi's nnet-combine-fast): one unconstrained weight for each model n and layer c,
 
-    theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t),       dF/dw_nc =
-                                         <dF/dtheta_c, theta_nc>
+    theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t)
+    dF/dw_nc = <dF/dtheta_c, theta_nc>
 
 1. Start at the better of the best single model and the plain average.
-2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames: H
-   = sum_b g_b g_b^T, scaled to trace dim(w). The diagonal is floored at 1e-6 and then multiplied by 1 +
-   alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors determine the weights that have no effect:
-   those of a layer before p-norm and normalisation, if the search starts at a single model.)
+2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames:
+   H = sum_b g_b g_b^T, scaled to trace dim(w). The diagonal is floored at 1e-6 and then multiplied by
+   1 + alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors determine the weights that have no
+   effect: those of a layer before p-norm and normalisation, if the search starts at a single model.)
 3. With H = C C^T, run L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw. Many weights have nearly the same
    effect; in v they are nearly independent.
 

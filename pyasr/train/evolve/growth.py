@@ -8,8 +8,8 @@ Mixing up, halfway between the last new layer and the end of training: N outputs
 The number of outputs of pdf s is about proportional to its frames to the power 0.25
 (`pyasr.hmm.model.gmm_update.split_targets`). To copy an output o, with e ~ N(0, d^2),
 
-    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the
-                     softmax, mostly 1
+    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both
+                                    a_o the factor before the softmax, mostly 1
 
 and the posteriors of the copies are added (`pyasr.nn.layers.nnet2_layers.SumGroup`), so with d = 0 the
 posteriors of the pdfs do not change. Of n copies, copy n - 2^floor(log2 n) is split next: all copies of a pdf

@@ -73,7 +73,7 @@ class Criterion:
         """Raise Diverged if a training of `network` with these totals has diverged.
 
         is_strict  whether an objective clearly worse than guessing counts as divergence, for criteria that
-        know the objective of guessing
+                   know the objective of guessing
         """
         if not math.isfinite(totals.objective):
             raise Diverged(
