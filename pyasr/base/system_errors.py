@@ -129,8 +129,7 @@ def keeping_name(path: Path | str) -> Iterator[None]:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """`error` itself if it is a UserError, a UserError for the system error in it, or None for other
-    exceptions."""
+    """`error` itself if it is a UserError, a UserError for the system error in it, else None."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):

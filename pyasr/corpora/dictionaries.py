@@ -56,8 +56,7 @@ def make_dict_dir(
 
 
 def dict_dir_of(lexicon: Lexicon, silence: list[str], questions: list[tuple[str, ...]]) -> DictDir:
-    """The dictionary directory of a lexicon with these silence phones; the first one is optional between
-    words."""
+    """Dictionary directory of a lexicon with these silence phones; the first is optional between words."""
     spoken = sorted(lexicon.phones() - set(silence))
     return DictDir(
         lexicon, [(phone,) for phone in silence], [(phone,) for phone in spoken], silence[0], questions

@@ -41,8 +41,7 @@ _UNITS = {"sigmoid": "<Sigmoid>", "tanh": "<Tanh>", "log-softmax": "<Softmax>"}
 
 
 def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
-    """Write the three files of a model to `out`. Raises UserError for a network that has no equivalent in
-    nnet1."""
+    """Write a model's three files to `out`. Raises UserError for a network without an equivalent in nnet1."""
     parts = [*network_parts(model.network), Unit("log-softmax", model.num_pdfs)]
     _check(parts)
     if model.subsampling != 1:

@@ -97,8 +97,7 @@ def _descriptor(name: str, offsets: list[int]) -> str:
 def write_nnet3(
     model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path
 ) -> None:
-    """Write the file `final.mdl`. Raises UserError for a network without an equivalent in these nnet3
-    components."""
+    """Write the file `final.mdl`. Raises UserError for a network without equivalent in these components."""
     dim = feature_dim(model, options)
     parts = [
         *delta_parts(options.deltas, dim),

@@ -233,8 +233,7 @@ class FeatureReader:
 
     @cached_property
     def _counted(self) -> np.ndarray:
-        """Frames of the features by line of feats.scp, int32, where no table tells them; -1: not counted
-        yet."""
+        """Frames of the features by line of feats.scp, int32, if no table tells them; -1: not yet counted."""
         return np.full(len(self.keys), -1, np.int32)
 
     def raw(self, utt: str) -> np.ndarray:

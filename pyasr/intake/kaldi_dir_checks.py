@@ -104,8 +104,7 @@ def _data_problems(path: Path, options: CheckOptions, langs: list[Path]) -> list
 
 
 def _check_graph(path: Path, report: Report) -> None:
-    """Check that HCLG.fst fits words.txt and the model, which is in the parent directory in Kaldi's
-    experiments."""
+    """Check that HCLG.fst fits words.txt and the model, in Kaldi's experiments in the parent directory."""
     graph = report.attempt(_REMAKE_GRAPH, read_fst, path / "HCLG.fst")
     words = report.attempt(_REMAKE_GRAPH, SymbolTable.read, path / "words.txt")
     model = path.parent / MODEL

@@ -90,8 +90,7 @@ def iterate_job_archives(
 
 
 def check_new(path: Path, keys: Iterable[str], earlier: Container[str]) -> None:
-    """Raise UserError if one of `keys`, the utterances of the archive of a job, is among those of `earlier`
-    jobs."""
+    """Raise UserError if one of `keys`, the utterances of a job, is among those of `earlier` jobs."""
     if twice := [key for key in keys if key in earlier]:
         raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
 

@@ -97,8 +97,7 @@ class Keys(Sequence[str]):
 
 
 def distinct(values: Iterable[str]) -> tuple[Table, np.ndarray]:
-    """(table of the distinct values in the order of their first occurrence; line of each value in it,
-    int64)"""
+    """(table of the distinct values in order of first occurrence; line of each value in it, int64)"""
     known: dict[str, int] = {}
     lines = np.fromiter((known.setdefault(value, len(known)) for value in values), np.int64)
     return Table.of_keys(known), lines

@@ -208,8 +208,7 @@ def _is_current(place: Path, source: Path) -> bool:
 
 
 def _write(place: Path, tables: MappedTables, state: list) -> None:
-    """Write the file and set its modification time to a whole second, which `_mapped` compares with its
-    header."""
+    """Write the file; set its modification time to a whole second, which `_mapped` compares to the header."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tables.arrays.items()}
     checksum, listed, offset = 0, {}, 0
     for name, array in arrays.items():

@@ -57,8 +57,7 @@ def split_line(line: str) -> tuple[str, str]:
 
 
 class Paired(Mapping[str, T]):
-    """A Mapping that is iterated by the method `pairs()`, which returns an iterator over (key, value)
-    pairs."""
+    """A Mapping iterated by the method `pairs()`, which returns an iterator over (key, value) pairs."""
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, _ in self.pairs())
@@ -301,8 +300,7 @@ class TableBuilder:
 
 
 class Lines(Sequence[str]):
-    """The lines of a UTF-8 text, converted to strings at access; the function `part` is applied to each
-    line."""
+    """The lines of a UTF-8 text, converted to strings at access; `part` is applied to each line."""
 
     def __init__(self, content: bytes, part: Callable[[str], str] = str):
         self._content, self._begins, self._part = content, _begins_of(content), part

@@ -130,8 +130,7 @@ def write_extractor(path: Path, extractor: IvectorExtractor) -> None:
 
 
 def read_extractor(path: Path) -> IvectorExtractor:
-    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for any other
-    content."""
+    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for other content."""
     reader = KaldiReader(path)
     reader.expect("<IvectorExtractor>")
     reader.expect("<w>")

@@ -33,8 +33,7 @@ def hearts_of(spec: Path) -> Path:
 
 
 def hearts_in(directory: Path) -> list[Path]:
-    """The heartbeat files: of running ranks, and of ranks that were killed before they could remove
-    theirs."""
+    """The heartbeat files: of running ranks, and of ranks killed before they could remove theirs."""
     try:
         return [Path(directory) / name for name in os.listdir(directory)]
     except OSError:

@@ -58,8 +58,7 @@ class _Chain:
 
     @classmethod
     def of(cls, system: System) -> _Chain:
-        """The chain of a system. Raises UserError if a frame of its features depends on the whole
-        recording."""
+        """The chain of a system. Raises UserError if a feature frame depends on the whole recording."""
         made = system.features
         if isinstance(made, AdaptedFeatures):
             return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)

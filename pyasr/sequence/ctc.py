@@ -110,8 +110,7 @@ class CtcSupervision:
 
 @dataclass(frozen=True)
 class CtcCounts:
-    """The terms of a loss; `left_out` names the utterances excluded because they are too short for their
-    labels."""
+    """The terms of a loss; `left_out` names the utterances that are too short for their labels."""
 
     num_sequences: int
     num_frames: int

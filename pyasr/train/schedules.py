@@ -216,8 +216,7 @@ class Schedule:
         return self.state.finished or self.state.epoch >= self.options.num_epochs
 
     def rate(self, frames_seen: int) -> float:
-        """Learning rate of one rank after `frames_seen` frames over all ranks, in the convention of the
-        options."""
+        """Learning rate of one rank after `frames_seen` frames over all ranks, in the options' convention."""
         raise NotImplementedError
 
     def step_rate(self, frames_seen: int, num_ranks: float) -> float:
@@ -228,8 +227,7 @@ class Schedule:
         """Note the initial model's held-out loss (nats per frame) and frame accuracy (0..1)."""
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """End an epoch with this held-out result. Returns False if the training has to return to the best
-        model."""
+        """End an epoch with this held-out result. Returns False if the best model has to be restored."""
         self.state.epoch += 1
         return True
 
@@ -323,8 +321,7 @@ class NewbobAccuracy(_Listening):
         self.state.best = accuracy
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """Gains are differences of accuracies (0..1) to the best so far; an epoch with a loss is
-        discarded."""
+        """Gains: differences of accuracies (0..1) to the best so far; an epoch with a loss is discarded."""
         state = self.state
         state.epoch += 1
         gain = accuracy - state.best

@@ -10,8 +10,7 @@ from pyasr.base.cli.options import option
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """Options of a step with one job: runner and number of threads. They never change the results of the
-    step."""
+    """Options of a step with one job: runner and number of threads. They never change its results."""
 
     heading = "jobs"
 

@@ -153,8 +153,7 @@ def _is_strange(path: Path) -> bool:
 
 
 def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Inputs that were changed, added or removed; different paths to the same place count as the same
-    input."""
+    """Inputs that were changed, added or removed; different paths to one place count as one input."""
     found, expected = (
         {os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now)
     )
@@ -271,8 +270,7 @@ def _scratch_of(out: Path) -> Path:
 
 
 def _check_at_rest(out: Path) -> None:
-    """Raise UserError if another process is writing an output inside this one, which would be moved
-    meanwhile."""
+    """Raise UserError if another process is writing an output inside this one, which would be moved."""
     for run in unfinished_runs(out):
         with _claimed(run):
             pass

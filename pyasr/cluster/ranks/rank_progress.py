@@ -42,8 +42,7 @@ def told_by_ranks(note: Path, log: Path) -> str:
 
 @contextlib.contextmanager
 def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
-    """Context that prints the text that `told` returns on standard error from time to time; nothing for
-    None."""
+    """Context that prints the text of `told` on standard error from time to time; nothing for None."""
     pace, on_terminal = Pace(first_s), sys.stderr.isatty()
     with beside(lambda ended: _follow(told, pace, on_terminal, ended)):
         yield

@@ -47,8 +47,7 @@ class UnusableAudio(UserError):
 
 @dataclass(frozen=True)
 class AudioAdvice:
-    """Advice that ends each message about unusable audio; the defaults are for recordings of a data
-    directory."""
+    """Advice that ends each message about unusable audio; the defaults are for a data directory."""
 
     damaged: str = "replace the file or remove its utterances"
     unreadable: str = "replace the file or remove its utterances"  # of an unknown format
@@ -250,8 +249,7 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
 
 
 def _place(rx: str) -> tuple[str, int]:
-    """(path, offset) of an entry that is not a command; the offset is 0 for a file that is not in an
-    archive."""
+    """(path, offset) of an entry that is not a command; the offset is 0 for a file outside archives."""
     match = _OFFSET.match(rx)
     return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 

@@ -85,8 +85,7 @@ def filtered(tables: Tables, kept: Container[str]) -> Tables:
 
 @dataclass(frozen=True)
 class Segment:
-    """The part of a recording that is an utterance; an end of -1 means the end of the recording, as in
-    Kaldi."""
+    """The part of a recording that is an utterance; an end of -1 is that of the recording, as in Kaldi."""
 
     recording: str
     begin_s: float

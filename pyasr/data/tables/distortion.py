@@ -66,8 +66,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Distortion:
-    """The impulse response of a room, and noises. Raises ValueError for an impulse response without a
-    name."""
+    """The impulse response of a room, and noises. Raises ValueError for a response without a name."""
 
     rir: str | None = None
     noises: tuple[Noise, ...] = ()

@@ -1,5 +1,4 @@
-"""Forced alignment of a data directory with a network: one shard per job, one utterance in memory at a
-time."""
+"""Forced alignment of a data directory with a network: a shard per job, one utterance in memory at a time."""
 
 from __future__ import annotations
 

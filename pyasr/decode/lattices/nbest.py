@@ -32,8 +32,7 @@ def n_best(lattice: CompactLattice, num_best: int, acoustic_scale: float, penalt
 
 
 def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]:
-    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by increasing
-    cost."""
+    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by rising cost."""
     if graph.empty or num_best < 1:
         return []
     beta = backward(graph.sources, graph.targets, graph.costs, graph.finals)

@@ -97,8 +97,7 @@ class Resampler:
         self._num_done = 0
 
     def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
-        """The samples of the new signal, float32, that are known now; with the `last` part, all remaining
-        ones."""
+        """The samples of the new signal, float32, that are known now; with the `last` part, all of them."""
         if self._step_in == self._step_out:
             return samples.astype(np.float32, copy=False)
         self._kept = np.concatenate(

@@ -18,8 +18,7 @@ from pyasr.lang.fst import fst_ops
 
 
 def _is_window(meaning: list[int]) -> bool:
-    """Whether an input label of CLG stands for phones in context, not for epsilon or a disambiguation
-    symbol."""
+    """Whether an input label of CLG stands for phones in context, not epsilon or a disambiguation symbol."""
     return len(meaning) > 1 or (len(meaning) == 1 and meaning[0] > 0)
 
 

@@ -108,8 +108,7 @@ PdfFrames = Iterable[tuple[int, np.ndarray]]
 
 
 def by_pdf(feats: np.ndarray, pdfs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Blocks (pdf, frames) of `feats` (T, dim), sorted by their `pdfs` (T); frames with pdf -1 are
-    skipped."""
+    """Blocks (pdf, frames) of `feats` (T, dim), sorted by their `pdfs` (T); those with pdf -1 are skipped."""
     order = np.argsort(pdfs, kind="stable")
     present, begins = np.unique(pdfs[order], return_index=True)
     for pdf, begin, end in zip(present, begins, np.append(begins[1:], len(order))):

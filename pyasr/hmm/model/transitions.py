@@ -215,8 +215,7 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _floored(probs: np.ndarray, floor: float, states: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Probabilities of each state's arcs with a floor, as in Kaldi: three rounds of flooring and
-    normalising."""
+    """Floored probabilities of each state's arcs, as in Kaldi: three rounds of flooring and normalising."""
     for _ in range(3):
         totals = np.maximum(np.add.reduceat(probs, start), np.finfo(float).tiny)
         probs = np.maximum(probs / totals[states], floor)

@@ -118,8 +118,7 @@ class ContextTree:
         )
 
     def reachable(self, phone: int, pdf_class: int) -> list[int]:
-        """All pdfs of the central `phone` in state `pdf_class` over all contexts, ascending (Kaldi's
-        GetPdfInfo)."""
+        """Pdfs of the central `phone` in state `pdf_class` over all contexts, sorted (Kaldi's GetPdfInfo)."""
         known = {self.central_position: phone, PDF_CLASS: pdf_class}
         found, stack = set(), [self.root]
         while stack:

@@ -82,8 +82,7 @@ class GmmScheduleOptions:
         return iterations(self.realign_iters, "--realign-iters")
 
     def target(self, x: int, start: int) -> int:
-        """Target number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's
-        scripts."""
+        """Number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's scripts."""
         step = (self.num_gauss - start) // self.max_iter_inc
         return start if x == 0 else start + step * min(x - 1, self.max_iter_inc)
 
@@ -274,8 +273,7 @@ class GmmTrainer:
         write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
 
     def _save_state(self, x: int, model: Model) -> None:
-        """Make iteration `x` the one to resume from, then remove files that only earlier iterations
-        needed."""
+        """Make `x` the iteration to resume from, then remove files that only earlier iterations needed."""
         state = {
             "iteration": x,
             "last": self.last,
@@ -325,8 +323,7 @@ class GmmTrainer:
             yield from read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
 
     def _save_again(self) -> None:
-        """Write the restored entries as archives of the present ranks, after all of them have read the old
-        ones."""
+        """Write the restored entries as archives of the present ranks, after all have read the old."""
         self.comm.barrier()
         self._save_alignment(self.last["ali"])
         if self.adaptation:

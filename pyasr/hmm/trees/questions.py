@@ -72,8 +72,7 @@ def cluster_phones(
 
 
 def _split(sums: np.ndarray, node: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The two parts of a node by the best of several runs of k-means; empty if no split increases the
-    likelihood."""
+    """The two parts of a node by the best of several k-means runs; empty if none increases the likelihood."""
     if len(node) < 2:
         return []
     runs = [_two_means(sums[node], rng) for _ in range(_NUM_TRIES)]
@@ -109,8 +108,7 @@ def _after_each_move(sums: np.ndarray, side: np.ndarray) -> np.ndarray:
 
 
 def read_int_lines(path: Path) -> list[list[int]]:
-    """Read lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and
-    line."""
+    """Read lines of integers: phones/sets.int, phones/extra_questions.int. UserErrors name file and line."""
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         try:

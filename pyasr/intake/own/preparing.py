@@ -112,8 +112,7 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
 
 
 def choose_rate(corpus: Corpus) -> int:
-    """The sampling rate of features in Hz: the highest, up to 16 kHz, that at least 95 % of the speech
-    has."""
+    """The sampling rate of features in Hz: the highest, up to 16 kHz, that 95 % of the speech has."""
     seconds = Counter()
     for recording in corpus.recordings.values():
         seconds[min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)] += recording.seconds

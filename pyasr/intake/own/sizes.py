@@ -59,8 +59,7 @@ def lm_order(num_words: int) -> int:
 
 
 def lm_min_counts(num_words: int) -> str:
-    """Minimum counts of n-grams: for large texts, trigrams that occur once are dropped to keep the graph
-    small."""
+    """Minimum counts of n-grams: in large texts, trigrams that occur once are dropped for a small graph."""
     return "1" if lm_order(num_words) == 2 else "1,2" if num_words >= _LARGE_TEXT else "1,1"
 
 

@@ -43,8 +43,7 @@ class Normaliser:
         self.known, self.english = known, english
 
     def __call__(self, text: str) -> str | None:
-        """The words of a text, separated by single blanks; None if it contains a number that cannot be
-        spelled."""
+        """Words of a text, separated by single blanks; None if it has a number that cannot be spelled."""
         text = "".join(
             c
             for c in unicodedata.normalize("NFC", text).translate(_APOSTROPHES)

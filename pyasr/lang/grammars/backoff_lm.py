@@ -62,8 +62,7 @@ class BackoffTables(NamedTuple):
 
 @dataclass(frozen=True)
 class BackoffLm:
-    """A back-off model over word ids; `name` is its source file, `known` the sorted ids of words with a
-    unigram."""
+    """A back-off model over word ids; `name` is its source file, `known` the sorted ids with a unigram."""
 
     tables: BackoffTables
     known: np.ndarray

@@ -132,8 +132,7 @@ class LaggedNaturalGradient:
         return ht.add_(self.last) if self.ones else ht
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(Xhat (N, D), the transformed column of ones (N,), g) of one side's X (N, D); computes S if
-        `looks`."""
+        """(Xhat (N, D), transformed column of ones (N,), g) of one side's X (N, D); computes S if `looks`."""
         x = x.contiguous()[None]
         ht, xhat = self.projections(x), torch.empty_like(x)
         before, after = residual(x, ht, self.w, xhat).sum((1, 2))
@@ -193,8 +192,7 @@ class LaggedNaturalGradient:
         return np.stack(mixes), 1 / np.array(units)
 
     def pending(self) -> Pending:
-        """The computation in progress, as tensors and plain values for a checkpoint; waits for the
-        answers."""
+        """The computation in progress, as tensors and plain values for a checkpoint; waits for answers."""
         answers = [
             (torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit)
             for mix, eigenvalues, unit in self.answers()

@@ -215,8 +215,7 @@ def goes_side_by_side(directions: Sequence[Lstm], x: Tensor) -> bool:
 
 
 def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """The concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments as of
-    `Lstm.forward`."""
+    """Concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments of `Lstm.forward`."""
     parts = [lstm.input(reverse(x, lengths) if lstm.backward else x) for lstm in directions]
     results = _remember(directions, parts, [lstm._initial_state(a) for lstm, a in zip(directions, parts)])
     outputs = (y[: len(x)] for y, _ in results)

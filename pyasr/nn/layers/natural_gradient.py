@@ -147,8 +147,7 @@ class OnlineNaturalGradient:
         return xhat, scale
 
     def precondition_with_ones(self, x: Tensor) -> tuple[Tensor, Tensor, Number]:
-        """Precondition [X 1], which is never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D -
-        1)."""
+        """Precondition [X 1], never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D - 1)."""
         return self._step(x, ones=True)
 
     def state_dict(self) -> dict:
@@ -256,8 +255,7 @@ class OnlineNaturalGradient:
         return torch.from_numpy(small).to(self.factor.device, self.factor.dtype)
 
     def _correlation(self, x: Tensor, ht: Tensor, unit: float, ones: bool) -> Tensor:
-        """J in units of `unit`, half of which is divided out before and half after the product, in W's
-        type."""
+        """J in units of `unit`, half of it divided out before, half after the product, in W's type."""
         ht, wide = ht * unit**-0.5, self.factor.dtype
         j = mm(ht, x).to(wide)
         if ones:
@@ -296,8 +294,7 @@ def next_factor(
     num_rows: int,
     dim: int,
 ) -> NextFactor:
-    """Equations (9) to (11), from K and L (R, R) of the J in units of `unit`, float64, and d and rho (R +
-    1,)."""
+    """Equations (9) to (11), from K and L (R, R) of J in units of `unit`, float64, d and rho (R + 1,)."""
     new, old, values = eta / num_rows, 1 - eta, eigenvalues / unit
     kept, root = old * (values[:-1] + values[-1]), smoothed(values, alpha, dim) ** -0.5
     c, u = torch.linalg.eigh(torch.from_numpy(_second_moment(k, l, new, kept, root)))

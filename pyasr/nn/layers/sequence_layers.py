@@ -45,8 +45,7 @@ class SequenceLayer(nn.Module):
 
 
 class Splice(SequenceLayer):
-    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in the given
-    order."""
+    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in their order."""
 
     def __init__(self, dim_in: int, offsets: list[int], stride: int = 1):
         super().__init__()
@@ -203,8 +202,7 @@ def lstm_paths(network: nn.Module) -> list[str]:
 
 @torch.no_grad()
 def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: torch.Generator) -> None:
-    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0, except that of the forget
-    gate."""
+    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0 except the forget gate's."""
     width = width or 1 / math.sqrt(lstm.cell_dim)
     for parameter in lstm.parameters():
         if parameter.dim() > 1:

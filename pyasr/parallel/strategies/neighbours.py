@@ -49,8 +49,7 @@ _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 
 
 class Publication(NamedTuple):
-    """Weights as a message (`PayloadCodec.pack`), and the number of moves of their rank since the last
-    meeting."""
+    """Weights as a message (`PayloadCodec.pack`), and the moves of their rank since the last meeting."""
 
     message: torch.Tensor
     number: int
@@ -145,8 +144,7 @@ class NeighbourPeer(Peer):
         return self.weights
 
     def _read(self) -> None:
-        """Reading thread: after each move, compute h less this rank's own weights from the neighbours'
-        weights."""
+        """Reading thread: after each move, compute h less this rank's own weights from the neighbours'."""
         while self._has_to_communicate():
             self._differences.zero_()
             told = np.zeros_like(self.counts)

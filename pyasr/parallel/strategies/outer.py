@@ -128,8 +128,7 @@ class Bmuf(OuterOptimiser):
 
 @register("bmuf")
 class NesterovBmuf(Bmuf):
-    """BMUF with Nesterov block momentum. The model is w; within an epoch, the ranks' parameters differ from
-    it."""
+    """BMUF with Nesterov block momentum. The model is w; within an epoch, ranks differ from it."""
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix as all outer optimisers do; parameters equal the model at the end of an epoch only."""

@@ -103,8 +103,7 @@ class Disagreement:
         self.contraction = _radius(self._powers[0]) ** (1 / len(self._rounds)) if self._powers else 0.0
 
     def mixings_until(self, share: float) -> int:
-        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then round by
-        round."""
+        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then single rounds."""
         num_cycles, product = self._whole_cycles(share)
         num = 0
         while _reaches(product, share):

@@ -145,8 +145,7 @@ class Combination:
         return float(sums[0]), sums[1:].view_as(weights)
 
     def fisher(self, weights: torch.Tensor) -> torch.Tensor:
-        """The matrix H at `weights`, positive definite, over the weights in the order of
-        `weights.flatten()`."""
+        """The matrix H at `weights`, positive definite; weights in the order of `weights.flatten()`."""
         self.set(weights)
         matrix = torch.zeros(weights.numel(), weights.numel(), dtype=torch.float64)
         for batch in self.sample.batches(_FISHER_BATCH):
@@ -158,8 +157,7 @@ class Combination:
         return matrix
 
     def _slope(self, x: torch.Tensor, pdfs: torch.Tensor) -> tuple[float, torch.Tensor]:
-        """(sum of log probabilities of this rank's frames, its gradient with respect to the weights,
-        flat)."""
+        """(sum of log probabilities of this rank's frames, its gradient by the weights, flat)."""
         parameters = [p for layer in self.layers for p in layer]
         value = self._log_probability(x, pdfs)
         gradients = iter(torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True))
@@ -206,8 +204,7 @@ def give(learner: Learner, network: Network) -> None:
 
 
 def combine(options: CombineOptions, combination: Combination) -> tuple[torch.Tensor, float]:
-    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Every rank must call
-    this."""
+    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Collective."""
     weights, value = (best_average if options.combine == "average" else optimal_weights)(combination, options)
     combination.set(weights)
     return weights, value

@@ -103,8 +103,7 @@ class Growth:
         return network
 
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
-        """Give the learner the network of a description from `frames_seen`, after all changes that were due
-        then."""
+        """Give the learner the network of a description from `frames_seen`, after all changes due then."""
         learner.adopt(network_from(description))
         self.done = frames_seen
 
@@ -124,8 +123,7 @@ class Growth:
         ]
 
     def check_whole(self, frames_seen: int) -> None:
-        """Raise UserError if changes are still due at the end of training, because ranks have not met since
-        then."""
+        """Raise UserError if changes are still due at the end of training, as ranks have not met since."""
         if late := self._events_until(frames_seen):
             found = (
                 f"training has ended after {frames_seen} frames, but changes of the network are still "

@@ -1,5 +1,4 @@
-"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, otherwise
-lines."""
+"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, else lines."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ def check_network(
     data: Path,
     dbn: Path | None,
 ) -> None:
-    """Raise UserError if the network of a file, or a DBN, does not fit the options or the features of
-    `data`."""
+    """Raise UserError if the network of a file or a DBN does not fit the options or features of `data`."""
     if dbn:
         check_dbn(dbn, shape, input, data)
     if over_time.network:
@@ -59,8 +58,7 @@ def has_saturating_layers(path: Path) -> bool:
 
 
 def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
-    """Raise UserError for --shrink-value if the network has no sigmoid or tanh units, which can be
-    saturated."""
+    """Raise UserError for --shrink-value if the network has no sigmoid or tanh units to saturate."""
     if growth.shrink_value < 1 and not saturates:
         reason = "the network has no sigmoid, tanh or lstm units, the only ones that saturate"
         raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; omit --shrink-value")
