@@ -1,5 +1,4 @@
-"""The common part of programs that create the dictionary directory of a corpus: options, word counts, phone
-lists."""
+"""Common part of programs that create a corpus's dictionary directory: options, word counts, phone lists."""
 
 from __future__ import annotations
 

@@ -71,8 +71,7 @@ class InputOptions:
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
     def unspliced(self) -> InputOptions:
-        """These options without splicing, for a network whose layers splice, or for stores that splice on
-        reading."""
+        """Options without splicing, for a network whose layers splice, or stores that splice on reading."""
         return replace(self, splice_left=0, splice_right=0)
 
     def normalise(

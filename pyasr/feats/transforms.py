@@ -102,8 +102,7 @@ def read_transforms(directory: Path, speakers: Container[str] | None = None) -> 
 
 
 def read_transform_archive(path: Path) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of one archive. Raises UserError for a damaged archive, and for one that contains a
-    vector."""
+    """{speaker: matrix} of one archive. Raises UserError for a damaged archive and one with a vector."""
     found = read_ark(path)
     for speaker, matrix in found.items():
         if matrix.ndim != 2:

@@ -34,8 +34,7 @@ def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
 
 
 def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the bytes of the file are in
-    memory."""
+    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the file is in memory."""
     data = read_content(Path(path))
     known: set[str] = set()
     position, key, begin = 0, "", 0

@@ -125,8 +125,7 @@ class HeartbeatReader:
         return found
 
     def _lost(self) -> Silence | None:
-        """Ranks without a heartbeat for more than the timeout, together with those that exceed it within two
-        looks."""
+        """Ranks without a heartbeat for more than the timeout, and those that exceed it within two looks."""
         if max(self._silent_s.values(), default=0.0) <= self.timeout_s:
             return None
         names = sorted(

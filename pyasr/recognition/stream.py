@@ -172,8 +172,7 @@ class Stream:
         return self._found
 
     def _next(self) -> None:
-        """End the utterance in the silence after its words, and start another one with the audio after that
-        point."""
+        """End the utterance in the silence after its words, and start another with the audio after it."""
         ended, length = self._utterance, self._utterance.end()
         self._waiting = np.concatenate([ended.samples()[length:], self._waiting])
         self._add(length, ended.words(length))

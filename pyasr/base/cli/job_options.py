@@ -50,6 +50,5 @@ class RankJobOptions(RunnerOptions):
 
 
 def threads_of_job(given: int | None = None) -> int:
-    """Number of threads of this job or rank: `given`, else the number set by the runner (OMP_NUM_THREADS),
-    else 1."""
+    """Number of threads of this job or rank: `given`, else that of the runner (OMP_NUM_THREADS), else 1."""
     return given or int(os.environ.get("OMP_NUM_THREADS", "1"))

@@ -307,8 +307,7 @@ def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
 
 
 def adopt(directory: Path) -> None:
-    """Record the current files of a directory in its done-file, if it has one, after they were changed on
-    purpose."""
+    """Record the current files of a directory in its done-file, if it has one, after changes on purpose."""
     done = read_done(directory)
     if done and changed_files(directory, done):
         states = file_states(directory)

@@ -78,8 +78,7 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
 
 
 def read_channels(rx: str, name: str = "") -> tuple[np.ndarray, int]:
-    """As `read_audio`, with all channels: (float32 samples, shape (num_samples, num_channels), sampling rate
-    in Hz)."""
+    """`read_audio` with all channels: (float32 samples, shape (num_samples, num_channels), rate in Hz)."""
     where = _where(rx, name)
     return decode_audio(_content(rx, where), where)
 

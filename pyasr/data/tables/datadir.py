@@ -179,8 +179,7 @@ class DataDir:
         return table
 
     def check_commands(self) -> None:
-        """Raise UserError if wav.scp or reco2distortion contains commands that are refused; call it before
-        any work."""
+        """Raise UserError if wav.scp or reco2distortion has refused commands; call it before any work."""
         self.wav_scp
         commands = {
             name: next(filter(is_command, found.sources), "") for name, found in self.reco2distortion.items()

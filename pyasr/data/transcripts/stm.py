@@ -81,8 +81,7 @@ class StmSegment:
 
 @dataclass(frozen=True)
 class Stm:
-    """The segments of an stm sorted by file, channel and begin; `identity` is its name and a digest of its
-    content."""
+    """Segments of an stm sorted by file, channel and begin; `identity` is its name and digest."""
 
     path: Path
     segments: list[StmSegment]

@@ -1,5 +1,4 @@
-"""Report on an alignment pass: the number of aligned utterances, and the reasons why the others have no
-alignment."""
+"""Report on an alignment pass: the number of aligned utterances, and the reasons of the others."""
 
 from __future__ import annotations
 

@@ -82,8 +82,7 @@ class ContextTree:
         self._flat = _flatten(root)
 
     def pdf(self, window: tuple[int, ...], pdf_class: int) -> int:
-        """The pdf of the central phone of `window` in state `pdf_class`. Raises UserError if the tree has no
-        answer."""
+        """Pdf of the central phone of `window` in `pdf_class`. Raises UserError if the tree has no answer."""
         return int(self.pdfs(np.array([window]), np.array([pdf_class]))[0])
 
     def pdfs(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:

@@ -48,8 +48,7 @@ def make_questions(
 def cluster_phones(
     stats: TreeStats, sets: list[list[int]], pdf_classes: Iterable[int] = (1,), seed: int = 0
 ) -> list[frozenset[int]]:
-    """The phones below each node of the hierarchy, from the root; then the sets of phones that are not among
-    them."""
+    """The phones below each node of the hierarchy, from the root; then the sets of other phones."""
     set_of = np.full(1 + max(max(members) for members in sets), -1)
     for index, members in enumerate(sets):
         set_of[members] = index

@@ -62,8 +62,7 @@ class Prepared:
 
 
 def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
-    """Read, normalise and split a corpus. Raises UserError for faults of the sources, and if no utterance is
-    left."""
+    """Read, normalise and split a corpus. Raises UserError for faults of sources, and if nothing is left."""
     corpus = read_corpus(sources, options.reading)
     language = choose_language((one.text for one in corpus.utterances), options.language)
     normalise = Normaliser(language.known, language.is_english)

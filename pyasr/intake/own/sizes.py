@@ -53,8 +53,7 @@ def sizes_for(hours: float) -> Sizes:
 
 
 def lm_order(num_words: int) -> int:
-    """The n-gram order for a text of `num_words` words: a trigram needs some thousand words, a 4-gram some
-    million."""
+    """The n-gram order for a text of `num_words` words: trigrams need some thousand, 4-grams some million."""
     return 2 if num_words < _SMALL_TEXT else 3
 
 

@@ -71,8 +71,7 @@ def compose_natively(left, right):
 
 
 def compose(left: Fst, right: Fst) -> Fst:
-    """Table composition (`fsttablecompose`): right's arcs must be sorted by input label or left's by output
-    label."""
+    """Table composition (`fsttablecompose`): right's arcs sorted by input label or left's by output label."""
     return from_kaldifst(compose_natively(left, right))
 
 

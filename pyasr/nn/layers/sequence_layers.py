@@ -179,8 +179,7 @@ class WindowRecurrent(SequenceLayer):
         return self.dropout(torch.cat([self._end(lstm, x) for lstm in self.directions], 2))
 
     def _end(self, lstm: Lstm, x: Tensor) -> Tensor:
-        """Output of an LSTM at the end of each window (T', N, dim); products with frames are shared between
-        windows."""
+        """Output of an LSTM at the end of each window (T', N, dim); windows share products with frames."""
         a, num = lstm.input(x), len(x) - self.left - self.right
         parts = [a[first : first + num] for first in range(self.left + 1 + self.right)]
         y, _ = lstm.remember(torch.stack(parts[::-1] if lstm.backward else parts).flatten(1, 2))

@@ -114,8 +114,7 @@ class LstmLm:
             return self.network(words[None].to(states.device), states)[1]
 
     def log_probabilities(self, states: Tensor) -> Tensor:
-        """ln p of every word, and of the end of the sentence in column BOUNDARY, after each state: (N,
-        num_words)."""
+        """ln p of every word, and of the end in column BOUNDARY, after each state: (N, num_words)."""
         with torch.inference_mode():
             top = states[:, -2 * self.network.dim : -self.network.dim]
             return self.network.logits(top).log_softmax(1)

@@ -1,5 +1,4 @@
-"""The utterances of one rank on disk: reads, checks, warps and normalises features, and puts them into frame
-stores."""
+"""The utterances of one rank on disk: reads, checks, warps and normalises features, for frame stores."""
 
 from __future__ import annotations
 

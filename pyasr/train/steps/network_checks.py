@@ -36,8 +36,7 @@ def check_network(
 
 
 def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Path) -> None:
-    """Raise UserError unless a network with these options on features of `data` can start from the DBN in
-    `dbn_dir`."""
+    """Raise UserError unless a network with these options on `data` can start from the DBN in `dbn_dir`."""
     dbn = load_dbn(dbn_dir / DBN_FILE)
     changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
     if changed:
