@@ -9,8 +9,8 @@ HELDOUT_TEXT controls the learning rate and when training stops. With --ngram, a
 vocabulary, the program also estimates the best interpolation weight of the two on HELDOUT_TEXT. An
 interrupted training resumes from its last complete epoch.
 
-  utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text \\
-      data/local/dict/lexicon.txt data/local/lm/lstm
+    utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text \\
+        data/local/dict/lexicon.txt data/local/lm/lstm
 """
 
 from dataclasses import dataclass

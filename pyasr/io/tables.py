@@ -57,7 +57,8 @@ def split_line(line: str) -> tuple[str, str]:
 
 
 class Paired(Mapping[str, T]):
-    """A Mapping iterated by the method `pairs()`, which returns an iterator over (key, value) pairs."""
+    """A Mapping that is iterated by the method `pairs()`, which returns an iterator over (key, value)
+    pairs."""
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, _ in self.pairs())

@@ -237,7 +237,8 @@ def _where(keys: Table, is_wanted: Callable[[str], bool]) -> Table:
 
 
 def _complete_or_drop(tables: Tables, said: list[str]) -> None:
-    """Complete or remove the tables that lack an entry; those that cannot be created again stay."""
+    """Complete or remove the tables that lack an entry; tables that cannot be created again are kept
+    unchanged."""
     utterances, speakers = Keys(tables["utt2spk"]), Keys(distinct(tables["utt2spk"].values())[0])
     segments = tables.get("segments")
     recordings = (

@@ -255,7 +255,8 @@ class OnlineNaturalGradient:
         return torch.from_numpy(small).to(self.factor.device, self.factor.dtype)
 
     def _correlation(self, x: Tensor, ht: Tensor, unit: float, ones: bool) -> Tensor:
-        """J in units of `unit`, half of it divided out before, half after the product, in W's type."""
+        """J in units of `unit`, half of which is divided out before and half after the product, in W's
+        type."""
         ht, wide = ht * unit**-0.5, self.factor.dtype
         j = mm(ht, x).to(wide)
         if ones:
