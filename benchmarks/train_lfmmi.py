@@ -10,9 +10,9 @@ first time, and kept; the first pass is therefore printed separately. The peer c
 as products of torch's sparse matrices, for all sequences at once; on a GPU, pyasr does the same. The training
 options are those of steps/train_lfmmi.py; one rank is measured.
 
-Example, in egs/amazon_queen/s5 once run_models.sh has made the tree: OMP_NUM_THREADS=1
-    ../../../benchmarks/train_lfmmi.py --config conf/chain.conf data/train_sp_fmllr exp/tri3_ali_sp
-    exp/models/chain_tree
+Example, in egs/amazon_queen/s5 once run_models.sh has made the tree:
+    OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --config conf/chain.conf \\
+        data/train_sp_fmllr exp/tri3_ali_sp exp/models/chain_tree
 """
 
 from __future__ import annotations

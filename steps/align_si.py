@@ -2,11 +2,11 @@
 """Align a data directory to its transcripts with a GMM system.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG,
-       MODEL_DIR/{final.mdl,tree,input.json,feature_origin.json,phones.txt}, optional
-       MODEL_DIR/{final.mat,final.alimdl}
+       MODEL_DIR/{final.mdl,tree,input.json,feature_origin.json,phones.txt},
+       optional MODEL_DIR/{final.mat,final.alimdl}
 Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,
-       delta_opts,splice_opts} and copies of final.mdl, tree and, if present,
-       final.mat, final.alimdl and final.occs
+       delta_opts,splice_opts} and copies of final.mdl, tree and, if present, final.mat, final.alimdl and
+       final.occs
 
 Example:
     steps/align_si.py --nj 4 data/train data/lang exp/mono exp/mono_ali

@@ -3,8 +3,9 @@
 system.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk},
-       LANG/phones/{sets.int,roots.int,extra_questions.int,context_indep.int}, ALI_DIR/{ali.*.gz,
-       num_jobs,final.mdl,input.json,feature_origin.json}; for an adapted system, ALI_DIR/{final.mat,trans.*}
+       LANG/phones/{sets.int,roots.int,extra_questions.int,context_indep.int},
+       ALI_DIR/{ali.*.gz,num_jobs,final.mdl,input.json,feature_origin.json}; for an adapted system,
+       ALI_DIR/{final.mat,trans.*}
 Writes OUT/{tree,final.mdl,frame_subsampling_factor,phones.txt}
 
 final.mdl contains a transition model only, with HMMs of at least one frame (docs/lfmmi.md). Use the features

@@ -6,8 +6,8 @@ The first pass, without adaptation, writes its lattices to DECODE_DIR.si. --si-d
 lattices of a system with the same tree. A SAT system uses its alignment model in the first pass and its final
 model in the later passes.
 
-Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones/silence.int}, DATA/{feats.scp,cmvn.scp,utt2spk}, --si-dir
-       SI_DIR/{lat.*.gz,totals.json},
+Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones/silence.int}, DATA/{feats.scp,cmvn.scp,utt2spk},
+       --si-dir SI_DIR/{lat.*.gz,totals.json},
        MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json,feature_origin.json,frame_subsampling_factor}
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json},
        and DECODE_DIR.si as steps/decode.py does

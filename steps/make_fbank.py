@@ -3,7 +3,7 @@
 features.
 
 Reads  DATA/{wav.scp,utt2spk} and the audio; optional
-       DATA/{segments,reco2file_and_channel,utt2dur,reco2speed,reco2volume, reco2distortion}, the impulse
+       DATA/{segments,reco2file_and_channel,utt2dur,reco2speed,reco2volume,reco2distortion}, the impulse
        responses and noises named in reco2distortion, and warp factors in DATA/spk2warp or DATA/utt2warp
 Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames, DATA/.recordings (fingerprints, to
        detect replaced recordings); tables of other features are moved to DATA/.backup

@@ -6,9 +6,9 @@ Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if 
         --params-from DIR: DIR/scoring/summary.json
         if DATA has an stm: DATA/{stm,glm,stm_subsets} instead of the text, and what steps/get_ctm.py reads
 Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, copies
-        DECODE_DIR/{best_wer,wer_LMWT_WIP} with an stm also scoring/per_subset and, for each subset,
-        scoring/best_wer_NAME and a copy of it with --decode-mbr true instead DECODE_DIR/scoring_mbr/...
-        without copies
+        DECODE_DIR/{best_wer,wer_LMWT_WIP}
+        with an stm also scoring/per_subset and, for each subset, scoring/best_wer_NAME and a copy of it
+        with --decode-mbr true instead DECODE_DIR/scoring_mbr/... without copies
 
     steps/score.py data/dev data/lang exp/tri1/decode_dev
     steps/score.py --params-from exp/tri1/decode_dev data/test data/lang exp/tri1/decode_test

@@ -4,7 +4,7 @@ MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/{phones.txt,phones/silence.int},
        ALI_DIR/{ali.*.gz,num_jobs,final.mdl}, DECODE_DIR/{lat.*.gz,num_jobs},
-       DNN_DIR/{final.nnet,final.mdl,tree,input.json, feature_origin.json}
+       DNN_DIR/{final.nnet,final.mdl,tree,input.json,feature_origin.json}
 Writes OUT/final.nnet (the trained network, with the normalisation and priors of DNN_DIR), final.mdl, tree,
        input.json, feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log
 

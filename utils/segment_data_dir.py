@@ -3,7 +3,7 @@
 transcripts.
 
 Reads   DATA/{wav.scp,utt2spk} and the audio; if they exist,
-        DATA/{segments,reco2file_and_channel,reco2speed,reco2volume, reco2distortion} and the files that the
+        DATA/{segments,reco2file_and_channel,reco2speed,reco2volume,reco2distortion} and the files that the
         last one names; all other tables of DATA except text and feature tables
 Writes  OUT; DATA/.recordings (used to detect that a recording was replaced)
 

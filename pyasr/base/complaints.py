@@ -62,8 +62,7 @@ def _report(name: str, kind, error, trace) -> None:
 
 
 def _of_import(error: BaseException) -> UserError | None:
-    """The error for a module that was not found or not loaded; Python does not keep the system's reason for
-    it."""
+    """The error for a module that was not found or not loaded; Python does not keep the system's reason."""
     if not isinstance(error, ImportError):
         return None
     advice = (

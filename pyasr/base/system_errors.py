@@ -1,7 +1,8 @@
 """Conversion of operating system errors to error messages of one sentence: what, which file, what to do.
 
-    with naming(path):                      # an OSError in the block becomes a UserError; it names `path`
-        unless it names a file itself content = path.read_bytes()
+    # an OSError in the block becomes a UserError; it names `path` unless it names a file itself
+    with naming(path):
+        content = path.read_bytes()
 
 Libraries also raise such errors as other exceptions: numpy for a full disk, torch and numba for memory,
 ImportError for a library that cannot be mapped. `as_user_error` finds the system's reason in their text.
@@ -128,8 +129,7 @@ def keeping_name(path: Path | str) -> Iterator[None]:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """`error` itself if it is a UserError, a UserError for the system error in it, or None for other
-    exceptions."""
+    """`error` itself if it is a UserError, a UserError for the system error in it, else None."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):

@@ -1,5 +1,4 @@
-"""The common part of programs that create the dictionary directory of a corpus: options, word counts, phone
-lists."""
+"""Common part of programs that create a corpus's dictionary directory: options, word counts, phone lists."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def make_dict_dir(
 
 
 def dict_dir_of(lexicon: Lexicon, silence: list[str], questions: list[tuple[str, ...]]) -> DictDir:
-    """The dictionary directory of a lexicon with these silence phones; the first one is optional between
-    words."""
+    """Dictionary directory of a lexicon with these silence phones; the first is optional between words."""
     spoken = sorted(lexicon.phones() - set(silence))
     return DictDir(
         lexicon, [(phone,) for phone in silence], [(phone,) for phone in spoken], silence[0], questions

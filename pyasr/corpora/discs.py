@@ -122,8 +122,7 @@ def places_in(text: str) -> list[Path]:
 
 
 def places_of(text: str, corpus: str, option: str) -> list[Path]:
-    """`places_in` a text. Raises UserError, naming the corpus and the option of the recipe, if the text is
-    empty."""
+    """`places_in` a text. Raises UserError, naming corpus and option of the recipe, if the text is empty."""
     places = places_in(text)
     if not places:
         raise UserError(f"{corpus}: no directory was given; give it with {option}, several separated by ':'")

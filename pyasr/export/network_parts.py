@@ -114,8 +114,7 @@ def delta_parts(order: int, dim: int) -> list[Part]:
 
 @singledispatch
 def network_parts(network: nn.Module) -> list[Part]:
-    """Parts from the normalised input to logits. Raises UserError for networks that cannot be written as
-    parts."""
+    """Parts from the normalised input to logits. Raises UserError for networks without such parts."""
     raise UserError(
         f"a network of type {type(network).__name__} cannot be written in Kaldi's format; export it to ONNX"
     )

@@ -4,8 +4,8 @@
 A file of nnet1 is a chain of components. Each begins with its name and its dimensions (output, input),
 followed by its parameters:
 
-    <Nnet> <AffineTransform> 1024 440 [ weights ] [ biases ] <Sigmoid> 1024 1024 ... <Softmax> 1500 1500
-    </Nnet>
+    <Nnet> <AffineTransform> 1024 440 [ weights ] [ biases ] <Sigmoid> 1024 1024 ...
+    <Softmax> 1500 1500 </Nnet>
 
 `nnet-forward --feature-transform=final.feature_transform --class-frame-counts=ali_train_pdf.counts
 --no-softmax=true final.nnet` gives logits - log priors, which differ from our scores by a constant per frame.
@@ -41,8 +41,7 @@ _UNITS = {"sigmoid": "<Sigmoid>", "tanh": "<Tanh>", "log-softmax": "<Softmax>"}
 
 
 def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
-    """Write the three files of a model to `out`. Raises UserError for a network that has no equivalent in
-    nnet1."""
+    """Write a model's three files to `out`. Raises UserError for a network without an equivalent in nnet1."""
     parts = [*network_parts(model.network), Unit("log-softmax", model.num_pdfs)]
     _check(parts)
     if model.subsampling != 1:

@@ -9,8 +9,8 @@ contexts and priors.
     component-node name=affine1 component=affine1 input=Append(Offset(input, -1), input, Offset(input, 1))
     output-node name=output input=logsoftmax1 objective=linear
 
-    <NumComponents> 2 <ComponentName> affine1 <AffineComponent> ... </Nnet3> <LeftContext> 1 <RightContext> 1
-    <Priors> [ ... ]
+    <NumComponents> 2 <ComponentName> affine1 <AffineComponent> ... </Nnet3>
+    <LeftContext> 1 <RightContext> 1 <Priors> [ ... ]
 
 Layers with subsampling need no special treatment: nnet3 computes the frames that a decoder requests by its
 --frame-subsampling-factor. The factor on scores of LF-MMI models is not exported, because Kaldi's chain
@@ -97,8 +97,7 @@ def _descriptor(name: str, offsets: list[int]) -> str:
 def write_nnet3(
     model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path
 ) -> None:
-    """Write the file `final.mdl`. Raises UserError for a network without an equivalent in these nnet3
-    components."""
+    """Write the file `final.mdl`. Raises UserError for a network without equivalent in these components."""
     dim = feature_dim(model, options)
     parts = [
         *delta_parts(options.deltas, dim),

@@ -29,7 +29,7 @@ class OnnxGraph:
     """Operators in the order of execution, with their constants.
 
     outer  graph of which this one is the body of a loop: names are unique over both, and the constants are
-    stored there
+           stored there
     """
 
     def __init__(self, name: str, outer: OnnxGraph | None = None):

@@ -38,8 +38,7 @@ def _filled_up(graph: OnnxGraph, x: str, num_frames: str, delay: int) -> str:
 
 
 def _frame(lstm: Lstm, outer: OnnxGraph) -> OnnxGraph:
-    """The body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per
-    sequence."""
+    """Body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per sequence."""
     graph, cells = outer.body("frame"), lstm.cell_dim
     r, before = (
         graph.input("r_before", ("rows", lstm.recurrent_dim)),

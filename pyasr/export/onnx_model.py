@@ -10,8 +10,8 @@ normalisation and speaker transforms; the metadata of the file state which ones 
 A graph has one of two kinds of input:
 
 * utterance: whole utterances. The graph repeats their first and last frames for context, and divides them
-  into the chunks of the training, with the results of `AcousticModel.log_likelihoods`. T' = ceil(T /
-  subsampling).
+  into the chunks of the training, with the results of `AcousticModel.log_likelihoods`.
+  T' = ceil(T / subsampling).
 * chunk: frames that include their context, for recognition of live speech: `left_context` and `right_context`
   frames, which the metadata state. T' = ceil((T - left_context - right_context) / subsampling).
 """

@@ -71,8 +71,7 @@ class InputOptions:
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
     def unspliced(self) -> InputOptions:
-        """These options without splicing, for a network whose layers splice, or for stores that splice on
-        reading."""
+        """Options without splicing, for a network whose layers splice, or stores that splice on reading."""
         return replace(self, splice_left=0, splice_right=0)
 
     def normalise(
@@ -233,13 +232,12 @@ class FeatureReader:
 
     @cached_property
     def _counted(self) -> np.ndarray:
-        """Frames of the features by line of feats.scp, int32, where no table tells them; -1: not counted
-        yet."""
+        """Frames of the features by line of feats.scp, int32, if no table tells them; -1: not yet counted."""
         return np.full(len(self.keys), -1, np.int32)
 
     def raw(self, utt: str) -> np.ndarray:
-        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x
-        0. Raises UserError if there are none, or if other utterances have another D."""
+        """The stored features, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as
+        0 x 0. Raises UserError if there are none, or if other utterances have another D."""
         features = self._stored(utt)
         if not len(features):
             return np.zeros((0, self._columns), np.float32)

@@ -87,8 +87,7 @@ def keep_origin(model_dir: Path, data: Path) -> None:
 
 
 def kept_origins(folder: Path) -> list[dict]:
-    """The origins written by `save_origins`; empty if there is no file. Raises UserError for an invalid
-    file."""
+    """The origins written by `save_origins`; empty if there is no file. Raises UserError if it is invalid."""
     path = Path(folder) / ORIGIN_FILE
     try:
         origins = read_object(path)["origins"]

@@ -1,8 +1,8 @@
 """Linear and affine transforms of features in Kaldi's files: LDA+MLLT (`final.mat`), fMLLR of speakers
 (`trans.JOB`).
 
-A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where  W
-= [A b].
+A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where
+W = [A b].
 """
 
 from __future__ import annotations
@@ -102,8 +102,7 @@ def read_transforms(directory: Path, speakers: Container[str] | None = None) -> 
 
 
 def read_transform_archive(path: Path) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of one archive. Raises UserError for a damaged archive, and for one that contains a
-    vector."""
+    """{speaker: matrix} of one archive. Raises UserError for a damaged archive and one with a vector."""
     found = read_ark(path)
     for speaker, matrix in found.items():
         if matrix.ndim != 2:

@@ -1,7 +1,7 @@
 """Check directories made by Kaldi or pyasr, each by itself and together, and list all problems in one pass.
 
-    problems, kinds = check_directories([Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")],
-    CheckOptions())
+    directories = [Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")]
+    problems, kinds = check_directories(directories, CheckOptions())
 
 The files in a directory determine its kinds: data, lang, graph, model (final.mdl, possibly with alignments
 and transforms), lattices.
@@ -104,8 +104,7 @@ def _data_problems(path: Path, options: CheckOptions, langs: list[Path]) -> list
 
 
 def _check_graph(path: Path, report: Report) -> None:
-    """Check that HCLG.fst fits words.txt and the model, which is in the parent directory in Kaldi's
-    experiments."""
+    """Check that HCLG.fst fits words.txt and the model, in Kaldi's experiments in the parent directory."""
     graph = report.attempt(_REMAKE_GRAPH, read_fst, path / "HCLG.fst")
     words = report.attempt(_REMAKE_GRAPH, SymbolTable.read, path / "words.txt")
     model = path.parent / MODEL

@@ -144,7 +144,7 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
     """Read a manifest of recordings and one of supervisions.
 
     prefix_speakers  name utterances SPEAKER-NAME, so that they sort in the order of speakers, as Kaldi's
-    programs require
+                     programs require
 
     Raises UserError for a file that is not a manifest.
     """

@@ -1,5 +1,4 @@
-"""Check the directory of a GMM system or of alignments made by Kaldi or pyasr (`exp/tri4`,
-`exp/tri4_ali`)."""
+"""Check a directory of a GMM system or of alignments made by Kaldi or pyasr (`exp/tri4`, `exp/tri4_ali`)."""
 
 from __future__ import annotations
 

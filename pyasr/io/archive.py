@@ -25,8 +25,7 @@ def write_content(file, path: Path, content: bytes) -> None:
 
 
 def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
-    """The UserError about a damaged archive of `kind` (such as "integer vectors"), to be raised by the
-    caller."""
+    """UserError about a damaged archive of `kind` (such as "integer vectors"), to be raised by the caller."""
     return UserError(f"{path}: not an archive of {kind}: {what} at byte {position}; create the file again")
 
 

@@ -190,8 +190,7 @@ def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def naming_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
-    """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system are not
-    changed."""
+    """In the block, damage of a compressed file raises `error_of(clause)`; system errors are not changed."""
     try:
         yield
     except _DAMAGE as error:

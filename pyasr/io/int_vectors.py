@@ -34,8 +34,7 @@ def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
 
 
 def iterate_int_vectors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the bytes of the file are in
-    memory."""
+    """The (key, int32 array) pairs of `read_int_vectors` one after the other; the file is in memory."""
     data = read_content(Path(path))
     known: set[str] = set()
     position, key, begin = 0, "", 0
@@ -90,8 +89,7 @@ def iterate_job_archives(
 
 
 def check_new(path: Path, keys: Iterable[str], earlier: Container[str]) -> None:
-    """Raise UserError if one of `keys`, the utterances of the archive of a job, is among those of `earlier`
-    jobs."""
+    """Raise UserError if one of `keys`, the utterances of a job, is among those of `earlier` jobs."""
     if twice := [key for key in keys if key in earlier]:
         raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
 

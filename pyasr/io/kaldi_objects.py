@@ -116,8 +116,7 @@ class KaldiReader:
         return word
 
     def int32(self) -> int:
-        """An integer of 32 bits, signed or not (in a binary file the size byte is negative for unsigned
-        types)."""
+        """An integer of 32 bits, signed or not (in binary, the size byte is negative for unsigned types)."""
         before = self.offset
         # nearly all integers
         if self.binary and self._data[before : before + 1] == b"\4" and self.num_left >= 5:

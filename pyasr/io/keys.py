@@ -1,7 +1,7 @@
 """Compact keys of tables: as sequences, grouped by a value, and with a number for each key.
 
-    utterances = Keys(utt2spk)                         # keys of a Table in C order: at most 8 bytes each in
-                                                       addition to the table
+    # keys of a Table in C order: at most 8 bytes each in addition to the table
+    utterances = Keys(utt2spk)
     of_speakers = Groups(utterances, speakers)         # a Mapping {speaker: Keys}
     seconds = Numbers(utterances, np.array([...]))     # a Mapping {utterance: float}
 
@@ -27,7 +27,7 @@ class Keys(Sequence[str]):
     """A sequence of keys of a table; equal to any sequence of the same strings.
 
     lines  line numbers of the keys in the table, from 0: a range or an integer array; None: all, in C order
-    of the keys
+           of the keys
     """
 
     def __init__(self, table: Table, lines: Sequence[int] | None = None):
@@ -97,8 +97,7 @@ class Keys(Sequence[str]):
 
 
 def distinct(values: Iterable[str]) -> tuple[Table, np.ndarray]:
-    """(table of the distinct values in the order of their first occurrence; line of each value in it,
-    int64)"""
+    """(table of the distinct values in order of first occurrence; line of each value in it, int64)"""
     known: dict[str, int] = {}
     lines = np.fromiter((known.setdefault(value, len(known)) for value in values), np.int64)
     return Table.of_keys(known), lines

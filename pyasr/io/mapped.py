@@ -1,8 +1,9 @@
 """Tables derived from a large file, in a memory-mapped file next to it: all jobs and threads of a host share
 one copy in memory.
 
-    tables = derived(Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: MappedTables({"finals": finals},
-    {"start": 0}))
+    tables = derived(
+        Path("exp/tri1/graph/HCLG.fst"), "search", key, lambda: MappedTables({"finals": finals}, {"start": 0})
+    )
 
 The file is DIRECTORY/.NAME.KIND.KEY, hidden, so that it is not a part of an output. DIRECTORY is the
 directory of the source, or PYASR_MAPPED; in the latter case the name has a digest of the path of the source.
@@ -207,8 +208,7 @@ def _is_current(place: Path, source: Path) -> bool:
 
 
 def _write(place: Path, tables: MappedTables, state: list) -> None:
-    """Write the file and set its modification time to a whole second, which `_mapped` compares with its
-    header."""
+    """Write the file; set its modification time to a whole second, which `_mapped` compares to the header."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tables.arrays.items()}
     checksum, listed, offset = 0, {}, 0
     for name, array in arrays.items():

@@ -36,8 +36,8 @@ _ALIGNMENT = 16
 
 @dataclass
 class Fst:
-    """A weighted transducer over the tropical semiring; the arcs of state s are `arc_offsets[s]:arc_offsets[s
-    + 1]`.
+    """A weighted transducer over the tropical semiring; the arcs of state s are
+    `arc_offsets[s]:arc_offsets[s + 1]`.
 
     start        state number, -1 for an empty transducer
     arc_offsets  int64 (num_states + 1)
@@ -93,8 +93,7 @@ class Fst:
         return Fst(**{**vars(self), **arrays})
 
     def keep_arcs(self, mask: np.ndarray) -> Fst:
-        """The transducer with all states, and only the arcs for which the bool array `mask` (num_arcs) is
-        true."""
+        """The transducer with all states, and only the arcs for which `mask`, bool (num_arcs), is true."""
         return Fst.from_arcs(
             self.num_states,
             self.start,
@@ -122,8 +121,7 @@ class Fst:
         )
 
     def arcsort(self, side: str = "ilabel") -> Fst:
-        """The transducer with the arcs of each state sorted by `ilabel` or `olabel`; ties keep their
-        order."""
+        """The transducer with each state's arcs sorted by `ilabel` or `olabel`; ties keep their order."""
         order = np.lexsort((self.ilabels if side == "ilabel" else self.olabels, self.sources))
         return self.replaced(
             ilabels=self.ilabels[order],

@@ -1,7 +1,6 @@
 """Text tables in little more memory than the size of their files.
 
-    table = Table.read("data/train/text")           # a Mapping {key: rest of the line}, in the order of the
-                                                    file
+    table = Table.read("data/train/text")  # a Mapping {key: rest of the line}, in the order of the file
     longer = Table.of((f"x-{key}", value) for key, value in table.items())
 
 A table of millions of lines is one byte string and the offset of each line in it; a value is converted to a
@@ -302,8 +301,7 @@ class TableBuilder:
 
 
 class Lines(Sequence[str]):
-    """The lines of a UTF-8 text, converted to strings at access; the function `part` is applied to each
-    line."""
+    """The lines of a UTF-8 text, converted to strings at access; `part` is applied to each line."""
 
     def __init__(self, content: bytes, part: Callable[[str], str] = str):
         self._content, self._begins, self._part = content, _begins_of(content), part

@@ -36,8 +36,7 @@ class IvectorFeatures:
         return self._plain.dim
 
     def num_frames(self, utt: str) -> int:
-        """Number of frames of an utterance. Raises SkippedUtterance for an utterance without usable
-        frames."""
+        """Number of frames of an utterance. Raises SkippedUtterance if it has no usable frames."""
         if utt not in self._known:
             raise SkippedUtterance("no features in feats.scp")
         raw = self._plain.raw(utt)

@@ -8,8 +8,8 @@ The mean of Gaussian g over speakers is p times the first column of M_g, so the 
 separate means. With N_g = sum_t gamma_g(t) and F_g = sum_t gamma_g(t) x_t, the i-vector has the posterior
 N(L^-1 b, L^-1), where
 
-    L = s + sum_g N_g M_g' S_g^-1 M_g,       b = s p e_1 + sum_g M_g' S_g^-1 F_g,       s = max(1, sum_g N_g /
-                                             max_count)
+    L = s + sum_g N_g M_g' S_g^-1 M_g,       b = s p e_1 + sum_g M_g' S_g^-1 F_g
+    s = max(1, sum_g N_g / max_count)
 
 All numbers are float64. Outside this module, i-vectors have p subtracted from their first element.
 """
@@ -130,8 +130,7 @@ def write_extractor(path: Path, extractor: IvectorExtractor) -> None:
 
 
 def read_extractor(path: Path) -> IvectorExtractor:
-    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for any other
-    content."""
+    """The extractor in a file of `write_extractor`. Raises UserError with file and byte for other content."""
     reader = KaldiReader(path)
     reader.expect("<IvectorExtractor>")
     reader.expect("<w>")

@@ -38,8 +38,7 @@ class ExtractOptions:
 
 @dataclass(frozen=True)
 class SpeakerStats:
-    """Statistics of a speaker: scaled number of frames, and b (R) and L (R, R) without the part of the
-    prior."""
+    """Statistics of a speaker: scaled number of frames, and b (R) and L (R, R) without the prior's part."""
 
     count: float
     linear: np.ndarray
@@ -62,8 +61,7 @@ class SpeakerStats:
 
 
 class OnlineIvectorExtractor:
-    """I-vectors of utterances given earlier ones, by the extractor and the background model of a
-    directory."""
+    """I-vectors of utterances given earlier ones, by the extractor and background model of a directory."""
 
     def __init__(self, extractor: IvectorExtractor, ubm: AmDiagGmm, options: ExtractOptions):
         self.extractor, self.ubm, self.options = extractor, ubm, options

@@ -153,8 +153,7 @@ def write_ubm(path: Path, ubm: AmDiagGmm) -> None:
 
 
 def read_ubm(path: Path) -> AmDiagGmm:
-    """The UBM in a file of `write_ubm` or Kaldi. Raises UserError with file and byte for any other
-    content."""
+    """The UBM in a file of `write_ubm` or Kaldi. Raises UserError with file and byte for other content."""
     reader = KaldiReader(path)
     ubm = AmDiagGmm.read_single(reader)
     reader.expect_end()

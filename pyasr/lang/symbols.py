@@ -42,8 +42,7 @@ def read_words(path: Path) -> bytes:
 
 
 def read_word_lines(path: Path) -> list[str]:
-    """Lines of a list of words, phones or pronunciations; they contain no other blanks than `read_words`
-    accepts."""
+    """Lines of a list of words, phones or pronunciations; their only blanks are those of `read_words`."""
     content = read_words(path).decode("utf-8")
     return content.removesuffix("\n").split("\n") if content else []
 

@@ -1,9 +1,9 @@
 """Heartbeat of a job's ranks and their hosts: each rank has a file that is touched periodically.
 
-    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7");
+    on a rank's host         heart = Heartbeat(hearts_of(spec)); heart.introduce("rank 1 of 4 on node7")
                              heart.beat() ...; heart.stop()
-    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600); silent =
-                             ear.listen() ...
+    where the job was begun  ear = HeartbeatReader(hearts_of(spec), num_ranks=4, timeout_s=600)
+                             silent = ear.listen() ...
 
 The files are next to the job's log, on the filesystem that all hosts share. If a host freezes or its network
 is cut, its files are no longer touched. Clocks of different hosts are not compared: the listener counts its
@@ -33,8 +33,7 @@ def hearts_of(spec: Path) -> Path:
 
 
 def hearts_in(directory: Path) -> list[Path]:
-    """The heartbeat files: of running ranks, and of ranks that were killed before they could remove
-    theirs."""
+    """The heartbeat files: of running ranks, and of ranks killed before they could remove theirs."""
     try:
         return [Path(directory) / name for name in os.listdir(directory)]
     except OSError:
@@ -126,8 +125,7 @@ class HeartbeatReader:
         return found
 
     def _lost(self) -> Silence | None:
-        """Ranks without a heartbeat for more than the timeout, together with those that exceed it within two
-        looks."""
+        """Ranks without a heartbeat for more than the timeout, and those that exceed it within two looks."""
         if max(self._silent_s.values(), default=0.0) <= self.timeout_s:
             return None
         names = sorted(

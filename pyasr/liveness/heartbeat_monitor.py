@@ -16,7 +16,7 @@ class HeartbeatMonitor:
     """Listens to the ranks of one job, on the host that started it; a `timeout_s` of 0 disables it.
 
     silence  the ranks that were silent for more than `timeout_s` seconds, so that the job was ended; None
-    otherwise
+             otherwise
     """
 
     def __init__(self, spec: Path, num_ranks: int, timeout_s: float):

@@ -43,8 +43,8 @@ class ByteDropout(Dropout):
 
 
 class SequenceDropout(Dropout):
-    """Random factors instead of zeros, one per sequence and unit, constant over time: uniform in [1 - 2 p, 1
-    + 2 p] with p the share (Kaldi's dropout-per-dim-continuous)."""
+    """Random factors instead of zeros, one per sequence and unit, constant over time: uniform in
+    [1 - 2 p, 1 + 2 p] with p the share (Kaldi's dropout-per-dim-continuous)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """In training, multiply (T, N, D) by such factors; else return `x`."""

@@ -39,8 +39,7 @@ class Gaussians:
         """Raise UserError if the scores of a frame depend on the whole utterance."""
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
-        """A function of (next part of the input, whether it is the last) that returns the scores known by
-        then."""
+        """Function of (next part of the input, whether it is the last) that returns the scores known then."""
         return lambda features, last: (
             self.scores(features) if len(features) else np.zeros((0, self.gmm.num_pdfs), np.float32)
         )

@@ -3,7 +3,7 @@ speaker of a data directory.
 
     1. decode without a transform, with the alignment model; estimate a first transform from the posteriors
     2. decode with the first transform; estimate a second transform, on top of the first, from the new
-      lattices
+       lattices
 
 Utterances may arrive one after the other: those already decoded contribute their earlier posteriors.
 """

@@ -23,8 +23,7 @@ class AdaptedSpeaker:
         self._features, self._posteriors = [], []  # of the utterances in use
 
     def words(self, wave: np.ndarray) -> list[Word]:
-        """The words of the next utterance, in seconds from its begin; empty if it is too short for a
-        frame."""
+        """The words of the next utterance, in seconds from its begin; empty if too short for a frame."""
         features = self._made.plain.extract(wave)
         if not len(features):
             return []

@@ -93,8 +93,7 @@ def _word_object(word: Word) -> dict:
 
 
 def srt_lines(transcript: Transcript) -> Iterator[str]:
-    """Numbered cues of at most two lines of 42 letters; a cue ends at a pause, and stays long enough to be
-    read."""
+    """Numbered cues of up to two lines of 42 letters; each ends at a pause, and stays long enough to read."""
     cues = [cue for segment in transcript.segments for cue in _cues(segment.words)]
     for number, cue in enumerate(cues, 1):
         until = cues[number][0].begin_s - _GAP_S if number < len(cues) else float("inf")

@@ -253,8 +253,7 @@ class PastedData:
         return [FeatureSource.of(stream, model, other) for stream, other in zip(self.streams, trained)]
 
     def vectors(self) -> ExtractedVectors | None:
-        """The vectors next to the streams. Raises UserError for vectors that do not exist for new
-        recordings."""
+        """The vectors next to the streams. Raises UserError for vectors that new recordings lack."""
         return self.paste.vectors and ExtractedVectors.read(self.paste.vectors)
 
 
@@ -275,8 +274,7 @@ class ExtractedVectors:
 
     @classmethod
     def read(cls, table: Path) -> ExtractedVectors:
-        """Read a table of vectors. Raises UserError if another program made it, or if its inputs have
-        changed."""
+        """Read a table of vectors. Raises UserError if another program made it or its inputs have changed."""
         done = read_done(table.parent)
         if done is None or "extractor_dir" not in done["options"] or table.name not in (_WHOLE, _ONLINE):
             raise UserError(

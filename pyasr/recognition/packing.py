@@ -142,7 +142,7 @@ def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
     utterance, also save the statistics of all speakers, with which a stream begins.
 
     of_features  whether its input is the model's features themselves, not transformed by another system and
-    not side by side
+                 not side by side
     """
     inputs = InputOptions.load(system.model)
     inputs.save(out)

@@ -27,8 +27,7 @@ STREAMS_DIR, VECTORS_DIR = "streams", "vectors"
 
 @dataclass(frozen=True)
 class PastedStream:
-    """One of the kinds of features; `first`: options for estimating its fMLLR transforms, None for no
-    fMLLR."""
+    """One of the kinds of features; `first`: options to estimate its fMLLR transforms, None for no fMLLR."""
 
     first: FirstPasses | None
 

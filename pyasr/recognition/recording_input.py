@@ -239,8 +239,7 @@ class _Streamed:
 
 
 def _format_chunk(file: BinaryIO) -> bytes:
-    """The head of the chunk `fmt `, up to the fields that describe the samples; chunks before it are
-    skipped."""
+    """The head of the chunk `fmt `, up to the fields on the samples; chunks before it are skipped."""
     while (head := file.read(8))[:4] not in (b"fmt ", b"data", b""):
         left = int.from_bytes(head[4:], "little")
         left += left % 2

@@ -58,8 +58,7 @@ class _Chain:
 
     @classmethod
     def of(cls, system: System) -> _Chain:
-        """The chain of a system. Raises UserError if a frame of its features depends on the whole
-        recording."""
+        """The chain of a system. Raises UserError if a feature frame depends on the whole recording."""
         made = system.features
         if isinstance(made, AdaptedFeatures):
             return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)
@@ -173,8 +172,7 @@ class Stream:
         return self._found
 
     def _next(self) -> None:
-        """End the utterance in the silence after its words, and start another one with the audio after that
-        point."""
+        """End the utterance in the silence after its words, and start another with the audio after it."""
         ended, length = self._utterance, self._utterance.end()
         self._waiting = np.concatenate([ended.samples()[length:], self._waiting])
         self._add(length, ended.words(length))

@@ -142,8 +142,7 @@ class _WordFinder:
         ]
 
     def _aligned(self, compact: CompactLattice) -> CompactLattice:
-        """The lattice with words on its arcs, pruned with a smaller beam if it cannot be aligned as a
-        whole."""
+        """The lattice with words on its arcs, pruned with a smaller beam if not alignable as a whole."""
         beam = self.info.decode.lattice_beam
         while True:
             try:

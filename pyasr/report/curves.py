@@ -19,8 +19,7 @@ _MILLION = 1e6
 
 
 def curves(lines: list[dict]) -> Series:
-    """{name: [(million frames, value), ...]} of the curves of a training; the rate is that of its
-    intervals."""
+    """{name: [(million frames, value), ...]} of a training's curves; the rate is that of its intervals."""
     found: Series = {}
     for line in lines:
         for name, key in _KEYS.items():

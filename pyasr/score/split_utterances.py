@@ -64,8 +64,7 @@ def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLin
 def possible_cuts(
     words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: UtteranceSplitOptions
 ) -> list[Cut]:
-    """Places where an utterance may be cut, in seconds of its recording; the first and the last are its two
-    ends."""
+    """Places where an utterance may be cut, in seconds of its recording; the first and last are its ends."""
     cuts = [Cut(0, extent[0], extent[0], 0.0)]
     for number, (left, right) in enumerate(zip(words, words[1:]), 1):
         if left is None or right is None or right[0] != left[0] + 1:

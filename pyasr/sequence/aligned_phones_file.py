@@ -98,8 +98,7 @@ def _written(aligned: Iterable[tuple[str, AlignedPhones]], files: dict[str, Bina
 
 
 def load_aligned_phones(path: Path) -> PackedPhones:
-    """Map what `save_aligned_phones` wrote, in the same order. Raises UserError if the file does not
-    exist."""
+    """Map what `save_aligned_phones` wrote, in the same order. Raises UserError if there is no file."""
     load_arrays(path, ("number",))
     return PackedPhones(
         StoredRows(_part(path, "keys")),

@@ -110,8 +110,7 @@ class CtcSupervision:
 
 @dataclass(frozen=True)
 class CtcCounts:
-    """The terms of a loss; `left_out` names the utterances excluded because they are too short for their
-    labels."""
+    """The terms of a loss; `left_out` names the utterances that are too short for their labels."""
 
     num_sequences: int
     num_frames: int
@@ -123,7 +122,7 @@ def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.T
     """(sum of F over the utterances, its terms).
 
     logits  (N, T, K), any float type; the loss is computed in float32, or in float64 if the logits are
-    float64
+            float64
 
     Frames beyond the end of an utterance are ignored. Raises UserError as `CtcSupervision.check` does.
     """

@@ -67,8 +67,7 @@ class DenominatorGraph:
 
     @cached_property
     def kept(self) -> dict:
-        """Cache of objects that others derive from the graph, with its lifetime; each user has its own
-        keys."""
+        """Cache of objects derived from the graph, with its lifetime; each user has its own keys."""
         return {}
 
     @cached_property
@@ -135,8 +134,7 @@ def make_denominator_graph(phone_lm: Fst, trans: TransitionModel, tree: ContextT
 
 
 def initial_probs(arcs: PdfArcs, num_steps: int = _NUM_STEPS) -> np.ndarray:
-    """The average of the state distributions after 0 .. num_steps - 1 steps from the start, see the
-    module."""
+    """Average of the state distributions after 0 .. num_steps - 1 steps from the start, see the module."""
     totals = np.bincount(arcs.sources, arcs.probs, arcs.num_states) + arcs.finals
     probs = arcs.probs / totals[arcs.sources]
     current, average = np.zeros(arcs.num_states), np.zeros(arcs.num_states)

@@ -41,8 +41,7 @@ _PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.
 
 
 class HypothesesWriter:
-    """Writes a store, utterance by utterance; PATH is created when the `with` block ends without an
-    exception."""
+    """Writes a store, utterance by utterance; PATH is created if the `with` block ends without exception."""
 
     def __init__(self, path: Path):
         # arcs and transition-ids of each
@@ -148,8 +147,7 @@ def store_lattices(
 
 
 class _Faults:
-    """Why utterances have no hypotheses, a byte for each: one of _FAULTS, at first that there is no
-    lattice."""
+    """Why utterances have no hypotheses, a byte for each: one of _FAULTS, at first that of no lattice."""
 
     def __init__(self, keys: Keys):
         self._keys, self._numbers = keys, np.zeros(len(keys.table), np.int8)

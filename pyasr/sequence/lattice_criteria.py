@@ -8,14 +8,12 @@ training", ICASSP 2008.
 l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference
 alignment, and pi a hypothesis with graph cost g(pi); all paths have T frames:
 
-    w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / (sum of all w),     gamma_t(s) = sum of
-                                                  p(pi) over pi with pi_t = s
+    w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / (sum of all w)
+    gamma_t(s) = sum of p(pi) over pi with pi_t = s
 
-    MMI           F = k sum_t l_t(s_t) - log sum_pi w(pi)                 dF/dl_t(s) = k ( [s = s_t] -
-                  gamma_t(s) )
+    MMI           F = k sum_t l_t(s_t) - log sum_pi w(pi)     dF/dl_t(s) = k ( [s = s_t] - gamma_t(s) )
     boosted MMI   the same with w(pi) exp(b E(pi)), E the number of frames with a wrong phone
-    MPFE, sMBR    F = sum_pi p(pi) A(pi) = A_avg                          dF/dl_t(s) = k gamma_t(s) ( A_t(s) -
-                  A_avg )
+    MPFE, sMBR    F = sum_pi p(pi) A(pi) = A_avg              dF/dl_t(s) = k gamma_t(s) ( A_t(s) - A_avg )
 
 A(pi) is the number of frames of a path with the correct phone (MPFE) or pdf (sMBR), A_t(s) its expectation
 over the paths with pi_t = s. F of MMI does not include the graph cost of the reference, which does not depend

@@ -68,7 +68,7 @@ def forward_backward(
     float64.
 
     lengths  frames of each sequence, int (N), at least 1: later frames are ignored and have posteriors of 0;
-    None: T
+             None: T
 
     A sequence whose likelihood is 0 or NaN, or whose posteriors do not sum to one in some frame, gets a
     log-likelihood that is not finite and meaningless posteriors. If `leak` is 0, losses may be undetected for

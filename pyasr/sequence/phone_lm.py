@@ -95,8 +95,7 @@ def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History
 
 
 def _windows(phones: np.ndarray, order: int) -> np.ndarray:
-    """Each phone and the end with the phones before it: (num_phones + 1, order), padded by 0 at the
-    beginning."""
+    """Each phone and the end with the phones before it: (num_phones + 1, order), padded by 0 at the begin."""
     if (phones < 1).any():
         raise UserError(f"phone {phones.min()} in the sequences for the phone language model; ids start at 1")
     padded = np.concatenate([np.zeros(order - 1, np.int64), phones, [END]])

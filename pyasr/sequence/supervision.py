@@ -64,8 +64,7 @@ class SupervisionOptions(ToleranceOptions):
         return begins, ends
 
     def have_room(self, aligned: AlignedPhones) -> bool:
-        """Whether every phone can have at least one output of its own, in order, as the chain topology
-        requires."""
+        """Whether every phone can have at least one output of its own, in order, as the topology requires."""
         begins, ends = self.limits(aligned)
         order = np.arange(len(begins))
         earliest = np.maximum.accumulate(begins - order) + order

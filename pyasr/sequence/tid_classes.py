@@ -1,5 +1,4 @@
-"""Accuracy of a hypothesis in each frame: its state or phone compared with that of the reference
-alignment."""
+"""Accuracy of a hypothesis in each frame: its state or phone compared with that of the reference."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ def random_integers(
 
 
 def sample_bernoulli(p: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    """1 with probability `p`, else 0, in the type of `p`. The probabilities are rounded to multiples of
-    2^-16."""
+    """1 with probability `p`, else 0, in the type of `p`. `p` is rounded to multiples of 2^-16."""
     integers = random_integers(p.shape, torch.int16, p.device, generator)
     return (integers < p.float() * 65536 - 32768.5).to(p.dtype)

@@ -1,5 +1,4 @@
-"""Sums of squares without overflow or underflow, and, on other devices than the CPU, without
-synchronisation."""
+"""Sums of squares without overflow or underflow, and, except on the CPU, without synchronisation."""
 
 from __future__ import annotations
 

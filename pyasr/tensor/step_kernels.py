@@ -100,8 +100,8 @@ def judge(
     rate: Tensor,
     number: Tensor,
 ) -> None:
-    """Fill a verdict. The factor of a component is -a g. Natural gradient has g = g_in g_out, g^2 = tr(X X')
-    / tr(Xhat Xhat') of a side.
+    """Fill a verdict. The factor of a component is -a g. Natural gradient has g = g_in g_out,
+    g^2 = tr(X X') / tr(Xhat Xhat') of a side.
 
     The minibatch is skipped unless these traces and the gradients of all biases are finite. By the
     Cauchy-Schwarz inequality, no element of a gradient then exceeds the root of the product of two finite

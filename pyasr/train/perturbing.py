@@ -34,8 +34,7 @@ class PerturbOptions:
 
 
 def make_warper(data: Path, input: InputOptions) -> Warper:
-    """The warper for the features of `data`. Raises UserError if the options that computed them are
-    unknown."""
+    """The warper for features of `data`. Raises UserError if the options that computed them are unknown."""
     if input.norm_vars:
         raise UserError(
             "--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of "

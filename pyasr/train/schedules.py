@@ -1,8 +1,8 @@
 r"""Learning-rate schedules. Time t is in epochs: frames seen over all ranks, divided by the frames of one
 pass over the data.
 
-exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e =
-                    1..E: from i to f
+exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs
+                    e = 1..E: from i to f
 exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with
                     every mixing
 step                (the common form)  i `halving_factor`^k, k the number of given epochs or frame counts that
@@ -216,8 +216,7 @@ class Schedule:
         return self.state.finished or self.state.epoch >= self.options.num_epochs
 
     def rate(self, frames_seen: int) -> float:
-        """Learning rate of one rank after `frames_seen` frames over all ranks, in the convention of the
-        options."""
+        """Learning rate of one rank after `frames_seen` frames over all ranks, in the options' convention."""
         raise NotImplementedError
 
     def step_rate(self, frames_seen: int, num_ranks: float) -> float:
@@ -228,8 +227,7 @@ class Schedule:
         """Note the initial model's held-out loss (nats per frame) and frame accuracy (0..1)."""
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """End an epoch with this held-out result. Returns False if the training has to return to the best
-        model."""
+        """End an epoch with this held-out result. Returns False if the best model has to be restored."""
         self.state.epoch += 1
         return True
 
@@ -323,8 +321,7 @@ class NewbobAccuracy(_Listening):
         self.state.best = accuracy
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
-        """Gains are differences of accuracies (0..1) to the best so far; an epoch with a loss is
-        discarded."""
+        """Gains: differences of accuracies (0..1) to the best so far; an epoch with a loss is discarded."""
         state = self.state
         state.epoch += 1
         gain = accuracy - state.best

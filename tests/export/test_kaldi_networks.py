@@ -29,13 +29,13 @@ RANDOM = np.random.default_rng(6)
 NUM_PDFS = 4
 SPLICED = InputOptions(splice_left=1, splice_right=2)
 TDNNS = {
-    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true", ("tdnn splice=-1,2 dim=6 activation=pnorm "
-"pnorm-group=3"), "linear dim=5", "delay frames=1",
+    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true",
+             "tdnn splice=-1,2 dim=6 activation=pnorm pnorm-group=3", "linear dim=5", "delay frames=1",
              "tdnn splice=-1,0 dim=5 activation=tanh", "affine dim=4 activation=sigmoid dropout=0.2"],
-    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true", ("tdnn "
-"splice=-1,1 dim=7")],
-    "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3", "delay frames=2", ("tdnnf dim=8 "
-"bottleneck-dim=4 time-stride=0 stride=3"),
+    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true",
+               "tdnn splice=-1,1 dim=7"],
+    "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3", "delay frames=2",
+              "tdnnf dim=8 bottleneck-dim=4 time-stride=0 stride=3",
               "tdnnf dim=8 bottleneck-dim=3 time-stride=2", "tdnnf dim=6 bottleneck-dim=3 bypass-scale=0"],
 }  # fmt: skip
 
@@ -148,10 +148,10 @@ def test_options_for_scripts(tmp_path):
     (dnn("pnorm"), "nnet1", "has p-norm units, which nnet1 does not support; use --form nnet3"),
     (dnn("relu", normalize=True), "nnet1", "normalised to root mean square 1, which nnet1 does not support"),
     (LayeredNetwork(TDNNS["lf-mmi"], 12, NUM_PDFS), "nnet1", "splices frames, which nnet1 does not support"),
-    (LayeredNetwork(["affine dim=8 stride=3"], 12, NUM_PDFS), "nnet1", ("has one output per 3 frames, which "
-"nnet1 does not support; use")),
-    (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3", ("layers of type Recurrent cannot be written "
-"in Kaldi's format")),
+    (LayeredNetwork(["affine dim=8 stride=3"], 12, NUM_PDFS), "nnet1",
+     "has one output per 3 frames, which nnet1 does not support; use"),
+    (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3",
+     "layers of type Recurrent cannot be written in Kaldi's format"),
 ])  # fmt: skip
 def test_refused(tmp_path, network, form, message):
     with pytest.raises(UserError, match=message):

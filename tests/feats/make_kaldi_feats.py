@@ -1,8 +1,8 @@
 """Make tests/fixtures/kaldi_feats.npz: what Kaldi's own code makes of our signals. benchmarks/peer_vosk.py
 tells where to find the library.
 
-    PYTHONPATH=benchmarks:tests/feats VOSK_LIBRARY=/tmp/vosk/vosk/libvosk.so python
-    tests/feats/make_kaldi_feats.py
+    PYTHONPATH=benchmarks:tests/feats VOSK_LIBRARY=/tmp/vosk/vosk/libvosk.so \\
+        python tests/feats/make_kaldi_feats.py
 
 Each array is named by a case below; the tests read the cases from here.
 """

@@ -1,5 +1,5 @@
-"""steps/score.py on lattices whose best words at each LM weight are known: 'yes' wins where graph + acoustic
-/ lmwt < 0."""
+"""steps/score.py on lattices whose best words at each LM weight are known: 'yes' wins where
+graph + acoustic / lmwt < 0."""
 
 import json
 import shutil

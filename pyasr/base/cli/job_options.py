@@ -10,8 +10,7 @@ from pyasr.base.cli.options import option
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """Options of a step with one job: runner and number of threads. They never change the results of the
-    step."""
+    """Options of a step with one job: runner and number of threads. They never change its results."""
 
     heading = "jobs"
 
@@ -51,6 +50,5 @@ class RankJobOptions(RunnerOptions):
 
 
 def threads_of_job(given: int | None = None) -> int:
-    """Number of threads of this job or rank: `given`, else the number set by the runner (OMP_NUM_THREADS),
-    else 1."""
+    """Number of threads of this job or rank: `given`, else that of the runner (OMP_NUM_THREADS), else 1."""
     return given or int(os.environ.get("OMP_NUM_THREADS", "1"))

@@ -157,8 +157,7 @@ def advice(name: str, flags: Container[str]) -> str:
 
 
 def on_leading_numbers(words: list[str], flags: Container[str]) -> str:
-    """A hint if the arguments begin with the numbers of leaves and Gaussians, as in Kaldi's scripts; else
-    ''."""
+    """A hint if arguments begin with the numbers of leaves and Gaussians, as in Kaldi's scripts; else ''."""
     if (
         len(words) < 2
         or not all(word.isdecimal() for word in words[:2])

@@ -83,7 +83,7 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
     else.
 
     kinds  the expected classes, for files from untrusted sources; values are checked like those of a command
-    line
+           line
     """
     try:
         with naming(path):

@@ -33,8 +33,7 @@ class Condition:
     reason: str = ""
 
     def holds(self, values: dict[str, object]) -> bool:
-        """Whether the condition is true for the values of a program's options {name without dashes:
-        value}."""
+        """Whether the condition is true for values of a program's options {name without dashes: value}."""
         if self.flag not in values:
             return True
         value = values[self.flag]

@@ -1,5 +1,4 @@
-"""Utterances that a step leaves out: the log lists them by reason, and the step fails if there are too
-many."""
+"""Utterances that a step leaves out: the log lists them by reason; the step fails if there are too many."""
 
 from __future__ import annotations
 

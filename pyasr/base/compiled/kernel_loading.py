@@ -117,8 +117,7 @@ class LoadingCache(FunctionCache):
             self._turn.end()
 
     def compiled_object(self, types: tuple) -> CompiledObject | None:
-        """The compiled or loaded function for arguments of these types; None if it cannot be stored in a
-        file."""
+        """The compiled or loaded function for arguments of these types; None if no file can store it."""
         if types not in self._impl.payloads:
             return None
         (_, kind, code), description, own, *_, to_run_again, others = self._impl.payloads[types]

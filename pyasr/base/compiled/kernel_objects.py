@@ -47,8 +47,7 @@ class CompiledObject:
 
 
 def are_used() -> bool:
-    """Whether kernels are loaded from such files; not if the user has set numba variables that may change the
-    code."""
+    """Whether kernels are loaded from such files; not if numba variables of the user may change the code."""
     return sys.platform == "linux" and not any(
         name.startswith("NUMBA_") and name not in _HARMLESS for name in os.environ
     )

@@ -18,8 +18,7 @@ _LOOK_S = 0.02
 
 
 class CompileTurn:
-    """The turn to compile one kernel. `lock` is the lock file; it exists only while a process holds the
-    turn."""
+    """The turn to compile a kernel. `lock` is the lock file; it exists only while a process has the turn."""
 
     def __init__(self, lock: Path):
         self._lock, self._file = lock, None

@@ -13,8 +13,7 @@ _TOO_DEEP = f"nested deeper than {_MOST_LEVELS} levels"
 
 
 def parse_object(text: str) -> dict:
-    """Parse a JSON object. Raises ValueError if the text is not a JSON object or is nested deeper than 100
-    levels."""
+    """Parse a JSON object. Raises ValueError for other values or more than 100 nested levels."""
     try:
         found = json.loads(text)
     except RecursionError:

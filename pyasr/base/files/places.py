@@ -27,8 +27,7 @@ def is_there(path: Path) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with its content. An OSError names the full path, unlike those of
-    `shutil.rmtree`."""
+    """Remove a directory and its content. OSErrors name the full path, unlike those of `shutil.rmtree`."""
 
     def refuse(function, path, raised) -> None:
         error = raised[1]

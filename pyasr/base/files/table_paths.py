@@ -15,8 +15,7 @@ from pyasr.base.files.pipes import is_command
 
 
 def as_named(path: Path) -> Path:
-    """The form of `path` in a table: as given, relative to the current directory; absolute if it contains
-    `..`."""
+    """The form of `path` in a table: as given, relative to the current directory; absolute if it has `..`."""
     return Path(path) if ".." not in Path(path).parts else Path(path).absolute()
 
 
@@ -40,8 +39,7 @@ def root_of(table: Path, entries: Iterable[str]) -> Path:
 
 
 def placed(root: Path, entry: str) -> str:
-    """An entry (FILE, FILE:OFFSET) with its path relative to the current directory; commands are
-    unchanged."""
+    """An entry (FILE, FILE:OFFSET) with a path relative to the current directory; commands are unchanged."""
     return entry if root == Path() or is_command(entry) else str(root / entry)
 
 

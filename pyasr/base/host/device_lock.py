@@ -1,7 +1,10 @@
 """Locks on the GPUs of this host: one per GPU, held while a job or the ranks of a job use it.
 
-    (lock,) = claim([["5d7c...", "91ab..."]], {"5d7c...": "GPU 0", "91ab...": "GPU 1"},
-    Path("exp/dnn/log/train.log")) ... lock.release()
+    (lock,) = claim(
+        [["5d7c...", "91ab..."]], {"5d7c...": "GPU 0", "91ab...": "GPU 1"}, Path("exp/dnn/log/train.log")
+    )
+    ...
+    lock.release()
 
 The locks are those of flock(2), which the kernel releases when the process ends. There is one lock file per
 GPU, with one line of JSON per holder. The files are in /tmp/pyasr-UID, or in the directory named by

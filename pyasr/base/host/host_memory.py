@@ -32,8 +32,7 @@ def free_in_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
 
 
 def left_in_limits() -> float:
-    """Bytes left by the limits of this process (`ulimit -v`, `ulimit -d`); infinite if unlimited or
-    unknown."""
+    """Bytes left by the limits of this process (`ulimit -v`, `ulimit -d`); infinite if none or unknown."""
     limits = {field: resource.getrlimit(kind)[0] for kind, field in _OWN_LIMITS.items()}
     try:
         taken = dict(

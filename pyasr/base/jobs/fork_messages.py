@@ -1,5 +1,4 @@
-"""Constants of the protocol between run.pl and the process that forks its jobs
-(`pyasr.base.jobs.job_forks`)."""
+"""Constants of the protocol of run.pl and the process that forks its jobs (`pyasr.base.jobs.job_forks`)."""
 
 READY = b"ready"
 MESSAGE_BYTES = 1 << 16

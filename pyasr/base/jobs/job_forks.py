@@ -57,8 +57,7 @@ class Template:
                 os.close(file)
 
     def _fork(self, request: dict, log: int, go: int) -> int:
-        """Fork a job; its process ID. The intermediate parent exits at once, so that run.pl becomes the
-        parent."""
+        """Fork a job; its process ID. The intermediate parent exits at once, so run.pl becomes the parent."""
         gc.freeze()  # otherwise garbage collection would copy all pages that jobs share
         reader, writer = os.pipe()
         if not (parent := os.fork()):
@@ -133,8 +132,7 @@ def _close_files(first: int) -> None:
 
 
 def _report(channel: socket.socket) -> None:
-    """Send the names of imported modules (pyasr's modules; packages of other libraries) and of loaded
-    kernels."""
+    """Send the names of imported modules (of pyasr; packages of other libraries) and of loaded kernels."""
     packages = {
         name.partition(".")[0] if not name.startswith("pyasr.") else name: None for name in sys.modules
     }

@@ -50,6 +50,5 @@ def watching_for_stop(speaks: bool) -> Iterator[None]:
 
 
 def is_stop_requested() -> bool:
-    """Whether this process's job was asked to end. The file need not be visible on hosts other than the
-    first."""
+    """Whether this process's job was asked to end. The file may be visible only on the first host."""
     return os.path.exists(os.environ.get(VARIABLE, ""))

@@ -125,8 +125,7 @@ def changed_files(directory: Path, done: dict) -> list[str]:
 
 
 def file_state(path: Path, known: Mapping[tuple[int, int, int], str] = MappingProxyType({})) -> list:
-    """[bytes, time of the last change in ns, digest] of a file, for `is_still`; `known` as of
-    `file_states`."""
+    """[bytes, time of last change in ns, digest] of a file, for `is_still`; `known` as of `file_states`."""
     found = path.stat()
     digest = known.get((found.st_ino, found.st_size, found.st_mtime_ns))
     return [found.st_size, found.st_mtime_ns, digest or digest_of(path)]

@@ -153,8 +153,7 @@ def _is_strange(path: Path) -> bool:
 
 
 def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Inputs that were changed, added or removed; different paths to the same place count as the same
-    input."""
+    """Inputs that were changed, added or removed; different paths to one place count as one input."""
     found, expected = (
         {os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now)
     )
@@ -271,8 +270,7 @@ def _scratch_of(out: Path) -> Path:
 
 
 def _check_at_rest(out: Path) -> None:
-    """Raise UserError if another process is writing an output inside this one, which would be moved
-    meanwhile."""
+    """Raise UserError if another process is writing an output inside this one, which would be moved."""
     for run in unfinished_runs(out):
         with _claimed(run):
             pass
@@ -309,8 +307,7 @@ def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
 
 
 def adopt(directory: Path) -> None:
-    """Record the current files of a directory in its done-file, if it has one, after they were changed on
-    purpose."""
+    """Record the current files of a directory in its done-file, if it has one, after changes on purpose."""
     done = read_done(directory)
     if done and changed_files(directory, done):
         states = file_states(directory)

@@ -60,8 +60,7 @@ class Course:
 
 
 def _write(note: Note) -> None:
-    """Write the note to the file named by the step. Errors are ignored, because they do not affect the
-    job."""
+    """Write the note to the file named by the step. Errors are ignored: they do not affect the job."""
     path = os.environ.get(VARIABLE)
     if path:
         with contextlib.suppress(OSError, UserError), atomic_write(Path(path)) as f:

@@ -18,8 +18,7 @@ _PACKAGES = ("numpy", "numba", "torch", "mpi4py")
 
 
 def run_record() -> dict:
-    """JSON values: command, time of its end (UTC), commit of the code, machine, versions of Python and
-    packages."""
+    """JSON values: command, its end (UTC), commit of the code, machine, versions of Python and packages."""
     return {
         "command": shlex.join(sys.argv),
         "ended": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),

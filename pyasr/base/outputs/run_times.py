@@ -90,8 +90,7 @@ def last_change(directory: Path) -> float:
 
 
 def changed(path: Path) -> float:
-    """The time of a file's last change, in seconds since 1970; 0 if it has been renamed or removed
-    meanwhile."""
+    """The time of a file's last change, in seconds since 1970; 0 if it was renamed or removed meanwhile."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

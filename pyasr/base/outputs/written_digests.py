@@ -73,8 +73,7 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
 
 
 def noted_digests(output: Path) -> dict[tuple[int, int, int], str]:
-    """Recorded digests {(inode, bytes, time of the last change in ns): digest} of an output that is being
-    written."""
+    """Recorded digests {(inode, bytes, time of the last change in ns): digest} of an output in progress."""
     notes = [note for file in (Path(output) / _FOLDER).glob("*") for note in _NOTE.findall(file.read_bytes())]
     return {tuple(map(int, numbers)): digest.decode() for *numbers, digest in notes}
 

@@ -177,8 +177,7 @@ def _note_file(spec: Path) -> Path:
 
 
 def _report_file(spec: Path) -> Path:
-    """The file for the runner's report on the jobs with this spec; the report is shown unless the jobs
-    restart."""
+    """The file for the runner's report on the jobs with this spec; it is shown unless the jobs restart."""
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 

@@ -1,7 +1,7 @@
 """Progress of an MPI job, printed on standard error by the step that waits for it:
 
-    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1
-    min so far
+    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left,
+        1 min so far
 
 Without a terminal, `pyasr.base.pace` sets the pace: fifteen lines in the first hour, then six per hour. On a
 terminal, one line is updated. The text comes from the ranks' progress note, else from the last line of their
@@ -42,8 +42,7 @@ def rank_progress_text(note: Path, log: Path) -> str:
 
 @contextlib.contextmanager
 def showing_rank_progress(progress: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
-    """Context that prints the text that `progress` returns on standard error from time to time; nothing for
-    None."""
+    """Context that prints the text of `progress` on standard error from time to time; nothing for None."""
     pace, on_terminal = Pace(first_s), sys.stderr.isatty()
     with following(lambda ended: _follow(progress, pace, on_terminal, ended)):
         yield

@@ -51,14 +51,14 @@ _NUM_VALUES = {"V": 0, "cwd": 0, "pe": 2}  # of options with one dash; all other
 class Request:
     """The jobs to run and their resources.
 
-    run_id word in status files by which a batch runner distinguishes its own run from other runs of the same
-    command
-    name   placeholder of the job number; "" for a single job without one
-    site   configuration of the runner and of --config
-    given  (option, value) for the options that `site` declares: from the command line, else the defaults of
-    `site`
-    raw    options passed to the scheduler's program
-    typed  the options as typed by the user
+    run_id  word in status files by which a batch runner distinguishes its own run from other runs of the same
+            command
+    name    placeholder of the job number; "" for a single job without one
+    site    configuration of the runner and of --config
+    given   (option, value) for the options that `site` declares: from the command line, else the defaults of
+            `site`
+    raw     options passed to the scheduler's program
+    typed   the options as typed by the user
     """
 
     num_threads: int = 1

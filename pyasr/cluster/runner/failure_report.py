@@ -162,8 +162,7 @@ def refuse(sentence: str, later: str | None) -> None:
 
 
 def take_refusal(report: Path) -> str | None:
-    """Why a runner ran no jobs, from its report file, which is deleted; None if the report is about failed
-    jobs."""
+    """Why a runner ran no jobs, from its report file, which is deleted; None if it is about failed jobs."""
     text = report.read_text(encoding="utf-8") if report.exists() else ""
     if not text.startswith(_REFUSAL):
         return None
@@ -226,6 +225,5 @@ def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
 
 
 def _untold(tail: list[str]) -> list[str]:
-    """The last lines of a log, without the exception itself, which the step prints, and without MPICH's
-    banner."""
+    """The last lines of a log, without the exception, which the step prints, and without MPICH's banner."""
     return [_quoted(line) for line in tail if not re.match(rf"{_RAISED}|{_BANNER}", line)]

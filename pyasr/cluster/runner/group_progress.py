@@ -92,8 +92,7 @@ def lasting(seconds: float) -> str:
 
 
 def _name_of(request: Request) -> str:
-    """The step (or the runner) and the name of its log without the job number: `log/align.JOB.log` ->
-    `align`."""
+    """The step (or runner) and the name of its log without job number: `log/align.JOB.log` -> `align`."""
     what = Path(request.log.replace(request.name, "")).name.removesuffix(".log").strip(".-_")
     return ": ".join(filter(None, [os.environ.get("PYASR_STEP") or Path(sys.argv[0]).name, what]))
 

@@ -111,8 +111,7 @@ class JobTemplate:
 
 
 def _parent_of(process: int) -> int:
-    """The parent of a process. It is not this runner if the kernel (or its emulation) does not support
-    subreapers."""
+    """The parent of a process. It is not this runner if the kernel (or its emulation) has no subreapers."""
     with open(f"/proc/{process}/stat", "rb") as f:
         return int(f.read().rpartition(b")")[2].split()[1])
 

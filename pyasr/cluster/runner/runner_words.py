@@ -1,5 +1,4 @@
-"""The words of --cmd: a runner (one of utils/ or one on PATH) and its options. They are checked before any
-work."""
+"""The words of --cmd: a runner (one of utils/ or one on PATH) and its options. They are checked first."""
 
 from __future__ import annotations
 

@@ -301,8 +301,7 @@ class BatchRunner:
 
 
 def _listed(directory: str) -> list[str]:
-    """Names in a directory. Listing it also makes network file systems notice files that other hosts have
-    written."""
+    """Names in a directory. Listing it also makes network file systems notice other hosts' files."""
     try:
         return os.listdir(directory)
     except OSError:

@@ -1,5 +1,4 @@
-"""End the jobs of a scheduler: cancel them until the scheduler confirms it, then wait until they have
-ended."""
+"""End the jobs of a scheduler: cancel them until the scheduler confirms it, then wait until they end."""
 
 from __future__ import annotations
 

@@ -95,8 +95,7 @@ class GridEngine(Scheduler):
         return "".join(re.findall(r"job(?:-array)? (\d+)", said)[-1:])
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
-        """From qstat; for tasks that qstat no longer lists, from qacct, which reads the whole accounting
-        file."""
+        """From qstat; for tasks not listed any more, from qacct, which reads the whole accounting file."""
         done = call(["qstat", "-f", "-u", _own_name(), "-xml"])
         if done is None or done.returncode:
             return None

@@ -92,8 +92,7 @@ class Scheduler:
         raise NotImplementedError
 
     def cancel(self, number: str) -> bool:
-        """Cancel all jobs with this number; return whether the scheduler has accepted that and knows any of
-        them."""
+        """Cancel all jobs with this number; return whether the scheduler accepts that and knows any."""
         raise NotImplementedError
 
     def release(self, number: str, tasks: list[int]) -> str:

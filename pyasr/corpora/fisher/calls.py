@@ -57,8 +57,7 @@ def find_transcripts(places: list[Path]) -> Calls:
 
 
 def find_calls(places: list[Path]) -> Calls:
-    """All files of one part or both. Raises UserError if there is no audio, no transcript, or no call with
-    both."""
+    """All files of one part or both. Raises UserError without audio, transcripts, or calls with both."""
     paths = list(paths_below(places))
     audio = files_by_name([path for path in paths if not _is_wav(path) or _is_sphere(path)], _AUDIO)
     calls = Calls(audio, _transcripts(paths), _tables(paths))

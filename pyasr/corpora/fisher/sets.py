@@ -1,5 +1,4 @@
-"""Split Fisher English: the first utterances, in the order of calls, form dev and test, as in Kaldi's
-recipe."""
+"""Split Fisher English: the first utterances, in order of calls, form dev and test, as in Kaldi's recipe."""
 
 from __future__ import annotations
 

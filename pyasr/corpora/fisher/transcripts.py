@@ -53,8 +53,7 @@ class TranscriptLine:
 
 
 def read_transcript(call: str, path: Path, left_out: SkippedItems) -> list[TranscriptLine]:
-    """The lines of a transcript in file order. Unreadable lines, or an unreadable file, are added to
-    `left_out`."""
+    """The lines of a transcript in file order. `left_out` gets unreadable lines or an unreadable file."""
     try:
         content = read_content(path)
     except SystemRefusal:

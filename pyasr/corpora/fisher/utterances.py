@@ -1,5 +1,4 @@
-"""Select utterances for acoustic training from the calls of Fisher English, with reasons for those left
-out."""
+"""Select utterances for acoustic training from the calls of Fisher English, with reasons for the others."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's 
 
 @dataclass
 class Taken:
-    """The utterances in the order of calls, and what is left out: whole calls, and utterances of other
-    calls."""
+    """Utterances in the order of calls, and what is left out: whole calls, and utterances of other calls."""
 
     utterances: list[Utterance] = field(default_factory=list)
     calls_left_out: SkippedItems = field(default_factory=SkippedItems)

@@ -64,8 +64,7 @@ def acronyms_in(dictionary: Lexicon) -> dict[str, str]:
 
 
 def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
-    """Replace words by acronyms, case-sensitively. `I` is a letter only in a run of several single
-    letters."""
+    """Replace words by acronyms, case-sensitively. `I` is a letter only in a run of single letters."""
     result = []
     for is_letter, run in groupby(words, LETTER_NAMES.__contains__):
         run = list(run)

@@ -77,8 +77,7 @@ def entries_in(lines: list[str], name: object) -> Lexicon:
 
 
 def lexicon_of(dictionary: Lexicon) -> tuple[Lexicon, dict[str, str]]:
-    """(lexicon in lower case with noises, letters and acronyms; {word in its case: acronym} for
-    transcripts)."""
+    """(lower-case lexicon with noises, letters and acronyms; {word in its case: acronym} for transcripts)."""
     acronyms, lexicon = acronyms_in(dictionary), Lexicon()
     for word, phone in _OF_NOISES.items():
         lexicon.add(word, (phone,))

@@ -1,7 +1,7 @@
 """The speakers on the sides of calls, from LDC's tables `conv_tab.csv` (or `conv.tab`) and `caller_tab.csv`.
 
 conv_tab    2001,Y,1020,1044,303,0,910304,1218,1222, ,        call, flag, caller of side A, caller of side B,
-            topic, ...
+                                                              topic, ...
 caller_tab  1020, 2, 2, "FEMALE", 1971, ...                   caller, ..., sex in the fourth field
 """
 

@@ -44,6 +44,5 @@ def word_of(token: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a segment's transcript, in their case; empty if there are only silence and marks of
-    asides."""
+    """Words of a segment's transcript, in their case; empty if it has only silence and marks of asides."""
     return [word for token in text.split() if (word := word_of(token))]

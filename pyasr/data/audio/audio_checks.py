@@ -1,5 +1,4 @@
-"""Check whether recordings exist and are complete, from their headers and last bytes or by reading them to
-the end."""
+"""Check that recordings exist and are complete, from headers and last bytes or by reading them to the end."""
 
 from __future__ import annotations
 

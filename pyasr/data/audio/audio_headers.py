@@ -1,5 +1,4 @@
-"""Correct audio headers that count no audio, or less than the file contains, so that libsndfile reads all of
-it."""
+"""Correct audio headers that count no audio or less than the file has, so that libsndfile reads all of it."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ def is_of_stream(head: bytes) -> bool:
 
 
 def _lost_sizes(content: bytes) -> dict[int, bytes]:
-    """{position in the header: bytes of the true size} if the header lacks it and the file has audio, else
-    {}."""
+    """{position in the header: bytes of the true size} if the header lacks it and there is audio, else {}."""
     known = {
         b"RIFF": _size_of_wav,
         b"RIFX": _size_of_wav,
@@ -136,8 +134,7 @@ def _without_tail(content: bytes) -> bytes:
 
 
 def _with_length(content: bytes) -> bytes:
-    """A FLAC or MP3 file with its true length in the header, if the header counts less; other files
-    unchanged."""
+    """A FLAC or MP3 file with its true length in the header, if that counts less; other files unchanged."""
     if not flac_length.is_flac(content):
         return mp3_length.with_length(content)
     num = flac_length.num_samples(content) or 0

@@ -47,8 +47,7 @@ class UnusableAudio(UserError):
 
 @dataclass(frozen=True)
 class AudioAdvice:
-    """Advice that ends each message about unusable audio; the defaults are for recordings of a data
-    directory."""
+    """Advice that ends each message about unusable audio; the defaults are for a data directory."""
 
     damaged: str = "replace the file or remove its utterances"
     unreadable: str = "replace the file or remove its utterances"  # of an unknown format
@@ -79,8 +78,7 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
 
 
 def read_channels(rx: str, name: str = "") -> tuple[np.ndarray, int]:
-    """As `read_audio`, with all channels: (float32 samples, shape (num_samples, num_channels), sampling rate
-    in Hz)."""
+    """`read_audio` with all channels: (float32 samples, shape (num_samples, num_channels), rate in Hz)."""
     where = _where(rx, name)
     return decode_audio(_content(rx, where), where)
 
@@ -250,8 +248,7 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
 
 
 def _place(rx: str) -> tuple[str, int]:
-    """(path, offset) of an entry that is not a command; the offset is 0 for a file that is not in an
-    archive."""
+    """(path, offset) of an entry that is not a command; the offset is 0 for a file outside archives."""
     match = _OFFSET.match(rx)
     return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 
@@ -330,8 +327,8 @@ def _output_of(command: str, where: str) -> bytes:
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32 (ceil(num_samples * new_rate
-    / rate),).
+    """`samples` (num_samples,) at `rate` Hz resampled to `new_rate` Hz: float32
+    (ceil(num_samples * new_rate / rate),).
 
     Band-limited interpolation: the spectrum of the whole (zero-padded) signal is cut at the lower of the two
     Nyquist frequencies, with a raised-cosine edge below it that reduces ringing, and transformed back on the

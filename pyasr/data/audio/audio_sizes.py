@@ -56,8 +56,7 @@ def missing_audio(content: bytes) -> str:
 
 
 def uncounted_audio(content: bytes) -> str:
-    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none
-    follow."""
+    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none."""
     if flac_length.is_flac(content):
         counts = "more frames follow than its header counts, and the last is incomplete"
         return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""

@@ -79,8 +79,7 @@ _CHUNKS = {
 
 
 def is_tail(content: bytes, at: int) -> bool:
-    """Whether only complete chunks and tags, or nothing, follow the audio of a file, which ends at the byte
-    `at`."""
+    """Whether only complete chunks and tags, if any, follow the audio of a file, which ends at byte `at`."""
     chunks = _CHUNKS.get(content[:4])
     places = [at, *([at + -at % chunks.multiple] if chunks else [])]
     known = set(places)

@@ -55,8 +55,7 @@ def num_samples(content: bytes) -> int | None:
 
 
 def stream_info(content: bytes) -> tuple[int, int, int]:
-    """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from the header of a FLAC
-    file."""
+    """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from a FLAC header."""
     number = int.from_bytes(content[18:_TOLD_END], "big")
     return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
 
@@ -137,8 +136,7 @@ def _last_sample(content: bytes, at: int, block_size: int) -> int | None:
 
 
 def _coded_number(content: bytes) -> tuple[int, int]:
-    """(number, size of its code in bytes), coded like characters in UTF-8, up to 36 bits; (0, 0) for anything
-    else."""
+    """(number, size of its code in bytes), coded as in UTF-8, up to 36 bits; (0, 0) for anything else."""
     first = content[0]
     size = 8 - (first ^ 0xFF).bit_length() if first >= 0x80 else 1
     rest = content[1:size]

@@ -120,8 +120,7 @@ def _are_alike(content: bytes, at: int, like: bytes) -> bool:
 
 
 def _promised(content: bytes, at: int) -> int:
-    """Bytes of all frames according to the Xing header in the frame at `at`; 0 without such a header or
-    number."""
+    """Bytes of all frames according to the Xing header in the frame at `at`; 0 without header or number."""
     begin = _xing(content, at)
     if not begin:
         return 0

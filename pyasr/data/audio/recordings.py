@@ -19,7 +19,7 @@ def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.nd
     """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
 
     channel  the channel of a file with several, the first is 0; ONLY: the one named by
-    `reco2file_and_channel`
+             `reco2file_and_channel`
 
     Raises UserError as `read_audio` does, and if wav.scp lacks the recording, its speed is not from 0.25 to
     4, or its volume is not a positive number.

@@ -75,8 +75,7 @@ def impulse_response(
 
 
 def _images(size: float, source: float, receiver: float, reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """(distances to the receiver along one axis, numbers of reflections) of all images within `reach`
-    metres."""
+    """(distances to the receiver along one axis, numbers of reflections) of images within `reach` metres."""
     most = int(np.ceil(reach / (2 * size))) + 1
     n, p = (index.ravel() for index in np.meshgrid(np.arange(-most, most + 1), [0, 1]))
     distance = (1 - 2 * p) * source + 2 * n * size - receiver

@@ -116,8 +116,7 @@ def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list
 
 
 def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Subsegment]:
-    """The segments of a recording, in order; overlapping paddings of two segments end in the middle between
-    them."""
+    """The segments of a recording, in order; overlapping paddings of two end in the middle between them."""
     log_energy = log_energies(samples, rate)
     runs = speech_runs(speech_frames(log_energy, options), log_energy, options)
     size, shift = _window_and_shift(rate)

@@ -1,5 +1,4 @@
-"""Repair a data directory: sort its tables, remove invalid lines and incomplete utterances, rebuild
-spk2utt."""
+"""Repair a data directory: sort its tables, drop invalid lines and incomplete utterances, rebuild spk2utt."""
 
 from __future__ import annotations
 
@@ -200,8 +199,7 @@ def _drop_beyond_recordings(tables: Tables, heard: dict[str, float], said: list[
 
 
 def _agree(tables: Tables, path: Path, said: list[str]) -> None:
-    """Keep the utterances that are in all essential tables, and the speakers and recordings of these
-    utterances."""
+    """Keep the utterances that are in all essential tables, and their speakers and recordings."""
     _hold(tables)
     kept = _kept(tables)
     if not kept:

@@ -39,8 +39,7 @@ def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
 
 
 def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
-    """Whether all lines of a table, whose words are separated by single spaces, follow the rule and have
-    these keys."""
+    """Whether all lines of a table, with single spaces between words, follow the rule and have these keys."""
     (least, most), blocks = rule.columns, table.line_blocks()
     for lines, wanted in (
         zip_longest(blocks, keys, fillvalue=()) if keys is not None else zip(blocks, repeat(None))

@@ -334,8 +334,7 @@ class _Validator:
 
     @staticmethod
     def _symbols(table: TableLines) -> Iterator[Problem]:
-        """Transcripts with symbols that language directories reserve; only the user knows which words were
-        meant."""
+        """Transcripts with symbols that language directories reserve; only the user knows what was meant."""
         reserved = frozenset(NO_WORDS)
         for i, value in enumerate(table.values):
             if not reserved.isdisjoint(words := value.split()):

@@ -80,8 +80,7 @@ class _New:
         value: Callable[[str, Subsegment, bool, Mapping[str, str]], object],
         known: Mapping[str, str] = {},
     ) -> Lazy:
-        """{new utterance: value(utterance, part, whether the part is the whole utterance, the table
-        `known`)}"""
+        """{new utterance: value(utterance, part, whether it is the whole utterance, the table `known`)}"""
         return Lazy(lambda: self._lines(value, at_hand(known)))
 
     def _lines(self, value: Callable, known: Mapping[str, str]) -> Iterator[tuple[str, object]]:

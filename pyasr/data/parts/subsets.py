@@ -194,8 +194,7 @@ def per_speaker(data: DataDir, num: int) -> Keys:
 
 
 def of_speakers(data: DataDir, num: int) -> Keys:
-    """All utterances of the first speakers in C order; as many whole speakers as give at least `num`
-    utterances."""
+    """All utterances of the first speakers in C order, as many as give at least `num` utterances."""
     _warn_of_fewer(data, num)
     sizes = np.diff(data.spk2utt.borders)[data.spk2utt.names.order]
     num_speakers = np.searchsorted(np.cumsum(sizes), num) + 1

@@ -85,8 +85,7 @@ def filtered(tables: Tables, kept: Container[str]) -> Tables:
 
 @dataclass(frozen=True)
 class Segment:
-    """The part of a recording that is an utterance; an end of -1 means the end of the recording, as in
-    Kaldi."""
+    """The part of a recording that is an utterance; an end of -1 is that of the recording, as in Kaldi."""
 
     recording: str
     begin_s: float
@@ -107,7 +106,7 @@ class DataDir:
     file.
 
     tables  directory of tables that have the lines of some utterances only; tables that it lacks are read
-    from `path`
+            from `path`
 
     Raises UserError if a table cannot be read.
     """
@@ -180,8 +179,7 @@ class DataDir:
         return table
 
     def check_commands(self) -> None:
-        """Raise UserError if wav.scp or reco2distortion contains commands that are refused; call it before
-        any work."""
+        """Raise UserError if wav.scp or reco2distortion has refused commands; call it before any work."""
         self.wav_scp
         commands = {
             name: next(filter(is_command, found.sources), "") for name, found in self.reco2distortion.items()

@@ -1,8 +1,8 @@
 """Room and noises that are applied to a recording when it is read: the table `reco2distortion`, one JSON
 object per recording.
 
-    {"rir": "room3-1.wav", "noises": [{"audio": "fan.wav", "snr_db": 10, "start": 0.3}, {"audio": "cough.wav",
-    "snr_db": 5, "at_s": 1}]}
+    {"rir": "room3-1.wav", "noises": [{"audio": "fan.wav", "snr_db": 10, "start": 0.3},
+                                      {"audio": "cough.wav", "snr_db": 5, "at_s": 1}]}
 
 `{}` means an unchanged recording. `pyasr.data.augmentation.augment` draws distortions,
 `pyasr.data.audio.mixing` applies them.
@@ -66,8 +66,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Distortion:
-    """The impulse response of a room, and noises. Raises ValueError for an impulse response without a
-    name."""
+    """The impulse response of a room, and noises. Raises ValueError for a response without a name."""
 
     rir: str | None = None
     noises: tuple[Noise, ...] = ()

@@ -71,8 +71,8 @@ def _to_lists(
 
 
 def _of_utterances(speakers: Groups, lists: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """The list of each utterance, from the lists of the pieces; piece i has the members `borders[i]:borders[i
-    + 1]`."""
+    """The list of each utterance, from the lists of the pieces; piece i has the members
+    `borders[i]:borders[i + 1]`."""
     found = np.empty(len(speakers.members), np.int64)
     found[speakers.members] = np.repeat(lists, np.diff(borders))
     return found

@@ -56,8 +56,7 @@ class CtmLine:
 
 
 def read_ctm(path: Path) -> list[CtmLine]:
-    """The words of a ctm, without comments (`;;`). Raises UserError with file and line for a malformed
-    line."""
+    """Words of a ctm, without comments (`;;`). Raises UserError with file and line for a malformed line."""
     found = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.startswith(";;"):

@@ -81,8 +81,7 @@ class StmSegment:
 
 @dataclass(frozen=True)
 class Stm:
-    """The segments of an stm sorted by file, channel and begin; `identity` is its name and a digest of its
-    content."""
+    """Segments of an stm sorted by file, channel and begin; `identity` is its name and digest."""
 
     path: Path
     segments: list[StmSegment]
@@ -161,8 +160,7 @@ def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
 
 
 def check_times(begin: str, end: str, place: str) -> None:
-    """Raise UserError, beginning with `place`, for times of a segment that are not seconds, or run
-    backwards."""
+    """Raise UserError, beginning with `place`, for segment times that are not seconds or run backwards."""
     try:
         begin_s, end_s = float(begin), float(end)
         if not (0 <= begin_s < math.inf and 0 <= end_s < math.inf):

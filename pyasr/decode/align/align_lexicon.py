@@ -1,5 +1,4 @@
-"""The lexicon for lattice alignment: phone sequences that are pronunciations of words, or silences without a
-word."""
+"""The lexicon for lattice alignment: phone sequences of words, or silences without a word."""
 
 from __future__ import annotations
 

@@ -65,8 +65,7 @@ def align_phones(lattice: CompactLattice, trans: TransitionModel, name: str = "l
 
 
 def arc_phones(lattice: CompactLattice, trans: TransitionModel) -> np.ndarray:
-    """The phone of each arc of a phone-aligned lattice, int32 (num_arcs); 0 for an arc without
-    transition-ids."""
+    """The phone of each arc of a phone-aligned lattice, int32 (num_arcs); 0 if it has no transition-ids."""
     phones, full = np.zeros(lattice.num_arcs, np.int32), lattice.lengths > 0
     phones[full] = trans.tid2phone[lattice.tids[lattice.string_offsets[:-1][full]]]
     return phones

@@ -112,8 +112,7 @@ def as_arrays(arcs):
 
 
 def unfolded(lattice: CompactLattice, arcs: tuple[np.ndarray, ...], last: int) -> CompactLattice:
-    """The lattice of `arcs`, derived from the arcs of `lattice`, from state 0 to state `last`, the only final
-    state."""
+    """The lattice of `arcs`, derived from `lattice`, from state 0 to state `last`, the only final state."""
     sources, targets, words, olds, ends, labels = arcs
     graph, acoustic = (
         np.append(costs, np.float32(0))[olds] for costs in (lattice.graph_costs, lattice.acoustic_costs)

@@ -28,8 +28,7 @@ class CtcHypothesis:
     lm_cost: float = 0.0
 
     def score(self, lm_weight: float, word_bonus: float) -> float:
-        """The score for ranking: ln p(words | frames) + lm_weight * ln p(words) + word_bonus * number of
-        words."""
+        """Ranking score: ln p(words | frames) + lm_weight * ln p(words) + word_bonus * number of words."""
         return -self.ctc_cost - lm_weight * self.lm_cost + word_bonus * len(self.words)
 
 

@@ -49,8 +49,7 @@ def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
 
 
 def join_lists(out: Path, num_jobs: int) -> int:
-    """Write words.txt, lat.JOB.gz and hyp.JOB.txt from all nbest.JOB.txt. Returns the number of
-    utterances."""
+    """Write words.txt, lat.JOB.gz and hyp.JOB.txt from nbest.JOB.txt. Returns the number of utterances."""
     lists = [read_list(list_path(out, job)) for job in range(1, num_jobs + 1)]
     spoken = {
         word for found in lists for hypotheses in found.values() for one in hypotheses for word in one.words

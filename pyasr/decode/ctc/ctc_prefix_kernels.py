@@ -39,16 +39,16 @@ _NOWHERE = -1
 class Spellings(NamedTuple):
     """Letters of the units, and a trie of the words of the language model.
 
-    begins           bool (num_units): whether a unit begins a word
-    offsets, letters int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]];
-    -1 for a letter in no word
-    keys, targets    int64, sorted: node * num_letters + letter, and the node that it leads to; node 0 is the
-                     root
-    words            int64 (num_nodes): the word that ends at a node, else `unknown`
-    unknown          the id of <unk>; 0 if the model has none
-    unknown_unit     number of the unit <unk>, which adds no letters; a word without letters is `unknown`; -1:
-                     no such unit
-    letter_cost      cost of each letter of an unknown word
+    begins            bool (num_units): whether a unit begins a word
+    offsets, letters  int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]];
+                      -1 for a letter in no word
+    keys, targets     int64, sorted: node * num_letters + letter, and the node that it leads to; node 0 is the
+                      root
+    words             int64 (num_nodes): the word that ends at a node, else `unknown`
+    unknown           the id of <unk>; 0 if the model has none
+    unknown_unit      number of the unit <unk>, which adds no letters; a word without letters is `unknown`;
+                      -1: no such unit
+    letter_cost       cost of each letter of an unknown word
     """
 
     begins: np.ndarray

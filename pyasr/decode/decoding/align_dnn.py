@@ -1,5 +1,4 @@
-"""Forced alignment of a data directory with a network: one shard per job, one utterance in memory at a
-time."""
+"""Forced alignment of a data directory with a network: a shard per job, one utterance in memory at a time."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
 
 
 class _Aligner:
-    """A network and the costs for aligning with it; `log_like` is the total log-likelihood of the alignments
-    so far."""
+    """A network and the costs for aligning with it; `log_like` is the total log-likelihood so far."""
 
     def __init__(self, spec: AlignSpec, lang: LangDir, trans: TransitionModel, model: AcousticModel):
         self.spec, self.lang, self.trans, self.model, self.log_like = spec, lang, trans, model, 0.0
@@ -72,8 +70,7 @@ class _Aligner:
     def align(
         self, reader: FeatureReader, words: dict[str, np.ndarray], report: AlignReport
     ) -> dict[str, np.ndarray]:
-        """{utterance: transition-ids} of the utterances that can be aligned; `report` receives the outcome of
-        all."""
+        """{utterance: transition-ids} of the utterances that can be aligned; `report` gets all outcomes."""
         found, progress = {}, log.Progress("align", len(words), "utterances", 30.0)
         for number, (utt, graph) in enumerate(self.compiler.graphs(words.items()), 1):
             loglikes = computed(utt, self.model.log_likelihoods, reader[utt])

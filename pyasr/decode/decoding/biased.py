@@ -104,8 +104,7 @@ class BiasedGraphs:
 
 
 def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str, np.ndarray]]:
-    """Utterances in their order, in groups of at least `num_words` words; the remainder joins the last
-    group."""
+    """Utterances in their order, in groups of `num_words` words or more; the rest joins the last group."""
     parts: list[dict[str, np.ndarray]] = [{}]
     for utt, text in texts.items():
         if sum(map(len, parts[-1].values())) >= num_words:
@@ -118,8 +117,7 @@ def groups_of(texts: dict[str, np.ndarray], num_words: int) -> Iterator[dict[str
 
 
 def top_words(texts: dict[str, np.ndarray], num: int) -> np.ndarray:
-    """The most frequent words of all texts, int64 (num or fewer); at equal frequency, smaller ids come
-    first."""
+    """Most frequent words of all texts, int64 (num or fewer); at equal frequency, smaller ids come first."""
     counts = Counter(np.concatenate([np.zeros(0, np.int64), *texts.values()]).tolist())
     return np.array(
         [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:num]], np.int64

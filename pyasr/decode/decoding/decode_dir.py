@@ -327,8 +327,7 @@ def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name:
 
 
 def _check_pdfs(graph: Path, num_pdfs: int) -> None:
-    """Raise UserError if the graph records another number of pdfs; graphs of HMM systems record it, TLG does
-    not."""
+    """Raise UserError if the graph records another number of pdfs; HCLG records it, TLG does not."""
     marker = graph / "num_pdfs"
     needed = marker.read_text(encoding="utf-8").strip() if marker.exists() else str(num_pdfs)
     if needed != str(num_pdfs):

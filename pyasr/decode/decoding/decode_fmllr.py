@@ -258,8 +258,7 @@ def _posteriors(spec: FmllrDecodeSpec, trans: TransitionModel) -> LatticePosteri
 
 
 def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
-    """(feature reader with the transforms estimated from the statistics of `passes`, the job's
-    utterances)."""
+    """(feature reader with transforms estimated from the statistics of `passes`, the job's utterances)."""
     part = _part(spec, job)
     reader = open_features(spec.decode.data, spec.decode.model_dir, part=part)
     keys = [utt for utt in part.utterances if reader.has(utt)]

@@ -1,5 +1,4 @@
-"""Checks of a finished decoding: an error if no utterance was decoded, a warning if most hypotheses are
-empty."""
+"""Checks of a finished decoding: an error if nothing was decoded, a warning if most hypotheses are empty."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ _CAUSES = (
 
 
 def check_hypotheses(out: Path, data: Path, num_jobs: int) -> None:
-    """Check OUT/hyp.JOB.txt. Raises UserError if no utterance was decoded; logs a warning if most have no
-    words."""
+    """Check OUT/hyp.JOB.txt. Raises UserError if no utterance was decoded; warns if most have no words."""
     texts = {
         utt: words
         for job in range(1, num_jobs + 1)

@@ -1,5 +1,4 @@
-"""The best words, with times, of all lattices of a decode directory for every LM weight and word insertion
-penalty."""
+"""The best words, with times, of a directory's lattices for every LM weight and word insertion penalty."""
 
 from __future__ import annotations
 

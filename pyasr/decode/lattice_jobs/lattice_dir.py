@@ -1,5 +1,4 @@
-"""The lattice archives of a decode directory, the archives of each job, and files that describe the
-lattices."""
+"""The lattice archives of a decode directory, the archives of each job, and files that describe them."""
 
 from __future__ import annotations
 
@@ -137,8 +136,7 @@ def read_of_data(
 def of_data(
     entries: Iterable[tuple[str, object]], archive: Path, data: DataDir
 ) -> Iterator[tuple[str, object]]:
-    """The entries of an archive; raises UserError at the first one whose utterance is not in the data
-    directory."""
+    """The entries of an archive; raises UserError at the first whose utterance the data directory lacks."""
     for utterance, entry in entries:
         if utterance not in data.utt2spk:
             raise UserError(

@@ -1,5 +1,4 @@
-"""Rescoring of the lattices of a decode directory with an LSTM language model, interpolated with an n-gram
-model."""
+"""Rescoring of lattices of a decode directory with an LSTM language model, interpolated with n-grams."""
 
 from __future__ import annotations
 

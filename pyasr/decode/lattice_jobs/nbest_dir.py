@@ -33,8 +33,7 @@ class NbestSpec:
 
 
 def nbest_shard(spec: NbestSpec, job: int) -> None:
-    """Write {text,lm_cost,ac_cost}.JOB, one line per path, and ali.JOB.gz, the transition-ids of the
-    paths."""
+    """Write {text,lm_cost,ac_cost}.JOB, one line per path, and ali.JOB.gz, their transition-ids."""
     words, data, alignments = SymbolTable.read(spec.words), DataDir(spec.data), {}
     lines: dict[str, list[str]] = {name: [] for name in TABLES}
     scale = 1.0 / spec.lm_weight

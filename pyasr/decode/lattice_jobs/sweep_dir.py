@@ -22,7 +22,7 @@ class SweepSpec:
     """Parameters of all jobs; job J processes every num_jobs-th archive of `decode_dir`.
 
     acoustic_scale  scale for the determinisation of raw lattices for MBR if the decoding did not record its
-    own
+                    own
     """
 
     decode_dir: Path
@@ -36,8 +36,7 @@ class SweepSpec:
 
 
 def sweep_shard(spec: SweepSpec, job: int) -> None:
-    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for each point and utterance of the job's
-    archives."""
+    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for each point and utterance of a job."""
     words = SymbolTable.read(spec.words)
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):

@@ -117,8 +117,7 @@ def empty_compact() -> CompactLattice:
 
 
 def pick_strings(offsets: np.ndarray, labels: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, labels) of the strings with the numbers `order` (int array), from those at `offsets` in
-    `labels`."""
+    """(offsets, labels) of strings with numbers `order` (int array), from those at `offsets` in `labels`."""
     lengths = np.diff(offsets)[order]
     ends = np.zeros(len(order) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])

@@ -57,9 +57,9 @@ def determinize(
 ) -> tuple[CompactLattice, float]:
     """(the compact lattice, the beam reached).
 
-    The result contains each word sequence whose best path is within `beam` of the best path of all, by graph
-    + acoustic_scale * acoustic costs, with that path only. Of paths of equal cost, it keeps the one of lower
-    graph cost, then the one of fewer transition-ids, then the one with the larger first differing
+    The result contains each word sequence whose best path is within `beam` of the best path of all, by
+    graph + acoustic_scale * acoustic costs, with that path only. Of paths of equal cost, it keeps the one of
+    lower graph cost, then the one of fewer transition-ids, then the one with the larger first differing
     transition-id (Kaldi's order of compact weights). No state has two arcs with the same word, or an arc
     without a word.
 

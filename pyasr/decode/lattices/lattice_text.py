@@ -14,8 +14,7 @@ _LARGEST = (1 << 31) - 1
 
 
 def text_lattice(lattice: Lattice | CompactLattice) -> str:
-    """The lines of a lattice, those of the start state first; `state graph,acoustic[,tids]` is a final
-    state."""
+    """Lines of a lattice, those of the start state first; `state graph,acoustic[,tids]` is a final state."""
     compact = isinstance(lattice, CompactLattice)
     lines, offsets = [], lattice.arc_offsets
     for state in range(lattice.num_states):

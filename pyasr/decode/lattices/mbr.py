@@ -157,8 +157,7 @@ def _with_epsilons(words, times) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Lattice:
-    """Arcs sorted by target, with a single last state, and the share of each arc in the posterior of its
-    target."""
+    """Arcs sorted by target, a single last state, and each arc's share in the posterior of its target."""
 
     def __init__(self, graph: WordGraph, posterior_scale: float, window_frames: int):
         self.window_frames = window_frames

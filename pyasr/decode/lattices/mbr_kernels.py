@@ -1,9 +1,10 @@
 """Compiled loops of minimum Bayes risk decoding; `pyasr.decode.lattices.mbr` has the equations, with the same
 notation.
 
-A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n
-+ 1]. The share of arc a into state n is P(path uses a | path passes n); shares sum to one over the arcs into
-a state. Row n of alpha' contains alpha'(n, q) for lows[n] <= q <= highs[n] and begins at rows[n].
+A lattice is given by its arcs in the order of their targets: arcs into state n are
+in_offsets[n]:in_offsets[n + 1]. The share of arc a into state n is P(path uses a | path passes n); shares sum
+to one over the arcs into a state. Row n of alpha' contains alpha'(n, q) for lows[n] <= q <= highs[n] and
+begins at rows[n].
 """
 
 from __future__ import annotations

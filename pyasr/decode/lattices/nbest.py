@@ -32,8 +32,7 @@ def n_best(lattice: CompactLattice, num_best: int, acoustic_scale: float, penalt
 
 
 def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]:
-    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by increasing
-    cost."""
+    """(arcs, final state) of the best path of each of the `num_best` best word sequences, by rising cost."""
     if graph.empty or num_best < 1:
         return []
     beta = backward(graph.sources, graph.targets, graph.costs, graph.finals)
@@ -142,8 +141,8 @@ def _wait(waiting, here, state, total, arc, parent):
 
 @njit(nogil=True, cache=True)
 def _close(graph, waiting, here, entries):
-    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of total
-    + beta over them."""
+    """Create entries of the waiting states and of those reached by epsilon arcs. Returns the minimum of
+    total + beta over them."""
     offsets, targets, words, costs, beta = graph.offsets, graph.targets, graph.words, graph.costs, graph.beta
     least, by_arc, by_entry = waiting
     bound = np.inf

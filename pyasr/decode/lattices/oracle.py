@@ -36,7 +36,7 @@ def oracle(lattice, reference, classes: np.ndarray | None = None, name: str = "l
     without an id.
 
     classes  int32 (number of word ids): the id as which each word of the lattice is compared; 0 for words
-    that are ignored
+             that are ignored
 
     For a lattice without paths, all words are deletions. Raises UserError if the table of states x words does
     not fit in memory.

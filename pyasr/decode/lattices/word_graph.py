@@ -1,5 +1,4 @@
-"""A lattice reduced to the input of algorithms on words: arcs with a word and one cost, and the frames of
-states."""
+"""A lattice as input of algorithms on words: arcs with a word and one cost, and the frames of states."""
 
 from __future__ import annotations
 

@@ -87,8 +87,7 @@ class SideBySide:
         return len(self.starts)
 
     def arcs_from(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(index in `states`, arc) of all arcs out of these states, in the order of the states: int64
-        (num_arcs)."""
+        """(index in `states`, arc) of all arcs out of these states, in their order: int64 (num_arcs)."""
         num = np.diff(self.arc_offsets)[states]
         rows = np.repeat(np.arange(len(num)), num)
         return rows, np.arange(len(rows)) + np.repeat(self.arc_offsets[states] - _begins(num)[:-1], num)

@@ -1,9 +1,10 @@
 """Beam search in HCLG that generates lattices. A decoder prepares the graph once and serves any number of
 utterances and threads.
 
-    decoder = Decoder(read_fst("exp/tri1/graph/HCLG.fst"), trans.tid2pdf, DecodeOptions(beam=13.0,
-    acoustic_scale=1 / 12)) lattice = decoder.decode(am.log_likelihoods(x), "utt1") words = best_path(lattice,
-    1 / 12).words
+    options = DecodeOptions(beam=13.0, acoustic_scale=1 / 12)
+    decoder = Decoder(read_fst("exp/tri1/graph/HCLG.fst"), trans.tid2pdf, options)
+    lattice = decoder.decode(am.log_likelihoods(x), "utt1")
+    words = best_path(lattice, 1 / 12).words
 
 The algorithm is the search with lattice pruning of D. Povey et al., "Generating exact lattices in the WFST
 framework", ICASSP 2012 (the behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations.

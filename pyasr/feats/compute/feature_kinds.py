@@ -1,8 +1,8 @@
 r"""Compute MFCC, filter-bank and spectrogram features from the energies E[b], b = 0..B-1, of mel filters, or
 from the spectrum itself.
 
-    L[b] = ln max(E[b], eps),       C[0] = sqrt(1/B) sum_b L[b],   C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k
-                                    (b + 1/2) / B)
+    L[b] = ln max(E[b], eps),       C[0] = sqrt(1/B) sum_b L[b]
+    C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k (b + 1/2) / B)
 
 with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. With htk_compat, the columns are in HTK's order: C[0],
 without the factor sqrt(1/2) relative to the others, or the energy, is the last. A kind of features for

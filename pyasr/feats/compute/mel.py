@@ -5,8 +5,8 @@ speaker's vocal tract.
 
 A warp factor a maps frequency f of the filters to F(f) of the spectrum, piecewise linear through
 
-    (low, low)   (l, l / a)   (h, h / a)   (high, high)           l = vtln_low max(1, a),   h = vtln_high
-                 min(1, a)
+    (low, low)   (l, l / a)   (h, h / a)   (high, high)
+    l = vtln_low max(1, a),   h = vtln_high min(1, a)
 
 so that the edges of the band stay fixed and factors below 1 read the spectrum at higher frequencies (Kaldi's
 `--vtln-low`, `--vtln-high`).
@@ -57,8 +57,8 @@ def _from_nyquist(hertz: float, nyquist: float) -> float:
 
 
 def filter_edges(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.ndarray:
-    """Mel values (num_mel_bins + 2,) where the filters begin, peak and end: filter b has elements b, b + 1, b
-    + 2."""
+    """Mel values (num_mel_bins + 2,) where the filters begin, peak and end: filter b has elements
+    b, b + 1, b + 2."""
     band = band_hz(mel, frame)
     edges = np.linspace(mel_scale(band[0]), mel_scale(band[1]), mel.num_mel_bins + 2)
     if warp == 1:

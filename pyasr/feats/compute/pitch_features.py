@@ -2,15 +2,14 @@ r"""Voicing and pitch features, equal to Kaldi's `process-kaldi-pitch-feats`.
 
 For a frame with correlation n and frequency f, in this order (features that are not requested are omitted):
 
-    2 ((1.0001 - n)^0.15 - 1)                                              voicing: low if n is near 1
-    2 (ln f - sum_s p_s ln f_s / sum_s p_s),   s = t - 75 .. t + 75          p the probability of voicing,
-                                               below
-    10 (sum_j j ln f_{t+j} / sum_j j^2 + noise),   j = -2 .. 2               ends repeated; Gaussian noise of
-                                                   deviation 0.005
+    2 ((1.0001 - n)^0.15 - 1)                                         voicing: low if n is near 1
+    2 (ln f - sum_s p_s ln f_s / sum_s p_s),   s = t - 75 .. t + 75   p the probability of voicing, below
+    10 (sum_j j ln f_{t+j} / sum_j j^2 + noise),   j = -2 .. 2        ends repeated; Gaussian noise of
+                                                                      deviation 0.005
     ln f
 
-    p = 1 / (1 + exp(-r)),   r = -5.2 + 5.4 exp(7.5 (m - 1)) + 4.8 m - 2 exp(-10 m) + 4.2 exp(20 (m - 1)),   m
-                             = |n|
+    p = 1 / (1 + exp(-r)),   m = |n|
+    r = -5.2 + 5.4 exp(7.5 (m - 1)) + 4.8 m - 2 exp(-10 m) + 4.2 exp(20 (m - 1))
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Perceptual linear prediction: cepstra of an all-pole model of the loudness of mel bands, as Kaldi's
 `compute-plp-feats` computes them.
 
-Reference: H. Hermansky, "Perceptual linear predictive (PLP) analysis of speech", JASA 87 (1990). With E[b], b
-= 1..B, the energies of the mel filters of centre frequencies f_b, and E[0] = E[1], E[B+1] = E[B] after
+Reference: H. Hermansky, "Perceptual linear predictive (PLP) analysis of speech", JASA 87 (1990). With E[b],
+b = 1..B, the energies of the mel filters of centre frequencies f_b, and E[0] = E[1], E[B+1] = E[B] after
 compression,
 
     E[b] <- (e(f_b) E[b])^0.33333                                       equal loudness
@@ -10,8 +10,8 @@ compression,
     r[i] = sum_{b=0..B+1} w_b E[b] cos(pi i b / (B + 1)) / (B + 1)      autocorrelation
             w_b = 1/2 for b = 0 and B + 1, else 1
 
-Durbin's recursion gives the predictor a[1..p] of minimal error G = r[0] - sum_j a[j] r[j], and the spectrum G
-/ |1 - sum_j a[j] z^-j|^2 has
+Durbin's recursion gives the predictor a[1..p] of minimal error G = r[0] - sum_j a[j] r[j], and the spectrum
+G / |1 - sum_j a[j] z^-j|^2 has
 
     c[0] = ln G,      c[i] = a[i] + sum_{j=1..i-1} (j / i) c[j] a[i - j]      cepstrum
 

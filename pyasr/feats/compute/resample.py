@@ -2,8 +2,8 @@ r"""Band-limited resampling by a windowed sinc, as in Kaldi's `LinearResample` a
 
 A signal x sampled at f is read at time t as
 
-    y(t) = 1/f sum_n x[n] h(t - n/f),       h(t) = 2 c sinc(2 c t) (1 + cos(2 pi c t / z)) / 2  for |t| < z /
-                                            2c,  else 0
+    y(t) = 1/f sum_n x[n] h(t - n/f)
+    h(t) = 2 c sinc(2 c t) (1 + cos(2 pi c t / z)) / 2  for |t| < z / 2c,  else 0
 
 with the cutoff c in Hz and z zeros of the sinc on either side of its peak. The signal is zero beyond its
 ends.
@@ -97,8 +97,7 @@ class Resampler:
         self._num_done = 0
 
     def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
-        """The samples of the new signal, float32, that are known now; with the `last` part, all remaining
-        ones."""
+        """The samples of the new signal, float32, that are known now; with the `last` part, all of them."""
         if self._step_in == self._step_out:
             return samples.astype(np.float32, copy=False)
         self._kept = np.concatenate(

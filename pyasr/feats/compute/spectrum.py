@@ -47,8 +47,7 @@ def window_function(options: FrameOptions) -> np.ndarray:
 
 
 def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
-    """Samples such that frame t begins at t * shift; without `snip_edges`, the ends are extended by
-    reflection."""
+    """Samples such that frame t begins at t * shift; without `snip_edges`, the ends are reflected."""
     if options.snip_edges:
         return samples
     num_frames = options.num_frames(len(samples))

@@ -155,8 +155,7 @@ def _cut(data: Path, num_jobs: int) -> list[list[str]]:
 
 
 def audio_tables(data: Path) -> list[Path]:
-    """The tables of a data directory that define the audio of utterances, for the fingerprints of a stage
-    output."""
+    """The tables of a data directory that define the audio of utterances, for fingerprints of an output."""
     optional = (data / name for name in ("segments", *AUDIO_CHANGES))
     return [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
 
@@ -279,8 +278,7 @@ def batches(
 
 
 def merge_shards(spec: ExtractSpec) -> None:
-    """Merge feats.scp and utt2num_frames of all shards. Raises UserError if too many utterances were too
-    short."""
+    """Merge feats.scp and utt2num_frames of all shards. Raises UserError if too many were too short."""
     jobs = [job for job in range(1, spec.num_jobs + 1) if (spec.out / f"feats.{job}.scp").stat().st_size]
     table = Table.of(pair for job in jobs for pair in scp_table(spec.out / f"feats.{job}.scp").items())
     num_frames = Table.of(pair for job in jobs for pair in pairs_of_file(spec.out / f"num_frames.{job}"))

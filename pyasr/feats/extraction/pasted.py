@@ -184,8 +184,7 @@ def vector_rows(
 
 
 def _period_beside(scp: Path) -> int:
-    """The number in the file `ivector_period` next to a table. Raises UserError if it is missing or
-    invalid."""
+    """The number in the file `ivector_period` next to a table. Raises UserError if missing or invalid."""
     path = scp.with_name(PERIOD_FILE)
     words = read_lines(path)[0].split() if path.exists() and path.stat().st_size else ["1"]
     if len(words) != 1 or not words[0].isdecimal() or int(words[0]) < 1:
@@ -246,8 +245,7 @@ def paste_shard(spec: PasteSpec, job: int) -> None:
 
 @contextmanager
 def parts_of_streams(spec: PasteSpec) -> Iterator[None]:
-    """Context in which the jobs' parts of all streams exist; the utterances of the first stream define
-    them."""
+    """Context in which the jobs' parts of all streams exist; the first stream's utterances define them."""
     lists = split(spec.data, spec.num_jobs)
     with ExitStack() as stack:
         for data, name in zip(spec.streams, spec.names_of_parts):

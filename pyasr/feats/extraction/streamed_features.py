@@ -89,8 +89,7 @@ class OnlineExtractor:
         )
 
     def _forget(self, before: int) -> None:
-        """Drop samples that no later frame needs, directly or reflected at the end; more samples may
-        follow."""
+        """Drop samples that no later frame needs, directly or reflected at the end; more may follow."""
         before = min(before, self._first + len(self._kept))
         if before > self._first:
             self._kept, self._first = self._kept[before - self._first :], before

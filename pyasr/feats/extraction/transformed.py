@@ -119,7 +119,7 @@ def write_tables(spec) -> None:
     of its features, if known.
 
     spec  as for `write_archive`, with `origins`, the limits for `missing` utterances, and `advice` if they
-    are exceeded
+          are exceeded
 
     Logs the utterances that were left out. Raises UserError if there are too many.
     """

@@ -1,5 +1,4 @@
-"""Report on an alignment pass: the number of aligned utterances, and the reasons why the others have no
-alignment."""
+"""Report on an alignment pass: the number of aligned utterances, and the reasons of the others."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ class AlignReport:
             )
 
     def check_missing(self, where: Path, options: LeftOutOptions) -> None:
-        """Raise UserError, with `where` at its start, if too large a share of the utterances has no
-        alignment."""
+        """Raise UserError, beginning with `where`, if too many utterances have no alignment."""
         if len(self.failed) > options.max_missing * (self.num_aligned + len(self.failed)):
             raise UserError(
                 f"{where}: {self.summary()}; check that features, text, language and model directory match, "

@@ -126,8 +126,7 @@ def _segments(steps, phones, starts) -> list[WordSegment]:
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.N.gz for each ali.N.gz of a job, and left_out.N with the skipped alignments and the
-    reasons."""
+    """Write prons.N.gz for each ali.N.gz of a job, and left_out.N with skipped alignments and reasons."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     trans, finder, texts = (

@@ -1,8 +1,8 @@
 """H, the transducer from transition-ids to phones in context, and the self-loops, which are added last.
 
 Self-loops follow the transition that leaves their state ("reordered"): an arc with transition-id t of
-transition-state j leads to a graph state with the self-loop of j, so a path is  t, loop, loop, ..., next
-transition.
+transition-state j leads to a graph state with the self-loop of j, so a path is
+t, loop, loop, ..., next transition.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from pyasr.lang.fst import fst_ops
 
 
 def _is_window(meaning: list[int]) -> bool:
-    """Whether an input label of CLG stands for phones in context, not for epsilon or a disambiguation
-    symbol."""
+    """Whether an input label of CLG stands for phones in context, not epsilon or a disambiguation symbol."""
     return len(meaning) > 1 or (len(meaning) == 1 and meaning[0] > 0)
 
 

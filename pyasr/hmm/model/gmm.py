@@ -99,8 +99,7 @@ class AmDiagGmm:
         )
 
     def log_likelihoods(self, feats: np.ndarray) -> np.ndarray:
-        """log p(x_t | p) of all frames and pdfs, float32 (num_frames, num_pdfs), for feats (num_frames,
-        dim)."""
+        """log p(x_t | p) of frames and pdfs, float32 (num_frames, num_pdfs), for feats (num_frames, dim)."""
         return np.ascontiguousarray(self.log_likelihoods_by_pdf(feats).T)
 
     def log_likelihoods_by_pdf(self, feats: np.ndarray, pdfs: np.ndarray | None = None) -> np.ndarray:

@@ -108,8 +108,7 @@ PdfFrames = Iterable[tuple[int, np.ndarray]]
 
 
 def by_pdf(feats: np.ndarray, pdfs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Blocks (pdf, frames) of `feats` (T, dim), sorted by their `pdfs` (T); frames with pdf -1 are
-    skipped."""
+    """Blocks (pdf, frames) of `feats` (T, dim), sorted by their `pdfs` (T); those with pdf -1 are skipped."""
     order = np.argsort(pdfs, kind="stable")
     present, begins = np.unique(pdfs[order], return_index=True)
     for pdf, begin, end in zip(present, begins, np.append(begins[1:], len(order))):
@@ -158,7 +157,7 @@ def accumulate(model: AmDiagGmm, frames: PdfFrames, stats: GmmStats, paired: boo
     not on that of the pdfs.
 
     paired  as in `pdf_blocks`: posteriors from the first half of the columns, sums over the second half
-    (gmm-acc-stats-twofeats)
+            (gmm-acc-stats-twofeats)
 
     Posteriors are computed in float32, all sums in float64.
     """

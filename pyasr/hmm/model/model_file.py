@@ -42,8 +42,7 @@ def first_pass_model(model_dir: Path) -> Path:
 
 
 def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
-    """Read a GMM model. Raises UserError with file and offset, also if GMMs and transition model do not
-    match."""
+    """Read a GMM model. Raises UserError with file and offset, also if GMMs and transitions do not match."""
     from pyasr.hmm.model.gmm import AmDiagGmm
 
     reader = KaldiReader(path)

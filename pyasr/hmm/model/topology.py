@@ -27,15 +27,13 @@ _LAST_PHONE = 1 << 20
 
 @dataclass(frozen=True)
 class HmmState:
-    """One state: its pdf-class (NO_PDF for the final state) and its transitions (destination state,
-    probability)."""
+    """One state: its pdf-class (NO_PDF: the final state) and transitions (destination, probability)."""
 
     pdf_class: int
     transitions: tuple[tuple[int, float], ...]
 
     def self_loop(self, index: int) -> int | None:
-        """The position of the self-loop among the transitions, or None; `index` is the number of this
-        state."""
+        """The position of the self-loop among the transitions, or None; `index` is this state's number."""
         return next((i for i, (destination, _) in enumerate(self.transitions) if destination == index), None)
 
 
@@ -109,8 +107,7 @@ class Topology:
 
 
 def left_to_right(num_states: int, self_loop_prob: float = 0.75) -> Entry:
-    """Bakis HMM without skips: `num_states` emitting states, each with its own pdf-class, and the final
-    state."""
+    """Bakis HMM without skips: `num_states` emitting states, each with its pdf-class, and the final state."""
     stay, leave = float(np.float32(self_loop_prob)), float(np.float32(1.0 - self_loop_prob))
     states = [HmmState(i, ((i, stay), (i + 1, leave))) for i in range(num_states)]
     return (*states, HmmState(NO_PDF, ()))
@@ -173,8 +170,7 @@ def _read_state(reader: KaldiReader) -> HmmState:
 
 
 def _check_entry(reader: KaldiReader, offset: int, states: list[HmmState]) -> None:
-    """Check Kaldi's requirements: emitting states with transitions, then one final state, all pdf-classes
-    used."""
+    """Check what Kaldi requires: emitting states with transitions, then a final one, all pdf-classes used."""
     problem = _entry_problem(states)
     if problem:
         raise reader.error(problem, offset)

@@ -23,12 +23,13 @@ _LOWEST_PROB = 1.0e-10
 class TransitionModel:
     """Transition-ids of a topology and a tree.
 
-    Arrays over transition-ids (index 0 is unused, length num_tids + 1): tid2state int32 (transition-state),
-        tid2pdf int32, tid2phone int32, tid2hmm_state int32, tid2pdf_class int32, tid2next_hmm_state int32
-        (where the arc leads), tid2index int32 (which arc of its state), is_self_loop bool, is_final bool (the
-        arc leaves the phone), log_prob float64
-    Arrays over transition-states (num_states): tuples int32 (num_states, 3): phone, HMM state, pdf; first_tid
-        int32 (num_states + 1); self_loop_tid int32 (0 if none); self_loop_log_prob float64 (-inf if none);
+    Arrays over transition-ids (index 0 is unused, length num_tids + 1):
+        tid2state int32 (transition-state), tid2pdf int32, tid2phone int32, tid2hmm_state int32,
+        tid2pdf_class int32, tid2next_hmm_state int32 (where the arc leads), tid2index int32 (which arc of its
+        state), is_self_loop bool, is_final bool (the arc leaves the phone), log_prob float64
+    Arrays over transition-states (num_states):
+        tuples int32 (num_states, 3): phone, HMM state, pdf; first_tid int32 (num_states + 1);
+        self_loop_tid int32 (0 if none); self_loop_log_prob float64 (-inf if none);
         non_self_loop_log_prob float64: log(1 - p(self-loop)), 0 if none
     """
 
@@ -214,8 +215,7 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _floored(probs: np.ndarray, floor: float, states: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Probabilities of each state's arcs with a floor, as in Kaldi: three rounds of flooring and
-    normalising."""
+    """Floored probabilities of each state's arcs, as in Kaldi: three rounds of flooring and normalising."""
     for _ in range(3):
         totals = np.maximum(np.add.reduceat(probs, start), np.finfo(float).tiny)
         probs = np.maximum(probs / totals[states], floor)

@@ -82,8 +82,7 @@ class ContextTree:
         self._flat = _flatten(root)
 
     def pdf(self, window: tuple[int, ...], pdf_class: int) -> int:
-        """The pdf of the central phone of `window` in state `pdf_class`. Raises UserError if the tree has no
-        answer."""
+        """Pdf of the central phone of `window` in `pdf_class`. Raises UserError if the tree has no answer."""
         return int(self.pdfs(np.array([window]), np.array([pdf_class]))[0])
 
     def pdfs(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:
@@ -118,8 +117,7 @@ class ContextTree:
         )
 
     def reachable(self, phone: int, pdf_class: int) -> list[int]:
-        """All pdfs of the central `phone` in state `pdf_class` over all contexts, ascending (Kaldi's
-        GetPdfInfo)."""
+        """Pdfs of the central `phone` in state `pdf_class` over all contexts, sorted (Kaldi's GetPdfInfo)."""
         known = {self.central_position: phone, PDF_CLASS: pdf_class}
         found, stack = set(), [self.root]
         while stack:

@@ -291,8 +291,7 @@ class GmmShard:
         num_tids: int,
         source: Path,
     ) -> AlignReport:
-        """Replace the alignment by given ones. Raises UserError if one does not match the features or the
-        model."""
+        """Replace the alignment by given ones. Raises UserError if one does not match features or model."""
         report, place = AlignReport(failed=dict(self.failed)), dict(self._places)
         for utt, tids in alignments.items() if isinstance(alignments, Mapping) else alignments:
             if utt in place and len(tids):

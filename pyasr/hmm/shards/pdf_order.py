@@ -70,8 +70,7 @@ def plan(places: np.ndarray, most_rows: int) -> list[slice]:
 
 
 class PdfRound:
-    """The pdfs from `first` on, with `counts` frames each, and their buffers of `places` rows each in
-    `rows`."""
+    """The pdfs from `first` on, with `counts` frames each, and their buffers of `places` rows in `rows`."""
 
     def __init__(self, first: int, counts: np.ndarray, places: np.ndarray, rows: np.ndarray):
         self.first, self.rows = first, rows

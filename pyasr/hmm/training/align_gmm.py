@@ -50,8 +50,7 @@ class AlignStep:
 
 
 def complete_ali_dir(step: AlignStep, out: Path) -> None:
-    """Add the files that belong to the alignments in `out`: the model, its feature options, the number of
-    jobs."""
+    """Add the files that belong to the alignments in `out`: model, feature options, number of jobs."""
     write_static_files(out, LangDir(step.lang), InputOptions.load(step.model_dir), step.jobs.nj)
     keep_origin(out, step.data)
     copy_model(step.model_dir, out)

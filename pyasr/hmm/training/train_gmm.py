@@ -1,9 +1,10 @@
 r"""GMM training as one MPI job: every rank has a shard of the data, an all-reduce sums the statistics, rank 0
 updates the model.
 
-    for x = 0, 1, ..., num_iters - 1: x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment
-        with model x statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x)
-        Gaussians -> model x + 1
+    for x = 0, 1, ..., num_iters - 1:
+        x = 0: equal or given alignment;   x in realign_iters: Viterbi alignment with model x
+        statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x) Gaussians
+            -> model x + 1
     G(x) = G(0) + floor((num_gauss - G(0)) / max_iter_inc) * min(x - 1, max_iter_inc)     for x > 0
 
 The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration, model and
@@ -81,8 +82,7 @@ class GmmScheduleOptions:
         return iterations(self.realign_iters, "--realign-iters")
 
     def target(self, x: int, start: int) -> int:
-        """Target number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's
-        scripts."""
+        """Number of Gaussians after iteration `x`, if the first model has `start`, as in Kaldi's scripts."""
         step = (self.num_gauss - start) // self.max_iter_inc
         return start if x == 0 else start + step * min(x - 1, self.max_iter_inc)
 
@@ -273,8 +273,7 @@ class GmmTrainer:
         write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
 
     def _save_state(self, x: int, model: Model) -> None:
-        """Make iteration `x` the one to resume from, then remove files that only earlier iterations
-        needed."""
+        """Make `x` the iteration to resume from, then remove files that only earlier iterations needed."""
         state = {
             "iteration": x,
             "last": self.last,
@@ -324,8 +323,7 @@ class GmmTrainer:
             yield from read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
 
     def _save_again(self) -> None:
-        """Write the restored entries as archives of the present ranks, after all of them have read the old
-        ones."""
+        """Write the restored entries as archives of the present ranks, after all have read the old."""
         self.comm.barrier()
         self._save_alignment(self.last["ali"])
         if self.adaptation:

@@ -123,7 +123,7 @@ def train_triphones(
     """Train on this rank's `shard`. Returns the trainer and the last model, for `finish`.
 
     adaptation  transforms of the shard's features; its `begin` is called once the shard has the alignments of
-    `spec.ali_dir`
+                `spec.ali_dir`
     """
     shard.check_usable(comm)
     old = read_transitions(spec.ali_dir / MODEL)

@@ -5,8 +5,8 @@ M. Gales, "Maximum likelihood linear transformations for HMM-based speech recogn
 Language 12(2), 1998. Behaves as Kaldi's gmm-est-fmllr. W = [A b] acts on  xi_t = [x_t 1];  gamma_g(t) are the
 posteriors of Gaussians times weights:
 
-    beta = sum gamma_g(t),   k_d = sum gamma_g(t) mu_gd/sigma²_gd xi_t,   G_d = sum gamma_g(t) / sigma²_gd
-                             xi_t xi_t^T
+    beta = sum gamma_g(t),   k_d = sum gamma_g(t) mu_gd/sigma²_gd xi_t
+    G_d = sum gamma_g(t) / sigma²_gd xi_t xi_t^T
     W maximises  beta log |det A| + sum_d ( w_d . k_d - 1/2 w_d G_d w_d^T )
 """
 
@@ -89,7 +89,7 @@ class FmllrStats:
         """Add the frames of an utterance (T, D).
 
         aligner  model for the posteriors of Gaussians, with as many Gaussians per pdf as `model`; None:
-        `model` (gmm-post-to-gpost)
+                 `model` (gmm-post-to-gpost)
         """
         feats = model.checked(np.asarray(feats, np.float32))
         aligner = model if aligner is None else aligner
@@ -178,8 +178,7 @@ _full = maximise_rows
 
 
 def _diagonal(beta: float, k: np.ndarray, g: np.ndarray, start: np.ndarray, num_iters: int) -> np.ndarray:
-    r"""A = diag(s): with the best offset for each scale, Q is  beta log s + s v - 1/2 s² u  in every
-    dimension."""
+    r"""A = diag(s): with the best offset for each scale, Q is  beta log s + s v - 1/2 s² u  per dimension."""
     d = np.arange(len(k))
     g_sb, g_bb, k_b = g[d, d, -1], g[d, -1, -1], k[:, -1]
     u, v = g[d, d, d] - g_sb**2 / g_bb, k[d, d] - g_sb * k_b / g_bb

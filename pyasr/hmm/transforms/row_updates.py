@@ -8,8 +8,8 @@ W = [A b] (D, D + 1), or A alone (D, D), maximises
 If all rows except d are fixed, |det A| is |w_d . c_d| times a constant, where c_d is column d of A^-1 (its
 cofactors up to a factor; 0 for b). Then
 
-    w_d = (alpha c_d + k_d) G_d^-1,     alpha^2 e_1 + alpha e_2 - beta = 0,     e_1 = c_d G_d^-1 c_d^T,   e_2
-                                        = c_d G_d^-1 k_d^T
+    w_d = (alpha c_d + k_d) G_d^-1,     alpha^2 e_1 + alpha e_2 - beta = 0
+    e_1 = c_d G_d^-1 c_d^T,   e_2 = c_d G_d^-1 k_d^T
 
 with the root that has the larger Q. With k = 0 and without b this is the update of semi-tied covariances
 (MLLT).

@@ -42,8 +42,7 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
 
 
 def _adapted_speakers(transform_dir: Path) -> dict[str, bool]:
-    """{speaker: whether its transform differs from the identity}, with the matrices of one archive in
-    memory."""
+    """{speaker: whether its transform differs from the identity}, with one archive's matrices in memory."""
     return {
         speaker: not np.array_equal(matrix, identity(len(matrix)))
         for path in transform_files(transform_dir)

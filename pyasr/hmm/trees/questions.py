@@ -48,8 +48,7 @@ def make_questions(
 def cluster_phones(
     stats: TreeStats, sets: list[list[int]], pdf_classes: Iterable[int] = (1,), seed: int = 0
 ) -> list[frozenset[int]]:
-    """The phones below each node of the hierarchy, from the root; then the sets of phones that are not among
-    them."""
+    """The phones below each node of the hierarchy, from the root; then the sets of other phones."""
     set_of = np.full(1 + max(max(members) for members in sets), -1)
     for index, members in enumerate(sets):
         set_of[members] = index
@@ -72,8 +71,7 @@ def cluster_phones(
 
 
 def _split(sums: np.ndarray, node: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The two parts of a node by the best of several runs of k-means; empty if no split increases the
-    likelihood."""
+    """The two parts of a node by the best of several k-means runs; empty if none increases the likelihood."""
     if len(node) < 2:
         return []
     runs = [_two_means(sums[node], rng) for _ in range(_NUM_TRIES)]
@@ -109,8 +107,7 @@ def _after_each_move(sums: np.ndarray, side: np.ndarray) -> np.ndarray:
 
 
 def read_int_lines(path: Path) -> list[list[int]]:
-    """Read lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and
-    line."""
+    """Read lines of integers: phones/sets.int, phones/extra_questions.int. UserErrors name file and line."""
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         try:

@@ -90,8 +90,7 @@ def _coverage(counts: Counter, known: frozenset[str]) -> float:
 
 
 def _is_english(counts: Counter) -> bool:
-    """Whether the most frequent words are English; needs no English dictionary, which may not be
-    installed."""
+    """Whether the most frequent words are English; needs no English dictionary, which may be missing."""
     common = {"the", "and", "to", "of", "a", "in", "is", "that", "it", "you"}
     return sum(counts[word] for word in common) > 0.08 * counts.total()
 

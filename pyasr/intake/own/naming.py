@@ -126,8 +126,7 @@ def _plain_names(speakers: list[str]) -> list[str]:
 
 
 def name_utterances(corpus: Corpus) -> None:
-    """Give utterances unique names SPEAKER-NAME, and recordings unique names. Repeated utterances are left
-    out."""
+    """Give utterances (SPEAKER-NAME) and recordings unique names. Repeated utterances are left out."""
     _leave_out_repeated(corpus)
     names = _distinct_names(corpus)
     files = _distinct([_stem(recording.entry) for recording in corpus.recordings.values()])

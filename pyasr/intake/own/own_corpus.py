@@ -74,8 +74,7 @@ class OwnUtterance:
 
 @dataclass
 class Corpus:
-    """Utterances, recordings by name, and notes on what was left out or assumed. `kind` describes the
-    source."""
+    """Utterances, recordings by name, and what was left out or assumed. `kind` describes the source."""
 
     kind: str
     utterances: list[OwnUtterance] = field(default_factory=list)
@@ -102,8 +101,7 @@ class Faults:
         self._names: dict[tuple[str, str], list[str]] = {}
 
     def add(self, what: str, fix: str, name: object) -> None:
-        """Record that `name` has a fault. `what` describes it, `fix` is the remedy; both are parts of a
-        sentence."""
+        """Record a fault of `name`. `what` describes it, `fix` is the remedy; both parts of a sentence."""
         self._names.setdefault((what, fix), []).append(str(name))
 
     def settle(self, where: object) -> list[str]:

@@ -62,8 +62,7 @@ class Prepared:
 
 
 def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
-    """Read, normalise and split a corpus. Raises UserError for faults of the sources, and if no utterance is
-    left."""
+    """Read, normalise and split a corpus. Raises UserError for faults of sources, and if nothing is left."""
     corpus = read_corpus(sources, options.reading)
     language = choose_language((one.text for one in corpus.utterances), options.language)
     normalise = Normaliser(language.known, language.is_english)
@@ -112,8 +111,7 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
 
 
 def choose_rate(corpus: Corpus) -> int:
-    """The sampling rate of features in Hz: the highest, up to 16 kHz, that at least 95 % of the speech
-    has."""
+    """The sampling rate of features in Hz: the highest, up to 16 kHz, that 95 % of the speech has."""
     seconds = Counter()
     for recording in corpus.recordings.values():
         seconds[min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)] += recording.seconds

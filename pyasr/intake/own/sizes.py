@@ -53,14 +53,12 @@ def sizes_for(hours: float) -> Sizes:
 
 
 def lm_order(num_words: int) -> int:
-    """The n-gram order for a text of `num_words` words: a trigram needs some thousand words, a 4-gram some
-    million."""
+    """The n-gram order for a text of `num_words` words: trigrams need some thousand, 4-grams some million."""
     return 2 if num_words < _SMALL_TEXT else 3
 
 
 def lm_min_counts(num_words: int) -> str:
-    """Minimum counts of n-grams: for large texts, trigrams that occur once are dropped to keep the graph
-    small."""
+    """Minimum counts of n-grams: in large texts, trigrams that occur once are dropped for a small graph."""
     return "1" if lm_order(num_words) == 2 else "1,2" if num_words >= _LARGE_TEXT else "1,1"
 
 

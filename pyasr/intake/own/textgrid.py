@@ -69,8 +69,7 @@ def _values(text: str) -> list[str | float]:
 
 
 class _Values:
-    """An iterator over values. Raises IndexError after the last value, TypeError for a value of the other
-    type."""
+    """Iterator over values. Raises IndexError after the last value, TypeError for one of the other type."""
 
     def __init__(self, values: list[str | float]):
         self._values, self._at = values, 0

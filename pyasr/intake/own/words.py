@@ -1,14 +1,12 @@
 """Normalise written texts to spoken words, by the rules in docs/own_corpus.md.
 
 1. Unicode's composed form, without invisible characters; typographic apostrophes become plain ones; blanks of
-  any kind separate words.
+   any kind separate words.
 2. Marks of one word, such as [noise], <laughter> and {cough}, stay; marks of several words are removed.
 3. In English, numbers are spelled, and so are the signs & % $ £ € and a few abbreviations. In other languages
-  a number that the
-   dictionary lacks has no words: its utterance is left out.
+   a number that the dictionary lacks has no words: its utterance is left out.
 4. All characters except letters, digits and apostrophes within a word separate words; so do hyphens, unless
-  the dictionary contains the
-   hyphenated word.
+   the dictionary contains the hyphenated word.
 5. Words are in lower case, unless the dictionary contains them in another case.
 """
 
@@ -45,8 +43,7 @@ class Normaliser:
         self.known, self.english = known, english
 
     def __call__(self, text: str) -> str | None:
-        """The words of a text, separated by single blanks; None if it contains a number that cannot be
-        spelled."""
+        """Words of a text, separated by single blanks; None if it has a number that cannot be spelled."""
         text = "".join(
             c
             for c in unicodedata.normalize("NFC", text).translate(_APOSTROPHES)

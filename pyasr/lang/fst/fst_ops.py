@@ -21,8 +21,7 @@ DELTA = 1.0 / 1024  # tolerance of the comparison of costs
 
 
 def infinite_arcs(fst: Fst) -> str:
-    """Error message for arcs of infinite cost, which the algorithms here cannot process; '' if there are
-    none."""
+    """Error message for arcs of infinite cost, which the algorithms here cannot process; '' if none."""
     infinite = np.flatnonzero(~np.isfinite(fst.weights))
     if not len(infinite):
         return ""
@@ -72,8 +71,7 @@ def compose_natively(left, right):
 
 
 def compose(left: Fst, right: Fst) -> Fst:
-    """Table composition (`fsttablecompose`): right's arcs must be sorted by input label or left's by output
-    label."""
+    """Table composition (`fsttablecompose`): right's arcs sorted by input label or left's by output label."""
     return from_kaldifst(compose_natively(left, right))
 
 
@@ -103,8 +101,7 @@ def determinize_star(fst, use_log: bool = True, max_states: int = -1) -> Fst:
 
 
 def minimize_encoded(fst: Fst) -> Fst:
-    """Merge equivalent states, with labels and costs as one symbol, so that no cost moves
-    (`fstminimizeencoded`)."""
+    """Merge equivalent states, labels and costs as one symbol: no cost moves (`fstminimizeencoded`)."""
     import kaldifst
 
     native = to_kaldifst(fst)

@@ -62,8 +62,7 @@ class BackoffTables(NamedTuple):
 
 @dataclass(frozen=True)
 class BackoffLm:
-    """A back-off model over word ids; `name` is its source file, `known` the sorted ids of words with a
-    unigram."""
+    """A back-off model over word ids; `name` is its source file, `known` the sorted ids with a unigram."""
 
     tables: BackoffTables
     known: np.ndarray
@@ -82,7 +81,7 @@ class BackoffLm:
         """The model in `source` (see `model_file`) over the ids of `words`.
 
         more  further directories for the memory-mapped file of a large model (`pyasr.io.mapped`), if its own
-        directory is not writable
+              directory is not writable
 
         A word that the model lacks costs the back-off to the empty history plus `oov_cost`; no history
         extends over it. Raises UserError if there is no such file, or if a G.fst is not a back-off model.
@@ -148,9 +147,11 @@ class BackoffLm:
         to higher states.
 
         The states of the result are the reachable pairs of an acceptor state and a history; pair 0 is the
-            start. Returns states, end_costs             int64, float64 (num_pairs): the acceptor state; cost
-            of the sentence end, 0 if it is not final sources, targets, arcs, costs int64, float64
-            (num_new_arcs): pairs, the arc of the acceptor, cost of its word
+        start. Returns
+            states, end_costs              int64, float64 (num_pairs): the acceptor state; cost of the
+                                           sentence end, 0 if it is not final
+            sources, targets, arcs, costs  int64, float64 (num_new_arcs): pairs, the arc of the acceptor, cost
+                                           of its word
         """
         return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
 

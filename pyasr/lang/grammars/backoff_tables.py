@@ -39,8 +39,7 @@ def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
 
 
 class _Builder:
-    """Fills `kernels.Growing` order by order. `ahead` is read before `reader`, and detects errors in the
-    file."""
+    """Fills `kernels.Growing` by orders. `ahead` is read before `reader`, and detects errors in the file."""
 
     def __init__(self, ahead: ArpaReader, reader: ArpaReader, words: SymbolTable, most_bytes: int):
         self.ahead, self.reader, self.path, self.order = ahead, reader, reader.path, reader.order
@@ -84,8 +83,7 @@ class _Builder:
         return self._closed()
 
     def _count(self, n: int, first: int, last: int) -> int:
-        """Reserve places for the arcs of the states first:last. Returns the number of n-grams that are
-        histories."""
+        """Reserve places for the arcs of the states first:last. Returns the number of histories."""
         num_histories = 0
         for piece in self.ahead.pieces(n):
             found, twice = kernels.count(self.lm, self._ids(piece), -_LN10 * piece.logprob)

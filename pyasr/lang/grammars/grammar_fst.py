@@ -279,8 +279,7 @@ def _useful_part(grammar: Fst, path: Path) -> Fst:
 
 
 def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
-    """Raise UserError for a cycle of arcs without an input word, which a sentence could take any number of
-    times."""
+    """Raise UserError for a cycle of arcs without an input word, which a sentence can repeat at will."""
     silent = np.flatnonzero(grammar.ilabels == backoff)
     sources = grammar.sources
     while len(silent):

@@ -1,5 +1,4 @@
-"""Kaldi's language directory (`data/lang`) from a dictionary directory, in the layout of Kaldi's
-prepare_lang.sh."""
+"""Kaldi's language directory (`data/lang`) from a dictionary directory, laid out as by prepare_lang.sh."""
 
 from __future__ import annotations
 

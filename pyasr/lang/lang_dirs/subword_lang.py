@@ -24,8 +24,7 @@ from pyasr.lang.symbols import EPSILON, SymbolTable, write_lines
 
 
 def spell(vocabulary: Iterable[str], subwords: Subwords, num_spellings: int) -> tuple[Lexicon, list[str]]:
-    """(lexicon with up to `num_spellings` segmentations of each word, words that cannot be spelled in the
-    units)."""
+    """(lexicon with up to `num_spellings` segmentations of each word, words without one)."""
     lexicon, unspelled = Lexicon(), []
     for word in dict.fromkeys(vocabulary):
         found = subwords.spellings(word, num_spellings)

@@ -127,8 +127,7 @@ class Subwords:
         return letters | {BOUNDARY} & set(words)
 
     def spellings(self, word: str, num_best: int = 1) -> list[tuple[int, ...]]:
-        """Up to `num_best` segmentations of a word without <unk>, best first. A byte pair model has only
-        one."""
+        """Up to `num_best` segmentations of a word without <unk>, best first. A byte pair model has one."""
         best = [self.encode(word).tolist()]
         if num_best > 1 and self.has_several:
             pieces_of_all = self._processor.nbest_encode(

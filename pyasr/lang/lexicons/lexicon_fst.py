@@ -22,8 +22,7 @@ _START, _LOOP, _SILENCE, _AFTER_SILENCE = 0, 1, 2, 3
 
 @dataclass
 class Pronunciations:
-    """Parallel lists: word ids, costs, and phone ids (including disambiguation symbols) of every
-    pronunciation."""
+    """Parallel lists: word ids, costs, phone ids (with disambiguation symbols) of every pronunciation."""
 
     words: list[int]
     costs: list[float]
@@ -114,8 +113,7 @@ def _to_ends(chains: dict, silence: OptionalSilence) -> list[np.ndarray]:
 
 
 def _silence_arcs(silence: OptionalSilence) -> list[np.ndarray]:
-    """Silence at the beginning, and the silence phone, followed by its disambiguation symbol if there is
-    one."""
+    """Silence at the beginning, and the silence phone, followed by its disambiguation symbol if any."""
     arcs = [
         _rows(_START, _LOOP, 0, 0, -math.log(1.0 - silence.probability)),
         _rows(_START, _SILENCE, 0, 0, -math.log(silence.probability)),

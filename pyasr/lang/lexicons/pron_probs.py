@@ -5,16 +5,16 @@ Interspeech 2015; smoothed as in Kaldi's dict_dir_add_pronprobs.sh. Here w is a 
 pronunciations, s silence, n no silence, C counts:
 
     p(w | word) = (C(w) + 1) / sum over the word's w' (C(w') + 1),  divided by the maximum over the word's w'
-    P(s | w)    = (C(w s) + lambda2 P(s)) / (C(w) + lambda2)                                  silence after w,
-                limited to 0.01 .. 0.99
-    F(s | w)    = (C(s w) + lambda3) / (sum over v C(v w) P(s | v) + lambda3)                 correction after
-                silence
-    F(n | w)    = (C(n w) + lambda3) / (sum over v C(v w) (1 - P(s | v)) + lambda3)           correction
-                without; both at least 0.01
+    P(s | w)    = (C(w s) + lambda2 P(s)) / (C(w) + lambda2)
+                  silence after w, limited to 0.01 .. 0.99
+    F(s | w)    = (C(s w) + lambda3) / (sum over v C(v w) P(s | v) + lambda3)
+                  correction after silence
+    F(n | w)    = (C(n w) + lambda3) / (sum over v C(v w) (1 - P(s | v)) + lambda3)
+                  correction without; both at least 0.01
 
-P(s) is the fraction of word boundaries with silence, at least 1e-6, because Kaldi accepts no dictionary with
-0. The cost of silence between v and w is -ln P(s | v) F(s | w), that of no silence -ln (1 - P(s | v)) F(n |
-w). Kaldi's script rounds to two digits; this module does not.
+P(s) is the fraction of word boundaries with silence, at least 1e-6, because Kaldi accepts
+no dictionary with 0. The cost of silence between v and w is -ln P(s | v) F(s | w), that of no silence
+-ln (1 - P(s | v)) F(n | w). Kaldi's script rounds to two digits; this module does not.
 """
 
 from __future__ import annotations

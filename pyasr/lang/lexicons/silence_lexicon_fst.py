@@ -68,8 +68,7 @@ def _arcs(source, target, ilabel, olabel, cost) -> np.ndarray:
 
 
 class _Chains:
-    """The pronunciations as chains of states: n phones lead through n states; the arc to the first one has
-    the word."""
+    """Pronunciations as chains of states: n phones have n states; the arc to the first has the word."""
 
     def __init__(self, lexicon: Pronunciations, around: list[WordSilence]):
         lengths = np.array([len(phones) for phones in lexicon.phones], np.int64)

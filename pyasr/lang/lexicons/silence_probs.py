@@ -2,8 +2,8 @@
 
 lexiconp_silprob.txt   `WORD P(pron | word) P(s | w) F(s | w) F(n | w) PHONES...`;
                        pyasr.lang.lexicons.pron_probs defines them
-silprob.txt            four lines: `<s> P(s | <s>)`, `</s>_s F(s | </s>)`, `</s>_n F(n | </s>)`, `overall
-                       P(s)`
+silprob.txt            four lines: `<s> P(s | <s>)`, `</s>_s F(s | </s>)`, `</s>_n F(n | </s>)`,
+                       `overall P(s)`
 """
 
 from __future__ import annotations

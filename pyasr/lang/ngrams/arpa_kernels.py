@@ -73,7 +73,7 @@ def map_lines(lines, text, offsets, slots, skip, flat, lengths):
     without further words.
 
     flat, lengths  int64, with room for half as many words as bytes and for all lines. Returns the number of
-    used entries of each.
+                   used entries of each.
     """
     num_words = num_lines = i = 0
     while i < len(lines):
@@ -281,8 +281,8 @@ class Ngrams(NamedTuple):
 def advance(lm, history, word, new_history):
     """log10 p(word | history), and the next history.
 
-    history      history[k]: index in order k of the k-gram that ends here, -1 if it is not in the model; k =
-                 1 ... order - 1
+    history      history[k]: index in order k of the k-gram that ends here, -1 if it is not in the model;
+                 k = 1 ... order - 1
     """
     offsets, order = lm.offsets, len(lm.offsets) - 1
     score, done = 0.0, False

@@ -276,8 +276,7 @@ class _Lines:
         return found
 
     def block(self) -> tuple[int, bytes]:
-        """(first line number, lines up to one that begins with a backslash); b"" before such a line and at
-        the end."""
+        """(first line number, lines until one begins with a backslash); b"" before that and at the end."""
         if self.ahead(1) == b"\\":
             return self.number, b""
         begin = self._end_of_line() - 1  # end of a line without a preceding backslash

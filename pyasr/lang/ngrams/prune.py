@@ -4,15 +4,15 @@ A. Stolcke, "Entropy-based pruning of backoff language models", Proc. DARPA Broa
 Understanding Workshop, 1998 (arXiv cs/0006025). Removing the n-gram h w raises the model's perplexity by the
 factor exp(D) with
 
-    D  =  -P(h) { p(w | h) [ln p(w | h') + ln b'(h) - ln p(w | h)]  +  [ln b'(h) - ln b(h)] (1 - sum_v p(v |
-       h)) },
+    D  =  -P(h) { p(w | h) [ln p(w | h') + ln b'(h) - ln p(w | h)]
+                  +  [ln b'(h) - ln b(h)] (1 - sum_v p(v | h)) },
 
     b'(h)  =  (1 - sum_v p(v | h) + p(w | h)) / (1 - sum_v p(v | h') + p(w | h')),
 
-where v runs over all listed words after h including w, and P(h) is the probability of the history, p(w1) p(w2
-| w1) ... The probability of <s> is p(</s>), because a text has as many of both. The n-gram is removed if
-exp(D) - 1 is below the threshold and no longer n-gram begins with it. All n-grams of an order are compared
-with the original model; the highest order is pruned first.
+where v runs over all listed words after h including w, and P(h) is the probability of the history,
+p(w1) p(w2 | w1) ... The probability of <s> is p(</s>), because a text has as many of both. The n-gram is
+removed if exp(D) - 1 is below the threshold and no longer n-gram begins with it. All n-grams of an order are
+compared with the original model; the highest order is pruned first.
 """
 
 from __future__ import annotations

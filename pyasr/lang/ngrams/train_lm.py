@@ -162,8 +162,7 @@ def _check_not_reserved(path: Path, found: list[str]) -> None:
 
 
 def _report_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: str) -> None:
-    """Log the number of words, and of whole lines, outside the vocabulary. Raises UserError if all words
-    are."""
+    """Log the number of words, and of whole lines, outside the vocabulary. Raises UserError if all are."""
     if outside.size and outside.all():
         raise UserError(f"{path}: none of its words is in the vocabulary; give the lexicon of this text")
     if outside.any():

@@ -4,7 +4,7 @@ M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion"
 2008.
 
 A word and its pronunciation are one sequence of *graphones* q = (a letter, 0 to 2 phones). First p(q) is
-estimated by expectation- maximisation over all segmentations. Every word is then segmented at its best, and a
+estimated by expectation-maximisation over all segmentations. Every word is then segmented at its best, and a
 long n-gram model (modified Kneser-Ney) is trained on the graphone sequences. The pronunciation of a new word
 is that of the most probable graphone sequence with its letters (beam search).
 """

@@ -70,8 +70,7 @@ def usual_spelling(word: str) -> str:
 
 
 def _is_spoken(character: str) -> bool:
-    """Whether the character is a letter of any alphabet, or a combining mark (accents, vowels of Indian
-    scripts)."""
+    """Whether the character is a letter of any alphabet, or a combining mark (accents, Indian vowels)."""
     return unicodedata.category(character)[0] in "LM"
 
 
@@ -189,8 +188,7 @@ class LetterToSound:
         return tuple(itertools.chain(*sounds)) if sounds and all(sounds) else None
 
     def _without_accents(self, word: str) -> Phones | None:
-        """Letters that are not in the dictionary, replaced by those that they are composed of: café as
-        cafe."""
+        """Letters that the dictionary lacks, replaced by those that they are composed of: café as cafe."""
         spelt = [self._known_letters(character) for character in word]
         return self._known_or_guessed("".join(spelt)) if all(spelt) and "".join(spelt) != word else None
 
@@ -241,8 +239,7 @@ class LetterToSound:
 
 
 def _in_lower_case(lexicon: Lexicon) -> Lexicon:
-    """The lexicon if all words are in lower case; else a copy that merges entries that differ only in
-    case."""
+    """The lexicon if all words are in lower case; else a copy that merges entries that differ in case."""
     if all(word == word.lower() for word in lexicon.entries):
         return lexicon
     lower = Lexicon()

@@ -280,8 +280,7 @@ def write_dict(text: Path, options: DictOptions, out: Path, num_threads: int | N
 
 
 def _check_phones(lexicon: Lexicon, dictionary: Path) -> None:
-    """Raise UserError, with the line of the dictionary, for a phone name that `utils/prepare_lang.py`
-    refuses."""
+    """Raise UserError, with the dictionary's line, for a phone name that `utils/prepare_lang.py` refuses."""
     for phone in sorted(filter(phone_complaint, lexicon.phones())):
         lines = enumerate(read_word_lines(dictionary), 1)
         number = next((number for number, line in lines if phone in line.split()[1:]), 0)

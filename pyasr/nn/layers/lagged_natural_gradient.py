@@ -14,10 +14,10 @@ every minibatch uses the same W as without the lag. The first minibatches, which
 by `OnlineNaturalGradient`, which hands over its state.
 
 Orthonormality (see "Numerical hazards" there) is checked one update later: the block W W' is E^1/2 O E^1/2
-for the W in use. If O differs from the unit matrix by more than the tolerance, the rows are mixed again, by G
-= E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses G K G' and G L G' instead of K and L, and returns
-[A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an inverse root of O from
-its eigenvectors.
+for the W in use. If O differs from the unit matrix by more than the tolerance, the rows are mixed again, by
+G = E^1/2 B^-1 E^-1/2 with O = B B' (Cholesky): the host uses G K G' and G L G' instead of K and L, and
+returns [A_J G, A_W G]. If B does not exist or its inverse is too large, B^-1 is replaced by an inverse root
+of O from its eigenvectors.
 """
 
 from __future__ import annotations
@@ -132,8 +132,7 @@ class LaggedNaturalGradient:
         return ht.add_(self.last) if self.ones else ht
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(Xhat (N, D), the transformed column of ones (N,), g) of one side's X (N, D); computes S if
-        `looks`."""
+        """(Xhat (N, D), transformed column of ones (N,), g) of one side's X (N, D); computes S if `looks`."""
         x = x.contiguous()[None]
         ht, xhat = self.projections(x), torch.empty_like(x)
         before, after = residual(x, ht, self.w, xhat).sum((1, 2))
@@ -193,8 +192,7 @@ class LaggedNaturalGradient:
         return np.stack(mixes), 1 / np.array(units)
 
     def pending(self) -> Pending:
-        """The computation in progress, as tensors and plain values for a checkpoint; waits for the
-        answers."""
+        """The computation in progress, as tensors and plain values for a checkpoint; waits for answers."""
         answers = [
             (torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit)
             for mix, eigenvalues, unit in self.answers()

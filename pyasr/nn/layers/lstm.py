@@ -37,8 +37,8 @@ Kaldi's xconfig, the derivative by later frames is clipped.
 A delay of d splits each sequence into d sequences, each with every d-th frame (padded with zeros to a
 multiple of d); the loop processes them as a batch.
 
-On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with d
-= 1 and y_t = r_t, without p, C and b_p, and without preconditioned or clipped gradients.
+On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with
+d = 1 and y_t = r_t, without p, C and b_p, and without preconditioned or clipped gradients.
 """
 
 from __future__ import annotations
@@ -215,8 +215,7 @@ def runs_as_batch(directions: Sequence[Lstm], x: Tensor) -> bool:
 
 
 def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """The concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments as of
-    `Lstm.forward`."""
+    """Concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments of `Lstm.forward`."""
     parts = [lstm.input(reverse(x, lengths) if lstm.backward else x) for lstm in directions]
     results = _remember(directions, parts, [lstm._initial_state(a) for lstm, a in zip(directions, parts)])
     outputs = (y[: len(x)] for y, _ in results)

@@ -1,11 +1,13 @@
 r"""Natural gradient for stochastic gradient descent: data are multiplied by a smoothed inverse of their
 covariance.
 
-References D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter
+References
+    D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter
     averaging", arXiv:1410.7455: the method, and its simple form. `OnlineNaturalGradient` and
     `precondition_within_minibatch` behave as Kaldi's nnet3 and nnet2 programs with the same options.
 
-Why The weights of an affine layer move by lr Y' X: X (N x D_in) are its inputs in a minibatch, with a 1
+Why
+    The weights of an affine layer move by lr Y' X: X (N x D_in) are its inputs in a minibatch, with a 1
     appended for the bias, Y (N x D_out) the derivatives by its outputs. The natural gradient multiplies this
     by the inverse Fisher matrix. That matrix is approximated by the Kronecker product of the uncentred
     covariances of the two sides, so that each side can be preconditioned independently,
@@ -22,7 +24,8 @@ Notation, for one side
     alpha smoothing;  eta weight of this minibatch in the next F;  H, J, K, L products with the data, see (7);
           u the unit of (8)
 
-Method The covariance is modelled as low rank plus a multiple of the unit matrix. It is smoothed with its own
+Method
+    The covariance is modelled as low rank plus a multiple of the unit matrix. It is smoothed with its own
     average eigenvalue, and the data are multiplied by the inverse, rescaled to preserve their Frobenius norm:
 
         F    = V' diag(d) V + rho I                                                                        (2)
@@ -70,8 +73,9 @@ Numerical hazards
       makes Z = Y Y' hold for the J at hand, however coarsely it was rounded.
     * Not finite: data with a NaN or infinity give results that are not finite, but do not change the state.
 
-Cost 4 N D R operations per minibatch for (4), compared with 2 N D_in D_out for (1); an update adds 2 N D R +
-    6 D R^2, and O(R^3) in float64. Memory: D R numbers.
+Cost
+    4 N D R operations per minibatch for (4), compared with 2 N D_in D_out for (1); an update adds
+    2 N D R + 6 D R^2, and O(R^3) in float64. Memory: D R numbers.
 """
 
 from __future__ import annotations
@@ -143,8 +147,7 @@ class OnlineNaturalGradient:
         return xhat, scale
 
     def precondition_with_ones(self, x: Tensor) -> tuple[Tensor, Tensor, Number]:
-        """Precondition [X 1], which is never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D -
-        1)."""
+        """Precondition [X 1], never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D - 1)."""
         return self._step(x, ones=True)
 
     def state_dict(self) -> dict:
@@ -292,8 +295,7 @@ def next_factor(
     num_rows: int,
     dim: int,
 ) -> NextFactor:
-    """Equations (9) to (11), from K and L (R, R) of the J in units of `unit`, float64, and d and rho (R +
-    1,)."""
+    """Equations (9) to (11), from K and L (R, R) of J in units of `unit`, float64, d and rho (R + 1,)."""
     new, old, values = eta / num_rows, 1 - eta, eigenvalues / unit
     kept, root = old * (values[:-1] + values[-1]), smoothed(values, alpha, dim) ** -0.5
     c, u = torch.linalg.eigh(torch.from_numpy(_second_moment(k, l, new, kept, root)))

@@ -13,14 +13,14 @@ the backward pass of bfloat16 nine times.
 
 Normalisation of a vector of D elements to root mean square 1
 
-    f = max(2^-66, x.x / D)^(-1/2),   y = f x,   dF/dx = f (dF/dy - y (y . dF/dy) / D),  without the second
-                                      term at the floor
+    f = max(2^-66, x.x / D)^(-1/2),   y = f x
+    dF/dx = f (dF/dy - y (y . dF/dy) / D),  without the second term at the floor
 
 Sum of outputs by groups, for a softmax with several outputs per class: with logits z and the outputs o of
 class s
 
-    u_s = log sum_{o in s} exp(z_o),   so that  softmax(u)_s = sum_{o in s} softmax(z)_o;    dF/dz_o = exp(z_o
-                                       - u_s) dF/du_s
+    u_s = log sum_{o in s} exp(z_o),   so that  softmax(u)_s = sum_{o in s} softmax(z)_o
+    dF/dz_o = exp(z_o - u_s) dF/du_s
 
 computed from the differences to the class's first output, so that no sum is zero and a class with one output
 has almost no cost.

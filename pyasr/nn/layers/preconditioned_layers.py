@@ -300,8 +300,7 @@ def _as_rows(x: Tensor) -> Tensor:
 def _in_type_of_autocast(
     x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The operands as the plain layer would use them: in the type of autocast if that is on, unless x is
-    float64."""
+    """Operands as the plain layer would use them: in autocast's type if that is on, unless x is float64."""
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
         return x, weight, bias
     dtype = torch.get_autocast_dtype(x.device.type)

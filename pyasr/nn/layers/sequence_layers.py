@@ -45,8 +45,7 @@ class SequenceLayer(nn.Module):
 
 
 class Splice(SequenceLayer):
-    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in the given
-    order."""
+    """Concatenated frames at some offsets (TDNN): output j has x[t + o] for each offset o, in their order."""
 
     def __init__(self, dim_in: int, offsets: list[int], stride: int = 1):
         super().__init__()
@@ -180,8 +179,7 @@ class WindowRecurrent(SequenceLayer):
         return self.dropout(torch.cat([self._end(lstm, x) for lstm in self.directions], 2))
 
     def _end(self, lstm: Lstm, x: Tensor) -> Tensor:
-        """Output of an LSTM at the end of each window (T', N, dim); products with frames are shared between
-        windows."""
+        """Output of an LSTM at the end of each window (T', N, dim); windows share products with frames."""
         a, num = lstm.input(x), len(x) - self.left - self.right
         parts = [a[first : first + num] for first in range(self.left + 1 + self.right)]
         y, _ = lstm.remember(torch.stack(parts[::-1] if lstm.backward else parts).flatten(1, 2))
@@ -203,8 +201,7 @@ def lstm_paths(network: nn.Module) -> list[str]:
 
 @torch.no_grad()
 def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: torch.Generator) -> None:
-    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0, except that of the forget
-    gate."""
+    """Draw weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases are 0 except the forget gate's."""
     width = width or 1 / math.sqrt(lstm.cell_dim)
     for parameter in lstm.parameters():
         if parameter.dim() > 1:

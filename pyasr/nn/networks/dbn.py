@@ -88,8 +88,7 @@ class Dbn:
 
 
 class Below(nn.Module):
-    """The trained RBMs as a function: normalised input (N, V) to the probabilities of the highest hidden
-    units."""
+    """Trained RBMs as a function: normalised input (N, V) to probabilities of the highest hidden units."""
 
     def __init__(self, rbms: list[Rbm], device: torch.device, dtype: torch.dtype):
         super().__init__()

@@ -13,8 +13,7 @@ class Described(nn.Module):
     description."""
 
     def with_parameters(self, values: Iterable[Tensor]) -> Described:
-        """A copy in float32 on the CPU, for evaluation, with these parameters in the order of
-        `parameters()`."""
+        """A float32 copy on the CPU, for evaluation, with these parameters in the order of `parameters()`."""
         network = self.from_description(self.describe())
         for parameter, value in zip(network.parameters(), values):
             parameter.data.copy_(value)

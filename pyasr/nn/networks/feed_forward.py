@@ -1,7 +1,7 @@
 r"""Feed-forward acoustic model: spliced, normalised features to the posteriors of tied states.
 
-    h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log
-                                      softmax(W h_L + b)
+    h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L
+    log p(s | x) = log softmax(W h_L + b)
 
 sigma acts on single units or on groups of them (p-norm); it may be followed by a normalisation of h_l to root
 mean square 1.
@@ -11,8 +11,8 @@ before the softmax; several outputs for one tied state, whose posteriors are add
 
 Initial weights:
 * ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10).
-* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before grouping), biases ~ N(0,
-  0.5^2), as in Kaldi's nnet2.
+* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before grouping), biases ~
+  N(0, 0.5^2), as in Kaldi's nnet2.
 * sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases
   uniform in [-4, 0], output biases 0, as in Kaldi's nnet1 recipes without pretraining.
 * the output layer is 0 except in sigmoid networks, so that training starts with equal posteriors.

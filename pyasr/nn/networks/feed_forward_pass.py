@@ -223,8 +223,7 @@ class FeedForwardPass:
 
 
 def _products(a: Tensor, b: Tensor, totals: list[Tensor]) -> None:
-    """Write a batch of products to these tensors, with one call if they are at equal distances in one
-    buffer."""
+    """Write a batch of products to these tensors, in one call if at equal distances in one buffer."""
     distances = {after.data_ptr() - before.data_ptr() for before, after in zip(totals, totals[1:])}
     if len(distances) == 1 and len({total.untyped_storage().data_ptr() for total in totals}) == 1:
         distance = distances.pop() // totals[0].itemsize

@@ -240,8 +240,7 @@ def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:
 
 
 def last_begin(num_frames: int, chunk: int, subsampling: int) -> int:
-    """First frame of the last chunk, which ends with the utterance (up to `subsampling`) if that is long
-    enough."""
+    """Start of the last chunk, which ends with the utterance (up to `subsampling`) if that is long enough."""
     return max(whole_outputs(num_frames - chunk, subsampling), 0)
 
 

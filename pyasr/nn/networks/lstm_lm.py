@@ -6,8 +6,8 @@ the words' vectors at input and output).
 
 With w_0 the sentence boundary, w_1 ... w_k the words and e(w) the row of E for w,
 
-    s_t = LSTM(e(w_{t-1}), s_{t-1}),  s_0 = 0,          p(w_t | w_0 ... w_{t-1}) = softmax(E y_t + b),   y_t
-                                      the topmost output in s_t
+    s_t = LSTM(e(w_{t-1}), s_{t-1}),  s_0 = 0
+    p(w_t | w_0 ... w_{t-1}) = softmax(E y_t + b),   y_t the topmost output in s_t
 
 w_{k+1} is the boundary again: p(end of the sentence). A sentence does not depend on previous sentences, as in
 rescoring.
@@ -68,7 +68,7 @@ class WordLstm(Described):
         N).
 
         states  (N, state_dim), before the first words: h and c of each layer, from the lowest layer up; None:
-        zeros
+                zeros
         """
         y, after = self.dropout(self.embedding(words)), []
         before = y.new_zeros(words.shape[1], self.state_dim) if states is None else states
@@ -92,7 +92,7 @@ class LstmLm:
     """A network and the words for its ids from 1 on.
 
     weight  interpolation weight next to the n-gram model of its training (`pyasr.lang.ngrams.mixture`); None:
-    trained without one
+            trained without one
     """
 
     network: WordLstm
@@ -114,8 +114,7 @@ class LstmLm:
             return self.network(words[None].to(states.device), states)[1]
 
     def log_probabilities(self, states: Tensor) -> Tensor:
-        """ln p of every word, and of the end of the sentence in column BOUNDARY, after each state: (N,
-        num_words)."""
+        """ln p of every word, and of the end in column BOUNDARY, after each state: (N, num_words)."""
         with torch.inference_mode():
             top = states[:, -2 * self.network.dim : -self.network.dim]
             return self.network.logits(top).log_softmax(1)

@@ -18,8 +18,8 @@ The model is p(v, h) = exp(-E(v, h)) / Z with one of two energies:
 CD-1 for the rows V of a minibatch:
 
     H+ = p(h | V)      Hs ~ Bernoulli(H+)      V- = E[v | Hs]      H- = p(h | V-)
-    (5)  dW = H+'V - H-'V- - N c W,   db = sum of rows (H+ - H-),   da = sum of rows (V - V-),    c: L2
-         penalty
+    (5)  dW = H+'V - H-'V- - N c W,   db = sum of rows (H+ - H-),   da = sum of rows (V - V-)
+         c: L2 penalty
 
 Positive statistics use probabilities; only the reconstruction uses a sample; V- and H- are not sampled.
 

@@ -46,8 +46,7 @@ def kind_of(network: LayeredNetwork) -> str:
 
 
 def recurrent_steps(network: LayeredNetwork, chunk: int) -> int:
-    """Sequential steps of LSTMs over frames, or over positions of a window, summed over all layers and
-    directions."""
+    """Sequential steps of LSTMs over frames, or positions of a window, over all layers and directions."""
     frames = network.left + (chunk or _WHOLE) + network.right
     windows = sum(
         len(layer.directions) * (layer.left + 1 + layer.right)

@@ -53,8 +53,7 @@ class Comm(Protocol):
         """The root's `value` on every rank; for small Python objects (pickled)."""
 
     def gather(self, value: Any, root: int = 0) -> list | None:
-        """The values of all ranks in rank order on the root, None elsewhere; for small Python objects
-        (pickled)."""
+        """The values of all ranks in rank order on the root, None elsewhere; for small (pickled) objects."""
 
     def allgather(self, value: Any) -> list:
         """The values of all ranks in rank order on every rank; for small Python objects (pickled)."""

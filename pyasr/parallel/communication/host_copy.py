@@ -36,7 +36,7 @@ class HostCopy:
         """Let `communicate` change `x`, float32, in place in host memory.
 
         by_pieces  whether a GPU's `x` may be passed piece by piece, with the same pieces on all ranks, to
-        overlap mixing with copies
+                   overlap mixing with copies
         """
         if x.device.type == "cpu":
             communicate(x)

@@ -14,8 +14,7 @@ REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class _Board:
-    """Memory shared by the threads of one group. `family` lists the boards of all groups split from one
-    another."""
+    """Memory shared by a group's threads. `family` lists the boards of groups split from one another."""
 
     def __init__(self, size: int, family: list | None = None):
         self.slots: list = [None] * size

@@ -1,9 +1,8 @@
 r"""A ring all-reduce in pieces, optionally with 16-bit numbers on the wire.
 
 P ranks hold vectors x_r of n float32 and compute x = sum_r w_r x_r. The vector is split into P segments. In
-each of 2 (P - 1) steps, a rank sends to its right neighbour and receives from its left one. In step t = 0, 1,
-... rank r sends segment r - t and receives segment r
-- t - 1, both modulo P:
+each of 2 (P - 1) steps, a rank sends to its right neighbour and receives from its left one. In step
+t = 0, 1, ... rank r sends segment r - t and receives segment r - t - 1, both modulo P:
 
     t < P - 1     reduce-scatter: the received segment is added to w_r times the rank's own, which is sent in
                   the next step
@@ -17,8 +16,8 @@ All ranks get bit-identical results, in every run: each sum is taken in one dire
 all-gather forwards what it received. A narrow type rounds the partial sums before each of their P - 1 hops,
 and the sum once; additions are in float32. With S = sum_r |w_r x_r| the error of an element is at most about
 
-    (P u + P 2^-24) S ,        u = 0 for float32, 2^-11 for float16 (above 2^-14; its maximum is 65504), 2^-8
-                               for bfloat16
+    (P u + P 2^-24) S ,   u = 0 for float32, 2^-11 for float16 (above 2^-14; its maximum is 65504),
+                          2^-8 for bfloat16
 """
 
 from __future__ import annotations

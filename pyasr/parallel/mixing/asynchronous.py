@@ -69,8 +69,7 @@ class AsynchronousStrategy(Strategy):
         return Mixing(self._news(), last=False, equal=False, joint=False) if changed else None
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """Count the frames and apply the scheme to the learner's move. Returns whether `master` has
-        changed."""
+        """Count the frames and apply the scheme to the learner's move. Returns whether `master` changed."""
         raise NotImplementedError
 
     def finish(self, master: torch.Tensor) -> None:

@@ -73,8 +73,7 @@ class TrainingView:
         """Called on all ranks before the last mixing of an epoch."""
 
     def after_mixing(self, master: torch.Tensor) -> None:
-        """Called with a rank's own parameters after the last mixing of an epoch, before all are made
-        equal."""
+        """Called with a rank's own parameters after the last mixing of an epoch, before all become equal."""
 
     def wants_meeting(self) -> bool:
         """Whether this rank requests a checkpoint, for which all ranks meet."""
@@ -149,13 +148,11 @@ class Strategy:
         return self.num_averaged
 
     def epoch_frames(self, own_frames: int) -> int:
-        """Frames of an epoch over all ranks; `own_frames` are this rank's. Collective: every rank must call
-        this."""
+        """Frames of an epoch over all ranks; `own_frames` are this rank's. Collective."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
-        """Number of frames of all ranks at which the first synchronisation at or after `frames` of them
-        happens."""
+        """Frames of all ranks at which the first synchronisation at or after `frames` of them happens."""
         raise NotImplementedError
 
     def sum_gradients(self, of_any_size: bool = False) -> GradientSum | None:
@@ -163,7 +160,7 @@ class Strategy:
         learners with gradients call this.
 
         of_any_size  whether the sizes of minibatches differ; otherwise all but the last of an epoch have the
-        same number of frames
+                     same number of frames
         """
         return None
 
@@ -201,8 +198,7 @@ class Strategy:
         return copy
 
     def state_dict(self) -> dict:
-        """This rank's state as tensors and plain values, for a checkpoint that is saved directly after a
-        mixing."""
+        """This rank's state as tensors and plain values, for a checkpoint saved directly after a mixing."""
         return {"compares": self.compares, "base": self.wire.base}
 
     def load_state_dict(self, state: dict) -> None:

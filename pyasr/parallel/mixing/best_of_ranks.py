@@ -27,8 +27,7 @@ def choose_best(wire: PayloadCodec, master: torch.Tensor, frames: int, objective
 
 
 def best_offer(offers: list[tuple[int, float]]) -> int:
-    """Index of the best objective among the (frames, objective) with at least half the maximum number of
-    frames."""
+    """Index of the best objective among (frames, objective) with at least half the maximum of frames."""
     most = max(frames for frames, _ in offers)
     candidates = [rank for rank, (frames, _) in enumerate(offers) if 2 * frames >= most]
     return max(candidates, key=lambda rank: offers[rank][1])

@@ -130,8 +130,7 @@ class PayloadCodec:
         return x.mul_(2.0**-exponent) if exponent else x
 
     def offer(self, x: torch.Tensor) -> None:
-        """Prepare parameters for one or more calls of `exchange`; they must not change until these are
-        done."""
+        """Prepare parameters for calls of `exchange`; they must not change until these are done."""
         self._offered = x
         if self._narrows:
             self._make_buffers(len(x))
@@ -210,8 +209,7 @@ class PayloadCodec:
         message[-1] = exponent
 
     def _moves(self, x: torch.Tensor, base: torch.Tensor | None) -> Iterator[tuple[slice, torch.Tensor]]:
-        """(part, x - base in this part), a buffer that may be changed and is valid until the next
-        iteration."""
+        """(part, x - base in this part), a buffer, which may be changed, valid until the next iteration."""
         for part in blocks(len(x)):
             moves = self._block[: part.stop - part.start]
             moves.copy_(x[part])

@@ -76,8 +76,7 @@ class PeriodicStrategy(Strategy):
         return Mixing(int(shares.sum()), last, equal)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """Change `master` in place, with other ranks; `shares` are the frames of each rank since the last
-        mixing."""
+        """Change `master`, with other ranks; `shares` are the frames of each rank since the last mixing."""
         raise NotImplementedError
 
     def wait(self) -> None:

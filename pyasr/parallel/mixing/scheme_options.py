@@ -1,5 +1,4 @@
-"""Options shared by several schemes of parallel training. The options of a single scheme are in its
-module."""
+"""Options shared by several schemes of parallel training. Those of a single scheme are in its module."""
 
 from __future__ import annotations
 

@@ -109,8 +109,7 @@ def take_gpu(
 
 
 def _lock(seen: list[list[Gpu]], share: bool, log: Path, patience_s: float) -> tuple[list[DeviceLock], str]:
-    """Locks on GPUs for ranks with these visible GPUs, in the order of the ranks; or the reason why there are
-    none."""
+    """Locks on GPUs for ranks with these visible GPUs, in the order of the ranks; or why there are none."""
     names = {gpu.uuid: f"GPU {number}, {gpu.name}" for of_rank in seen for number, gpu in enumerate(of_rank)}
     try:
         return claim(

@@ -3,9 +3,10 @@ r"""Network model with latency, bandwidth and hosts, for simulated ranks.
 A message of b bytes from one rank to another
 
     starts when the sender's outgoing link is free, and occupies it for b / bandwidth; then the sender
-    continues, reaches the receiver's incoming link `latency` after its start, waits there until that is free,
-    and occupies it for b / bandwidth, arrives at the end of that: on an idle network, latency + b / bandwidth
-    after its start.
+      continues,
+    reaches the receiver's incoming link `latency` after its start, waits there until that is free, and
+      occupies it for b / bandwidth,
+    arrives at the end of that: on an idle network, latency + b / bandwidth after its start.
 
 Links are first come, first served, full duplex, with unlimited buffers between them. A message of `packet`
 bytes or fewer overtakes waiting messages, as packets of several messages alternate in real networks: it waits
@@ -100,8 +101,7 @@ class Traffic:
         self._on_way: Counter[tuple[int, int]] = Counter()
 
     def carry(self, num_bytes: int, source: int, target: int, arrived: Callable[[], None]) -> float:
-        """Send a message now; calls `arrived` on its arrival. Returns the time at which the sender may
-        continue."""
+        """Send a message now; calls `arrived` on its arrival. Returns the time when the sender may go on."""
         wire, way = self.network.wire((source, target)), (source, target)
         seconds, waits = num_bytes / wire.bandwidth, num_bytes > self.network.packet or self._on_way[way] > 0
         links = self._links(source, target) if waits else (None, None)

@@ -48,8 +48,7 @@ def _do_not_preempt() -> None:
 
 
 class VirtualThread:
-    """A function that runs in its own thread under a clock; a Task, see
-    `pyasr.parallel.communication.comm`."""
+    """A function in its own thread under a clock; a Task, see `pyasr.parallel.communication.comm`."""
 
     def __init__(self, clock: VirtualClock, name: str, function: Callable[[], Any]):
         self.name, self.result = name, None

@@ -9,8 +9,9 @@ even ranks receivers: the graph is bipartite, so a deadlock cannot occur. The gr
 computed at the weights W_0 that the learner was given, while W continues to be exchanged; then
 
     learner    W <- W - a g,  W_0 <- W               a sender first waits for the end of its last exchange
-    sender i   after each of its moves: exchange with the left and the right neighbour in turn (or a random
-                   receiver): W_i <- (W_i + W_j) / 2
+    sender i   after each of its moves: exchange with the left and the right neighbour in turn
+               (or a random receiver):
+                   W_i <- (W_i + W_j) / 2
     receiver j on each request: send S, a copy of W_j, receive W_i:
                    W_j <- W_j + (W_i - S) / 2
 
@@ -139,8 +140,7 @@ class PairPeer(Peer):
                 self._end_exchange(others)
 
     def _exchange(self, outgoing: torch.Tensor, other: int) -> np.ndarray:
-        """Exchange weights and counts with another rank. Returns its counts; its weights are in
-        `_incoming`."""
+        """Swap weights and counts with another rank. Returns its counts; its weights are in `_incoming`."""
         others = np.zeros_like(self.counts)
         self.comm.exchange(self.counts.copy(), other, others, other)
         self.wire.offer(outgoing)
@@ -248,8 +248,7 @@ class HierarchicalAdPsgd(PeerStrategy):
         self.peer = make_peer(leaders, options, self.counts) if self.node.rank == 0 else None
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
-        """Average the node's moves, weighted by frames. The first rank adds the average to W and broadcasts
-        W."""
+        """Average a node's moves, weighted by frames. The first rank adds the mean to W and broadcasts W."""
         self._node_frames = int(self.waiting(self.node.reduce_scalar, frames))
         if not self._node_frames:
             return False

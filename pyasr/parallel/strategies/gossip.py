@@ -58,8 +58,7 @@ class Gossip(PeriodicStrategy):
             self.wire.host.change(master, lambda array: self._gossip(array, self._next_round()))
 
     def wait(self) -> None:
-        """Wait for all ranks if all average, else for a byte from each rank that this one receives parameters
-        from."""
+        """Wait for all ranks if all average, else for a byte from each rank that sends to this one."""
         if self.mixes_equal:
             super().wait()
             return

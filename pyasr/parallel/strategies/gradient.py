@@ -75,8 +75,7 @@ class GradientAveraging(AllreduceAveraging):
         return 1 if self.adds(epoch) else self.options.period_frames
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Begin the epoch. Minibatches of different sizes get a timetable that counts minibatches instead of
-        frames."""
+        """Begin the epoch. Minibatches of different sizes get a timetable in minibatches, not frames."""
         if self.of_any_size and self.adds(self.epoch):
             self.timetable = MinibatchSchedule(self.comm.allgather(frames - self.own_frames))
         else:

@@ -7,8 +7,8 @@ random mixing (FM, RM).
 With T_k the matrix of round k of a topology (`pyasr.parallel.topology.topologies`), step k = 0, 1, ... of
 learner l is
 
-    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the weights
-                        that j published last
+    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j
+                        u_l = w_l; u_j: the weights that j published last
     then                w_l <- h - a g,    which l publishes
 
 A reading thread requests the neighbours' weights while the learner computes g. An answering thread of each
@@ -49,8 +49,7 @@ _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 
 
 class Publication(NamedTuple):
-    """Weights as a message (`PayloadCodec.pack`), and the number of moves of their rank since the last
-    meeting."""
+    """Weights as a message (`PayloadCodec.pack`), and the moves of their rank since the last meeting."""
 
     message: torch.Tensor
     number: int
@@ -145,8 +144,7 @@ class NeighbourPeer(Peer):
         return self.weights
 
     def _read(self) -> None:
-        """Reading thread: after each move, compute h less this rank's own weights from the neighbours'
-        weights."""
+        """Reading thread: after each move, compute h less this rank's own weights from the neighbours'."""
         while self._has_to_communicate():
             self._differences.zero_()
             sentence = np.zeros_like(self.counts)

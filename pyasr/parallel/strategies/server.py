@@ -7,8 +7,8 @@ Rank 0 is the server and has the parameters theta; ranks 1, 2, ... are the shard
 copy. After a minibatch, it asks whether the server is free. If so, they synchronise; else it trains on
 another minibatch and accumulates its move d:
 
-    server   v <- mu v + lambda^s d,    theta <- theta + v         s: changes of theta by others since the
-             shard's last synchronisation
+    server   v <- mu v + lambda^s d,    theta <- theta + v
+             s: changes of theta by others since the shard's last synchronisation
     shard    continues from theta
 
 Moves are added, not averaged: the learning rate does not scale with the number of shards. At the end of an

@@ -3,8 +3,8 @@ r"""Convergence of P ranks to their mean under the mixings of a topology.
 Let D(K) be the maximum fraction of the ranks' disagreement (their distance from the mean over ranks) that can
 remain after K rounds:
 
-    D(K) = || W_(K-1) ... W_0 - 11'/P ||_2 ,   which is || A_(K-1) ... A_0 ||_2 with A_k = W_k - 11'/P, as W_k
-                                               1 = 1 and 1'W_k = 1'
+    D(K) = || W_(K-1) ... W_0 - 11'/P ||_2 ,   which is || A_(K-1) ... A_0 ||_2 with A_k = W_k - 11'/P,
+                                               as W_k 1 = 1 and 1'W_k = 1'
 
 With C rounds in a cycle and rho the spectral radius of the product of a cycle, D(K) decreases as rho^(K/C).
 rho^(1/C) is the *contraction* of one mixing, and 1 - rho^(1/C) is the spectral gap. If the product is 0, a
@@ -103,8 +103,7 @@ class Disagreement:
         self.contraction = _radius(self._powers[0]) ** (1 / len(self._rounds)) if self._powers else 0.0
 
     def mixings_until(self, share: float) -> int:
-        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then round by
-        round."""
+        """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then single rounds."""
         num_cycles, product = self._whole_cycles(share)
         num = 0
         while _reaches(product, share):

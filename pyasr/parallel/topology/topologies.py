@@ -104,8 +104,7 @@ def rows_of(mixing: Round, ranks: np.ndarray) -> np.ndarray:
 
 
 def _equal(sources: list[np.ndarray], size: int) -> Round:
-    """Equal weights for a rank's own parameters and its messages; two messages from the same rank are
-    merged."""
+    """Equal weights for a rank's own parameters and its messages; two messages from one rank are merged."""
     share, times = 1 / (len(sources) + 1), Counter(map(tuple, sources))
     return Round(
         np.full(size, share),
@@ -160,8 +159,7 @@ def _random_pairs(size: int, k: int, seed: int) -> Round:
 
 
 def _partners(order: np.ndarray) -> np.ndarray:
-    """Pair neighbours in `order`: the first and the second, the third and the fourth; a last one has no
-    partner."""
+    """Pair neighbours in `order`: the first and the second, the third and the fourth; a last has none."""
     partners = np.arange(len(order))
     first, second = order[: len(order) // 2 * 2].reshape(-1, 2).T
     partners[first], partners[second] = second, first
@@ -197,8 +195,7 @@ def base2(size: int) -> list[Round]:
 
 
 def _base2_meetings(begin: int, size: int) -> list[list[tuple[int, int, float]]]:
-    """Rounds of the ranks begin, ..., begin + size - 1, each a list of (rank, other rank, weight of the
-    other)."""
+    """Rounds of the ranks begin, ..., begin + size - 1, each a list of (rank, other rank, its weight)."""
     power = 1 << (size.bit_length() - 1)
     rest = size - power
     butterfly = [

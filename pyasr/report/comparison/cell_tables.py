@@ -1,5 +1,4 @@
-"""Tables of trainings: results of all cells of WORK/TABLE by rows and columns, and times to frame
-accuracies."""
+"""Tables of trainings: results of cells of WORK/TABLE by rows and columns, and times to frame accuracies."""
 
 from __future__ import annotations
 
@@ -79,8 +78,7 @@ def _titled(title: str, table: str) -> str:
 
 
 def pivot(table: Table, value: Callable[[list[KeptRun]], str]) -> str:
-    """A line for each row of the table; MISSING for cells without a training, empty if there is no such
-    cell."""
+    """A line per row of the table; MISSING for cells without a training, empty if there is no such cell."""
     columns = columns_of(table)
     body = [[row, *(_cell(table, (row, column), value) for column in columns)] for row in rows_of(table)]
     return markdown_table(["", *columns], body)
@@ -93,8 +91,7 @@ def _cell(table: Table, place: tuple[str, str], value: Callable[[list[KeptRun]],
 
 
 def _to_accuracy(table: Table, level: int) -> str:
-    """Virtual hours to a share of the final frame accuracy of the first column, with efficiencies in
-    brackets."""
+    """Virtual hours to a share of the final frame accuracy of the first column, efficiencies in brackets."""
     first = columns_of(table)[0]
     goals = {
         row: mean(run.accuracy for run in table[row, first]) * level / 100

@@ -68,8 +68,7 @@ def _ours(claim: Claim, cells: Cells) -> str:
 
 
 def _of_part(part: ClaimPart, cells: Cells) -> str:
-    """Verdicts on networks and losses, or two numbers and their difference; empty if trainings are
-    missing."""
+    """Verdicts on networks and losses, or two numbers and their difference; empty without trainings."""
     if part.state and part.cell in cells:
         runs = list(cells[part.cell].values())
         return (

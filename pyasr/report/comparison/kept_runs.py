@@ -129,8 +129,7 @@ def _rounded(value: float | None, places: int = 4) -> float | None:
 
 
 def read_kept(path: Path) -> list[KeptRun]:
-    """Read such a file; empty if it does not exist. Raises UserError with file and line for an invalid
-    line."""
+    """Read such a file; empty if there is none. Raises UserError with file and line for an invalid line."""
     if not Path(path).exists():
         return []
     return [

@@ -80,8 +80,7 @@ class SimulatedRun:
 
     @property
     def _end(self) -> list[float]:
-        """(virtual seconds, held-out objective, accuracy) of the final model, after the last accepted
-        epoch."""
+        """(virtual seconds, held-out objective, accuracy) of the final model, at the last accepted epoch."""
         history = self.content["history"]
         accepted = [True, *(line["accepted"] for line in self.lines if "accepted" in line)][: len(history)]
         return [

@@ -1,5 +1,4 @@
-"""One training on MPI ranks, from the files that a training step and steps/score.py write in its
-directory."""
+"""One training on MPI ranks, from the files of a training step and steps/score.py in its directory."""
 
 from __future__ import annotations
 

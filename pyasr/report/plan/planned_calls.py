@@ -55,8 +55,7 @@ def read_record(path: Path) -> list[Call]:
 
 
 def from_command(command: str, root: Path) -> Call:
-    """The call of a command line in a done-file, whose --config files are relative to the directory
-    `root`."""
+    """The call of a command line in a done-file, whose --config files are relative to `root`."""
     program, *words = shlex.split(command)
     return parse_call(program, words, "", root)
 

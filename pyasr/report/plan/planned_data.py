@@ -71,8 +71,7 @@ class PlannedCorpus:
         return self._speech[path]
 
     def _speech_of_origin(self, path: str) -> Speech:
-        """The speech of data/train for data/train_fmllr, which an earlier script of the recipe derives from
-        it."""
+        """The speech of data/train for data/train_fmllr, which an earlier script derives from it."""
         origin = path
         while "_" in os.path.basename(origin):
             origin = origin.rpartition("_")[0]

@@ -95,8 +95,7 @@ def at(line: Line, x: float) -> float:
 
 
 def read_rates(path: Path) -> Rates:
-    """Read a file of rates. Raises UserError if it is missing or was not written by
-    benchmarks/measure_rates.py."""
+    """Read a file of rates. Raises UserError if missing or not written by benchmarks/measure_rates.py."""
     try:
         found = read_object(path)
         rates = {

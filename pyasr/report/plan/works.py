@@ -316,8 +316,7 @@ def key_of(call: Call, corpus: PlannedCorpus) -> str:
 
 
 def _search(call: Call, corpus: PlannedCorpus) -> str | None:
-    """The kind of a search: CTC, or with the scores of a network, for which jobs take more memory; else
-    None."""
+    """The kind of a search: CTC, or with the scores of a network, whose jobs take more memory; else None."""
     if call.name == "decode_ctc":
         return call.flags.get("search", "prefix")
     has_network = (

@@ -1,5 +1,4 @@
-"""The text filter of NIST's csrfilt -dh: upper case, the rules of a glm, then blanks for hyphens within
-words."""
+"""Text filter of NIST's csrfilt -dh: upper case, the rules of a glm, then blanks for hyphens in words."""
 
 from __future__ import annotations
 
@@ -31,7 +30,6 @@ def filtered_text(text: str, rules: RuleSet) -> str:
 
 
 def filtered_word(word: str, rules: RuleSet) -> list[list[str]]:
-    """The alternatives of a ctm word after the filter, each a list of words; [] if a rule deletes the
-    word."""
+    """The alternatives of a ctm word after the filter, each a list of words; [] if a rule deletes it."""
     alternatives = filtered_text(word, rules).replace("{", " ").replace("}", " ").split("/")
     return [words for alternative in alternatives if (words := alternative.split())]

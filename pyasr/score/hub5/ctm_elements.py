@@ -45,8 +45,7 @@ class CtmEntry:
 
 @dataclass(frozen=True)
 class TimedElement:
-    """An element of a hypothesis network. The latest middle of its words, in seconds, assigns it to a
-    segment."""
+    """An element of a hypothesis network. The latest middle of its words, in s, assigns it to a segment."""
 
     middle_s: float
     element: Element
@@ -95,8 +94,7 @@ def _line(line: str, place: str) -> CtmLine:
 
 
 def timed_elements(entries: Iterable[CtmEntry], rules: RuleSet | None) -> dict[Side, list[TimedElement]]:
-    """{side: elements in order of their begins}, after the rules of a glm. Without rules, words are not
-    changed."""
+    """{side: elements in order of their begins}, after the rules of a glm. Without rules, words stay."""
     sides: dict[Side, list[CtmEntry]] = {}
     for entry in entries:
         sides.setdefault((entry.first.file.lower(), entry.first.channel.lower()), []).append(entry)

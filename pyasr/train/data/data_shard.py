@@ -1,5 +1,4 @@
-"""The utterances of one rank on disk: reads, checks, warps and normalises features, and puts them into frame
-stores."""
+"""The utterances of one rank on disk: reads, checks, warps and normalises features, for frame stores."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ class Shard:
         return (features - self.mean) * self.inverse_std
 
     def features(self, key: str) -> np.ndarray:
-        """Features of an utterance as stored on disk, float32 (T, dim). Raises UserError if they are
-        unusable."""
+        """Features of an utterance as stored, float32 (T, dim). Raises UserError if they are unusable."""
         return read_features(self.reader, key, len(self.targets.pdfs_of(key)))
 
     def statistics(self) -> np.ndarray:
@@ -124,7 +122,6 @@ def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_constant(stats: np.ndarray) -> np.ndarray:
-    """Whether the variance of each column is 0 up to rounding, bool (D,), from statistics as in
-    `cmvn_stats`."""
+    """Whether each column's variance is 0 up to rounding, bool (D,), from statistics as in `cmvn_stats`."""
     mean, power = stats[:, :-1] / max(stats[0, -1], 1.0)
     return power - mean**2 <= _ROUNDING * power

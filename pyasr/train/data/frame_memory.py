@@ -142,8 +142,7 @@ def requested_limit(_training: Shard, _heldout: Shard, store: StoreOptions, *_) 
 
 
 def check_enough(needed: int, num_learners: int) -> None:
-    """Raise UserError if less than `needed` bytes are free for the frames of learners that share a
-    process."""
+    """Raise UserError if less than `needed` bytes are free for frames of learners that share a process."""
     free = host_memory.free_bytes()
     free = min(math.inf if free is None else free, host_memory.left_in_limits())
     if needed > free:
@@ -205,8 +204,7 @@ def loading(shard: Shard) -> Iterator[None]:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Free memory of the device, or of this host for a CPU, in bytes; None if the system does not report
-    it."""
+    """Free memory of the device, or of this host for a CPU, in bytes; None if the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return host_memory.free_bytes()

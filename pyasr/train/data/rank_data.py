@@ -1,5 +1,4 @@
-"""From a data directory to the frames that one rank trains on: shards, normalisation, perturbation,
-memory."""
+"""From a data directory to the frames that a rank trains on: shards, normalisation, perturbation, memory."""
 
 from __future__ import annotations
 

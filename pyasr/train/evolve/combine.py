@@ -5,14 +5,14 @@ of training frames.
 
 `weights` (Kaldi's nnet-combine-fast): one unconstrained weight for each model n and layer c,
 
-    theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t),       dF/dw_nc =
-                                         <dF/dtheta_c, theta_nc>
+    theta_c = sum_n w_nc theta_nc,       F(w) = mean over the sample of log p(s_t | x_t)
+    dF/dw_nc = <dF/dtheta_c, theta_nc>
 
 1. Start at the better of the best single model and the plain average.
-2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames: H
-   = sum_b g_b g_b^T, scaled to trace dim(w). The diagonal is floored at 1e-6 and then multiplied by 1 +
-   alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors determine the weights that have no effect:
-   those of a layer before p-norm and normalisation, if the search starts at a single model.)
+2. Compute a Fisher matrix over the weights at this point, from the gradients g_b of batches b of 64 frames:
+   H = sum_b g_b g_b^T, scaled to trace dim(w). The diagonal is floored at 1e-6 and then multiplied by
+   1 + alpha, alpha = 0.01. (With Kaldi's floor, 1e-20, rounding errors determine the weights that have no
+   effect: those of a layer before p-norm and normalisation, if the search starts at a single model.)
 3. With H = C C^T, run L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw. Many weights have nearly the same
    effect; in v they are nearly independent.
 
@@ -145,8 +145,7 @@ class Combination:
         return float(sums[0]), sums[1:].view_as(weights)
 
     def fisher(self, weights: torch.Tensor) -> torch.Tensor:
-        """The matrix H at `weights`, positive definite, over the weights in the order of
-        `weights.flatten()`."""
+        """The matrix H at `weights`, positive definite; weights in the order of `weights.flatten()`."""
         self.set(weights)
         matrix = torch.zeros(weights.numel(), weights.numel(), dtype=torch.float64)
         for batch in self.sample.batches(_FISHER_BATCH):
@@ -158,8 +157,7 @@ class Combination:
         return matrix
 
     def _slope(self, x: torch.Tensor, pdfs: torch.Tensor) -> tuple[float, torch.Tensor]:
-        """(sum of log probabilities of this rank's frames, its gradient with respect to the weights,
-        flat)."""
+        """(sum of log probabilities of this rank's frames, its gradient by the weights, flat)."""
         parameters = [p for layer in self.layers for p in layer]
         value = self._log_probability(x, pdfs)
         gradients = iter(torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True))
@@ -206,8 +204,7 @@ def give(learner: Learner, network: Network) -> None:
 
 
 def combine(options: CombineOptions, combination: Combination) -> tuple[torch.Tensor, float]:
-    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Every rank must call
-    this."""
+    """(weights, F(w)) of the final model, whose parameters `combination.network` gets. Collective."""
     weights, value = (best_average if options.combine == "average" else optimal_weights)(combination, options)
     combination.set(weights)
     return weights, value

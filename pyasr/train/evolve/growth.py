@@ -8,8 +8,8 @@ Mixing up, halfway between the last new layer and the end of training: N outputs
 The number of outputs of pdf s is about proportional to its frames to the power 0.25
 (`pyasr.hmm.model.gmm_update.split_targets`). To copy an output o, with e ~ N(0, d^2),
 
-    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the
-                     softmax, mostly 1
+    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both
+                                    a_o the factor before the softmax, mostly 1
 
 and the posteriors of the copies are added (`pyasr.nn.layers.nnet2_layers.SumGroup`), so with d = 0 the
 posteriors of the pdfs do not change. Of n copies, copy n - 2^floor(log2 n) is split next: all copies of a pdf
@@ -103,8 +103,7 @@ class Growth:
         return network
 
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
-        """Give the learner the network of a description from `frames_seen`, after all changes that were due
-        then."""
+        """Give the learner the network of a description from `frames_seen`, after all changes due then."""
         learner.adopt(network_from(description))
         self.done = frames_seen
 
@@ -124,8 +123,7 @@ class Growth:
         ]
 
     def check_whole(self, frames_seen: int) -> None:
-        """Raise UserError if changes are still due at the end of training, because ranks have not met since
-        then."""
+        """Raise UserError if changes are still due at the end of training, as ranks have not met since."""
         if late := self._events_until(frames_seen):
             found = (
                 f"training has ended after {frames_seen} frames, but changes of the network are still "

@@ -2,11 +2,11 @@ r"""Priors of the tied states (pdfs): factors before the softmax, and the diviso
 decoding.
 
 a_s = c (n_s + 0.01 n)^q           factors on the logits (Kaldi's nnet2 and nnet3: q = -0.25); n_s frames of
-                                   s, n their mean over pdfs,
-                                   c such that the mean of a_s is 1: rare states learn faster
+                                   s, n their mean over pdfs, c such that the mean of a_s is 1: rare states
+                                   learn faster
 P(s) = sum_t p(s | x_t) / T        mean posteriors over a sample of training frames: Kaldi's "adjusted"
-                                   priors, which fit the network's
-                                   own posteriors better than the relative frequencies in the alignments
+                                   priors, which fit the network's own posteriors better than the relative
+                                   frequencies in the alignments
 """
 
 from __future__ import annotations

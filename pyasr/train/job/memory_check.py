@@ -71,8 +71,7 @@ def try_out(work: Workload) -> None:
 
 
 def _peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """Peak bytes of tensors on a GPU since the last `reset`, which returns their present bytes; 0 on a
-    CPU."""
+    """Peak bytes of tensors on a GPU since the last `reset`, which returns the present bytes; 0 on CPUs."""
     if device.type != "cuda":
         return 0
     if reset:

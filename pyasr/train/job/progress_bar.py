@@ -1,5 +1,4 @@
-"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, otherwise
-lines."""
+"""Progress of a training job, read from the metrics.jsonl of its ranks: a bar on a terminal, else lines."""
 
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ def whole_lines(text: str) -> list[dict]:
 
 
 def bar(line: dict, columns: int) -> str:
-    """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, as wide as the
-    terminal."""
+    """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, filling the terminal."""
     share = min(line["frames"] / line["total_frames"], 1.0)
     measured = "".join(f"  {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
     left = f"  {minutes(line['left_s'])} left" if "left_s" in line else ""

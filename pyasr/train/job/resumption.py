@@ -1,5 +1,4 @@
-"""Contents of the checkpoints of a training job, and resuming from one with the same or another number of
-ranks."""
+"""Contents of the checkpoints of a training job, and resuming from one with any number of ranks."""
 
 from __future__ import annotations
 

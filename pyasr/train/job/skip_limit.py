@@ -13,15 +13,13 @@ if TYPE_CHECKING:
 
 
 class SkipLimit:
-    """Counts the skipped minibatches of this rank in `Position.skipped`. Raises Diverged for more than
-    `most`."""
+    """Counts the skipped minibatches of this rank in `Position.skipped`. Raises Diverged above `most`."""
 
     def __init__(self, learner: Learner, most: int, rank: int):
         self.learner, self.most, self.rank = learner, most, rank
 
     def report(self, position: Position) -> None:
-        """Warn of minibatches with a gradient that was not finite, since the last call. Waits for the
-        device."""
+        """Warn of minibatches whose gradient was not finite, since the last call. Waits for the device."""
         number, layers, last = self.learner.skips.take()
         if number:
             where = (

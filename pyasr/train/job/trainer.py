@@ -112,8 +112,7 @@ class Trainer:
         self.comm.say(f"initial model: held-out {heldout.text()}")
 
     def _epoch(self, epoch: int) -> None:
-        """One pass over the data of all ranks. A rank without data left keeps mixing until no rank has
-        any."""
+        """One pass over the data of all ranks. A rank without data left mixes until no rank has any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
         self.strategy.begin_epoch(self.training.epoch_frames(epoch) - self.position.begin, self.minibatch)
         self.sums = torch.tensor(
@@ -188,8 +187,7 @@ class Trainer:
             self._stop()
 
     def _end_epoch(self) -> None:
-        """Evaluate the held-out data, keep this model or return to the best one, save, and stop if
-        requested."""
+        """Evaluate the held-out data, keep this model or return to the best, save, and stop if requested."""
         rate, train = self.rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums)))
         heldout = self.evaluate()
         self.check_divergence(heldout)
@@ -292,8 +290,7 @@ class Trainer:
         return Workload(self.learner, self.training, self.minibatch, self.comm)
 
     def speed_alone(self) -> float:
-        """Single-rank throughput in frames per second, the baseline of the speed-up. Every rank must call
-        this."""
+        """Single-rank frames per second, the baseline of the speed-up. Every rank must call this."""
         rate = self.schedule.step_rate(self.position.frames_seen, self.strategy.num_averaged)
         return frames_per_s_alone(self.learner, self.training, self.minibatch, rate, self.comm)
 
@@ -302,8 +299,7 @@ class Trainer:
         return self.schedule.rate(self.position.frames_seen)
 
     def _summed_rate(self) -> float:
-        """Learning rate for gradients summed over a minibatch, for the number of ranks that learn at
-        present."""
+        """Learning rate for gradients summed over a minibatch, for the present number of learning ranks."""
         return self.schedule.step_rate(self.position.frames_seen, self.strategy.num_active)
 
     def restart(self) -> None:
@@ -374,8 +370,7 @@ class TrainerView(TrainingView):
         return self._trainer.learner.velocity if self._trainer.strategy.options.mix_momentum else None
 
     def objective(self) -> float:
-        """Objective over the minibatches of the comparison of ranks; minus infinity if all of them were
-        skipped."""
+        """Objective over the minibatches of the comparison of ranks; -infinity if all were skipped."""
         totals = self._trainer.totals(self._trainer.compared_sums.cpu().numpy())
         return totals.objective if totals.sums[2] else -math.inf
 

@@ -68,8 +68,7 @@ class Packing:
         return -(-lengths // self.chunk) * self.item_frames if self.chunk else lengths
 
     def taken(self, lengths: np.ndarray) -> np.ndarray:
-        """Number of frames that utterances of these lengths occupy in a store, repeated frames included,
-        int64."""
+        """Frames that utterances of these lengths occupy in a store, repeated frames included, int64."""
         whole = self.chunk if self.carried else self.subsampling
         return np.maximum(-(-lengths // whole) * whole, self.chunk)
 

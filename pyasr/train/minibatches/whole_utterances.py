@@ -103,8 +103,7 @@ class Utterances(ABC):
 
     @abstractmethod
     def _epoch(self, epoch: int) -> tuple[object, np.ndarray]:
-        """(pieces of an epoch, at whose beginnings a training can resume; frames up to the end of each
-        piece)."""
+        """(pieces of an epoch, at whose begin a training can resume; frames up to the end of each piece)."""
 
     def _random(self, epoch: int) -> np.random.Generator:
         return generator(self.seed, "utterances", epoch, self.rank)

@@ -126,8 +126,7 @@ def make_rbm_learner(
 
 
 def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:
-    """Mean probability of each hidden unit of the topmost RBM below, over frames of all ranks; float32 on the
-    CPU."""
+    """Mean probability of each hidden unit of the topmost RBM below, over all ranks; float32 on the CPU."""
     store, chosen = choose_frames(frames, _BIAS_FRAMES, comm, seed)
     sums = np.zeros(below.dim + 1)
     for index in chosen.split(_BIAS_BLOCK):

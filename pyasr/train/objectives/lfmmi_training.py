@@ -1,5 +1,4 @@
-"""LF-MMI training of a network over time on MPI ranks: from phone alignments and a chain tree to the model
-file."""
+"""LF-MMI training of a network over time on MPI ranks: from alignments and a chain tree to the model file."""
 
 from __future__ import annotations
 

@@ -195,8 +195,7 @@ class Job:
 
 
 def _exp(loss: float) -> float:
-    """Perplexity; infinite for the loss of a diverged network whose perplexity exceeds the range of
-    floats."""
+    """Perplexity; infinite for the loss of a diverged network beyond the range of floats."""
     try:
         return math.exp(loss)
     except OverflowError:

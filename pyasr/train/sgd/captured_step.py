@@ -83,8 +83,7 @@ class CapturedStep:
         return places
 
     def state_dict(self) -> list[Pending]:
-        """Results of the host that natural gradient has not used yet. The current state is copied to the
-        sides."""
+        """The host's results not yet used by natural gradient. The current state is copied to the sides."""
         for group in self.passes.groups:
             group.give_back()
         return [group.pending() for group in self.passes.groups]

@@ -13,8 +13,7 @@ from pyasr.train.training_options import LearnerOptions
 def limits_of(
     components: list[Component], options: LearnerOptions, device: torch.device
 ) -> torch.Tensor | None:
-    """m_c of each component, float64; infinite for a component without a limit. None if no component has
-    one."""
+    """m_c of each component, float64; infinite for a component without a limit. None if none has one."""
     per_layer = options.max_change_per_layer or math.inf
     of_output = options.max_change_of_output or per_layer
     limits = [of_output if component.is_output else per_layer for component in components]

@@ -1,5 +1,4 @@
-"""The components of a network's layers in its flat parameters, and their parts with separate learning
-rates."""
+"""Components of a network's layers in its flat parameters; their parts with separate learning rates."""
 
 from __future__ import annotations
 

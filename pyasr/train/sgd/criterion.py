@@ -61,8 +61,7 @@ class Criterion:
         raise NotImplementedError
 
     def uses_layers_once(self, network: nn.Module) -> bool:
-        """Whether a layer is used once in a minibatch, so that its gradient is complete after one backward
-        call."""
+        """Whether a layer is used once in a minibatch, so that one backward call completes its gradient."""
         return True
 
     def halves(self, x: Any, targets: Any) -> Iterable[tuple[Any, Any]]:
@@ -73,7 +72,7 @@ class Criterion:
         """Raise Diverged if a training of `network` with these totals has diverged.
 
         is_strict  whether an objective clearly worse than guessing counts as divergence, for criteria that
-        know the objective of guessing
+                   know the objective of guessing
         """
         if not math.isfinite(totals.objective):
             raise Diverged(
@@ -82,8 +81,7 @@ class Criterion:
             )
 
     def forget(self) -> None:
-        """Discard all state from earlier minibatches, because the network or the order of the data has
-        changed."""
+        """Discard all state from earlier minibatches: the network or the order of the data has changed."""
 
     def state_dict(self) -> dict:
         """The state from earlier minibatches, as tensors and plain values for a checkpoint."""

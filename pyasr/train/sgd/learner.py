@@ -215,8 +215,7 @@ class Learner:
         )
 
     def follow(self, rate: float) -> None:
-        """Apply the update of the other ranks if gradients are summed over ranks; for a rank without a
-        minibatch."""
+        """Apply the other ranks' update if gradients are summed over ranks; for ranks without a minibatch."""
         num_frames = self._add_over_ranks(lambda: None, 0)
         if num_frames:
             self.num_steps += 1

@@ -24,8 +24,7 @@ from pyasr.train.training_options import LearnerOptions
 
 
 class CapturableLearner(Protocol):
-    """The parts of a `pyasr.train.sgd.learner.Learner` that a captured step uses; that class describes
-    them."""
+    """Parts of a `pyasr.train.sgd.learner.Learner` that a captured step uses; that class describes them."""
 
     network: nn.Module
     options: LearnerOptions

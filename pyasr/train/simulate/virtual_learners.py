@@ -141,8 +141,7 @@ class VirtualTrainer(Trainer):
         return totals
 
     def evaluate_apart(self) -> None:
-        """See `Trainer.evaluate_apart`; learners wait for each other, and the evaluation takes no virtual
-        time."""
+        """See `Trainer.evaluate_apart`; learners wait for each other; it takes no virtual time."""
         self.strategy.waiting(self.comm.barrier)
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
@@ -153,8 +152,7 @@ class VirtualTrainer(Trainer):
         self.course.learner = heldout.objective, heldout.accuracy
 
     def _copy_if_needed(self) -> torch.Tensor | None:
-        """See `Trainer._copy_if_needed`; records the result of the present model, which has just been
-        evaluated."""
+        """See `Trainer._copy_if_needed`; records the result of the present model, just evaluated."""
         self.course.end = self.course.history[-1]
         return super()._copy_if_needed()
 
@@ -228,8 +226,7 @@ def shards_for(training: DnnTraining) -> Callable[..., Shard]:
 
 
 def _result(courses: list[LearnerRecord]) -> dict:
-    """Summary of all learners' courses. The history is that of the first learner, which is the same for
-    all."""
+    """Summary of all learners' courses. The history is that of the first learner, the same for all."""
     history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
     computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
     first = courses[0]
@@ -245,8 +242,7 @@ def _result(courses: list[LearnerRecord]) -> dict:
 
 
 def _check_room(spec: TrainSpec, num_learners: int) -> None:
-    """Raise UserError if the frames of all learners do not fit into memory; shared frames cannot be
-    streamed."""
+    """Raise UserError if all learners' frames do not fit into memory; shared frames cannot be streamed."""
     store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
     code, packing = (
         make_code(store.store_type, spec.training.learner.torch_dtype()),

@@ -129,8 +129,7 @@ class DnnStep(TrainingStep):
         ]
 
     def begin(self, out: Path) -> None:
-        """Check the network, the loss, the phones and the teacher, and copy the transition model and the
-        tree."""
+        """Check the network, the loss, the phones and the teacher, and copy transition model and tree."""
         # imports torch: only when there is work to do
         from pyasr.train.steps.network_checks import check_network
 

@@ -134,8 +134,7 @@ class LfMmiStep(TrainingStep):
 
 @dataclass(frozen=True)
 class LfMmiSpec:
-    """Spec for all ranks: features in `data`; tree, model, denominator, phones, targets and results in
-    `out`."""
+    """Spec of all ranks: features in `data`; tree, model, denominator, phones, targets, results in `out`."""
 
     data: Path
     out: Path

@@ -27,8 +27,7 @@ def check_network(
     data: Path,
     dbn: Path | None,
 ) -> None:
-    """Raise UserError if the network of a file, or a DBN, does not fit the options or the features of
-    `data`."""
+    """Raise UserError if the network of a file or a DBN does not fit the options or features of `data`."""
     if dbn:
         check_dbn(dbn, shape, input, data)
     if over_time.network:
@@ -37,8 +36,7 @@ def check_network(
 
 
 def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Path) -> None:
-    """Raise UserError unless a network with these options on features of `data` can start from the DBN in
-    `dbn_dir`."""
+    """Raise UserError unless a network with these options on `data` can start from the DBN in `dbn_dir`."""
     dbn = load_dbn(dbn_dir / DBN_FILE)
     changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
     if changed:
@@ -59,8 +57,7 @@ def has_saturating_layers(path: Path) -> bool:
 
 
 def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
-    """Raise UserError for --shrink-value if the network has no sigmoid or tanh units, which can be
-    saturated."""
+    """Raise UserError for --shrink-value if the network has no sigmoid or tanh units to saturate."""
     if growth.shrink_value < 1 and not saturates:
         reason = "the network has no sigmoid, tanh or lstm units, the only ones that saturate"
         raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; omit --shrink-value")

@@ -52,8 +52,7 @@ class TrainingStep:
         OUT is not up to date."""
 
     def begin(self, out: Path) -> None:
-        """Check the inputs, and copy those that the model needs to OUT. Raises UserError if they do not
-        match."""
+        """Check the inputs; copy what the model needs to OUT. Raises UserError if they do not match."""
 
     def prepare(self, out: Path) -> None:
         """Write targets and tables to OUT. Not called if an interrupted run left them."""

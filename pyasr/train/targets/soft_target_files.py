@@ -148,8 +148,7 @@ class _Writer:
 
 
 class SoftTargetFiles:
-    """Soft-target files of a training, in `directory`, for the utterances of `targets` that are not held
-    out."""
+    """Soft-target files of a training, in `directory`, for the utterances of `targets` not held out."""
 
     def __init__(self, options: TeacherOptions, data: Path, targets: Targets, directory: Path, comm: Comm):
         self.options, self.data, self.targets, self.directory, self.comm = (

@@ -1,5 +1,4 @@
-"""Checks of features during training. Unusable features end the training with a message that names the
-utterance."""
+"""Checks of features during training. Unusable features end the training; the message names the utterance."""
 
 from __future__ import annotations
 

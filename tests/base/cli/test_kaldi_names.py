@@ -113,33 +113,33 @@ def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
 
 @pytest.mark.parametrize("step, words, told", [
     ("train_mono.py", ["--totgauss", "1000"], "--totgauss: no such option; pyasr's option is --num-gauss"),
-    ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"], ("pyasr's option is "
-"--splice-left and --splice-right")),
-    ("train_deltas.py", ["--cmvn_opts=--norm-vars=true"], ("--cmvn-opts: no such option; pyasr's option is "
-"--cmvn and --norm-vars")),
-    ("train_sat.py", ["--stage", "3"], ("--stage: no such option; it has no effect: the same command resumes "
-"where it stopped")),
-    ("align_si.py", ["--use-graphs", "true"], ("it has no effect: training graphs are built when needed; "
-"omit it")),
+    ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"],
+     "pyasr's option is --splice-left and --splice-right"),
+    ("train_deltas.py", ["--cmvn_opts=--norm-vars=true"],
+     "--cmvn-opts: no such option; pyasr's option is --cmvn and --norm-vars"),
+    ("train_sat.py", ["--stage", "3"],
+     "--stage: no such option; it has no effect: the same command resumes where it stopped"),
+    ("align_si.py", ["--use-graphs", "true"],
+     "it has no effect: training graphs are built when needed; omit it"),
     ("decode.py", ["--acwt", "0.1"], "--acwt: no such option; pyasr's option is --acoustic-scale"),
-    ("decode.py", ["--skip-scoring", "true"], ("it has no effect: decoding does not score, steps/score.py "
-"does; omit it")),
-    ("make_mfcc.py", ["--mfcc-config", "conf/mfcc.conf"], ("--mfcc-config: no such option; pyasr's option is "
-"--config")),
-    ("make_mfcc.py", ["--write-utt2num-frames", "true"], ("it has no effect: utt2num_frames is always "
-"written; omit it")),
+    ("decode.py", ["--skip-scoring", "true"],
+     "it has no effect: decoding does not score, steps/score.py does; omit it"),
+    ("make_mfcc.py", ["--mfcc-config", "conf/mfcc.conf"],
+     "--mfcc-config: no such option; pyasr's option is --config"),
+    ("make_mfcc.py", ["--write-utt2num-frames", "true"],
+     "it has no effect: utt2num_frames is always written; omit it"),
     ("train_dnn.py", ["--trainer.optimization.num-jobs-final=4"], "pyasr's option is --num-ranks"),
     ("score.py", ["--word-ins-penalty", "0.5"], "pyasr's option is --word-ins-penalties"),
     ("train_smbr.py", ["--num-iters", "4"], "--num-iters: no such option; pyasr's option is --num-epochs"),
     ("train_mono.py", ["--regular-beam", "10"], "--regular-beam: no such option; pyasr's option is --beam"),
     ("train_dnn.py", ["--use-gpu", "true"], "--use-gpu: no such option; pyasr's option is --device"),
     ("train_sat.py", ["--train-tree", "false"], "it has no effect: a tree is always built; omit it"),
-    ("decode_fmllr.py", ["--alignment-model", "x"], ("final.alimdl and final.mdl of the model directory are "
-"used; omit it")),
-    ("decode.py", ["--first-beam", "10"], ("--first-beam: no such option; it has no effect: utterances are "
-"decoded once; omit it")),
-    ("train_mono.py", ["--global-frames", "200"], ("it has no effect: only frames of the utterance are used; "
-"omit it")),
+    ("decode_fmllr.py", ["--alignment-model", "x"],
+     "final.alimdl and final.mdl of the model directory are used; omit it"),
+    ("decode.py", ["--first-beam", "10"],
+     "--first-beam: no such option; it has no effect: utterances are decoded once; omit it"),
+    ("train_mono.py", ["--global-frames", "200"],
+     "it has no effect: only frames of the utterance are used; omit it"),
 ])  # fmt: skip
 def test_names_of_kaldis_scripts(step, words, told):
     with pytest.raises(UserError, match=told.replace("(", "\\(")):

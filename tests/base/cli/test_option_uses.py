@@ -53,12 +53,12 @@ def test_what_is_used_is_taken(words):
 
 @pytest.mark.parametrize("words, sentence", [
     (("--width", "8"), "--width cannot be combined with --search graph; omit it, or give --search prefix"),
-    (("--width", "8", "--bonus", "0"), ("--width, --bonus cannot be combined with --search graph; omit them, "
-"or give --search prefix")),
+    (("--width", "8", "--bonus", "0"),
+     "--width, --bonus cannot be combined with --search graph; omit them, or give --search prefix"),
     (("--search", "prefix", "--bonus", "0"), "--bonus has no effect without --lm; omit it"),
     (("--search", "prefix", "--lm", "none", "--bonus", "0"), "--bonus has no effect without --lm; omit it"),
-    (("--search", "greedy", "--beam", "15"), ("--beam cannot be combined with --search greedy; omit it, or "
-"choose one of graph, prefix")),
+    (("--search", "greedy", "--beam", "15"),
+     "--beam cannot be combined with --search greedy; omit it, or choose one of graph, prefix"),
     (("--exact", "--pruning", "1"), "--pruning cannot be combined with --exact; omit it"),
     (("--search", "greedy", "--scale", "1"), "--scale cannot be combined with --search greedy; omit it"),
 ])  # fmt: skip

@@ -163,15 +163,15 @@ def test_lexicon_of_learnt_units(tmp_path):
 
 @pytest.mark.parametrize("name, change, told", [
     ("phones/disambig.int", lambda s: "1\n" + s, "disambig.int:1: differs from disambig.txt"),
-    ("phones/disambig.txt", lambda s: s.replace("#0", "#9"), ("disambig.txt: no #0; the grammar's back-off "
-"arcs need it")),
-    ("phones/align_lexicon.txt", None, ("align_lexicon.txt: missing; create the directory again with "
-"utils/prepare_ctc_lang.py")),
+    ("phones/disambig.txt", lambda s: s.replace("#0", "#9"),
+     "disambig.txt: no #0; the grammar's back-off arcs need it"),
+    ("phones/align_lexicon.txt", None,
+     "align_lexicon.txt: missing; create the directory again with utils/prepare_ctc_lang.py"),
     ("phones/align_lexicon.txt", lambda s: s.replace("abb abb", "abb abb c"),
      "align_lexicon.txt: 1 phone.s. are not in phones.txt, such as c"),
     ("words.txt", lambda s: s + "new 9\n", "L.fst: 1 word.s. have no pronunciation, such as 'new'"),
-    ("L_disambig.fst", None, ("L_disambig.fst: missing; create the directory again with "
-"utils/prepare_ctc_lang.py")),
+    ("L_disambig.fst", None,
+     "L_disambig.fst: missing; create the directory again with utils/prepare_ctc_lang.py"),
 ])  # fmt: skip
 def test_validator_knows_lang_dirs_of_units(tmp_path, lang, name, change, told):
     assert find_problems(lang / "lang") == find_problems(lang / "lang_test") == []

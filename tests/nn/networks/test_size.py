@@ -23,10 +23,10 @@ def write(path: Path, *lines: str) -> Path:
     (["tdnn splice=-2..2 dim=16 normalize=true", "tdnn splice=-1,2 dim=12", "affine dim=8"], 10, 20),
     (["tdnn splice=-1..1 dim=16 stride=3", "tdnn splice=-1..1 dim=16"], 10, 30),
     (["tdnn dim=16 activation=pnorm pnorm-group=5"], 10, 7),
-    (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3", ("linear dim=6 "
-"semi-orthogonal=true")], 10, 15),
-    (["conv channels=3 filters=8 time=9 bands=3 pool=3 step=3", ("conv channels=8 filters=4 time=3 bands=2 "
-"pool=1 step=1"), "affine dim=5"], 36, 20),
+    (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3",
+      "linear dim=6 semi-orthogonal=true"], 10, 15),
+    (["conv channels=3 filters=8 time=9 bands=3 pool=3 step=3",
+      "conv channels=8 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=5"], 36, 20),
 ])  # fmt: skip
 def test_products_are_those_that_torch_counts(lines, columns, chunk, tmp_path):
     """torch counts two operations for each."""

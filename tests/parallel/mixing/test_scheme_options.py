@@ -76,19 +76,21 @@ def test_options_of_other_schemes_are_refused_by_name(scheme):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--topology", "nonsense"], ("^--topology cannot be combined with --parallel allreduce; omit it, or "
-"choose one of adpsgd, dpsgd, hadpsgd$")),
-    (["--outer-rate", "1"], ("--outer-rate cannot be combined with --parallel allreduce; omit it, or choose "
-"one of bmuf, bmuf-classical, diloco, slowmo$")),
-    (["--parallel=asgd", "--period-frames=5"], ("^--period-frames cannot be combined with --parallel asgd; "
-"omit it$")),
-    (["--server-momentum", "0", "--max-distance", "3"], ("^--server-momentum, --max-distance cannot be "
-"combined with --parallel allreduce; omit them, or give")),
-    (["--parallel", "telepathy", "--topology", "ring"], ("^--parallel 'telepathy': no such scheme; choose "
-"one of adpsgd, ")),
+    (["--topology", "nonsense"],
+     "^--topology cannot be combined with --parallel allreduce; omit it, or choose one of adpsgd, dpsgd, "
+     "hadpsgd$"),
+    (["--outer-rate", "1"],
+     "--outer-rate cannot be combined with --parallel allreduce; omit it, or choose one of bmuf, "
+     "bmuf-classical, diloco, slowmo$"),
+    (["--parallel=asgd", "--period-frames=5"],
+     "^--period-frames cannot be combined with --parallel asgd; omit it$"),
+    (["--server-momentum", "0", "--max-distance", "3"],
+     "^--server-momentum, --max-distance cannot be combined with --parallel allreduce; omit them, or give"),
+    (["--parallel", "telepathy", "--topology", "ring"],
+     "^--parallel 'telepathy': no such scheme; choose one of adpsgd, "),
     (["--parallel", "adpsgd", "--topology", "fixed-ring", "--random-peers", "true"],
-     ("^--random-peers cannot be combined with --topology fixed-ring: its rounds define the neighbours; omit "
-"it$")),
+     "^--random-peers cannot be combined with --topology fixed-ring: its rounds define the neighbours; "
+     "omit it$"),
     (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the minimum 0"),
 ])  # fmt: skip
 def test_sentences(words, sentence):

@@ -448,16 +448,16 @@ def test_torch_modes_are_a_ranks_own():
 
 
 @pytest.mark.parametrize("mistake, told", [
-    (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)), (r"rank 1 calls barrier while "
-r"rank 0 is in allreduce \(sum\) of 2 float64")),
-    (lambda comm: comm.allreduce(np.ones(2 + comm.rank)), ("rank 1 calls .* of 3 float64 while rank 0 is in "
-".* of 2 float64")),
-    (lambda comm: [comm.background(comm.barrier) for _ in range(2)][1].join(), ("rank 0 calls barrier in two "
-"threads at once")),
-    (lambda comm: comm.exchange(message(2), 1 - comm.rank, message(3), 1 - comm.rank), ("rank . receives 2 "
-"bytes from rank . with tag 0, but expects 3")),
-    (lambda comm: comm.send(message(2), -1, tag=1), ("rank 0 sends to rank -1, but its group has only 2 "
-"ranks")),
+    (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)),
+     r"rank 1 calls barrier while rank 0 is in allreduce \(sum\) of 2 float64"),
+    (lambda comm: comm.allreduce(np.ones(2 + comm.rank)),
+     "rank 1 calls .* of 3 float64 while rank 0 is in .* of 2 float64"),
+    (lambda comm: [comm.background(comm.barrier) for _ in range(2)][1].join(),
+     "rank 0 calls barrier in two threads at once"),
+    (lambda comm: comm.exchange(message(2), 1 - comm.rank, message(3), 1 - comm.rank),
+     "rank . receives 2 bytes from rank . with tag 0, but expects 3"),
+    (lambda comm: comm.send(message(2), -1, tag=1),
+     "rank 0 sends to rank -1, but its group has only 2 ranks"),
     (lambda comm: comm.sleep(-1), "cannot sleep for -1 s"),
 ])  # fmt: skip
 def test_mistakes_are_told(mistake, told):

@@ -93,8 +93,8 @@ def test_mixing_up_moves_copies_apart_symmetrically():
 
 
 def split_by_hand(weights, biases, numbers, halving, stddev, rng):
-    """{pdf: [(weights, bias) of each copy]}: of n copies, copy n - 2^floor(log2 n) is split into w + e and w
-    - e; all pdfs of a round draw their e together."""
+    """{pdf: [(weights, bias) of each copy]}: of n copies, copy n - 2^floor(log2 n) is split into
+    w + e and w - e; all pdfs of a round draw their e together."""
     copies = {pdf: [(weights[pdf].astype(np.float64), float(biases[pdf]))] for pdf in range(len(numbers))}
     for n in range(1, max(numbers)):
         split = [pdf for pdf in copies if numbers[pdf] > n]

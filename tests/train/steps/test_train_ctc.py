@@ -316,12 +316,13 @@ def spell_otherwise(data, change, num_changed) -> None:
 
 
 @pytest.mark.parametrize("change, letters, advice", [
-    (lambda text: "QZ" + text, "Q Z", (r"train the units on these transcripts \(utils/train_subwords.py\), "
-r"or raise --max-missing")),
-    (str.upper, "A B C D E F", ("convert these transcripts and the text of the units to one letter case, "
-"such as with tr A-Z a-z, or raise --max-missing")),
-    (lambda text: text.upper() + "q", "A B C D E F q", (r"to one letter case, such as with tr A-Z a-z, train "
-r"the units on these transcripts \(utils/")),
+    (lambda text: "QZ" + text, "Q Z",
+     r"train the units on these transcripts \(utils/train_subwords.py\), or raise --max-missing"),
+    (str.upper, "A B C D E F",
+     "convert these transcripts and the text of the units to one letter case, such as with tr A-Z a-z, or "
+     "raise --max-missing"),
+    (lambda text: text.upper() + "q", "A B C D E F q",
+     r"to one letter case, such as with tr A-Z a-z, train the units on these transcripts \(utils/"),
 ])  # fmt: skip
 def test_letters_without_units_are_named(corpus, tmp_path, capsys, change, letters, advice):
     shutil.copytree(corpus / "data", tmp_path / "data")

@@ -54,8 +54,7 @@ def _match(places: Places) -> _Found:
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
-    """The utterances of all pairs. A transcript without audio is a fault; audio without a transcript is
-    noted."""
+    """The utterances of all pairs. A transcript without audio is a fault; audio without one is noted."""
     check_any(places.below, places.folders[0])
     found, faults = _match(places), Faults(options.skip_bad)
     folders = {path.parent for path in found.pairs.values()}

@@ -1,5 +1,4 @@
-"""A folder of audio with tables: a line for each utterance with its file, its text, and perhaps its
-speaker."""
+"""A folder of audio with tables: one line per utterance with its file, its text, and perhaps its speaker."""
 
 from __future__ import annotations
 

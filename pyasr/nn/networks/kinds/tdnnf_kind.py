@@ -17,8 +17,7 @@ from pyasr.nn.networks.kinds.layer_register import kind
 @kind("tdnnf")
 @dataclass(frozen=True)
 class TdnnfOptions:
-    """A linear map to a bottleneck, an affine map to the units, ReLU, a norm of each frame's units, a
-    bypass."""
+    """A linear map to a bottleneck, an affine map to units, ReLU, a norm of each frame's units, a bypass."""
 
     dim: int = option(768, "number of units", minimum=1)
     bottleneck_dim: int = option(96, "elements of the bottleneck", minimum=1)
