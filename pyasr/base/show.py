@@ -4,12 +4,14 @@ with it.
 tail -n 15 log/x.log | python -m pyasr.base.show
 """
 
+import io
 import sys
 
 from pyasr.base.errors import printable_lines
 
 
 def main() -> None:
+    assert isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdin.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8")
     for line in sys.stdin:

@@ -21,7 +21,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 
 AGAIN = "run the same command again"
-_ADVICE = {
+_ADVICE: dict[int | None, str] = {
     errno.ENOSPC: f"the disk is full; free some space and {AGAIN}",
     errno.EDQUOT: f"the disk is full; free some space and {AGAIN}",
     errno.ENAMETOOLONG: "the name is too long for the filesystem; give a shorter one",

@@ -3,6 +3,7 @@ command that installs it."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -45,7 +46,7 @@ def all_checks(directory: Path, disk_gb: float) -> list[Check]:
     """The checks for running a recipe in `directory` that writes `disk_gb` GB in all."""
     return [
         Check("python", python),
-        *[Check(name, lambda name=name: library(name)) for name in libraries()],
+        *[Check(name, functools.partial(library, name)) for name in libraries()],
         Check("mpi", mpi),
         Check("disk", lambda: disk(directory, disk_gb)),
         Check("memory", memory),

@@ -75,8 +75,8 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
             ended = jobs.run()
         return _tell(jobs.request, ended, later)
     except Stopped as stop:
-        ended = "" if jobs and jobs.outlasting else "; its jobs were ended"
-        print(f"{Path(sys.argv[0]).name}: stopped by signal {stop.args[0]}{ended}", file=sys.stderr)
+        note = "" if jobs and jobs.outlasting else "; its jobs were ended"
+        print(f"{Path(sys.argv[0]).name}: stopped by signal {stop.args[0]}{note}", file=sys.stderr)
         return 128 + stop.args[0]
     except Exception as error:
         if not (message := as_user_error(error)):

@@ -119,7 +119,8 @@ def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
     Raises UserError with file and byte (of the unpacked content) if the archive is damaged or something else.
     """
     content = read_content(Path(path))
-    file, found = io.BytesIO(content), {}
+    file = io.BytesIO(content)
+    found: dict[str, np.ndarray] = {}
     while file.tell() < len(content):
         key = read_key(content, file.tell(), path, "matrices", found)
         begin = file.tell() + len(key.encode()) + 1

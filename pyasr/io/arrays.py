@@ -9,6 +9,7 @@ import threading
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +27,7 @@ _reading = threading.Lock()
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     """Write named arrays, atomically."""
     with atomic_write(path, "wb") as f:
-        np.savez(f, **arrays)
+        np.savez(f, **arrays)  # type: ignore[arg-type]
 
 
 def load_arrays(
@@ -88,7 +89,7 @@ def _array(content: bytes) -> np.ndarray:
     return values.reshape(shape, order="F" if in_columns else "C").copy()
 
 
-def map_numbers(path: Path, dtype: np.dtype, mode: str = "r") -> np.ndarray:
+def map_numbers(path: Path, dtype: np.dtype | type[np.generic], mode: Literal["r", "r+"] = "r") -> np.ndarray:
     """The numbers of a file, memory-mapped; for torch use mode "r+", since it requires writable arrays."""
     # mmap refuses 0 bytes
     return np.memmap(path, dtype, mode=mode).view(np.ndarray) if path.stat().st_size else np.zeros(0, dtype)

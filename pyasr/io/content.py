@@ -29,7 +29,7 @@ try:
     import bz2
     import lzma
 except ImportError:  # Python can be built without these libraries
-    bz2 = lzma = None
+    bz2 = lzma = None  # type: ignore[assignment]
 
 HEAD_BYTES = 10  # enough to recognise a compression
 _MAGIC = re.compile(
@@ -47,7 +47,7 @@ _ALWAYS_BYTES, _MOST_TIMES, _CHUNK_BYTES = 64 << 20, 100, 1 << 20
 
 
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
+def readable(path: Path | str) -> Iterator[None]:
     """For a block that opens and reads `path`: errors of the system become a UserError that names it."""
     try:
         with naming(path):
@@ -58,7 +58,7 @@ def readable(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: invalid file name, it contains a zero byte; correct the name") from None
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path | str) -> io.BufferedReader:
     """Open a file or a pipe. Raises UserError if it cannot be read, and for devices, which may be endless."""
     with readable(path):
         mode = os.stat(path).st_mode
@@ -169,7 +169,7 @@ def packing_of(head: bytes, path: Path) -> str:
                 "gzip, xz or bzip2"
             )
     found = _MAGIC.match(head)
-    packing = found.lastgroup if found else ""
+    packing = found.lastgroup or "" if found else ""
     if packing in ("xz", "bzip2") and lzma is None:
         raise UserError(
             f"{path}: compressed by {packing}, which this build of Python does not support; unpack it"
@@ -177,7 +177,7 @@ def packing_of(head: bytes, path: Path) -> str:
     return packing
 
 
-def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
+def unpacking(file: BinaryIO, packing: str) -> BinaryIO | io.BufferedIOBase:
     """The unpacked content of an open file; the file itself if `packing` is ''."""
     if not packing:
         return file

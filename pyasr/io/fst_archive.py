@@ -26,7 +26,8 @@ def read_fsts(path: Path) -> dict[str, Fst]:
     """{key: transducer} in the order of the file. Raises UserError with file and byte if it is missing,
     truncated or something else."""
     data = read_content(Path(path))
-    cursor, found = FstCursor(data, Path(path)), {}
+    cursor = FstCursor(data, Path(path))
+    found: dict[str, Fst] = {}
     while cursor.offset < len(data):
         key = read_key(data, cursor.offset, path, _KIND, found)
         cursor.offset += len(key.encode()) + 1
@@ -81,7 +82,8 @@ def _row(line: bytes, position: int, path: Path) -> tuple[int, int, int, int, fl
         if len(fields) in (1, 2):
             row = int(fields[0]), -1, 0, 0, float(fields[1]) if len(fields) == 2 else 0.0
         elif len(fields) in (4, 5):
-            row = *map(int, fields[:4]), float(fields[4]) if len(fields) == 5 else 0.0
+            source, target, ilabel, olabel = map(int, fields[:4])
+            row = source, target, ilabel, olabel, float(fields[4]) if len(fields) == 5 else 0.0
         else:
             raise ValueError
         if (

@@ -33,9 +33,9 @@ _INT_FORMATS = {1: "<b", 2: "<h", 4: "<i", 8: "<q", -1: "<B", -2: "<H", -4: "<I"
 _INT = struct.Struct("<i")
 _INTEGER = np.dtype([("size", "i1"), ("value", "<i4")])  # as Kaldi writes one
 _FLOAT_FORMATS = {4: "<f", 8: "<d"}
-_VECTOR_TYPES = {"FV": np.dtype("<f4"), "DV": np.dtype("<f8")}
-_MATRIX_TYPES = {"FM": np.dtype("<f4"), "DM": np.dtype("<f8")}
-_PACKED_TYPES = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
+_VECTOR_TYPES: dict[str, np.dtype] = {"FV": np.dtype("<f4"), "DV": np.dtype("<f8")}
+_MATRIX_TYPES: dict[str, np.dtype] = {"FM": np.dtype("<f4"), "DM": np.dtype("<f8")}
+_PACKED_TYPES: dict[str, np.dtype] = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
 _SHOWN = 20
 
 
@@ -74,11 +74,7 @@ class KaldiReader:
 
     def at_end(self) -> bool:
         """Whether only white space is left."""
-        return (
-            self.num_left == 0
-            or not self.binary
-            and _BLANK.match(self._data, self.offset).end() == len(self._data)
-        )
+        return self.num_left == 0 or not self.binary and _BLANK.fullmatch(self._data, self.offset) is not None
 
     def expect_end(self) -> None:
         """Raise UserError unless the whole file has been read."""

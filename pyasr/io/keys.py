@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from operator import eq, ne
+from typing import SupportsIndex, overload
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Keys(Sequence[str]):
            of the keys
     """
 
-    def __init__(self, table: Table, lines: Sequence[int] | None = None):
+    def __init__(self, table: Table, lines: range | np.ndarray | None = None):
         self.table, self.lines = table, table.order if lines is None else lines
 
     @classmethod
@@ -41,25 +42,31 @@ class Keys(Sequence[str]):
     @classmethod
     def by_line(cls, table: Mapping[str, object]) -> Keys:
         """The keys of a Table, or of a Parsed table, in the order of its lines."""
-        table = table.table if isinstance(table, Parsed) else table
-        return cls(table, range(len(table)))
+        lines = table.table if isinstance(table, Parsed) else table
+        assert isinstance(lines, Table)
+        return cls(lines, range(len(lines)))
 
     def __len__(self) -> int:
         return len(self.lines)
 
-    def __getitem__(self, place: int | slice) -> str | Keys:
-        found = self.lines[place]
-        return Keys(self.table, found) if isinstance(place, slice) else self.table.key(found)
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Keys: ...
+
+    def __getitem__(self, place: SupportsIndex | slice) -> str | Keys:
+        if isinstance(place, slice):
+            return Keys(self.table, self.lines[place])
+        return self.table.key(self.lines[place])
 
     def __iter__(self) -> Iterator[str]:
         if self._are_all:
             return iter(self.table)
-        return map(self.table.key, self.lines if isinstance(self.lines, range) else memoryview(self.lines))
+        return map(self.table.key, self.lines if isinstance(self.lines, range) else self.lines.data)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return f"[{', '.join(map(repr, self))}]"
@@ -179,7 +186,7 @@ class Numbers(Paired[float]):
 
     def pairs(self) -> Iterator[tuple[str, float]]:
         """All (key, number) pairs."""
-        return zip(self.keys_in_order, memoryview(self.array))
+        return zip(self.keys_in_order, self.array.data)
 
     def values(self):
         """The numbers, in the order of the keys."""
@@ -198,8 +205,8 @@ class KnownNames:
     def __len__(self) -> int:
         return len(self._numbers) + len(self._new)
 
-    def __contains__(self, name: str) -> bool:
-        return self.number(name) is not None
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.number(name) is not None
 
     def number(self, name: str) -> int | None:
         """The number of a name; None if it is not in the set."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from heapq import merge
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from pyasr.io.tables import Paired, Table
 
@@ -23,8 +23,12 @@ class Lazy(Paired[str]):
     """A table whose (key, value) pairs are computed by the function `make` at each iteration. Access by key
     loads the table into memory."""
 
-    def __init__(self, make: Callable[[], Iterable[tuple[str, object]]]):
-        self.pairs = make
+    def __init__(self, make: Callable[[], Iterable[tuple[str, Any]]]):
+        self._make = make
+
+    def pairs(self) -> Iterable[tuple[str, Any]]:
+        """All (key, value) pairs, computed at each call."""
+        return self._make()
 
     @cached_property
     def _table(self) -> Table:
@@ -85,7 +89,15 @@ def having(table: Mapping[str, str], keys: Container[str]) -> Lazy:
     return Lazy(lambda: (item for item in table.items() if item[0] in keys))
 
 
-def at_hand(table: Mapping[str, T]) -> Mapping[str, T]:
+@overload
+def at_hand(table: Lazy) -> Mapping[str, str]: ...
+
+
+@overload
+def at_hand(table: Mapping[str, T]) -> Mapping[str, T]: ...
+
+
+def at_hand(table: Mapping) -> Mapping:
     """The table in memory, for a table that is computed or read at each iteration; other tables unchanged."""
     if isinstance(table, Stored):
         return at_hand(table.read())

@@ -116,16 +116,20 @@ class _Maker:
     """
 
     def __init__(self, source: Path, make: Callable[[], MappedTables]):
-        self._source, self._make, self._made = source, make, None
-        self._state, self.has_failed = None, False
+        self._source, self._make, self.has_failed = source, make, False
+        self._made: tuple[list, MappedTables] | None = None  # with the state of the source
         self.refusals: list[str] = []
 
     def tables(self) -> MappedTables:
         """The tables in memory."""
+        return self._with_state()[1]
+
+    def _with_state(self) -> tuple[list, MappedTables]:
+        """(state of the source before the computation, tables)"""
         if self._made is None:
             self.has_failed = True
-            self._state = file_state(self._source)
-            self._made = self._make()
+            state = file_state(self._source)
+            self._made = state, self._make()
             self.has_failed = False
         return self._made
 
@@ -138,10 +142,10 @@ class _Maker:
                 return found
             with contextlib.suppress(OSError):  # harmless: they only take disk space
                 _remove_leftovers(place, self._source)
-            made = self.tables()
-            if not is_still(self._source, self._state):
+            state, made = self._with_state()
+            if not is_still(self._source, state):
                 return made
-            _write(place, made, self._state)
+            _write(place, made, state)
             return _mapped(place, self._source) or made
 
 
@@ -216,6 +220,7 @@ def _write(place: Path, tables: MappedTables, state: list) -> None:
         padded = -array.nbytes % _ALIGNMENT
         checksum = zlib.crc32(bytes(padded), zlib.crc32(_bytes_of(array), checksum))
         offset += array.nbytes + padded
+    written_s = int(time.time())
     head = {
         "order": sys.byteorder,
         "source": state,
@@ -223,7 +228,7 @@ def _write(place: Path, tables: MappedTables, state: list) -> None:
         "arrays": listed,
         "bytes": offset,
         "checksum": checksum,
-        "time": int(time.time()),
+        "time": written_s,
     }
     with atomic_write(place, "wb") as f:
         content = json.dumps(head).encode()
@@ -233,17 +238,17 @@ def _write(place: Path, tables: MappedTables, state: list) -> None:
             f.write(_bytes_of(array))
             f.write(bytes(-array.nbytes % _ALIGNMENT))
         f.flush()
-        os.utime(f.fileno(), ns=(head["time"] * 10**9,) * 2)
+        os.utime(f.fileno(), ns=(written_s * 10**9, written_s * 10**9))
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _mapped(place: Path, source: Path) -> MappedTables | None:
     """The tables in a file; None if it is missing, damaged, or not from the present content of the source."""
     with _opened(place) as (file, head):
-        if head is None or not is_still(source, head["source"]):
+        if file is None or head is None or not is_still(source, head["source"]):
             return None
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         changed_ns = os.fstat(file.fileno()).st_mtime_ns

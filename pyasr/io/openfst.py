@@ -68,7 +68,9 @@ class Fst:
             arrays = [array[order] for array in arrays]
         offsets = np.zeros(num_states + 1, np.int64)
         np.cumsum(np.bincount(sources, minlength=num_states), out=offsets[1:])
-        return cls(start, offsets, *arrays, _final_costs(num_states, finals))
+        return cls(
+            start, offsets, arrays[0], arrays[1], arrays[2], arrays[3], _final_costs(num_states, finals)
+        )
 
     @property
     def num_states(self) -> int:
@@ -346,8 +348,15 @@ def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, a
         or (states["pos"][states["num_arcs"] > 0] != offsets[:-1][states["num_arcs"] > 0]).any()
     ):
         raise cursor.error("damaged FST: the states' arc counts do not add up")
-    columns = (np.ascontiguousarray(arcs[name]) for name in ARC.names)
-    return Fst(start, offsets, *columns, np.ascontiguousarray(states["final"]))
+    return Fst(
+        start,
+        offsets,
+        np.ascontiguousarray(arcs["ilabel"]),
+        np.ascontiguousarray(arcs["olabel"]),
+        np.ascontiguousarray(arcs["weight"]),
+        np.ascontiguousarray(arcs["nextstate"]),
+        np.ascontiguousarray(states["final"]),
+    )
 
 
 def _check_states(fst: Fst, path: Path) -> None:

@@ -25,21 +25,24 @@ from pyasr.io.content import readable
 _BLOCK = 1 << 16
 
 
-class PackedRows(Sequence):
+class PackedRows(Sequence[str]):
     """Rows in memory: `content` in UTF-8, `ends` int64 (len,)."""
 
-    def __init__(self, content: bytes, ends: np.ndarray):
+    def __init__(self, content: bytes | bytearray, ends: np.ndarray | array[int]):
         self._content, self._ends = content, ends
 
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, number: int) -> str:
+    def __getitem__(self, number: int) -> str:  # type: ignore[override]
         return self._content[self._ends[number - 1] if number else 0 : self._ends[number]].decode()
 
 
 class GrowingRows(PackedRows):
     """Rows in memory, to which rows can be appended."""
+
+    _content: bytearray
+    _ends: array[int]
 
     def __init__(self):
         super().__init__(bytearray(), array("q"))
@@ -50,7 +53,7 @@ class GrowingRows(PackedRows):
         self._ends.append(len(self._content))
 
 
-class StoredRows(Sequence):
+class StoredRows(Sequence[str]):
     """The rows of a file, which are read at each access; equal to any sequence of the same strings."""
 
     def __init__(self, path: Path):
@@ -59,7 +62,7 @@ class StoredRows(Sequence):
     def __len__(self) -> int:
         return self._num_rows
 
-    def __getitem__(self, number: int) -> str:
+    def __getitem__(self, number: int) -> str:  # type: ignore[override]
         if not -len(self) <= number < len(self):
             raise IndexError(number)
         return read_rows(self.path, np.array([number % len(self)]))[0]
@@ -70,8 +73,6 @@ class StoredRows(Sequence):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
-
-    __hash__ = None
 
     def take(self, numbers: np.ndarray) -> list[str]:
         """The rows with the ascending `numbers`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from abc import abstractmethod
 from array import array
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from copy import copy
@@ -57,8 +58,11 @@ def split_line(line: str) -> tuple[str, str]:
 
 
 class Paired(Mapping[str, T]):
-    """A Mapping that is iterated by the method `pairs()`, which returns an iterator over (key, value)
-    pairs."""
+    """A Mapping that is iterated by the method `pairs()`."""
+
+    @abstractmethod
+    def pairs(self) -> Iterable[tuple[str, T]]:
+        """All (key, value) pairs."""
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, _ in self.pairs())
@@ -189,7 +193,7 @@ class Table(Paired[str]):
         return True
 
     @property
-    def order(self) -> Sequence[int]:
+    def order(self) -> range | np.ndarray:
         """The numbers of the lines, from 0, in the order of their keys."""
         return range(len(self)) if self._order is None else np.asarray(self._order)
 
@@ -259,9 +263,9 @@ class Table(Paired[str]):
         if width > _MOST_WIDTH or b"\0" in self.content:
             keys = list(chain.from_iterable(self._key_blocks()))
             return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
-        keys = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])
+        packed = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])
         return array(
-            self._begins.typecode, np.argsort(keys, kind="stable").astype(self._begins.typecode).tobytes()
+            self._begins.typecode, np.argsort(packed, kind="stable").astype(self._begins.typecode).tobytes()
         )
 
     def repeated(self) -> Iterator[int]:
@@ -273,7 +277,7 @@ class Table(Paired[str]):
     def _check_lines(self, path: Path) -> None:
         """Raise UserError with the line number for the first empty line or duplicate key."""
         before, faults = None, []
-        for number in self._order:
+        for number in self._order or ():
             key = self._key(number)
             if not key:
                 faults.append((number, "empty line; remove it"))
@@ -317,7 +321,7 @@ class Lines(Sequence[str]):
     def __len__(self) -> int:
         return len(self._begins) - 1
 
-    def __getitem__(self, number: int) -> str:
+    def __getitem__(self, number: int) -> str:  # type: ignore[override]
         number = range(len(self))[number]
         return self._part(self._content[self._begins[number] : self._begins[number + 1] - 1].decode())
 
@@ -360,14 +364,22 @@ def plain_table(content: bytes) -> Table | None:
     return Table(content)
 
 
-class _Items(ItemsView):
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._mapping.pairs())
+class _Items(ItemsView[str, T]):
+    def __init__(self, table: Paired[T]):
+        super().__init__(table)
+        self._table = table
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return iter(self._table.pairs())
 
 
-class _Values(ValuesView):
-    def __iter__(self) -> Iterator[str]:
-        return (value for _, value in self._mapping.pairs())
+class _Values(ValuesView[T]):
+    def __init__(self, table: Paired[T]):
+        super().__init__(table)
+        self._table = table
+
+    def __iter__(self) -> Iterator[T]:
+        return (value for _, value in self._table.pairs())
 
 
 class Parsed(Paired[T]):

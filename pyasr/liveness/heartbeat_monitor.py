@@ -9,7 +9,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from pyasr.liveness.heartbeat import HeartbeatReader, hearts_of
+from pyasr.liveness.heartbeat import HeartbeatReader, Silence, hearts_of
 
 
 class HeartbeatMonitor:
@@ -20,7 +20,8 @@ class HeartbeatMonitor:
     """
 
     def __init__(self, spec: Path, num_ranks: int, timeout_s: float):
-        self._hearts, self.silence = hearts_of(spec), None
+        self._hearts = hearts_of(spec)
+        self.silence: Silence | None = None
         self._ear = HeartbeatReader(self._hearts, num_ranks, timeout_s) if timeout_s else None
         self._over = threading.Event()
         self.forget()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 # a number for data on a CPU; a scalar tensor for data on another device, to avoid synchronisation
-Number = float | Tensor
+Number: TypeAlias = float | Tensor
 
 _LEAST, _GREATEST = 1e-28, 1e36
 _ROW, _MIN_ROW = 1024, 128

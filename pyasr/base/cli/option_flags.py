@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Mapping
 
 from pyasr.base.cli import kaldi_names
 from pyasr.base.cli.option_uses import Condition
 from pyasr.base.cli.option_values import check_bounds, from_text, plain_type
 from pyasr.base.errors import UserError
+
+Conditions = tuple[Condition, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Flag:
     type: type
     optional: bool
     default: object
-    meta: dict
+    meta: Mapping
     only: tuple[Condition, ...] = ()
     heading: str = ""
 
@@ -55,7 +58,11 @@ class UnusedFlag(Flag):
 
 
 def flags_of(
-    cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = (), heading: str = ""
+    cls,
+    path=(),
+    defaults=None,
+    only: tuple[Conditions | Mapping[str, Conditions], ...] = (),
+    heading: str = "",
 ) -> list[Flag]:
     """All flags of `cls`, groups flattened. Raises TypeError if a name occurs twice, which is a programming
     error.
@@ -96,14 +103,14 @@ def _owner(cls: type, name: str) -> type:
     return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", {}))
 
 
-def _of(only: tuple[tuple | dict, ...], name: str) -> tuple[tuple | dict, ...]:
+def _of(only: tuple[Conditions | Mapping[str, Conditions], ...], name: str) -> tuple[Conditions, ...]:
     """A field's conditions among those of the groups around it."""
     return tuple(
-        conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only
+        conditions if isinstance(conditions, tuple) else conditions.get(name, ()) for conditions in only
     )
 
 
-def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple, heading: str) -> list[Flag]:
+def _chosen_flags(meta: Mapping, path: tuple[str, ...], only: Conditions, heading: str) -> list[Flag]:
     """The flags of all dataclasses that an option selects from, without duplicates, with the condition under
     which each is used."""
     kinds = meta["kinds"]()
@@ -165,8 +172,11 @@ def kind_of(field, values: dict) -> type | None:
     """The dataclass of a group field, selected by the values of the owner's options; None for other fields.
     Raises UserError for a value without a dataclass."""
     meta = field.metadata
-    if meta.get("kind") != "chosen":
-        return meta.get("cls")
+    return _chosen_kind(meta, values) if meta.get("kind") == "chosen" else meta.get("cls")
+
+
+def _chosen_kind(meta: Mapping, values: dict) -> type:
+    """The dataclass that an option selects. Raises UserError for a value without a dataclass."""
     kinds, value = meta["kinds"](), values.get(meta["by"])
     if value not in kinds:
         raise UserError(
@@ -181,7 +191,7 @@ def choose(instance) -> None:
     TypeError if the group belongs to another value of the option, which is a programming error."""
     for field in dataclasses.fields(instance):
         if field.metadata.get("kind") == "chosen":
-            kind, group = kind_of(field, vars(instance)), getattr(instance, field.name)
+            kind, group = _chosen_kind(field.metadata, vars(instance)), getattr(instance, field.name)
             if group is None:
                 object.__setattr__(instance, field.name, kind())
             elif type(group) is not kind:

@@ -7,14 +7,17 @@ import math
 import re
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 
-_JSON_TYPES = {float: (float, int)}  # of fields that are saved with one of several types
+_JSON_TYPES: dict[type, tuple[type, ...]] = {
+    float: (float, int)
+}  # of fields that are saved with one of several types
 
 
-def check_bounds(value, meta: dict, where: str, text: str) -> None:
+def check_bounds(value, meta: Mapping, where: str, text: str) -> None:
     """Raise UserError, beginning with `where`, for a value that is not among the choices or is out of
     bounds."""
     if meta["choices"] and value is not None and value not in meta["choices"]:
@@ -45,7 +48,7 @@ def as_typed(value) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def plain_type(hint):
+def plain_type(hint) -> tuple[type, bool]:
     """(type, optional) of an annotation such as `int` or `float | None`."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         inner = [a for a in typing.get_args(hint) if a is not type(None)]

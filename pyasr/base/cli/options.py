@@ -110,7 +110,9 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
     of_files = with_unused(own_flags)
     flags = on_command_line(of_files)
     positionals = positionals_of(cls)
-    from_line, from_config, words, switched = {}, {}, [], set()
+    from_line: dict[str, object] = {}
+    from_config: dict[str, tuple[object, str]] = {}
+    words, switched = list[str](), set[str]()
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -277,7 +279,7 @@ def _build(cls, flags, values, positionals):
 
 def _nested(values: dict[tuple[str, ...], object]) -> dict:
     """A tree of the values {path: value}."""
-    tree = {}
+    tree: dict[str, typing.Any] = {}
     for path, value in values.items():
         node = tree
         for part in path[:-1]:

@@ -27,6 +27,7 @@ class LoadedLibrary(JITCodeLibrary):
     linked with it."""
 
     _bitcode = b""
+    _shared_module: ll.ModuleRef | None
 
     @classmethod
     def _unserialize(cls, codegen, state):

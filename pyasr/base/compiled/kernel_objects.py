@@ -96,7 +96,9 @@ def _libraries() -> tuple:
 @functools.cache
 def _folder(package: str) -> Path:
     """The directory of a package, found without importing it."""
-    return Path(importlib.util.find_spec(package).submodule_search_locations[0])
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.submodule_search_locations  # a required package
+    return Path(spec.submodule_search_locations[0])
 
 
 def _helper(name: str) -> Path:
@@ -178,6 +180,7 @@ def _c_module(name: str) -> ModuleType:
     full = f"numba.{name}"
     if full not in sys.modules:
         spec = importlib.util.spec_from_file_location(full, _helper(name))
+        assert spec is not None and spec.loader is not None  # its suffix is that of an extension module
         sys.modules[full] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[full])
     return sys.modules[full]

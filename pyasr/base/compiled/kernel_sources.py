@@ -19,13 +19,17 @@ def sources_of(function: FunctionType) -> list[str]:
     """Sorted paths of these files. A module of pyasr that the kernel refers to counts as a whole."""
     seen: set[int] = set()
     files: set[str] = set()
-    left = [function]
+    left: list[FunctionType | ModuleType] = [function]
     while left:
         one = left.pop()
         if id(one) not in seen:
             seen.add(id(one))
-            files.add(one.__file__ if isinstance(one, ModuleType) else one.__code__.co_filename)
-            left += [] if isinstance(one, ModuleType) else _referred(one)
+            if isinstance(one, ModuleType):
+                assert one.__file__ is not None  # every package has an __init__.py
+                files.add(one.__file__)
+            else:
+                files.add(one.__code__.co_filename)
+                left += _referred(one)
     return sorted(files)
 
 
@@ -34,7 +38,7 @@ def _referred(function: FunctionType) -> list[FunctionType | ModuleType]:
     values = [
         function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__
     ]
-    kernels = [
+    kernels: list[FunctionType | ModuleType] = [
         value.__wrapped__ for value in values if isinstance(getattr(value, "__wrapped__", None), FunctionType)
     ]
     return kernels + [

@@ -21,7 +21,8 @@ class CompileTurn:
     """The turn to compile a kernel. `lock` is the lock file; it exists only while a process has the turn."""
 
     def __init__(self, lock: Path):
-        self._lock, self._file = lock, None
+        self._lock = lock
+        self._file: int | None = None
 
     def take(self) -> None:
         """Wait for the turn. If the filesystem has no locks or is read-only, processes do not wait for each

@@ -12,7 +12,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from types import NoneType
+from types import FunctionType, NoneType
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Kernel:
     """A function that is compiled at its first call; other attributes are those of numba's dispatcher."""
 
     def __init__(self, function: Callable, options: dict):
+        assert isinstance(function, FunctionType)
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
         self._by_kinds: dict[tuple, Callable] = {}

@@ -36,9 +36,9 @@ def sync(path: Path) -> None:
 def sync_tree(directory: Path) -> None:
     """fsync everything below a directory, files before directories."""
     folders = [directory]
-    for folder, names, files in os.walk(directory, onerror=_refuse):
-        folders += [Path(folder, name) for name in names if not os.path.islink(Path(folder, name))]
-        for path in (Path(folder, name) for name in files):
+    for around, names, files in os.walk(directory, onerror=_refuse):
+        folders += [Path(around, name) for name in names if not os.path.islink(Path(around, name))]
+        for path in (Path(around, name) for name in files):
             if path.is_file() and not path.is_symlink():
                 sync(path)
     for folder in reversed(folders):

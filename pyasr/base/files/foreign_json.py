@@ -42,7 +42,7 @@ def read_object(path: Path) -> dict:
 
 
 def _is_shallow(found: dict) -> bool:
-    level = [found]
+    level: list[dict | list] = [found]
     for _ in range(_MOST_LEVELS):
         items = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
         level = [item for item in items if isinstance(item, (dict, list))]

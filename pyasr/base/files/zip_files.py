@@ -9,6 +9,7 @@ import zipfile
 def check_stored(archive: zipfile.ZipFile) -> None:
     """Raise BadZipFile if members of an open archive are compressed or overlap, because they could unpack to
     any size."""
+    assert archive.fp is not None  # the archive is open
     members = archive.infolist()
     if any(
         member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size

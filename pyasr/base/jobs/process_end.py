@@ -14,7 +14,7 @@ def leave(status: int) -> NoReturn:
     """End this process with an exit status. As with sys.exit, threads are joined, functions registered with
     `atexit` are called, and the standard streams are flushed; but objects are not finalised, so other files
     must have been closed."""
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
-import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,12 +164,14 @@ def _free_or_equal(path: Path, place: Path) -> tuple[Path, bool]:
     """The first of PLACE, PLACE.2, PLACE.3, ... that is free or has the content of `path`; whether it has
     that content."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(1):
-        kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
+    number, kept = 1, place
+    while True:
         if not is_there(kept):
             return kept, False
         if _is_same(path, kept):
             return kept, True
+        number += 1
+        kept = place.with_name(f"{place.name}.{number}")
 
 
 def _is_same(path: Path, other: Path) -> bool:

@@ -209,7 +209,8 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
 def _named_in(lines: Iterable[str]) -> dict[str, None]:
     """The different values of `_without_offset` of the second columns, in their order. Lines that name the
     archive of the line before, as most of a large table do, are skipped at once."""
-    named, archive = {}, "\n"
+    named: dict[str, None] = {}
+    archive = "\n"
     for line in lines:
         place = line.partition(" ")[2]
         if (

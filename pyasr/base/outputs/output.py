@@ -19,7 +19,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
@@ -102,7 +102,7 @@ def check_current(
     options: dict,
     inputs: dict[str, str],
     force: bool,
-    also: list[Path] = (),
+    also: Sequence[Path] = (),
     complete: Callable[[dict], dict] = dict,
     outdated: str = "",
 ) -> None:
@@ -176,7 +176,7 @@ def stage_output(
     resume: bool = False,
     precious: str = "",
     may_change: tuple[str, ...] = (),
-    also: list[Path] = (),
+    also: Sequence[Path] = (),
     complete: Callable[[dict], dict] = dict,
     check: Callable[[], None] | None = None,
     outdated: str = "",
@@ -295,7 +295,7 @@ def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
         changed = [
             name
             for name, value in prints.items()
-            if Path(name).resolve() not in around and fingerprint(name) != value
+            if Path(name).resolve() not in around and fingerprint(Path(name)) != value
         ]
         if changed:
             raise UserError(
@@ -315,7 +315,7 @@ def adopt(directory: Path) -> None:
         _write_done(directory, {**done, "files": files, "content": content_of(files)})
 
 
-def take_over(files: list[Path]) -> None:
+def take_over(files: Sequence[Path]) -> None:
     """Remove these files from the done-files of the outputs that contain them."""
     for path in map(Path, files):
         done = read_done(path.parent)
@@ -379,11 +379,11 @@ def _read_started(marker: Path, complete: Callable[[dict], dict]) -> dict | None
 
 def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
     """Whether two runs have the same inputs and the same options except `may_change`."""
-    options = (
+    old, new = (
         {name: value for name, value in run["options"].items() if name not in may_change}
         for run in (before, now)
     )
-    return not differences(*options) and not _stale(before["inputs"], now["inputs"])
+    return not differences(old, new) and not _stale(before["inputs"], now["inputs"])
 
 
 def _prepare_scratch(

@@ -65,6 +65,7 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
     found = path.stat()
     if found.st_size < _LEAST_BYTES or not (output := _output_around(path)):
         return
+    assert isinstance(written.raw, HashingFile)  # of open_hashed
     digest = written.raw.digest(found.st_size) or digest_of(path)
     with contextlib.suppress(OSError):  # harmless: the step reads the file
         (output / _FOLDER).mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,9 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
 def noted_digests(output: Path) -> dict[tuple[int, int, int], str]:
     """Recorded digests {(inode, bytes, time of the last change in ns): digest} of an output in progress."""
     notes = [note for file in (Path(output) / _FOLDER).glob("*") for note in _NOTE.findall(file.read_bytes())]
-    return {tuple(map(int, numbers)): digest.decode() for *numbers, digest in notes}
+    return {
+        (int(inode), int(size), int(changed_ns)): digest.decode() for inode, size, changed_ns, digest in notes
+    }
 
 
 def forget_digests(output: Path) -> None:

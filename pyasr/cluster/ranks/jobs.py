@@ -74,7 +74,9 @@ def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: i
     The name of `log` contains JOB. Raises UserError when a job fails, with the job's own error message if it
     has one.
     """
-    num_jobs = num_jobs or jobs.nj
+    if not num_jobs:
+        assert isinstance(jobs, JobOptions)
+        num_jobs = jobs.nj
     if "JOB" not in Path(log).name:
         raise ValueError(f"{log}: no JOB in the name of the log")
     saved = _save_spec(log, spec)
@@ -189,7 +191,8 @@ def _failure(log: Path, silence: Silence | None, words: RankFailure | None, mark
             f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks
         )
     status = read_status(log)
-    sentence = _what_failed([log], (status and status.reason) or (words and words.sentence))
+    said = status.reason if status and status.reason else words.sentence if words else None
+    sentence = _what_failed([log], said)
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
     if (
         status is None

@@ -15,6 +15,7 @@ import shlex
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyasr.base.errors import UserError
 from pyasr.cluster.runner.runner_config import RunnerConfig, read_runner_config
@@ -146,7 +147,9 @@ def parse_request(
     usual    file that overrides it if it exists and there is no --config
     foreign  {pattern of an option of another scheduler, with its value: what to give instead}
     """
-    given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
+    given: dict[str, str] = {}
+    raw: list[list[str]] = []
+    typed, request, rest = list[str](), Request(), list(argv)
     where = usual or "the file that --config names"
     flags = (
         f"; an option of {own.command.split()[0]} without a value belongs in the line 'command' of {where}"
@@ -173,13 +176,15 @@ def parse_request(
             f"expected a log file and a command: {runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS..."
         )
     _check_log(rest[0])
-    words = dict(
+    request = replace(
+        request,
+        site=site,
         log=rest[0],
         words=tuple(rest[1:]),
         raw=tuple(word for words in raw for word in words),
         typed=tuple(typed),
+        **_settings(known, site),
     )
-    request = replace(request, site=site, **words, **_settings(known, site))
     if own.command and not request.num_ranks:
         request = _with_threads_of_slots(request, raw)
     if request.last > request.first and request.name not in request.log:
@@ -216,7 +221,7 @@ def check_options(words: list[str], given_by: str) -> None:
 
     given_by  the step, which adds the range of jobs, the log and the command
     """
-    rest, given = list(words), {}
+    rest, given = list(words), dict[str, str]()
     while rest:
         if re.fullmatch(_RANGE, rest[0]):
             raise UserError(
@@ -324,7 +329,7 @@ def _refuse_foreign(raw: list[list[str]], foreign: dict[str, str], own: RunnerCo
                 raise UserError(f"{given}: {own.command.split()[0]} does not take this option here; {advice}")
 
 
-def _settings(given: dict[str, str], site: RunnerConfig) -> dict[str, object]:
+def _settings(given: dict[str, str], site: RunnerConfig) -> dict[str, Any]:
     """Fields of the request: options of the command line, else the defaults of its configuration."""
     values = {**site.defaults, **given}
     of_site = tuple((name, value) for name, value in values.items() if name in site.options)
@@ -341,18 +346,22 @@ def _with_threads_of_slots(request: Request, raw: list[list[str]]) -> Request:
     if not slots:
         return request
     given = tuple((name, value) for name, value in request.given if name != "num_threads")
-    return replace(request, num_threads=_checked("num_threads", slots[-1]), given=given)
+    return replace(request, num_threads=_whole("num_threads", slots[-1]), given=given)
 
 
 def _flag(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _checked(name: str, value: str) -> object:
+def _whole(name: str, value: str) -> int:
+    if not re.fullmatch("[0-9]+", value) or int(value) < _LEAST[name]:
+        raise UserError(f"--{_flag(name)}: '{value}' is not a whole number of at least {_LEAST[name]}")
+    return int(value)
+
+
+def _checked(name: str, value: str) -> int | bool | str:
     if name in _LEAST:
-        if not re.fullmatch("[0-9]+", value) or int(value) < _LEAST[name]:
-            raise UserError(f"--{_flag(name)}: '{value}' is not a whole number of at least {_LEAST[name]}")
-        return int(value)
+        return _whole(name, value)
     if name in _SWITCHES:
         return True
     if name == "share_devices":

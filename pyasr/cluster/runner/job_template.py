@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from typing import IO
 
 from pyasr.base.jobs.fork_messages import MESSAGE_BYTES, READY
 from pyasr.cluster.runner.command_line import Request
@@ -43,7 +44,7 @@ class JobTemplate:
         self._environment, self._guard = environment, guard
         self._process: subprocess.Popen | None = None
         self._channel: socket.socket | None = None
-        self._said = None
+        self._said: IO[bytes] | None = None
         self._is_usable = True
 
     def fork(self, words: list[str], log: int, environment: dict[str, str]) -> tuple[Forked, int] | None:
@@ -54,15 +55,16 @@ class JobTemplate:
         environment  variables in addition to the common environment
         """
         try:
-            if not self._is_ready(*words[3:5]):
+            channel = self._ready(*words[3:5])
+            if channel is None:
                 return None
             reader, writer = os.pipe()
             try:
                 request = json.dumps({"job": int(words[5]), "environment": environment}).encode()
-                socket.send_fds(self._channel, [request], [log, reader])
+                socket.send_fds(channel, [request], [log, reader])
             finally:
                 os.close(reader)
-            answer = self._channel.recv(MESSAGE_BYTES)
+            answer = channel.recv(MESSAGE_BYTES)
             if answer and _parent_of(int(answer)) == os.getpid():
                 return Forked(int(answer)), writer
             os.close(writer)
@@ -71,17 +73,20 @@ class JobTemplate:
         self._is_usable = False
         return None
 
-    def _is_ready(self, name: str, spec: str) -> bool:
-        """Whether the process to fork is ready. It is not used if it prints anything, because that belongs in
-        the log of each job."""
+    def _ready(self, name: str, spec: str) -> socket.socket | None:
+        """The connection to the process to fork; None if that is not ready. It is not used if it prints
+        anything, because that belongs in the log of each job."""
         if self._is_usable and self._channel is None:
             self._begin(name, spec)
+        channel, said = self._channel, self._said
         self._is_usable = (
             self._is_usable
-            and self._channel.recv(len(READY)) == READY
-            and not os.fstat(self._said.fileno()).st_size
+            and channel is not None
+            and said is not None
+            and channel.recv(len(READY)) == READY
+            and not os.fstat(said.fileno()).st_size
         )
-        return self._is_usable
+        return channel if self._is_usable else None
 
     def _begin(self, name: str, spec: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -102,7 +107,7 @@ class JobTemplate:
 
     def close(self) -> None:
         """End the process; no further jobs can be forked."""
-        if self._process:
+        if self._process and self._channel and self._said:
             self._channel.close()
             self._process.kill()
             self._process.wait()

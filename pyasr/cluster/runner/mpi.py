@@ -103,7 +103,7 @@ def _room(given: Path, num_ranks: int, num_threads: int) -> dict[str, int]:
     """{host: number of ranks that fit}, from Grid Engine's lines `HOST SLOTS QUEUE PROCESSORS`, one per host
     and queue. Each rank takes `num_threads` slots of one host. Raises UserError if fewer than `num_ranks`
     fit."""
-    slots = Counter()
+    slots: Counter[str] = Counter()
     for line in given.read_text(encoding="utf-8").splitlines():
         host, number = line.split()[:2]
         slots[host] += int(number)

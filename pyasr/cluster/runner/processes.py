@@ -55,7 +55,7 @@ class Guard:
     whatever reason. If the guard is killed, it is replaced at the parent's next report or call of `replace`.
     """
 
-    def __init__(self, end: Callable[[list[str]], None] | None = None):
+    def __init__(self, end: Callable[[list[str]], object] | None = None):
         self._end = end or (lambda groups: end_groups(list(map(int, groups))))
         self._held: set[str] = set()
         self._begin()
@@ -103,7 +103,7 @@ class Guard:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the default of subprocess for its children
 
 
-def _guard(reader: int, end: Callable[[list[str]], None], held: set[str]) -> None:
+def _guard(reader: int, end: Callable[[list[str]], object], held: set[str]) -> None:
     """The guard's main loop; does not return."""
     try:
         os.setsid()

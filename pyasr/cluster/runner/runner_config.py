@@ -111,7 +111,8 @@ def read_runner_config(path: Path) -> RunnerConfig:
 def parse_runner_config(text: str, path: str) -> RunnerConfig:
     """Parse `text`, the configuration file `path`. Raises UserError with the line number for an invalid
     line."""
-    command, options, defaults = "", {}, {}
+    command, defaults = "", dict[str, str]()
+    options: dict[str, dict[str, str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = re.sub(r"(^|\s)#.*", "", line).strip()
         if match := re.fullmatch(r"command\s+(.+)", line):

@@ -243,8 +243,14 @@ class BatchRunner:
         status = status or JobStatus(
             job, 1, None, False, host, self.begin, time.time(), 0.0, self.request.command_of(job)
         )
-        known = dict(reason=reason, host_lost=fate.host_lost, run_id=self.request.run_id)
-        status = replace(status, status=status.status or 1, stopped=False, **known)
+        status = replace(
+            status,
+            status=status.status or 1,
+            stopped=False,
+            reason=reason,
+            host_lost=fate.host_lost,
+            run_id=self.request.run_id,
+        )
         if not log.exists() and output_of(self.request, job).exists():
             shutil.copyfile(output_of(self.request, job), log)
         write_status(log, status)

@@ -20,7 +20,7 @@ def end_jobs(
     the scheduler. Slots that tasks on lost hosts occupy on other hosts are released; `tell` is called with a
     message if that fails."""
     deadline, wait_s = time.monotonic() + most_s, _LEAST_WAIT_S
-    left, unheard, released = list(numbers), set(numbers), set()
+    left, unheard, released = list(numbers), set(numbers), set[tuple[str, int]]()
     while True:
         unheard = {number for number in left if number in unheard and not scheduler.cancel(number)}
         left = [number for number in left if _goes_on(scheduler, number, released, tell)]

@@ -152,7 +152,9 @@ def _is_binding_of_a_step(name: str) -> bool:
 
 def memory(amount: str) -> str:
     """An amount of memory in Slurm's format, which has no fractions: 1.5G -> 1536M, 2GiB -> 2G."""
-    number, unit = re.match(r"([\d.]+)([kmgtKMGT]?)", amount).groups()
+    found = re.match(r"([\d.]+)([kmgtKMGT]?)", amount)
+    assert found is not None  # the runner has checked the option
+    number, unit = found.groups()
     return f"{math.ceil(float(number) * _MEGABYTES[unit.lower()])}M" if "." in number else number + unit
 
 

@@ -88,7 +88,7 @@ class LaggedNaturalGradient:
         workers: ThreadPoolExecutor | None = None,
     ):
         self.sides, self.ones, self.workers = sides, ones, workers
-        factors = torch.stack([side.factor for side in sides])
+        factors = torch.stack([side.state[0] for side in sides])
         self.num, self.rank, self.dim = factors.shape
         self.columns = self.dim - ones
         self.rows = factors.new_zeros(self.num, 2 * self.rank, width + ones)  # [J; W]
@@ -100,7 +100,7 @@ class LaggedNaturalGradient:
         self.traces = factors.new_zeros(self.num)
         self.gram = factors.new_zeros(self.num, 2 * self.rank, 2 * self.rank)
         self.inverse_units = factors.new_ones(self.num, 1, 1)
-        self.eigenvalues = [side.eigenvalues.numpy().copy() for side in sides]
+        self.eigenvalues = [side.state[1].numpy().copy() for side in sides]
         self._answers: list[Future] = []
         self.looks, self.num_rows = False, 0
         self.factor[..., : self.columns] = factors[..., : self.columns]
@@ -116,7 +116,7 @@ class LaggedNaturalGradient:
     def _narrow(self) -> None:
         """Copy W to the type of the data."""
         self.w.copy_(self.factor[..., : self.w.shape[2]])
-        if self.ones:
+        if self.last is not None:
             self.last.copy_(self.factor[..., -1:])
 
     def begin(self) -> None:
@@ -129,7 +129,7 @@ class LaggedNaturalGradient:
         """H' (B, R, N) of X (B, N, D)."""
         self.num_rows = x.shape[1]
         ht = self.w @ x.mT
-        return ht.add_(self.last) if self.ones else ht
+        return ht if self.last is None else ht.add_(self.last)
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
         """(Xhat (N, D), transformed column of ones (N,), g) of one side's X (N, D); computes S if `looks`."""
@@ -137,7 +137,7 @@ class LaggedNaturalGradient:
         ht, xhat = self.projections(x), torch.empty_like(x)
         before, after = residual(x, ht, self.w, xhat).sum((1, 2))
         column = None
-        if self.ones:
+        if self.last is not None:
             column = 1 - (self.last.mT @ ht)[0, 0]
             before, after = (
                 before + x.shape[1],
@@ -217,7 +217,7 @@ class LaggedNaturalGradient:
 
 def _at_once(function: Callable, *arguments) -> Future:
     """Like a pool's `submit`, but computed by the caller."""
-    future = Future()
+    future: Future = Future()
     future.set_result(function(*arguments))
     return future
 

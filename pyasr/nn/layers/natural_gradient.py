@@ -209,9 +209,15 @@ class OnlineNaturalGradient:
     def _narrow(self, dtype: torch.dtype, ones: bool) -> tuple[Tensor, Tensor | None]:
         """W in the type of the data; with ones, W without its last column, and that column."""
         if self._copies is None or self._copies[0].dtype != dtype:
-            w = self.factor.to(dtype)
+            w = self.state[0].to(dtype)
             self._copies = (w[:, :-1].contiguous(), w[:, -1].contiguous()) if ones else (w, None)
         return self._copies
+
+    @property
+    def state(self) -> tuple[Tensor, Tensor]:
+        """W and its eigenvalues, which exist after the first minibatch."""
+        assert self.factor is not None and self.eigenvalues is not None
+        return self.factor, self.eigenvalues
 
     def set(self, factor: Tensor, eigenvalues: Tensor) -> None:
         """Replace the state."""
@@ -232,12 +238,13 @@ class OnlineNaturalGradient:
 
     def _update(self, x: Tensor, ht: Tensor, trace: Number, ones: bool) -> None:
         """Equations (6) to (12): matrices with D columns on the data's device, R x R matrices on the host."""
-        dim, eta, values = self.factor.shape[1], self.eta(len(x)), self.eigenvalues.numpy()
+        before, values = self.state[0], self.state[1].numpy()
+        dim, eta = before.shape[1], self.eta(len(x))
         unit = next_unit(float(trace), values, eta, len(x), dim)
         j = self._correlation(x, ht, unit, ones)
-        found = next_factor(*_products(j, self.factor), unit, values, self.alpha, eta, len(x), dim)
+        found = next_factor(*_products(j, before), unit, values, self.alpha, eta, len(x), dim)
         factor = self._on_device(found.left) @ j.mul_(eta / len(x)).addcmul_(
-            self._on_device(found.kept)[:, None], self.factor
+            self._on_device(found.kept)[:, None], before
         )
         if found.is_ill_conditioned:
             factor = orthogonalise(
@@ -252,12 +259,13 @@ class OnlineNaturalGradient:
 
     def _on_device(self, small: np.ndarray) -> Tensor:
         """A small array on the device of W, in its type."""
-        return torch.from_numpy(small).to(self.factor.device, self.factor.dtype)
+        factor, _ = self.state
+        return torch.from_numpy(small).to(factor.device, factor.dtype)
 
     def _correlation(self, x: Tensor, ht: Tensor, unit: float, ones: bool) -> Tensor:
         """J in units of `unit`, half of which is divided out before and half after the product, in W's
         type."""
-        ht, wide = ht * unit**-0.5, self.factor.dtype
+        ht, wide = ht * unit**-0.5, self.state[0].dtype
         j = mm(ht, x).to(wide)
         if ones:
             j = torch.cat([j, ht.sum(1, dtype=wide)[:, None]], 1)

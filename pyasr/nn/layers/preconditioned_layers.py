@@ -129,6 +129,7 @@ class LayerPreconditioner:
         yhat, factor = _fold(yhat, self._limited(scale_in * scale_out, xhat, ones, yhat))
         _add_product(_gradient(weight), yhat.T, xhat, factor)
         if bias is not None:
+            assert ones is not None  # asked for above
             _add_product(_gradient(bias), ones[None], yhat, factor)
         for tell in self.when_complete:
             tell()
@@ -467,6 +468,8 @@ def _tell_lower_ranks(
         name: (layer.input.rank, layer.output.rank)
         for name, layer in layers.items()
         if isinstance(layer, LayerPreconditioner)
+        and isinstance(layer.input, Online)
+        and isinstance(layer.output, Online)
     }
     lower = [f"{name} {used[0]}/{used[1]}" for name, used in ranks.items() if used != asked]
     if lower:

@@ -7,7 +7,7 @@ from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.nn.networks.two_outputs import TwoOutputs
 
 Network = FeedForward | LayeredNetwork
-_KINDS = {"layers": LayeredNetwork, "two outputs": TwoOutputs}
+_KINDS: dict[str | None, type[Network | TwoOutputs]] = {"layers": LayeredNetwork, "two outputs": TwoOutputs}
 
 
 def network_from(description: dict) -> Network | TwoOutputs:

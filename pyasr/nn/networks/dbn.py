@@ -120,7 +120,8 @@ def _dbn(content: dict) -> Dbn:
 
 
 def _machine(entry: dict) -> Rbm:
-    rbm = Rbm(*reversed(entry["weight"].shape), entry["gaussian"])
+    hidden_dim, visible_dim = entry["weight"].shape
+    rbm = Rbm(visible_dim, hidden_dim, entry["gaussian"])
     rbm.load_state_dict({name: value for name, value in entry.items() if name != "gaussian"})
     if not all(parameter.isfinite().all() for parameter in rbm.parameters()):
         raise ValueError("parameters that are not finite")

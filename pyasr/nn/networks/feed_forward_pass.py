@@ -133,7 +133,7 @@ class FeedForwardPass:
         rate, number  learning rate and number of the step, on the device
         looks         whether natural gradient takes its next W and prepares the one after it
         """
-        groups = list(self.groups) if looks else []
+        groups = list(self.groups) if looks and self.groups is not None else []
         with self._beside(looks):
             for group in groups:
                 group.begin()
@@ -205,10 +205,10 @@ class FeedForwardPass:
             residual(x, ht, group.w, hat)
             for group, x, ht, hat in zip(self.groups, sides.data, projections, hats)
         ]
-        ones = [
-            torch.baddbmm(column, group.last.mT, ht, alpha=-1)
-            for group, column, ht in zip(self.groups, (sides.first_ones, sides.ones), projections)
-        ]
+        ones = []
+        for group, column, ht in zip(self.groups, (sides.first_ones, sides.ones), projections):
+            assert group.last is not None  # inputs have a column of ones
+            ones.append(torch.baddbmm(column, group.last.mT, ht, alpha=-1))
         return Sides(*hats, *ones), squares, projections
 
     def _write(self, sides: Sides) -> None:

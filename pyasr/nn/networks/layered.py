@@ -34,7 +34,7 @@ from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm import LstmState
 from pyasr.nn.layers.sequence_layers import Recurrent
 from pyasr.nn.networks.described import Described
-from pyasr.nn.networks.kinds.layer_register import find_kind, kinds
+from pyasr.nn.networks.kinds.layer_register import LayerKind, find_kind, kinds
 
 _CHUNKS = 64  # chunks of an utterance that are computed as a batch
 # minimum frames of a chunk if chunks have no influence: in total, per frame of context
@@ -46,7 +46,7 @@ class Line:
     """A line of a network file: the kind of layer and its options."""
 
     kind: str
-    options: object
+    options: LayerKind
 
 
 def read_network(path: Path) -> list[str]:

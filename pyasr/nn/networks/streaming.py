@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pyasr.base.errors import UserError
+from pyasr.nn.layers.lstm import LstmState
 from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.networks.layered import LayeredNetwork, last_begin
 
@@ -125,7 +126,7 @@ class _GoingOn(_InParts):
 
     def __init__(self, network: LayeredNetwork):
         super().__init__(network, -(-_BLOCK_FRAMES // network.subsampling) * network.subsampling)
-        self._states = None
+        self._states: list[LstmState | None] | None = None
 
     def part(self) -> Tensor:
         """Logits of the frames from `begin` on, (1, num, num_pdfs)."""
