@@ -63,7 +63,6 @@ class Scheduler:
     usual          the site's configuration file if there is no --config
     foreign        {pattern of an option of another scheduler, with its value: what to use instead}
     task_variable  environment variable with the number of an array task
-    silent_s       seconds for which the scheduler must report a host as lost before the runner believes it
     not_taken      regular expression for the last line of the program's output if the job was not accepted
                    and may be submitted again
     unsure         the same if the job may have been accepted
@@ -74,8 +73,12 @@ class Scheduler:
     usual = Path()
     foreign: dict[str, str] = {}
     task_variable = ""
-    silent_s = 0.0
     not_taken = unsure = r"(?!)"
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds for which the scheduler must report a host as lost before the runner believes it."""
+        return 0.0
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
         """The command that submits `script` for these jobs under this name. Output before the script
