@@ -1,5 +1,5 @@
 """Options of feature extraction. Names and defaults (except dither's) are Kaldi's, so that its conf files can
-be used."""
+be used. Options that matter only with an energy column are named in `of_energy`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from pyasr.base.cli.option_uses import if_set
 from pyasr.base.cli.options import group, load, option
 from pyasr.base.errors import UserError
+from pyasr.feats.feature_kind import option_classes
 
 OPTIONS_FILE = "options.json"
 
@@ -195,7 +196,7 @@ class UtteranceOptions:
 class MfccOptions:
     """Mel-frequency cepstral coefficients."""
 
-    heading = "features"
+    heading, of_energy = "features", ("energy_floor",)
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
@@ -209,12 +210,17 @@ class MfccOptions:
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
+    @property
+    def dim(self) -> int:
+        """Number of columns, without those of pitch."""
+        return self.num_ceps
+
 
 @dataclass(frozen=True)
 class FbankOptions:
     """Log mel filter-bank energies."""
 
-    heading = "features"
+    heading, of_energy = "features", ("energy_floor", "htk_compat")
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
@@ -226,12 +232,17 @@ class FbankOptions:
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
+    @property
+    def dim(self) -> int:
+        """Number of columns, without those of pitch."""
+        return self.mel.num_mel_bins + self.use_energy
+
 
 @dataclass(frozen=True)
 class PlpOptions:
     """Cepstra of perceptual linear prediction."""
 
-    heading = "features"
+    heading, of_energy = "features", ("energy_floor",)
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
@@ -248,6 +259,11 @@ class PlpOptions:
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
+    @property
+    def dim(self) -> int:
+        """Number of columns, without those of pitch."""
+        return self.num_ceps
+
 
 @dataclass(frozen=True)
 class SpectrogramOptions:
@@ -260,8 +276,10 @@ class SpectrogramOptions:
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
-
-FEATURE_OPTIONS = (MfccOptions, FbankOptions, PlpOptions, SpectrogramOptions)
+    @property
+    def dim(self) -> int:
+        """Number of columns, without those of pitch."""
+        return self.frame.fft_size // 2 + 1
 
 
 def feature_options_file(data: Path, why: str) -> Path:
@@ -273,9 +291,7 @@ def feature_options_file(data: Path, why: str) -> Path:
     return path
 
 
-def read_feature_options(
-    data: Path, why: str
-) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
+def read_feature_options(data: Path, why: str):
     """The options of the features of a data directory. Raises UserError, with the reason `why` they are
     needed, if they are unknown."""
-    return load(feature_options_file(data, why), FEATURE_OPTIONS)
+    return load(feature_options_file(data, why), option_classes())

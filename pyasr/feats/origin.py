@@ -25,27 +25,11 @@ from pyasr.base.cli.options import from_json, load, to_json
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
-from pyasr.feats.options import (
-    FEATURE_OPTIONS,
-    OPTIONS_FILE,
-    FbankOptions,
-    FrameOptions,
-    MelOptions,
-    MfccOptions,
-    PitchOptions,
-    PlpOptions,
-    SpectrogramOptions,
-)
+from pyasr.feats.feature_kind import class_of_saved, kind_of_options, option_classes
+from pyasr.feats.options import OPTIONS_FILE, FrameOptions, MelOptions, PitchOptions
 from pyasr.io.ark import archive_of, read_scp
 
 ORIGIN_FILE = "feature_origin.json"
-_KINDS = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in FEATURE_OPTIONS}
-_NAMES = {
-    MfccOptions: "MFCC",
-    FbankOptions: "log mel energies",
-    PlpOptions: "PLP",
-    SpectrogramOptions: "spectrograms",
-}
 _MOST_NAMED = 4
 
 
@@ -160,7 +144,7 @@ def difference(origin: dict, other: dict) -> str:
 def _told_in(folder: Path) -> list[dict]:
     """The origins recorded in the folder of an archive."""
     path = folder / OPTIONS_FILE
-    return [to_json(load(path, tuple(_KINDS.values())))] if path.exists() else kept_origins(folder)
+    return [to_json(load(path, option_classes()))] if path.exists() else kept_origins(folder)
 
 
 def _kept(origin: dict) -> object:
@@ -175,7 +159,7 @@ def _kept(origin: dict) -> object:
 def _options(origin: dict):
     """Options of features of audio; options that the writing version lacked have their defaults."""
     return from_json(
-        _KINDS[origin["type"]], {name: value for name, value in origin.items() if name != "type"}
+        class_of_saved(origin["type"]), {name: value for name, value in origin.items() if name != "type"}
     )
 
 
@@ -184,11 +168,11 @@ def _effective(options):
     frame, pitch = _as_default(options.frame, "dither"), options.pitch
     if frame.window_type != "blackman":
         frame = _as_default(frame, "blackman_coeff")
-    if not isinstance(options, SpectrogramOptions):
+    if hasattr(options, "mel"):
         options = dataclasses.replace(options, mel=_effective_mel(options.mel, frame))
-        if not options.use_energy:
-            frame, options = _as_default(frame, "raw_energy"), _as_default(options, "energy_floor")
-            options = _as_default(options, "htk_compat") if isinstance(options, FbankOptions) else options
+    if not getattr(options, "use_energy", hasattr(options, "energy_floor")):
+        frame = _as_default(frame, "raw_energy")
+        options = _as_default(options, *getattr(options, "of_energy", ()))
     if not pitch.add_pitch:
         pitch = PitchOptions()
     pitch = dataclasses.replace(pitch, process=_as_default(pitch.process, "delta_pitch_noise_stddev"))
@@ -225,5 +209,5 @@ def _name(origin: dict) -> str:
     return (
         " pasted to ".join(map(_name, origin["streams"]))
         if "streams" in origin
-        else _NAMES[_KINDS[origin["type"]]]
+        else kind_of_options(class_of_saved(origin["type"])).title
     )

@@ -22,8 +22,9 @@ import numpy as np
 
 from pyasr.base.cli.options import load
 from pyasr.feats.cmvn import cmvn_stats, normaliser
-from pyasr.feats.compute.feature_extractor import KINDS, Extractor
+from pyasr.feats.compute.feature_extractor import Extractor
 from pyasr.feats.extraction.streamed_features import KnownBefore
+from pyasr.feats.feature_kind import option_classes
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix
 
@@ -132,4 +133,4 @@ def with_frames(features: list[np.ndarray]) -> list[int]:
 def load_features(path: Path):
     """Read the options of one of the kinds of features. Raises UserError for a file with other options or
     invalid values."""
-    return load(path, tuple(KINDS))
+    return load(path, option_classes())

@@ -1,5 +1,4 @@
-"""Compute features of many utterances at once, equal to Kaldi's `compute-mfcc-feats`, `compute-fbank-feats`,
-`compute-plp-feats` and `compute-spectrogram-feats`.
+"""Compute features of many utterances at once, of any kind in `pyasr.feats.kinds`.
 
     extractor = Extractor(MfccOptions())
     features = extractor([samples1, samples2])         # list of float32 (num_frames, extractor.dim)
@@ -15,30 +14,28 @@ import numpy as np
 
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
-from pyasr.feats.compute.feature_kinds import Fbank, Mfcc, Spectrogram
 from pyasr.feats.compute.pitch_features import PitchExtractor
-from pyasr.feats.compute.plp import Plp
 from pyasr.feats.compute.spectrum import BLOCK_FRAMES, FrameBuffer, Spectrum
-from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions, PlpOptions, SpectrogramOptions
+from pyasr.feats.feature_kind import kind_of_options, num_columns
+from pyasr.feats.options import FrameOptions
 
-KINDS = {MfccOptions: Mfcc, FbankOptions: Fbank, PlpOptions: Plp, SpectrogramOptions: Spectrogram}
 _WARPS_AT_HAND = 32
 
 
 class Extractor:
-    """Computes features of waveforms, with options of one of the classes in KINDS.
+    """Computes features of waveforms, with the options of one of the kinds in `pyasr.feats.kinds`.
 
     `dim` columns; waveforms are float32 arrays at int16 scale and of `rate_hz` samples per second.
     """
 
-    def __init__(self, options: MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions):
+    def __init__(self, options):
         _check_padding(options.frame)
         self.options, self.rate_hz = options, options.frame.sample_frequency
-        self._kind = KINDS[type(options)](options)
+        self._kind = kind_of_options(type(options))(options)
         self._spectrum = lru_cache(_WARPS_AT_HAND)(self._make_spectrum)
         self._spectrum(1.0)  # reports wrong options immediately
         self._pitch = PitchExtractor(options.pitch, options.frame) if options.pitch.add_pitch else None
-        self.dim = self._kind.dim + (self._pitch.dim if self._pitch else 0)
+        self.dim = num_columns(options)
 
     def __call__(
         self, waveforms: list[np.ndarray], keys: list[str] | None = None, seed: int = 0, warp: float = 1.0
@@ -82,7 +79,7 @@ class Extractor:
 
     def _of_spectrum(self, waveforms: list[np.ndarray], spectrum: Spectrum) -> list[np.ndarray]:
         buffer = FrameBuffer(waveforms, self.options.frame)
-        features = np.empty((buffer.num_rows, self._kind.dim), np.float32)
+        features = np.empty((buffer.num_rows, self.options.dim), np.float32)
         for begin in range(0, buffer.num_rows, BLOCK_FRAMES):
             end = min(begin + BLOCK_FRAMES, buffer.num_rows)
             self._block(spectrum, buffer, begin, end, features[begin:end])

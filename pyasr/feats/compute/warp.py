@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.feats.compute.feature_kinds import cepstral_matrix
+from pyasr.feats.compute.cepstra import cepstral_matrix
 from pyasr.feats.compute.mel import band_hz, filter_edges, inverse_mel_scale, mel_scale, warped_hz
 from pyasr.feats.options import FbankOptions, MfccOptions
 

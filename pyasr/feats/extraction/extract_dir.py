@@ -116,7 +116,7 @@ def make_features(
 ) -> None:
     """Create DATA/feats and the tables of DATA that refer to it, with `step.jobs.nj` jobs.
 
-    features  options of one of the classes in `pyasr.feats.compute.feature_extractor.KINDS`
+    features  options of one of the kinds in `pyasr.feats.kinds`
     run       `pyasr.cluster.ranks.jobs.run_jobs`, which this package must not import
     """
     extractor = Extractor(features)  # reports wrong options before any work, like wrong tables

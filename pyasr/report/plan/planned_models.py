@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from pyasr.base.cli.option_flags import flags_of
+from pyasr.base.cli.options import parse
+from pyasr.feats.feature_kind import feature_kinds, num_columns
 from pyasr.report.plan.networks import NetworkSize, feed_forward
 from pyasr.report.plan.planned_calls import Call
 
@@ -122,10 +125,8 @@ MODELS: dict[str, Callable[[KnownProperties, Call], PlannedModel]] = {
 
 def columns_made(corpus: KnownProperties, call: Call) -> tuple[str, float] | None:
     """(data directory, columns of its features) of a call that computes features; None for others."""
-    if call.name in ("make_mfcc", "make_plp"):
-        return call.words[0], call.number("num-ceps", 13) + (3 if call.is_set("add-pitch") else 0)
-    if call.name == "make_fbank":
-        return call.words[0], call.number("num-mel-bins", 23) + (3 if call.is_set("add-pitch") else 0)
+    if cls := _options_of_audio(call):
+        return call.words[0], _columns_of_audio(cls, call)
     if call.name == "make_fmllr_feats":
         return call.words[2], corpus.model_of(call.words[1]).columns
     if call.name == "paste_feats":
@@ -133,6 +134,18 @@ def columns_made(corpus: KnownProperties, call: Call) -> tuple[str, float] | Non
     if call.name in ("copy_data_dir", "subset_data_dir") and call.flags.get("features") != "false":
         return call.words[1], corpus.columns_of(call.words[0])
     return None
+
+
+def _options_of_audio(call: Call) -> type | None:
+    """The options of the features of audio that a call computes; None for other programs."""
+    return next((cls for cls, kind in feature_kinds().items() if call.name == f"make_{kind.name}"), None)
+
+
+def _columns_of_audio(cls: type, call: Call) -> int:
+    """Columns of features with the options of `cls` among the flags of a call."""
+    known = {flag.name for flag in flags_of(cls)}
+    given = [f"--{name}={value}" for name, value in call.flags.items() if name in known]
+    return num_columns(parse(cls, given)[0])
 
 
 def _pasted_columns(corpus: KnownProperties, call: Call) -> float:

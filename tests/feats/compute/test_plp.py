@@ -8,7 +8,7 @@ from signals import speech_like, windowed_frames
 
 from pyasr.base.errors import UserError
 from pyasr.feats.compute.feature_extractor import Extractor
-from pyasr.feats.compute.plp import autocorrelation_matrix, lpc_cepstra
+from pyasr.feats.kinds.plp import autocorrelation_matrix, lpc_cepstra
 from pyasr.feats.options import FrameOptions, MelOptions, PlpOptions
 
 

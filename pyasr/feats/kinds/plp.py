@@ -27,15 +27,15 @@ import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.feats.compute.feature_kinds import as_in_htk, energy_of_cepstra, lifter
+from pyasr.feats.compute.cepstra import as_in_htk, energy_of_cepstra, lifter
 from pyasr.feats.compute.mel import EPSILON, filter_edges, inverse_mel_scale, mel_filters
+from pyasr.feats.feature_kind import FeatureKind, feature_kind
 from pyasr.feats.options import PlpOptions
 
 
-class Plp:
-    """Computes PLP from the energies of mel filters: a kind of features for `Extractor`."""
-
-    power = True
+@feature_kind("plp", "PLP", PlpOptions)
+class Plp(FeatureKind):
+    """Computes PLP from the energies of mel filters."""
 
     def __init__(self, options: PlpOptions):
         if options.num_ceps > options.lpc_order + 1:
@@ -43,8 +43,8 @@ class Plp:
                 f"--num-ceps {options.num_ceps} is more than --lpc-order {options.lpc_order} plus one; "
                 "lower it"
             )
-        self.options, self.dim = options, options.num_ceps
-        self.place, self.energy = slice(None), energy_of_cepstra(options)
+        super().__init__(options)
+        self.energy = energy_of_cepstra(options)
         self._autocorrelation = autocorrelation_matrix(options.mel.num_mel_bins, options.lpc_order)
         self._lifter = options.cepstral_scale * lifter(options.num_ceps, options.cepstral_lifter)
 
