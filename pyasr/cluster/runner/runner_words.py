@@ -12,7 +12,7 @@ from pyasr.cluster.runner.command_line import check_options
 from pyasr.cluster.runner.mpi import ROOT
 from pyasr.cluster.runner.runner_config import split_words
 
-_OWN = ("run.pl", "slurm.pl", "queue.pl")
+_FIRST = ("run.pl", "slurm.pl", "queue.pl")  # in messages; others follow
 _SUBMITTING = {
     "sbatch": "slurm.pl",
     "srun": "slurm.pl",
@@ -34,7 +34,7 @@ def runner_command(cmd: str) -> list[str]:
     """
     name, *rest = _words(cmd)
     own = ROOT / "utils" / Path(name).name
-    is_own = Path(name).name in _OWN and ("/" not in name or Path(name).resolve() == own)
+    is_own = Path(name).name in _own_runners() and ("/" not in name or Path(name).resolve() == own)
     if is_own:
         _check_own(cmd, rest)
         return [sys.executable, str(own), *rest]
@@ -42,6 +42,11 @@ def runner_command(cmd: str) -> list[str]:
     if found is None or name in _SUBMITTING:
         raise UserError(f"--cmd '{cmd}': {_why_no_runner(name)}")
     return [found, *rest]
+
+
+def _own_runners() -> list[str]:
+    """The names of the runners in utils/."""
+    return [*_FIRST, *sorted({path.name for path in (ROOT / "utils").glob("*.pl")}.difference(_FIRST))]
 
 
 def _words(cmd: str) -> list[str]:
@@ -66,6 +71,6 @@ def _why_no_runner(name: str) -> str:
         return f"'{name}' is an option, but a runner is expected; begin with run.pl, slurm.pl or queue.pl"
     if " " in name:
         return f"its quotation marks make '{name}' one word; remove the inner ones"
-    near = difflib.get_close_matches(name, _OWN, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_OWN)}, or a runner on PATH"
+    near, own = difflib.get_close_matches(name, _own_runners(), n=1), ", ".join(_own_runners())
+    hint = f"did you mean {near[0]}?" if near else f"use one of {own}, or a runner on PATH"
     return f"there is no program '{name}'; {hint}"

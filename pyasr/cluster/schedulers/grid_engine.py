@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.runner_config import parse_runner_config
-from pyasr.cluster.schedulers.scheduler import Fate, Scheduler, call, is_well, numbers_of
+from pyasr.cluster.schedulers.scheduler import Fate, Scheduler, call, is_well, numbers_of, seconds
 
 _CONFIG = """
 command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
@@ -136,14 +136,6 @@ def _own_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return "*"
-
-
-def seconds(time: str) -> int:
-    """Seconds of a time in Slurm's format, which --time uses: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
-    days, has_days, rest = time.rpartition("-")
-    parts = list(map(int, rest.split(":")))
-    unit_s = 3600 if has_days or len(parts) == 3 else 60  # unit of the first part
-    return int(days or 0) * 86400 + sum(part * unit_s // 60**place for place, part in enumerate(parts))
 
 
 def _there(listed: ElementTree.Element, number: str) -> dict[int, tuple[str, str, bool]]:

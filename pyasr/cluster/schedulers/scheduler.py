@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from pyasr.cluster.runner.runner_config import RunnerConfig
 _ANSWER_S = 60.0  # a busy scheduler may answer slowly
 # sbatch and qsub try for two minutes before they report that the scheduler did not answer
 _SUBMISSION_S = 180.0
+_MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
 _MOST_LINES = 5  # last lines of a program's output to show
 
 
@@ -200,3 +202,19 @@ def numbers_of(tasks: str) -> list[int]:
     `1,4,...` -> [1, 4]"""
     ranges = [part.partition(":")[0].split("-") for part in tasks.partition("%")[0].split(",") if part != CUT]
     return [number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)]
+
+
+def seconds(time: str) -> int:
+    """Seconds of a time in the format of --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    days, has_days, rest = time.rpartition("-")
+    parts = list(map(int, rest.split(":")))
+    unit_s = 3600 if has_days or len(parts) == 3 else 60  # unit of the first part
+    return int(days or 0) * 86400 + sum(part * unit_s // 60**place for place, part in enumerate(parts))
+
+
+def megabytes(amount: str) -> int:
+    """Megabytes, rounded up, of an amount of memory in the format of --mem: 1.5G -> 1536, 2GiB -> 2048."""
+    found = re.match(r"([\d.]+)([kmgtKMGT]?)", amount)
+    assert found is not None  # the runner has checked the option
+    number, unit = found.groups()
+    return math.ceil(float(number) * _MEGABYTES[unit.lower()])

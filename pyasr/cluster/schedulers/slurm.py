@@ -7,7 +7,6 @@ on the node to get the rest; this takes seconds, and after a timeout the job wai
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.runner_config import parse_runner_config
-from pyasr.cluster.schedulers.scheduler import CUT, Fate, Scheduler, call, is_well, numbers_of
+from pyasr.cluster.schedulers.scheduler import CUT, Fate, Scheduler, call, is_well, megabytes, numbers_of
 
 _CONFIG = """
 command sbatch --export=ALL
@@ -72,7 +71,6 @@ _OF_A_JOB = (
     r"SLURM_(JOB|STEP|ARRAY|HET|MEM_PER|NTASKS|NPROCS|NNODES|NODE|CPUS_|TASKS_PER|TRES_PER|GPUS|THREADS_PER|"
     r"DISTRIBUTION$|RESTART_COUNT$|SUBMIT_|PROCID$|LOCALID$|GTIDS$|TASK_PID$)"
 )
-_MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
 _OF_QSUB = {
     "-l .*": "resources are --mem, --time and --gpu",
     "-pe .*": "threads are --num-threads, ranks --num-ranks",
@@ -152,10 +150,7 @@ def _is_binding_of_a_step(name: str) -> bool:
 
 def memory(amount: str) -> str:
     """An amount of memory in Slurm's format, which has no fractions: 1.5G -> 1536M, 2GiB -> 2G."""
-    found = re.match(r"([\d.]+)([kmgtKMGT]?)", amount)
-    assert found is not None  # the runner has checked the option
-    number, unit = found.groups()
-    return f"{math.ceil(float(number) * _MEGABYTES[unit.lower()])}M" if "." in number else number + unit
+    return f"{megabytes(amount)}M" if "." in amount else re.sub("i?[bB]?$", "", amount)
 
 
 def _may_share_nodes(request: Request) -> bool:

@@ -18,7 +18,8 @@ from runner_case import (
 from test_run_pl import wait_until
 
 from pyasr.cluster.runner.status import read_status
-from pyasr.cluster.schedulers.grid_engine import GridEngine, seconds
+from pyasr.cluster.schedulers.grid_engine import GridEngine
+from pyasr.cluster.schedulers.scheduler import seconds
 
 
 def is_there(grid, name):

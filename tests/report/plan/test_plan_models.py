@@ -36,7 +36,10 @@ def call_of(command: str):
 @pytest.mark.parametrize("commands, path, columns", [
     (["make_mfcc --num-ceps 40 data/train"], "data/train", 40),
     (["make_plp --add-pitch true data/train"], "data/train", 16),
+    (["make_plp --add-pitch true --add-raw-log-pitch true data/train"], "data/train", 17),
     (["make_fbank data/train"], "data/train", 23),
+    (["make_fbank --use-energy true --nj 4 data/train"], "data/train", 24),
+    (["make_spectrogram --sample-frequency 8000 data/train"], "data/train", 129),
     (["train_lda_mllt --dim 30 data/train lang ali tri2", "train_sat data/train lang tri2 tri3",
       "align_fmllr data/train lang tri3 tri3_ali", "make_fmllr_feats data/train tri3_ali data/train_fmllr"],
      "data/train_fmllr", 30),
