@@ -333,9 +333,11 @@ def split_by_speakers(data: Path | DataDir, num: int) -> list[Keys]:
     return data.utterances.shared_out(divided_by_speakers(data.spk2utt, data.durations.array, num), num)
 
 
-def write_data_dir(path: Path, tables: Mapping[str, Mapping[str, str]]) -> None:
+def write_data_dir(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
     """Write {file name: table} into the existing directory `path`; spk2utt is computed from utt2spk."""
     for name, table in tables.items():
         write_table(Path(path) / name, table)
     if "utt2spk" in tables:
-        write_table(Path(path) / "spk2utt", invert(tables["utt2spk"]))
+        utt2spk = tables["utt2spk"]
+        known = utt2spk if isinstance(utt2spk, Table) else Table.of(utt2spk.items())
+        write_table(Path(path) / "spk2utt", invert(known))
