@@ -51,7 +51,7 @@ def tables_of(
     Only recordings with utterances are listed. Utterances whose words are unknown have no line in `text`.
     """
     sides = {utterance.side: utterance for utterance in utterances}
-    tables = {
+    tables: dict[str, dict[str, object]] = {
         "wav.scp": {side: as_named(audio[one.call]) for side, one in sides.items()},
         "reco2file_and_channel": {side: f"{one.call} {one.channel}" for side, one in sides.items()},
         "segments": {u.name: f"{u.side} {u.begin_s:.2f} {u.end_s:.2f}" for u in utterances},

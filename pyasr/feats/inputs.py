@@ -82,10 +82,10 @@ class InputOptions:
             return features
         if self.cmvn == "sliding":
             return sliding_cmvn(features, self.sliding, self.norm_vars)
-        return apply_cmvn(
-            features,
-            *(of_speaker if self.cmvn == "speaker" else normaliser(cmvn_stats(features), self.norm_vars)),
-        )
+        if self.cmvn == "speaker":
+            assert of_speaker is not None
+            return apply_cmvn(features, *of_speaker)
+        return apply_cmvn(features, *normaliser(cmvn_stats(features), self.norm_vars))
 
     def extend(self, features: np.ndarray) -> np.ndarray:
         """Normalised features (T, D) with deltas and splicing: float32 (T, dim)."""
@@ -150,6 +150,9 @@ class FeatureReader:
         )
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
+        self._table: Mapping[str, str]
+        self._utt2spk: Mapping[str, str]
+        self._cmvn: Mapping[str, str]
         self._num_frames: Mapping[str, int] | None = None
         if tables is None:
             self._read_tables()
@@ -201,7 +204,8 @@ class FeatureReader:
     @cached_property
     def _first_copies(self) -> Mapping[str, str]:
         """{original utterance: its first copy; parts of it under its name come first}"""
-        return first_keys(self._originals, str.startswith) if self._originals else {}
+        originals = self._originals
+        return first_keys(originals, str.startswith) if isinstance(originals, Table) and originals else {}
 
     def original(self, utt: str) -> tuple[str, str]:
         """(utterance, speaker) of the original if `utt` is a copy at another speed, in noise or in a room, by
@@ -214,10 +218,11 @@ class FeatureReader:
 
     def num_frames(self, utt: str) -> int:
         """Number of frames of `utt`, from utt2num_frames if that exists."""
-        if self._num_frames is None:
+        known_frames = self._num_frames
+        if known_frames is None:
             path = self.data / "utt2num_frames"
-            self._num_frames = number_table(path, int) if path.exists() else {}
-        if (known := self._num_frames.get(utt)) is not None:
+            known_frames = self._num_frames = number_table(path, int) if path.exists() else {}
+        if (known := known_frames.get(utt)) is not None:
             return known
         return self._counted_frames(utt)
 
@@ -225,6 +230,7 @@ class FeatureReader:
         """The number of frames of the features, which are read once."""
         if not self.has(utt):
             return len(self.raw(utt))  # which raises UserError
+        assert isinstance(self.keys, Keys)
         line = self.keys.table.line_of(utt)
         if self._counted[line] < 0:
             self._counted[line] = len(self.raw(utt))
@@ -283,13 +289,15 @@ class FeatureReader:
             features = apply_transform(features, self.matrix, "the model's matrix")
         if self.transforms is not None:
             features = apply_transform(
-                features, self._transform(self.speaker(utt)), f"the transform of speaker {self.speaker(utt)}"
+                features,
+                self._transform(self.transforms, self.speaker(utt)),
+                f"the transform of speaker {self.speaker(utt)}",
             )
         return features
 
-    def _transform(self, speaker: str) -> np.ndarray:
+    def _transform(self, transforms: Mapping[str, np.ndarray], speaker: str) -> np.ndarray:
         try:
-            return self.transforms[speaker]
+            return transforms[speaker]
         except KeyError:
             raise UserError(
                 f"{self.data}: no transform of speaker {speaker}; estimate the transforms on this data "

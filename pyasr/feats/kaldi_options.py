@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TypedDict
 
 from pyasr.base.cli.kaldi_names import BOOLS
 from pyasr.base.errors import UserError
@@ -23,7 +24,15 @@ _MODEL_FILE = "final.mdl"
 _BOOLS = {**BOOLS, "": True}
 
 
-def kaldi_input(model_dir: Path) -> dict[str, object]:
+class _Values(TypedDict):
+    cmvn: str
+    norm_vars: bool
+    deltas: int
+    splice_left: int
+    splice_right: int
+
+
+def kaldi_input(model_dir: Path) -> _Values:
     """Values for `InputOptions`. Raises UserError, naming the file, for unknown options, and for a directory
     without a model."""
     model_dir = Path(model_dir)
@@ -33,11 +42,12 @@ def kaldi_input(model_dir: Path) -> dict[str, object]:
             "Kaldi; give the directory of a model"
         )
     means, variances = _cmvn(model_dir / CMVN_FILE)
-    content = {"cmvn": "speaker" if means else "none", "norm_vars": variances}
+    cmvn = "speaker" if means else "none"
     if (model_dir / MATRIX_FILE).exists():
         found = _options(model_dir / SPLICE_FILE, {"left-context": 4, "right-context": 4})
         return {
-            **content,
+            "cmvn": cmvn,
+            "norm_vars": variances,
             "deltas": 0,
             "splice_left": found["left-context"],
             "splice_right": found["right-context"],
@@ -48,7 +58,13 @@ def kaldi_input(model_dir: Path) -> dict[str, object]:
             f"{model_dir / DELTA_FILE}: only derivatives over a window of 2 frames are supported; train the "
             "model with those"
         )
-    return {**content, "deltas": found["delta-order"], "splice_left": 0, "splice_right": 0}
+    return {
+        "cmvn": cmvn,
+        "norm_vars": variances,
+        "deltas": found["delta-order"],
+        "splice_left": 0,
+        "splice_right": 0,
+    }
 
 
 def kaldi_option_lines(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from pyasr.io.ark import archive_of
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.packed_rows import read_numbers, read_rows, save_numbers, save_rows
 
+T = TypeVar("T")
 _PLACES, _NUMBERS, _SPEAKERS, _ARCHIVES = "places", "numbers", "speakers", "archives"
 
 
@@ -134,13 +136,13 @@ class _Chosen:
         return self.rows[int(np.searchsorted(self._numbers, number))]
 
 
-class _Column(Mapping):
+class _Column(Mapping[str, T]):
     """One of the tables."""
 
-    def __init__(self, value_of: Callable[[str], object], keys: Collection[str]):
+    def __init__(self, value_of: Callable[[str], T], keys: Collection[str]):
         self._value_of, self._keys = value_of, keys
 
-    def __getitem__(self, key: str):
+    def __getitem__(self, key: str) -> T:
         return self._value_of(key)
 
     def __iter__(self) -> Iterator[str]:

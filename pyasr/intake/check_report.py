@@ -18,7 +18,7 @@ class Report:
         self.problems: list[str] = []
         self._known: set[str] = set()
 
-    def add(self, path: Path, what: str, fix: str) -> None:
+    def add(self, path: Path | str, what: str, fix: str) -> None:
         """Add a problem of a file or directory, with its fix."""
         self._note(f"{path}: {what}; fix: {fix}")
 

@@ -10,6 +10,7 @@ and transforms), lattices.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,6 +165,7 @@ def _check_topology(transitions: TransitionModel, lang: LangDir) -> None:
 
 def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
     """Check that the model's input options turn features into vectors of the dimension of the Gaussians."""
+    assert model.gmm is not None
     fix = "give the features that the model was trained on"
     report.attempt(fix, check_splicing, data, model.path)
     reader = report.attempt(fix, open_features, data, model.path)
@@ -180,12 +182,10 @@ def _check_frames(model: ModelDir, data: Path, is_only: bool, report: Report) ->
     """Check that alignments have the frame counts of utt2num_frames. If there is only one data directory,
     they must share utterances."""
     path = data / "utt2num_frames"
-    frames = (
-        report.attempt(f"remove {path}; it will be written again", read_numbers, path, int)
-        if path.exists()
-        else None
-    )
-    common = (frames or {}).keys() & model.num_frames.keys()
+    frames: Mapping[str, float] = {}
+    if path.exists():
+        frames = report.attempt(f"remove {path}; it will be written again", read_numbers, path, int) or {}
+    common = frames.keys() & model.num_frames.keys()
     unequal = sorted(utt for utt in common if frames[utt] != model.num_frames[utt])
     fix = f"align {data} again (steps/align_si.py or steps/align_fmllr.py)"
     if unequal:

@@ -27,7 +27,7 @@ from pyasr.intake.check_report import Report
 from pyasr.intake.manifest_entries import Entries, ManifestUtterance, ManifestUtterances
 from pyasr.io.content import ContentReader, iterate_lines, read_content
 from pyasr.io.keys import KnownNames, distinct
-from pyasr.io.lazy_tables import Lazy, having, mapped
+from pyasr.io.lazy_tables import Lazy, having
 from pyasr.io.packed_rows import GrowingRows
 from pyasr.io.tables import Parsed, TableBuilder
 
@@ -178,7 +178,11 @@ class _Reader:
         self.audio, self.owners, self.of_channels = KnownNames(), GrowingRows(), TableBuilder()
         self.names = KnownNames()  # of utterances
         # {kind of name: names that are words}
-        self.words = {"id": KnownNames(), "speaker": set[str](), "recording": KnownNames()}
+        self.words: dict[str, KnownNames | set[str]] = {
+            "id": KnownNames(),
+            "speaker": set[str](),
+            "recording": KnownNames(),
+        }
         self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): original name with blanks}
         self.found = Manifests(problems=self.report.problems)
 
@@ -187,7 +191,8 @@ class _Reader:
         try:
             read(*arguments)
         except _Flaw as flaw:
-            self.report.add(*map(printable, (flaw.where, flaw.what, flaw.fix)))
+            where, what, fix = map(printable, (flaw.where, flaw.what, flaw.fix))
+            self.report.add(where, what, fix)
 
     def result(self) -> Manifests:
         """The result, with a note on changed names."""
@@ -241,7 +246,7 @@ class _Reader:
             ManifestUtterance(name, recording, begin, min(end, most), speaker, text, gender)
         )
 
-    def _recording(self, name: str, channel: int) -> tuple[str, float]:
+    def _recording(self, name: str, channel: object) -> tuple[str, float]:
         """(name of a channel of a recording, its seconds); adds its audio to the result."""
         entry, where = self.recordings[name], f"{self.recordings_path}: recording {name}"
         sources = _value(entry, "sources", list, where)
@@ -272,20 +277,22 @@ class _Reader:
         full_name = word + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
         if is_new := self.audio.add(full_name):
             self.owners.append(name)
-        elif (other := self.owners[self.audio.number(full_name)]) != name:
+        elif (other := self._owner(full_name)) != name:
             raise _Flaw(
                 where, f"its audio would be named {full_name}, like that of recording {other}", _RENAME
             )
         place = 1 + sorted(source["channels"]).index(channel) if len(source["channels"]) > 1 else 0
-        known = [
-            _audio(source, where),
-            word if len(sources) == 1 else full_name,
-            place,
-            _seconds(entry, "duration", where),
-        ]
+        audio, seconds = _audio(source, where), _seconds(entry, "duration", where)
+        known = [audio, word if len(sources) == 1 else full_name, place, seconds]
         if is_new:
             self.of_channels.add(full_name, json.dumps(known, ensure_ascii=False))
-        return full_name, known[-1]
+        return full_name, seconds
+
+    def _owner(self, full_name: str) -> str:
+        """The recording of a channel in use."""
+        number = self.audio.number(full_name)
+        assert number is not None
+        return self.owners[number]
 
     def _word(self, kind: str, name: str, where: str) -> str:
         """A name as one word, with `_` for blanks. Raises _Flaw for a name of blanks only, and if two names
@@ -460,14 +467,20 @@ def save_data_dir(found: Manifests, out: Path) -> None:
         table(lambda one: one.speaker),
     )
     recordings = distinct(value.partition(" ")[0] for value in segments.values())[0].in_order()
-    channels, seconds = having(found.channels, recordings), having(found.seconds, recordings)
-    genders = dict(table(lambda one: (one.speaker, one.gender)).values())
-    tables = {
+    has_channels = any(place for name, (_, place) in found.channels.items() if name in recordings)
+    channels, seconds = (
+        Lazy(
+            lambda: (
+                (name, _line_of_channel(one)) for name, one in found.channels.items() if name in recordings
+            )
+        ),
+        Lazy(lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)),
+    )
+    genders = {one.speaker: one.gender for one in found.utterances if one.text is not None or not has_texts}
+    tables: dict[str, Mapping[str, str]] = {
         "wav.scp": having(found.audio, recordings),
-        FILE_AND_CHANNEL: mapped(channels, value=_line_of_channel)
-        if any(place for _, place in channels.values())
-        else {},
-        "reco2dur": mapped(seconds, value="{:.10g}".format),
+        FILE_AND_CHANNEL: channels if has_channels else {},
+        "reco2dur": seconds,
         "segments": segments,
         "utt2spk": utt2spk,
         "text": table(lambda one: one.text) if has_texts else {},

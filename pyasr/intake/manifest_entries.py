@@ -46,7 +46,7 @@ class ManifestUtterances(Sequence[ManifestUtterance]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, number: int) -> ManifestUtterance:
+    def __getitem__(self, number: int) -> ManifestUtterance:  # type: ignore[override]
         name, recording, begin, end, speaker, gender, *text = self._rows[range(len(self))[number]].split("\t")
         return ManifestUtterance(
             name, recording, float(begin), float(end), speaker, text[0] if text else None, gender
@@ -57,8 +57,6 @@ class ManifestUtterances(Sequence[ManifestUtterance]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None
 
 
 class Entries:

@@ -193,13 +193,16 @@ class ModelDir:
 
     def _transforms(self, path: Path) -> None:
         """Check the transforms of speakers, which apply after all other transforms of features."""
-        transforms = self.report.attempt(COPY, read_transform_archive, path) if self.gmm else None
+        gmm = self.gmm
+        if not gmm:
+            return
+        transforms = self.report.attempt(COPY, read_transform_archive, path)
         for speaker, matrix in (transforms or {}).items():
-            if matrix.shape not in ((self.gmm.dim, self.gmm.dim), (self.gmm.dim, self.gmm.dim + 1)):
+            if matrix.shape not in ((gmm.dim, gmm.dim), (gmm.dim, gmm.dim + 1)):
                 rows, columns = matrix.shape
                 message = (
                     f"speaker {speaker}: a matrix of {rows} x {columns}, but the Gaussians have "
-                    f"{self.gmm.dim} dimensions"
+                    f"{gmm.dim} dimensions"
                 )
                 self.report.add(path, message, f"copy trans.* and {MODEL} together")
                 return

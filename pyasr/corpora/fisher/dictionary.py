@@ -38,7 +38,7 @@ def of_words(counts: Counter[str], dictionary: Lexicon) -> tuple[Lexicon, Counte
     counts      {word: count}
     dictionary  in lower case, without stress
     """
-    lexicon, missing = Lexicon(), Counter()
+    lexicon, missing = Lexicon(), Counter[str]()
     for word, count in counts.items():
         found = dictionary.pronunciations(word) or _of_acronym(word, dictionary)
         for phones in found:

@@ -81,7 +81,7 @@ def _sex(dialect: str) -> str:
 
 def read_sexes(path: Path) -> dict[str, str]:
     """{side: m or f} of a filelist or a filetable, whose order of fields varies."""
-    sexes = {}
+    sexes: dict[str, str] = {}
     for fields in (re.split(r"[\s,]+", line.strip()) for line in _lines(path)):
         call, both = _first(_CALL, fields), _first(_SEXES, fields)
         if call and both:

@@ -43,7 +43,7 @@ def read_references(paths: list[Path]) -> References:
     Raises UserError as `parse_stm`, for other channels, and if there is no segment.
     """
     comments: dict[str, None] = {}
-    segments, repairs = [], Counter()
+    segments, repairs = [], Counter[str]()
     for path in paths:
         lines = read_lines(path)
         comments |= dict.fromkeys(line for line in lines if line.startswith(COMMENT))

@@ -28,7 +28,7 @@ TRAINING = {  # subset: its training parts
     "960": ("train-clean-100", "train-clean-360", "train-other-500"),
 }
 TEST_KINDS = ("clean", "other")
-PUBLISHED = {  # part: {quantity: numbers}
+PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {  # part: {quantity: numbers}
     "train-clean-5": {"utterances": (1519,)},
     "train-clean-100": {"utterances": (28_539,), "hours": (100.6,), "readers": (251,)},
     "train-clean-360": {"utterances": (104_014,), "hours": (363.6,), "readers": (921,)},

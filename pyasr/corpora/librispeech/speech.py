@@ -172,7 +172,7 @@ def speaker_tables(folders: list[Path]) -> list[Path]:
 
 def tables_of(utterances: list[ReadUtterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:
     """The tables of the data directory of these utterances; spk2gender if the sex of all readers is known."""
-    tables = {
+    tables: dict[str, dict[str, object]] = {
         "wav.scp": {u.name: as_named(u.audio) for u in utterances},
         "text": {u.name: u.text for u in utterances},
         "utt2spk": {u.name: u.speaker for u in utterances},

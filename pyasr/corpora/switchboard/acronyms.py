@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import groupby
 
 from pyasr.lang.lexicons.lexicon import Lexicon, Phones
@@ -63,11 +64,11 @@ def acronyms_in(dictionary: Lexicon) -> dict[str, str]:
     return found | {letter: _written(letter) for letter in LETTER_NAMES}
 
 
-def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
+def with_acronyms(words: list[str], acronyms: Mapping[str, str]) -> list[str]:
     """Replace words by acronyms, case-sensitively. `I` is a letter only in a run of single letters."""
-    result = []
-    for is_letter, run in groupby(words, LETTER_NAMES.__contains__):
-        run = list(run)
+    result: list[str] = []
+    for is_letter, group in groupby(words, LETTER_NAMES.__contains__):
+        run = list(group)
         is_pronoun = is_letter and set(run) == {_PRONOUN}
         result += run if is_pronoun else [acronyms.get(word, word) for word in run]
     return result

@@ -86,7 +86,7 @@ def utterances_of(
 ) -> list[Utterance]:
     """The utterances of these calls that have words; others are added to `left`. `callers`: {side: speaker};
     a side without an entry is its own speaker."""
-    wanted, found = set(calls), {}
+    wanted, found = set(calls), dict[str, Utterance]()
     for side, (name, content) in sorted(transcripts.sides.items()):
         for turn in turns_of(side, name, content, left):
             words = " ".join(with_acronyms(words_of(turn.text), acronyms)).lower()

@@ -59,8 +59,8 @@ def entries_in(lines: list[str], name: object) -> Lexicon:
     for number, line in enumerate(lines, 1):
         if _NO_ENTRY.fullmatch(line):
             continue
-        token, *phones = line.split()
-        word, phones = word_of(token), tuple(phone.lower() for phone in phones)
+        token, *sounds = line.split()
+        word, phones = word_of(token), tuple(phone.lower() for phone in sounds)
         if not word or word in NOISES:
             continue
         if not phones or not set(SILENCE_PHONES).isdisjoint(phones):

@@ -110,7 +110,9 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
                     num_unpacked += member.size
                     check_unpacked(num_unpacked, archive.stat().st_size, archive)
                     name = Path(f"{archive}/{member.name}")
-                    yield str(name), unpack(members.extractfile(member).read(), name)
+                    content = members.extractfile(member)
+                    assert content is not None
+                    yield str(name), unpack(content.read(), name)
     except tarfile.TarError as error:
         raise _damaged(archive, f"not a complete tar archive ({str(error).partition(':')[0]})") from None
 
@@ -132,9 +134,12 @@ def turns_of(side: str, name: str, content: bytes, left: SkippedItems) -> list[T
         if not line.strip():
             continue
         try:
-            _, begin, end, text = _LINE.fullmatch(line + " ").groups()
+            match = _LINE.fullmatch(line + " ")
+            if not match:
+                raise ValueError
+            _, begin, end, text = match.groups()
             turns.append(Turn(side, float(begin), float(end), text))
-        except (AttributeError, ValueError):
+        except ValueError:
             left.add("a line that is not 'SEGMENT BEGIN END WORDS'", f"{name}:{number}")
             continue
         if turns[-1].end_s <= turns[-1].begin_s:

@@ -226,7 +226,7 @@ def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
     return np.concatenate(blocks)
 
 
-def _content(rx: str, where: str) -> io.BufferedIOBase:
+def _content(rx: str, where: str) -> io.BytesIO:
     """The audio bytes of an entry."""
     if pipes.is_command(rx):
         pipes.admit(rx, where)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from itertools import dropwhile
+from typing import Literal
 
 from pyasr.data.audio import audio_tails, flac_length, mp3_length, sphere
 
@@ -16,6 +17,7 @@ from pyasr.data.audio import audio_tails, flac_length, mp3_length, sphere
 FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}
 # sizes written into pipes
 _OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)
+_ORDERS: dict[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
 GREATEST = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
 
@@ -32,7 +34,7 @@ def num_bytes(head: bytes) -> int | None:
     begin, size = promised(head)
     if not begin or size <= 0:
         return None
-    order = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}.get(head[:4])
+    order = _ORDERS.get(head[:4])
     whole = 8 + int.from_bytes(head[4:8], order) if order else 0
     return max(begin + size, 0 if is_of_stream(whole - 8) else whole)
 

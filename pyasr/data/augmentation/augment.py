@@ -166,14 +166,15 @@ class _Drawing:
     def distortion(self, recording: str, copy: int) -> Distortion:
         """The distortion of a recording in copy number `copy`, from 1."""
         rng = generator(self.options.augment_seed, "distortion", recording, copy)
-        reverberates = self.rirs and rng.random() < self.options.speech_rvb_probability
-        rir = self.rirs.draw(rng) if reverberates else None
+        rir = None
+        if self.rirs and rng.random() < self.options.speech_rvb_probability:
+            rir = self.rirs.draw(rng)
         noises = (
             self._background_noises(rng)
             + self._babble_noises(recording, rng)
             + self._foreground_noises(recording, rir, rng)
         )
-        return Distortion(rir and rir.audio, tuple(noises))
+        return Distortion(rir.audio if rir else None, tuple(noises))
 
     def _background_noises(self, rng: np.random.Generator) -> list[Noise]:
         if self.background is None:
@@ -214,8 +215,8 @@ class _Drawing:
         noises, at_s, end_s = [], rng.random() * self.options.fg_interval, duration_s(self.data, recording)
         while at_s < end_s:
             sound = self.foreground.draw(rng)
-            place = self.rirs.draw_in_room(rir, rng) if rir else None
-            snr_db, rir_there = float(rng.choice(self.fg_snrs)), place and place.audio
+            place = self.rirs.draw_in_room(rir, rng) if self.rirs and rir else None
+            snr_db, rir_there = float(rng.choice(self.fg_snrs)), place.audio if place else None
             noises.append(Noise(sound.audio, snr_db, _rounded(at_s), rir=rir_there, channel=sound.channel))
             at_s += max(source_duration_s(sound.audio), _LEAST_NOISE_S) + self.options.fg_interval
         return noises
@@ -258,7 +259,9 @@ class Babble:
         """(audio, begin, end in seconds, channel) of one utterance of each of `num` speakers who do not speak
         in the recording, or of all such speakers if there are fewer."""
         known = self._of_speaker.names
-        own = sorted(known.line_of(speaker) for speaker in self._speakers_in(recording) if speaker in known)
+        own = sorted(
+            line for speaker in self._speakers_in(recording) if (line := known.line_of(speaker)) is not None
+        )
         num_others = len(known) - len(own)
         chosen = [
             self._of_speaker.group(_skipping(i, own))

@@ -221,9 +221,14 @@ def _hold(tables: Tables) -> None:
     tables.update((name, at_hand(tables[name])) for name in _HELD if name in tables)
 
 
+def _utt2spk(tables: Tables) -> Table:
+    table = tables["utt2spk"]
+    return table if isinstance(table, Table) else Table.of(table.items())
+
+
 def _kept(tables: Tables) -> Table:
     """The utterances that are in all essential tables, and whose recording is in wav.scp."""
-    kept = Table.of_keys(Keys(tables["utt2spk"]))
+    kept = Table.of_keys(Keys(_utt2spk(tables)))
     for name in (name for name in _ESSENTIAL if name in tables):
         kept = _where(kept, at_hand(tables[name]).__contains__)
     if "wav.scp" in tables:
@@ -239,7 +244,7 @@ def _where(keys: Table, is_wanted: Callable[[str], bool]) -> Table:
 def _complete_or_drop(tables: Tables, said: list[str]) -> None:
     """Complete or remove the tables that lack an entry; tables that cannot be created again are kept
     unchanged."""
-    utterances, speakers = Keys(tables["utt2spk"]), Keys(distinct(tables["utt2spk"].values())[0])
+    utterances, speakers = Keys(_utt2spk(tables)), Keys(distinct(tables["utt2spk"].values())[0])
     segments = tables.get("segments")
     recordings = (
         utterances if segments is None else Keys(distinct(value.split()[0] for value in segments.values())[0])

@@ -69,7 +69,9 @@ class Soundness:
     def _checks(self, names: list[str]) -> Iterator[bool]:
         """The results of the checks; `all` stops at the first that is False."""
         utt2spk = sound_table(self._path / "utt2spk") if "utt2spk" in names else None
-        yield utt2spk is not None and _speakers_ascend(utt2spk)
+        if utt2spk is None or not _speakers_ascend(utt2spk):
+            yield False
+            return
         utterances, speakers = (
             key_blocks(utt2spk),
             key_blocks(speaker for speaker, _ in groupby(utt2spk.values())),
@@ -87,7 +89,9 @@ class Soundness:
         expected = {"utterance": utterances, "speaker": speakers, "recording": recordings}
         for name in (name for name in names if name not in ("utt2spk", "spk2utt", "segments")):
             table = sound_table(self._path / name, expected[RULES[name].of])
-            yield table is not None
+            if table is None:
+                yield False
+                return
             yield name != "text" or not _may_hold_symbols(table)
             if name == "feats.scp":
                 self.of_archives = _are_there(self._path / name, table)

@@ -283,8 +283,11 @@ class _Validator:
             )
             yield Problem(table.path, lines[0], table.lines[lines[0] - 1], message, self.fix)
         for number in table.with_other_blanks if name in OF_WORDS else ():
-            blank = ord(_OTHER_BLANK.search(table.lines[number - 1])[0])
-            message = f"contains the blank U+{blank:04X}, which Kaldi's programs take as a part of a word"
+            blank = _OTHER_BLANK.search(table.lines[number - 1])
+            assert blank is not None
+            message = (
+                f"contains the blank U+{ord(blank[0]):04X}, which Kaldi's programs take as a part of a word"
+            )
             yield Problem(table.path, number, table.lines[number - 1], message, self.fix)
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
             if most is None and value and rule.check is None:
@@ -352,7 +355,7 @@ class _Validator:
 
     def _keys(self) -> Iterator[Problem]:
         """Differences between the keys of each table and the existing utterances, speakers or recordings."""
-        expected = {
+        expected: dict[str, tuple[str, Mapping[str, object]]] = {
             "utterance": ("utt2spk", self.tables["utt2spk"].line_of),
             "speaker": ("utt2spk", dict.fromkeys(self._speaker_of.values())),
             "recording": self._recordings(),
@@ -369,7 +372,7 @@ class _Validator:
         table = self.tables["utt2spk"]
         return {key: value.split(None, 1)[0] for key, value in zip(table.keys, table.values) if value}
 
-    def _recordings(self) -> tuple[str, dict]:
+    def _recordings(self) -> tuple[str, Mapping[str, object]]:
         """(the table that defines recordings, {recording: ...})"""
         if "segments" in self.tables:
             return "segments", dict.fromkeys(
@@ -377,7 +380,9 @@ class _Validator:
             )
         return "utt2spk", self.tables["utt2spk"].line_of
 
-    def _differences(self, name: str, table: TableLines, source: str, known: dict) -> Iterator[Problem]:
+    def _differences(
+        self, name: str, table: TableLines, source: str, known: Mapping[str, object]
+    ) -> Iterator[Problem]:
         noun = RULES[name].of
         for key, line in table.line_of.items():
             if key and key not in known:
@@ -412,7 +417,7 @@ class _Validator:
         if "spk2utt" not in self.tables:
             return
         table, speaker_of = self.tables["spk2utt"], self._speaker_of
-        named = {}
+        named: dict[str, int] = {}
         for i, (speaker, value) in enumerate(zip(table.keys, table.values)):
             for utterance in value.split():
                 if speaker_of.get(utterance) != speaker:

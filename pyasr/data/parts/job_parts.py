@@ -52,7 +52,7 @@ def part_of(
     out: Path,
     num_jobs: int,
     job: int,
-    cut: Callable[[Path, int], list[Sequence[str]]] = split,
+    cut: Callable[[Path, int], Sequence[Sequence[str]]] = split,
     name: str = PARTS,
 ) -> JobPart:
     """The part of job `job` (1-based) as written by the step; if the step wrote none, the whole directory
@@ -65,7 +65,7 @@ def part_of(
 
 @contextlib.contextmanager
 def parts_of_jobs(
-    data: Path, out: Path, lists: list[Sequence[str]], tables: Iterable[str], name: str = PARTS
+    data: Path, out: Path, lists: Sequence[Sequence[str]], tables: Iterable[str], name: str = PARTS
 ) -> Iterator[None]:
     """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of `tables` that
     `data` has.
@@ -96,7 +96,7 @@ def _remove(folder: Path) -> None:
         remove_tree(folder)
 
 
-def write_parts(tables: Tables, lists: list[Sequence[str]], directories: list[Path]) -> None:
+def write_parts(tables: Tables, lists: Sequence[Sequence[str]], directories: list[Path]) -> None:
     """Write the data directory of each list of utterances into the corresponding one of `directories`, which
     exist."""
     for name, parts in _cut(tables, lists):
@@ -106,7 +106,7 @@ def write_parts(tables: Tables, lists: list[Sequence[str]], directories: list[Pa
         write_inverted(directory / "spk2utt", directory / "utt2spk")
 
 
-def _cut(tables: Tables, lists: list[Sequence[str]]) -> Iterator[tuple[str, Iterator[bytes]]]:
+def _cut(tables: Tables, lists: Sequence[Sequence[str]]) -> Iterator[tuple[str, Iterator[bytes]]]:
     """(name, the lines of each part) of each table except spk2utt, in the order of the table."""
     of_utterances, num = _Utterances(lists), len(lists)
     places = dict.fromkeys(SPEAKER_TABLES, _Shared(at_hand(tables["utt2spk"]), of_utterances).places)
@@ -130,7 +130,7 @@ def _handed_out(
 class _Utterances:
     """Which of the lists of utterances, from 0, each line of a table belongs to."""
 
-    def __init__(self, lists: list[Sequence[str]]):
+    def __init__(self, lists: Sequence[Sequence[str]]):
         self._utterances, self._parts = _numbered(lists)
 
     def places(self, table: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray]:
@@ -145,13 +145,14 @@ class _Utterances:
         return -1 if line is None else self._parts[line]
 
 
-def _numbered(lists: list[Sequence[str]]) -> tuple[Table, np.ndarray]:
+def _numbered(lists: Sequence[Sequence[str]]) -> tuple[Table, np.ndarray]:
     """(utterances, the list of each line of this table; -1: in none of the lists)"""
-    if all(isinstance(one, Keys) and one.table is lists[0].table for one in lists):
-        parts = np.full(len(lists[0].table), -1, np.int32)
-        for number, one in enumerate(lists):
-            parts[one.lines] = number
-        return lists[0].table, parts
+    keys = [one for one in lists if isinstance(one, Keys)]
+    if len(keys) == len(lists) and all(some.table is keys[0].table for some in keys):
+        parts = np.full(len(keys[0].table), -1, np.int32)
+        for number, some in enumerate(keys):
+            parts[some.lines] = number
+        return keys[0].table, parts
     pairs = sorted((utt, number) for number, one in enumerate(lists) for utt in one)
     return Table.of_keys(utt for utt, _ in pairs), np.array([number for _, number in pairs], np.int32)
 

@@ -203,10 +203,13 @@ def of_speakers(data: DataDir, num: int) -> Keys:
 
 def utterances_of(data: DataDir, speakers: list[str]) -> Keys:
     """All utterances of the given speakers. Raises UserError for a speaker that `data` lacks."""
+    groups = []
     for speaker in speakers:
-        if speaker not in data.spk2utt:
+        number = data.spk2utt.names.line_of(speaker)
+        if number is None:
             raise UserError(f"{data.path}/utt2spk: no speaker '{speaker}'; correct the list")
-    return _of_groups(data, [data.spk2utt.names.line_of(speaker) for speaker in speakers])
+        groups.append(number)
+    return _of_groups(data, groups)
 
 
 def _of_groups(data: DataDir, groups: Iterable[int]) -> Keys:

@@ -64,7 +64,7 @@ def completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Lazy:
     return Lazy(lambda: _completed(name, at_hand(table), keys))
 
 
-def _completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _completed(name: str, table: Mapping[str, str], keys: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     return ((key, table.get(key) or default_value(name, key)) for key in keys)
 
 
@@ -263,18 +263,18 @@ class DataDir:
         ]
         if self.has("utt2dur") or not counted:
             return self.audio_durations
-        return self._for_all(number_table(counted[0], int))
+        return self._for_all(number_table(counted[0], int), float)
 
     @cached_property
     def audio_durations(self) -> Numbers:
         """The length of every utterance, independent of features: seconds, or 1 if nothing is known."""
         if self.has("utt2dur"):
-            return self._for_all(number_table(self.file("utt2dur")))
+            return self._for_all(number_table(self.file("utt2dur")), float)
         return self._for_all(
             self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan
         )
 
-    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float] = float) -> Numbers:
+    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float]) -> Numbers:
         """The `length` of every utterance; the mean of all lengths for utterances that `known` lacks or whose
         length is NaN."""
         lengths = found = np.fromiter(map(length, known.values()), np.float64)
@@ -331,9 +331,11 @@ def split_by_speakers(data: Path | DataDir, num: int) -> list[Keys]:
     return data.utterances.shared_out(divided_by_speakers(data.spk2utt, data.durations.array, num), num)
 
 
-def write_data_dir(path: Path, tables: dict[str, dict[str, object]]) -> None:
+def write_data_dir(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
     """Write {file name: table} into the existing directory `path`; spk2utt is computed from utt2spk."""
     for name, table in tables.items():
         write_table(Path(path) / name, table)
     if "utt2spk" in tables:
-        write_table(Path(path) / "spk2utt", invert(tables["utt2spk"]))
+        utt2spk = tables["utt2spk"]
+        known = utt2spk if isinstance(utt2spk, Table) else Table.of(utt2spk.items())
+        write_table(Path(path) / "spk2utt", invert(known))

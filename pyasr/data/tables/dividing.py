@@ -22,7 +22,7 @@ def divided(speakers: Groups, durations: np.ndarray, num: int) -> np.ndarray:
     Speakers stay whole unless that would make a list more than 5 % longer than the mean. In this case the
     longest speakers are cut into as few pieces as needed.
     """
-    total, of_members = sum(memoryview(durations)), durations[speakers.members]
+    total, of_members = sum(durations.data), durations[speakers.members]
     limit = total / num
     while True:
         borders = _cut(speakers.borders, of_members, limit)
@@ -65,8 +65,8 @@ def _to_lists(
 ) -> tuple[np.ndarray, float]:
     """`distributed` for pieces of speakers: piece i has the members `borders[i]:borders[i + 1]`; `durations`
     are those of the members."""
-    each = memoryview(durations)
-    lengths = np.fromiter((sum(each[begin:end]) for begin, end in pairwise(memoryview(borders))), np.float64)
+    each = durations.data
+    lengths = np.fromiter((sum(each[begin:end]) for begin, end in pairwise(borders.data)), np.float64)
     return distributed(lengths, np.diff(borders), speakers.members[borders[:-1]], num)
 
 

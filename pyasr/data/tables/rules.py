@@ -140,9 +140,10 @@ def recording_seconds(
 ) -> dict[str, float]:
     """{recording: seconds at its playback speed}, from the audio in `heard` if the speed is valid, otherwise
     from a valid line of reco2dur."""
+    complaint = _number_complaint(float, "number of seconds")
     speeds = {name: reco2speed.get(name, "1") for name in heard}
     return {
-        **{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
+        **{name: float(text) for name, text in reco2dur.items() if not complaint(text)},
         **{name: heard[name] / float(speed) for name, speed in speeds.items() if not speed_complaint(speed)},
     }
 

@@ -77,7 +77,9 @@ class Recordings:
 
     def __init__(self, data: DataDir):
         self.data = data
-        self.names = {name: file_and_channel(data, name) for name in data.reco2file_and_channel}
+        self.names = {
+            name: place for name in data.reco2file_and_channel if (place := file_and_channel(data, name))
+        }
 
     def locate(self, utterance: str) -> tuple[str, str, float]:
         """(file, channel, begin in seconds). Without tables the file is named as the utterance or recording,
@@ -113,8 +115,8 @@ def utterance_lines(
         for begin, end in times
     ]
     return [
-        CtmLine(file, channel, begin_s, end_s - begin_s, *word)
-        for (begin_s, end_s), *word in zip(seconds, words, confidences)
+        CtmLine(file, channel, begin_s, end_s - begin_s, word, confidence)
+        for (begin_s, end_s), word, confidence in zip(seconds, words, confidences)
     ]
 
 
@@ -131,10 +133,10 @@ def sort_ctm(path: Path) -> None:
         numbers.append(sides.setdefault((file, channel), len(sides)))
         begins.append(begin_s)
     rank = np.argsort([sides[side] for side in sorted(sides)])
-    order = np.lexsort((begins, rank[np.array(numbers, np.int64)]))
+    order = np.lexsort((np.array(begins, np.float64), rank[np.array(numbers, np.int64)]))
     if (np.diff(order) < 0).any():
         with atomic_write(path) as f:
-            f.writelines(f"{lines[number]}\n" for number in memoryview(order))
+            f.writelines(f"{lines[number]}\n" for number in order.data)
 
 
 def place_of(line: str) -> tuple[str, str, float]:

@@ -62,8 +62,8 @@ class RuleSet:
         if pattern is None:
             return text if self.copies else ""
         if self.copies:
-            return pattern.sub(lambda match: targets[match.lastindex], text)
-        return "".join(targets[match.lastindex] for match in pattern.finditer(text))
+            return pattern.sub(lambda match: targets[match.lastindex or 0], text)
+        return "".join(targets[match.lastindex or 0] for match in pattern.finditer(text))
 
     @cached_property
     def _compiled(self) -> tuple[re.Pattern | None, list[str]]:

@@ -93,7 +93,7 @@ def read_stm(path: Path) -> Stm:
 
     Raises UserError as `parse_stm`, and for a file without segments.
     """
-    lines, repairs = read_lines(path), Counter()
+    lines, repairs = read_lines(path), Counter[str]()
     segments = sorted(parse_stm(lines, path, repairs), key=lambda segment: (segment.side, segment.begin_s))
     if not segments:
         raise no_segments(path)

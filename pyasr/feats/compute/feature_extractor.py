@@ -8,6 +8,7 @@ Pitch features may be appended, as by Kaldi's `paste-feats`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -46,15 +47,15 @@ class Extractor:
         keys, seed  select the random streams of each utterance's dither and noise
         warp        warp factor of the speaker's frequencies (`pyasr.feats.compute.mel`)
         """
-        keys = keys or list(range(len(waveforms)))
-        features = self._of_spectrum(self._dithered(waveforms, keys, seed), self._spectrum(warp))
+        names: Sequence[str | int] = keys or range(len(waveforms))
+        features = self._of_spectrum(self._dithered(waveforms, names, seed), self._spectrum(warp))
         if self.options.utterance.subtract_mean:
             features = [
                 matrix - matrix.mean(0, dtype=np.float64).astype(np.float32) if len(matrix) else matrix
                 for matrix in features
             ]
         if self._pitch:
-            pitch = [self._pitch(wave, generator(seed, "pitch", key)) for wave, key in zip(waveforms, keys)]
+            pitch = [self._pitch(wave, generator(seed, "pitch", key)) for wave, key in zip(waveforms, names)]
             features = [paste(own, beside) for own, beside in zip(features, pitch)]
         return features
 
@@ -65,7 +66,9 @@ class Extractor:
     def _make_spectrum(self, warp: float) -> Spectrum:
         return Spectrum(self.options.frame, self._kind.filters(warp), self._kind.power)
 
-    def _dithered(self, waveforms: list[np.ndarray], keys: list, seed: int) -> list[np.ndarray]:
+    def _dithered(
+        self, waveforms: list[np.ndarray], keys: Sequence[str | int], seed: int
+    ) -> list[np.ndarray]:
         """Waveforms with Gaussian noise. Kaldi draws new noise for each frame; here, overlapping frames share
         the noise of samples."""
         dither = self.options.frame.dither

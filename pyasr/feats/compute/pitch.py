@@ -148,9 +148,10 @@ def best_path(costs: Iterator[np.ndarray], factor: float) -> np.ndarray:
     Back-pointers never cross, so all active paths agree on the frames before the point where the lowest and
     the highest of them meet. These frames are settled, and their back-pointers can be dropped.
     """
-    states, forward, pending = [], None, None
+    states = []
+    forward, pending = np.zeros(0), np.zeros((0, 0), np.int16)
     for cost in costs:
-        if forward is None:
+        if not len(forward):
             forward, pending = np.zeros(cost.shape[1]), np.empty((0, cost.shape[1]), np.int16)
         back = np.empty(cost.shape, np.int16)
         _advance(cost, factor, forward, back)

@@ -43,7 +43,8 @@ class Warper:
         self.high_hz = band_hz(options.mel, options.frame)[1]
         self.centres = filter_edges(options.mel, options.frame)[1:-1]
         self._num_pitch_columns = options.pitch.process.dim if options.pitch.add_pitch else 0
-        self._cosine = self._inverse = None
+        self._cosine: np.ndarray | None = None
+        self._inverse: np.ndarray | None = None
         if isinstance(options, MfccOptions):
             self._cosine = cepstral_matrix(options)
             self._inverse = np.linalg.pinv(self._cosine)
@@ -61,7 +62,7 @@ class Warper:
         weights = np.zeros((num_bins, num_bins))
         weights[below, np.arange(num_bins)] = 1 - (place - below)
         weights[below + 1, np.arange(num_bins)] += place - below
-        if self._cosine is not None:
+        if self._cosine is not None and self._inverse is not None:
             weights = self._inverse @ weights @ self._cosine
         whole = np.eye(len(weights) + self._num_pitch_columns, dtype=np.float32)
         whole[: len(weights), : len(weights)] = weights

@@ -8,7 +8,7 @@ output has got its final name; `options.json` contains the options of the featur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from pyasr.feats.compute.resample import Resampler
 from pyasr.feats.extraction.vtln import SPEAKER_WARPS, UTTERANCE_WARPS, utterance_warps
 from pyasr.feats.options import OPTIONS_FILE
 from pyasr.io.ark import ArkWriter, scp_table
+from pyasr.io.keys import Keys
 from pyasr.io.tables import Table, pairs_of_file
 from pyasr.io.text_tables import write_table
 
@@ -150,7 +151,7 @@ def make_features(
     publish(data)
 
 
-def _cut(data: Path, num_jobs: int) -> list[list[str]]:
+def _cut(data: Path, num_jobs: int) -> list[Keys]:
     return shards(DataDir(data), num_jobs)
 
 
@@ -194,7 +195,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
 def extracted(
     extractor: Extractor,
     data: DataDir,
-    utterances: list[str],
+    utterances: Sequence[str],
     seed: int,
     audio: AudioOptions = AudioOptions(),
     min_duration: float = 0.0,
@@ -212,7 +213,7 @@ def extracted(
 
 
 def read_waveforms(
-    data: DataDir, utterances: list[str], rate_hz: float, audio: AudioOptions = AudioOptions()
+    data: DataDir, utterances: Sequence[str], rate_hz: float, audio: AudioOptions = AudioOptions()
 ) -> Iterator[tuple[str, np.ndarray]]:
     """(utterance, float32 samples at int16 scale). A recording with several consecutive segments is read
     once, and so is a file with several consecutive recordings."""

@@ -97,7 +97,7 @@ def write_by_jobs(data: Path, out: Path, named: Path, jobs: JobOptions, run: Cal
             CmvnSpec(data, out, num_jobs),
             num_jobs=num_jobs,
         )
-    stats, without = {}, list[str]()
+    stats, without = dict[str, np.ndarray](), list[str]()
     for job in range(1, num_jobs + 1):
         stats |= read_ark(_stats(out, job), dtype=None)
         without += read_lines(_without(out, job))

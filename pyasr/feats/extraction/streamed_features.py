@@ -111,15 +111,16 @@ class WithContext:
         """The results known now, in order; after the `last` frames, all remaining ones. There may be none."""
         if len(frames):
             self._kept = frames if self._kept is None else np.concatenate([self._kept, frames])
-        num = 0 if self._kept is None else len(self._kept)
+        kept = self._kept
+        num = 0 if kept is None else len(kept)
         end = num if last else num - self._right if num >= self._least else 0
-        if end <= self._num_done:
+        if kept is None or end <= self._num_done:
             return np.zeros((0, 0), np.float32)
-        found = self._function(self._kept)[self._num_done : end]
+        found = self._function(kept)[self._num_done : end]
         drop = max(end - self._left, 0)
         if drop:
             self._least = 0
-        self._kept, self._num_done = self._kept[drop:], end - drop
+        self._kept, self._num_done = kept[drop:], end - drop
         return found
 
 

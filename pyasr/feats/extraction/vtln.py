@@ -3,6 +3,8 @@ utterance), as in Kaldi."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_numbers
@@ -24,7 +26,7 @@ def utterance_warps(data: DataDir) -> dict[str, float]:
     return dict.fromkeys(data.utterances, 1.0)
 
 
-def _find(data: DataDir, name: str, keys: dict[str, str]) -> dict[str, float]:
+def _find(data: DataDir, name: str, keys: Mapping[str, str]) -> dict[str, float]:
     """`keys` with the factor of each value."""
     path = data.path / name
     warps = read_numbers(path)

@@ -187,7 +187,7 @@ def _line(utt: str, segment: WordSegment, lang: LangDir) -> str:
 def count_all(spec: PronsSpec) -> PronCounts:
     """Counts over the files of all jobs; logs the skipped alignments. Raises UserError if no alignment
     matches its transcript."""
-    num_files, left_out = num_archives(spec.ali_dir), {}
+    num_files, left_out = num_archives(spec.ali_dir), dict[str, str]()
     for number in range(1, num_files + 1):
         left_out |= read_table(_left_out_file(spec.out, number))
         _left_out_file(spec.out, number).unlink()
@@ -213,7 +213,7 @@ def count_prons(out: Path, num_files: int) -> PronCounts:
 
 def _utterances(path: Path) -> Iterator[list[tuple[str, ...]]]:
     """The (word, phones...) of each utterance in a file of pronunciations."""
-    last, tokens = None, []
+    last, tokens = None, list[tuple[str, ...]]()
     for line in read_bytes(path).decode().splitlines():
         utt, _, _, *token = line.split()
         if utt != last and tokens:

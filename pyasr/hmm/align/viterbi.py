@@ -228,7 +228,8 @@ def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, opt
 
 
 def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, options):
-    likelihoods = _Likelihoods(scores, ready, *gaussians, graph.pdfs, *frames)
+    (matrix, gauss_offsets), (blocks, scratch) = gaussians, frames
+    likelihoods = _Likelihoods(scores, ready, matrix, gauss_offsets, graph.pdfs, blocks, scratch)
     of_graph = _Nodes(*(getattr(graph, name) for name in _Nodes._fields))
     beams = [options.beam] + ([options.retry_beam] if options.retry_beam > options.beam else [])
     for beam in beams if num_frames else []:

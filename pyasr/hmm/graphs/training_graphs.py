@@ -160,7 +160,7 @@ class GraphCompiler:
                 "use the language directory that the model was trained with"
             )
 
-    def compile(self, words: dict[str, np.ndarray]) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
+    def compile(self, words: dict[Key, np.ndarray]) -> tuple[dict[Key, TrainingGraph], dict[Key, str]]:
         """(graphs of {utterance: word ids}, {utterance: reason} for those without a graph)."""
         graphs, failed, phone_graphs = {}, {}, {}
         for utterance, ids in words.items():
@@ -215,8 +215,18 @@ class GraphCompiler:
     def _expand(self, parts, distinct: np.ndarray, classes: np.ndarray, hmms) -> TrainingGraph:
         phones, edges, around, code_offsets, codes = parts
         window_classes = classes[np.searchsorted(distinct, codes)]
-        tids, loops, *rest = kernels.expanded(
+        tids, loops, offsets, successors, costs, initial, final = kernels.expanded(
             phones, edges, around, code_offsets, window_classes, hmms, self.use_left, self.use_right
         )
         pdfs, node_pdf = np.unique(self.trans.tid2pdf[tids], return_inverse=True)
-        return TrainingGraph(tids, loops, *rest, pdfs.astype(np.int64), node_pdf.astype(np.int32))
+        return TrainingGraph(
+            tids,
+            loops,
+            offsets,
+            successors,
+            costs,
+            initial,
+            final,
+            pdfs.astype(np.int64),
+            node_pdf.astype(np.int32),
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from pyasr.lang.ngrams.vocabulary import has_known_word, map_to_lang
 
 
 def read_words(
-    data: Path, lang: LangDir, utterances: list[str], tables: Path | None = None
+    data: Path, lang: LangDir, utterances: Sequence[str], tables: Path | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """({utterance: word ids}, {utterance: reason why it has none}). Words that are not in words.txt become
     the OOV word.

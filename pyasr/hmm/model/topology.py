@@ -86,8 +86,6 @@ class Topology:
             and all(self.entry(p) == other.entry(p) for p in self.phones)
         )
 
-    __hash__ = None
-
     @classmethod
     def read(cls, path: Path | KaldiReader) -> Topology:
         """Read a `topo` file, or the topology at a reader's position inside a model. Raises UserError with
@@ -119,7 +117,7 @@ def _few(values: list[int]) -> str:
 
 def _read_text(reader: KaldiReader) -> Topology:
     reader.expect("<Topology>")
-    entries, phone_to_entry = [], {}
+    entries, phone_to_entry = list[Entry](), dict[int, int]()
     while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
         for phone in _read_phones(reader):
             if phone in phone_to_entry:
@@ -143,7 +141,7 @@ def _read_phones(reader: KaldiReader) -> list[int]:
 
 
 def _read_entry(reader: KaldiReader) -> Entry:
-    before, states = reader.offset, []
+    before, states = reader.offset, list[HmmState]()
     while reader.expect("<State>", "</TopologyEntry>") == "<State>":
         number = reader.int32()
         if number != len(states):

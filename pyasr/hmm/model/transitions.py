@@ -44,7 +44,7 @@ class TransitionModel:
     @classmethod
     def from_tree(cls, topology: Topology, tree: ContextTree) -> TransitionModel:
         """All triples that `tree` allows for the phones of `topology`; probabilities are the topology's."""
-        tuples = set()
+        tuples: set[tuple[int, int, int]] = set()
         for phone in topology.phones:
             pdfs = [tree.reachable(phone, c) for c in range(topology.num_pdf_classes(phone))]
             if not all(pdfs):

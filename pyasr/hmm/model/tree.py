@@ -119,7 +119,8 @@ class ContextTree:
     def reachable(self, phone: int, pdf_class: int) -> list[int]:
         """Pdfs of the central `phone` in state `pdf_class` over all contexts, sorted (Kaldi's GetPdfInfo)."""
         known = {self.central_position: phone, PDF_CLASS: pdf_class}
-        found, stack = set(), [self.root]
+        found = set()
+        stack: list[Node | None] = [self.root]
         while stack:
             node = stack.pop()
             if isinstance(node, Leaf):
@@ -316,7 +317,8 @@ def _flatten(root: Node) -> tuple[np.ndarray, ...]:
     A leaf's start is its pdf. A split's slots are its yes node, its no node and its sorted values, a table's
     are its children (-1: none).
     """
-    nodes, kinds, keys, starts, sizes, slots = [root], [], [], [], [], []
+    nodes, slots = [root], list[int]()
+    kinds, keys, starts, sizes = [], [], [], []
     for node in nodes:
         kids = subnodes(node)
         before = accumulate((kid is not None for kid in kids), initial=len(nodes))

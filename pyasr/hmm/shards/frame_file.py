@@ -82,7 +82,7 @@ class FrameFile:
             pass
         for pdf, rows in in_memory.blocks():
             self._file.seek(int(self._ends[pdf]) * self._row_bytes)
-            self._file.write(rows)
+            self._file.write(rows.data)
             self._ends[pdf] += len(rows)
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -92,7 +92,7 @@ class FrameFile:
         for pdf in np.flatnonzero(self.counts).tolist():
             for begin in range(0, int(self.counts[pdf]), FRAMES_PER_BLOCK):
                 block = rows[: self.counts[pdf] - begin]
-                if self._file.readinto(block) < block.nbytes:
+                if self._file.readinto(block.data) < block.nbytes:
                     raise disk_error(OSError(errno.EIO, "a temporary file is truncated"), self.folder)
                 yield pdf, block
 

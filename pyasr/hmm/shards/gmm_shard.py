@@ -107,7 +107,7 @@ class GmmShard:
             {utt: words[utt] for utt in lengths},
             failed,
             room,
-            folder and Scratch(folder, num_jobs),
+            Scratch(folder, num_jobs) if folder else None,
         )
 
     @property
@@ -155,6 +155,7 @@ class GmmShard:
 
     def graphs(self) -> Iterator[tuple[int, TrainingGraph]]:
         """(index of an utterance, its graph) of all utterances with a graph."""
+        assert self._compiler is not None
         return self._compiler.graphs((i, self.words[utt]) for i, utt in enumerate(self.keys))
 
     def usable(self) -> AlignReport:
@@ -256,7 +257,7 @@ class GmmShard:
     ) -> PdfRound | FrameFile | None:
         """All frames, in memory or in a file; None if they fit in neither."""
         if counts.sum() > most_rows:
-            return self.scratch and self.scratch.write(source, counts, most_rows)
+            return self.scratch.write(source, counts, most_rows) if self.scratch else None
         collected = PdfRound(0, counts, counts, np.empty((counts.sum(), source.width), np.float32))
         for _ in collected.collect(source, range(source.num_utterances)):  # no buffer becomes full
             pass

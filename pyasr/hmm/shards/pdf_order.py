@@ -21,8 +21,13 @@ _NO_LIMIT = np.iinfo(np.int64).max
 class Source(Protocol):
     """Utterances 0 .. num_utterances - 1 with frames of `width` columns."""
 
-    num_utterances: int
-    width: int
+    @property
+    def num_utterances(self) -> int:
+        """Number of utterances."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
 
     def pdfs(self, index: int) -> np.ndarray:
         """The pdf of each frame of an utterance, int32 (T), -1 for frames that are skipped."""

@@ -67,7 +67,7 @@ def estimate_transforms(
     Speakers without enough data get the identity; their number is logged.
     """
     stats: dict[str, FmllrStats] = {}
-    transforms, total = {}, Gain()
+    transforms, total = dict[str, np.ndarray](), Gain()
     for speaker, utterances in speakers:
         of_speaker = speaker_stats(utterances, model, aligner)
         if speaker in shared:
@@ -98,7 +98,7 @@ def _estimate_shared(
 ) -> dict[str, np.ndarray]:
     """The transforms of this rank's speakers among the `shared`; the first rank of each speaker estimates its
     transform."""
-    own = {}
+    own: dict[str, np.ndarray] = {}
     for speaker, ranks in sorted(shared.items()):
         of_all = (stats.pop(speaker, None) or FmllrStats.zeros(dim)).allreduce(comm)
         if ranks[0] == comm.rank:

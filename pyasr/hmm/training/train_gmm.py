@@ -162,9 +162,9 @@ class GmmTrainer:
         self.course = Course("iteration", options.schedule.num_iters)
         self.last: dict[str, int] = {}  # kind of archive in the checkpoint: its iteration
 
-    def run(self, x: int, model: Model, first_alignment) -> Model:
+    def run(self, x: int, model: Model | None, first_alignment) -> Model:
         """Train from iteration `x` and `model`, or from the checkpoint if there is one. Returns the last
-        model.
+        model. Without a checkpoint, `model` must not be None.
 
         `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError if
         more utterances than allowed cannot be used, or have no alignment in the last iteration that realigns.
@@ -182,7 +182,8 @@ class GmmTrainer:
             model = self._iterate(x, model, begin)
         return model
 
-    def _begin(self, x: int, model: Model, first_alignment) -> tuple[int, Model]:
+    def _begin(self, x: int, model: Model | None, first_alignment) -> tuple[int, Model]:
+        assert model is not None
         self._take(x, first_alignment())
         if self.adaptation:
             self._save_matrices(x)
@@ -270,6 +271,7 @@ class GmmTrainer:
         write_int_vectors(self._own_checkpoint("ali", x), dict(self.shard.alignments()))
 
     def _save_matrices(self, x: int) -> None:
+        assert self.adaptation is not None
         write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
 
     def _save_state(self, x: int, model: Model) -> None:

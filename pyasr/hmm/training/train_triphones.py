@@ -149,7 +149,12 @@ def train_triphones(
     trainer = GmmTrainer(
         spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation
     )
-    return trainer, trainer.run(1, model, lambda: _converted(shard, old, model.trans, tree, spec.ali_dir))
+
+    def first_alignment() -> AlignReport:
+        assert model is not None
+        return _converted(shard, old, model.trans, tree, spec.ali_dir)
+
+    return trainer, trainer.run(1, model, first_alignment)
 
 
 def _first_model(
@@ -161,6 +166,7 @@ def _first_model(
     own = accumulate_tree_stats(old, alignments, shard, lang.context_indep_phones) if alignments else None
     total = reduced(own, comm)
     if comm.rank == 0:
+        assert total is not None
         stats = rounded(total)
         topology = Topology.read(lang.topo)
         central = topology.num_pdf_classes(lang.nonsilence_phones[0]) // 2

@@ -13,6 +13,7 @@ scaling takes the place of the Jacobian of the warp, like `--normalize-var` in K
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ class WarpedInputs:
         self.audio = audio_options(data.path)
         self.extractor = Extractor(read_feature_options(data.path, "is needed to compute warped features"))
 
-    def read(self, utterances: list[str]) -> list[tuple[list[str], list[np.ndarray]]]:
+    def read(self, utterances: Sequence[str]) -> list[tuple[list[str], list[np.ndarray]]]:
         """The audio of utterances, in batches for `features`."""
         rate = self.extractor.rate_hz
         return list(batches(read_waveforms(self.data, utterances, rate, self.audio), rate))
@@ -95,10 +96,10 @@ class WarpedInputs:
         self, audio: list[tuple[list[str], list[np.ndarray]]], factor: float
     ) -> dict[str, np.ndarray]:
         """{utterance: float32 (T, D)} of the audio of one speaker."""
-        raw = {}
+        raw: dict[str, np.ndarray] = {}
         for keys, waves in audio:
             raw |= zip(keys, self.extractor(waves, keys, self.seed, factor))
-        of_speaker = normaliser(sum(map(cmvn_stats, raw.values())), self.inputs.norm_vars)
+        of_speaker = normaliser(sum(map(cmvn_stats, raw.values()), np.zeros(())), self.inputs.norm_vars)
         return {utt: self._input(features, of_speaker) for utt, features in raw.items()}
 
     def _input(self, raw: np.ndarray, of_speaker) -> np.ndarray:
@@ -118,13 +119,14 @@ def score_speakers(spec: VtlnSpec, job: int) -> None:
     part = part_of(spec.data, spec.out, spec.num_jobs, job, _cut)
     data = part.directory()
     warped = WarpedInputs(data, spec.ali_dir, spec.seed)
-    speakers, scores = list(dict.fromkeys(data.utt2spk[utt] for utt in part.utterances)), {}
+    speakers = list(dict.fromkeys(data.utt2spk[utt] for utt in part.utterances))
+    scores: dict[str, tuple[int, list[float]]] = {}
     alignments = read_job_archives(spec.ali_dir, keys=set(part.utterances))
     pdfs = {utt: weighting.pdfs_of_alignment(tids) for utt, tids in alignments.items()}
     progress = log.Progress("warps", len(speakers), "speakers")
     for speaker in speakers:
         num_frames, log_likes = score_speaker(data.spk2utt[speaker], warped, pdfs, gmm, spec.vtln.factors)
-        scores[speaker] = [num_frames, log_likes.tolist()]
+        scores[speaker] = num_frames, log_likes.tolist()
         progress.update(len(scores))
     with atomic_write(_scores(spec.out, job)) as f:
         json.dump(scores, f)
@@ -135,7 +137,7 @@ def _scores(out: Path, job: int) -> Path:
 
 
 def score_speaker(
-    utterances: list[str],
+    utterances: Sequence[str],
     warped: WarpedInputs,
     pdfs: dict[str, np.ndarray],
     gmm: AmDiagGmm,
@@ -201,7 +203,7 @@ def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:
         speaker: sum(data.durations[utt] for utt in utterances)
         for speaker, utterances in data.spk2utt.items()
     }
-    lists, loads = [[] for _ in range(num_jobs)], np.zeros(num_jobs)
+    lists, loads = [list[str]() for _ in range(num_jobs)], np.zeros(num_jobs)
     for speaker in sorted(length, key=lambda speaker: (-length[speaker], speaker)):
         least = int(np.argmin(loads))
         lists[least].append(speaker)
@@ -247,7 +249,7 @@ def choose_warps(
 def merge_scores(spec: VtlnSpec) -> None:
     """Choose the factors from the scores of all jobs and write spk2warp. Raises UserError if no utterance was
     aligned."""
-    scores = {}
+    scores: dict[str, tuple[int, list[float]]] = {}
     for job in range(1, spec.num_jobs + 1):
         scores |= json.loads(_scores(spec.out, job).read_text(encoding="utf-8"))
     if not any(num_frames for num_frames, _ in scores.values()):

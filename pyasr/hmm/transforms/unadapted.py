@@ -24,7 +24,7 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
     tables, adapted = DataDir(data), _adapted_speakers(transform_dir)
     plain = {speaker for speaker, is_adapted in adapted.items() if not is_adapted}
     durations = {
-        speaker: sum(map(tables.durations.get, utts))
+        speaker: sum(tables.durations[utt] for utt in utts)
         for speaker, utts in tables.spk2utt.items()
         if speaker in adapted
     }

@@ -90,7 +90,7 @@ class _Branch:
         stack = [self]
         while stack:
             branch = stack.pop()
-            if branch.yes is None:
+            if branch.yes is None or branch.no is None:
                 yield branch
             else:
                 stack += [branch.no, branch.yes]
@@ -154,12 +154,11 @@ def grow_tree(
     leaves = [leaf for branch in branches for leaf in branch.leaves()]
     merge_below = min((gain for gain, *_ in splits), default=0.0) if cluster_thresh < 0 else cluster_thresh
     pdf_sums = _number_pdfs(leaves, merge_below, round_leaves_to if cluster_thresh else 1, var_floor)
-    log_likes = [
+    before, split, clustered = (
         float(log_likelihood(sums, var_floor).sum()) for sums in (_sums(branches), _sums(leaves), pdf_sums)
-    ]
-    return BuiltTree(
-        ContextTree(*window, _graft(stub.root, branches)), stats.num_frames, *log_likes, len(leaves), splits
     )
+    tree = ContextTree(*window, _graft(stub.root, branches))
+    return BuiltTree(tree, stats.num_frames, before, split, clustered, len(leaves), splits)
 
 
 def _sums(branches: list[_Branch]) -> np.ndarray:
@@ -293,7 +292,7 @@ def _graft(stub: Node, branches: list[_Branch]) -> Node:
 
 def _grown(root: _Branch) -> Node:
     """A branch as a tree, without recursion, because splits of one value at a time result in deep trees."""
-    order, stack, nodes = [], [root], {}
+    order, stack, nodes = [], [root], dict[int, Node]()
     while stack:
         branch = stack.pop()
         order.append(branch)

@@ -82,7 +82,9 @@ class TreeStats:
 
     def save(self, path: Path) -> None:
         """Write a file for `load`, atomically."""
-        save_arrays(path, central_position=self.central_position, events=self.events, sums=self.sums)
+        save_arrays(
+            path, central_position=np.array(self.central_position), events=self.events, sums=self.sums
+        )
 
     @classmethod
     def load(cls, path: Path) -> TreeStats:

@@ -96,7 +96,7 @@ def _is_english(counts: Counter) -> bool:
 
 
 def _letters(counts: Counter, reason: str) -> Language:
-    letters = Counter()
+    letters = Counter[str]()
     for word, count in counts.items():
         letters.update({c: count * number for c, number in Counter(word.replace("'", "")).items()})
     if len(letters) > _MOST_LETTERS:

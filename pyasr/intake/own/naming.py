@@ -76,7 +76,7 @@ def _by_prefixes(corpus: Corpus) -> list[str]:
     prefixes = [re.match(r"([^-_]+)[-_].", one.name) for one in corpus.utterances]
     if not all(prefixes):
         return []
-    names = [match[1] for match in prefixes]
+    names = [match[1] for match in prefixes if match]
     return names if 1 < len(set(names)) <= len(names) / 2 else []
 
 
@@ -137,7 +137,7 @@ def name_utterances(corpus: Corpus) -> None:
 
 
 def _leave_out_repeated(corpus: Corpus) -> None:
-    seen, kept, repeated = set(), [], []
+    seen, kept, repeated = set(), list[OwnUtterance](), list[OwnUtterance]()
     for one in corpus.utterances:
         place = (one.recording, one.begin_s, one.end_s, one.text)
         (repeated if place in seen else kept).append(one)
@@ -165,6 +165,7 @@ def _distinct_names(corpus: Corpus) -> list[str]:
 def _key(one: OwnUtterance, times: bool, folders: tuple[str, ...]) -> str:
     name = _word("_".join((*folders, one.name)))
     if times and one.begin_s is not None:
+        assert one.end_s is not None
         name += f"-{round(100 * one.begin_s):07d}-{round(100 * one.end_s):07d}"
     return name if name.startswith(f"{one.speaker}-") else f"{one.speaker}-{name}"
 
@@ -175,7 +176,7 @@ def _word(name: str) -> str:
 
 def _distinct(names: list[str]) -> list[str]:
     """Names as words for tables; repeated names are numbered."""
-    counts, seen, found = Counter(map(_word, names)), Counter(), []
+    counts, seen, found = Counter(map(_word, names)), Counter[str](), []
     for name in map(_word, names):
         seen[name] += 1
         found.append(name if counts[name] == 1 else f"{name}.{seen[name]}")

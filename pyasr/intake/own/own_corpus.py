@@ -85,6 +85,7 @@ class Corpus:
         """Seconds of an utterance."""
         if utterance.begin_s is None:
             return self.recordings[utterance.recording].seconds
+        assert utterance.end_s is not None
         return utterance.end_s - utterance.begin_s
 
     @property

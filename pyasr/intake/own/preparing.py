@@ -48,12 +48,13 @@ class Prepared:
         """Hours of speech of a part."""
         return sum(map(self.corpus.duration_s, self.split.parts[part])) / 3600
 
-    def seconds_of_speakers(self, parts: Iterable[str]) -> Counter:
+    def seconds_of_speakers(self, parts: Iterable[str]) -> dict[tuple[str, str | None], float]:
         """{(part, speaker): seconds of speech}."""
-        seconds = Counter()
+        seconds: dict[tuple[str, str | None], float] = {}
         for part in parts:
             for one in self.split.parts[part]:
-                seconds[part, one.speaker] += self.corpus.duration_s(one)
+                key = part, one.speaker
+                seconds[key] = seconds.get(key, 0.0) + self.corpus.duration_s(one)
         return seconds
 
     def counts(self, part: str) -> Counter:
@@ -101,7 +102,9 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
         seconds = corpus.recordings[one.recording].seconds
         if one.begin_s is None:
             kept.append(one)
-        elif 0 <= one.begin_s < min(one.end_s, seconds) - _LEAST_S and one.end_s <= seconds + _SLACK_S:
+            continue
+        assert one.end_s is not None
+        if 0 <= one.begin_s < min(one.end_s, seconds) - _LEAST_S and one.end_s <= seconds + _SLACK_S:
             kept.append(replace(one, end_s=min(one.end_s, seconds)))
         else:
             message = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f} s"
@@ -112,10 +115,11 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
 
 def choose_rate(corpus: Corpus) -> int:
     """The sampling rate of features in Hz: the highest, up to 16 kHz, that 95 % of the speech has."""
-    seconds = Counter()
+    seconds: dict[int, float] = {}
     for recording in corpus.recordings.values():
-        seconds[min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)] += recording.seconds
-    total, reached = seconds.total(), 0.0
+        rate = min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)
+        seconds[rate] = seconds.get(rate, 0.0) + recording.seconds
+    total, reached = sum(seconds.values()), 0.0
     for rate in sorted(seconds, reverse=True):
         reached += seconds[rate]
         if reached >= _SHARE_AT_RATE * total:
@@ -141,7 +145,7 @@ def tables_of(corpus: Corpus, utterances: list[OwnUtterance]) -> dict[str, dict[
     if any(recording.side for recording in recordings.values()):
         sides = {keys[name]: recording.side for name, recording in recordings.items()}
         tables[FILE_AND_CHANNEL] = {key: side or f"{key} A" for key, side in sides.items()}
-    genders = {one.speaker: one.gender for one in utterances}
+    genders: dict[str, object] = {one.speaker: one.gender for one in utterances if one.speaker is not None}
     return tables | ({"spk2gender": genders} if all(genders.values()) else {})
 
 
@@ -160,7 +164,9 @@ def write_listing(prepared: Prepared, path: Path) -> None:
             begin = "" if one.begin_s is None else f"{one.begin_s:.3f}"
             seconds = f"{corpus.duration_s(one):.3f}"
             lines.append(
-                "\t".join((part, one.name, one.speaker, audio.entry, audio.side, begin, seconds, one.text))
+                "\t".join(
+                    (part, one.name, one.speaker or "", audio.entry, audio.side, begin, seconds, one.text)
+                )
             )
     text = "\n".join(lines) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:

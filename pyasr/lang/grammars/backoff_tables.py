@@ -139,7 +139,7 @@ class _Builder:
         for piece in pieces_of(lambda: ContentReader(self.path), self.path, n):
             ids = self._ids(piece)
             for row in np.flatnonzero((kernels.sources(self.lm, ids) == state) & (ids[:, -1] == word)):
-                lines.append(piece.line_of(row))
+                lines.append(piece.line_of(int(row)))
                 ngram = " ".join(self.ahead.words[number] for number in piece.ids[row])
         raise occurs_twice(self.path, n, ngram, *lines[:2])
 

@@ -103,12 +103,19 @@ def _of_binary(content: bytes, path: Path, words: SymbolTable) -> _Draft:
     if fst.start < 0:
         raise UserError(f"{path}: the grammar is empty; give one with a start state and a final state")
     ids = {str(number): number for number in words.ids.values()}
-    labels = [
+    ilabels, olabels = (
         _ids_of(column, table, words.ids if table else ids, path)
         for column, table in zip((fst.ilabels, fst.olabels), tables)
-    ]
+    )
     return _Draft(
-        path, fst.start, fst.sources, fst.nextstates, *labels, fst.weights.astype(np.float64), fst.finals
+        path,
+        fst.start,
+        fst.sources,
+        fst.nextstates,
+        ilabels,
+        olabels,
+        fst.weights.astype(np.float64),
+        fst.finals,
     )
 
 

@@ -39,10 +39,11 @@ def find_problems(directory: Path) -> list[str]:
 
 class _Check:
     def __init__(self, directory: Path):
-        self.directory, self.problems = directory, []
+        self.directory = directory
+        self.problems: list[str] = []
         self.maker = "utils/prepare_lang.py"
-        self.phones: SymbolTable | None = None
-        self.words: SymbolTable | None = None
+        self.phones = SymbolTable({})
+        self.words = SymbolTable({})
         self.lists: dict[str, list[str]] = {}
 
     def add(self, name: str, problem: str) -> None:
@@ -69,12 +70,12 @@ class _Check:
             if self.words and symbol not in self.words:
                 self.add("words.txt", f"no '{symbol}'; add it at the end")
 
-    def _table(self, name: str) -> SymbolTable | None:
+    def _table(self, name: str) -> SymbolTable:
         try:
             table = SymbolTable.read(self.directory / name)
         except UserError as error:
             self.problems.append(str(error))
-            return None
+            return SymbolTable({})
         if table.get(EPSILON) != 0:
             self.add(name, f"'{EPSILON}' must have the id 0")
         if sorted(table.ids.values()) != list(range(len(table))):

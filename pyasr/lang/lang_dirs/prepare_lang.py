@@ -114,7 +114,7 @@ class _Builder:
             return probs
         return replace(
             probs,
-            words={(word, *positioned(phones)): silence for (word, *phones), silence in probs.words.items()},
+            words={(token[0], *positioned(token[1:])): silence for token, silence in probs.words.items()},
         )
 
     def _variants(self, group: Phones, suffixes: tuple[str, ...]) -> Phones:
@@ -226,7 +226,7 @@ class _Builder:
         lexicon, silence = self._pronunciations(phones), self.phones[self.content.optional_silence]
         if self.silence_probs is None:
             return lexicon_fst(lexicon, OptionalSilence(self.options.sil_prob, silence, disambig), self_loop)
-        around = [self.silence_probs.words[(word, *plain)] for word, _, plain in self.rows]
+        around = [self.silence_probs.around(word, plain) for word, _, plain in self.rows]
         return silence_lexicon_fst(lexicon, around, self.silence_probs, silence, disambig, self_loop)
 
     def _pronunciations(self, phones: list[Phones]) -> Pronunciations:

@@ -83,7 +83,7 @@ def read_lexicon(path: Path, probabilities: bool | None = None) -> Lexicon:
     path = Path(path)
     if probabilities is None:
         probabilities = path.name.startswith("lexiconp")
-    lexicon, seen = Lexicon(), {}
+    lexicon, seen = Lexicon(), dict[tuple[str, Phones], int]()
     for number, line in enumerate(read_word_lines(path), 1):
         fields, where = line.split(), f"{path}:{number}"
         if not fields:
@@ -151,6 +151,6 @@ def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
             raise UserError(
                 f"{path}:{number}: the pronunciation of '{word}' is empty; give its phones or remove the line"
             )
-        phones = tuple(phones) if stress else without_stress(tuple(phones))
-        lexicon.add(_VARIANT.sub("", word) if word.endswith(")") else word, phones)
+        sounds = tuple(phones) if stress else without_stress(tuple(phones))
+        lexicon.add(_VARIANT.sub("", word) if word.endswith(")") else word, sounds)
     return lexicon

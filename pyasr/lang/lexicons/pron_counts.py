@@ -55,7 +55,8 @@ class PronCounts:
     def add(self, utterance: list[Token]) -> None:
         """Add the words and silences (`<eps>`) of an utterance, in order."""
         self.prons.update(utterance)
-        last, silent = BEGIN, False
+        last: Token = BEGIN
+        silent = False
         for token in [*map(without_positions, utterance), END]:
             if token[0] == EPSILON:
                 silent = True

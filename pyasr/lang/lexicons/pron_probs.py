@@ -61,12 +61,14 @@ def pron_probabilities(lexicon: Lexicon, prons: Counter, options: PronProbOption
             fault = f"'{' '.join(token)}' was counted but is not in the lexicon"
             raise UserError(f"{fault}; give the dictionary of the alignments")
         counts[token] += count
-    measure = Counter()
-    for (word, *_), count in counts.items():
-        measure[word] = max(measure[word], count) if options.max_normalize else measure[word] + count
+    measure: dict[str, float] = {}
+    for (word, *_), number in counts.items():
+        before = measure.get(word, 0)
+        measure[word] = max(before, number) if options.max_normalize else before + number
     probable = Lexicon()
     for word, _, phones in lexicon.rows():
-        share = counts[(word, *phones)] / measure[word] if measure[word] else 1.0
+        token = (word, *phones)
+        share = counts[token] / measure[word] if measure[word] else 1.0
         if share == 0.0:
             raise UserError(
                 f"'{word} {' '.join(phones)}' has the probability 0; give a --pron-smoothing above 0"
@@ -143,6 +145,7 @@ def summary(old: Lexicon, new: DictDir) -> list[str]:
         (p, word, phones) for word, p, phones in new.lexicon.rows() if len(new.lexicon.entries[word]) > 1
     ]
     probs = new.silence_probs
+    assert probs is not None
     least = "; ".join(f"{word} {' '.join(phones)} {p:.3f}" for p, word, phones in sorted(several)[:5])
     return [
         (

@@ -39,9 +39,14 @@ class SilenceProbs:
     end_none: float
     overall: float
 
+    def around(self, word: str, phones: Phones) -> WordSilence:
+        """The probabilities of a pronunciation."""
+        token = (word, *phones)
+        return self.words[token]
+
     def write(self, directory: Path, lexicon: Lexicon) -> None:
         """Write both files, with the pronunciation probabilities of `lexicon`."""
-        rows = ((word, p, self.words[(word, *phones)], phones) for word, p, phones in lexicon.rows())
+        rows = ((word, p, self.around(word, phones), phones) for word, p, phones in lexicon.rows())
         write_lines(
             directory / LEXICON_FILE,
             (
@@ -61,9 +66,10 @@ def read_silence_probs(directory: Path) -> tuple[Lexicon, SilenceProbs]:
     for number, line in enumerate(read_word_lines(directory / LEXICON_FILE), 1):
         where = f"{directory / LEXICON_FILE}:{number}"
         word, probability, silence, phones = _entry(line.split(), where)
-        if (word, *phones) in words:
+        token = (word, *phones)
+        if token in words:
             raise UserError(f"{where}: '{word} {' '.join(phones)}' occurs twice; remove one of the lines")
-        words[(word, *phones)] = silence
+        words[token] = silence
         lexicon.add(word, phones, probability)
     if not words:
         raise UserError(

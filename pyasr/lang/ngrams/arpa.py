@@ -94,7 +94,7 @@ def _joined(pieces: Iterable[Piece]) -> NgramTable:
 
 def _lines_of_rows(opened: Opened, path: Path, n: int, rows: Sequence[int]) -> list[int]:
     """Line numbers of some n-grams of order `n`, which are given by their numbers (from 0) in that order."""
-    found = {}
+    found: dict[int, int] = {}
     for piece in pieces_of(opened, path, n):
         mine = [row for row in rows if 0 <= row - piece.begin < len(piece.ids)]
         found |= {row: piece.line_of(row - piece.begin) for row in mine}
@@ -153,7 +153,8 @@ class NgramScorer:
     def __init__(self, arpa: Arpa):
         self.words, self.order = arpa.words, arpa.order
         num_words = len(arpa.words)
-        keys, logprobs, backoffs, sizes = [], [], [], [0]
+        keys, logprobs, backoffs = list[np.ndarray](), [], []
+        sizes = [0]
         for n, table in enumerate(arpa.tables, 1):
             key = ngram_keys(keys, table.ids, num_words, n)
             order = np.argsort(key, kind="stable")
@@ -162,8 +163,13 @@ class NgramScorer:
             logprobs.append(table.logprob[order])
             backoffs.append(table.backoff[order])
             sizes.append(sizes[-1] + len(order))
-        arrays = map(np.concatenate, (keys, logprobs, backoffs))
-        self.ngrams = kernels.Ngrams(*arrays, np.array(sizes, np.int64), num_words)
+        self.ngrams = kernels.Ngrams(
+            np.concatenate(keys),
+            np.concatenate(logprobs),
+            np.concatenate(backoffs),
+            np.array(sizes, np.int64),
+            num_words,
+        )
 
     def sentence_scores(self, flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> np.ndarray:
         """log10 p of every word and of </s> of each sentence, concatenated, float64 (len(flat) +

@@ -83,8 +83,9 @@ class ArpaReader:
     """
 
     def __init__(self, content: Content, path: Path, ahead: ArpaReader | None = None):
-        self.path, self._lines, self.words = path, _Lines(content, path), []
-        self._ahead, self._table = ahead, None
+        self.path, self._lines, self._ahead = path, _Lines(content, path), ahead
+        self.words: list[str] = []
+        self._table: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self.counts = self._header()
 
     @property
@@ -126,7 +127,7 @@ class ArpaReader:
     def _header(self) -> list[int]:
         """Counts of all orders. Any text may precede `\\data\\`; only counts may follow it."""
         self._find_data()
-        begin, counts = self._lines.number - 1, []
+        begin, counts = self._lines.number - 1, list[int]()
         while not self._lines.at_backslash() and (found := self._lines.take())[1]:
             number, line = found[0], found[1].decode("utf-8", "replace").strip()
             match = _COUNT.match(line)
@@ -185,13 +186,15 @@ class ArpaReader:
             return
         first = {word: row for row, word in reversed(list(enumerate(self.words)))}
         again = next(row for row, word in enumerate(self.words) if first[word] != row)
-        piece = Piece(*[np.zeros(0)] * 3, 0, line, text)
+        nothing = np.zeros(0)
+        piece = Piece(nothing, nothing, nothing, 0, line, text)
         lines = piece.line_of(first[self.words[again]]), piece.line_of(again)
         raise occurs_twice(self.path, 1, self.words[again], *lines)
 
     def _parsed(self, n: int, text: bytes, begin: int, line: int) -> Piece:
         room = text.count(b"\n") + 1
         ids, logprob, backoff = np.zeros((room, n), np.int32), np.zeros(room), np.zeros(room)
+        assert self._table is not None
         found, problem, where = kernels.parse_section(
             np.frombuffer(text, np.uint8), *self._table, ids, logprob, backoff, n < self.order
         )
@@ -261,9 +264,14 @@ class _Lines:
 
     def at_backslash(self) -> bool:
         """Whether the next line begins with a backslash after blanks."""
-        while (end := _BLANKS.match(self._buffer, self._at).end()) == len(self._buffer) and self._more():
+        while (end := self._after_blanks()) == len(self._buffer) and self._more():
             pass
         return self._buffer[end : end + 1] == b"\\"
+
+    def _after_blanks(self) -> int:
+        found = _BLANKS.match(self._buffer, self._at)
+        assert found is not None
+        return found.end()
 
     def take(self) -> tuple[int, bytes]:
         """(line number, next line); b"" at the end."""

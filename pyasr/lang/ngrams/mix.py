@@ -52,7 +52,7 @@ def _union(models: list[Trie]) -> Trie:
     node_maps = [np.zeros(len(model.nodes.last), np.int64) for model in models]
     levels, bound = [], 1
     for n in range(1, max(model.order for model in models) + 1):
-        having = [(model, *maps) for model, *maps in zip(models, word_maps, node_maps) if model.order >= n]
+        having = [one for one in zip(models, word_maps, node_maps) if one[0].order >= n]
         keys = [
             nodes[model.nodes.parents[model.level(n)]] * len(words) + mapped[model.nodes.last[model.level(n)]]
             for model, mapped, nodes in having

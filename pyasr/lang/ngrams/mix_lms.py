@@ -137,6 +137,7 @@ def mix_lms(sources: list[Path], weights: np.ndarray | None, options: MixOptions
         if heldout:
             heldout.add(arpa, source)
     weights = heldout.weights() if heldout else weights
+    assert weights is not None
     wanted = np.flatnonzero(weights)
     mixed = mixture(
         [models[i] for i in wanted], weights[wanted], options.text.oov_word, options.lacking == "share"

@@ -171,7 +171,7 @@ def _smooth(orders: list[_Order], words: list[str], least: list[int]) -> Arpa:
     begin = words.index(BEGIN)
     lower = np.full(1, 1.0 / (len(words) - 1))
     num_histories = 1
-    tables, kept_before = [], None
+    tables, kept_before = list[NgramTable](), None
     for n, (grams, minimum) in enumerate(zip(orders, least), 1):
         kept = (grams.counts >= minimum) | (n == 1)
         probability, gamma = _interpolate(grams, kept, num_histories, lower, n)

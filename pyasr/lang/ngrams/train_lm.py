@@ -115,8 +115,8 @@ def train(texts: list[Path], vocabulary: list[str], options: NgramOptions) -> Ar
     """
     least = _min_counts(options.min_counts, options.order)
     parts = [read_ids(text, vocabulary, options) for text in texts]
-    sentences = tuple(map(np.concatenate, zip(*parts))) if len(parts) > 1 else parts[0]
-    return estimate(sentences, vocabulary, options.order, least)
+    flat, lengths = map(np.concatenate, zip(*parts)) if len(parts) > 1 else parts[0]
+    return estimate((flat, lengths), vocabulary, options.order, least)
 
 
 def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[np.ndarray, np.ndarray]:

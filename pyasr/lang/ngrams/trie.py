@@ -163,7 +163,7 @@ def trie_of(arpa: Arpa, name: Path) -> Trie:
     """The model of the file `name` as a trie. Unreachable n-grams are skipped, with a warning: their history
     is not listed, or they contain <s> after the first word or </s> before the last."""
     begin, end, num_words = arpa.index[BEGIN], arpa.index[END], len(arpa.words)
-    keys, rows, levels, bound = [], [], [], 0
+    keys, rows, levels, bound = list[np.ndarray](), [], [], 0
     for n, table in enumerate(arpa.tables, 1):
         key = ngram_keys(keys, table.ids, num_words, n)
         key[(table.ids[:, 1:] == begin).any(1) | (table.ids[:, :-1] == end).any(1)] = -1

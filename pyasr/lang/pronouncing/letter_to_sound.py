@@ -185,7 +185,8 @@ class LetterToSound:
             inner = word.strip("'")
             return self._known_or_guessed(inner) if inner and inner != word else None
         sounds = [self._known_or_guessed(part) for part in parts]
-        return tuple(itertools.chain(*sounds)) if sounds and all(sounds) else None
+        spoken = [sound for sound in sounds if sound]
+        return tuple(itertools.chain(*spoken)) if spoken and len(spoken) == len(sounds) else None
 
     def _without_accents(self, word: str) -> Phones | None:
         """Letters that the dictionary lacks, replaced by those that they are composed of: café as cafe."""

@@ -38,7 +38,7 @@ CMUDICT, LETTERS = "cmudict", "letters"  # dictionaries that are not files
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"
 MOST_LEFT_OUT = 1 / 3  # of the running words; above it, the dictionary is probably a wrong one
 _NOISE = re.compile(r"[<\[{].*[>\]}]$")
-_NOISE_VARIANTS = {(SPOKEN_NOISE,): 1.0}
+_NOISE_VARIANTS: dict[Phones, float] = {(SPOKEN_NOISE,): 1.0}
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def _guess(guesser: LetterToSound, word: str, drop_stress: bool) -> Guess | None
 
 def phone_groups(phones: set[str]) -> tuple[PhoneGroups, PhoneGroups]:
     """(groups of non-silence phones, which differ only in stress; questions about the stress)."""
-    stressed, groups = stressed_vowels(phones), {}
+    stressed, groups = stressed_vowels(phones), dict[str, list[str]]()
     for phone in sorted(phones):
         groups.setdefault(phone[:-1] if phone in stressed else phone, []).append(phone)
     digits = sorted({phone[-1] for phone in stressed})

@@ -40,7 +40,7 @@ def groups(files: list[Path]) -> list[tuple[Path, ...]]:
     pairs: dict[str, dict[str, Path]] = {}
     for path in files:
         pairs.setdefault(path.name.lower().replace(_role(path) or "\0", ""), {})[_role(path)] = path
-    cuts = [(found["cuts"],) for found in pairs.values() if "cuts" in found]
+    cuts: list[tuple[Path, ...]] = [(found["cuts"],) for found in pairs.values() if "cuts" in found]
     for found in pairs.values():
         alone = [role for role in ("recordings", "supervisions") if role in found]
         if "" in found or len(alone) == 1 and not cuts:
@@ -61,7 +61,11 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     corpus = Corpus(f"lhotse's manifests ({named([path.name for path in files])})")
     found = groups(files)
     for group in found:
-        manifests = (read_cuts if len(group) == 1 else read_manifests)(*group, prefix_speakers=False)
+        manifests = (
+            read_cuts(group[0], prefix_speakers=False)
+            if len(group) == 1
+            else read_manifests(group[0], group[1], prefix_speakers=False)
+        )
         if manifests.problems:
             raise UserError(
                 f"{len(manifests.problems)} problem(s) in the manifests; the first: "

@@ -92,7 +92,11 @@ def _plain_text(path: Path) -> str:
     """The words of a transcript: all lines, or the labels of HTK's lines 'BEGIN END LABEL'."""
     lines = [line.strip() for line in text_in(path).split("\n") if line.strip()]
     labels = [_HTK_LINE.fullmatch(line) for line in lines] if path.suffix.lower() == ".lab" else []
-    return " ".join(match[1] for match in labels) if lines and labels and all(labels) else " ".join(lines)
+    return (
+        " ".join(match[1] for match in labels if match)
+        if lines and labels and all(labels)
+        else " ".join(lines)
+    )
 
 
 def _fits(places: Places) -> bool:
