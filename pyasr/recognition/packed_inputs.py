@@ -255,7 +255,7 @@ class PastedData:
     def vectors(self) -> ExtractedVectors | None:
         """The vectors next to the streams. Raises UserError for vectors that do not exist for new
         recordings."""
-        return self.paste.vectors and ExtractedVectors.read(self.paste.vectors)
+        return ExtractedVectors.read(self.paste.vectors) if self.paste.vectors else None
 
 
 @dataclass(frozen=True)
