@@ -131,7 +131,7 @@ def _(network: FeedForward) -> list[Part]:
     return (
         parts
         if network.output_scales is None
-        else [*parts[:-1], _scaled(parts[-1], array(network.output_scales))]
+        else [*parts[:-1], _scaled(affine_part(parts[-1]), array(network.output_scales))]
     )
 
 
@@ -157,10 +157,10 @@ def _(layer: nn.Sequential, stride: int) -> list[Part]:
     parts: list[Part] = []
     for one in layer:
         if isinstance(one, PNorm):
-            parts[-1] = _regrouped(parts[-1], one.group_size)
-            parts.append(Norms(len(parts[-1].bias) // one.group_size, one.group_size))
+            affine = _regrouped(affine_part(parts[-1]), one.group_size)
+            parts[-1:] = [affine, Norms(len(affine.bias) // one.group_size, one.group_size)]
         elif isinstance(one, tuple(_UNITS)):
-            parts.append(Unit(_kind_of(one), _dim_after(parts[-1])))
+            parts.append(Unit(_kind_of(one), dim_after(parts[-1])))
         else:
             parts += _layer_parts(one, stride)
     return parts
@@ -220,8 +220,18 @@ def _kind_of(layer: nn.Module) -> str:
     return next(kind for cls, kind in _UNITS.items() if isinstance(layer, cls))
 
 
-def _dim_after(part: Part) -> int:
-    return len(part.bias) if isinstance(part, Affine) else part.dim
+def affine_part(part: Part) -> Affine:
+    """The part, which must be affine."""
+    assert isinstance(part, Affine)
+    return part
+
+
+def dim_after(part: Part) -> int:
+    """The dimension of the output of an affine part, norms or units."""
+    if isinstance(part, Affine):
+        return len(part.bias)
+    assert isinstance(part, (Norms, Unit))
+    return part.dim
 
 
 def _regrouped(affine: Affine, size: int) -> Affine:

@@ -27,6 +27,7 @@ from pyasr.export.network_parts import (
     Scale,
     Shift,
     Unit,
+    affine_part,
     input_parts,
     network_parts,
 )
@@ -52,7 +53,7 @@ def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
     _write_chain(
         out / TRANSFORM_FILE, input_parts(model, options), feature_dim(model, options) * (options.deltas + 1)
     )
-    _write_chain(out / NETWORK_FILE, parts, parts[0].weight.shape[1])
+    _write_chain(out / NETWORK_FILE, parts, affine_part(parts[0]).weight.shape[1])
     with KaldiWriter(out / COUNTS_FILE, binary=False) as writer:
         writer.vector(np.exp(model.log_priors.double().numpy()) * _NUM_FRAMES)
 

@@ -34,6 +34,7 @@ from pyasr.export.network_parts import (
     Shift,
     Unit,
     delta_parts,
+    dim_after,
     input_parts,
     network_parts,
 )
@@ -166,7 +167,7 @@ def _write_component(writer: KaldiWriter, part: Part) -> None:
                 {**rate, "LinearParams": weight, "BiasParams": bias},
             )
         case Bypass():
-            _write_fields(writer, "NoOp", {"Dim": part.parts[-1].dim, **_no_statistics()})
+            _write_fields(writer, "NoOp", {"Dim": dim_after(part.parts[-1]), **_no_statistics()})
         case Norms(dim, size):
             _write_fields(writer, "Pnorm", {"InputDim": dim * size, "OutputDim": dim})
         case Unit("normalize", dim):

@@ -129,7 +129,8 @@ def _broken(words: list[str]) -> list[str]:
     splits = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(1, len(words))]
     halves = [pair for pair in splits if max(map(len, pair)) <= _LINE_LETTERS]
     if halves:
-        return list(min(halves, key=lambda pair: abs(len(pair[0]) - len(pair[1]))))
+        best = min(halves, key=lambda pair: abs(len(pair[0]) - len(pair[1])))
+        return list(best)
     return _filled(words)
 
 

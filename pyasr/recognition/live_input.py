@@ -22,7 +22,8 @@ class LiveInput:
     """
 
     def __init__(self, pipe: BinaryIO):
-        self._pipe, self._held_back, self._num_left = pipe, None, _MOST_WAITING_BYTES
+        self._pipe, self._num_left = pipe, _MOST_WAITING_BYTES
+        self._held_back: int | None = None
 
     def __enter__(self) -> LiveInput:
         heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -53,11 +54,11 @@ class LiveInput:
             return
         os.set_blocking(self._pipe.fileno(), True)
         if failure is None:
-            self._give_way()
+            self._give_way(self._held_back)
 
-    def _give_way(self) -> None:
+    def _give_way(self, number: int) -> None:
         try:
-            signal.raise_signal(self._held_back)
+            signal.raise_signal(number)
         except KeyboardInterrupt as stop:
             stop.args = (_TOLD,)
             raise

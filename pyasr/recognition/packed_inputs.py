@@ -254,7 +254,7 @@ class PastedData:
 
     def vectors(self) -> ExtractedVectors | None:
         """The vectors next to the streams. Raises UserError for vectors that new recordings lack."""
-        return self.paste.vectors and ExtractedVectors.read(self.paste.vectors)
+        return ExtractedVectors.read(self.paste.vectors) if self.paste.vectors else None
 
 
 @dataclass(frozen=True)

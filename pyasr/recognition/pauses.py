@@ -58,9 +58,9 @@ def cut_at_pauses(
     most, least = (
         max(int(seconds * rate / step), 1) for seconds in (options.max_segment_s, options.min_segment_s)
     )
-    middles = (
-        _pause_middles(levels, max(int(options.min_pause_s * rate / step), 1)) if len(levels) > most else []
-    )
+    middles = np.zeros(0, np.int64)
+    if len(levels) > most:
+        middles = _pause_middles(levels, max(int(options.min_pause_s * rate / step), 1))
     cuts = [0]
     while len(levels) - cuts[-1] > most:
         cuts.append(_next_cut(levels, middles, cuts[-1], least, most))
@@ -95,7 +95,7 @@ def _pause_middles(levels: np.ndarray, least: int) -> np.ndarray:
 
 def _next_cut(levels: np.ndarray, middles: np.ndarray, begin: int, least: int, most: int) -> int:
     """The end of a segment that begins at step `begin`."""
-    allowed = middles[(middles > begin + least) & (middles <= begin + most)] if len(middles) else []
+    allowed = middles[(middles > begin + least) & (middles <= begin + most)]
     if len(allowed):
         return int(allowed[0])
     first = begin + most // 2

@@ -190,8 +190,13 @@ def utterance_errors(scored: Path) -> dict[str, tuple[int, int]]:
 class Scored(Protocol):
     """Scores that can be compared."""
 
-    scored: Path  # directory of its scores
-    test: dict  # summary.json
+    @property
+    def scored(self) -> Path:
+        """The directory of its scores."""
+
+    @property
+    def test(self) -> dict:
+        """Its summary.json."""
 
 
 def paired(first: Scored, second: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -113,7 +113,8 @@ def write_report(
 
 def _read_jobs(out: Path, num_jobs: int) -> tuple[dict[str, str], dict[str, str]]:
     """(decoded texts, reasons of failed utterances) of all jobs; removes their files."""
-    decoded, failed = {}, {}
+    decoded: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for job in range(1, num_jobs + 1):
         texts, reasons = out / f"decoded.{job}.txt", out / f"failed.{job}.json"
         decoded |= read_table(texts)

@@ -42,7 +42,8 @@ class LmWeights:
         low, high = first_range(least, greatest)
         self.low = min(low, needed or low) if self._moves_down else low
         self.high = max(high, needed or high) if self._moves_up else high
-        self.first, self._high_before = range(self.low, self.high + 1), None
+        self.first = range(self.low, self.high + 1)
+        self._high_before: int | None = None
 
     def further(self, scores: Mapping[tuple[int, float], Score]) -> list[int]:
         """The weights to try next, given all scores so far; [] if the best weight is inside the range or
@@ -102,5 +103,6 @@ class LmWeights:
         return added
 
     def _higher(self) -> list[int]:
-        self._high_before, self.high = self.high, next(end for end in _UPPER_ENDS if end > self.high)
-        return list(range(self._high_before + 1, self.high + 1))
+        before, self.high = self.high, next(end for end in _UPPER_ENDS if end > self.high)
+        self._high_before = before
+        return list(range(before + 1, self.high + 1))

@@ -42,10 +42,17 @@ class Scorer(Protocol):
     parts      {name: utterances} with a row in per_subset
     """
 
-    utt2spk: Mapping[str, str]
-    signature: str
-    subsets: Mapping[str, list[str]]
-    parts: Mapping[str, list[str]]
+    @property
+    def utt2spk(self) -> Mapping[str, str]: ...
+
+    @property
+    def signature(self) -> str: ...
+
+    @property
+    def subsets(self) -> Mapping[str, list[str]]: ...
+
+    @property
+    def parts(self) -> Mapping[str, list[str]]: ...
 
     def score(self, hypothesis: Any) -> Score:
         """Counts of all utterances."""
@@ -86,7 +93,7 @@ class PointOptions:
     def of(self, decode_dir: Path) -> Point:
         """The point for a decode directory. Raises UserError if it needs an LM weight and the directory has
         not been scored."""
-        if not self.inputs(decode_dir):
+        if self.lmwt is not None and not self.inputs(decode_dir):
             return self.lmwt, self.word_ins_penalty or 0.0
         try:
             lm_weight, penalty = read_params(decode_dir)
@@ -190,9 +197,9 @@ def write_scoring(
     """
     scorer = scorer or TextScorer(data, filters)
     scores = scores or score_points(scorer, hypotheses)
-    first = weights and weights.first
+    first = weights.first if weights else None
     point = chosen.point if chosen else best_point(scores, first)
-    if point not in scores:
+    if chosen and point not in scores:
         raise UserError(
             f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
             "widen --min-lmwt, --max-lmwt or --word-ins-penalties"

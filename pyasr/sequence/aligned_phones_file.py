@@ -19,7 +19,12 @@ from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.packed_rows import StoredRows, num_rows, save_rows
 from pyasr.sequence.chain import AlignedPhones
 
-_PARTS = {"phones": np.int32, "starts": np.int64, "begins": np.int64, "lengths": np.int64}
+_PARTS: dict[str, np.dtype] = {
+    "phones": np.dtype(np.int32),
+    "starts": np.dtype(np.int64),
+    "begins": np.dtype(np.int64),
+    "lengths": np.dtype(np.int64),
+}
 
 
 class PackedPhones:
@@ -83,7 +88,7 @@ def save_aligned_phones(path: Path, aligned: Iterable[tuple[str, AlignedPhones]]
 def _written(aligned: Iterable[tuple[str, AlignedPhones]], files: dict[str, BinaryIO]) -> Iterator[str]:
     """The names of utterances whose phones are written."""
     num_phones = 0
-    files["begins"].write(_PARTS["begins"](num_phones))
+    files["begins"].write(_PARTS["begins"].type(num_phones))
     for name, one in aligned:
         num_phones += len(one.phones)
         written = {
@@ -93,7 +98,7 @@ def _written(aligned: Iterable[tuple[str, AlignedPhones]], files: dict[str, Bina
             "lengths": one.num_frames,
         }
         for part, numbers in written.items():
-            files[part].write(np.ascontiguousarray(numbers, _PARTS[part]))
+            files[part].write(np.ascontiguousarray(numbers, _PARTS[part]).data)
         yield name
 
 

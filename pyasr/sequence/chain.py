@@ -134,10 +134,12 @@ def chain_alignments(
     topology = chain_topology(old.topology.phones)
     tree = monophone_tree(sets, dict.fromkeys(topology.phones, 2))
     trans = TransitionModel.from_tree(topology, tree)
-    return trans, {
-        utt: chain_alignment(subsample(aligned, factor), trans, tree)
-        for utt, aligned in aligned_phones(old, alignments)
-    }
+    found = {}
+    for utt, aligned in aligned_phones(old, alignments):
+        kept = subsample(aligned, factor)
+        assert kept is not None
+        found[utt] = chain_alignment(kept, trans, tree)
+    return trans, found
 
 
 def output_numbers(lengths: np.ndarray, factor: int) -> np.ndarray:

@@ -106,8 +106,15 @@ class DenominatorGraph:
         )
         is_new = np.append(True, (np.diff(targets) != 0) | (np.diff(pdfs) != 0))
         entries = np.cumsum(is_new) - 1
-        columns = (targets[is_new], pdfs[is_new], sources, entries)
-        return cls(num_pdfs, *(column.astype(np.int32) for column in columns), probs, initial_probs(arcs))
+        return cls(
+            num_pdfs,
+            targets[is_new].astype(np.int32),
+            pdfs[is_new].astype(np.int32),
+            sources.astype(np.int32),
+            entries.astype(np.int32),
+            probs,
+            initial_probs(arcs),
+        )
 
     def save(self, path: Path) -> None:
         """Write a file for `load`, atomically."""
@@ -117,7 +124,7 @@ class DenominatorGraph:
     def load(cls, path: Path) -> DenominatorGraph:
         """Read what `save` wrote. Raises UserError for any other file."""
         fields = load_arrays(path, cls.__dataclass_fields__, "make the denominator graph again")
-        return cls(**{**fields, "num_pdfs": int(fields["num_pdfs"])})
+        return cls(int(fields.pop("num_pdfs")), **fields)
 
 
 def make_denominator_graph(phone_lm: Fst, trans: TransitionModel, tree: ContextTree) -> DenominatorGraph:
@@ -137,12 +144,13 @@ def initial_probs(arcs: PdfArcs, num_steps: int = _NUM_STEPS) -> np.ndarray:
     """Average of the state distributions after 0 .. num_steps - 1 steps from the start, see the module."""
     totals = np.bincount(arcs.sources, arcs.probs, arcs.num_states) + arcs.finals
     probs = arcs.probs / totals[arcs.sources]
-    current, average = np.zeros(arcs.num_states), np.zeros(arcs.num_states)
+    average = np.zeros(arcs.num_states)
+    current: np.ndarray = np.zeros(arcs.num_states)
     current[0] = 1.0
     for _ in range(num_steps):
         average += current / num_steps
         current = np.bincount(arcs.targets, probs * current[arcs.sources], arcs.num_states)
         if not current.any():
             break
-        current /= current.sum()
+        current = current / current.sum()
     return average / average.sum()

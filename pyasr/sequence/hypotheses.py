@@ -72,10 +72,10 @@ def hypotheses_of(
     Raises UserError with `name` for transition-ids that the model does not have, and for paths with different
     numbers of frames.
     """
-    lattice = trim(to_compact(lattice) if isinstance(lattice, Lattice) else lattice)
-    if not has_end(lattice):
+    compact = trim(to_compact(lattice) if isinstance(lattice, Lattice) else lattice)
+    if not has_end(compact):
         return None
-    closed = with_one_end(lattice)
+    closed = with_one_end(compact)
     if not 0 < closed.tids.min(initial=1) <= closed.tids.max(initial=1) <= num_tids:
         raise UserError(
             f"{name}: transition-ids above the model's {num_tids}; give lattices decoded with this model"

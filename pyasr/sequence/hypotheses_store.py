@@ -62,7 +62,7 @@ class HypothesesWriter:
             "tids": of.tids,
         }
         for part, numbers in arrays.items():
-            self._files[part].write(np.ascontiguousarray(numbers, _PARTS[part]))
+            self._files[part].write(np.ascontiguousarray(numbers, _PARTS[part]).data)
         self.keys.append(key)
         self._sizes.extend((of.num_arcs, len(of.tids)))
 
@@ -88,7 +88,7 @@ class HypothesesStore:
         load_arrays(path, ("number",))
         keys = enumerate(StoredRows(_part(path, _KEYS)))
         self._index = {key: i for i, key in keys if wanted is None or key in wanted}
-        self._borders = map_numbers(_part(path, _BORDERS), np.int64).reshape(-1, 2)
+        self._borders = map_numbers(_part(path, _BORDERS), np.dtype(np.int64)).reshape(-1, 2)
         self._parts = {part: map_numbers(_part(path, part), dtype) for part, dtype in _PARTS.items()}
 
     def __len__(self) -> int:
@@ -97,9 +97,16 @@ class HypothesesStore:
     def __getitem__(self, key: str) -> Hypotheses:
         place = self._index[key]
         (arc, tid), (arc_end, tid_end) = self._borders[place : place + 2]
-        columns = np.array(self._parts["arcs"][4 * arc : 4 * arc_end]).reshape(-1, 4).T.copy()
+        sources, targets, begins, lengths = (
+            np.array(self._parts["arcs"][4 * arc : 4 * arc_end]).reshape(-1, 4).T.copy()
+        )
         return Hypotheses(
-            *columns, np.array(self._parts["costs"][arc:arc_end]), np.array(self._parts["tids"][tid:tid_end])
+            sources,
+            targets,
+            begins,
+            lengths,
+            np.array(self._parts["costs"][arc:arc_end]),
+            np.array(self._parts["tids"][tid:tid_end]),
         )
 
 
@@ -122,7 +129,8 @@ def store_lattices(
     counted and named in the log. Raises UserError if their proportion exceeds `max_missing`, and for lattices
     of another model.
     """
-    faults, checked = _Faults(keys), {}
+    faults = _Faults(keys)
+    checked: dict[str, np.ndarray] = {}
     with HypothesesWriter(path) as writer:
         for archive in archives:
             for key, lattice in read_either(archive):
@@ -131,7 +139,7 @@ def store_lattices(
                 of = hypotheses_of(lattice, transitions.num_tids, f"{archive}: {key}")
                 fault = NO_PATH if of is None else OTHER_LENGTH if of.num_frames != num_frames(key) else ""
                 faults.set(key, fault)
-                if not fault:
+                if of is not None and not fault:
                     writer.write(key, of)
                     if len(checked) < _NUM_CHECKED:
                         checked[f"{archive}: {key}"] = of.a_path()

@@ -112,7 +112,7 @@ def mmi(
 ) -> Value:
     """(Boosted) MMI."""
     scale, pdfs, own = options.acoustic_scale, classes.pdfs[hypotheses.tids], classes.pdfs[reference]
-    boosts = 0.0
+    boosts: np.ndarray | float = 0.0
     if options.boost:
         boosts = options.boost * _sums(
             hypotheses, classes.phone_errors(hypotheses.tids, reference[hypotheses.frames])

@@ -274,9 +274,10 @@ class _OnDevice:
         arcs = torch.from_numpy(np.stack([graph.arc_entries, graph.arc_sources]).astype(np.int64))
         size = graph.num_entries, graph.num_states
         into = torch.sparse_coo_tensor(arcs, torch.from_numpy(graph.arc_probs), size, check_invariants=False)
-        matrices = [matrix.coalesce().to(like) for matrix in (into, into.t())]
-        indices = [
+        into, out_of = (matrix.coalesce().to(like) for matrix in (into, into.t()))
+        targets, pdfs, in_graph = (
             torch.from_numpy(array).to(like.device, torch.int64)
             for array in (graph.entry_targets, graph.entry_pdfs, graph.pdfs)
-        ]
-        return cls(*matrices, *indices, torch.from_numpy(graph.initial_probs).to(like)[:, None])
+        )
+        initial = torch.from_numpy(graph.initial_probs).to(like)[:, None]
+        return cls(into, out_of, targets, pdfs, in_graph, initial)

@@ -175,7 +175,8 @@ def _glue(phones: Fst, entering: np.ndarray, classes: np.ndarray, hmms: HmmTable
         )
     finals = np.zeros(1 + size * len(hmm))
     finals[ways_out[0][0]] = ways_out[0][2] * np.exp(-phones.finals[ways_out[0][1]].astype(float))
-    return PdfArcs(*(np.concatenate(columns) for columns in zip(*parts)), finals)
+    sources, targets, pdfs, probs = (np.concatenate(columns) for columns in zip(*parts))
+    return PdfArcs(sources, targets, pdfs, probs, finals)
 
 
 def _arcs_of(fst: Fst, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -247,11 +247,12 @@ def _trimmed(key, num_frames, arcs, finals, slot_frames, slot_pdfs) -> Supervisi
     keep = fst_kernels.coreachable(sources, targets, finals)
     number, kept = np.cumsum(keep) - 1, keep[sources] & keep[targets]
     used, slots = np.unique(slots[kept], return_inverse=True)
-    columns = (number[sources[kept]], number[targets[kept]], slots)
     return Supervision(
         key,
         num_frames,
-        *(column.astype(np.int32) for column in columns),
+        number[sources[kept]].astype(np.int32),
+        number[targets[kept]].astype(np.int32),
+        slots.astype(np.int32),
         log_probs[kept],
         finals[keep],
         slot_frames[used].astype(np.int32),

@@ -10,6 +10,7 @@ both cases, because self-loops at the beginning of the next phone belong to anot
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -32,10 +33,29 @@ from pyasr.decode.lattices.compact_lattice import (
     without_epsilons,
 )
 from pyasr.decode.lattices.lattice import has_end, trim
-from pyasr.hmm.model.transitions import TransitionModel
 
 
-def align_phones(lattice: CompactLattice, trans: TransitionModel, name: str = "lattice") -> CompactLattice:
+class PhoneModel(Protocol):
+    """The part of a transition model (`pyasr.hmm.model.transitions`) that alignment uses: arrays over
+    transition-ids."""
+
+    @property
+    def num_tids(self) -> int: ...
+
+    @property
+    def tid2phone(self) -> np.ndarray: ...
+
+    @property
+    def tid2state(self) -> np.ndarray: ...
+
+    @property
+    def is_self_loop(self) -> np.ndarray: ...
+
+    @property
+    def is_final(self) -> np.ndarray: ...
+
+
+def align_phones(lattice: CompactLattice, trans: PhoneModel, name: str = "lattice") -> CompactLattice:
     """The same paths on arcs that each have the transition-ids of one phone, or none if a word or costs occur
     within a phone.
 
@@ -64,14 +84,14 @@ def align_phones(lattice: CompactLattice, trans: TransitionModel, name: str = "l
     return unfolded(closed, arcs, last)
 
 
-def arc_phones(lattice: CompactLattice, trans: TransitionModel) -> np.ndarray:
+def arc_phones(lattice: CompactLattice, trans: PhoneModel) -> np.ndarray:
     """The phone of each arc of a phone-aligned lattice, int32 (num_arcs); 0 if it has no transition-ids."""
     phones, full = np.zeros(lattice.num_arcs, np.int32), lattice.lengths > 0
     phones[full] = trans.tid2phone[lattice.tids[lattice.string_offsets[:-1][full]]]
     return phones
 
 
-def phone_lattice(lattice: CompactLattice, trans: TransitionModel, name: str = "lattice") -> CompactLattice:
+def phone_lattice(lattice: CompactLattice, trans: PhoneModel, name: str = "lattice") -> CompactLattice:
     """The phone-aligned lattice with phones in place of words (Kaldi's lattice-align-phones
     --replace-output-symbols=true)."""
     aligned = align_phones(lattice, trans, name)

@@ -29,7 +29,7 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
 from pyasr.decode.align.align_lexicon import ANY_WORD, AlignLexicon, goes_on, has_pair, step
-from pyasr.decode.align.align_phones import align_phones, arc_phones
+from pyasr.decode.align.align_phones import PhoneModel, align_phones, arc_phones
 from pyasr.decode.align.unfold import (
     as_arrays,
     content_of,
@@ -42,13 +42,12 @@ from pyasr.decode.align.unfold import (
 )
 from pyasr.decode.lattices.compact_lattice import CompactLattice, pick_strings, without_epsilons
 from pyasr.decode.lattices.lattice import trim
-from pyasr.hmm.model.transitions import TransitionModel
 
 _STATES_PER_ARC, _MORE_STATES = 100, 100_000
 
 
 def align_words(
-    lattice: CompactLattice, trans: TransitionModel, lexicon: AlignLexicon, name: str = "lattice"
+    lattice: CompactLattice, trans: PhoneModel, lexicon: AlignLexicon, name: str = "lattice"
 ) -> CompactLattice:
     """The same paths on arcs that each have one word, or word 0 for a silence, and its transition-ids.
 
@@ -63,7 +62,7 @@ def align_words(
     for may_break in (False, True):
         aligned = _align(phones, labels, lexicon, may_break, name)
         if (np.bincount(aligned.tids, minlength=len(labels))[labels > 0] > 0).all():
-            return replace(aligned, **_expanded(aligned, phones))
+            return _expanded(aligned, phones)
     raise UserError(
         f"{name}: its phones do not match its words; give the language directory and the model of the "
         "decoding"
@@ -87,10 +86,10 @@ def _align(
     return without_epsilons(trim(unfolded(phones, arcs, last)))
 
 
-def _expanded(aligned: CompactLattice, phones: CompactLattice) -> dict[str, np.ndarray]:
-    """The strings of `aligned`, which are arc numbers of `phones`, as transition-ids."""
+def _expanded(aligned: CompactLattice, phones: CompactLattice) -> CompactLattice:
+    """`aligned` with transition-ids for its strings, which are arc numbers of `phones`."""
     ends, tids = pick_strings(phones.string_offsets, phones.tids, aligned.tids)
-    return {"string_offsets": ends[aligned.string_offsets], "tids": tids}
+    return replace(aligned, string_offsets=ends[aligned.string_offsets], tids=tids)
 
 
 @njit(nogil=True, cache=True)

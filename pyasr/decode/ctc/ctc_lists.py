@@ -70,7 +70,11 @@ def list_lattice(hypotheses: list[CtcHypothesis], words: SymbolTable) -> Compact
 
     It has no transition-ids, because a word sequence has many alignments.
     """
-    sources, targets, labels, costs, finals = [], [], [], [], {}
+    sources: list[int] = []
+    targets: list[int] = []
+    labels: list[int] = []
+    costs: list[tuple[float, float]] = []
+    finals: dict[int, float] = {}
     num_states = 1
     for one in hypotheses:
         first, state = len(sources), 0

@@ -191,7 +191,8 @@ def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -
 def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[str, int]]:
     """({(node, letter): node}, {node: id of the word that ends there}, {letter: number})."""
     nodes: dict[tuple[int, int], int] = {}
-    ids, letters = {}, {}
+    ids: dict[int, int] = {}
+    letters: dict[str, int] = {}
     for word, number in words.items():
         node = 0
         for letter in word:

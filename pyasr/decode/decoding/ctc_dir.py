@@ -11,8 +11,9 @@ DECODE_DIR/words.txt    the words of the lattices: those of the graph or, withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +70,16 @@ class CtcDecodeSpec:
     decode: DecodeOptions = DecodeOptions(acoustic_scale=1 / ACOUSTIC_FACTOR)
     lattices: DeterminizeOptions = DeterminizeOptions()
 
+    @property
+    def graph_dir(self) -> Path:
+        """`graph`, which a search in a graph needs."""
+        assert self.graph is not None
+        return self.graph
+
     def of_graph(self) -> DecodeSpec:
         """The parameters of the search in a graph."""
         return DecodeSpec(
-            self.graph,
+            self.graph_dir,
             self.ctc_dir,
             self.data,
             self.out,
@@ -99,7 +106,8 @@ class CtcDecodeSpec:
             }
         if self.search == WFST:
             makers |= {
-                self.graph / name: "utils/make_ctc_graph.py" for name in (GRAPH, "words.txt", "phones.txt")
+                self.graph_dir / name: "utils/make_ctc_graph.py"
+                for name in (GRAPH, "words.txt", "phones.txt")
             }
         for path, maker in makers.items():
             if not path.exists():
@@ -137,6 +145,9 @@ class Scores:
 
     def __init__(self, spec: CtcDecodeSpec, num_units: int, part: JobPart):
         self._num_units, in_graph = num_units, spec.search == WFST
+        self.keys: Sequence[str]
+        self._read: Callable[[str], np.ndarray]
+        self._score: Callable[[np.ndarray], np.ndarray]
         if spec.posteriors:
             table, reader = read_scp(spec.posteriors), ArkReader()
             factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
@@ -155,11 +166,10 @@ class Scores:
         """Yield (utterance, function that computes its scores). Input is read here; scores are computed where
         the function is called."""
         for utt in keys:
-            read = self._read(utt)
-            yield (
-                utt,
-                lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt),
-            )
+            yield utt, partial(self._compute, utt, self._read(utt))
+
+    def _compute(self, utt: str, read: np.ndarray) -> np.ndarray:
+        return checked(computed(utt, self._score, read), self._num_units, utt)
 
 
 def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
@@ -203,7 +213,7 @@ def _graph_shard(spec: CtcDecodeSpec, job: int) -> None:
 
 def _check_units(units: list[str], spec: CtcDecodeSpec) -> None:
     """Raise UserError unless the graph was created from these units."""
-    phones = SymbolTable.read(spec.graph / "phones.txt")
+    phones = SymbolTable.read(spec.graph_dir / "phones.txt")
     different = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
     if different is not None:
         raise UserError(

@@ -254,7 +254,7 @@ def decoding(out: Path, data: Path, num_jobs: int) -> Iterator[None]:
         yield
 
 
-def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]] | None = None) -> None:
+def start_output(out: Path, data: Path, num_jobs: int, lists: Sequence[Sequence[str]] | None = None) -> None:
     """Write num_jobs. If an interrupted run divided the data into other parts than `lists` (of `split`),
     remove its files from `out`; logs remain."""
     parts, marker = _digest_of(lists or split(data, num_jobs)), out / _PARTS
@@ -267,7 +267,7 @@ def start_output(out: Path, data: Path, num_jobs: int, lists: list[Sequence[str]
     write_num_jobs(out, num_jobs)
 
 
-def _digest_of(lists: list[Sequence[str]]) -> str:
+def _digest_of(lists: Sequence[Sequence[str]]) -> str:
     """SHA-256 of the Python representation of the lists."""
     digest = hashlib.sha256(b"[")
     for number, one in enumerate(lists):
@@ -360,7 +360,7 @@ class ShardWriter:
     totals  statistics of the utterances written so far
     """
 
-    def __init__(self, spec: DecodeSpec, job: int, mine: list[str], known: set[str]):
+    def __init__(self, spec: DecodeSpec, job: int, mine: Sequence[str], known: set[str]):
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
         self.totals = DecodingTotals(no_features=[utt for utt in mine if utt not in known])
         self._words, self._shift_s = (
@@ -379,6 +379,7 @@ class ShardWriter:
         """Add an utterance."""
         self._lattices.write(utt, lattice)
         words = _account(self.totals, utt, lattice, self._words, self.spec.decode.acoustic_scale)
+        assert lattice.stats is not None
         self.totals.audio_s += self._shift_s * lattice.stats.num_frames
         self._hypotheses.write(" ".join([utt, *words]) + "\n")
         self._progress.update(self.totals.num_utterances)
@@ -399,6 +400,7 @@ def _account(
 ) -> list[str]:
     """Add an utterance to the totals, log it, and return its words."""
     path, stats = best_path(lattice, scale), lattice.stats
+    assert path is not None and stats is not None
     cost = path.graph_cost + scale * path.acoustic_cost
     totals.num_utterances += 1
     totals.num_frames += stats.num_frames

@@ -191,7 +191,8 @@ def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
         return
     trans, gmm = read_model(spec.decode.model_dir / MODEL)
     reader, keys = _adapted(spec, job, [FIRST])
-    posteriors, found, stats = _posteriors(spec, trans), {}, {}
+    posteriors, found = _posteriors(spec, trans), {}
+    stats: dict[str, FmllrStats] = {}
     decoder = load_decoder(spec.decode, trans.tid2pdf)
     with LatticeWriter(_raw_lattices(spec, job)) as writer:
         for utt, lattice in decoder.decode_many(scored(reader, gmm, keys), spec.decode.threads()):
@@ -210,6 +211,7 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
         return
     trans, gmm = read_model(spec.decode.model_dir / MODEL)
     reader, _ = _adapted(spec, job, [FIRST, SECOND])
+    assert reader.transforms is not None
     write_transforms(spec.decode.out / f"trans.{job}", reader.transforms)
     found = json.loads(_found_path(spec, job).read_text(encoding="utf-8"))
     options, determinizer = spec.decode.decode, spec.decode.determinizer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -17,6 +18,8 @@ from pyasr.decode.lattices.lattice import Lattice
 from pyasr.decode.lattices.lattice_io import read_either
 from pyasr.io.int_vectors import num_archives
 from pyasr.lang.symbols import SymbolTable
+
+_Entry = TypeVar("_Entry")
 
 _RAW_BEAM = 10.0
 # names the models whose costs replaced those of the decoding graph in the lattices
@@ -134,8 +137,8 @@ def read_of_data(
 
 
 def of_data(
-    entries: Iterable[tuple[str, object]], archive: Path, data: DataDir
-) -> Iterator[tuple[str, object]]:
+    entries: Iterable[tuple[str, _Entry]], archive: Path, data: DataDir
+) -> Iterator[tuple[str, _Entry]]:
     """The entries of an archive; raises UserError at the first whose utterance the data directory lacks."""
     for utterance, entry in entries:
         if utterance not in data.utt2spk:

@@ -74,7 +74,7 @@ def oracle_shard(spec: OracleSpec, job: int) -> None:
 
 def read_oracle(out: Path, num_jobs: int) -> dict[str, str]:
     """{utterance: words of the best path} of all jobs; removes the jobs' files."""
-    found = {}
+    found: dict[str, str] = {}
     for path in [out / f"oracle.{job}.txt" for job in range(1, num_jobs + 1)]:
         found |= {
             line.partition(" ")[0]: line.partition(" ")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def _swept(archive: Path, spec: SweepSpec) -> Iterator[tuple[str, dict[Point, li
         yield utt, mbr_sweep(lattice, spec.lm_weights, spec.penalties, spec.mbr.posterior_scale)
 
 
-def spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:
+def spelled(ids: Iterable[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:
     """The words of ids. Raises UserError for an id in a lattice of `archive` that is not in `table`."""
     try:
         return [words.symbol(i) for i in ids]

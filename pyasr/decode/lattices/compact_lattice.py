@@ -132,10 +132,10 @@ def compact_from_arcs(
     words,
     graph_costs,
     acoustic_costs,
-    strings,
+    strings: tuple[np.ndarray, np.ndarray],
     final_graph,
     final_acoustic,
-    final_strings,
+    final_strings: tuple[np.ndarray, np.ndarray],
     *,
     reached_final: bool = True,
     name: str = "lattice",
@@ -153,16 +153,13 @@ def compact_from_arcs(
     kept = np.flatnonzero(rank >= 0)
     states = np.empty(num_kept, np.int64)
     states[rank[kept]] = kept
-    arcs = (
-        np.asarray(words, np.int32),
-        np.asarray(graph_costs, np.float32),
-        np.asarray(acoustic_costs, np.float32),
-    )
     finals = (np.asarray(final_graph, np.float32)[states], np.asarray(final_acoustic, np.float32)[states])
     return CompactLattice(
         sources[order],
         targets[order],
-        *(column[order] for column in arcs),
+        np.asarray(words, np.int32)[order],
+        np.asarray(graph_costs, np.float32)[order],
+        np.asarray(acoustic_costs, np.float32)[order],
         *pick_strings(*strings, order),
         *finals,
         *pick_strings(*final_strings, states),
@@ -224,11 +221,20 @@ def to_lattice(compact: CompactLattice) -> Lattice:
     graph, acoustic = (
         np.append(costs, np.float32(0))[arc_of] for costs in (compact.graph_costs, compact.acoustic_costs)
     )
-    finals = [
+    final_graph, final_acoustic = (
         np.append(costs, np.float32(np.inf))[ends] for costs in (compact.final_graph, compact.final_acoustic)
-    ]
+    )
     return Lattice(
-        sources, targets, ilabels, olabels, graph, acoustic, *finals, compact.reached_final, compact.stats
+        sources,
+        targets,
+        ilabels,
+        olabels,
+        graph,
+        acoustic,
+        final_graph,
+        final_acoustic,
+        compact.reached_final,
+        compact.stats,
     )
 
 
@@ -376,7 +382,7 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
     if not has_end(lattice):
         return lattice
     ends, last = np.flatnonzero(np.isfinite(lattice.final_graph)), lattice.num_states
-    arcs = [
+    sources, targets, words, graph, acoustic = (
         np.append(column, more)
         for column, more in (
             (lattice.sources, ends),
@@ -385,7 +391,7 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
             (lattice.graph_costs, lattice.final_graph[ends]),
             (lattice.acoustic_costs, lattice.final_acoustic[ends]),
         )
-    ]
+    )
     lengths, tids = (
         np.append(lattice.lengths, np.diff(lattice.final_offsets)[ends]),
         np.append(lattice.tids, lattice.final_tids),
@@ -393,7 +399,11 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
     finals = np.append(np.full(last, np.inf), 0)
     closed = compact_from_arcs(
         0,
-        *arcs,
+        sources,
+        targets,
+        words,
+        graph,
+        acoustic,
         (np.append(0, np.cumsum(lengths)), tids),
         finals,
         finals,
@@ -412,7 +422,7 @@ def without_epsilons(lattice: CompactLattice) -> CompactLattice:
         return lattice
     closed = with_one_end(lattice)
     is_epsilon = (closed.words == 0) & (closed.lengths == 0)
-    sources, arcs, *costs, finals = _skip_epsilons(
+    sources, arcs, graph, acoustic, finals = _skip_epsilons(
         closed.arc_offsets, closed.targets, is_epsilon, closed.graph_costs, closed.acoustic_costs
     )
     strings = pick_strings(closed.string_offsets, closed.tids, arcs)
@@ -421,9 +431,11 @@ def without_epsilons(lattice: CompactLattice) -> CompactLattice:
         sources,
         closed.targets[arcs],
         closed.words[arcs],
-        *costs,
+        graph,
+        acoustic,
         strings,
-        *finals,
+        finals[0],
+        finals[1],
         (np.zeros(closed.num_states + 1, np.int64), np.empty(0, np.int32)),
     )
     return replace(found, reached_final=lattice.reached_final, stats=lattice.stats)

@@ -113,7 +113,9 @@ def _finite(lattice: Lattice) -> Lattice:
 
 def _only_best(lattice: Lattice, acoustic_scale: float) -> CompactLattice:
     """The best path, which must exist, as a compact lattice."""
-    arcs, end = best_arcs(lattice, acoustic_scale)
+    found = best_arcs(lattice, acoustic_scale)
+    assert found is not None
+    arcs, end = found
     return to_compact(
         lattice.select(np.isin(np.arange(lattice.num_arcs), arcs), np.arange(lattice.num_states) == end)
     )
@@ -125,7 +127,7 @@ def _prepare(lattice: Lattice, acoustic_scale: float) -> kernels.Raw:
     order = np.argsort(2 * lattice.sources.astype(np.int64) + has_word, kind="stable")
     arcs = np.empty(lattice.num_arcs, kernels.RAW_ARC)
     columns = (lattice.targets, lattice.ilabels, lattice.olabels, lattice.graph_costs, lattice.acoustic_costs)
-    for name, column in zip(kernels.RAW_ARC.names, columns):
+    for name, column in zip(kernels.RAW_ARC.names or (), columns):
         arcs[name] = column[order]
     num_words = np.bincount(lattice.sources[has_word], minlength=lattice.num_states)
     offsets = np.zeros((lattice.num_states + 1, 2), np.int64)
@@ -139,7 +141,13 @@ def _prepare(lattice: Lattice, acoustic_scale: float) -> kernels.Raw:
     ends[0][~final] = kernels.NEVER
     scale = float(acoustic_scale)
     return kernels.Raw(
-        arcs, offsets, scale, *ends, kernels.backward(arcs, offsets, scale, *ends), final | (num_words > 0)
+        arcs,
+        offsets,
+        scale,
+        ends[0],
+        ends[1],
+        kernels.backward(arcs, offsets, scale, *ends),
+        final | (num_words > 0),
     )
 
 
@@ -160,7 +168,8 @@ def _result(pools: Pools, acoustic_scale: float) -> CompactLattice:
             arcs["graph"] / kernels.UNITS,
             arcs["acoustic"] / (kernels.UNITS * acoustic_scale),
             (np.append(arcs["begin"], pools.counts[STRINGS]), pools.strings),
-            *finals,
+            finals[0],
+            finals[1],
             final_strings(pools.nodes, states),
         )
     )

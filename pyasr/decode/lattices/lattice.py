@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
+
+_Weight = TypeVar("_Weight", bound=float)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class Path:
 class States:
     """Properties shared by both kinds of lattices; `final_graph` has an element for each state, `sources` for
     each arc."""
+
+    final_graph: np.ndarray
+    sources: np.ndarray
 
     @property
     def num_states(self) -> int:
@@ -155,8 +161,8 @@ def from_arcs(
     if final_acoustic is None:
         final_acoustic = np.where(np.isfinite(final_graph), 0, np.inf).astype(np.float32)
     sources, targets = np.asarray(sources, np.int32), np.asarray(targets, np.int32)
-    columns = [np.asarray(column, np.int32) for column in (ilabels, olabels)]
-    columns += [np.asarray(column, np.float32) for column in (graph_costs, acoustic_costs)]
+    ilabels, olabels = np.asarray(ilabels, np.int32), np.asarray(olabels, np.int32)
+    graph_costs, acoustic_costs = np.asarray(graph_costs, np.float32), np.asarray(acoustic_costs, np.float32)
     rank, num_kept = ranks(start, sources, targets, len(final_graph), name)
     sources, targets = rank[sources], rank[targets]
     order = np.argsort(sources, kind="stable")
@@ -168,7 +174,15 @@ def from_arcs(
         np.asarray(final_acoustic, np.float32)[kept],
     )
     return Lattice(
-        sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final)
+        sources[order],
+        targets[order],
+        ilabels[order],
+        olabels[order],
+        graph_costs[order],
+        acoustic_costs[order],
+        finals[0],
+        finals[1],
+        bool(reached_final),
     )
 
 
@@ -283,13 +297,9 @@ def backward(sources, targets, costs, finals):
 
 def path_costs(lattice, arcs: np.ndarray, end: int) -> tuple[float, float]:
     """(graph cost, acoustic cost) of the path along `arcs` to the final state `end`."""
-    return tuple(
-        float(costs[arcs].sum(dtype=np.float64) + finals[end])
-        for costs, finals in (
-            (lattice.graph_costs, lattice.final_graph),
-            (lattice.acoustic_costs, lattice.final_acoustic),
-        )
-    )
+    graph = lattice.graph_costs[arcs].sum(dtype=np.float64) + lattice.final_graph[end]
+    acoustic = lattice.acoustic_costs[arcs].sum(dtype=np.float64) + lattice.final_acoustic[end]
+    return float(graph), float(acoustic)
 
 
 def best_arcs(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, int] | None:
@@ -369,8 +379,8 @@ def kept_states(lattice, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sweep(
-    lattice, lm_weights: Sequence[float], penalties: Sequence[float]
-) -> dict[tuple[float, float], list[int]]:
+    lattice, lm_weights: Sequence[_Weight], penalties: Sequence[float]
+) -> dict[tuple[_Weight, float], list[int]]:
     """The best words of a Lattice or CompactLattice for every pair of LM weight and word insertion penalty:
     {(lmwt, wip): [word ids]}.
 
@@ -383,8 +393,8 @@ def sweep(
 
 
 def sweep_arcs(
-    lattice, lm_weights: Sequence[float], penalties: Sequence[float]
-) -> dict[tuple[float, float], np.ndarray]:
+    lattice, lm_weights: Sequence[_Weight], penalties: Sequence[float]
+) -> dict[tuple[_Weight, float], np.ndarray]:
     """The arcs of the best paths of `sweep`, in order: {(lmwt, wip): int64}; empty arrays if the lattice has
     no path."""
     points, none = [(lmwt, wip) for lmwt in lm_weights for wip in penalties], np.empty(0, np.int64)

@@ -40,7 +40,7 @@ def encode(lattice: Lattice | CompactLattice) -> bytes:
         lattice.num_states,
         lattice.num_arcs,
     )
-    body = _compact_body(lattice) if compact else _raw_body(lattice)
+    body = _compact_body(lattice) if isinstance(lattice, CompactLattice) else _raw_body(lattice)
     return MAGIC + header + body.astype("<i4", copy=False).tobytes()
 
 
@@ -235,11 +235,11 @@ def decode(
     if compact:
         arcs, finals, *strings = _unpack_compact(words, num_states, *sizes)
         source, word, graph, acoustic, target = arcs
-        labels = word, strings[1], strings[3]
+        labels = [word, strings[1], strings[3]]
     else:
         arcs, finals = _unpack_raw(words, num_states, sizes[0])
         source, tid, word, graph, acoustic, target = arcs
-        labels = tid, word
+        labels = [tid, word]
     if any(column.min(initial=0) < 0 for column in labels):
         raise ValueError("a negative label")
     if len(target) and not 0 <= target.min() <= target.max() < num_states:

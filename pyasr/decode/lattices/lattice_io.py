@@ -215,11 +215,11 @@ def _states(
     """(int32 words of all states, sizes from `lattice_binary.measure`); reads until they are complete."""
     while True:
         words = np.frombuffer(buffer.data, "<i4", (len(buffer.data) - buffer.at) // 4, buffer.at)
-        end, *sizes = lattice_binary.measure(words, num_states, compact)
+        end, num_arcs, num_tids, num_final_tids = lattice_binary.measure(words, num_states, compact)
         if end == lattice_binary.DAMAGED:
             raise buffer.error(f"damaged archive: {what} has an impossible number of arcs or labels")
         if end != lattice_binary.INCOMPLETE:
-            return words[:end], tuple(sizes)
+            return words[:end], (num_arcs, num_tids, num_final_tids)
         if not buffer.more():
             raise buffer.error(f"truncated archive: {what} is incomplete")
 

@@ -15,17 +15,17 @@ _LARGEST = (1 << 31) - 1
 
 def text_lattice(lattice: Lattice | CompactLattice) -> str:
     """Lines of a lattice, those of the start state first; `state graph,acoustic[,tids]` is a final state."""
-    compact = isinstance(lattice, CompactLattice)
     lines, offsets = [], lattice.arc_offsets
     for state in range(lattice.num_states):
         for a in range(offsets[state], offsets[state + 1]):
-            weight = _weight(
-                lattice.graph_costs[a], lattice.acoustic_costs[a], lattice.string(a) if compact else None
-            )
-            labels = f"{lattice.words[a]}" if compact else f"{lattice.ilabels[a]}\t{lattice.olabels[a]}"
+            if isinstance(lattice, CompactLattice):
+                labels, string = f"{lattice.words[a]}", lattice.string(a)
+            else:
+                labels, string = f"{lattice.ilabels[a]}\t{lattice.olabels[a]}", None
+            weight = _weight(lattice.graph_costs[a], lattice.acoustic_costs[a], string)
             lines.append(f"{state}\t{lattice.targets[a]}\t{labels}\t{weight}\n")
         if np.isfinite(lattice.final_graph[state]):
-            string = lattice.final_string(state) if compact else None
+            string = lattice.final_string(state) if isinstance(lattice, CompactLattice) else None
             lines.append(
                 f"{state}\t{_weight(lattice.final_graph[state], lattice.final_acoustic[state], string)}\n"
             )
@@ -105,7 +105,8 @@ class TextLattice:
         source, target, tid, word, graph, acoustic = [np.array(column) for column in zip(*self.arcs)] or [
             np.empty(0, int)
         ] * 6
-        ends, strings = np.full((2, self.num_states), np.inf), [[] for _ in range(self.num_states)]
+        ends = np.full((2, self.num_states), np.inf)
+        strings: _Strings = [[] for _ in range(self.num_states)]
         for state, (*costs, string) in self.finals.items():
             ends[:, state], strings[state] = costs, string
         if True in self.kinds:
@@ -117,7 +118,8 @@ class TextLattice:
                 graph,
                 acoustic,
                 _packed(self.strings),
-                *ends,
+                ends[0],
+                ends[1],
                 _packed(strings),
                 name=name,
             )

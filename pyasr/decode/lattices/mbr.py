@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -39,6 +40,8 @@ from pyasr.base.cli.options import option
 from pyasr.decode.lattices import mbr_kernels as kernels
 from pyasr.decode.lattices.compact_lattice import CompactLattice
 from pyasr.decode.lattices.word_graph import WordGraph
+
+_Weight = TypeVar("_Weight", bound=float)
 
 WINDOW_FRAMES = 1500
 _MAX_ITERATIONS = 100
@@ -124,10 +127,10 @@ def mbr_decode(
 
 def mbr_sweep(
     lattice: CompactLattice,
-    lm_weights: Sequence[float],
+    lm_weights: Sequence[_Weight],
     penalties: Sequence[float],
     posterior_scale: float = 1.0,
-) -> dict[tuple[float, float], list[int]]:
+) -> dict[tuple[_Weight, float], list[int]]:
     """The words of minimum expected error for each LM weight and word insertion penalty, in the form of
     `pyasr.decode.lattices.lattice.sweep`."""
     points = [(lm_weight, penalty) for lm_weight in lm_weights for penalty in penalties]

@@ -47,7 +47,8 @@ class WordModel(Protocol):
     """Interface of a model, such as `pyasr.nn.networks.lstm_lm.LstmLm`; its `num_words` words are 1, 2, ...
     and BOUNDARY, the sentence end."""
 
-    num_words: int
+    @property
+    def num_words(self) -> int: ...
 
     def start(self) -> Tensor:
         """The state at the beginning of a sentence, (1, state_dim)."""
@@ -131,8 +132,12 @@ class _Pairs:
             options,
         )
         # of the pairs, in order: lattice states and costs of the sentence end
-        self.states, self.ends, self.num_pairs = [], [], 0
-        self.ways, self.reached = [], []  # all arcs into pairs, and the pairs that they lead to
+        self.states: list[np.ndarray] = []
+        self.ends: list[np.ndarray] = []
+        self.num_pairs = 0
+        # all arcs into pairs, and the pairs that they lead to
+        self.ways: list[_Arrivals] = []
+        self.reached: list[np.ndarray] = []
         self.memory = _Rows(model.start())  # row p + 1: the model's state after pair p
 
     def make(self) -> list[tuple[np.ndarray, ...]]:
@@ -221,7 +226,8 @@ class _Pairs:
     def _by_lattice(self) -> list[tuple[np.ndarray, ...]]:
         """Split the pairs by lattice, as `make` returns them."""
         states, ends, reached = (np.concatenate(parts) for parts in (self.states, self.ends, self.reached))
-        ways, owners, found = _joined(self.ways), self.lattices.owners, []
+        ways, owners = _joined(self.ways), self.lattices.owners
+        found: list[tuple[np.ndarray, ...]] = []
         for number in range(self.lattices.num):
             mine = np.flatnonzero(owners[states] == number)
             chosen = (owners[ways.states] == number) & (ways.arcs >= 0)

@@ -45,7 +45,8 @@ class UtteranceSearch:
     def __init__(self, graph: Graph, options: DecodeOptions, space: Workspace):
         begin = time.thread_time()
         self.graph, self.options, self.num_frames = graph, options, 0
-        self._space, self._loglikes = space, []
+        self._space = space
+        self._loglikes: list[np.ndarray] = []
         f = np.float32
         self._limits = token_passing.Limits(
             f(options.beam),
@@ -124,11 +125,13 @@ class UtteranceSearch:
         begin = time.thread_time()
         graph, loglikes = self.graph, self._all_loglikes()
         reached = token_passing.finish_search(self._pools, graph.finals, self._limits.lattice_beam)
-        *arrays, finals = token_passing.lattice_arrays(
+        sources, targets, tids, words, graph_costs, acoustic_costs, finals = token_passing.lattice_arrays(
             graph.arcs, graph.tids, graph.words, graph.finals, loglikes, self._pools, reached
         )
         self._space.keep(self._pools.tokens, self._pools.links)
-        lattice = from_arcs(0, *arrays, finals, reached_final=reached)
+        lattice = from_arcs(
+            0, sources, targets, tids, words, graph_costs, acoustic_costs, finals, reached_final=reached
+        )
         counts = (token_passing.FRAME, token_passing.NUM_EXPANDED, token_passing.PEAK_LINKS)
         num_decoded, num_tokens, peak_links = (int(self._pools.place[i]) for i in counts)
         return replace(

@@ -181,7 +181,8 @@ def _claim(line: str, where: str) -> Claim:
             f"{where}: {len(fields)} fields, expected CLAIM SOURCE PUBLISHED TEST, separated by tabs; "
             "correct the line"
         )
-    return Claim(*fields[:3], tuple(_part(text, where) for text in fields[3].split(" and ")))
+    claim, source, published, test = fields
+    return Claim(claim, source, published, tuple(_part(text, where) for text in test.split(" and ")))
 
 
 def _part(text: str, where: str) -> ClaimPart:

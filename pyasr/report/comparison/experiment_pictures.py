@@ -22,7 +22,7 @@ _MEASURES = {"loss": "held-out loss", "wer": "test WER %"}
 def experiment_pictures(cells: Cells) -> dict[str, str]:
     """SVGs by name: WORK_TABLE_loss and _wer where columns are numbers, _time and _drift for the column that
     most rows have."""
-    made = {}
+    made: dict[str, str] = {}
     for name, table in by_table(cells, cells).items():
         column = Counter(column for _, column in table).most_common(1)[0][0]
         message = {

@@ -95,7 +95,8 @@ def _cell(line: str, where: str) -> Cell:
         )
     if measure not in MEASURES and measure != NONE or len(of) not in _NUM_NAMES.get(measure, (0,)):
         raise UserError(f"{where}: '{fields[-1]}' is not a measure; known are {', '.join(_FORMS)}")
-    return Cell(*fields[:4], measure, tuple(of))
+    table, row, column, published = fields[:4]
+    return Cell(table, row, column, published, measure, tuple(of))
 
 
 def page(experiment: Experiment, exp: Path) -> str:

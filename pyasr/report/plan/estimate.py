@@ -143,5 +143,7 @@ def _most_held_mb(work: Work, hours: float) -> float:
 def network_core_s(call: Call, work: Work, corpus: PlannedCorpus, rates: Rates) -> float:
     """Core seconds of a network in a call whose amount excludes it, from the rate of its training."""
     part = work.network(call, corpus)
-    name = rates.nearest(part[0]) if part else None
+    if part is None:
+        return 0.0
+    name = rates.nearest(part[0])
     return rates.of[name].core_s[1] * part[1] if name else 0.0

@@ -59,7 +59,8 @@ def ctm_entries(lines: Iterable[CtmLine]) -> list[CtmEntry]:
 def read_entries(path: Path) -> list[CtmEntry]:
     """The entries of a ctm. Raises UserError with file and line for a malformed line and for alternatives
     that do not end."""
-    found, begun_at, alternatives = [], 0, [[]]
+    found, begun_at = [], 0
+    alternatives: list[list[CtmLine]] = [[]]
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip() or line.lstrip().startswith(";;"):
             continue

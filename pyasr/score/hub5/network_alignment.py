@@ -56,7 +56,8 @@ def align_networks(reference: WordNetwork, hypothesis: WordNetwork) -> list[Edit
 def count_networks(reference: WordNetwork, hypothesis: WordNetwork) -> tuple[int, int, int, int]:
     """(correct, substituted, inserted, deleted) words."""
     kinds = [step.kind for step in align_networks(reference, hypothesis)]
-    return tuple(map(kinds.count, EditKind))
+    correct, substituted, inserted, deleted = map(kinds.count, EditKind)
+    return correct, substituted, inserted, deleted
 
 
 def _cost(word: ScoredWord) -> float:
@@ -70,7 +71,7 @@ def _step(reference: ScoredWord | None, hypothesis: ScoredWord | None) -> Edit |
         return None
     if reference and hypothesis:
         kind = EditKind.CORRECT if reference.equals(hypothesis) else EditKind.SUB
-    elif (reference or hypothesis).optional:
+    elif (only := reference or hypothesis) and only.optional:
         kind = EditKind.CORRECT
     else:
         kind = EditKind.DEL if reference else EditKind.INS

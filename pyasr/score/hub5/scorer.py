@@ -44,7 +44,7 @@ class StmScorer:
     """
 
     def __init__(self, stm: Stm, glm: Glm | None = None, subsets: Path | None = None, dropped: str = "none"):
-        self.stm, self._rules = stm, glm and glm.hypothesis
+        self.stm, self._rules = stm, glm.hypothesis if glm else None
         texts = [
             filtered_text(segment.text, glm.reference) if glm else segment.text for segment in stm.segments
         ]
@@ -77,8 +77,9 @@ class StmScorer:
         """The content of per_utt."""
         lines = []
         for i, elements in self._assigned(self._elements(hypothesis, "the ctm")):
-            steps = align_networks(self._references[i], WordNetwork.of([timed.element for timed in elements]))
-            lines += alignment_lines(self._keys[i], list(map(_shown, steps)))
+            key, spoken = self._keys[i], WordNetwork.of([timed.element for timed in elements])
+            assert key is not None
+            lines += alignment_lines(key, list(map(_shown, align_networks(self._reference(i), spoken))))
         return "".join(f"{line}\n" for line in lines)
 
     def write(self, directory: Path, name: str, hypothesis: Iterable[CtmEntry]) -> None:
@@ -131,18 +132,26 @@ class StmScorer:
                 if self._keys[i]:
                     yield i, elements[first:at]
 
+    def _reference(self, index: int) -> WordNetwork:
+        """The network of a segment that is scored."""
+        network = self._references[index]
+        assert network is not None
+        return network
+
     def _count(self, index: int, timed: Sequence[TimedElement]) -> tuple[int, int, int, int]:
         """The counts of a segment, from the cache if the same words were counted before."""
         elements = [one.element for one in timed]
         key = (index, repr(elements))
         if key not in self._counted:
-            self._counted[key] = count_networks(self._references[index], WordNetwork.of(elements))
+            self._counted[key] = count_networks(self._reference(index), WordNetwork.of(elements))
         return self._counted[key]
 
 
 def _shown(step: Edit) -> tuple[str | None, str | None, str]:
     """A step as per_utt shows it."""
-    return *(word and word.shown for word in (step.reference, step.hypothesis)), step.kind.name[0]
+    reference = step.reference.shown if step.reference else None
+    hypothesis = step.hypothesis.shown if step.hypothesis else None
+    return reference, hypothesis, step.kind.name[0]
 
 
 def _by_side(segments: list[StmSegment]) -> dict[Side, list[int]]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-Element: TypeAlias = "str | list[list[Element]]"
+Element: TypeAlias = "str | Sequence[Sequence[Element]]"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class WordNetwork:
     @classmethod
     def of(cls, elements: Sequence[Element]) -> WordNetwork:
         """The network of a text; predecessors are in the order of the alternatives."""
-        words, before = [], []
+        words: list[ScoredWord] = []
+        before: list[list[int]] = []
         last = _add(elements, [0], words, before)
         offsets = np.cumsum([0, 0, *map(len, before)], dtype=np.int32)
         arcs = np.array([arc for arcs in before for arc in arcs], np.int32)
