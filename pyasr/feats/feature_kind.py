@@ -53,10 +53,10 @@ class FeatureKind:
             )
 
 
-def feature_kind(name: str, title: str, options: type) -> Callable[[type], type]:
+def feature_kind(name: str, title: str, options: type) -> Callable[[type[FeatureKind]], type[FeatureKind]]:
     """Class decorator: register a `FeatureKind`, computed by `steps/make_NAME.py`, for a class of options."""
 
-    def add(cls: type) -> type:
+    def add(cls: type[FeatureKind]) -> type[FeatureKind]:
         cls.name, cls.title = name, title
         _KINDS[options] = cls
         return cls

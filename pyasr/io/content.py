@@ -67,7 +67,7 @@ def open_file(path: Path | str) -> io.BufferedReader:
         return open(path, "rb")
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path | str) -> bytes:
     """The bytes of a file, not unpacked."""
     with readable(path), open_file(path) as file:
         return file.read()
@@ -199,7 +199,7 @@ def naming_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterato
         raise error_of(f"damaged or truncated {packing} file ({error})") from None
 
 
-def check_unpacked(num_bytes: int, num_packed: int, path: Path, most_times: int = _MOST_TIMES) -> None:
+def check_unpacked(num_bytes: int, num_packed: int, path: Path | str, most_times: int = _MOST_TIMES) -> None:
     """Raise UserError if a file of `num_packed` bytes has unpacked to `num_bytes`, more than plausible for
     files of speech tools."""
     most = _most_unpacked(num_packed, most_times)

@@ -59,7 +59,7 @@ def read_numbers(path: Path, kind: type = float) -> dict[str, float]:
     return dict(number_table(path, kind).items())
 
 
-def number_table(path: Path, kind: type = float) -> Parsed[float]:
+def number_table(path: Path, kind: type = float) -> Parsed:
     """{key: positive number of type `kind`}. Raises UserError with file and line for anything else."""
     table = Table.read(path)
     for number, (key, value) in enumerate(table.items(), 1):

@@ -7,6 +7,7 @@ OUT/ivector_period.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ class _Speakers:
         self.features, self.spec = IvectorFeatures(spec.data, directory, part), spec
         self.left_out: dict[str, str] = {}
 
-    def utterances(self, keys: list[str]):
+    def utterances(self, keys: Sequence[str]):
         """(utterance, online i-vectors, its own statistics) of the utterances of a speaker, one after the
         other."""
         in_order = self.online.in_order(map(self._views, keys), self.spec.directory.utts_per_spk_max)

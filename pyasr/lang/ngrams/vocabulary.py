@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class MappedText:
         return lines + (f": {most}" if most else "") + only
 
 
-def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
+def map_text(texts: Mapping[str, str], words: SymbolTable, oov: int) -> MappedText:
     """Word ids of every text (utterance -> words separated by blanks) without reserved symbols; unknown words
     become `oov`. The OOV word itself counts as OOV."""
     mapped, ids, reserved = MappedText(), words.ids, frozenset(RESERVED_WORDS)

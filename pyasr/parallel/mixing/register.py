@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyasr.base.compiled.imports import import_modules
 
+if TYPE_CHECKING:
+    from pyasr.parallel.mixing.base import Strategy
+
 _SCHEMES = "pyasr.parallel.strategies"
-REGISTER: dict[str, type] = {}
+REGISTER: dict[str, type[Strategy]] = {}
 
 
 def register(name: str, options: type | None = None):

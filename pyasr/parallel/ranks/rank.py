@@ -96,7 +96,7 @@ def main(argv: list[str]) -> None:
         comm.barrier()
         comm.abort(TRY_AGAIN)
     except BaseException as error:  # any error: the other ranks must not be left waiting
-        remark = as_user_error(error)
+        remark: Exception | str | None = as_user_error(error)
         if remark is None:
             traceback.print_exception(type(error), error, error.__traceback__)
             remark = _sentence(error)
