@@ -42,7 +42,8 @@ HELPERS = [
     path for path in sorted((ROOT / "tests").rglob("*/")) if not {"__pycache__", "fixtures"} & set(path.parts)
 ]
 # test files may share names in different folders, helper modules may not
-for path in (ROOT, ROOT / "tests", *HELPERS):
+OF_A_RECIPE = ROOT / "egs/amazon_queen/s5/local"  # has a package that makes a page, `comparison`
+for path in (ROOT, ROOT / "tests", *HELPERS, OF_A_RECIPE):
     if str(path) not in sys.path:
         sys.path.append(str(path))
 

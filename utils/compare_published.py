@@ -18,7 +18,7 @@ from pyasr.base import log
 from pyasr.base.cli.options import argument
 from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.outputs.output import atomic_write
-from pyasr.report.comparison.published_experiment import num_missing, page, read_experiment
+from pyasr.report.published_experiment import num_missing, page, read_experiment
 
 _MARK = r"# [^\n]*\n\nWritten by `utils/compare_published\.py`"
 

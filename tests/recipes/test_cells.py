@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+from comparison.claims import read_claims
 from recorded_calls import RECIPE, calls, recorded_recipe
-
-from pyasr.report.comparison.claims import read_claims
 
 EXPERIMENTS = RECIPE / "local" / "experiments"
 TRAINERS = ("steps/simulate_parallel.py", "steps/train_dnn.py")
@@ -61,7 +60,7 @@ def test_what_is_kept_is_left_out(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/ibm.sh", "--seeds", "1", "--stage", "2", "--stop-stage", "2")
     first, second, *rest = kept = [
-        words for words in calls(recipe, *options) if words[0] == "utils/keep_training.py"
+        words for words in calls(recipe, *options) if words[0] == "local/keep_training.py"
     ]
     commands = [words[words.index("--command") + 1] for words in kept]
     assert commands[0].startswith("steps/simulate_parallel.py --train-seed 1 ") and len(rest) > 20
@@ -72,7 +71,7 @@ def test_what_is_kept_is_left_out(tmp_path):
         {"command": commands[2], "loss": None, "wer": None},
     ]
     (recipe / "parallel" / "ibm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    again = [words for words in calls(recipe, *options) if words[0] == "utils/keep_training.py"]
+    again = [words for words in calls(recipe, *options) if words[0] == "local/keep_training.py"]
     # the word error rate of the second is missing, the third has no model
     assert again == [second, *rest[1:]]
 
@@ -83,7 +82,7 @@ def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path
     commands = [
         words[words.index("--command") + 1]
         for words in calls(recipe, *options)
-        if words[0] == "utils/keep_training.py"
+        if words[0] == "local/keep_training.py"
     ]
     assert all("--save-learner true" in command for command in commands)
     (recipe / "parallel").mkdir()
@@ -95,7 +94,7 @@ def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path
     again = [
         words[words.index("--command") + 1]
         for words in calls(recipe, *options)
-        if words[0] == "utils/keep_training.py"
+        if words[0] == "local/keep_training.py"
     ]
     assert again == [commands[0], *commands[2:]]
 

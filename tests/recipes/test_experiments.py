@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from recorded_calls import ROOT, calls, recorded_recipe
 
-from pyasr.report.comparison.published_experiment import NONE, page, read_experiment
+from pyasr.report.published_experiment import NONE, page, read_experiment
 
 RECIPE = ROOT / "egs" / "swbd" / "s5"
 EXPERIMENTS = sorted(path.stem for path in (RECIPE / "local" / "experiments").glob("*.tsv"))

@@ -100,7 +100,7 @@ train() {
   fi
   steps/$step.py --cmd "$runner" "$@" "$out"
   if $is_decoded; then decode_test "$out"; fi
-  utils/keep_training.py --command "$command" "$out" "$results"
+  local/keep_training.py --command "$command" "$out" "$results"
 }
 
 # is_kept COMMAND: is there a result of this command, with the word error rates that are wanted of the models that there are?

@@ -12,5 +12,5 @@ planned=exp/experiments/planned
 mkdir -p exp/experiments
 rm -f $planned
 for work in ibm povey su_chen chan systems schemes; do local/experiments/$work.sh --list $planned > exp/experiments/list.log; done
-utils/collect_parallel.py --claims local/experiments/claims.tsv --planned $planned \
+local/collect_parallel.py --claims local/experiments/claims.tsv --planned $planned \
   --curves local/experiments/overview.tsv parallel parallel/RESULTS.md

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyasr.report.comparison.cell_tables import MISSING
-from pyasr.report.comparison.claims import LEARNS
-from pyasr.report.comparison.experiments import Experiments, by_table, place_of
-from pyasr.report.comparison.kept_runs import KeptRun
+from comparison.cell_tables import MISSING
+from comparison.claims import LEARNS
+from comparison.experiments import Experiments, by_table, place_of
+from comparison.kept_runs import KeptRun
 from pyasr.report.text_table import markdown_table
 
 BATCH, RATE = "ibm/batch", "ibm/rate"

@@ -7,16 +7,17 @@ Writes  RESULTS; replaces a line of the same training
 
 MODEL_DIR ends in TABLE/ROW/COLUMN/seedN, the name of the training.
 
-    utils/keep_training.py exp/experiments/ibm/batch/gradient/8192/seed1 parallel/ibm.jsonl
+    local/keep_training.py exp/experiments/ibm/batch/gradient/8192/seed1 parallel/ibm.jsonl
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from comparison.kept_runs import keep
+
 from pyasr.base import log
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import run_step
-from pyasr.report.comparison.kept_runs import keep
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 
+from comparison.claims import Cells
+from comparison.experiments import Table, by_table, place_of
+from comparison.kept_runs import KeptRun
 from pyasr.base.errors import UserError
 from pyasr.io.text_tables import read_lines
-from pyasr.report.comparison.claims import Cells
-from pyasr.report.comparison.experiments import Table, by_table, place_of
-from pyasr.report.comparison.kept_runs import KeptRun
 from pyasr.report.svg import Series, line_plot
 
 _MEASURES = {"loss": "held-out loss", "wer": "test WER %"}

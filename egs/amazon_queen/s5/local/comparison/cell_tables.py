@@ -6,17 +6,9 @@ import math
 from collections.abc import Callable
 from statistics import mean
 
-from pyasr.report.comparison.claims import LEARNS, seconds_to
-from pyasr.report.comparison.experiments import (
-    Experiments,
-    Table,
-    by_table,
-    columns_of,
-    rows_of,
-    spread,
-    verdicts,
-)
-from pyasr.report.comparison.kept_runs import KeptRun
+from comparison.claims import LEARNS, seconds_to
+from comparison.experiments import Experiments, Table, by_table, columns_of, rows_of, spread, verdicts
+from comparison.kept_runs import KeptRun
 from pyasr.report.text_table import markdown_table
 
 MISSING = "missing"

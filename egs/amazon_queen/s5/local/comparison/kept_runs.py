@@ -14,10 +14,10 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import parse_object
 from pyasr.base.outputs.fingerprint import read_done
 from pyasr.base.outputs.output import atomic_write
-from pyasr.report.comparison.simulated_run import read_run
-from pyasr.report.comparison.trained_run import read_trained
 from pyasr.report.provenance import facts
+from pyasr.report.simulated_run import read_run
 from pyasr.report.systems import SIMULATION, family_of
+from pyasr.report.trained_run import read_trained
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _run(line: str, where: str) -> KeptRun:
         if run.cell is None or run.cell.count("/") != 2:
             raise ValueError(run.name)
     except (ValueError, TypeError):
-        raise UserError(f"{where}: not a result written by utils/keep_training.py; remove the line") from None
+        raise UserError(f"{where}: not a result written by local/keep_training.py; remove the line") from None
     return run
 
 

@@ -2,29 +2,30 @@
 """Write the report of published experiments on parallel training: claims with our verdicts, tables, and
 figures.
 
-Reads   RESULTS/*.jsonl of utils/keep_training.py
+Reads   RESULTS/*.jsonl of local/keep_training.py
 Writes  PAGE and WORK_TABLE_{loss,wer,time,drift}.svg in the same directory, with --curves also overview.svg;
         any other existing file PAGE is replaced only with --force
 
     local/experiments/page.sh        # all experiments of a recipe
-    utils/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned \\
+    local/collect_parallel.py --claims local/experiments/claims.tsv --planned exp/experiments/planned \\
         parallel parallel/RESULTS.md
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from comparison.claims import read_claims
+from comparison.comparison_page import page, pictures
+from comparison.experiment_pictures import overview, read_curves
+from comparison.experiments import Experiments, kept_cells, read_planned
+
 from pyasr.base import log
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
-from pyasr.report.comparison.claims import read_claims
-from pyasr.report.comparison.comparison_page import page, pictures
-from pyasr.report.comparison.experiment_pictures import overview, read_curves
-from pyasr.report.comparison.experiments import Experiments, kept_cells, read_planned
 
-_MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_parallel\.py`"
+_MARK = r"# Parallel training on virtual learners\n\nWritten by `local/collect_parallel\.py`"
 
 
 @dataclass(frozen=True)

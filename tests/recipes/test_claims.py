@@ -7,21 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from comparison.claims import CONFIRMED, NOT_SHOWN, NOT_TRIED, REFUTED, difference, read_claims, seconds_to
+from comparison.comparison_page import page
+from comparison.experiment_pictures import experiment_pictures
+from comparison.experiments import Experiments, kept_cells, spread
+from comparison.kept_runs import KeptRun, keep, read_kept, write_kept
 
 from pyasr.base.errors import UserError
-from pyasr.report.comparison.claims import (
-    CONFIRMED,
-    NOT_SHOWN,
-    NOT_TRIED,
-    REFUTED,
-    difference,
-    read_claims,
-    seconds_to,
-)
-from pyasr.report.comparison.comparison_page import page
-from pyasr.report.comparison.experiment_pictures import experiment_pictures
-from pyasr.report.comparison.experiments import Experiments, kept_cells, spread
-from pyasr.report.comparison.kept_runs import KeptRun, keep, read_kept, write_kept
 
 MADE_BY = {
     "command": "steps/x",

@@ -8,7 +8,7 @@ from test_results import make_experiment
 
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.fingerprint import DONE
-from pyasr.report.comparison.published_experiment import page, read_experiment
+from pyasr.report.published_experiment import page, read_experiment
 
 TABLES = """# A paper (arXiv:1234.5678)
 # A sentence on it.

@@ -11,17 +11,18 @@ from xml.etree import ElementTree
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2]))
+from comparison.comparison_page import page  # noqa: E402
+from comparison.experiment_pictures import read_curves  # noqa: E402
+from comparison.experiments import Experiments, kept_cells, read_planned  # noqa: E402
+from comparison.kept_runs import KeptRun, write_kept  # noqa: E402
 from steps_here import run_here  # noqa: E402
 from test_claims import RUN  # noqa: E402
 
 from pyasr.base.errors import UserError  # noqa: E402
-from pyasr.report.comparison.comparison_page import page  # noqa: E402
-from pyasr.report.comparison.experiment_pictures import read_curves  # noqa: E402
-from pyasr.report.comparison.experiments import Experiments, kept_cells, read_planned  # noqa: E402
-from pyasr.report.comparison.kept_runs import KeptRun, write_kept  # noqa: E402
 from pyasr.report.svg import line_plot  # noqa: E402
 
 STUCK = "stuck at the priors"
+LOCAL = "egs/amazon_queen/s5/local"
 
 
 def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
@@ -149,7 +150,7 @@ def test_the_program_writes_page_and_pictures(tmp_path):
         tmp_path / "planned",
         tmp_path,
         tmp_path / "page" / "RESULTS.md",
-        folder="utils",
+        folder=LOCAL,
     )
     text = (tmp_path / "page" / "RESULTS.md").read_text()
     linked = re.findall(r"\((\w+\.svg)\)", text)
@@ -161,7 +162,7 @@ def test_the_program_writes_page_and_pictures(tmp_path):
     for name in linked:
         ElementTree.parse(tmp_path / "page" / name)
     with pytest.raises(UserError, match="no kept trainings"):
-        run_here("collect_parallel.py", tmp_path / "page", tmp_path / "RESULTS.md", folder="utils")
+        run_here("collect_parallel.py", tmp_path / "page", tmp_path / "RESULTS.md", folder=LOCAL)
 
 
 def test_overview(tmp_path):
@@ -170,7 +171,7 @@ def test_overview(tmp_path):
     write_kept(tmp_path / "schemes.jsonl", [replace(run(f"every/{name}/16"), curve=curve) for name in "ab"])
     curves = tmp_path / "curves.tsv"
     curves.write_text("scheme A\tschemes/every/a/16\nscheme C\tschemes/every/c/16\n")
-    run_here("collect_parallel.py", "--curves", curves, tmp_path, tmp_path / "page.md", folder="utils")
+    run_here("collect_parallel.py", "--curves", curves, tmp_path, tmp_path / "page.md", folder=LOCAL)
     texts = [e.text for e in ElementTree.parse(tmp_path / "overview.svg").iter() if e.tag.endswith("text")]
     assert "scheme A" in texts and "scheme C" not in texts and "hours" in texts
 

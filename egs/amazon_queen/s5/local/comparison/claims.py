@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
+from comparison.kept_runs import KeptRun
 from pyasr.base.errors import UserError
 from pyasr.io.text_tables import read_lines
-from pyasr.report.comparison.kept_runs import KeptRun
 
 # relative, without an interval: 0.3 of 18 % WER is about one standard error for 20,000 words
 PUBLISHED_NOISE = 0.015

@@ -3,15 +3,15 @@ all trainings."""
 
 from __future__ import annotations
 
-from pyasr.report.comparison import claims_table, stable_rates
-from pyasr.report.comparison.cell_tables import overview, section, tables
-from pyasr.report.comparison.experiment_pictures import experiment_pictures
-from pyasr.report.comparison.experiments import Experiments
+from comparison import claims_table, stable_rates
+from comparison.cell_tables import overview, section, tables
+from comparison.experiment_pictures import experiment_pictures
+from comparison.experiments import Experiments
 from pyasr.report.provenance import in_order, made_with
 
 _HEAD = """# Parallel training on virtual learners
 
-Written by `utils/collect_parallel.py`; do not edit by hand. Small networks are trained by virtual learners. \
+Written by `local/collect_parallel.py`; do not edit by hand. Small networks are trained by virtual learners. \
 The training is real. Time is
 simulated: it follows from the declared network between hosts and the declared time of a minibatch. The \
 trainings of `systems` are on real

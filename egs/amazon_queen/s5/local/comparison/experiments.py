@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
+from comparison.claims import Cells, Claim
+from comparison.kept_runs import KeptRun, read_kept
 from pyasr.base.errors import UserError
 from pyasr.io.text_tables import read_lines
-from pyasr.report.comparison.claims import Cells, Claim
-from pyasr.report.comparison.kept_runs import KeptRun, read_kept
 from pyasr.report.systems import family_of
 
 Table = dict[tuple[str, str], list[KeptRun]]  # {(row, column): trainings}; empty: missing

@@ -7,7 +7,7 @@ from steps_here import ROOT, run_here
 from test_results import make_experiment
 
 from pyasr.base.errors import UserError
-from pyasr.report.comparison.beside_published import PublishedWer, published_table, read_published
+from pyasr.report.beside_published import PublishedWer, published_table, read_published
 from pyasr.score.score_dir import read_summary
 
 TABLES = sorted([*ROOT.glob("egs/*/s5/conf/published/*.tsv"), *ROOT.glob("egs/*/s5/conf/published.tsv")])

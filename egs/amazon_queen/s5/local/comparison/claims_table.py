@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from statistics import mean
 
-from pyasr.report.comparison.claims import NOT_TRIED, Cells, Claim, ClaimPart
-from pyasr.report.comparison.experiments import Experiments, spread, verdicts
+from comparison.claims import NOT_TRIED, Cells, Claim, ClaimPart
+from comparison.experiments import Experiments, spread, verdicts
 from pyasr.report.text_table import markdown_table
 
 HOW = """\
