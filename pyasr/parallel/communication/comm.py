@@ -88,10 +88,10 @@ class Comm(Protocol):
     def waiting(self, tag: int) -> int | None:
         """The sender of the next message with this tag if one has arrived, else None."""
 
-    def background(self, function: Callable[[], Any]) -> Task:
+    def background(self, function: Callable[[], Any]) -> Running:
         """Call `function` in another thread of this rank."""
 
-    def condition(self) -> threading.Condition:
+    def condition(self) -> RankCondition:
         """A lock with wait and notify, for the threads of this rank."""
 
     def time(self) -> float:
@@ -102,6 +102,40 @@ class Comm(Protocol):
 
     def say(self, sentence: str) -> None:
         """Log `sentence` on rank 0 only, without synchronisation."""
+
+    @property
+    def name(self) -> str:
+        """The rank, the number of ranks and the host, for messages."""
+
+
+class Running(Protocol):
+    """A function that runs in another thread of a rank."""
+
+    def check(self) -> None:
+        """Raise the function's exception, if it has raised one."""
+
+    def join(self) -> None:
+        """Wait for the end of the function; raises its exception."""
+
+
+class RankCondition(Protocol):
+    """A lock with wait and notify: what threads of a rank use of `threading.Condition`."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(self, *error) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Release the lock, wait for a notification, acquire the lock again; False after a timeout."""
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        """Wait until `predicate()` is true or the time is over; returns its last value."""
+
+    def notify(self, n: int = 1) -> None:
+        """Wake `n` waiting threads."""
+
+    def notify_all(self) -> None:
+        """Wake all waiting threads."""
 
 
 class Task:
@@ -137,6 +171,24 @@ class BaseComm:
     size: int
     uses_ring = True
 
+    def _reduce(self, buffer: np.ndarray, op: str) -> None:
+        raise NotImplementedError
+
+    def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
+        raise NotImplementedError
+
+    def _exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> None:
+        raise NotImplementedError
+
+    def _send_bytes(self, raw: np.ndarray, to: int, tag: int) -> None:
+        raise NotImplementedError
+
+    def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
+        raise NotImplementedError
+
+    def allgather(self, value) -> list:
+        raise NotImplementedError
+
     def allreduce(self, array, op: str = "sum"):
         reduce_in_place(array, op, self.size, self._reduce)
         return array
@@ -161,9 +213,15 @@ class BaseComm:
         self.start_exchange(outgoing, to, incoming, source)()
 
     def start_exchange(self, outgoing, to: int, incoming, source: int) -> Callable[[], None]:
+        """As `Comm.start_exchange`."""
         raw, put_back = bytes_of(incoming)
         wait = self._start_exchange_bytes(bytes_of(outgoing)[0], to, raw, source)
-        return lambda: (wait(), put_back())
+
+        def finish() -> None:
+            wait()
+            put_back()
+
+        return finish
 
     def _start_exchange_bytes(
         self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int
@@ -181,10 +239,10 @@ class BaseComm:
         put_back()
         return sender
 
-    def background(self, function: Callable[[], Any]) -> Task:
+    def background(self, function: Callable[[], Any]) -> Running:
         return Task(function)
 
-    def condition(self) -> threading.Condition:
+    def condition(self) -> RankCondition:
         return threading.Condition()
 
     def time(self) -> float:

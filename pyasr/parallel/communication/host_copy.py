@@ -26,7 +26,7 @@ class HostCopy:
     """A float32 copy of one vector (n,) at a time, of any floating type on any device. A float32 vector in
     host memory is not copied."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._memory: torch.Tensor | None = None
         self._stream: torch.cuda.Stream | None = None
 
@@ -54,10 +54,12 @@ class HostCopy:
         if x.device.type == "cpu":
             return lambda: copy if _is_own_copy(x) else copy.copy_(x[part])
         computed = torch.cuda.current_stream(x.device).record_event()
-        with torch.cuda.stream(self._stream):
-            self._stream.wait_event(computed)
+        stream = self._stream
+        assert stream is not None
+        with torch.cuda.stream(stream):
+            stream.wait_event(computed)
             copy.copy_(x[part].float(), non_blocking=True)
-            copied = self._stream.record_event()
+            copied = stream.record_event()
         return lambda: copied.synchronize() or copy
 
     def put_back(self, x: torch.Tensor, part: slice) -> None:

@@ -138,7 +138,7 @@ class MpiComm(BaseComm):
             if _is_main() and not is_large:
                 wait_all(pair)
             else:
-                _poll(lambda pair=pair: test_all(pair))
+                _poll(functools.partial(test_all, pair))
 
     def _send_bytes(self, raw: np.ndarray, to: int, tag: int) -> None:
         _poll(self._comm.Isend(raw, to, tag).Test)
@@ -146,6 +146,7 @@ class MpiComm(BaseComm):
     def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
         _poll(lambda: self.waiting(tag, source) is not None)
         sender = self.waiting(tag, source)
+        assert sender is not None
         _poll(self._comm.Irecv(raw, sender, tag).Test)
         return sender
 

@@ -87,7 +87,7 @@ class RingAllreduce:
     def _run(self, x: torch.Tensor, weight: float, all_hops: list[_Hop], in_flight: int) -> None:
         """Run the hops. A received chunk is sent on as many hops later as a segment has chunks, which limits
         the number in flight."""
-        pending = deque()
+        pending: deque[tuple] = deque()
         for number, hop in enumerate(all_hops):
             if len(pending) == in_flight:
                 self._finish(x, weight, *pending.popleft())

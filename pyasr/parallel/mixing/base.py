@@ -114,8 +114,6 @@ class Strategy:
     """
 
     options_kind = SchemeOptions
-    staleness: Counter | None = None
-    is_idle = False
     # whether parameters travel while the loop communicates, on a communicator of their own
     in_background = False
     # whether every rank draws from all data, in its own order, until all together have processed an epoch
@@ -142,6 +140,16 @@ class Strategy:
         next mixing."""
         drift, self.drift = self.drift or 0.0, None
         return drift
+
+    @property
+    def staleness(self) -> Counter | None:
+        """Not measured, unless a scheme overrides it."""
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        """Never, unless a scheme overrides it."""
+        return False
 
     @property
     def num_active(self) -> int:

@@ -12,6 +12,8 @@ from pyasr.parallel.mixing.payload_codec import PayloadCodec
 if TYPE_CHECKING:
     import torch
 
+    from pyasr.parallel.communication.comm import Running
+
 # minimum number of elements in a message, 1 MB: the time of smaller messages is mostly latency
 _LEAST_PART = 1 << 18
 _NUM_PARTS = 4  # approximate number of messages; the last one does not overlap with computation
@@ -39,8 +41,9 @@ class GradientSum:
         timed: Callable[[Callable], None],
     ):
         self._wire, self._shares, self._timed = wire, shares, timed
-        self.frames, self.has_been, self._task = None, False, None
-        self.is_idle = False
+        self.frames: float | None = None
+        self._task: Running | None = None
+        self.has_been = self.is_idle = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
         """Sum this tensor (n,), of any type and on any device, from now on; `begins` are the offsets of its

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 def check_strategy(options: MixingOptions) -> None:
     """Raise UserError if the scheme does not support its options."""
-    if REGISTER[options.parallel].draws_from_all and options.scheme.data_assignment == "shards":
+    scheme = options.scheme
+    assert scheme is not None
+    if REGISTER[options.parallel].draws_from_all and scheme.data_assignment == "shards":
         reason = f"with --parallel {options.parallel} each rank draws from all data, and fast ranks draw more"
         raise UserError(f"--data-assignment shards: {reason}; omit the option")
-    if options.scheme.mix_momentum and options.scheme.payload != "float32":
+    if scheme.mix_momentum and scheme.payload != "float32":
         raise UserError(
-            "--mix-momentum: velocities travel as float32 only; omit it, or omit --payload "
-            f"{options.scheme.payload}"
+            f"--mix-momentum: velocities travel as float32 only; omit it, or omit --payload {scheme.payload}"
         )
 
 
@@ -47,5 +48,7 @@ def usable_ranks(options: MixingOptions, most: int) -> int:
 def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
     """The strategy `options.parallel`; from now on, `comm` sums as `--all-reduce` says."""
     check_strategy(options)
-    comm.uses_ring = options.scheme.all_reduce != "library"
-    return REGISTER[options.parallel](comm, options.scheme)
+    scheme = options.scheme
+    assert scheme is not None
+    comm.uses_ring = scheme.all_reduce != "library"
+    return REGISTER[options.parallel](comm, scheme)

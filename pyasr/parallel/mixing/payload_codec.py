@@ -56,10 +56,13 @@ class PayloadCodec:
     """
 
     def __init__(self, comm: Comm, options: SchemeOptions):
-        self.comm, self.base, self._payload, self._offered = comm, None, options.payload, None
+        self.comm, self._payload = comm, options.payload
+        self.base: torch.Tensor | None = None
+        self._offered: torch.Tensor | None = None
         self._narrows = options.payload != "float32" and comm.size > 1
         self._uses_ring = options.all_reduce == "ring"
-        self._sent = self._received = None
+        self._sent: torch.Tensor | None = None
+        self._received: torch.Tensor | None = None
 
     @functools.cached_property
     def _ring(self) -> Callable:
@@ -92,9 +95,10 @@ class PayloadCodec:
         """Set the base to these parameters, on any device, which are the same on all ranks."""
         if not self._narrows:
             return
-        if self.base is None or self.base.shape != x.shape:
-            self.base = x.new_empty(x.shape, device="cpu")
-        self.base.copy_(x)
+        base = self.base
+        if base is None or base.shape != x.shape:
+            base = self.base = x.new_empty(x.shape, device="cpu")
+        base.copy_(x)
 
     def restore(self, base: torch.Tensor | None) -> None:
         """Set the base to that of another wire, or broadcast rank 0's if there is none. Collective: the same
@@ -140,12 +144,14 @@ class PayloadCodec:
     def exchange(self, to: int, incoming: torch.Tensor, source: int) -> torch.Tensor:
         """Send the offered parameters to rank `to`; fill `incoming` by those that `source` has offered, as
         seen by (2), and return it."""
+        offered = self._offered
+        assert offered is not None
         if not self._narrows:
-            self.comm.exchange(self._offered, to, incoming, source)
+            self.comm.exchange(offered, to, incoming, source)
             return incoming
         self.comm.exchange(self._sent, to, self._received, source)
         for part, difference in self._differences(self._received, self._sent, len(incoming)):
-            incoming[part].copy_(difference).add_(self._offered[part])
+            incoming[part].copy_(difference).add_(offered[part])
         return incoming
 
     def message(self, length: int) -> torch.Tensor:
@@ -180,8 +186,10 @@ class PayloadCodec:
             self.comm.receive(move, tag, source)
             return
         self._make_buffers(len(move))
-        self.comm.receive(self._received, tag, source)
-        move.copy_(self._received[:-1]).mul_(2.0 ** -int(self._received[-1]))
+        received = self._received
+        assert received is not None
+        self.comm.receive(received, tag, source)
+        move.copy_(received[:-1]).mul_(2.0 ** -int(received[-1]))
 
     @property
     def _is_scaled(self) -> bool:

@@ -37,7 +37,8 @@ class Peer:
 
     def __init__(self, comm: Comm, options: SchemeOptions, counts: np.ndarray):
         self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
-        self.wire, self.counts, self.staleness = PayloadCodec(self.comm, options), counts, Counter()
+        self.wire, self.counts = PayloadCodec(self.comm, options), counts
+        self.staleness: Counter[int] = Counter()
         self._communicating = self._ended = False
         self._tasks: list = []
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from pyasr.parallel.mixing.base import Mixing, Strategy, finish_on_device
 from pyasr.parallel.mixing.best_of_ranks import choose_best
-from pyasr.parallel.mixing.mixing_schedule import MixingSchedule, in_whole_minibatches
+from pyasr.parallel.mixing.mixing_schedule import MinibatchSchedule, MixingSchedule, in_whole_minibatches
 from pyasr.parallel.mixing.payload_codec import PayloadCodec
-from pyasr.parallel.mixing.scheme_options import PeriodicOptions
+from pyasr.parallel.mixing.scheme_options import PeriodicOptions, PeriodOptions
 
 if TYPE_CHECKING:
     import torch
@@ -31,13 +31,18 @@ class PeriodicStrategy(Strategy):
     """
 
     options_kind = PeriodicOptions
-    mixes_equal = False
-    _PLACE = ("own_frames", "mixings", "round", "epoch", "seen")
+    timetable: MixingSchedule | MinibatchSchedule  # of this epoch
+    _PLACE: tuple[str, ...] = ("own_frames", "mixings", "round", "epoch", "seen")
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.own_frames = self.mixings = self.round = self.epoch = self.seen = 0
-        self.timetable: MixingSchedule | None = None  # of this epoch
+        self.own_frames = self.mixings = self.round = self.epoch = 0
+        self.seen: float = 0
+
+    @property
+    def mixes_equal(self) -> bool:
+        """No, unless a scheme overrides it."""
+        return False
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Exchange the ranks' numbers of frames, which determine the timetable."""
@@ -49,6 +54,7 @@ class PeriodicStrategy(Strategy):
 
     def period(self, epoch: int) -> int:
         """Frames of a rank between two mixings in epoch 0, 1, ..."""
+        assert isinstance(self.options, PeriodOptions)
         return self.options.period_frames
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:

@@ -144,4 +144,6 @@ def _is_own_default(name: str, value) -> bool:
 def mixing_options(parallel: str = "allreduce", **values) -> MixingOptions:
     """Options of a scheme, from the values that differ from the defaults. Raises TypeError for an option that
     the scheme does not have."""
-    return MixingOptions(parallel, MixingOptions(parallel).scheme.__class__(**values))
+    scheme = MixingOptions(parallel).scheme
+    assert scheme is not None
+    return MixingOptions(parallel, type(scheme)(**values))

@@ -96,7 +96,7 @@ def main(argv: list[str]) -> None:
         comm.barrier()
         comm.abort(TRY_AGAIN)
     except BaseException as error:  # any error: the other ranks must not be left waiting
-        told = as_user_error(error)
+        told: Exception | str | None = as_user_error(error)
         if told is None:
             traceback.print_exception(type(error), error, error.__traceback__)
             told = _sentence(error)

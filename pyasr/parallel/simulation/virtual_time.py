@@ -351,4 +351,5 @@ class VirtualCondition:
             raise RuntimeError(f"cannot {what} a condition whose lock this thread does not hold")
 
     def _tell_owner(self) -> str:
+        assert self._owner is not None
         return f"a lock that {self._owner.name} holds"

@@ -170,6 +170,7 @@ class PeerStrategy(AsynchronousStrategy):
     peer   this rank's weights; None if another rank holds them
     """
 
+    options: TopologyOptions
     peer: Peer | None = None
 
     @property
@@ -211,6 +212,8 @@ class PeerStrategy(AsynchronousStrategy):
 @register("adpsgd", options=PeerOptions)
 class AdPsgd(PeerStrategy):
     """AD-PSGD among all ranks."""
+
+    peer: Peer
 
     def __init__(self, comm, options):
         super().__init__(comm, options)

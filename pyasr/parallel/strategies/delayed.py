@@ -22,12 +22,14 @@ import numpy as np
 
 from pyasr.parallel.mixing.periodic import PeriodicStrategy
 from pyasr.parallel.mixing.register import register
-from pyasr.parallel.mixing.scheme_options import FirstMixingOptions, TopologyOptions
+from pyasr.parallel.mixing.scheme_options import FirstMixingOptions, SchemeOptions, TopologyOptions
 from pyasr.parallel.strategies.gossip import Gossiper
 from pyasr.parallel.topology.topologies import TOPOLOGIES, MixingTopology, topology_named
 
 if TYPE_CHECKING:
     import torch
+
+    from pyasr.parallel.communication.comm import Comm
 
 _USUAL_TOPOLOGY = "fixed-ring"
 
@@ -72,7 +74,7 @@ class Delayed(PeriodicStrategy):
 
     in_background = True
 
-    def __init__(self, comm, options):
+    def __init__(self, comm: Comm, options: SchemeOptions):
         super().__init__(comm, options)
         self.pending: Pending | None = None
         self._sent: torch.Tensor | None = None
@@ -102,9 +104,11 @@ class Delayed(PeriodicStrategy):
 
     def _mix_sent(self, number: int) -> None:
         """Background task: compute the difference that the training loop adds later."""
-        self._mixed.copy_(self._sent)
-        self.mix_copy(self._mixed, number)
-        self._mixed.sub_(self._sent)
+        sent, mixed = self._sent, self._mixed
+        assert mixed is not None
+        mixed.copy_(sent)
+        self.mix_copy(mixed, number)
+        mixed.sub_(sent)
 
     def consensus(self, master: torch.Tensor) -> None:
         """The mean of all ranks, after the mixing in progress has been applied."""
@@ -164,6 +168,8 @@ class DPsgd(DelayedByOne):
     """Mixes by `--topology` after every minibatch, with a delay of one minibatch. The complete topology mixes
     as D1D does."""
 
+    options: DPsgdOptions
+
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self._gossip = Gossiper(self.wire)
@@ -172,6 +178,7 @@ class DPsgd(DelayedByOne):
     @property
     def topology(self) -> MixingTopology:
         """The topology given by `--topology`."""
+        assert self.options.topology is not None
         return topology_named(self.options.topology)
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:

@@ -38,6 +38,7 @@ class Gossip(PeriodicStrategy):
     """Mixes by the rounds of `topology`."""
 
     options_kind = GossipOptions
+    options: GossipOptions
     topology: MixingTopology
 
     def __init__(self, comm, options):

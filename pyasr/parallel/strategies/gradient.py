@@ -72,7 +72,7 @@ class GradientAveraging(AllreduceAveraging):
 
     def period(self, epoch: int) -> int:
         """One minibatch if gradients are summed, else `period_frames`."""
-        return 1 if self.adds(epoch) else self.options.period_frames
+        return 1 if self.adds(epoch) else super().period(epoch)
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Begin the epoch. Minibatches of different sizes get a timetable that counts minibatches instead of
@@ -117,6 +117,8 @@ class GradientAveraging(AllreduceAveraging):
 @register("post-local", options=PostLocalOptions)
 class PostLocal(GradientAveraging):
     """Averages the gradients of every minibatch in the first epochs, then parameters periodically."""
+
+    options: PostLocalOptions
 
     def adds(self, epoch: int) -> bool:
         """Whether this is one of the `--post-local-epochs`."""

@@ -84,6 +84,8 @@ class KaldiSchedule(AllreduceAveraging):
     begun  frames of the epoch that a training with another number of ranks processed before it was resumed
     """
 
+    options: KaldiOptions
+    timetable: GrowingMixingSchedule
     draws_from_all = True
     _PLACE = (*AllreduceAveraging._PLACE, "goal", "begun")
 
@@ -91,7 +93,7 @@ class KaldiSchedule(AllreduceAveraging):
         super().__init__(comm, options)
         self.first, self.goal, self.begun = min(options.initial_ranks, comm.size), 0, 0
 
-    def make_timetable(self, totals: list[int], minibatch: int) -> MixingSchedule:
+    def make_timetable(self, totals: list[int], minibatch: int) -> GrowingMixingSchedule:
         """Mixing schedule of the epoch, or of the rest of a resumed epoch."""
         if not self.begun:
             self.goal = max(totals)

@@ -100,6 +100,7 @@ class NeighbourPeer(Peer):
 
     def __init__(self, comm: Comm, options: TopologyOptions, counts: np.ndarray):
         super().__init__(comm, options, counts)
+        assert options.topology is not None
         self.topology, self.num_moves, self.num_stretches = topology_named(options.topology), 0, 0
         self.topology.round(comm.size, 0)  # refuses numbers of ranks that the topology does not take
 

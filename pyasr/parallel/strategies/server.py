@@ -72,7 +72,8 @@ class Server:
 
     def __init__(self, wire: PayloadCodec, options: ServerOptions):
         self.wire, self.comm, self.options, self.changed = wire, wire.comm, options, wire.comm.condition()
-        self.staleness, self.num_changes = Counter(), 0
+        self.staleness: Counter[int] = Counter()
+        self.num_changes = 0
         # number of changes at each shard's last synchronisation
         self._last_change = np.zeros(self.comm.size, np.int64)
 
@@ -88,7 +89,8 @@ class Server:
     @contextlib.contextmanager
     def at_work(self, counts: np.ndarray) -> Iterator[None]:
         """Receive requests; `counts` are updated and sent to the shards."""
-        self._waiting, self._serving, self._num_done, self._counts = deque(), False, 0, counts
+        self._waiting: deque[int] = deque()
+        self._serving, self._num_done, self._counts = False, 0, counts
         self._task = self.comm.background(self._hear_requests)
         yield
         self.comm.send(np.array([_STOP, 0]), self.comm.rank, _REQUEST_TAG)
@@ -144,6 +146,7 @@ class Server:
 class AsynchronousSgd(AsynchronousStrategy):
     """The server on rank 0, shards elsewhere."""
 
+    options: ServerOptions
     in_background = True
 
     def __init__(self, comm, options):
