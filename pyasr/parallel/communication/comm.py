@@ -53,7 +53,8 @@ class Comm(Protocol):
         """The root's `value` on every rank; for small Python objects (pickled)."""
 
     def gather(self, value: Any, root: int = 0) -> list | None:
-        """The values of all ranks in rank order on the root, None elsewhere; for small (pickled) objects."""
+        """The values of all ranks in rank order on the root, None elsewhere; for small Python objects
+        (pickled)."""
 
     def allgather(self, value: Any) -> list:
         """The values of all ranks in rank order on every rank; for small Python objects (pickled)."""
@@ -90,7 +91,7 @@ class Comm(Protocol):
     def background(self, function: Callable[[], Any]) -> Running:
         """Call `function` in another thread of this rank."""
 
-    def condition(self) -> Condition:
+    def condition(self) -> RankCondition:
         """A lock with wait and notify, for the threads of this rank."""
 
     def time(self) -> float:
@@ -117,7 +118,7 @@ class Running(Protocol):
         """Wait for the end of the function; raises its exception."""
 
 
-class Condition(Protocol):
+class RankCondition(Protocol):
     """A lock with wait and notify: what threads of a rank use of `threading.Condition`."""
 
     def __enter__(self) -> bool: ...
@@ -212,6 +213,7 @@ class BaseComm:
         self.start_exchange(outgoing, to, incoming, source)()
 
     def start_exchange(self, outgoing, to: int, incoming, source: int) -> Callable[[], None]:
+        """As `Comm.start_exchange`."""
         raw, put_back = bytes_of(incoming)
         wait = self._start_exchange_bytes(bytes_of(outgoing)[0], to, raw, source)
 
@@ -240,7 +242,7 @@ class BaseComm:
     def background(self, function: Callable[[], Any]) -> Running:
         return Task(function)
 
-    def condition(self) -> Condition:
+    def condition(self) -> RankCondition:
         return threading.Condition()
 
     def time(self) -> float:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from pyasr.base.compiled.imports import import_modules
 
-if TYPE_CHECKING:
-    from pyasr.parallel.mixing.base import Strategy
-
 _SCHEMES = "pyasr.parallel.strategies"
-REGISTER: dict[str, type[Strategy]] = {}
+
+
+class Scheme(Protocol):
+    """A class of strategies; see `base.Strategy`, which imports this module."""
+
+    options_kind: type
+    draws_from_all: bool
+
+    def __call__(self, comm, options) -> Any: ...
+
+
+REGISTER: dict[str, Scheme] = {}
 
 
 def register(name: str, options: type | None = None):
