@@ -25,7 +25,7 @@ from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 
-_MARK = r"# Parallel training on virtual learners\n\nWritten by `local/collect_parallel\.py`"
+_MARK = r"# Parallel training on virtual learners\n\nWritten by `(utils|local)/collect_parallel\.py`"
 
 
 @dataclass(frozen=True)
