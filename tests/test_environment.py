@@ -233,7 +233,7 @@ def used_libraries(*folders: str) -> set[str]:
         used
         - set(sys.stdlib_module_names)
         - {"pyasr", OF_TORCH_FOR_CUDA}
-        - {path.stem for path in python_files("egs", "utils")}
+        - {name for path in python_files("egs", "utils") for name in (path.stem, path.parent.name)}
     )
 
 
