@@ -337,10 +337,7 @@ LEFT_OUT = {  # program: why it has no row
     **dict.fromkeys(("compute_vtln", "segment_data_dir", "prepare_own_data", "transcribe"), _AUDIO),
     **dict.fromkeys(("make_fbank", "make_plp", "make_spectrogram"), _AS_MFCC),
     **dict.fromkeys(("export_kaldi", "export_onnx", "pack_model"), _NETWORK_ALONE),
-    **dict.fromkeys(
-        ("collect_parallel", "collect_results", "compare_published", "keep_training", "show_progress"),
-        _ANSWER,
-    ),
+    **dict.fromkeys(("collect_results", "compare_published", "show_progress"), _ANSWER),
     "simulate_rirs": "simulates rooms",
     "new_recipe": "reads the corpus as prepare_own_data does",
     "decode_ctc": "as decode, without a graph",
