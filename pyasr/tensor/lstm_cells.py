@@ -85,9 +85,9 @@ def step_back(
 
 
 def _step_back_on_cpu(dm, dc, a, before, c, da, peepholes, clip, limit) -> None:
-    factors = a.new_zeros(len(a), 0, c.shape[-1]) if peepholes is None else peepholes.to(a.dtype)
-    for arrays in zip(*(x.to(a.dtype) for x in (dm, dc, a, before, c, da, factors)), strict=True):
-        lstm_kernels.backwards(*(x.contiguous().numpy() for x in arrays), clip, limit)
+    factors = c.new_empty(len(c), 0, c.shape[-1]) if peepholes is None else peepholes.to(c.dtype)
+    arrays = (x.numpy() for x in (dm.to(c.dtype), dc, a, before, c, da, factors))
+    lstm_kernels.backwards(*arrays, clip, limit)
 
 
 def _step_back(dm, dc, a, before, c, da, peepholes, clip, limit) -> None:

@@ -53,7 +53,7 @@ def add_mm(total: Tensor, a: Tensor, b: Tensor, factor: float = 1.0) -> None:
 def bmm_into(out: Tensor, a: Tensor, b: Tensor) -> None:
     """out = a b for (B, M, K) and (B, K, N), one product on a GPU; `out` may be part of a larger tensor."""
     if out.device.type == "cpu":
-        for one, left, right in zip(out, a, b, strict=True):
+        for one, left, right in zip(out.unbind(), a.unbind(), b.unbind(), strict=True):
             one.copy_(mm(left, right))
     else:
         torch.bmm(a, b, out=out)
@@ -62,7 +62,7 @@ def bmm_into(out: Tensor, a: Tensor, b: Tensor) -> None:
 def add_bmm(total: Tensor, a: Tensor, b: Tensor) -> None:
     """total += a b, see `bmm_into`."""
     if total.device.type == "cpu":
-        for one, left, right in zip(total, a, b, strict=True):
+        for one, left, right in zip(total.unbind(), a.unbind(), b.unbind(), strict=True):
             add_mm(one, left, right)
     else:
         total.baddbmm_(a, b)

@@ -253,13 +253,13 @@ def nonlinearities_of_an_lstm() -> Pairs:
     """tanh(c) as the loop has it: da_o is dm tanh(c) o (1 - o)."""
     from pyasr.tensor import lstm_kernels
 
-    c = np.linspace(-30, 30, 20_000, dtype=np.float32)[None]
-    a, da = np.full((1, 4 * c.shape[1]), 0.5, np.float32), np.empty((1, 4 * c.shape[1]), np.float32)
-    zero = np.zeros_like(c)
+    c = np.linspace(-30, 30, 20_000, dtype=np.float32)[None, None]
+    size, zero = c.shape[-1], np.zeros_like(c)
+    a, da = np.full((1, 1, 4 * size), 0.5, np.float32), np.empty((1, 1, 4 * size), np.float32)
     lstm_kernels.backwards(
-        np.ones_like(c), zero.copy(), a, zero, c, da, np.zeros((0, c.shape[1]), np.float32), 0.0, 0.0
+        np.ones_like(c), zero.copy(), a, zero, c, da, np.zeros((1, 0, size), np.float32), 0.0, 0.0
     )
-    yield da[0, 3 * c.shape[1] :] * 4, np.tanh(c[0].astype(np.float64))
+    yield da[0, 0, 3 * size :] * 4, np.tanh(c[0, 0].astype(np.float64))
 
 
 @fast_path("sequence/leaky_hmm.py", 1e-4)
