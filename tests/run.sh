@@ -51,8 +51,8 @@ in_memory() {
   if mount -t tmpfs -o size=64g pyasr-tests "$place" 2>/dev/null; then export PYTEST_DEBUG_TEMPROOT=$place; fi
 }
 
-# A process more makes use of the time in which others wait for schedulers.
-run_tests() { python -m pytest -n "$((cores + 1))" "${spread[@]}" "$@"; }
+# Two more processes than cores: many tests wait for schedulers.
+run_tests() { python -m pytest -n "$((cores + 2))" "${spread[@]}" "$@"; }
 
 # What is numeric of tensor, nn, sequence and train, as a processor without AVX-512 sees it.
 run_as_avx2() {

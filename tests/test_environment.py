@@ -344,7 +344,7 @@ def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_
     assert runs[0].startswith(f"tests/processors.py avx2 python -m pytest -n {cores} ") and all(
         (root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word
     )
-    every = f"-m pytest -n {cores + 1} --dist loadgroup --no-loadscope-reorder"
+    every = f"-m pytest -n {cores + 2} --dist loadgroup --no-loadscope-reorder"
     assert runs[1:] == [every, f"{every} -x"]
 
 
