@@ -62,8 +62,16 @@ class TrainingView:
     """
 
     num_epochs = 1
-    rate = 1.0
-    velocity: torch.Tensor | None = None
+
+    @property
+    def rate(self) -> float:
+        """See above."""
+        raise NotImplementedError
+
+    @property
+    def velocity(self) -> torch.Tensor | None:
+        """See above."""
+        raise NotImplementedError
 
     def objective(self) -> float:
         """This rank's objective per frame since `Strategy.compares` was set."""
@@ -83,6 +91,13 @@ class TrainingView:
         """Frames of all ranks until they meet within the epoch; 0: they meet at its end only. All ranks call
         this at the same points."""
         return 0
+
+
+class NoTraining(TrainingView):
+    """The view of a strategy without a training, with constants that can be set."""
+
+    rate = 1.0
+    velocity: torch.Tensor | None = None
 
 
 class Strategy:
@@ -120,7 +135,8 @@ class Strategy:
     resets_momentum = False  # whether learners reset their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
-        self.comm, self.options, self.training, self.compares = comm, options, TrainingView(), False
+        self.comm, self.options, self.compares = comm, options, False
+        self.training: TrainingView = NoTraining()
         self.wire = PayloadCodec(comm.split(0) if self.in_background else comm, options)
         own, whole = (comm.rank, comm.size), (0, 1)
         in_shards = not self.draws_from_all and options.data_assignment != "all"
@@ -131,7 +147,7 @@ class Strategy:
         self.times = np.zeros(2)
 
     def attach(self, training: TrainingView) -> None:
-        """Attach the training. Without a training, the defaults of `TrainingView` apply."""
+        """Attach the training, in place of `NoTraining`."""
         self.training = training
 
     def take_drift(self) -> float:
