@@ -56,21 +56,19 @@ class TrainingView:
     (`Strategy.attach`).
 
     num_epochs  number of epochs of the training
-    rate        this rank's learning rate since the last mixing, in a fixed unit
-    velocity    the learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is
-                not mixed
     """
 
     num_epochs = 1
 
     @property
     def rate(self) -> float:
-        """See above."""
+        """This rank's learning rate since the last mixing, in a fixed unit."""
         raise NotImplementedError
 
     @property
     def velocity(self) -> torch.Tensor | None:
-        """See above."""
+        """The learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is not
+        mixed."""
         raise NotImplementedError
 
     def objective(self) -> float:
@@ -94,7 +92,7 @@ class TrainingView:
 
 
 class NoTraining(TrainingView):
-    """The view of a strategy without a training, with constants that can be set."""
+    """What a strategy sees without a training: constants, which can be set."""
 
     rate = 1.0
     velocity: torch.Tensor | None = None

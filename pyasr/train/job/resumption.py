@@ -131,7 +131,8 @@ class JobCheckpoints:
         if found is None:
             return None
         self.schedule.state = ScheduleState(**found.shared["schedule"])
-        before = found.own if found.num_ranks == self.comm.size else None  # None: the ranks are others
+        # this rank's own state; None with another number of ranks
+        before = found.own if found.num_ranks == self.comm.size else None
         position = Position(**before["position"]) if before else self._place_among_others(found)
         if growth:
             self._check_network(growth, position.frames_seen, found.shared)

@@ -26,12 +26,13 @@ class FrameTargets(Protocol):
 class Utterances(ABC):
     """Utterances `keys` of one rank. Their features are read from disk for each use.
 
-    targets  targets of the utterances
-    lengths  frames of each utterance, int64
-    compute  `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch of
-             its own
-    draw     (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean
-             number of frames
+    targets     targets of the utterances
+    lengths     frames of each utterance, int64
+    compute     `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch
+                of its own
+    draw        (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean
+                number of frames
+    num_epochs  epochs of the training, which sets it
     """
 
     item_frames, num_epochs = 1, 0

@@ -20,17 +20,14 @@ from pyasr.train.targets.rank_reader import FEATURES_FILE, are_prepared
 
 
 class TrainingStep:
-    """Base of the options of a training.
+    """Base of the options of a training: `data`, `out`, `training` and, unless `rank_input` is overridden,
+    `input`. `num_ranks` is an option or a property.
 
-    data, out, training  options of all trainings
-    input                option of trainings that do not override `rank_input`
-    num_ranks            number of ranks; an option, or a property
-    function  MODULE:FUNCTION that each rank calls with the spec and its communicator
-    targets_file, tables  files that `prepare` writes to OUT: targets, and the tables through which ranks read
-                          features
-    parts     pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after
-              the other
-    log       name of the log of the ranks
+    function      MODULE:FUNCTION that each rank calls with the spec and its communicator
+    targets_file  file of targets that `prepare` writes to OUT
+    parts         pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one
+                  after the other
+    log           name of the log of the ranks
     """
 
     data: Path
@@ -43,7 +40,7 @@ class TrainingStep:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """See above."""
+        """Files that `prepare` writes to OUT: the tables through which ranks read features."""
         return (FEATURES_FILE,)
 
     @property
