@@ -10,6 +10,7 @@ Statistics of D-dimensional features are a float64 matrix of 2 rows and D + 1 co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, overload
 
 import numpy as np
 
@@ -52,6 +53,14 @@ def cmvn_stats(features: np.ndarray) -> np.ndarray:
     stats[1, :-1] = np.square(features).sum(0)
     stats[0, -1] = len(features)
     return stats
+
+
+@overload
+def normaliser(stats: np.ndarray, norm_vars: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@overload
+def normaliser(stats: np.ndarray, norm_vars: bool) -> tuple[np.ndarray, np.ndarray | None]: ...
 
 
 def normaliser(stats: np.ndarray, norm_vars: bool) -> tuple[np.ndarray, np.ndarray | None]:

@@ -170,7 +170,7 @@ class FeatureReader:
     def _file(self, name: str) -> Path:
         return _existing(self.part.directory().file(name) if self.part else self.data / name)
 
-    def save_tables(self, path: Path, keys: list[str], num_frames: Iterable[int], cmvn: str) -> None:
+    def save_tables(self, path: Path, keys: Sequence[str], num_frames: Iterable[int], cmvn: str) -> None:
         """Write the tables of the utterances `keys`, with these lengths, for `PackedTables`. An utterance
         without features raises UserError when it is read.
 

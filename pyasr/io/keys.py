@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from operator import eq, ne
-from typing import SupportsIndex, overload
+from typing import SupportsIndex, TypeVar, overload
 
 import numpy as np
 
 from pyasr.io.tables import Paired, Parsed, Table
 
 _DIGEST_BYTES, _MOST_NEW = 16, 1 << 16
+Number = TypeVar("Number", bound=float)
 
 
 class Keys(Sequence[str]):
@@ -166,7 +167,7 @@ class Groups(Mapping[str, Keys]):
         return self._keys.take(self.members[self.borders[number] : self.borders[number + 1]])
 
 
-class Numbers(Paired[float]):
+class Numbers(Paired[Number]):
     """{key: number}; `keys` are in C order, `array` (number of keys,) are the numbers."""
 
     def __init__(self, keys: Keys, array: np.ndarray):
@@ -178,15 +179,15 @@ class Numbers(Paired[float]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.keys_in_order.place(key) is not None
 
-    def __getitem__(self, key: str) -> float:
+    def __getitem__(self, key: str) -> Number:
         place = self.keys_in_order.place(key)
         if place is None:
             raise KeyError(key)
         return self.array[place].item()
 
-    def pairs(self) -> Iterator[tuple[str, float]]:
+    def pairs(self) -> Iterator[tuple[str, Number]]:
         """All (key, number) pairs."""
-        return zip(self.keys_in_order, self.array.data)
+        return zip(self.keys_in_order, self.values())
 
     def values(self):
         """The numbers, in the order of the keys."""

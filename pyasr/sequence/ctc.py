@@ -41,9 +41,9 @@ class CtcSupervision:
     num_frames: np.ndarray
     names: tuple[str, ...]
 
-    @classmethod
+    @staticmethod
     def of(
-        cls, labels: Sequence[np.ndarray], num_frames: Sequence[int], names: Sequence[str]
+        labels: Sequence[np.ndarray], num_frames: Sequence[int] | np.ndarray, names: Sequence[str]
     ) -> CtcSupervision:
         """Construct it from an array of labels for each utterance."""
         flat = (
@@ -52,7 +52,7 @@ class CtcSupervision:
             else np.zeros(0, np.int64)
         )
         lengths = np.array([len(one) for one in labels], np.int64)
-        return cls(flat, lengths, np.asarray(num_frames, np.int64), tuple(names))
+        return CtcSupervision(flat, lengths, np.asarray(num_frames, np.int64), tuple(names))
 
     @property
     def owners(self) -> np.ndarray:

@@ -290,6 +290,12 @@ class _Listening(Schedule):
 
     may_go_back = True
 
+    @property
+    def best(self) -> float:
+        """The best held-out result since `begin`."""
+        assert self.state.best is not None
+        return self.state.best
+
     def rate(self, frames_seen: int) -> float:
         return self.state.rate
 
@@ -304,9 +310,9 @@ class Newbob(_Listening):
         """Gains are relative to the best loss so far; an epoch without a gain is discarded."""
         state, options = self.state, self.options
         state.epoch += 1
-        accepted = loss < state.best
-        gain = (state.best - loss) / state.best if accepted else 0.0
-        state.best = loss if accepted else state.best
+        accepted = loss < self.best
+        gain = (self.best - loss) / self.best if accepted else 0.0
+        state.best = loss if accepted else self.best
         state.finished = state.halving and gain < options.end_halving_gain
         state.halving = state.halving or gain < options.start_halving_gain
         if state.halving:
@@ -324,8 +330,8 @@ class NewbobAccuracy(_Listening):
         """Gains: differences of accuracies (0..1) to the best so far; an epoch with a loss is discarded."""
         state = self.state
         state.epoch += 1
-        gain = accuracy - state.best
-        state.best = max(state.best, accuracy)
+        gain = accuracy - self.best
+        state.best = max(self.best, accuracy)
         state.finished = gain < 0.001
         if gain < 0.005:
             state.rate *= self.options.halving_factor

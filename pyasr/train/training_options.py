@@ -273,6 +273,12 @@ class TeacherOptions:
         rare=True,
     )
 
+    @property
+    def directory(self) -> Path:
+        """The model directory of the teacher, of options that name one."""
+        assert self.teacher is not None
+        return self.teacher
+
 
 @dataclass(frozen=True)
 class GrowthOptions:

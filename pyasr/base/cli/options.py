@@ -21,7 +21,7 @@ import contextlib
 import dataclasses
 import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pyasr.base.cli import kaldi_names
@@ -181,7 +181,7 @@ def did_you_mean(name: str, flags, where: str = "") -> str:
     return f"{where}{name}: no such option; {hint}"
 
 
-def refuse_combination(flag: str, given: dict[str, object], reason: str) -> None:
+def refuse_combination(flag: str, given: Mapping[str, object], reason: str) -> None:
     """Raise UserError if any of these other flags, which cannot be combined with `flag`, has a value."""
     if unknown := [other for other, value in given.items() if value]:
         raise UserError(

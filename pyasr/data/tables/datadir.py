@@ -253,7 +253,7 @@ class DataDir:
         return Parsed(table, Segment.parse)
 
     @cached_property
-    def durations(self) -> Numbers:
+    def durations(self) -> Numbers[float]:
         """The length of every utterance: seconds, or frames, or 1 if nothing is known."""
         # and its copy
         counted = [
@@ -266,7 +266,7 @@ class DataDir:
         return self._for_all(number_table(counted[0], int), float)
 
     @cached_property
-    def audio_durations(self) -> Numbers:
+    def audio_durations(self) -> Numbers[float]:
         """The length of every utterance, independent of features: seconds, or 1 if nothing is known."""
         if self.has("utt2dur"):
             return self._for_all(number_table(self.file("utt2dur")), float)
@@ -274,7 +274,7 @@ class DataDir:
             self.segments, lambda part: part.end_s - part.begin_s if part.end_s > part.begin_s else math.nan
         )
 
-    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float]) -> Numbers:
+    def _for_all(self, known: Mapping[str, T], length: Callable[[T], float]) -> Numbers[float]:
         """The `length` of every utterance; the mean of all lengths for utterances that `known` lacks or whose
         length is NaN."""
         lengths = found = np.fromiter(map(length, known.values()), np.float64)

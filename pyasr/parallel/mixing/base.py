@@ -56,14 +56,20 @@ class TrainingView:
     (`Strategy.attach`).
 
     num_epochs  number of epochs of the training
-    rate        this rank's learning rate since the last mixing, in a fixed unit
-    velocity    the learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is
-                not mixed
     """
 
     num_epochs = 1
-    rate = 1.0
-    velocity: torch.Tensor | None = None
+
+    @property
+    def rate(self) -> float:
+        """This rank's learning rate since the last mixing, in a fixed unit."""
+        raise NotImplementedError
+
+    @property
+    def velocity(self) -> torch.Tensor | None:
+        """The learner's momentum buffer, mixed in the same way as the parameters; None: the buffer is not
+        mixed."""
+        raise NotImplementedError
 
     def objective(self) -> float:
         """This rank's objective per frame since `Strategy.compares` was set."""
@@ -83,6 +89,13 @@ class TrainingView:
         """Frames of all ranks until they meet within the epoch; 0: they meet at its end only. All ranks call
         this at the same points."""
         return 0
+
+
+class NoTraining(TrainingView):
+    """What a strategy sees without a training: constants, which can be set."""
+
+    rate = 1.0
+    velocity: torch.Tensor | None = None
 
 
 class Strategy:
@@ -120,7 +133,8 @@ class Strategy:
     resets_momentum = False  # whether learners reset their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
-        self.comm, self.options, self.training, self.compares = comm, options, TrainingView(), False
+        self.comm, self.options, self.compares = comm, options, False
+        self.training: TrainingView = NoTraining()
         self.wire = PayloadCodec(comm.split(0) if self.in_background else comm, options)
         own, whole = (comm.rank, comm.size), (0, 1)
         in_shards = not self.draws_from_all and options.data_assignment != "all"
@@ -131,7 +145,7 @@ class Strategy:
         self.times = np.zeros(2)
 
     def attach(self, training: TrainingView) -> None:
-        """Attach the training. Without a training, the defaults of `TrainingView` apply."""
+        """Attach the training, in place of `NoTraining`."""
         self.training = training
 
     def take_drift(self) -> float:

@@ -9,9 +9,11 @@ from pyasr.base.cli.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats, normaliser
 from pyasr.feats.compute.warp import Warper
 from pyasr.feats.inputs import FeatureReader
+from pyasr.parallel.communication.comm import Comm
 from pyasr.train.minibatches.chunks import Packing
 from pyasr.train.minibatches.feature_codec import Bytes, Plain
 from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.minibatches.padded_utterances import PaddedUtterances
 from pyasr.train.targets.pdf_targets import Targets
 from pyasr.train.targets.soft_target_files import SoftTargetFile
 from pyasr.train.targets.usable_features import read_features
@@ -37,7 +39,8 @@ class Shard:
         self.dim = reader.dim
         self.lengths = np.array([len(targets.pdfs_of(key)) for key in keys], np.int64)
         self.mean, self.inverse_std = np.zeros(self.dim, np.float32), np.ones(self.dim, np.float32)
-        self._warper = self._soft = None
+        self._warper: Warper | None = None
+        self._soft: SoftTargetFile | None = None
 
     @property
     def num_frames(self) -> int:
@@ -106,7 +109,7 @@ class Shard:
         self.mean, self.inverse_std = mean, inverse_std
 
 
-def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
+def global_normaliser(shard: Shard | PaddedUtterances, comm: Comm) -> tuple[np.ndarray, np.ndarray]:
     """Mean and inverse standard deviation of each column over the shards of all ranks, float32 (dim,).
 
     A constant column gets the factor 0. It carries no information, and another value in other data must not

@@ -61,9 +61,10 @@ class MemoryBudget:
     @staticmethod
     def of(training: Shard, heldout: Shard, comm: Comm, device: torch.device) -> MemoryBudget:
         """Measure the free memory. No rank may load frames before all ranks have called this."""
-        sizes, host, free = training.num_bytes(), comm.split_by_host(), host_memory.free_bytes()
-        shared = host.reduce_scalar(math.inf if free is None else free, "min")
-        own = min(host_memory.left_in_limits(), free_bytes(device) if device.type == "cuda" else math.inf)
+        sizes, host = training.num_bytes(), comm.split_by_host()
+        shared = host.reduce_scalar(_if_known(host_memory.free_bytes()), "min")
+        on_gpu = free_bytes(device) if device.type == "cuda" else None
+        own = min(host_memory.left_in_limits(), _if_known(on_gpu))
         copies = 2 if training.varies else 1  # features that vary are read in each epoch, in two blocks
         return MemoryBudget(
             copies * int(sizes.sum()),
@@ -143,8 +144,7 @@ def requested_limit(_training: Shard, _heldout: Shard, store: StoreOptions, *_) 
 
 def check_enough(needed: int, num_learners: int) -> None:
     """Raise UserError if less than `needed` bytes are free for frames of learners that share a process."""
-    free = host_memory.free_bytes()
-    free = min(math.inf if free is None else free, host_memory.left_in_limits())
+    free = min(_if_known(host_memory.free_bytes()), host_memory.left_in_limits())
     if needed > free:
         found = (
             f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, "
@@ -180,6 +180,11 @@ def _streamed(room: MemoryBudget, data: Path) -> int:
     streamed = f"the frames are streamed from disk, as with --max-store-mb {limit // _MB}"
     room.comm.say(f"the frames of a rank would {found}, for frames and network together: {streamed}")
     return limit
+
+
+def _if_known(free: int | None) -> float:
+    """Free bytes; infinite if unknown."""
+    return math.inf if free is None else free
 
 
 def _eased(free: float, num_ranks: int) -> float:

@@ -29,7 +29,8 @@ from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.minibatches.frames import FrameStore
 from pyasr.train.targets.soft_targets import SoftTargets
 
-Minibatches = Iterator[tuple[torch.Tensor, torch.Tensor]]
+Minibatch = tuple[torch.Tensor, torch.Tensor]  # spliced inputs, targets
+Minibatches = Iterator[Minibatch]
 
 
 class Frames:
@@ -50,6 +51,19 @@ class Frames:
         """Frames of this epoch."""
         raise NotImplementedError
 
+    def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
+        """Spliced inputs and targets of all frames of an epoch except the first `begin`, at which a minibatch
+        of `size` ends."""
+        raise NotImplementedError
+
+    def sample_store(self, num_frames: int) -> FrameStore:
+        """A store of at least `num_frames` frames, or of all."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Location of the frames, for the log."""
+        raise NotImplementedError
+
     def memory_advice(self) -> str:
         """Advice, for messages, on how the frames take less memory."""
         raise NotImplementedError
@@ -58,7 +72,7 @@ class Frames:
         """The last beginning of an item at most `begin` frames after the first frame of an epoch."""
         return begin - begin % self.item_frames
 
-    def largest(self, minibatch: int) -> tuple | None:
+    def largest(self, minibatch: int) -> Minibatch | None:
         """The minibatch that takes the most memory; None without frames."""
         return next(self.sample_store(minibatch).in_turn(minibatch), None) if self.num_frames else None
 
@@ -80,8 +94,7 @@ class ResidentFrames(Frames):
         self.num_frames = num_drawn(store.num_items, draw) * self.item_frames
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """Spliced inputs and targets of all frames of an epoch except the first `begin`, at which a minibatch
-        of `size` ends."""
+        """See `Frames.minibatches`."""
         yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank, draw=self.draw)
 
     def epoch_frames(self, epoch: int) -> int:
@@ -89,7 +102,7 @@ class ResidentFrames(Frames):
         return self.store.drawn_frames(self.draw, self.seed, epoch, self.rank)
 
     def sample_store(self, num_frames: int) -> FrameStore:
-        """A store of at least `num_frames` frames, or of all."""
+        """See `Frames.sample_store`; the store of all frames."""
         return self.store
 
     def memory_advice(self) -> str:
@@ -171,7 +184,7 @@ class StreamedFrames(Frames):
         ]
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """See `ResidentFrames.minibatches`. The rest of a block forms a minibatch with the beginning of the
+        """See `Frames.minibatches`. The rest of a block forms a minibatch with the beginning of the
         next block, unless states are carried from one minibatch to the next."""
         left, plan = None, self.plan(epoch)
         for number, members in enumerate(plan):
@@ -192,7 +205,7 @@ class StreamedFrames(Frames):
             yield left
 
     def sample_store(self, num_frames: int) -> FrameStore:
-        """See `ResidentFrames.sample_store`; a new store of randomly chosen utterances."""
+        """See `Frames.sample_store`; a new store of randomly chosen utterances."""
         order = generator(self.seed, "sample", self.rank).permutation(len(self.shard.keys))
         counts = self.shard.packing.num_frames(self.shard.lengths[order])
         store = self._thread.submit(
@@ -208,8 +221,9 @@ class StreamedFrames(Frames):
 
     def _take(self, epoch: int, number: int) -> FrameStore:
         """The block, which is usually loaded already."""
-        place, future = self._coming or (None, None)
-        if place != (epoch, number):
+        if self._coming and self._coming[0] == (epoch, number):
+            future = self._coming[1]
+        else:
             future = self._thread.submit(self._load, epoch, number)
         self._coming = None
         store, copied = future.result()
@@ -228,11 +242,11 @@ class StreamedFrames(Frames):
             return store, self._stream.record_event()
 
 
-def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
+def _num_frames(minibatch: Minibatch | None) -> int:
     return 0 if minibatch is None else minibatch[1].numel()
 
 
-def _joined(one: tuple, other: tuple) -> tuple:
+def _joined(one: Minibatch, other: Minibatch) -> Minibatch:
     """The frames of both minibatches as one minibatch."""
     (x, targets), (more_x, more_targets) = one, other
     joined = (

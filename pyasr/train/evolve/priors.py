@@ -45,9 +45,13 @@ def mean_posteriors(network: Network, sample: Sample) -> torch.Tensor:
 
 
 def decoding_priors(
-    options: PriorOptions, network: Network, counts: np.ndarray, sample: Sample
+    options: PriorOptions, network: Network, counts: np.ndarray, sample: Sample | None
 ) -> torch.Tensor:
-    """Log priors for the model file, float32 (num_pdfs,). Every rank must call this."""
+    """Log priors for the model file, float32 (num_pdfs,). Every rank must call this.
+
+    sample  for --priors posteriors only
+    """
     if options.priors == "alignments":
         return log_priors(counts)
+    assert sample is not None
     return mean_posteriors(network, sample).clamp(min=_FLOOR).log().float()

@@ -19,8 +19,10 @@ class AveragingWatch:
     def look(self, apart: Totals | None, heldout: Totals, comm: Comm) -> None:
         """Compare the totals of an epoch: `apart` of the ranks' own models, None if they are equal, and
         `heldout` of the consensus."""
-        is_worse = apart is not None and heldout.objective < apart.objective
-        self.num_worse = self.num_worse + 1 if is_worse else 0
+        if apart is None or not heldout.objective < apart.objective:
+            self.num_worse = 0
+            return
+        self.num_worse += 1
         if self.num_worse >= _EPOCHS and comm.rank == 0:
             log.warning(
                 f"averaging made the held-out objective worse, from {apart.objective:.4f} to "

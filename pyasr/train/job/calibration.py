@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +14,16 @@ from pyasr.train.job.memory_check import unchanged
 if TYPE_CHECKING:
     from pyasr.parallel.communication.comm import Comm
     from pyasr.train.data.minibatch_stream import Frames
-    from pyasr.train.sgd.learner import Learner
+    from pyasr.train.minibatches.whole_utterances import Utterances
+    from pyasr.train.sgd.any_learner import AnyLearner
 
 _TAG = 7
 _SECONDS, _MAX_CYCLES, _MAX_STEPS = 0.5, 10, 40
 
 
-def frames_per_s_alone(learner: Learner, data: Frames, minibatch: int, rate: float, comm: Comm) -> float:
+def frames_per_s_alone(
+    learner: AnyLearner, data: Frames | Utterances, minibatch: int, rate: float, comm: Comm
+) -> float:
     """Frames per second of the first rank that has frames. This rank learns from its largest minibatch while
     the others wait, and restores its state afterwards. Every rank must call this.
 
@@ -35,7 +39,10 @@ def frames_per_s_alone(learner: Learner, data: Frames, minibatch: int, rate: flo
     found = np.zeros(1)
     runner = int(comm.reduce_scalar(comm.rank if data.num_frames else comm.size, "min"))
     if comm.rank == runner:
-        found[0] = _speed(learner, *data.largest(minibatch), rate)
+        largest = data.largest(minibatch)
+        assert largest is not None  # this rank has frames
+        x, targets = largest
+        found[0] = _speed(learner, x, targets, rate)
         for rank in range(comm.size):
             if rank != runner:
                 comm.send(found, rank, _TAG)
@@ -44,7 +51,7 @@ def frames_per_s_alone(learner: Learner, data: Frames, minibatch: int, rate: flo
     return float(found[0])
 
 
-def _speed(learner: Learner, x, targets, rate: float) -> float:
+def _speed(learner: AnyLearner, x, targets, rate: float) -> float:
     def seconds(num_steps: int) -> float:
         begin = time.perf_counter()
         for _ in range(num_steps):
@@ -61,7 +68,7 @@ def _speed(learner: Learner, x, targets, rate: float) -> float:
 
 
 @contextlib.contextmanager
-def _by_itself(learner):
+def _by_itself(learner: AnyLearner) -> Iterator[None]:
     """Within the block, steps of the learner need no other rank. At its end, the state of the learner is
     restored."""
     parameters = learner.flat.master.clone()

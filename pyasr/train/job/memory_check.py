@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from pyasr.train.data.frame_memory import free_bytes
 from pyasr.train.job.checkpoints import random_state, set_random_state
 from pyasr.train.minibatches.rows import Rows
 from pyasr.train.minibatches.whole_utterances import Utterances
+from pyasr.train.sgd.any_learner import AnyLearner
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.targets.soft_targets import SoftTargets
 
@@ -44,7 +45,7 @@ class Workload(NamedTuple):
     comm       all ranks of the training; ranks of the same host share its memory
     """
 
-    learner: Learner
+    learner: AnyLearner
     training: Frames | Utterances
     minibatch: int
     comm: Comm
@@ -58,9 +59,10 @@ def try_out(work: Workload) -> None:
     with advising_on_memory(work), unchanged(work.learner):
         minibatch = work.training.largest(work.minibatch)
         if minibatch is not None:
-            needed = _check_part(work, *minibatch, sharing)
+            x, targets = minibatch
+            needed = _check_part(work, x, targets, sharing)
             before = _peak_bytes(device, reset=True)
-            work.learner.try_out(*minibatch)
+            work.learner.try_out(x, targets)
             needed = max(needed, _peak_bytes(device) - before)
     most = work.comm.reduce_scalar(needed, "max")
     if most:
@@ -80,7 +82,7 @@ def _peak_bytes(device: torch.device, reset: bool = False) -> int:
 
 
 @contextlib.contextmanager
-def unchanged(learner: Learner):
+def unchanged(learner: AnyLearner) -> Iterator[None]:
     """On exit, restore the learner and the random state bit for bit; gradients may be computed in the
     block."""
     device = learner.flat.master.device
@@ -94,7 +96,7 @@ def unchanged(learner: Learner):
 
 
 @contextlib.contextmanager
-def advising_on_memory(work: Workload):
+def advising_on_memory(work: Workload) -> Iterator[None]:
     """Turn a failed memory allocation into a UserError that says what to lower."""
     try:
         yield
@@ -108,9 +110,10 @@ def _check_part(work: Workload, x, targets, sharing: int) -> float:
     """Estimated bytes of host memory for the minibatch, from what autograd saves for a part of it; 0 if
     unknown. Raises UserError if less is free for each of the `sharing` ranks of the host."""
     device, learner = work.learner.flat.master.device, work.learner
-    free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
+    free = free_bytes(device) if device.type == "cpu" else None
     if (
         free is None
+        or not isinstance(learner, Learner)
         or not isinstance(x, torch.Tensor | Rows)
         or not isinstance(targets, torch.Tensor | SoftTargets)
     ):
@@ -143,9 +146,9 @@ def check_utterances_fit(work: Workload) -> None:
     Raises UserError if the longest utterance, which the message names, takes more memory than this rank has,
     or, on a CPU, the largest minibatch does.
     """
-    if not isinstance(work.training, Utterances):
-        return
     learner, training = work.learner, work.training
+    if not isinstance(training, Utterances) or not isinstance(learner, Learner):
+        return
     device = learner.flat.master.device
     sharing, free = num_sharing(work.comm, device), free_bytes(device)
     if not len(training.keys) or free is None:
@@ -153,7 +156,7 @@ def check_utterances_fit(work: Workload) -> None:
     order = np.argsort(training.lengths, kind="stable")
     middle, longest = int(order[len(order) // 2]), int(order[-1])
     learner.network.eval()
-    kept = kept_bytes(lambda: learner.loss(*training.minibatch_of([middle])), learner.network)
+    kept = kept_bytes(lambda: learner.loss(*training.minibatch_of(np.array([middle]))), learner.network)
     of_a_frame = 2 * kept / max(int(training.lengths[middle]), 1)
     if (needed := of_a_frame * int(training.lengths[longest])) > free / sharing:
         found = (

@@ -32,7 +32,8 @@ class Clock:
         self.restart()
 
     def restart(self) -> None:
-        self.begin, self.parts, self._open = self.time(), {}, None
+        self.begin, self._open = self.time(), ""
+        self.parts: dict[str, float] = {}
 
     def __call__(self, activity: str) -> Clock:
         self._open = activity

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,33 +21,36 @@ from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.networks.construction import Network
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import Strategy
+from pyasr.train.data.minibatch_stream import Frames
 from pyasr.train.data.rank_data import check_frames
 from pyasr.train.data.sample import Sample, draw_sample
 from pyasr.train.draws import ALL
 from pyasr.train.evolve.combine import LogProbability, RecentModels, combine_recent, of_targets
 from pyasr.train.evolve.growth import Growth
 from pyasr.train.job.checkpoint_index import MODELS
-from pyasr.train.job.one_learner import DIRECTORY
+from pyasr.train.job.one_learner import DIRECTORY, OneLearner
 from pyasr.train.job.trainer import Trainer
+from pyasr.train.minibatches.frames import FrameStore
 from pyasr.train.minibatches.whole_utterances import Utterances
 from pyasr.train.schedules import make_schedule
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.training_options import CombineOptions, GrowthOptions
 
+RankUtterances = TypeVar("RankUtterances", bound=Utterances)
 _MODEL_FILES = (MODEL, "tree", "phones.txt", INPUT_FILE, ORIGIN_FILE)
 
 
 def make_job(
     learner: Learner,
-    frames: tuple,
+    frames: tuple[Frames, FrameStore] | tuple[Utterances, Utterances],
     strategy: Strategy,
     options,
     minibatch: int,
     directory: Path,
     longest: int = 0,
     terms: float = 0.0,
-    kind: Callable[..., Trainer] = Trainer,
-) -> Trainer:
+    kind: Callable[..., Trainer[Learner]] = Trainer,
+) -> Trainer[Learner]:
     """Create a training job and describe it in the log. Every rank must call this.
 
     frames     (training, held-out) frames of this rank
@@ -66,8 +70,8 @@ def make_job(
 
 
 def open_utterances(
-    spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., Utterances]
-) -> tuple:
+    spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., RankUtterances]
+) -> tuple[RankUtterances, RankUtterances]:
     """Training and held-out utterances of this rank; `parts` are their keys. Every rank must call this.
 
     make  function of the keys and the last arguments of `Utterances`
@@ -81,7 +85,9 @@ def open_utterances(
     return training, heldout
 
 
-def run_on_utterances(learner: Learner, utterances: tuple, strategy: Strategy, spec, terms: float) -> None:
+def run_on_utterances(
+    learner: Learner, utterances: tuple[Utterances, Utterances], strategy: Strategy, spec, terms: float
+) -> None:
     """Train on the whole utterances from `open_utterances`; `terms`: see `make_job`. Every rank must call
     this."""
     options, longest = spec.training, utterances[0].longest
@@ -90,7 +96,7 @@ def run_on_utterances(learner: Learner, utterances: tuple, strategy: Strategy, s
     ).run()
 
 
-def _announce(job: Trainer) -> None:
+def _announce(job: Trainer[Learner]) -> None:
     """Log the sizes of the network and the data, and the learning rate."""
     flat, comm, network = job.learner.flat, job.comm, job.learner.network
     sizes = (
@@ -102,17 +108,20 @@ def _announce(job: Trainer) -> None:
     comm.say(job.schedule.options.describe(job.strategy.num_averaged, job.schedule.terms))
 
 
-def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> None:
+def run_and_combine(
+    job: Trainer[Learner], training: Frames, options, log_probability: LogProbability
+) -> None:
     """Run a job whose network does not grow. With --combine, its learner has the combination of the last
     models afterwards.
 
+    training         the frames of the job
     options          of the training, with the groups `combine`, `sample` and `loop`
     log_probability  objective of the combination, see `Combination`
     """
     if options.combine.combine == "none":
         return job.run()
     seed, comm = options.loop.train_seed, job.comm
-    sample = draw_sample(job.training, options.sample.sample_frames, comm, seed)
+    sample = draw_sample(training, options.sample.sample_frames, comm, seed)
     recent = RecentModels(job.directory / MODELS, options.combine, comm)
     keeping = [(options.combine.combine_period_frames, recent.keep)]
     job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, seed, comm, keeping=keeping)
@@ -121,7 +130,7 @@ def run_and_combine(job: Trainer, options, log_probability: LogProbability) -> N
 
 
 def combine_and_log(
-    job: Trainer,
+    job: Trainer[Learner],
     options: CombineOptions,
     recent: RecentModels,
     sample: Sample,
@@ -155,16 +164,20 @@ def write_model(
 
 
 def save_one_learner(
-    job: Trainer, normaliser: tuple[torch.Tensor, torch.Tensor], priors: Callable[[Network], torch.Tensor]
+    job: Trainer[Learner],
+    one_learner: OneLearner,
+    normaliser: tuple[torch.Tensor, torch.Tensor],
+    priors: Callable[[Network], torch.Tensor],
 ) -> None:
     """Write OUT/learner, a model directory for decoding like OUT, and log its held-out result. The job's
     parameters are this model's afterwards. Every rank must call this.
 
-    normaliser  mean and inverse standard deviation of the network's input
-    priors      function from a network to its log priors
+    one_learner  of the job, which has ended
+    normaliser   mean and inverse standard deviation of the network's input
+    priors       function from a network to its log priors
     """
     flat, directory = job.learner.flat, job.directory / DIRECTORY
-    flat.master.copy_(job.one_learner.parameters(flat.master))
+    flat.master.copy_(one_learner.parameters(flat.master))
     flat.refresh()
     job.log_one_learner(job.evaluate())
     if job.comm.rank == 0:

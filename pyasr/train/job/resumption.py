@@ -25,13 +25,15 @@ from pyasr.train.job.checkpoints import (
     shapes,
 )
 from pyasr.train.schedules import Schedule, ScheduleState
+from pyasr.train.sgd.learner import Learner
 
 if TYPE_CHECKING:
     from pyasr.parallel.strategies import Strategy
     from pyasr.train.data.minibatch_stream import Frames
     from pyasr.train.evolve.growth import Growth
     from pyasr.train.job.one_learner import OneLearner
-    from pyasr.train.sgd.learner import Learner
+    from pyasr.train.minibatches.whole_utterances import Utterances
+    from pyasr.train.sgd.any_learner import AnyLearner
 
 
 @dataclass
@@ -68,7 +70,12 @@ class JobCheckpoints:
     """
 
     def __init__(
-        self, directory: Path, learner: Learner, strategy: Strategy, schedule: Schedule, training: Frames
+        self,
+        directory: Path,
+        learner: AnyLearner,
+        strategy: Strategy,
+        schedule: Schedule,
+        training: Frames | Utterances,
     ):
         self.path, self.models = directory / DIRECTORY, directory / MODELS
         self.learner, self.strategy, self.schedule, self.training, self.comm = (
@@ -124,21 +131,23 @@ class JobCheckpoints:
         if found is None:
             return None
         self.schedule.state = ScheduleState(**found.shared["schedule"])
-        as_before = found.num_ranks == self.comm.size
-        position = Position(**found.own["position"]) if as_before else self._place_among_others(found)
+        # this rank's own state; None with another number of ranks
+        before = found.own if found.num_ranks == self.comm.size else None
+        position = Position(**before["position"]) if before else self._place_among_others(found)
         if growth:
             self._check_network(growth, position.frames_seen, found.shared)
+            assert isinstance(self.learner, Learner)  # only its network grows
             growth.resume(self.learner, found.shared["network"], position.frames_seen)
-        self._restore_parameters(found.shared, found.own["master"] if as_before else None)
-        self._restore_learner(found, as_before)
+        self._restore_parameters(found.shared, before["master"] if before else None)
+        self._restore_learner(found, as_before=before is not None)
         if one_learner and found.own:
             one_learner.kept = found.own.get("one_learner")
         self.strategy.restart(self.learner.flat.master)
-        if as_before:
-            self.strategy.load_state_dict(found.own["strategy"])
+        if before:
+            self.strategy.load_state_dict(before["strategy"])
         else:
             self.strategy.resume_resized(found.first["strategy"])
-        were = "" if as_before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
+        were = "" if before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
         self.comm.say(
             f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}"
         )

@@ -9,13 +9,13 @@ from pyasr.train.sgd.criterion import Diverged
 
 if TYPE_CHECKING:
     from pyasr.train.job.resumption import Position
-    from pyasr.train.sgd.learner import Learner
+    from pyasr.train.sgd.any_learner import AnyLearner
 
 
 class SkipLimit:
     """Counts the skipped minibatches of this rank in `Position.skipped`. Raises Diverged above `most`."""
 
-    def __init__(self, learner: Learner, most: int, rank: int):
+    def __init__(self, learner: AnyLearner, most: int, rank: int):
         self.learner, self.most, self.rank = learner, most, rank
 
     def report(self, position: Position) -> None:

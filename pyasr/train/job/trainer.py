@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +23,9 @@ from pyasr.train.job.progress import Reporter
 from pyasr.train.job.resumption import JobCheckpoints, Position
 from pyasr.train.job.skip_limit import SkipLimit
 from pyasr.train.minibatches.frames import FrameStore
+from pyasr.train.minibatches.whole_utterances import Utterances
 from pyasr.train.schedules import Schedule
+from pyasr.train.sgd.any_learner import AnyLearner
 from pyasr.train.sgd.gpu_paths import log_gpu_paths
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.totals import Totals
@@ -32,9 +35,10 @@ _NOTHING = None, torch.empty(0)  # in place of a minibatch
 _LOOKS = 10  # checks for a stop request per log line
 # factor on the maximum change by half a minibatch, before ranks are compared
 _COMPARED_CHANGE = math.sqrt(0.5)
+ItsLearner = TypeVar("ItsLearner", bound=AnyLearner)
 
 
-class Trainer:
+class Trainer(Generic[ItsLearner]):
     """A training job on one rank. The learner's `criterion` is its objective.
 
     training, heldout  this rank's data
@@ -50,9 +54,9 @@ class Trainer:
 
     def __init__(
         self,
-        learner: Learner,
-        training: Frames,
-        heldout: FrameStore,
+        learner: ItsLearner,
+        training: Frames | Utterances,
+        heldout: FrameStore | Utterances,
         strategy: Strategy,
         schedule: Schedule,
         options: LoopOptions,
@@ -69,7 +73,9 @@ class Trainer:
         )
         self.criterion, self.totals, self.comm = learner.criterion, learner.criterion.totals, strategy.comm
         self.options, self.minibatch, self.directory, self.growth = options, minibatch, directory, growth
-        self.position, self.best, self.apart = Position(), None, None
+        self.position = Position()
+        self.best: torch.Tensor | None = None
+        self.apart: Totals | None = None
         self.checkpoints = JobCheckpoints(directory, learner, strategy, schedule, training)
         self.averaging, self.skips = (
             AveragingWatch(learner.criterion),
@@ -175,7 +181,8 @@ class Trainer:
         if mixing.last or mixing.saves or self._passes(before, self.options.log_frames):
             saves |= self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
-            self._grow(mixing.equal, ends=mixing.last and epoch == self.schedule.options.num_epochs)
+            ends = mixing.last and epoch == self.schedule.options.num_epochs
+            self._grow(self.growth, mixing.equal, ends)
         if mixing.last:
             return
         looks = mixing.saves or self._passes(before, max(1, self.options.log_frames // _LOOKS))
@@ -220,22 +227,21 @@ class Trainer:
         self._forget_velocity()
         self.strategy.adopt(self.learner.flat.master)
 
-    def _grow(self, equal: bool, ends: bool) -> None:
+    def _grow(self, growth: Growth, equal: bool, ends: bool) -> None:
         """Change the network, or keep a copy of its parameters, in the same way on all ranks. At the end of
         the training nothing changes, because no minibatch would follow."""
         flat, frames_seen = self.learner.flat, self.position.frames_seen
         if ends:
-            self.growth.check_whole(frames_seen)
-        if ends or not self.growth.changes(frames_seen):
-            self.growth.look(
-                flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen
-            )
+            growth.check_whole(frames_seen)
+        if ends or not growth.changes(frames_seen):
+            growth.look(flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen)
             return
         if not equal:
             self.strategy.consensus(flat.master)
             flat.refresh()
         self.skips.report(self.position)  # counts are per layer, and a grown network has other layers
-        if self.growth.grow(self.learner, frames_seen):
+        assert isinstance(self.learner, Learner)  # only its network grows
+        if growth.grow(self.learner, frames_seen):
             self.restart()
         else:
             self.strategy.adopt(flat.master)

@@ -8,7 +8,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ _POOL = 20  # minibatches per pool; utterances are sorted by length within a poo
 class CtcMinibatch(CtcSupervision):
     """Labels of the utterances of a minibatch, and their numbers of feature frames `lengths`, int64 (N)."""
 
-    lengths: np.ndarray | None = None
+    lengths: np.ndarray
 
     def numel(self) -> int:
         """Number of frames, like `numel` of the target tensors of other criteria."""
@@ -90,8 +90,9 @@ class PaddedUtterances(Utterances):
             [((self.features(i) - self.mean) * self.inverse_std)[row] for i, row in zip(members, rows)], 1
         )
         labels = [np.array(self.targets.pdfs_of(key)) for key in keys]
-        supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), lengths=lengths)
-        return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), supervision
+        supervision = CtcSupervision.of(labels, -(-lengths // self.subsampling), keys)
+        minibatch = CtcMinibatch(**vars(supervision), lengths=lengths)
+        return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), minibatch
 
     def _by_length(self) -> list[np.ndarray]:
         """Minibatches of all utterances, shortest first."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,18 +16,26 @@ from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.targets.pdf_targets import Targets
 
 
+class FrameTargets(Protocol):
+    """Targets of the frames of a minibatch, of any criterion."""
+
+    def numel(self) -> int:
+        """Number of frames."""
+
+
 class Utterances(ABC):
     """Utterances `keys` of one rank. Their features are read from disk for each use.
 
-    targets  targets of the utterances
-    lengths  frames of each utterance, int64
-    compute  `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch of
-             its own
-    draw     (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean
-             number of frames
+    targets     targets of the utterances
+    lengths     frames of each utterance, int64
+    compute     `minibatch` is the maximum number of frames of a minibatch; a longer utterance is a minibatch
+                of its own
+    draw        (k, n): how many utterances are drawn in an epoch, see `num_drawn`; `num_frames` is their mean
+                number of frames
+    num_epochs  epochs of the training, which sets it
     """
 
-    item_frames = 1
+    item_frames, num_epochs = 1, 0
 
     def __init__(
         self,
@@ -71,9 +81,9 @@ class Utterances(ABC):
         """The first border of a minibatch at least `begin` frames after the beginning of an epoch, or the end
         of the epoch."""
         ends = np.append(0, self._epoch(epoch)[1])
-        return int(ends[min(np.searchsorted(ends, begin), len(ends) - 1)])
+        return int(ends[min(int(np.searchsorted(ends, begin)), len(ends) - 1)])
 
-    def largest(self, _minibatch: int) -> tuple | None:
+    def largest(self, _minibatch: int) -> tuple[torch.Tensor, FrameTargets] | None:
         """The minibatch with the most frames, with the longest utterances first; None without utterances."""
         return self.minibatch_of(max(self._longest_first(), key=self._num_frames)) if len(self.keys) else None
 
@@ -94,7 +104,18 @@ class Utterances(ABC):
         return max(map(self._num_frames, self._longest_first()))
 
     @abstractmethod
-    def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, object]:
+    def minibatches(
+        self, _size: int, epoch: int, begin: int = 0
+    ) -> Iterator[tuple[torch.Tensor, FrameTargets]]:
+        """(inputs, targets) of the utterances of an epoch in random order, except the first ones, of `begin`
+        frames in total."""
+
+    @abstractmethod
+    def in_turn(self, _size: int) -> Iterator[tuple[torch.Tensor, FrameTargets]]:
+        """(inputs, targets) of all utterances."""
+
+    @abstractmethod
+    def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, FrameTargets]:
         """(inputs, targets) of the utterances `members` (indices into `keys`)."""
 
     @abstractmethod

@@ -31,7 +31,9 @@ class Memory:
 
     def of(self, rows: Rows) -> States | None:
         """The states with which the network continues in these rows."""
-        return self.states and [_parts(lambda part: _recalled(part, rows), state) for state in self.states]
+        if self.states is None:
+            return None
+        return [_parts(lambda part: _recalled(part, rows), state) for state in self.states]
 
     def keep(self, rows: Rows, states: States) -> None:
         """Store the states after these rows."""
@@ -44,7 +46,8 @@ class Memory:
 
 def _parts(function: Callable[..., torch.Tensor], *states: Sequence[torch.Tensor] | None) -> LstmState | None:
     """`function` of each tensor of the states of one layer; None for a layer without a state."""
-    return states[0] and LstmState(*(function(*parts) for parts in zip(*states)))
+    known = [state for state in states if state is not None]
+    return LstmState(*(function(*parts) for parts in zip(*known))) if known else None
 
 
 def _recalled(part: torch.Tensor, rows: Rows) -> torch.Tensor:
@@ -84,7 +87,7 @@ class CarriedCrossEntropy(CrossEntropy):
     def state_dict(self) -> dict:
         """The states of rows in training."""
         states = self.memory.states
-        return {"memory": states and [state and list(state) for state in states]}
+        return {"memory": None if states is None else [state and list(state) for state in states]}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
         """Restore the states of rows in training."""

@@ -138,7 +138,8 @@ def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torc
 
 def finished(learner: RbmLearner) -> Rbm:
     """A copy of the learner's RBM in float32 on the CPU."""
-    rbm = Rbm(*reversed(learner.rbm.weight.shape), learner.rbm.gaussian)
+    hidden_dim, visible_dim = learner.rbm.weight.shape
+    rbm = Rbm(visible_dim, hidden_dim, learner.rbm.gaussian)
     for parameter, value in zip(rbm.parameters(), learner.flat.values()):
         parameter.copy_(value)
     return rbm
@@ -148,7 +149,7 @@ def _seed(options: DbnTraining, *names: object) -> int:
     return int(generator(options.loop.train_seed, "rbm", *names).integers(1 << 31))
 
 
-def _announce(job: Trainer, schedule: ScheduleOptions, number: int) -> None:
+def _announce(job: Trainer[RbmLearner], schedule: ScheduleOptions, number: int) -> None:
     rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     job.comm.say(

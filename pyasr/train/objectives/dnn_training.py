@@ -23,7 +23,7 @@ from pyasr.train.data.input_transform import estimate_transform
 from pyasr.train.data.rank_data import open_corpus
 from pyasr.train.data.sample import Sample, draw_sample
 from pyasr.train.evolve.combine import RecentModels
-from pyasr.train.evolve.growth import Growth, first_shape
+from pyasr.train.evolve.growth import Action, Growth, first_shape
 from pyasr.train.evolve.priors import decoding_priors, presoftmax_scales
 from pyasr.train.evolve.saturation import SaturationFix
 from pyasr.train.evolve.shrinking import Shrinking, ShrinkingOfSaturated
@@ -39,12 +39,13 @@ from pyasr.train.steps.dnn_step import DnnTraining, TrainSpec
 from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 from pyasr.train.targets.soft_target_files import SoftTargetFiles
+from pyasr.train.training_options import GrowthOptions
 
 
 def train_rank(
     spec: TrainSpec,
     comm: Comm,
-    kind: Callable[..., Trainer] = Trainer,
+    kind: Callable[..., Trainer[Learner]] = Trainer,
     make_shard: Callable[..., Shard] = Shard,
     limit: Callable[..., int] = limit_of_frames,
 ) -> None:
@@ -57,9 +58,9 @@ def train_rank(
         if options.teacher.teacher
         else None
     )
+    normaliser = (dbn.mean.numpy(), dbn.inverse_std.numpy()) if dbn else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share,
-                         options.loop.train_seed, options.perturb,
-                         dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()), make_shard, options.over_time,
+                         options.loop.train_seed, options.perturb, normaliser, make_shard, options.over_time,
                          soft, strategy.draw, spec.out, limit)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(
@@ -88,7 +89,7 @@ def train_rank(
     job.growth = make_growth(options, counts, job.schedule, strategy, sample, recent)
     job.one_learner = OneLearner(strategy) if options.saving.save_learner else None
     job.run()
-    if options.combine.combine != "none":
+    if sample and options.combine.combine != "none":
         combine_and_log(job, options.combine, recent, sample)
     network, priors = (
         learner.trained_network(),
@@ -96,7 +97,7 @@ def train_rank(
     )
     write_model(comm, spec.out, network, corpus.normaliser(), priors(network))
     if job.one_learner:
-        save_one_learner(job, corpus.normaliser(), priors)
+        save_one_learner(job, job.one_learner, corpus.normaliser(), priors)
 
 
 def make_learner(
@@ -147,19 +148,11 @@ def make_growth(
     sample: Sample | None,
     recent: RecentModels,
 ) -> Growth:
-    """All changes of the network besides its training, and the saving of models to be combined."""
-    actions, keeping = [], []
-    if options.growth.fix_period_frames:
-        actions.append((options.growth.fix_period_frames, SaturationFix(sample)))
-    if options.growth.shrink_period_frames:
-        actions.append((options.growth.shrink_period_frames, Shrinking(sample)))
-    if options.growth.shrink_value < 1:
-        shrinking = ShrinkingOfSaturated(
-            sample, options.growth.shrink_value, options.growth.shrink_saturation_threshold
-        )
-        actions.append((options.growth.shrink_value_period_frames, shrinking))
-    if options.combine.combine != "none":
-        keeping.append((options.combine.combine_period_frames, recent.keep))
+    """All changes of the network besides its training, and the saving of models to be combined; `sample`: see
+    `DnnTraining.uses_sample`."""
+    actions = measuring_actions(options.growth, sample) if sample else []
+    combines = options.combine.combine != "none"
+    keeping = [(options.combine.combine_period_frames, recent.keep)] if combines else []
     total_frames = schedule.epoch_frames * options.schedule.num_epochs
     meets = partial(strategy.meets, epoch_frames=schedule.epoch_frames, minibatch=options.learner.minibatch)
     return Growth(
@@ -173,3 +166,16 @@ def make_growth(
         keeping,
         meets,
     )
+
+
+def measuring_actions(options: GrowthOptions, sample: Sample) -> list[tuple[int, Action]]:
+    """(period in frames, change of parameters) of the changes that `options.measures` names."""
+    actions: list[tuple[int, Action]] = []
+    if options.fix_period_frames:
+        actions.append((options.fix_period_frames, SaturationFix(sample)))
+    if options.shrink_period_frames:
+        actions.append((options.shrink_period_frames, Shrinking(sample)))
+    if options.shrink_value < 1:
+        shrinking = ShrinkingOfSaturated(sample, options.shrink_value, options.shrink_saturation_threshold)
+        actions.append((options.shrink_value_period_frames, shrinking))
+    return actions

@@ -47,7 +47,7 @@ def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
     job = make_job(
         learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out
     )
-    run_and_combine(job, options, criterion.log_probability)
+    run_and_combine(job, corpus.training, options, criterion.log_probability)
     trained = learner.trained_network()
     network = trained.main if isinstance(trained, TwoOutputs) else trained
     write_model(comm, spec.out, network, corpus.normaliser(), torch.zeros(targets.num_pdfs), ACOUSTIC_FACTOR)
@@ -75,7 +75,7 @@ def make_network(
         options.regularisation.xent_regularize,
         options.loop.train_seed,
     )
-    network = LayeredNetwork(read_network(over_time.network), corpus.input_dim, num_pdfs, over_time.chunk)
+    network = LayeredNetwork(read_network(options.layers_file), corpus.input_dim, num_pdfs, over_time.chunk)
     network = TwoOutputs(network, share) if share else network
     network.initialise(initial_random(seed))
     seed_dropout(seed, comm.rank)

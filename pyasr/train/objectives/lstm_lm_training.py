@@ -47,7 +47,7 @@ def make_lstm_lm(
     `ngram`, also write the perplexities of the n-gram model and of the mixture."""
     words = read_vocabulary(lexicon)
     training, heldout_text = (Sentences.read(path, words, options) for path in (text, heldout))
-    beside = ngram and ngram_scores(ngram, words, heldout_text, options)
+    beside = ngram_scores(ngram, words, heldout_text, options) if ngram else None
     job = Job(
         LstmLm(new_network(len(words) + 1, options), words), training, heldout_text, options, out / DIRECTORY
     )

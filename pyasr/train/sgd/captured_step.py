@@ -24,11 +24,11 @@ from pyasr.nn.dropout import has_dropout
 from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient, Looks, Pending
 from pyasr.nn.layers.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGradient
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner
-from pyasr.nn.networks.feed_forward_pass import FeedForwardPass
 from pyasr.train.sgd.criterion import CrossEntropy
-from pyasr.train.sgd.step_passes import CapturableLearner, LayersPasses, MinibatchBuffers, PlainPasses
+from pyasr.train.sgd.step_passes import CapturableLearner, LayersPasses, PlainPasses, PreparedStep
 
 _MAX_WORKERS, _MAX_SHAPES = 14, 4
+Shape = tuple[tuple[int, ...], tuple[int, ...], float]  # of inputs and targets, and `change_scale`
 
 
 def why_not(learner: CapturableLearner) -> str:
@@ -69,7 +69,10 @@ class CapturedStep:
         kind = PlainPasses if PlainPasses.takes(learner) else LayersPasses
         self.passes = kind(learner, self.rate, self.number, _workers())
         self._host = [self._transfers(group) for group in self.passes.groups]
-        self._places, self._graphs, self._num_rows, self._last = {}, {}, {}, None
+        self._steps: dict[Shape, PreparedStep] = {}
+        self._graphs: dict[Shape, dict[bool, torch.cuda.CUDAGraph]] = {}
+        self._num_rows: dict[Shape, list[int]] = {}  # of each group
+        self._last: Shape | None = None
         for group, its_own in zip(self.passes.groups, pending or ()):
             group.restore(its_own)
 
@@ -97,9 +100,9 @@ class CapturedStep:
     def step(self, x: Tensor, targets: Tensor, rate: float, change_scale: float) -> Tensor:
         """As `Learner.step`."""
         shape = tuple(x.shape), tuple(targets.shape), change_scale
-        places = self._places_of(shape, x, targets)
-        places.x.copy_(x)
-        places.targets.copy_(targets)
+        prepared = self._prepared(shape, x, targets)
+        prepared.x.copy_(x)
+        prepared.targets.copy_(targets)
         if self._is_to_capture(shape):
             self._graphs[shape] = self._captured(shape)
         self._last = shape
@@ -111,7 +114,7 @@ class CapturedStep:
         if shape in self._graphs:
             self._graphs[shape][looks].replay()
         else:
-            self.passes.work(places, looks, change_scale)
+            prepared.run(looks, change_scale)
             self._num_rows[shape] = [group.num_rows for group in self.passes.groups]
         if looks:
             self._ask(self._num_rows[shape])
@@ -119,26 +122,26 @@ class CapturedStep:
             side.num_minibatches += 1
         return self.passes.counts.clone()
 
-    def _places_of(self, shape: tuple, x: Tensor, targets: Tensor) -> FeedForwardPass | MinibatchBuffers:
-        """The buffers of this shape. The buffers of other shapes that are not captured are freed."""
-        if shape not in self._places:
-            self._places = {known: self._places[known] for known in self._graphs}
-            self._places[shape] = self.passes.places(x, targets)
-        return self._places[shape]
+    def _prepared(self, shape: Shape, x: Tensor, targets: Tensor) -> PreparedStep:
+        """The step of this shape. The buffers of other shapes that are not captured are freed."""
+        if shape not in self._steps:
+            self._steps = {known: self._steps[known] for known in self._graphs}
+            self._steps[shape] = self.passes.prepared(x, targets)
+        return self._steps[shape]
 
-    def _is_to_capture(self, shape: tuple) -> bool:
+    def _is_to_capture(self, shape: Shape) -> bool:
         is_again = shape == self._last and shape not in self._graphs
         return is_again and len(self._graphs) < _MAX_SHAPES and self.device.type == "cuda"
 
-    def _captured(self, shape: tuple) -> dict[bool, torch.cuda.CUDAGraph]:
+    def _captured(self, shape: Shape) -> dict[bool, torch.cuda.CUDAGraph]:
         """A graph of steps without an update of F and, for natural gradient, one with it."""
         self.rate.zero_()
         with self._unchanged():
             return {looks: self._graph(shape, looks) for looks in ([False, True] if self.sides else [False])}
 
-    def _graph(self, shape: tuple, looks: bool) -> torch.cuda.CUDAGraph:
-        places, change_scale, stream, graph = (
-            self._places[shape],
+    def _graph(self, shape: Shape, looks: bool) -> torch.cuda.CUDAGraph:
+        prepared, change_scale, stream, graph = (
+            self._steps[shape],
             shape[-1],
             torch.cuda.Stream(),
             torch.cuda.CUDAGraph(),
@@ -146,11 +149,11 @@ class CapturedStep:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):  # warm-up with a learning rate of 0; compiles kernels
-                self.passes.work(places, looks, change_scale)
+                prepared.run(looks, change_scale)
         torch.cuda.current_stream().wait_stream(stream)
         # other threads may wait for the device
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self.passes.work(places, looks, change_scale)
+            prepared.run(looks, change_scale)
         return graph
 
     @contextlib.contextmanager

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyasr.nn.layers.sequence_layers import lstm_paths
 from pyasr.parallel.communication.comm import Comm
-from pyasr.train.sgd.learner import Learner
+from pyasr.train.sgd.any_learner import AnyLearner
 
 
-def log_gpu_paths(learner: Learner, comm: Comm) -> None:
+def log_gpu_paths(learner: AnyLearner, comm: Comm) -> None:
     """Log the implementations of steps, and of LSTM layers in the minibatches so far, on GPUs. Every rank
     must call this."""
     if learner.flat.master.device.type == "cuda":

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
@@ -54,6 +55,7 @@ class Learner:
     skips       minibatches that were skipped because the gradient of a component was not finite
     gradient_sum  sums the gradient over ranks before it is used; None: every rank takes its own steps
     criterion   the training criterion
+    loss_context  makes the context in which the criterion computes a loss
     is_captured  whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it
                  cannot be one
     """
@@ -74,6 +76,7 @@ class Learner:
         self.options, self.gradient_sum, self.criterion = options, gradient_sum, criterion or CrossEntropy()
         self.momentum, self.l2, self.num_ranks = options.momentum, options.l2 / num_ranks, num_ranks
         self.max_change, self.num_steps = options.max_change, 0
+        self.loss_context: Callable[[], AbstractContextManager] = nullcontext
         self._dropout_schedule = options.schedule_of_dropout()
         if self._dropout_schedule and not has_dropout(network):
             raise UserError(
@@ -210,9 +213,10 @@ class Learner:
 
     def loss(self, x: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss of a minibatch, with a gradient, and its sums (`Criterion.loss`)."""
-        return self.criterion.loss(
-            self.network, x, targets, self.num_steps if self.network.training else None
-        )
+        with self.loss_context():
+            return self.criterion.loss(
+                self.network, x, targets, self.num_steps if self.network.training else None
+            )
 
     def follow(self, rate: float) -> None:
         """Apply the other ranks' update if gradients are summed over ranks; for ranks without a minibatch."""

@@ -146,6 +146,9 @@ class RbmLearner:
         self._update(rate, finite, shrink)
         return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)
 
+    def follow(self, rate: float) -> None:
+        """See `Learner.follow`; nothing, because ranks mix parameters only."""
+
     @torch.no_grad()
     def try_out(self, x: torch.Tensor, _targets) -> None:
         """Compute the gradient of a minibatch and discard it, see `Learner.try_out`."""

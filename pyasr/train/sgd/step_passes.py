@@ -3,15 +3,17 @@ for any other network."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient
 from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient
-from pyasr.nn.layers.preconditioned_layers import NaturalGradient
+from pyasr.nn.layers.preconditioned_layers import LayerPreconditioner, NaturalGradient
 from pyasr.nn.networks.feed_forward_pass import FeedForwardPass, SideGroups, is_plain
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.parallel.mixing.gradient_sum import GradientSum
@@ -44,6 +46,19 @@ class CapturableLearner(Protocol):
         """One step of SGD without a graph."""
 
 
+class PreparedStep(NamedTuple):
+    """A step for minibatches of one shape.
+
+    x, targets  buffers to fill before a step
+    run         runs the step; its arguments are whether natural gradient is updated, and `change_scale` of
+                `Learner.step`
+    """
+
+    x: Tensor
+    targets: Tensor
+    run: Callable[[bool, float], None]
+
+
 class PlainPasses:
     """A step with `pyasr.nn.networks.feed_forward_pass`, whose update has no momentum, l2 or limits.
 
@@ -53,7 +68,12 @@ class PlainPasses:
 
     def __init__(self, learner: CapturableLearner, rate: Tensor, number: Tensor, workers: ThreadPoolExecutor):
         self.learner, self.rate, self.number, flat = learner, rate, number, learner.flat
-        layers = list(learner.natural_gradient.layers.values())
+        # a plain network has no other layers
+        layers = [
+            layer
+            for layer in learner.natural_gradient.layers.values()
+            if isinstance(layer, LayerPreconditioner)
+        ]
         weights = flat.padded(flat.work)[::2]
 
         def group(sides: list, ones: bool, width: int) -> LaggedNaturalGradient:
@@ -93,27 +113,20 @@ class PlainPasses:
         )
         return is_plain(learner.network) and learner.velocity is None and not limits
 
-    def places(self, x: Tensor, targets: Tensor) -> FeedForwardPass:
-        """Buffers for minibatches of this shape."""
+    def prepared(self, x: Tensor, targets: Tensor) -> PreparedStep:
+        """A step for minibatches of this shape."""
         flat = self.learner.flat
-        return FeedForwardPass(
+        passes = FeedForwardPass(
             self.learner.network, len(x), flat.padded(flat.work), flat.padded(flat.grad), self._groups
         )
+        return PreparedStep(passes.x, passes.targets, partial(self._run, passes))
 
-    def work(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
-        """Run the step."""
+    def _run(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
         passes.gradients(self._verdict, self.rate, self.number, looks)
         flat = self.learner.flat
         for component, factor in zip(self.learner.components, self._verdict.factors):
             for span, relative in component.parts:
                 descend(flat.master[span], flat.grad[span], flat.work[span], factor, relative)
-
-
-class MinibatchBuffers:
-    """Buffers for inputs and targets of a minibatch."""
-
-    def __init__(self, x: Tensor, targets: Tensor):
-        self.x, self.targets = torch.empty_like(x), torch.empty_like(targets)
 
 
 class LayersPasses:
@@ -125,6 +138,7 @@ class LayersPasses:
         self.groups = [
             self._group(side, ones, workers)
             for layer in learner.natural_gradient.layers.values()
+            if isinstance(layer, LayerPreconditioner)
             for side, ones in zip(layer.sides, (layer.has_bias, False))
             if isinstance(side, OnlineNaturalGradient)
         ]
@@ -136,15 +150,15 @@ class LayersPasses:
         side.lagged = lagged.precondition
         return lagged
 
-    def places(self, x: Tensor, targets: Tensor) -> MinibatchBuffers:
-        """Buffers for minibatches of this shape."""
-        return MinibatchBuffers(x, targets)
+    def prepared(self, x: Tensor, targets: Tensor) -> PreparedStep:
+        """A step for minibatches of this shape."""
+        x, targets = torch.empty_like(x), torch.empty_like(targets)
+        return PreparedStep(x, targets, partial(self._run, x, targets))
 
-    def work(self, places: MinibatchBuffers, looks: bool, change_scale: float) -> None:
-        """Run the step."""
+    def _run(self, x: Tensor, targets: Tensor, looks: bool, change_scale: float) -> None:
         for group in self.groups:
             group.looks = looks
             if looks:
                 group.begin()
-        counts = self.learner.learn(places.x, places.targets, self.rate, self.number, change_scale)
+        counts = self.learner.learn(x, targets, self.rate, self.number, change_scale)
         self.counts.copy_(counts)

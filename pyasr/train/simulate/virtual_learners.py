@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.feature_codec import make_code
 from pyasr.train.objectives.dnn_training import make_network, train_rank
 from pyasr.train.sgd.criterion import Diverged
+from pyasr.train.sgd.learner import Learner
 from pyasr.train.sgd.network_seeds import dropout_seed
 from pyasr.train.simulate.shared_shards import SharedShards
 from pyasr.train.simulate.verdict import NOT_A_NUMBER, guessing, verdict
@@ -64,7 +65,7 @@ class OwnRandom:
         set_random_state(before, device)
 
     @contextlib.contextmanager
-    def in_use(self):
+    def in_use(self) -> Iterator[None]:
         """Use this state in the block, in which no other learner may run."""
         before = random_state(self.device)
         set_random_state(self.state, self.device)
@@ -95,7 +96,7 @@ class LearnerRecord:
     sizes: tuple[int, int] = (0, 0)
 
 
-class VirtualTrainer(Trainer):
+class VirtualTrainer(Trainer[Learner]):
     """A training job in virtual time.
 
     time     distribution of the time of a minibatch; the random stream depends only on `seed` and the rank
@@ -110,7 +111,7 @@ class VirtualTrainer(Trainer):
             dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device
         )
         # a step may be interrupted by other learners, the loss is not
-        self.learner.loss = random.in_use()(self.learner.loss)
+        self.learner.loss_context = random.in_use
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
 
     def run(self) -> None:
@@ -137,7 +138,8 @@ class VirtualTrainer(Trainer):
         now, totals = self.comm.time() - self._begin, super().evaluate()
         if not self.schedule.finished:
             self.course.history.append((now, totals.objective, totals.accuracy))
-            self.course.seconds = (self._computed, *map(float, self.strategy.times))
+            waiting, mixing = map(float, self.strategy.times)
+            self.course.seconds = self._computed, waiting, mixing
         return totals
 
     def evaluate_apart(self) -> None:

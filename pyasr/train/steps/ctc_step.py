@@ -60,6 +60,11 @@ class CtcStep(TrainingStep):
         """Input options without splicing."""
         return self.input.unspliced()
 
+    def check(self) -> None:
+        """Raise UserError for contradictory options."""
+        self.training.schedule.check_deaf()
+        self.training.learner.check()
+
     def inputs(self) -> list[Path]:
         """Features, transcripts, layers and units."""
         return [*trained_tables(self.data, self.rank_input), self.data / "text", self.network, *self._units]

@@ -173,7 +173,7 @@ class TrainSpec:
 
 def save_teachers_tables(options: TeacherOptions, data: Path, out: Path) -> None:
     """Write the tables through which ranks read the features of the teacher."""
-    targets, theirs = Targets.load(out / TARGETS_FILE), InputOptions.load(options.teacher)
+    targets, theirs = Targets.load(out / TARGETS_FILE), InputOptions.load(options.directory)
     reader = FeatureReader(options.teacher_data or data, theirs)
     reader.save_tables(out / TEACHERS_FILE, targets.keys, np.diff(targets.offsets), theirs.cmvn)
 

@@ -85,6 +85,12 @@ class LfMmiTraining:
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
 
+    @property
+    def layers_file(self) -> Path:
+        """The file of the network's layers, which `check_training` requires."""
+        assert self.over_time.network is not None
+        return self.over_time.network
+
 
 @dataclass(frozen=True)
 class LfMmiStep(TrainingStep):
@@ -116,7 +122,7 @@ class LfMmiStep(TrainingStep):
         """Features, layers, the tree and the alignments."""
         tree = [self.tree_dir / name for name in _TREE_FILES]
         alignments = [self.ali_dir / "num_jobs", self.ali_dir / MODEL, *job_archive_files(self.ali_dir)]
-        return [*trained_tables(self.data, self.input), self.training.over_time.network, *tree, *alignments]
+        return [*trained_tables(self.data, self.input), self.training.layers_file, *tree, *alignments]
 
     def begin(self, out: Path) -> None:
         """Check the phones and the subsampling of the tree."""

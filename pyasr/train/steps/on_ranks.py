@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pyasr.base.cli.job_options import RankJobOptions
 from pyasr.base.cli.options import group, option
 from pyasr.base.cli.step import output_of
 from pyasr.base.files.places import remove_tree
 from pyasr.cluster.ranks.jobs import Recovery, run_ranks
-from pyasr.parallel.strategies import check_ranks, usable_ranks
+from pyasr.parallel.strategies import MixingOptions, check_ranks, usable_ranks
 from pyasr.train.job.checkpoint_index import DIRECTORY, INDEX, MODELS, last_place, remove_checkpoints
 from pyasr.train.job.progress import METRICS_FILE
 from pyasr.train.job.progress_bar import progress_bar, progress_line
@@ -31,6 +32,14 @@ class OnRanks:
 
     num_ranks: int = option(2, "number of MPI ranks", minimum=1)
     jobs: RankJobOptions = group(RankJobOptions)
+
+
+class MixedTraining(Protocol):
+    """The options of a training on several ranks."""
+
+    @property
+    def mixing(self) -> MixingOptions:
+        """The parallel scheme."""
 
 
 @contextlib.contextmanager
@@ -73,7 +82,9 @@ def copy_inputs(files: Iterable[Path], directory: Path) -> None:
         shutil.copyfile(path, directory / path.name)
 
 
-def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:
+def train_on_ranks(
+    step: OnRanks, mixing: MixingOptions, function: str, spec, parts: str = "", log: str = "train.log"
+) -> None:
     """Call `function(spec, comm)` on the ranks of one MPI job. Progress is shown as a bar on a terminal,
     otherwise as occasional lines. A job that loses ranks continues without them.
 
@@ -81,9 +92,7 @@ def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str
     parts  see `training_output`
     """
     recovery = Recovery(
-        step.jobs,
-        lambda most: usable_ranks(step.training.mixing, most),
-        lambda: last_place(spec.out, parts + DIRECTORY),
+        step.jobs, lambda most: usable_ranks(mixing, most), lambda: last_place(spec.out, parts + DIRECTORY)
     )
     files, path = parts + METRICS_FILE, spec.out / "log" / log
     with progress_bar(spec.out, files):

@@ -75,6 +75,11 @@ class SmbrStep(TrainingStep):
         """Lattice archives in `decode_dir`."""
         raise NotImplementedError
 
+    def check(self) -> None:
+        """Raise UserError for contradictory options."""
+        self.training.schedule.check_deaf()
+        self.training.learner.check()
+
     def inputs(self) -> list[Path]:
         """Features, silence phones, the network, alignments and lattices."""
         model = [self.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(

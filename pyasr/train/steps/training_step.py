@@ -14,24 +14,34 @@ from typing import Any
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
-from pyasr.train.steps.on_ranks import train_on_ranks, training_output
+from pyasr.train.steps.on_ranks import MixedTraining, OnRanks, train_on_ranks, training_output
 from pyasr.train.targets.pdf_targets import TARGETS_FILE
 from pyasr.train.targets.rank_reader import FEATURES_FILE, are_prepared
 
 
 class TrainingStep:
-    """Base of the options of a training: `data`, `out`, `training` and, in most, `input`.
+    """Base of the options of a training: `data`, `out`, `training` and, unless `rank_input` is overridden,
+    `input`. `num_ranks` is an option or a property.
 
-    function  MODULE:FUNCTION that each rank calls with the spec and its communicator
-    targets_file, tables  files that `prepare` writes to OUT: targets, and the tables through which ranks read
-                          features
-    parts     pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one after
-              the other
-    log       name of the log of the ranks
+    function      MODULE:FUNCTION that each rank calls with the spec and its communicator
+    targets_file  file of targets that `prepare` writes to OUT
+    parts         pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one
+                  after the other
+    log           name of the log of the ranks
     """
 
+    data: Path
+    out: Path
+    input: InputOptions
+    training: MixedTraining
+    num_ranks: int
     function = ""
-    targets_file, tables, parts, log = TARGETS_FILE, (FEATURES_FILE,), "", "train.log"
+    targets_file, parts, log = TARGETS_FILE, "", "train.log"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Files that `prepare` writes to OUT: the tables through which ranks read features."""
+        return (FEATURES_FILE,)
 
     @property
     def rank_input(self) -> InputOptions:
@@ -40,8 +50,7 @@ class TrainingStep:
 
     def check(self) -> None:
         """Raise UserError for contradictory options. Reads no files."""
-        self.training.schedule.check_deaf()
-        self.training.learner.check()
+        raise NotImplementedError
 
     def inputs(self) -> list[Path]:
         """Files whose change makes the model out of date."""
@@ -82,5 +91,6 @@ def staged(step: TrainingStep) -> Iterator[Any]:
 
 def train(step: TrainingStep) -> None:
     """Run a training step that has the options `OnRanks`."""
+    assert isinstance(step, OnRanks)
     with staged(step) as spec:
-        train_on_ranks(step, step.function, spec, step.parts, step.log)
+        train_on_ranks(step, step.training.mixing, step.function, spec, step.parts, step.log)

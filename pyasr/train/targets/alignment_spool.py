@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from pyasr.io.keys import Keys, Numbers
 from pyasr.io.tables import Table
 
 SPOOL_FILE = "targets.npz.spool"
+Spool = TypeVar("Spool", bound="VectorSpool")
 
 
 class VectorSpool:
@@ -37,7 +39,7 @@ class VectorSpool:
     def __init__(self, path: Path, vectors: Iterable[tuple[str, np.ndarray]]):
         self.path, self._vectors = path, vectors
 
-    def __enter__(self) -> VectorSpool:
+    def __enter__(self: Spool) -> Spool:
         lengths = array("i")
         with naming(self.path), open(self.path, "wb") as file:
             names = Table.of_keys(_written(self._vectors, file, lengths))
@@ -61,7 +63,7 @@ class VectorSpool:
         """The utterances in the order of their vectors."""
         return Keys(self._names, np.argsort(self._order))
 
-    def numbers_of(self, values: array) -> Numbers:
+    def numbers_of(self, values: array[int]) -> Numbers[int]:
         """{utterance: value} of values in the order of the vectors."""
         return Numbers(Keys(self._names), np.asarray(values)[self._order])
 
@@ -129,7 +131,8 @@ class ArchiveSpool(VectorSpool):
 
     def alignments(self, keys: Sequence[str]) -> dict[str, np.ndarray]:
         """Transition-ids of the utterances. Each archive that contains one of them is read as a whole."""
-        archives, found, wanted = job_archive_files(self.ali_dir), {}, set(keys)
+        archives, wanted = job_archive_files(self.ali_dir), set(keys)
+        found: dict[str, np.ndarray] = {}
         for number in np.unique(self._archives(self.places(keys))).tolist():
             found |= {key: tids for key, tids in read_int_vectors(archives[number]).items() if key in wanted}
         return {key: found[key] for key in keys}

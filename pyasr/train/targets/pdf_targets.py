@@ -98,7 +98,11 @@ class Targets:
         """The utterances of one rank. They are assigned longest first, each to the rank with the fewest
         frames so far."""
         rows = np.flatnonzero(dealt_to(rank, num_ranks, self._lengths(), self.heldout == heldout))
-        keys = self.keys.take(rows) if isinstance(self.keys, StoredRows) else [self.keys[row] for row in rows]
+        keys = (
+            self.keys.take(rows)
+            if isinstance(self.keys, StoredRows)
+            else [self.keys[row] for row in rows.tolist()]
+        )
         self._rows.update(zip(keys, rows.tolist()))
         return keys
 
@@ -158,7 +162,7 @@ def save_targets(
     with atomic_write(_part(path, "offsets"), "wb") as f:
         f.write(np.ascontiguousarray(offsets, np.int64))
     save_rows(_part(path, "keys"), keys)
-    save_arrays(path, heldout=heldout, num_pdfs=num_pdfs, **({"counts": counts} if counted else {}))
+    save_arrays(path, heldout=heldout, num_pdfs=np.array(num_pdfs), **({"counts": counts} if counted else {}))
 
 
 def _blocks(pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
@@ -188,10 +192,10 @@ def join(reader: FeatureReader, alignments: Mapping[str, int], max_missing: floa
     none is left.
     """
     data, keys = reader.data, reader.keys
+    assert isinstance(keys, Keys)  # of all of the data directory
     lengths = np.fromiter((alignments.get(key, 0) for key in keys), np.int64, len(keys))
     differences = np.fromiter(
-        (length and length - reader.num_frames(key) for key, length in zip(keys, memoryview(lengths))),
-        np.int64,
+        (length and length - reader.num_frames(key) for key, length in zip(keys, lengths.data)), np.int64
     )
     kinds = (lengths > 0) & (differences == 0), lengths == 0, differences != 0
     good, without, unequal = (keys.take(np.flatnonzero(kind)) for kind in kinds)

@@ -80,6 +80,7 @@ class SoftTargetFile:
         """The file at `path`; None if it is missing, incomplete, or from another teacher."""
         with contextlib.suppress(UserError, OSError):  # harmless: it is written again
             return SoftTargetFile(path, num_pdfs, made_by) if path.exists() else None
+        return None
 
     def table(self, members: np.ndarray, pinned: bool = False) -> SoftTable:
         """Targets of the utterances `members` (indices into `keys`), copied to memory; memory-mapped if they
@@ -138,7 +139,7 @@ class _Writer:
         # harmless: the first error is reported
         with naming(self.path) if kind is None else contextlib.suppress(OSError):
             with self._first, self._entries:
-                self._first.write(np.array([self.num_entries]))
+                self._first.write(np.array([self.num_entries]).tobytes())
             if kind is None:
                 for path, file in ((_first(self.path), self._first), (_entries(self.path), self._entries)):
                     durable.sync(path)
@@ -158,7 +159,7 @@ class SoftTargetFiles:
             directory,
             comm,
         )
-        self.made_by = f"{fingerprint(options.teacher / MODEL_FILE)} {options.teacher_mass}"
+        self.made_by = f"{fingerprint(options.directory / MODEL_FILE)} {options.teacher_mass}"
 
     def of(self, share: tuple[int, int] | None) -> SoftTargetFile | None:
         """Targets of part k of n of the utterances, for `share` (k, n); None for None. (k, n) is either the
@@ -234,9 +235,9 @@ class SoftTargetFiles:
             [found for path in paths if (found := self._open(path))],
             dict(zip(keys, self._lengths(keys).tolist())),
         )
-        found = ((file, number, key) for file in files for number, key in enumerate(file.keys))
+        places = ((file, number, key) for file in files for number, key in enumerate(file.keys))
         return {
-            key: (file, number) for file, number, key in found if lengths.get(key) == file.lengths[number]
+            key: (file, number) for file, number, key in places if lengths.get(key) == file.lengths[number]
         }
 
     def _add(
@@ -246,10 +247,13 @@ class SoftTargetFiles:
         known: dict[str, tuple[SoftTargetFile, int]],
         teacher: Teacher | None = None,
     ) -> None:
-        """Write the utterances up to number `end`, copying `known` ones."""
+        """Write the utterances up to number `end`, copying `known` ones; without a teacher, all are known."""
         for key in writer.keys[writer.num_written : end]:
-            file, number = known.get(key, (None, 0))
-            writer.write(*(file.utterance(number) if file else teacher.table(key, self.targets.pdfs_of(key))))
+            if teacher is None or key in known:
+                file, number = known[key]
+                writer.write(*file.utterance(number))
+            else:
+                writer.write(*teacher.table(key, self.targets.pdfs_of(key)))
 
     def _estimate(self, num_bytes: float, frames: float, left: float, in_one: bool) -> None:
         """Log the estimated total size, from `num_bytes` for `frames` frames of this rank, with `left` frames

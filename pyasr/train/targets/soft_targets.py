@@ -131,8 +131,8 @@ class SoftTable:
 
     def to(self, device: torch.device, non_blocking: bool = False) -> SoftTable:
         """The table on another device."""
-        there = (part.to(device, non_blocking=non_blocking) for part in (self.first, self.entries))
-        return SoftTable(*there, self.on_disk and device.type == "cpu")
+        first, entries = (part.to(device, non_blocking=non_blocking) for part in (self.first, self.entries))
+        return SoftTable(first, entries, self.on_disk and device.type == "cpu")
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
         """See `torch.Tensor.record_stream`."""
@@ -196,12 +196,12 @@ class Teacher:
         open_reader: Callable[[Path, InputOptions], FeatureReader] = FeatureReader,
     ):
         self.model, self.mass, self.num_pdfs = (
-            load_model(options.teacher / MODEL_FILE),
+            load_model(options.directory / MODEL_FILE),
             options.teacher_mass,
             num_pdfs,
         )
-        self.reader = open_reader(options.teacher_data or data, InputOptions.load(options.teacher))
-        self.model.check_answers_on_all(options.teacher, "training on its posteriors")
+        self.reader = open_reader(options.teacher_data or data, InputOptions.load(options.directory))
+        self.model.check_answers_on_all(options.directory, "training on its posteriors")
         if self.model.num_pdfs != num_pdfs:
             raise UserError(
                 f"--teacher {options.teacher}: the network has {self.model.num_pdfs} pdfs, the alignments "

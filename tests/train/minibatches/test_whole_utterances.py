@@ -1,5 +1,6 @@
 """Minibatches of whole utterances: any length that fits into memory, and finite features."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -154,7 +155,8 @@ def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monke
     with pytest.raises(UserError, match="a minibatch of 2000 frames"):
         memory_check.check_utterances_fit(job)
     on_gpu = SimpleNamespace(master=SimpleNamespace(device=torch.device("cuda")))
-    job.learner = SimpleNamespace(loss=learner.loss, network=learner.network, flat=on_gpu)
+    job.learner = copy.copy(learner)
+    job.learner.flat = on_gpu
     memory_check.check_utterances_fit(job)
 
 
