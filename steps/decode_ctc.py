@@ -102,6 +102,7 @@ def main(options: DecodeCtc) -> None:
         if options.search != WFST:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
         else:
+            assert options.graph_dir is not None
             keep_words(options.graph_dir / "words.txt", out)
             join_totals(out, options.jobs.nj).log()
         check_hypotheses(out, options.data, options.jobs.nj)

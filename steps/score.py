@@ -57,6 +57,7 @@ from pyasr.score.score_dir import (
     write_scoring,
 )
 from pyasr.score.text_scorer import TextScorer
+from pyasr.score.wer import Score
 
 MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
 
@@ -163,7 +164,10 @@ class TimedWords:
 
     def scorer(self) -> StmScorer:
         return StmScorer(
-            read_stm(self.options.data / "stm"), self.glm and read_glm(self.glm), self.subsets, DROPPED
+            read_stm(self.options.data / "stm"),
+            read_glm(self.glm) if self.glm else None,
+            self.subsets,
+            DROPPED,
         )
 
     def spec(self, out: Path, num_jobs: int, weights: tuple[int, ...], acoustic_scale: float) -> CtmSweepSpec:
@@ -194,7 +198,9 @@ def sweep(
 ) -> tuple[dict, dict]:
     """(hypotheses, scores) of all points, with further LM weights as long as the best one is at an end of the
     range."""
-    hypotheses, scores, wanted = {}, {}, list(weights.first)
+    hypotheses: dict[Point, object] = {}
+    scores: dict[Point, Score] = {}
+    wanted = list(weights.first)
     while wanted:
         spec = task.spec(out, num_jobs, tuple(wanted), 1.0 / median(weights.first))
         run_jobs(options.jobs, out / "log" / "sweep.JOB.log", task.worker, spec, num_jobs=num_jobs)
@@ -220,7 +226,7 @@ def main(options: ScoreOptions) -> None:
         scoring_dir(options.decode_dir, mbr),
         min(options.jobs.nj, len(archives(options.decode_dir))),
     )
-    weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen and chosen.point[0])
+    weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen.point[0] if chosen else None)
     least, greatest = first_range(options.min_lmwt, options.max_lmwt)
     made_with = dataclasses.replace(options, min_lmwt=least, max_lmwt=greatest)
     also, outdated = (

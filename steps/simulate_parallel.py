@@ -40,7 +40,7 @@ class SimulateParallel(DnnStep):
     jobs: RunnerOptions = group(RunnerOptions)
 
     @property
-    def num_ranks(self) -> int:
+    def num_ranks(self) -> int:  # type: ignore[override]  # an option of other steps
         return self.virtual.num_learners
 
 

@@ -1,16 +1,19 @@
 """How long tests take: recorded if PYASR_KEEP_DURATIONS names a file, used by `--fast`, which runs the quick
 tests alone.
 
-tests/durations.json has the seconds of each test function, over all of its parameters, with the fixtures that
-it is the first to use. Functions that take less than LISTED_S are not listed, nor are new ones; both are
-quick.
+tests/durations.json has the seconds of each test function, over all of its parameters, and of each fixture
+of a module, for which its first test waits; fixtures of all tests are in `SHARED` of conftest.py. What takes
+less than LISTED_S is not listed, nor is what is new. A test is quick if it takes less than QUICK_S, and each
+of its fixtures does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,9 @@ KEPT = os.environ.get("PYASR_KEEP_DURATIONS")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--fast", action="store_true", help=f"only tests that take less than {QUICK_S:g} s by {FILE.name}"
+        "--fast",
+        action="store_true",
+        help=f"only tests that take, with each of their fixtures, less than {QUICK_S:g} s by {FILE.name}",
     )
 
 
@@ -32,9 +37,15 @@ def function_of(nodeid: str) -> str:
     return f"{path}::{name.partition('[')[0].partition('@')[0]}"
 
 
+def fixture_of(nodeid: str, name: str) -> str:
+    """A fixture of the module of a test: `tests/x/test_y.py::name`."""
+    return f"{nodeid.partition('::')[0]}::{name}"
+
+
 def is_quick(item: pytest.Item, listed: dict[str, float], shared: set[str]) -> bool:
     """Whether a test is quick; one that uses any of the fixtures `shared` is not."""
-    return listed.get(function_of(item.nodeid), 0.0) < QUICK_S and not shared & set(item.fixturenames)
+    waits = [function_of(item.nodeid), *(fixture_of(item.nodeid, name) for name in item.fixturenames)]
+    return all(listed.get(name, 0.0) < QUICK_S for name in waits) and not shared & set(item.fixturenames)
 
 
 def keep_quick(config: pytest.Config, items: list[pytest.Item], shared: set[str]) -> None:
@@ -46,14 +57,44 @@ def keep_quick(config: pytest.Config, items: list[pytest.Item], shared: set[str]
         items[:] = [item for item in items if is_quick(item, listed, shared)]
 
 
+class FixtureTimer:
+    """Adds to the report on the set-up of a test the seconds of the fixtures of its module, {name: seconds},
+    that it was the first to use: `fixture_seconds`."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef) -> Generator[None, object, object]:
+        begin = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope == "module":
+                self._seconds[fixturedef.argname] = time.perf_counter() - begin
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "setup":
+            report.fixture_seconds, self._seconds = self._seconds, {}
+        return report
+
+
 class Recorder:
-    """Adds up the seconds of the tests of a run, of all processes, and writes them to `path` at its end."""
+    """Adds up the seconds of the tests and fixtures of a run, of all processes, and writes them to `path` at
+    its end."""
 
     def __init__(self, path: Path):
         self.path, self.seconds = path, Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[function_of(report.nodeid)] += report.duration
+        of_fixtures = getattr(report, "fixture_seconds", {})
+        self.seconds[function_of(report.nodeid)] += report.duration - sum(of_fixtures.values())
+        for name, seconds in of_fixtures.items():
+            self.seconds[fixture_of(report.nodeid, name)] += seconds
 
     def pytest_sessionfinish(self) -> None:
         listed = {
@@ -63,5 +104,6 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(FixtureTimer())
     if KEPT and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(KEPT)))

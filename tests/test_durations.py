@@ -1,7 +1,11 @@
 """Recorded durations of tests, by which --fast selects."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,12 +40,54 @@ def test_seconds_of_all_phases_and_parameters_are_added(tmp_path):
     assert json.loads((tmp_path / "seconds.json").read_text()) == {"t.py::slow": pytest.approx(0.9, abs=0.06)}
 
 
+PAIR = """
+import time, pytest
+
+@pytest.fixture(scope="module", params=[1, 2])
+def slow(request):
+    time.sleep(0.3)
+
+@pytest.fixture(scope="module")
+def slower(slow):
+    time.sleep(0.4)
+
+def test_first(slower):
+    pass
+
+def test_second(slow):
+    pass
+"""
+
+
+def test_fixtures_of_modules_are_recorded_apart(tmp_path):
+    """Without the first test, the second one waits for them."""
+    shutil.copy(FILE.with_suffix(".py"), tmp_path / "conftest.py")
+    (tmp_path / "test_pair.py").write_text(PAIR)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    kept = tmp_path / "kept.json"
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "1", "--rootdir", tmp_path, tmp_path],
+        cwd=tmp_path,
+        env=os.environ | {"PYASR_KEEP_DURATIONS": str(kept)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert json.loads(kept.read_text()).keys() == {"test_pair.py::slow", "test_pair.py::slower"}
+
+
 @pytest.mark.parametrize(
     "seconds, fixtures, quick", [(QUICK_S - 0.1, [], True), (QUICK_S, [], False), (0.0, ["slurm"], False)]
 )
 def test_quick_tests_take_less_than_the_limit_and_share_no_slow_fixture(seconds, fixtures, quick):
     item = SimpleNamespace(nodeid="t.py::test[1]", fixturenames=fixtures)
     assert is_quick(item, {"t.py::test": seconds}, {"slurm"}) == quick
+
+
+def test_quick_tests_have_quick_fixtures():
+    item = SimpleNamespace(nodeid="t.py::test[1]", fixturenames=["made", "tmp_path"])
+    assert is_quick(item, {"u.py::made": QUICK_S}, set()) and not is_quick(
+        item, {"t.py::made": QUICK_S}, set()
+    )
 
 
 def test_listed_functions_exist():

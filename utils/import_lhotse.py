@@ -41,8 +41,10 @@ def main(options: ImportLhotse) -> None:
             f"{len(options.manifests)} path(s) given; give RECORDINGS SUPERVISIONS OUT, or CUTS OUT"
         )
     with output_of(options, out_dir, manifests) as out:
-        read = read_cuts if len(manifests) == 1 else read_manifests
-        found = read(*manifests, options.prefix_speakers)
+        if len(manifests) == 1:
+            found = read_cuts(manifests[0], options.prefix_speakers)
+        else:
+            found = read_manifests(manifests[0], manifests[1], options.prefix_speakers)
         for problem in found.problems:
             print(printable(problem))
         for note in found.notes:

@@ -10,7 +10,7 @@ Writes  OUT, and with --fg-noise DATA/.recordings (used to detect that a recordi
     utils/reverberate_data_dir.py --prefix babble --num-babble 3:4:5:6:7 data/train data/train_babble
 """
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +37,10 @@ def main(options: ReverberateDataDir) -> None:
     lists = [list_file(path) for path in (augment.rir_list, augment.fg_noise, augment.bg_noise) if path]
     inputs = [*subsets.table_files(data, with_features=False), *lists]
     fills = bool(augment.fg_noise)  # the number of these noises depends on the length of the recording
-    with (
-        recording_prints(data.path, options.out, inputs) if fills else nullcontext([]) as audio,
-        output_of(options, options.out, inputs + audio) as out,
-    ):
+    prints: AbstractContextManager[list[Path]] = (
+        recording_prints(data.path, options.out, inputs) if fills else nullcontext([])
+    )
+    with prints as audio, output_of(options, options.out, inputs + audio) as out:
         subsets.write_all(out, augmented(data, augment))
         carry(data, out, with_features=False)
     log.info(f"{options.out}: {subsets.num_utterances(options.out)} utterances of {len(data.utt2spk)}")

@@ -35,17 +35,17 @@ class TrainLstmLm:
 
 
 def main(options: TrainLstmLm) -> None:
-    texts, ngrams = [options.text, options.heldout_text], [options.ngram] if options.ngram else []
+    ngrams = [options.ngram] if options.ngram else []
     with output_of(
         options,
         options.lm_dir,
-        [*texts, options.lexicon, *ngrams],
+        [options.text, options.heldout_text, options.lexicon, *ngrams],
         resume=True,
         precious=f"{DIRECTORY}/{INDEX}",
     ) as out:
         from pyasr.train.objectives.lstm_lm_training import make_lstm_lm  # imports torch
 
-        make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
+        make_lstm_lm(options.text, options.heldout_text, options.lexicon, options.ngram, options.lstm, out)
         remove_checkpoints(out / DIRECTORY)
 
 

@@ -128,7 +128,7 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[
 
 
 def streamed(
-    options: Transcribe, recognizer: Recognizer, name: str, rate: int, blocks: Iterator
+    options: Transcribe, recognizer: Recognizer, name: str, rate: float, blocks: Iterator
 ) -> Iterator[Transcript]:
     live, at_once = (
         recognizer.stream(rate, options.endpoint),
@@ -203,7 +203,7 @@ def write(
     if options.channels == EACH:
         name += f"-{transcript.channel}"
     if written:
-        place = options.out_dir / folder / (name + FORMATS[options.format].suffix)
+        place = written.folder / folder / (name + FORMATS[options.format].suffix)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_file(written, place, path, "".join(f"{line}\n" for line in lines))
         return
@@ -223,9 +223,11 @@ def name_error(error: Exception) -> UserError:
     """The error as a UserError if the name of the output file caused it; any other error, such as a full
     disk, is raised again."""
     cause = error if isinstance(error, OSError) else error.__cause__
-    if getattr(cause, "errno", None) not in _OF_A_NAME:
+    if not isinstance(cause, OSError) or cause.errno not in _OF_A_NAME:
         raise error
-    return disk_error(cause, Path(cause.filename))
+    found = disk_error(cause, Path(cause.filename))
+    assert isinstance(found, UserError)
+    return found
 
 
 def complaint(failed: dict[Path, UserError], num_tried: int) -> UserError:
@@ -272,11 +274,11 @@ def check_not_replaced(options: Transcribe, audio: list[tuple[Path, Path]], writ
     recording by this program."""
     suffix, each = FORMATS[options.format].suffix, options.channels == EACH
     of_channels = {
-        folder: places_of_channels(options.out_dir / folder, suffix)
+        folder: places_of_channels(written.folder / folder, suffix)
         for folder in {folder for _, folder in audio if each}
     }
     for path, folder in audio:
-        own = options.out_dir / folder / (stem_of(path) + suffix)
+        own = written.folder / folder / (stem_of(path) + suffix)
         for place in of_channels[folder].get(stem_of(path), []) if each else [own] * is_file(own):
             if str(path) == "-" or not written.is_own(place, path):
                 found = f"{place} exists, and is not an unchanged transcript of {path} by this program"
@@ -285,7 +287,8 @@ def check_not_replaced(options: Transcribe, audio: list[tuple[Path, Path]], writ
 
 def places_of_channels(folder: Path, suffix: str) -> dict[str, list[Path]]:
     """Files in the folder that transcripts of single channels would replace, by the name of the recording."""
-    of_channel, places = re.compile(rf"(.*)-[0-9]+{re.escape(suffix)}", re.DOTALL), {}
+    of_channel = re.compile(rf"(.*)-[0-9]+{re.escape(suffix)}", re.DOTALL)
+    places: dict[str, list[Path]] = {}
     for place in sorted(folder.glob(f"*{suffix}")):
         if (found := of_channel.fullmatch(place.name)) and is_file(place):
             places.setdefault(found[1], []).append(place)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyasr.hmm.align.pdf_posteriors import PdfPosteriors
+from pyasr.recognition.adaptation import AdaptedFeatures
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Word
 
@@ -19,8 +21,13 @@ class AdaptedSpeaker:
     """
 
     def __init__(self, system: System):
-        self._system, self._made, self.transform = system, system.features, None
-        self._features, self._posteriors = [], []  # of the utterances in use
+        made = system.features
+        assert isinstance(made, AdaptedFeatures)
+        self._system, self._made = system, made
+        self.transform: np.ndarray | None = None
+        # of the utterances in use
+        self._features: list[np.ndarray] = []
+        self._posteriors: list[tuple[PdfPosteriors, PdfPosteriors]] = []
 
     def words(self, wave: np.ndarray) -> list[Word]:
         """The words of the next utterance, in seconds from its begin; empty if too short for a frame."""

@@ -82,11 +82,9 @@ class ModelInputs:
     @classmethod
     def read(cls, model_dir: Path) -> ModelInputs:
         """Read input.json, final.mat and global_cmvn of a directory."""
-        optional = [
-            path if path.exists() else None
-            for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))
-        ]
-        return cls(InputOptions.load(model_dir), *(path and read_matrix(path) for path in optional))
+        optional = [Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE)]
+        matrices = (read_matrix(path) if path.exists() else None for path in optional)
+        return cls(InputOptions.load(model_dir), *matrices)
 
     def __call__(self, features: list[np.ndarray]) -> list[np.ndarray]:
         """The input for the features of all utterances of a speaker; some may have no frames."""
@@ -121,7 +119,7 @@ def normalised_of_speaker(features: list[np.ndarray], options: InputOptions) -> 
     """Normalised features of all utterances of a speaker; some may have no frames."""
     of_speaker = None
     if options.cmvn == "speaker" and features:
-        of_speaker = normaliser(sum(map(cmvn_stats, features)), options.norm_vars)
+        of_speaker = normaliser(sum(map(cmvn_stats, features), np.zeros(())), options.norm_vars)
     return [options.normalise(matrix, of_speaker) if len(matrix) else matrix for matrix in features]
 
 

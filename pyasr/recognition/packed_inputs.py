@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from pyasr.base.cli.options import from_json
 from pyasr.base.errors import UserError
@@ -31,6 +32,13 @@ from pyasr.recognition.front_end import load_features
 from pyasr.recognition.packed import CTC, GMM, NETWORK
 
 _WHOLE, _ONLINE = (f"{kind}.scp" for kind in KINDS)
+
+
+class SearchOptions(TypedDict):
+    """Beams and scales of a search, and options for its lattices."""
+
+    decode: DecodeOptions
+    lattices: DeterminizeOptions
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class DecodedSystem:
         return "fmllr" in self.options
 
     @property
-    def search(self) -> dict:
+    def search(self) -> SearchOptions:
         """Beams, scales, and options for lattices."""
         return {
             "decode": DecodeOptions(**self.options["decode"]),
@@ -111,9 +119,13 @@ def _check_unchanged(path: Path, inputs: dict[str, str], advice: str) -> None:
             raise UserError(f"{name}: has changed since {path} was made from it; {advice}")
 
 
+def _done_of(directory: Path) -> dict[str, dict]:
+    """The `options` and `inputs` of the step that made a directory; both are empty if unknown."""
+    return read_done(directory) or {"options": {}, "inputs": {}}
+
+
 def _options_of(directory: Path) -> dict:
-    """The options of the step that made a directory; empty if unknown."""
-    return (read_done(directory) or {"options": {}})["options"]
+    return _done_of(directory)["options"]
 
 
 def trained_on(model: Path) -> Path | None:
@@ -151,12 +163,11 @@ class FeatureSource:
 
 def _system_of_features(data: Path) -> DecodedSystem | None:
     """The GMM system whose fMLLR features a data directory contains; None if features are not transformed."""
-    options = _options_of(data)
+    done = _done_of(data)
+    options = done["options"]
     if "transform_dir" not in options:
         return None
-    _check_unchanged(
-        data, read_done(data)["inputs"], "compute these features again, decode, score, and pack the result"
-    )
+    _check_unchanged(data, done["inputs"], "compute these features again, decode, score, and pack the result")
     first = DecodedSystem.read(Path(options["transform_dir"] or options["model_dir"]))
     if not first.adapts:
         found = "its transforms do not come from steps/decode_fmllr.py"
@@ -243,7 +254,7 @@ class PastedData:
         """The origin of each stream; `model`: the model with this input. Raises UserError as
         `FeatureSource.of`, and if one has changed."""
         _check_unchanged(
-            self.path, read_done(self.path)["inputs"], "paste again, decode, score, and pack the result"
+            self.path, _done_of(self.path)["inputs"], "paste again, decode, score, and pack the result"
         )
         data = trained_on(model)
         found = data and PastedData.of(data)

@@ -7,6 +7,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from pyasr.base.cli.options import save
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.fingerprint import fingerprint
@@ -54,39 +56,41 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     penalty)."""
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
-    made = _pack_pasted(pasted, system, out) if pasted else _pack_alone(system, out)
+    first = None if pasted else _pack_alone(system, out)
+    pasting = _pack_pasted(pasted, system, out) if pasted else None
     write_info(
         out,
         ModelInfo(
             system.kind,
             *point,
             **system.search,
-            **made,
+            first=first,
             source=str(system.path),
             files=tuple(PackedFile.of(out, name) for name in files_of(out)),
+            pasting=pasting,
         ),
     )
 
 
-def _pack_alone(system: DecodedSystem, out: Path) -> dict:
-    """Pack a model on features of one kind; returns fields of `ModelInfo`."""
+def _pack_alone(system: DecodedSystem, out: Path) -> FirstPasses | None:
+    """Pack a model on features of one kind; returns the options of its fMLLR, if any."""
     if system.adapts:
-        return {"first": _pack_source(FeatureSource.adapted_by(system), "", system, out)}
+        return _pack_source(FeatureSource.adapted_by(system), "", system, out)
     source = FeatureSource.of(system.data, system.model, trained_on(system.model))
     _copy_model(system, out, of_features=source.first is None)
-    return {"first": _pack_source(source, "", system, out)}
+    return _pack_source(source, "", system, out)
 
 
-def _pack_pasted(pasted: PastedData, system: DecodedSystem, out: Path) -> dict:
-    """Pack a model on features side by side; returns fields of `ModelInfo`."""
+def _pack_pasted(pasted: PastedData, system: DecodedSystem, out: Path) -> Pasting:
+    """Pack a model on features side by side; returns their description."""
     _copy_model(system, out, of_features=False)
     streams = []
     for number, (source, inputs) in enumerate(zip(pasted.sources(system.model), pasted.inputs), 1):
         streams.append(PastedStream(_pack_source(source, stream_dir(number), system, out)))
         inputs.save(out / stream_dir(number))
     found = pasted.vectors()
-    vectors = found and _pack_vectors(found, system, out)
-    return {"first": None, "pasting": Pasting(replace(pasted.paste, vectors=None), tuple(streams), vectors)}
+    vectors = None if found is None else _pack_vectors(found, system, out)
+    return Pasting(replace(pasted.paste, vectors=None), tuple(streams), vectors)
 
 
 def _pack_vectors(vectors: ExtractedVectors, system: DecodedSystem, out: Path) -> PastedVectors:
@@ -104,7 +108,7 @@ def _pack_source(source: FeatureSource, folder: str, system: DecodedSystem, out:
     system."""
     (out / folder).mkdir(parents=True, exist_ok=True)
     save(out / folder / FEATURES, source.options)
-    return source.first and _pack_first(source.first, folder, system, out)
+    return None if source.first is None else _pack_first(source.first, folder, system, out)
 
 
 def _pack_first(first: DecodedSystem, parent: str, system: DecodedSystem, out: Path) -> FirstPasses:
@@ -147,9 +151,8 @@ def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
     inputs = InputOptions.load(system.model)
     inputs.save(out)
     if of_features and inputs.cmvn in ("speaker", "utterance"):
-        write_matrix(
-            out / EVERYONE, sum(cmvn_stats(matrix) for _, matrix in iterate(system.data / "feats.scp"))
-        )
+        all_stats = (cmvn_stats(matrix) for _, matrix in iterate(system.data / "feats.scp"))
+        write_matrix(out / EVERYONE, sum(all_stats, np.zeros(())))
 
 
 def _copy_model(system: DecodedSystem, out: Path, of_features: bool) -> None:

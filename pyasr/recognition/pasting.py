@@ -85,7 +85,7 @@ class PastedFeatures:
         self._streams = [
             read_features(folder, model, stream.first) for folder, stream in zip(folders, pasting.streams)
         ]
-        self._vectors = pasting.vectors and SpeakerVectors(model, pasting.vectors)
+        self._vectors = None if pasting.vectors is None else SpeakerVectors(model, pasting.vectors)
         makers = [*self._streams, *([self._vectors.features] if self._vectors else [])]
         self.rate_hz, self.frame_shift_s = makers[0].rate_hz, makers[0].frame_shift_s
         self.adaptations = [adaptation for made in makers for adaptation in made.adaptations]
@@ -116,7 +116,7 @@ class PastedFeatures:
             return np.zeros((0, sum(part.shape[-1] for part in parts + beside)), np.float32)
         try:
             return paste(
-                parts, self._options.length_tolerance, partial(self._rows, *beside) if beside else None
+                parts, self._options.length_tolerance, partial(self._rows, beside[0]) if beside else None
             )
         except SkippedUtterance as reason:
             raise UserError(
@@ -124,6 +124,7 @@ class PastedFeatures:
             ) from None
 
     def _rows(self, entry: np.ndarray, num_frames: int) -> np.ndarray:
+        assert self._vectors is not None
         period, where = self._options.vector_period or self._vectors.period, f"the model's {VECTORS_DIR}"
         return vector_rows(entry, period, num_frames, where, self._options.length_tolerance)
 

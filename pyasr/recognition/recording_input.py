@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class Recording:
     file: str
     channel: str
     samples: np.ndarray
-    rate: int
+    rate: float
 
 
 def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
@@ -164,7 +164,7 @@ def split_channels(name: str, samples: np.ndarray, rate: int, channels: str) -> 
     ]
 
 
-def file_blocks(path: Path) -> tuple[str, int, Iterator[np.ndarray]]:
+def file_blocks(path: Path) -> tuple[str, float, Iterator[np.ndarray]]:
     """(name, rate, blocks of floats between -1 and 1) of a file; channels are averaged."""
     (recording,) = read_recordings(path)
     samples = recording.samples / np.float32(INT16_SCALE)
@@ -176,13 +176,20 @@ def file_blocks(path: Path) -> tuple[str, int, Iterator[np.ndarray]]:
     )
 
 
-def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, Iterator[np.ndarray]]:
+class Readable(Protocol):
+    """A pipe or a binary file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end."""
+
+
+def live_blocks(file: Readable, raw_rate: int | None = None) -> tuple[str, int, Iterator[np.ndarray]]:
     """`file_blocks` for a pipe, as data arrives: 16-bit WAV or, with `raw_rate`, raw samples of one channel.
     Raises UserError otherwise."""
     if raw_rate:
         return "stdin", raw_rate, _blocks_of(lambda num: file.read(2 * num), raw_rate, 1)
     try:
-        audio = wave.open(_Streamed(file), "rb")
+        audio = wave.open(_Streamed(file), "rb")  # type: ignore[call-overload]
     except EOFError:
         raise UserError(
             "stdin: standard input is empty, or ends within the header of a WAV stream; pipe audio into it"
@@ -204,7 +211,7 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
     return "stdin", audio.getframerate(), _until_tail(blocks, file, size) if is_told else blocks
 
 
-def _until_tail(blocks: Iterator[np.ndarray], file: BinaryIO, num_bytes: int) -> Iterator[np.ndarray]:
+def _until_tail(blocks: Iterator[np.ndarray], file: Readable, num_bytes: int) -> Iterator[np.ndarray]:
     """The blocks of `num_bytes` bytes of audio. Raises UserError if anything except other chunks follows in
     `file`."""
     yield from blocks
@@ -226,7 +233,7 @@ class _Streamed:
     Its chunk RIFF has the maximum size, because a program that writes into a pipe does not know the size.
     """
 
-    def __init__(self, file: BinaryIO):
+    def __init__(self, file: Readable):
         self._file = file
         begin = file.read(12)
         self._begin = begin[:4] + b"\xff" * len(begin[4:8]) + begin[8:]
@@ -238,7 +245,7 @@ class _Streamed:
         return begin or self._file.read(size)
 
 
-def _format_chunk(file: BinaryIO) -> bytes:
+def _format_chunk(file: Readable) -> bytes:
     """The head of the chunk `fmt `, up to the fields on the samples; chunks before it are skipped."""
     while (head := file.read(8))[:4] not in (b"fmt ", b"data", b""):
         left = int.from_bytes(head[4:], "little")

@@ -67,6 +67,7 @@ class _Chain:
                 "its features are of several kinds side by side, which need whole recordings; train on one "
                 "kind"
             )
+        assert system.inputs is not None
         return cls(made, system.inputs, _AS_THEY_ARE)
 
 
@@ -192,15 +193,12 @@ class _Utterance:
     def __init__(
         self, system: System, chain: _Chain, before: KnownBefore | None, speaker: AdaptedSpeaker | None
     ):
-        self._system, self._chain, self._speaker, self._parts, self.num_samples = (
-            system,
-            chain,
-            speaker,
-            [],
-            0,
-        )
+        self._system, self._chain, self._speaker = system, chain, speaker
+        self._parts: list[np.ndarray] = []
+        self.num_samples = 0
         self._before, self._input = before, OnlineInput(chain.inputs.options, before)
-        self._transform, self._adapted_input = speaker and speaker.transform, OnlineInput(chain.after.options)
+        self._transform = None if speaker is None else speaker.transform
+        self._adapted_input = OnlineInput(chain.after.options)
         self._extract = OnlineExtractor(chain.plain.extractor.options, DITHER_KEY)
         self._scores, self._search = system.acoustics.online_scores(), system.decoder.start()
 
@@ -222,8 +220,8 @@ class _Utterance:
 
     def known_after(self) -> KnownBefore | None:
         """The statistics with which the normalisation of the next utterance begins."""
-        running = self._input.running
-        return running and self._before.after(running.stats)
+        before, running = self._before, self._input.running
+        return None if before is None or running is None else before.after(running.stats)
 
     def samples(self) -> np.ndarray:
         return np.concatenate(self._parts)

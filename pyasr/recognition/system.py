@@ -17,10 +17,17 @@ from pyasr.decode.lattices.determinize import Determinizer
 from pyasr.decode.lattices.lattice import Lattice, prune
 from pyasr.decode.lattices.mbr import MbrOptions, mbr_decode
 from pyasr.decode.lattices.word_graph import WordGraph
+from pyasr.decode.search.beam_search import Decoder
 from pyasr.lang.grammars.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, NetworkScores
-from pyasr.recognition.adaptation import FIRST_DIR, Adapted, read_features, scores_of_segments
+from pyasr.recognition.acoustics import ACOUSTICS, Acoustics
+from pyasr.recognition.adaptation import (
+    FIRST_DIR,
+    Adapted,
+    AdaptedFeatures,
+    read_features,
+    scores_of_segments,
+)
 from pyasr.recognition.front_end import ModelInputs, with_frames
 from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
 from pyasr.recognition.pasting import PastedFeatures
@@ -52,7 +59,7 @@ class System:
         self.frame_s = self.features.frame_shift_s * self.acoustics.subsampling
         self.words = _WordFinder(self.info, graph, self.acoustics, mbr, self.frame_s)
 
-    def _read_decoder(self, graph: Path):
+    def _read_decoder(self, graph: Path) -> Decoder:
         shared = [
             adaptation for adaptation in self.features.adaptations if adaptation.options.graph == GRAPH_DIR
         ]
@@ -85,23 +92,28 @@ class System:
     ) -> tuple[list[int], list[list[Word]]]:
         """(indices of the segments with at least one frame, their words)."""
         if self.inputs is None:
-            spoken, adapted = self.features.adapted(waves, names, num_threads)
+            made = self.features
+            assert isinstance(made, AdaptedFeatures)
+            spoken, adapted = made.adapted(waves, names, num_threads)
             return spoken, self.words_of_adapted(adapted, names)
         features = self.inputs.normalised(self.features(waves, names, num_threads))
         spoken = with_frames(features)
-        return spoken, self._search([features[i] for i in spoken], [names[i] for i in spoken], num_threads)
+        normalised, spoken_names = [features[i] for i in spoken], [names[i] for i in spoken]
+        return spoken, self._search(self.inputs, normalised, spoken_names, num_threads)
 
     def words_of_adapted(self, adapted: Adapted, names: list[str]) -> list[list[Word]]:
         """The words of utterances after adaptation."""
         if self.inputs is None:
             return [self.words(lattice) for lattice in adapted.lattices()]
-        return self._search(self.inputs.normalised(adapted.features), names, num_threads=1)
+        return self._search(self.inputs, self.inputs.normalised(adapted.features), names, num_threads=1)
 
-    def _search(self, normalised: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
+    def _search(
+        self, inputs: ModelInputs, normalised: list[np.ndarray], names: list[str], num_threads: int
+    ) -> list[list[Word]]:
         """The words of segments. Computes the input of each when it is searched, to save memory for a long
         recording."""
         scored = scores_of_segments(
-            names, normalised, lambda matrix: self.acoustics.scores(self.inputs.finished(matrix))
+            names, normalised, lambda matrix: self.acoustics.scores(inputs.finished(matrix))
         )
         return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
 
@@ -109,14 +121,7 @@ class System:
 class _WordFinder:
     """Function from a lattice of the search to words with times and confidences; thread-safe."""
 
-    def __init__(
-        self,
-        info: ModelInfo,
-        graph: Path,
-        acoustics: Gaussians | NetworkScores,
-        mbr: MbrOptions,
-        frame_s: float,
-    ):
+    def __init__(self, info: ModelInfo, graph: Path, acoustics: Acoustics, mbr: MbrOptions, frame_s: float):
         lang = LangDir(graph)
         self.info, self.mbr, self.frame_s, self.trans, self.symbols = (
             info,

@@ -67,7 +67,8 @@ class Experiment:
 def read_experiment(path: Path) -> Experiment:
     """Read the file `path`. Raises UserError with file and line for an invalid line, and for a repeated place
     of a table."""
-    comments, cells = [], {}
+    comments: list[str] = []
+    cells: dict[tuple[str, str, str], Cell] = {}
     for number, line in enumerate(read_lines(path), 1):
         if line.startswith("#"):
             comments.append(line.removeprefix("#").strip())

@@ -36,7 +36,9 @@ class SeedRun:
     @property
     def family(self) -> str:
         """The common name of the networks of one kind."""
-        return family_of(self.name)
+        found = family_of(self.name)
+        assert found is not None
+        return found
 
 
 def seed_runs(systems: list[ScoredSystem]) -> list[SeedRun]:
@@ -47,7 +49,7 @@ def seed_runs(systems: list[ScoredSystem]) -> list[SeedRun]:
 def _of_system(system: ScoredSystem) -> SeedRun:
     return SeedRun(
         system.name,
-        system.dev and system.dev["chosen"]["wer"],
+        system.dev["chosen"]["wer"] if system.dev else None,
         system.test["chosen"]["wer"],
         system.test["signature"],
         system.test["seed"],
@@ -81,15 +83,13 @@ def families_table(runs: list[SeedRun]) -> str:
 def family_means(runs: list[SeedRun]) -> list[tuple[float, float, str]]:
     """(mean dev WER in %, mean test WER in %, kind and number of seeds) of each kind of network with a dev
     set for all seeds."""
-    return [
-        (
-            mean(run.dev_wer for run in family),
-            mean(run.test_wer for run in family),
-            f"{name} (mean of {len(family)})",
-        )
-        for name, family in _families(runs).items()
-        if all(run.dev_wer is not None for run in family)
-    ]
+    found = []
+    for name, family in _families(runs).items():
+        dev = [run.dev_wer for run in family if run.dev_wer is not None]
+        if len(dev) == len(family):
+            test = mean(run.test_wer for run in family)
+            found.append((mean(dev), test, f"{name} (mean of {len(family)})"))
+    return found
 
 
 def _families(runs: list[SeedRun]) -> dict[str, list[SeedRun]]:
@@ -140,7 +140,7 @@ def read_seed_runs(path: Path) -> list[SeedRun]:
 
 def _run(values: dict, steps: list[dict]) -> SeedRun:
     run = SeedRun(**{**values, "made_by": tuple(facts(steps[i]) for i in values["made_by"])})
-    if run.family is None or not isinstance(run.test_wer, float):
+    if family_of(run.name) is None or not isinstance(run.test_wer, float):
         raise ValueError(run.name)
     return run
 

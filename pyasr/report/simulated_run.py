@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import chain, repeat
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -41,7 +41,7 @@ class SimulatedRun:
     @property
     def wer(self) -> float | None:
         """WER of the test set in per cent; None if it was not decoded."""
-        return self.test and self.test["chosen"]["wer"]
+        return self.test["chosen"]["wer"] if self.test else None
 
     @property
     def diverged(self) -> bool:
@@ -81,11 +81,10 @@ class SimulatedRun:
     @property
     def _end(self) -> list[float]:
         """(virtual seconds, held-out objective, accuracy) of the final model, at the last accepted epoch."""
-        history = self.content["history"]
-        accepted = [True, *(line["accepted"] for line in self.lines if "accepted" in line)][: len(history)]
-        return [
-            point for point, is_accepted in zip_longest(history, accepted, fillvalue=True) if is_accepted
-        ][-1]
+        history: list[list[float]] = self.content["history"]
+        of_epochs = (line["accepted"] for line in self.lines if "accepted" in line)
+        accepted = chain([True], of_epochs, repeat(True))
+        return [point for point, is_accepted in zip(history, accepted) if is_accepted][-1]
 
     @property
     def hours(self) -> float:

@@ -80,7 +80,7 @@ def find_systems(exp: Path) -> list[ScoredSystem]:
 
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     """Decode directories with such scores, except those of simulated trainings, which have their own page."""
-    found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
+    found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir(Path(), mbr)}/{SUMMARY}"))]
     complete = [path for path in found if not is_scratch_or_kept(path.relative_to(exp))]
     return [path for path in complete if not (path.parent / SIMULATION).exists()]
 
@@ -142,7 +142,7 @@ def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict])
     agreements = {
         one: (_common_end(one[0], test["params_from"]), one == beside) for one in summaries if one[1] == mbr
     }
-    best = max(agreements, key=agreements.get)
+    best = max(agreements, key=lambda one: agreements[one])
     if agreements[best] >= (2, False):
         return best
     return (

@@ -12,6 +12,7 @@ OUT/failed_utts           `UTTERANCE REASON` of utterances that were not decoded
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def compare(transcripts: dict[str, list[str]], decoded: dict[str, str]) -> dict[
 
 
 def write_report(
-    out: Path, text: dict[str, str], words: set[str], oov_word: str, num_jobs: int, options: BadUttOptions
+    out: Path, text: Mapping[str, str], words: set[str], oov_word: str, num_jobs: int, options: BadUttOptions
 ) -> None:
     """Compare decoded.JOB.txt in `out` with the transcripts `text`, in which words outside `words` become
     `oov_word`, and write all files.

@@ -117,6 +117,15 @@ def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
     assert "Virtual hours until" not in written(tmp_path / "other", chan=[run("many/alone/8")])
 
 
+def test_a_row_whose_first_training_has_diverged_has_no_time_to_a_share_of_its_accuracy(tmp_path):
+    diverged = run("shards/cnn/1", None, accuracy=None, curve=((0.0, 7.0, 0.0),))
+    course = ((0.0, 7.0, 0.0), (3600.0, 3.0, 40.0))
+    others = [run(f"shards/{row}", accuracy=40.0, curve=course) for row in ("cnn/4", "dnn/1", "dnn/4")]
+    text = written(tmp_path, chan=[diverged, *others])
+    timed = rows(text, "**Virtual hours until frame accuracy is 90 %")
+    assert list(timed)[2:] == ["dnn, 36.0 %"] and rows(text, "**Outcome**")["cnn"][0] == "not a number"
+
+
 def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
     text = written(tmp_path, ibm=[run("batch/a/1"), run("batch/a/2", 6.5), run("batch/a/4", None)])
     assert rows(text, "**Outcome**")["a"] == ["learns", STUCK, "not a number"]

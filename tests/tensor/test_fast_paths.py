@@ -1,7 +1,6 @@
 """Every fast path gives what its plain form does, or is not taken, on this processor and on others; none is
 left out."""
 
-import functools
 import json
 import re
 import subprocess
@@ -30,26 +29,24 @@ HELD_ELSEWHERE = {
 }
 
 
-@functools.cache
-def seen_by(name: str) -> dict:
-    """What fast_paths.py tells as the processor `name` sees it."""
-    program = Path(__file__).with_name("fast_paths.py")
+@pytest.fixture(scope="module", params=NAMES)
+def seen(request: pytest.FixtureRequest) -> tuple[str, dict]:
+    """(name of a processor, what fast_paths.py tells as this processor sees it)."""
+    name, program = request.param, Path(__file__).with_name("fast_paths.py")
     done = subprocess.run(
         [sys.executable, str(program)], env=environment(name), capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return name, json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("path", FAST_PATHS)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_fast_path_equals_its_plain_form(name, path):
-    assert seen_by(name)["errors"][path] <= FAST_PATHS[path].bound
+def test_a_fast_path_equals_its_plain_form(seen, path):
+    assert seen[1]["errors"][path] <= FAST_PATHS[path].bound
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_paths_beyond_a_processors_instructions_are_not_taken(name):
-    choices = seen_by(name)["choices"]
+def test_paths_beyond_a_processors_instructions_are_not_taken(seen):
+    name, choices = seen[0], seen[1]["choices"]
     if name in ("avx2", "sse"):
         assert not any(choices.values())
     elif has_avx512():

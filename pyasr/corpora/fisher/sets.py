@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.fisher.calls import CALL_PREFIX
 
 
-def in_order_of_calls(utterances: list[str]) -> list[str]:
+def in_order_of_calls(utterances: Sequence[str]) -> list[str]:
     """Names of utterances in the order of calls, sides and times, independent of speakers."""
     return sorted(utterances, key=_from_call)
 
@@ -17,7 +18,7 @@ def _from_call(utterance: str) -> str:
     return utterance[max(utterance.find(CALL_PREFIX), 0) :]
 
 
-def split(utterances: list[str], num_dev: int, num_test: int, where: Path) -> dict[str, list[str]]:
+def split(utterances: Sequence[str], num_dev: int, num_test: int, where: Path) -> dict[str, list[str]]:
     """{dev, test, train: utterances}: the first `num_dev`, the next `num_test`, the rest.
 
     Raises UserError, beginning with `where`, if nothing is left for training, and for an utterance that is

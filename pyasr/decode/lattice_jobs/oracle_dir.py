@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class OracleSpec:
 
 
 def write_references(
-    out: Path, words: SymbolTable, texts: dict[str, str], counted: Callable[[str], list[str]]
+    out: Path, words: SymbolTable, texts: Mapping[str, str], counted: Callable[[str], list[str]]
 ) -> None:
     """Write the input of the jobs. counted: function from a text to the words that are compared, in their
     normalised form."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
@@ -98,10 +99,7 @@ def read_rates(path: Path) -> Rates:
     """Read a file of rates. Raises UserError if missing or not written by benchmarks/measure_rates.py."""
     try:
         found = read_object(path)
-        rates = {
-            name: Rate(**{key: _without_lists(value) for key, value in rate.items()})
-            for name, rate in found["of"].items()
-        }
+        rates = {name: _rate(values) for name, values in found["of"].items()}
         return Rates(found["machine"], found["measured"], rates, found.get("gpu", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
@@ -120,5 +118,8 @@ def write_rates(path: Path, rates: Rates) -> None:
         file.write("{\n" + "".join(head) + '  "of": {\n' + ",\n".join(lines) + "\n  }\n}\n")
 
 
-def _without_lists(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+def _rate(values: dict) -> Rate:
+    pairs: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return Rate(**pairs)

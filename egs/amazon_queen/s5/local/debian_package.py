@@ -31,7 +31,9 @@ def extract(package: Path, name: str, out: Path) -> None:
                 raise UserError(
                     f"{package} does not contain {name}; give the package flight-of-the-amazon-queen"
                 )
-            with archive.extractfile(found[0]) as source, out.open("wb") as target:
+            content = archive.extractfile(found[0])
+            assert content is not None
+            with content as source, out.open("wb") as target:
                 shutil.copyfileobj(source, target)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise UserError(
@@ -48,13 +50,11 @@ def _data_archive(package: Path) -> tuple[str, bytes]:
         raise UserError(f"{package}: not a Debian package; download it again")
     at = 8
     while at + 60 <= len(content):
-        name, size = (
-            content[at : at + 16].decode("ascii", "replace").strip(" /"),
-            content[at + 48 : at + 58].strip(),
-        )
-        if not size.isdigit():
+        name = content[at : at + 16].decode("ascii", "replace").strip(" /")
+        digits = content[at + 48 : at + 58].strip()
+        if not digits.isdigit():
             raise UserError(f"{package}: damaged; download it again")
-        size = int(size)
+        size = int(digits)
         body, at = content[at + 60 : at + 60 + size], at + 60 + size + size % 2
         if name.startswith("data.tar"):
             if len(body) < size:

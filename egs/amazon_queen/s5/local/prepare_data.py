@@ -148,7 +148,8 @@ def choose(utterances: list[Utterance], options: PrepareData) -> dict[str, list[
 def quick_sample(utterances: list[Utterance], seconds: float) -> list[Utterance]:
     """About `seconds` of speech, from each speaker in proportion; the choice is deterministic."""
     num = Counter(utterance.speaker for utterance in utterances)
-    place, rank = Counter(), {}
+    place: Counter[str] = Counter()
+    rank: dict[Utterance, float] = {}
     for utterance in sorted(utterances, key=lambda u: sha256(u.name.encode()).digest()):
         place[utterance.speaker] += 1
         rank[utterance] = (place[utterance.speaker] - 0.5) / num[utterance.speaker]
@@ -191,7 +192,7 @@ def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_forma
 
 def make_data_dir(options: PrepareData, part: str, utterances: list[Utterance], audio: Path) -> None:
     where = as_named(audio)
-    tables = {
+    tables: dict[str, dict[str, object]] = {
         "wav.scp": {u.key: where / f"{u.name}.{options.audio.audio_format}" for u in utterances},
         "text": {u.key: u.text for u in utterances},
         "utt2spk": {u.key: u.speaker for u in utterances},

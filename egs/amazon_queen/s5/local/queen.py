@@ -74,7 +74,7 @@ class QueenFile:
 def read_texts(queen: QueenFile) -> dict[str, str]:
     """{sound name without `.SB`: words with punctuation} of each sound with a text. Raises UserError for a
     damaged file."""
-    texts = {}
+    texts: dict[str, str] = {}
     try:
         for prefix, text in _lines(queen):
             for index, segment in enumerate(segments(text), 1):

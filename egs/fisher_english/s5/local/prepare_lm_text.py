@@ -39,7 +39,8 @@ def main(options: PrepareLmText) -> None:
 
 def text_of(calls: Calls) -> dict[str, str]:
     """{utterance: words} of all lines with words."""
-    text, left_out = {}, SkippedItems()
+    text: dict[str, str] = {}
+    left_out = SkippedItems()
     for call in sorted(calls.transcripts):
         for line in read_transcript(call, calls.transcripts[call], left_out):
             if words := lm_words(line.text):

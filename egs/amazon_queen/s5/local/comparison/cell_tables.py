@@ -83,13 +83,14 @@ def _cell(table: Table, place: tuple[str, str], value: Callable[[list[KeptRun]],
 
 
 def _to_accuracy(table: Table, level: int) -> str:
-    """Virtual hours to a share of the final frame accuracy of the first column, efficiencies in brackets."""
-    first = columns_of(table)[0]
-    goals = {
-        row: mean(run.accuracy for run in table[row, first]) * level / 100
-        for row in rows_of(table)
-        if table.get((row, first))
-    }
+    """Virtual hours to a share of the final frame accuracy of the first column, efficiencies in brackets;
+    without the rows in which a training of that column is missing or has no final accuracy."""
+    first, goals = columns_of(table)[0], {}
+    for row in rows_of(table):
+        every = [run.accuracy for run in table.get((row, first), [])]
+        known = [accuracy for accuracy in every if accuracy is not None]
+        if known and len(known) == len(every):
+            goals[row] = mean(known) * level / 100
     timed = {
         place: _seconds(runs, goals[place[0]]) for place, runs in table.items() if place[0] in goals and runs
     }

@@ -60,9 +60,11 @@ def measured(name: str, a: KeptRun, b: KeptRun) -> tuple[float | None, float | N
     timed = _TO.fullmatch(name)
     if not timed:
         return MEASURES[name](a), MEASURES[name](b)
-    if timed[2] and b.accuracy is None:
-        return None, None
-    level = float(timed[1]) * (b.accuracy / 100 if timed[2] else 1)
+    level = float(timed[1])
+    if timed[2]:
+        if b.accuracy is None:
+            return None, None
+        level *= b.accuracy / 100
     return seconds_to(level, a), seconds_to(level, b)
 
 
@@ -77,16 +79,16 @@ def seconds_to(accuracy: float, run: KeptRun) -> float:
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """One part of a test; fields that its form lacks are None."""
+    """One part of a test; fields that its form lacks are empty."""
 
-    state: str | None
-    cell: str | None
-    why: str | None
-    measure: str | None
-    a: str | None
-    sign: str | None
-    factor: str | None
-    b: str | None
+    state: str
+    cell: str
+    why: str
+    measure: str
+    a: str
+    sign: str
+    factor: str
+    b: str
 
     @property
     def cells(self) -> list[str]:
@@ -110,7 +112,8 @@ class ClaimPart:
             return []
         a, b = cells[self.a], cells[self.b]
         found = [measured(self.measure, a[seed], b[seed]) for seed in sorted(a.keys() & b.keys())]
-        return [] if any(None in pair for pair in found) else found
+        known = [(x, y) for x, y in found if x is not None and y is not None]
+        return known if len(known) == len(found) else []
 
     def interval(self, pairs: list[tuple[float, float]], offset: float = 0.0) -> tuple[float, float]:
         """`difference` of the measure."""
@@ -198,7 +201,7 @@ def _part(text: str, where: str) -> ClaimPart:
             f"'MEASURE CELL = CELL' or 'none WHY', where MEASURE is one of {', '.join(MEASURES)}, to-A, "
             "to-A%"
         )
-    return ClaimPart(**found.groupdict())
+    return ClaimPart(**found.groupdict(""))
 
 
 def _is_measure(name: str) -> bool:

@@ -56,10 +56,10 @@ def read_curves(path: Path) -> dict[str, str]:
     return curves
 
 
-def _plot(series: Series, *words: str, log2: bool = False) -> str:
+def _plot(series: Series, title: str, x_label: str, y_label: str, log2: bool = False) -> str:
     """A picture of the lines with several points; empty if there is none."""
     lines = {row: line for row, line in series.items() if len(line) > 1}
-    return line_plot(lines, *words, log2=log2) if lines else ""
+    return line_plot(lines, title, x_label, y_label, log2) if lines else ""
 
 
 def _course(run: KeptRun) -> list[tuple[float, float]]:

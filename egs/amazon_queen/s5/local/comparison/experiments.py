@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean
 
 from comparison.claims import Cells, Claim
-from comparison.kept_runs import KeptRun, read_kept
+from comparison.kept_runs import KeptRun, cell_of, read_kept
 from pyasr.base.errors import UserError
 from pyasr.io.text_tables import read_lines
 from pyasr.report.systems import family_of
@@ -35,14 +35,12 @@ class Experiments:
     @property
     def names(self) -> list[str]:
         """Planned cells, in the order of the plan, then others."""
-        return list(dict.fromkeys([*map(family_of, self.planned), *self.cells]))
+        return list(dict.fromkeys([*map(cell_of, self.planned), *self.cells]))
 
     @property
     def num_missing(self) -> int:
         """Number of planned trainings without a result."""
-        return sum(
-            name.rpartition("/")[2] not in self.cells.get(family_of(name), ()) for name in self.planned
-        )
+        return sum(name.rpartition("/")[2] not in self.cells.get(cell_of(name), ()) for name in self.planned)
 
 
 def kept_cells(directory: Path) -> Cells:

@@ -19,6 +19,8 @@ from pyasr.report.simulated_run import read_run
 from pyasr.report.systems import SIMULATION, family_of
 from pyasr.report.trained_run import read_trained
 
+_PLACES = 4  # decimal places of losses and distances
+
 
 @dataclass(frozen=True)
 class KeptRun:
@@ -54,7 +56,15 @@ class KeptRun:
     @property
     def cell(self) -> str:
         """TABLE/ROW/COLUMN, the common part of trainings with several seeds."""
-        return family_of(self.name)
+        return cell_of(self.name)
+
+
+def cell_of(name: str) -> str:
+    """The cell of a training, its name without /seedN. Raises ValueError for another name."""
+    found = family_of(name)
+    if found is None:
+        raise ValueError(name)
+    return found
 
 
 def keep(directory: Path, path: Path, command: str = "") -> KeptRun:
@@ -80,10 +90,10 @@ def _simulated(directory: Path, name: str, command: str, made_by: dict) -> KeptR
     loss, accuracy = (None, None) if run.diverged else (run.loss, run.accuracy)
     priors = (run.content.get("guessing") or {}).get("priors")
     curve = tuple(
-        (_rounded(seconds, 1), _rounded(-objective), _rounded(100 * share, 2))
+        (round(seconds, 1), round(-objective, _PLACES), round(100 * share, 2))
         for seconds, objective, share in history
     )
-    distances = tuple(_rounded(distance) for _, distance in run.consensus_distances)
+    distances = tuple(round(distance, _PLACES) for _, distance in run.consensus_distances)
     return KeptRun(
         name,
         run.verdict,
@@ -92,7 +102,7 @@ def _simulated(directory: Path, name: str, command: str, made_by: dict) -> KeptR
         _rounded(priors),
         _rounded(run.loss_apart),
         _rounded(run.wer, 2),
-        _rounded(alone and alone.wer, 2),
+        _rounded(alone.wer if alone else None, 2),
         _rounded(timed, 1),
         _rounded(timed and run.speed_up, 2),
         curve,
@@ -118,13 +128,13 @@ def _trained(directory: Path, name: str, command: str, made_by: dict) -> KeptRun
         None,
         None,
         (),
-        tuple(map(_rounded, run.distances)),
+        tuple(round(distance, _PLACES) for distance in run.distances),
         command,
         made_by,
     )
 
 
-def _rounded(value: float | None, places: int = 4) -> float | None:
+def _rounded(value: float | None, places: int = _PLACES) -> float | None:
     return None if value is None else round(value, places)
 
 
@@ -141,7 +151,7 @@ def read_kept(path: Path) -> list[KeptRun]:
 def _run(line: str, where: str) -> KeptRun:
     try:
         run = KeptRun(**parse_object(line))
-        if run.cell is None or run.cell.count("/") != 2:
+        if run.cell.count("/") != 2:
             raise ValueError(run.name)
     except (ValueError, TypeError):
         raise UserError(f"{where}: not a result written by local/keep_training.py; remove the line") from None

@@ -55,7 +55,7 @@ def _limits(columns: Mapping[str, list[KeptRun]]) -> tuple[str, str]:
 
 
 def _with_loss(name: str, columns: Mapping[str, list[KeptRun]]) -> str:
-    losses = [run.loss for run in columns[name]]
+    losses = [run.loss for run in columns[name] if run.loss is not None]
     return f"{_as_fraction(name)} ({sum(losses) / len(losses):.3f})"
 
 
