@@ -224,6 +224,7 @@ def test_the_library_imports_no_scripts():
         ("kaldiio", {"pyasr/io"}),
         ("onnx", {"pyasr/export/onnx_graph.py"}),
         ("sentencepiece", {"pyasr/lang/lang_dirs/subwords.py"}),
+        ("tensorboardX", {"pyasr/train/job/tensorboard.py"}),
         ("triton", {"pyasr/tensor"}),
     ],
 )
