@@ -1,5 +1,4 @@
-"""Pages, docstrings, help texts and messages avoid a few words of an earlier style that made readers read a
-sentence twice."""
+"""Pages, docstrings, help texts and messages do not contain a few words that make sentences hard to read."""
 
 import ast
 import re
@@ -23,7 +22,7 @@ OF_RUNS = {"data", "exp", "corpus"}  # directories of a recipe that are not part
 
 
 def found_in(path: Path) -> list[str]:
-    """`FILE:LINE: WORD` of the avoided words in a file."""
+    """The avoided words in a file, each as `FILE:LINE: WORD`."""
     lines = (
         texts_of_python(path)
         if path.suffix in (".py", ".pl")
@@ -37,15 +36,15 @@ def found_in(path: Path) -> list[str]:
 
 
 def texts_of_python(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, text) of all strings with a space: docstrings, help texts and messages. Python joins adjacent
-    strings to one."""
+    """(line, text) of all strings with a space: docstrings, help texts and messages. Adjacent strings are one
+    string."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield from enumerate(node.value.splitlines(), node.lineno)
 
 
 def files_in(folder: str) -> list[Path]:
-    """Programs, shell scripts, options and pages in a folder of the repository."""
+    """Programs, shell scripts, option files and pages in a folder of the repository."""
     paths = [
         path
         for pattern in ("*.py", "*.pl", "*.sh", "*.conf", "*.md")

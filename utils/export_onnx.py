@@ -7,7 +7,7 @@ Writes OUT; an existing file that is not a network of this program is replaced o
 
 The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It does not
 contain cepstral mean normalisation and speaker transforms. The metadata of the file state context,
-subsampling and normalisation.
+subsampling and normalisation. The program needs the package onnx, which recipes do not need.
 
 Example:
     utils/export_onnx.py --data data/train_hires exp/dnn dnn.onnx
@@ -22,7 +22,7 @@ from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.outputs.output import atomic_write
-from pyasr.export.export_formats import UNITS
+from pyasr.export.export_formats import UNITS, require_onnx
 from pyasr.feats.origin import check_origin, kept_origins, made_of_features, origins_of
 
 _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five letters
@@ -60,13 +60,14 @@ def feature_options(data: Path, model_dir: Path) -> str:
 
 
 def onnx_content(options: ExportOnnx, description: str) -> bytes:
-    from pyasr.export.onnx_model import acoustic_onnx  # imports torch
+    from pyasr.export.onnx_model import acoustic_onnx  # imports torch and onnx
     from pyasr.export.source import read_source
 
     return acoustic_onnx(*read_source(options.model_dir), options.unit, description)
 
 
 def main(options: ExportOnnx) -> None:
+    require_onnx()
     check_replaceable(options.out, _MARK, "network written by this program")
     description = feature_options(options.data, options.model_dir) if options.data else ""
     content = onnx_content(options, description)

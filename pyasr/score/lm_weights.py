@@ -1,8 +1,9 @@
 """The range of LM weights that scoring tries. It grows while the best weight is at one of its ends.
 
-The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network can be as high as 30. An
-end that the user gives is fixed. The lower end goes down to 1, the upper end up to 30, then 50, then 100. The
-range stops growing when growth no longer reduces the number of errors, or at 0 errors.
+The first range is that of Kaldi, 7 to 17, which suits GMMs. The best weight of a network can be as high as
+30. An end that the user gives is fixed. Otherwise the lower end can move to 1, the upper end to 30, then to
+50, then to 100. The range stops growing if this does not reduce the number of errors, or if there are no
+errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LEAST, _UPPER_ENDS = 1, (30, 50, 100)
 
 
 def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
-    """The first range; an end that is None was not given. Raises UserError if the range is empty."""
+    """The first range, with the ends that the user gave, or None. Raises UserError if the range is empty."""
     if least is not None and greatest is not None and least > greatest:
         raise UserError(
             f"--min-lmwt {least} is greater than --max-lmwt {greatest}; lower the first or raise the second"
@@ -31,8 +32,9 @@ def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
 class LmWeights:
     """The range for one decode directory.
 
-    least, greatest  the ends that the user gave, or None; kept as the list `given`
-    needed           the weight chosen on another set, which the range must include unless its ends are fixed
+    least, greatest  the ends that the user gave, or None
+    needed           the weight chosen on another set; the range includes it, unless the user gave the ends
+    given            [least, greatest]
     first            the weights of the first range
     low, high        the current ends
     """
@@ -46,8 +48,8 @@ class LmWeights:
         self._high_before: int | None = None
 
     def further(self, scores: Mapping[tuple[int, float], Score]) -> list[int]:
-        """The weights to try next, given all scores so far; [] if the best weight is inside the range or
-        growth has stopped helping."""
+        """The weights to try next, given all scores so far. The list is empty if the best weight is inside
+        the range, or if the last growth did not reduce the errors."""
         errors: dict[int, int] = {}
         for (weight, _), score in scores.items():
             errors[weight] = min(score.total.errors, errors.get(weight, score.total.errors))
@@ -58,17 +60,17 @@ class LmWeights:
 
     @property
     def record(self) -> dict:
-        """The range as JSON values, for `misfit` of a later one."""
+        """The range as JSON values, which `misfit` of a later range takes."""
         return {"tried": [self.low, self.high], "given": self.given}
 
     def misfit(self, record: Mapping, best: int, errors: int) -> str:
-        """Why the scores of an earlier range cannot be kept for this one; '' if they can.
+        """Why the scores of an earlier range cannot be kept for this range; '' if they can be kept.
 
-        record  of the earlier range
-        best    its best weight, with `errors` errors
+        record  `record` of the earlier range
+        best    the best weight of the earlier range, with `errors` errors
 
-        They cannot be kept if they go beyond an end that is fixed now, or if the best weight is at an end
-        that was fixed then.
+        The scores cannot be kept if some are beyond an end that is fixed now. Nor can they be kept if the
+        best weight is at an end that was fixed in the earlier range and can move now.
         """
         (low, high), given = record["tried"], record["given"]
         if low < self.low and not self._moves_down or high > self.high and not self._moves_up:
@@ -82,7 +84,7 @@ class LmWeights:
         )
 
     def remedy(self, best: int) -> str:
-        """Advice if the best weight is at an end that the user gave, or is the largest possible weight;
+        """Advice if the best weight is at an end that the user gave, or is the largest weight that is tried;
         otherwise ''."""
         if best == self.low > _LEAST and not self._moves_down:
             return "lower --min-lmwt, or omit it"

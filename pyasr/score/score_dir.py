@@ -3,8 +3,8 @@ point, and the output files.
 
 OUT/hyp/LMWT_WIP.txt     hypotheses of a point as a text table; with an stm LMWT_WIP.ctm
 OUT/wer_LMWT_WIP         WER, sentence error rate
-OUT/best_wer             the chosen point and the best point of this set, each with interval, signature and
-                         label
+OUT/best_wer             the WER at the chosen point and at the best point of this set, each with its
+                         interval, signature and label
 OUT/best_wer_NAME        the same for each subset of the stm
 OUT/per_utt OUT/per_spk  tables of the chosen point; with an stm OUT/per_subset, by subsets and labels
 OUT/summary.json         the same, machine-readable
@@ -116,8 +116,9 @@ def score_points(scorer: Scorer, hypotheses: Mapping[Point, Any]) -> dict[Point,
 
 
 def best_point(scores: Mapping[Point, Score], first: Container[int] | None = None) -> Point:
-    """The point with the fewest errors; among equals, one of the weights `first`, if any, then the lowest LM
-    weight, then the lowest penalty. Raises UserError if there is no point."""
+    """The point with the fewest errors. Of several such points, those with one of the LM weights `first` are
+    preferred, then those with the lowest LM weight, then the one with the lowest penalty. Raises UserError if
+    there is no point."""
     if not scores:
         raise UserError(
             "no utterance was decoded, so there is nothing to score; check the log of the decoding for "
@@ -130,7 +131,10 @@ def best_point(scores: Mapping[Point, Score], first: Container[int] | None = Non
 
 
 def scoring_dir(decode_dir: Path, mbr: bool = False) -> Path:
-    """Directory of the scores of a decode directory: of best paths, or of minimum Bayes risk decoding."""
+    """Directory of the scores of a decode directory.
+
+    mbr  whether hypotheses are those of minimum Bayes risk decoding, not best paths
+    """
     return Path(decode_dir) / ("scoring_mbr" if mbr else "scoring")
 
 
@@ -157,7 +161,7 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
 
 
 def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
-    """WER in per cent at the chosen LM weight and penalty, of a subset if one is named; None if it was not
+    """WER in per cent at the chosen point, of all utterances or of the named subset; None if they were not
     scored."""
     if not (scoring_dir(decode_dir) / SUMMARY).exists():
         return None
@@ -167,8 +171,8 @@ def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
 
 
 def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
-    """Why the last scoring does not match this range of LM weights; '' if it does, if nothing was scored, or
-    for an earlier version."""
+    """Why the scores of the last scoring cannot be kept for this range of LM weights. '' if they can, if
+    there are no scores, or if an earlier version, which did not record its range, wrote them."""
     try:
         summary = read_summary(decode_dir, mbr)
     except UserError:
@@ -188,11 +192,12 @@ def write_scoring(
     weights: LmWeights | None = None,
     scorer: Scorer | None = None,
 ) -> list[str]:
-    """Write the files above to `out`. Returns the lines of best_wer and of the subsets. `chosen` is None if
-    this set chooses its own point.
+    """Write the files of the list at the beginning of this module to `out`. Returns the lines of best_wer and
+    of best_wer_NAME of all subsets.
 
+    chosen  None: this set chooses its own point
     scores  scores of all points from `score_points`, if known
-    weights range of LM weights; the first ones are preferred to equally good ones
+    weights range of LM weights; of equally good ones, those of its first range are preferred
     scorer  default: a TextScorer of `data` and `filters`
     """
     scorer = scorer or TextScorer(data, filters)
@@ -244,7 +249,8 @@ def _write(path: Path, content: str) -> None:
 
 @dataclass(frozen=True)
 class _Best:
-    """Writes best_wer files: the WER at the chosen point and, if it may differ, at the best point."""
+    """Writes best_wer files: the WER at the chosen point and at the best point. If this set chose its own
+    point and it is the best one, the file has one line."""
 
     point: Point
     chosen: Chosen | None

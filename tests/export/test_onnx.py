@@ -3,17 +3,18 @@ files."""
 
 import functools
 import json
+import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 from export_toys import FIXED, model_of, with_random_parameters
 from steps_here import run_here
 
-from pyasr.base import protobuf
 from pyasr.base.cli.options import save, to_json
 from pyasr.base.errors import UserError
-from pyasr.export.onnx_model import acoustic_onnx
+from pyasr.export.export_formats import ONNX
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions
 from pyasr.feats.origin import keep_origin, save_origins
@@ -24,6 +25,9 @@ from pyasr.nn.networks.two_outputs import TwoOutputs
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+
+from pyasr.export import onnx_graph  # noqa: E402
+from pyasr.export.onnx_model import acoustic_onnx  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 LAYERS = {
@@ -150,24 +154,35 @@ def test_metadata():
     assert json.loads(told.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
 
 
-def test_fields_of_protocol_buffers():
-    content = (
-        protobuf.content(1, "name")
-        + protobuf.integer(3, -300)
-        + protobuf.integer(8, 1 << 40)
-        + protobuf.integer(8, 0)
-        + protobuf.single(2, 0.5)
-    )
-    found = onnx.AttributeProto.FromString(content)
-    assert (found.name, found.i, list(found.ints), found.f) == ("name", -300, [1 << 40, 0], 0.5)
-
-
 def test_refused():
     main = LayeredNetwork(LAYERS["tdnn"], 6, 4)
     with pytest.raises(UserError, match="TwoOutputs is only for training"):
         acoustic_onnx(model_of(TwoOutputs(main, 0.1), 6), InputOptions(), "chunk")
     with pytest.raises(UserError, match="takes 6 columns, which is not a multiple of 4"):
         acoustic_onnx(model_of(main, 6), InputOptions(splice_left=3), "chunk")
+
+
+def test_too_large(monkeypatch):
+    monkeypatch.setattr(onnx_graph, "_MOST_BYTES", 1000)
+    model = model_of(LayeredNetwork(LAYERS["tdnn"], 6, 4), 6)
+    with pytest.raises(UserError, match=r"^the model has 0\.0 GB, but an ONNX file has at most 2; export a "):
+        acoustic_onnx(model, InputOptions(), "chunk")
+
+
+def test_without_the_library(tmp_path, root):
+    """The sentence names what to install."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['onnx'] = None")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "utils/export_onnx.py", tmp_path, tmp_path / "out" / "model.onnx"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    expected = f"{sys.executable} has no onnx, which writes ONNX files; install it with '{sys.executable} -m"
+    assert done.returncode == 1 and done.stderr == f"export_onnx.py: error: {expected} pip install {ONNX}'\n"
+    assert not (tmp_path / "out").exists()
 
 
 def test_step(tmp_path, root):

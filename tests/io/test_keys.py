@@ -48,7 +48,7 @@ def test_keys_divided_into_lists(items, data):
 
 @given(items=st.dictionaries(WORD, st.sampled_from(["a", "b", "ab", "\u00e4"]), max_size=20))
 def test_first_keys_of_values(items):
-    """Those that begin with the value come first."""
+    """The key of a value is the first one that begins with the value, or else the first one."""
     expected = {}
     for key in sorted(items, key=lambda key: (not key.startswith(items[key]), key)):
         expected.setdefault(items[key], key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 import numpy as np
@@ -98,16 +98,16 @@ def speed(data: DataDir, name: str) -> float:
     return float(text)
 
 
+def known_durations(data: DataDir) -> Mapping[str, float]:
+    """{recording: seconds} from `reco2dur`, or from `utt2dur` if recordings are utterances."""
+    if data.has("reco2dur"):
+        return data.reco2dur
+    return data.utt2dur if data.has("utt2dur") and not data.segments else {}
+
+
 def duration_s(data: DataDir, name: str) -> float:
-    """Seconds of a recording, from `reco2dur`, or from `utt2dur` if recordings are utterances; otherwise its
-    audio is read."""
-    known = (
-        data.reco2dur
-        if data.has("reco2dur")
-        else data.utt2dur
-        if data.has("utt2dur") and not data.segments
-        else {}
-    )
+    """Seconds of a recording, from `known_durations`; otherwise its audio is read."""
+    known = known_durations(data)
     if name in known:
         return known[name]
     samples, rate = read_recording(data, name, channel=0)  # all channels have the same length

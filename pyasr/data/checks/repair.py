@@ -45,17 +45,17 @@ from pyasr.io.text_tables import invert, write_table
 
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
 _HELD = ("utt2spk", "segments")  # kept in memory, together with one other table at a time
-# All other tables except MADE_BY_HAND can be created again; a table that lacks an entry is removed.
+# All other tables except MADE_BY_HAND can be created again. They are removed if they lack an entry.
 
 
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
-    """Repair the data directory `path` in place; one sentence for each change. The previous files are saved
-    in PATH/.backup.
+    """Repair the data directory `path` in place. Returns one sentence for each change. The previous files are
+    saved in PATH/.backup.
 
-    audio             'exists' removes recordings whose file is missing or has another size than its header
-                      gives; 'read' removes those that cannot be read to their end; 'no' does not check the
-                      audio. Recordings are kept if a table, an installed program or an option can correct the
-                      problem.
+    audio             'exists' removes recordings whose file is missing, or does not have the size that its
+                      header gives. 'read' removes recordings that cannot be read to their end. 'no' does not
+                      check the audio. Recordings are kept if a table, an installed program or an option can
+                      correct the problem.
     prefix_speakers   prepend 'SPEAKER-' to every utterance that does not begin with its speaker
 
     Raises UserError, and changes nothing, if no utterance would remain, or if two utterances would get the
@@ -78,8 +78,8 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
 
 
 def _sound_part(path: Path, said: list[str]) -> Stored:
-    """The table in a file, without invalid lines; it is read at each use, because all tables together may not
-    fit into memory."""
+    """The table in a file, without invalid lines. Each use reads the file again, because all tables together
+    may not fit into memory."""
     part = Stored(partial(_read, path))
     _read(path, said)
     return part
@@ -95,11 +95,8 @@ def _read(path: Path, said: list[str] | None = None) -> Table:
 
 
 def _sound_lines(name: str, table: TableLines, said: list[str]) -> Iterator[tuple[str, str]]:
-    """The table without invalid lines. Surplus columns of utt2spk are removed; of several lines with the same
-    key the first is kept.
-
-    Invalid lines that cannot be created again are kept, too.
-    """
+    """The table without invalid lines, except those that cannot be created again. Surplus columns of utt2spk
+    are removed. Of several lines with the same key, the first is kept."""
     rule, doubled, taken = RULES[name], _doubled(table), set[str]()
     least, most = rule.columns
     if table.packing:
@@ -143,8 +140,8 @@ def _doubled(table: TableLines) -> set[str]:
 
 
 def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str]) -> dict[str, float]:
-    """Remove recordings with missing or damaged audio, and missing features; {recording: seconds} of the
-    audio that was read."""
+    """Remove recordings whose audio is missing or damaged, and features whose archive is missing. Returns
+    {recording: seconds} for the audio that was read."""
     wav, gone, heard = at_hand(tables.get("wav.scp", {})), set[str](), dict[str, float]()
     root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
     for key, entry in wav.items():
@@ -217,7 +214,7 @@ def _agree(tables: Tables, path: Path, said: list[str]) -> None:
 
 
 def _hold(tables: Tables) -> None:
-    """Load the tables into memory that the checks of the others need."""
+    """Load the tables of _HELD into memory, because the checks of other tables need them."""
     tables.update((name, at_hand(tables[name])) for name in _HELD if name in tables)
 
 
@@ -242,7 +239,7 @@ def _where(keys: Table, is_wanted: Callable[[str], bool]) -> Table:
 
 
 def _complete_or_drop(tables: Tables, said: list[str]) -> None:
-    """Complete or remove the tables that lack an entry; tables that cannot be created again are kept
+    """Complete or remove the tables that lack an entry. Tables that cannot be created again are kept
     unchanged."""
     utterances, speakers = Keys(_utt2spk(tables)), Keys(distinct(tables["utt2spk"].values())[0])
     segments = tables.get("segments")
@@ -260,7 +257,8 @@ def _complete_or_drop(tables: Tables, said: list[str]) -> None:
 
 
 def _complete_one_or_drop(tables: Tables, name: str, keys: Keys, lacks: str, said: list[str]) -> None:
-    """The same for one table, which lacks lines for some of `keys`."""
+    """`_complete_or_drop` for one table, which lacks lines for some of `keys`; `lacks` is a clause about
+    it."""
     if default_value(name, "") is not None:
         said.append(f"completed {name}: {lacks}")
         tables[name] = completed(name, tables[name], keys)
@@ -301,15 +299,15 @@ def _check_distinct(new: Table, path: Path) -> None:
 
 
 def _write_changed(path: Path, tables: Tables, said: list[str]) -> None:
-    """Write the tables that differ from their files, delete the files of removed tables; the previous files
-    are saved in PATH/.backup."""
+    """Write the tables that differ from their files, and delete the files of removed tables. The previous
+    files are saved in PATH/.backup."""
     for name in RULES:
         with keeping_name(path / name):
             _write_changed_table(path / name, tables.get(name), said)
 
 
 def _write_changed_table(old: Path, table: Mapping[str, str] | None, said: list[str]) -> None:
-    """Write one table if it differs from the file `old`; None: delete the file."""
+    """Write one table if it differs from the file `old`. If the table is None, delete the file."""
     is_current = old.exists() and table is not None and _is_as_written(old, table)
     if old.exists() and not is_current:
         said.append(f"saved the previous {old} as {back_up(old)}")

@@ -1,8 +1,8 @@
-"""A fast check whether the tables of a data directory are valid. If the check is not certain,
-`pyasr.data.checks.validation` checks the directory line by line.
+"""A fast check whether the tables of a data directory are valid. It finds out only that they are certainly
+valid, or that this is uncertain. In the second case, `pyasr.data.checks.validation` checks them line by line.
 
-One table is in memory at a time, as one byte string, in addition to the names of utterances, speakers and
-recordings, which are stored in strings of some thousand names.
+Memory holds one table at a time, as one byte string, and the names of all utterances, speakers and
+recordings, in strings of some thousand names each.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NUM_SPACES = methodcaller("count", " ")
 
 
 def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
-    """The table, if its file has the content that `write_table` would write, and each line follows its rule;
-    None if that is not certain.
+    """The table in a file. It is certain that `write_table` would write the same content, and that each line
+    follows its rule. None if this is not certain.
 
-    keys  the required keys, in C order, from `key_blocks`; None: any
+    keys  the required keys, in C order, from `key_blocks`; None: any keys in C order
     """
     try:
         table = plain_table(read_file(path))
@@ -39,7 +39,7 @@ def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
 
 
 def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
-    """Whether all lines of a table, with single spaces between words, follow the rule and have these keys."""
+    """Whether all lines of a table follow the rule and have these keys, with single spaces between words."""
     (least, most), blocks = rule.columns, table.line_blocks()
     for lines, wanted in (
         zip_longest(blocks, keys, fillvalue=()) if keys is not None else zip(blocks, repeat(None))
@@ -111,7 +111,7 @@ class Soundness:
 
 
 def _speakers_ascend(utt2spk: Table) -> bool:
-    """Whether speakers are in C order if their utterances are."""
+    """Whether the speakers are in C order in this table, which has the utterances in C order."""
     before = ""
     for lines in utt2spk.line_blocks():
         speakers = [line.partition(" ")[2] for line in lines]

@@ -1,14 +1,14 @@
-"""Prefix beam search: the best words of a CTC network by sums over all their alignments, with an optional
-n-gram model of words.
+"""Prefix beam search: the words with the highest probability according to a CTC network, summed over all
+their alignments, and an optional n-gram model of words.
 
     decoder = PrefixDecoder(read_units("data/units"), PrefixOptions(num_prefixes=32), read_arpa("lm.arpa.gz"))
     best = decoder.decode(log_posteriors, "utt1")[0]
     best.words, best.ctc_cost, best.lm_cost
 
 A. Hannun et al., "First-pass large vocabulary continuous speech recognition using bi-directional recurrent
-DNNs", arXiv:1408.2873 (2014), algorithm 1. The search can output any word. A word outside the language model
-counts as its <unk>, or has a fixed cost if there is no <unk>. In addition, each letter of such a word has a
-cost: without it, one long nonexistent word would cost less than the spoken words.
+DNNs", arXiv:1408.2873 (2014), algorithm 1. The search can also output words that the language model does not
+have. Such a word has the cost of <unk>, or a fixed cost if the model has no <unk>. Each of its letters costs
+more, because otherwise one long nonexistent word would cost less than the spoken words.
 """
 
 from __future__ import annotations
@@ -108,12 +108,14 @@ class PrefixDecoder:
         )
 
     def decode(self, log_posteriors: np.ndarray, name: str = "the utterance") -> list[CtcHypothesis]:
-        """Up to `num_best` distinct word sequences, best first, from natural logarithms of posteriors,
-        float32 (T, num_units).
+        """Up to `num_best` distinct word sequences, the best one first.
 
-        Their probabilities are sums over all alignments, and over all unit sequences that spell the same
-        words, within the beam; `units` is the most likely unit sequence. Raises UserError, naming the
-        utterance, for another number of units or values other than posteriors.
+        log_posteriors  natural logarithms, float32 (T, num_units)
+        name            name of the utterance in messages
+
+        The probability of a word sequence is a sum over all unit sequences that spell it, and over all their
+        alignments, within the beam. `units` of a hypothesis is its most likely unit sequence. Raises
+        UserError if the number of units is wrong or the values are not posteriors.
         """
         options = self.options
         weights = kernels.Weights(options.num_prefixes, options.unit_beam, options.lm_weight, self._bonus)
@@ -126,7 +128,7 @@ class PrefixDecoder:
         ]
 
     def _joined(self, flat, ends, log_probs, lm_costs) -> list[CtcHypothesis]:
-        """One hypothesis for each word sequence, from unit sequences."""
+        """One hypothesis for each word sequence: the sum over the unit sequences that spell it."""
         joined: dict[tuple[str, ...], CtcHypothesis] = {}
         strings = np.split(flat, ends[:-1])
         for k in np.argsort(-log_probs, kind="stable"):
@@ -141,7 +143,8 @@ class PrefixDecoder:
 
 
 def _warn_of_unspelled(units: list[str], words: list[str], lm_name: str) -> None:
-    """Log a warning if some words have letters that are in no unit. Raises UserError if all words have."""
+    """Log a warning if some words have letters that are in no unit. Raises UserError if all words have such
+    letters."""
     letters = set("".join(unit.removeprefix(BOUNDARY) for unit in units[1:] if unit != UNKNOWN))
     missing = [word for word in words if not letters.issuperset(word)]
     if not missing:

@@ -21,7 +21,7 @@ from pyasr.base.cli.skipped_utterances import counted_reasons
 from pyasr.base.errors import UserError
 from pyasr.data.parts.job_parts import JobPart
 from pyasr.data.tables.datadir import split
-from pyasr.feats.inputs import FeatureReader
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.align.align_report import NO_PATH, AlignReport, on_first_rank
 from pyasr.hmm.align.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.hmm.graphs.training_graphs import GraphCompiler, TrainingGraph, transition_costs
@@ -316,6 +316,14 @@ class GmmShard:
                 f"{source}: the alignment of {utt} has transition-id {tids.max()}, but the model has "
                 f"{num_tids}; use the model of the alignment directory"
             )
+
+
+def load_shard(
+    data: Path, inputs: InputOptions, lang: LangDir, comm, store: MemoryOptions, folder: Path
+) -> GmmShard:
+    """The shard of this rank; see `GmmShard.load`."""
+    reader = FeatureReader(data, inputs)
+    return GmmShard.load(reader, lang, comm.rank + 1, comm.size, store, comm, folder)
 
 
 def _usable(reader: FeatureReader, utterances: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.model.gmm_dir import check_phones
-from pyasr.hmm.shards.gmm_shard import GmmShard
+from pyasr.hmm.shards.gmm_shard import load_shard
 from pyasr.hmm.training.train_gmm import finish, is_finished
 from pyasr.hmm.training.train_triphones import TriphoneSpec, train_triphones
 from pyasr.lang.lang_dirs.lang_dir import LangDir
@@ -16,14 +15,6 @@ def train_rank(spec: TriphoneSpec, comm) -> None:
         return
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    shard = GmmShard.load(
-        FeatureReader(spec.data, spec.inputs),
-        lang,
-        comm.rank + 1,
-        comm.size,
-        spec.train.store,
-        comm,
-        spec.out,
-    )
+    shard = load_shard(spec.data, spec.inputs, lang, comm, spec.train.store, spec.out)
     trainer, _ = train_triphones(spec, lang, shard, comm)
     finish(spec.out, trainer)

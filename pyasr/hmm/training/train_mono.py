@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.gmm_dir import silence_pdfs, write_static_files
@@ -16,7 +16,7 @@ from pyasr.hmm.model.gmm_update import global_moments
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree, monophone_tree
-from pyasr.hmm.shards.gmm_shard import GmmShard
+from pyasr.hmm.shards.gmm_shard import GmmShard, load_shard
 from pyasr.hmm.training.train_gmm import GmmTrainer, Model, TrainOptions, finish, is_finished
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
@@ -39,15 +39,7 @@ def train_rank(spec: MonoSpec, comm) -> None:
     if is_finished(spec.out, comm):
         return
     lang = LangDir(spec.lang)
-    shard = GmmShard.load(
-        FeatureReader(spec.data, spec.inputs),
-        lang,
-        comm.rank + 1,
-        comm.size,
-        spec.train.store,
-        comm,
-        spec.out,
-    )
+    shard = load_shard(spec.data, spec.inputs, lang, comm, spec.train.store, spec.out)
     shard.check_usable(comm)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)

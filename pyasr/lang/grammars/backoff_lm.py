@@ -33,6 +33,7 @@ from pyasr.io.mapped import derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang.fst.fst_ops import infinite_arcs
 from pyasr.lang.grammars.backoff_tables import tables_of_arpa
+from pyasr.lang.grammars.backoff_tables_kernels import arc_of
 from pyasr.lang.symbols import BACKOFF, SymbolTable
 
 OOV_COST = 15.0
@@ -249,25 +250,12 @@ def _hash_step(value, state, excess):
 
 
 @njit(nogil=True, cache=True)
-def _arc(lm, state, word):
-    """The arc of `word` from a state, -1 if there is none."""
-    low, high = lm.offsets[state], lm.offsets[state + 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if lm.words[middle] < word:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < lm.offsets[state + 1] and lm.words[low] == word else -1
-
-
-@njit(nogil=True, cache=True)
 def strict_word(lm, state, word):
     """(cost of a word after the history `state`, next history) under `strict`; 0 is not a word of any
     model."""
     cost = 0.0
     while True:
-        arc = _arc(lm, state, word)
+        arc = arc_of(lm, state, word)
         if arc >= 0:
             return cost + lm.costs[arc], lm.targets[arc]
         if lm.backoffs[state] < 0:
@@ -294,7 +282,7 @@ def _follow(lm, state, cost, word, states, costs):
     to `states` and `costs`."""
     bottom, listed = state, False
     while state >= 0:
-        arc = _arc(lm, state, word)
+        arc = arc_of(lm, state, word)
         if arc >= 0:
             _add(states, costs, np.int64(lm.targets[arc]), cost + lm.costs[arc])
             listed = True

@@ -46,8 +46,8 @@ class Growing(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _child(lm, state, word):
-    """State after a history and one more word, -1 if it is not listed."""
+def arc_of(lm, state, word):
+    """The arc of `word` from a state, -1 if there is none."""
     low, end = lm.offsets[state], lm.offsets[state + 1]
     high = end
     while low < high:
@@ -56,7 +56,14 @@ def _child(lm, state, word):
             low = middle + 1
         else:
             high = middle
-    return lm.targets[low] if low < end and lm.words[low] == word else np.int32(-1)
+    return low if low < end and lm.words[low] == word else -1
+
+
+@njit(nogil=True, cache=True)
+def _child(lm, state, word):
+    """State after a history and one more word, -1 if it is not listed."""
+    arc = arc_of(lm, state, word)
+    return lm.targets[arc] if arc >= 0 else np.int32(-1)
 
 
 @njit(nogil=True, cache=True)

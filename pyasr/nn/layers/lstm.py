@@ -15,30 +15,32 @@ layers have 1, 2, 3):
     m_t = o_t tanh(c_t)                                                                              (3)
     y_t = W_p m_t + b_p,      r_t = the first elements of y_t                                        (4)
 
-p (peepholes) are diagonal and, like b_p, optional; without a projection y_t = r_t = m_t; C = infinity
-disables clipping. W_x x_t + b of all frames is one product before the loop over time. The backward loop
-computes the derivatives by the arguments of the nonlinearities, a_t (i, f, g, o concatenated), and by y_t.
-The gradients of all parameters are products of these over all frames, after the loop, so that natural
-gradient preconditions them as for any affine layer (`pyasr.nn.layers.preconditioned_layers`). Where (2)
-clips, its derivative is 0.
+The peepholes p are diagonal. They are optional, and so is b_p. Without a projection, y_t = r_t = m_t. With
+C = infinity, cells are not clipped. Where (2) clips, its derivative is 0.
 
-With a limit G on derivatives that are propagated back in time, which could otherwise grow from frame to
-frame, a vector of them (of one sequence, by c_t or r_t of one frame) with a norm above G is scaled to the
-norm G:
+One product computes W_x x_t + b of all frames before the loop over time. The backward loop computes the
+derivatives with respect to y_t, and to a_t, the arguments of the nonlinearities (i, f, g, o concatenated).
+After the loop, products of these over all frames give the gradients of all parameters. Natural gradient can
+therefore precondition them as in any affine layer (`pyasr.nn.layers.preconditioned_layers`).
+
+Derivatives can grow from frame to frame when they are propagated back in time. An optional limit G applies to
+their vectors with respect to c_t and to r_t, for each frame of each sequence. A vector with a larger norm is
+scaled to the norm G:
 
     dF/dc_t  <-  dF/dc_t min(1, G / |dF/dc_t|),      dF/dr_t  <-  dF/dr_t min(1, G / |dF/dr_t|)      (5)
 
-dF/dc_t is the total derivative, by m_t, o_t and later frames. dF/dr_t is the derivative by later frames and,
-if y_t = r_t is a projection, by the layer above, too. Kaldi has its ClipGradientComponent in the same places
-(norm-based; steps/nnet3/components.py, AddLstmLayer), except without a projection: there, that script clips
-the derivative by the layer above, which is not propagated in time. Here, as in the later lstm-layer of
-Kaldi's xconfig, the derivative by later frames is clipped.
+dF/dc_t is the total derivative, through m_t, o_t and later frames. dF/dr_t is the derivative through later
+frames. If y_t = r_t is a projection, dF/dr_t includes the derivative through the layer above. Kaldi's
+ClipGradientComponent (norm-based; steps/nnet3/components.py, AddLstmLayer) is in the same places, with one
+exception. In layers without a projection, that script clips the derivative through the layer above, which is
+not propagated in time. pyasr clips the derivative through later frames, like the later lstm-layer of Kaldi's
+xconfig.
 
 A delay of d splits each sequence into d sequences, each with every d-th frame (padded with zeros to a
-multiple of d); the loop processes them as a batch.
+multiple of d). The loop processes them as a batch.
 
-On a GPU, cuDNN computes the layers that it supports (`Lstm.is_cudnns`), with their derivatives: those with
-d = 1 and y_t = r_t, without p, C and b_p, and without preconditioned or clipped gradients.
+On a GPU, cuDNN computes the layers that it supports, and their derivatives (`Lstm.is_cudnns`). These layers
+have d = 1 and y_t = r_t, but not p, C and b_p, and their gradients are neither preconditioned nor clipped.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner, Precond
 
 # first version whose LSTM supports bfloat16 (github.com/pytorch/pytorch/pull/164411)
 _CUDNN_OF_BFLOAT16 = 91300
-# Parameters have the layout of pyasr.parallel.mixing.flat, so cuDNN copies a layer's for every minibatch, at
-# a small cost.
+# Parameters have the layout of pyasr.parallel.mixing.flat, not that of cuDNN, which therefore copies them for
+# every minibatch, at a small cost.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory")
 
 
@@ -85,7 +87,7 @@ class Lstm(nn.Module):
     """
 
     preconditioner: FactorsPreconditioner | None = None  # of p
-    # why the loop instead of cuDNN computed the last minibatch; "": cuDNN did; None: no minibatch yet
+    # why cuDNN did not compute the last minibatch; "" if it did; None before the first minibatch
     in_loop: str | None = None
 
     def __init__(
@@ -128,9 +130,9 @@ class Lstm(nn.Module):
     def forward(
         self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, LstmState]:
-        """The outputs, and the state after `end` frames (None: all) in the direction of time; without a
-        `state` it starts with zeros.
+        """The outputs, and the state after `end` frames (None: all) in the direction of time.
 
+        state    state before the first frame; None: zeros
         lengths  int64 (N): frames of each sequence, without padding. None: T
         """
         x = reverse(x, lengths) if self.backward else x
@@ -142,8 +144,8 @@ class Lstm(nn.Module):
         return reverse(y, lengths) if self.backward else y, after
 
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
-        """Whether cuDNN supports these arguments of `forward`. It returns only the state after all frames,
-        with cells in the type of x."""
+        """Whether cuDNN supports these arguments of `forward`. The state that cuDNN returns is the one after
+        all frames, with cells in the type of x."""
         self.in_loop = self.cudnn_obstacle(x, state, end)
         return not self.in_loop
 
@@ -174,7 +176,8 @@ class Lstm(nn.Module):
     def remember(
         self, a: Tensor, state: LstmState | None = None, end: int | None = None
     ) -> tuple[Tensor, LstmState]:
-        """Outputs and state from W_x x_t + b of all frames (T, N, 4 H), in the direction of time."""
+        """Outputs and state, computed by the loop from `a`: W_x x_t + b of all frames (T, N, 4 H), in the
+        direction of time."""
         state = state or self._initial_state(a)
         ((y, cells),) = _remember([self], [a], [state])
         end = len(a) if end is None else end
@@ -193,7 +196,7 @@ class Lstm(nn.Module):
         )
 
     def shape(self) -> tuple:
-        """The properties shared by layers that the loop processes as a batch."""
+        """The properties in which layers must agree so that the loop can process them as a batch."""
         p = self.projection
         return (
             self.cell_dim,
@@ -209,13 +212,14 @@ class Lstm(nn.Module):
 
 
 def runs_as_batch(directions: Sequence[Lstm], x: Tensor) -> bool:
-    """Whether the loop processes these layers as a batch: on a GPU, which one layer does not fill, if they
-    have the same shape."""
+    """Whether the loop processes these layers as a batch. It does so on a GPU, which one layer does not fill,
+    if they have the same shape."""
     return x.device.type != "cpu" and len({lstm.shape() for lstm in directions}) == 1
 
 
 def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """Concatenated outputs (T, N, dims) of layers of one shape, by one loop; arguments of `Lstm.forward`."""
+    """Concatenated outputs (T, N, dims) of layers of the same shape, which one loop computes; x and lengths
+    are those of `Lstm.forward`."""
     parts = [lstm.input(reverse(x, lengths) if lstm.backward else x) for lstm in directions]
     results = _remember(directions, parts, [lstm._initial_state(a) for lstm, a in zip(directions, parts)])
     outputs = (y[: len(x)] for y, _ in results)
@@ -257,11 +261,11 @@ def cudnn_supports(x: Tensor) -> bool:
 def by_torch(
     directions: Sequence[Lstm], x: Tensor, state: LstmState | None = None
 ) -> tuple[Tensor, LstmState]:
-    """Outputs of layers that `Lstm.is_cudnns` accepts, and the state after all frames (of each direction), by
-    torch's own LSTM.
+    """Outputs of layers that `Lstm.is_cudnns` accepts, and the state of each direction after all frames,
+    computed by torch's LSTM.
 
-    directions  one layer, whose first frame is the first of x whatever its direction, or two of one shape,
-                forward and backward, whose outputs are concatenated
+    directions  one layer, which processes the frames in the order of x, or a forward and a backward layer of
+                the same shape, whose outputs are concatenated
     """
     first, num_directions = directions[0], len(directions)
     before = state or [
@@ -275,7 +279,7 @@ def by_torch(
 
 
 def _torchs_weights(lstm: Lstm) -> list[Tensor]:
-    """The weights in torch's layout; the second of its biases is 0."""
+    """The weights in torch's layout, which has two biases; the second one is 0."""
     biases = [] if lstm.input.bias is None else [lstm.input.bias, torch.zeros_like(lstm.input.bias)]
     return [
         lstm.input.weight,
@@ -299,5 +303,6 @@ def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
 
 
 def _last(before: Tensor, frames: Tensor, end: int) -> Tensor:
-    """The last d frames of `before` (d, N, D) followed by the first `end` of `frames` (T, N, D)."""
+    """The last d frames of a sequence that consists of `before` (d, N, D) and the first `end` of `frames`
+    (T, N, D)."""
     return torch.cat([before[end:], frames[max(end - len(before), 0) : end]])

@@ -1,10 +1,11 @@
 r"""The loop over time of LSTM layers, and its derivatives, for a batch of B layers of the same shape;
 equations in `pyasr.nn.layers.lstm`.
 
-Tensors of all frames are allocated once, (B, T, N, D), so that those of one layer are contiguous. In each
-pass, a frame takes one product for all layers (two with a projection) and the cells
-(`pyasr.tensor.lstm_cells`), which are one kernel on a GPU with Triton. The host never waits for the GPU, and
-all shapes follow from the arguments, so forward and backward pass can be captured as a CUDA graph.
+Tensors of all frames are allocated once, with the shape (B, T, N, D), so that the frames of one layer are
+contiguous. In both passes, each frame takes one product for all layers (two with a projection) and the
+computation of the cells (`pyasr.tensor.lstm_cells`), which is one kernel on a GPU with Triton. The host never
+waits for the GPU, and all shapes follow from the arguments. Both passes can therefore be captured as a CUDA
+graph.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyasr.tensor.products import add_bmm, bmm_into
 
 
 class LoopedLayer(Protocol):
-    """A layer of the loop, `pyasr.nn.layers.lstm.Lstm`, which describes its attributes."""
+    """A layer of the loop. `pyasr.nn.layers.lstm.Lstm` describes its attributes."""
 
     cell_dim: int
     recurrent_dim: int
@@ -187,8 +188,8 @@ def _begun(state: Tensor, num_frames: int, dim: int) -> Tensor:
 
 
 def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = False) -> Tensor | None:
-    """Derivatives as one tensor (B, T, N, ·) of the shape of `like`; 0 for parts that are None. None if
-    `is_optional` and all are None."""
+    """The derivatives of all layers as one tensor (B, T, N, ·), which has the shape of `like`. A part that is
+    None counts as 0. If all parts are None and `is_optional` is true, the result is None."""
     if is_optional and all(part is None for part in parts):
         return None
     total = like.new_empty(like.shape)
@@ -200,7 +201,8 @@ def _together(parts: Sequence[Tensor | None], like: Tensor, is_optional: bool = 
 def _gradients(
     lstm: LoopedLayer, y: Tensor, m: Tensor, da: Tensor, dy: Tensor, cells: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `weights_of` a layer; None for gradients that a preconditioner has written."""
+    """The gradients of the weights that `weights_of` returns; None for each that a preconditioner has
+    already written."""
     before = y[:-1, :, : lstm.recurrent_dim]
     recurrent, _ = own_gradients(lstm.recurrent, before.flatten(0, 1), da.flatten(0, 1))
     projection = (

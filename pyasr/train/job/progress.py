@@ -13,7 +13,6 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.outputs.output import atomic_write
-from pyasr.train.job.tensorboard import EventWriter
 from pyasr.train.totals import Totals
 
 if TYPE_CHECKING:
@@ -82,6 +81,8 @@ class Reporter:
         self._mixing_times, self._drift = strategy.times.copy(), 0.0
         self._staleness = Counter(strategy.staleness)
         if self.comm.rank == 0:
+            from pyasr.train.job.tensorboard import EventWriter  # imports torch
+
             _forget_after(frames_seen, self.path)
             self._events = EventWriter(directory / "tensorboard", frames_seen + 1)
 

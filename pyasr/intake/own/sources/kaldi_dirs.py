@@ -10,6 +10,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import is_command
 from pyasr.data.audio.channels import labels_of, pick
+from pyasr.data.audio.recordings import known_durations
 from pyasr.data.tables.datadir import DataDir
 from pyasr.intake.own.audio_files import recording_of
 from pyasr.intake.own.own_corpus import (
@@ -86,13 +87,7 @@ def _read_dir(data: DataDir, corpus: Corpus, faults: Faults, part: str) -> None:
 
 def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, OwnRecording]]:
     """{name in the directory: (name that is unique among all directories, the recording)}"""
-    known = (
-        data.reco2dur
-        if data.has("reco2dur")
-        else data.utt2dur
-        if data.has("utt2dur") and not data.segments
-        else {}
-    )
+    known = known_durations(data)
     sides, found = data.reco2file_and_channel, {}
     labels = labels_of(sides)
     for name in dict.fromkeys(map(data.recording, data.utterances)):

@@ -1,18 +1,18 @@
 """Test published claims against our trainings.
 
-A file of claims has lines of four fields separated by tabs, `CLAIM SOURCE PUBLISHED TEST`: a sentence, the
-publication, the published numbers, and a test of our trainings. A test consists of parts of these forms,
+Each line of a file of claims has four fields, `CLAIM SOURCE PUBLISHED TEST`, separated by tabs: a sentence,
+the publication, the published numbers, and a test of our trainings. A test consists of parts of these forms,
 separated by ` and `:
 
-    learns CELL                 with every seed, the model is better than the priors
-    diverges CELL               with no seed is it better
-    MEASURE CELL < [X] CELL     less than X times the other; X is 1 by default
-    MEASURE CELL = CELL         equal within 1.5 %, the noise of published errors
+    learns CELL                 the model is better than the priors with every seed
+    diverges CELL               the model is better than the priors with no seed
+    MEASURE CELL < [X] CELL     the first cell has less than X times the second; X is 1 by default
+    MEASURE CELL = CELL         the two cells differ by at most 1.5 %, the noise of published errors
     none WHY                    the claim has not been tested
 
-A CELL is WORK/TABLE/ROW/COLUMN, trainings with several seeds in WORK.jsonl. A MEASURE is one of MEASURES, or
-a virtual time: `to-A` until A % of the held-out frames are right, `to-A%` until their share is A % of the
-final share of the second cell. Lines that begin with # are comments.
+A CELL is WORK/TABLE/ROW/COLUMN: trainings with several seeds in WORK.jsonl. A MEASURE is one of MEASURES or a
+virtual time. `to-A` is the time until A % of the held-out frames are right. `to-A%` is the time until the
+share of right frames is A % of the final share of the second cell. Lines that begin with # are comments.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from comparison.kept_runs import KeptRun
 from pyasr.base.errors import UserError
 from pyasr.io.text_tables import read_lines
 
-# relative, without an interval: 0.3 of 18 % WER is about one standard error for 20,000 words
+# Relative noise of an error that is published without an interval: about one standard error of a WER of 18 %
+# for 20,000 words, which is 0.3.
 PUBLISHED_NOISE = 0.015
-# Maximum relative difference, in 19 of 20 cases, of two trainings with the same seed of which neither is
-# better. From 12 systems of egs/amazon_queen/s5/run_averaging.sh with 3 seeds each: residual standard
-# deviations 0.34 and 1.1 %, times 1.96 sqrt 2.
+# Two equally good trainings with the same seed differ by less than this, relatively, in 19 of 20 cases. These
+# are residual standard deviations of 0.34 and 1.1 %, times 1.96 sqrt 2, from 12 systems of
+# egs/amazon_queen/s5/run_averaging.sh with 3 seeds each.
 LOSS_NOISE, WER_NOISE = 0.01, 0.03
 CONFIRMED, REFUTED, NOT_SHOWN, NOT_TRIED = "confirmed", "refuted", "not shown", "not tried"
 Cells = Mapping[str, Mapping[str, KeptRun]]  # by WORK/TABLE/ROW/COLUMN, then by seed
@@ -95,7 +96,7 @@ class ClaimPart:
         return [name for name in (self.cell, self.a, self.b) if name]
 
     def verdict(self, cells: Cells) -> str:
-        """The verdict of the trainings."""
+        """The verdict of the trainings on this part."""
         if self.state:
             return self._of_state(cells[self.cell]) if self.cell in cells else NOT_TRIED
         pairs = self.pairs(cells)
@@ -116,7 +117,7 @@ class ClaimPart:
         return known if len(known) == len(found) else []
 
     def interval(self, pairs: list[tuple[float, float]], offset: float = 0.0) -> tuple[float, float]:
-        """`difference` of the measure."""
+        """`difference` of the pairs, with the noise of the measure."""
         return difference(pairs, _NOISE.get(self.measure, LOSS_NOISE), offset)
 
     def _of_state(self, runs: Mapping[str, KeptRun]) -> str:
@@ -130,9 +131,9 @@ class ClaimPart:
 
 
 def difference(pairs: list[tuple[float, float]], noise: float, offset: float = 0.0) -> tuple[float, float]:
-    """A 95 % interval of log a - log b - offset, for pairs (a, b) with the same seed: Student's for at least
-    three pairs, else the mean +- `noise`. Infinite numbers are larger than all others, and equal to each
-    other."""
+    """A 95 % interval of log a - log b - offset, from pairs (a, b) with the same seed. With at least three
+    pairs, it is Student's interval, otherwise the mean +- `noise`. Infinite numbers are larger than all
+    others, and equal to each other."""
     logs = [0.0 if a == b == math.inf else math.log(a) - math.log(b) - offset for a, b in pairs]
     middle = mean(logs)
     if math.isinf(middle) or math.isnan(middle):
@@ -166,7 +167,7 @@ class Claim:
         return list(dict.fromkeys(name for part in self.parts for name in part.cells))
 
     def verdict(self, cells: Cells) -> str:
-        """'confirmed' if all parts are, 'refuted' if one is."""
+        """The verdict of the worst part, from NOT_TRIED over REFUTED and NOT_SHOWN to CONFIRMED."""
         found = {part.verdict(cells) for part in self.parts}
         return next((verdict for verdict in (NOT_TRIED, REFUTED, NOT_SHOWN) if verdict in found), CONFIRMED)
 
