@@ -59,12 +59,12 @@ def files_in(folder: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_pages(page):
+def test_pages_avoid_listed_words(page):
     assert not found_in(page)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_texts_in_code(folder):
+def test_texts_in_code_avoid_listed_words(folder):
     paths = files_in(folder)
     found = [word for path in paths for word in found_in(path)]
     assert paths, f"no file in {folder}"
@@ -83,5 +83,5 @@ def test_texts_in_code(folder):
         ("what whoever reads", ["whoever"]),
     ],
 )
-def test_words_that_are_found(text, words):
+def test_avoided_words_are_found(text, words):
     assert [word[0] for word in AVOIDED.finditer(text)] == words

@@ -50,7 +50,7 @@ def root(tmp_path_factory):
     return root
 
 
-def test_from_text_to_score(root):
+def test_utf8_text_from_corpus_to_score(root):
     run("utils/prepare_lang.py", root / "dict", "<unk>", root / "lang")
     assert WORD in read_table(root / "lang/words.txt")
     told = run(
@@ -84,7 +84,7 @@ def test_from_text_to_score(root):
     ).read_text(encoding="utf-8")
 
 
-def test_what_goes_wrong_is_told_in_utf8(root):
+def test_errors_are_printed_in_utf8(root):
     assert f"{root}/café: no such file" in run(
         "utils/train_lm.py", root / "café", root / "dict/lexicon.txt", root / "never", ok=False
     )
@@ -121,7 +121,7 @@ def text_calls(tree: ast.AST) -> list[int]:
     return found
 
 
-def test_text_is_never_read_or_written_in_the_encoding_of_the_locale():
+def test_every_text_file_is_opened_with_encoding():
     assert text_calls(ast.parse("open(x)")) and not text_calls(ast.parse("x.open('rb')"))
     for folder in ("pyasr", "steps", "utils", "egs/toy/s5/local", "egs/amazon_queen/s5/local"):
         for path in sorted((ROOT / folder).rglob("*.py")):

@@ -86,13 +86,13 @@ def run(recipe, *words, cwd=None, timeout=120, program=None):
     )
 
 
-def test_a_good_recipe_ends_well(recipe):
+def test_successful_recipe_prints_stages_and_no_errors(recipe):
     done = run(recipe)
     assert done.returncode == 0 and done.stderr == ""
     assert "== stage 2: Things that may go wrong (" in done.stdout and done.stdout.endswith("after\n")
 
 
-def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
+def test_recipe_with_closed_streams_finishes(recipe):
     done = subprocess.run(["bash", "-c", '"$0" <&- >&- 2>&-', str(recipe)], timeout=120)
     assert done.returncode == 0 and (recipe.parent / "done").exists()
 
@@ -111,7 +111,7 @@ def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
         ("forgotten", ""),
     ],
 )
-def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
+def test_failure_stops_recipe_and_names_command(what, command, recipe):
     done = run(recipe, "--what", what)
     assert done.returncode == 1
     assert "not reached" not in done.stdout + done.stderr
@@ -141,7 +141,7 @@ def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
         (3, ""),
     ],
 )
-def test_the_likely_cause_of_a_status_is_named(status, cause, recipe):
+def test_likely_cause_of_status_is_named(status, cause, recipe):
     done = run(recipe, "--what", "status", "--num", str(status))
     assert done.returncode == status
     assert f"""'sh -c "exit $num"' failed with status {status}{cause} (run.sh line """ in done.stderr
@@ -150,7 +150,7 @@ def test_the_likely_cause_of_a_status_is_named(status, cause, recipe):
     )
 
 
-def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
+def test_shown_log_lines_are_escaped(recipe):
     done = run(recipe, "--what", "orders")
     assert done.returncode == 1 and "\nfine\\x1b[31m\n" in done.stdout
     assert (
@@ -159,7 +159,7 @@ def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_stages(recipe):
+def test_stages_limit_what_runs(recipe):
     done = run(recipe, "--stage", "2", "--stop-stage=2")
     assert "stage 1" not in done.stdout and "stage 2" in done.stdout and "after" not in done.stdout
 
@@ -171,7 +171,7 @@ def test_stages(recipe):
         (["--stop-stage", "0"], "--stage 0 --stop-stage 0"),
     ],
 )
-def test_a_run_of_no_stage_is_told(words, given, recipe):
+def test_empty_stage_range_is_reported(words, given, recipe):
     done = run(recipe, *words)
     assert (done.returncode, done.stderr) == (
         1,
@@ -182,7 +182,7 @@ def test_a_run_of_no_stage_is_told(words, given, recipe):
 @pytest.mark.parametrize(
     "line", ["train_cmd=run.pl --mem 2G", "export train_cmd=run.pl --mem 2G", "decode_cmd=queue.pl -l mem=2G"]
 )
-def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
+def test_unquoted_runner_in_cmd_sh_is_reported(line, recipe):
     (recipe.parent / "cmd.sh").write_text(f"# how jobs are run\n{line}\n")
     recipe.write_text(RECIPE.replace("parse_recipe_options", ". ./cmd.sh\nparse_recipe_options"))
     done = run(recipe)
@@ -210,7 +210,7 @@ def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
         (["--sizes", ""], "num=3 rate=0.5 quick=false corpus="),
     ],
 )
-def test_good_options(words, line, recipe):
+def test_valid_options(words, line, recipe):
     done = run(recipe, *words)
     assert done.returncode == 0 and done.stdout.splitlines()[0] == line
 
@@ -265,7 +265,7 @@ def test_good_options(words, line, recipe):
         (["--drink", "tea water"], "--drink: 'tea water' is not one of"),
     ],
 )
-def test_bad_options(words, sentence, recipe):
+def test_invalid_options_give_one_sentence(words, sentence, recipe):
     done = run(recipe, *words)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith(f"run.sh: error: {sentence}") and done.stderr.count("\n") == 1
@@ -296,7 +296,7 @@ def test_help_lists_the_recipe_variables(recipe):
         ("s5/s5", "../run.sh"),
     ],
 )
-def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_path):
+def test_paths_are_relative_to_callers_directory(place, name, recipe, tmp_path):
     """However the recipe is called, and whatever has the same name below it."""
     (tmp_path / place).mkdir(exist_ok=True)
     (tmp_path / "s5" / "s5").mkdir(exist_ok=True)
@@ -305,7 +305,7 @@ def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_pa
     assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path / place / 'queen.1c'}\n"
 
 
-def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_path):
+def test_each_of_several_paths_is_relative_to_callers_directory(recipe, tmp_path):
     recipe.write_text(recipe.read_text().replace("corpus=$corpus", "discs=$discs"))
     (tmp_path / "e:f").mkdir()
     for given, expected in (
@@ -319,7 +319,7 @@ def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_
         assert done.stdout == f"num=3 rate=0.5 quick=false discs={expected}\n"
 
 
-def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypatch):
+def test_exported_cdpath_is_ignored(recipe, tmp_path, root, monkeypatch):
     """Neither the recipe, beside another of the same name, nor what it sources."""
     shutil.copytree(recipe.parent, tmp_path / "other/s5", symlinks=True)
     (tmp_path / "other/s5/run.sh").write_text("echo another recipe")
@@ -333,7 +333,7 @@ def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypat
     )
 
 
-def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
+def test_last_sourced_copy_is_first_on_paths(root, tmp_path):
     """Of two in one shell, in turn; each is there once."""
     for name in "ab":
         (tmp_path / name).mkdir()
@@ -353,7 +353,7 @@ def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
     assert done.stdout.splitlines()[1] == f"{tmp_path}/a:{tmp_path}/b"
 
 
-def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
+def test_path_sh_ignores_and_preserves_cdpath(root, tmp_path, monkeypatch):
     (tmp_path / root.name).mkdir()
     monkeypatch.setenv("CDPATH", str(tmp_path))
     done = subprocess.run(
@@ -366,7 +366,7 @@ def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killing_the_recipe_leaves_no_process(number, recipe, hangups):
+def test_killed_recipe_leaves_no_process(number, recipe, hangups):
     process = subprocess.Popen(
         [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -382,7 +382,7 @@ PATIENT = (
 )
 
 
-def test_a_second_signal_ends_the_recipe_at_once():
+def test_second_signal_ends_recipe_at_once():
     """Also what would not end by itself, which else has time, here an hour, to save what it has."""
     command = [
         sys.executable,
@@ -402,7 +402,7 @@ def test_a_second_signal_ends_the_recipe_at_once():
     assert process.wait(120) == 128 + signal.SIGTERM
 
 
-def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
+def test_recipe_under_nohup_survives_hangup(recipe):
     """And is ended by SIGTERM as ever."""
     process = subprocess.Popen(
         ["nohup", str(recipe), "--what", "hang"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -415,7 +415,7 @@ def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
-def test_a_shell_that_is_killed_is_told_of(recipe):
+def test_killed_shell_is_reported(recipe):
     """It cannot do so itself."""
     process = subprocess.Popen(
         [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -439,7 +439,7 @@ def test_a_shell_that_is_killed_is_told_of(recipe):
         (["bash", "-c", "set -m; {recipe} --what ask & wait $!"], 1, "'read -r answer' failed with status 1"),
     ],
 )
-def test_a_recipe_that_reads_its_terminal_does_not_hang(words, status, said, recipe):
+def test_recipe_that_reads_from_terminal_ends(words, status, said, recipe):
     ours, its = os.openpty()
     process = subprocess.Popen(
         [word.format(recipe=recipe) for word in words],
@@ -495,7 +495,7 @@ def recipe_scripts(root) -> list[Path]:
 
 
 @pytest.mark.parametrize("utils", ["absent", "../../../utils"])
-def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
+def test_recipe_copied_out_of_its_directory_does_nothing(utils, root, tmp_path):
     """Such as the copy that sbatch runs, and a link that came out of an archive as a file."""
     if utils != "absent":
         (tmp_path / "utils").write_text(utils)
@@ -517,7 +517,7 @@ def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")
-def test_shellcheck(root):
+def test_shell_scripts_pass_shellcheck(root):
     """Word splitting is wanted where recipes hold options in a variable; everything else must be clean."""
     scripts = [
         root / "path.sh",
@@ -568,7 +568,7 @@ def cmd_sh(root, tmp_path):
     return run
 
 
-def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
+def test_cmd_sh_uses_run_pl_without_cluster(cmd_sh):
     """Also where sbatch is there. What is run on one machine finds GPUs by itself."""
     done = cmd_sh(sbatch="")
     assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", (
@@ -589,14 +589,14 @@ def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
         ("queue.pl", {"qconf": "", "qsub": "echo 'Unable to run job: unknown resource \"gpu\"' >&2; exit 1"}),
     ],
 )
-def test_cmd_sh_asks_for_gpus_where_the_cluster_has_some(gpu, programs, cmd_sh):
+def test_cmd_sh_requests_gpus_if_cluster_has_some(gpu, programs, cmd_sh):
     done = cmd_sh(**programs)
     assert (
         done.stdout == f"jobs are run by {gpu.split()[0]}, those that train networks by {gpu} (cmd.sh)\n"
     ), done.stderr
 
 
-def test_recipes_train_networks_by_the_runner_for_gpus(root):
+def test_recipes_train_networks_with_gpu_runner(root):
     """And nothing else."""
     trainings = {
         path.name
@@ -613,7 +613,7 @@ def test_recipes_train_networks_by_the_runner_for_gpus(root):
     ), used
 
 
-def test_a_command_that_does_not_exist_is_one_sentence(root):
+def test_unknown_command_gives_one_sentence(root):
     done = subprocess.run(
         [sys.executable, root / "utils/supervise.py", "no-such-program"], capture_output=True, text=True
     )

@@ -83,7 +83,7 @@ def finished(failed, run):
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_a_failing_job_is_told_in_one_sentence(name, failed, places):
+def test_failing_job_is_reported_in_one_sentence(name, failed, places):
     """With its log, which says the same; then the recipe's stage and command."""
     said, runner = failed[name], RUNNERS[name][0]
     log = rf"{places[name]}/data/train/feats\.tmp/log/extract\.2\.log"
@@ -96,13 +96,13 @@ def test_a_failing_job_is_told_in_one_sentence(name, failed, places):
     )
 
 
-def test_all_jobs_are_run_by_schedulers(finished, places):
+def test_schedulers_run_all_jobs(finished, places):
     made = {name: outputs_of_jobs(place) for name, place in places.items()}
     wanted = {"data/train/feats", *(f"exp/{model}" for model in MODELS), "exp/dnn/decode_train_dev"}
     assert made["slurm"] == made["grid"] >= wanted
 
 
-def test_both_schedulers_come_to_the_same_models(finished, places):
+def test_both_schedulers_give_same_models(finished, places):
     made = {name: digests(place) for name, place in places.items()}
     assert made["slurm"] == made["grid"] and {f"exp/{model}" for model in MODELS} <= {
         str(path.parent) for path in made["grid"]
@@ -116,6 +116,6 @@ def digests(place):
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_the_network_recognises(name, finished, places):
+def test_network_recognises_speech(name, finished, places):
     found = (places[name] / "exp/dnn/decode_train_dev/best_wer").read_text()
     assert float(re.search(r"WER ([\d.]+)", found)[1]) < 60

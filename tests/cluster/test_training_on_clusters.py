@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import make_alignments, make_data
 from runner_case import ROOT, WAIT_S
 from slurm_cluster import parent_of
 from test_run_pl import wait_until
+from training_corpora import make_alignments, make_data
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.networks.acoustic import load_scorer
@@ -113,7 +113,7 @@ def was_requeued(process, out):
     return int(frames)
 
 
-def test_slurm(slurm, corpus, undisturbed):
+def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, undisturbed):
     """Four ranks on two nodes have to make room for a job of a partition that takes precedence."""
     (corpus / "slurm.conf").write_text(
         "option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n"
@@ -129,7 +129,7 @@ def test_slurm(slurm, corpus, undisturbed):
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
+def test_srun_starts_ranks_without_mpiexec(slurm, corpus, undisturbed):
     """Four on two nodes, without an mpiexec."""
     slurm.wait_until_idle("urgent", 2, WAIT_S)
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
@@ -174,7 +174,7 @@ def command_of(pid):
         return b""
 
 
-def test_grid_engine(grid, corpus, undisturbed):
+def test_grid_engine_suspends_ranks(grid, corpus, undisturbed):
     """Four ranks are to be suspended."""
     out = corpus / "grid"
     with training(corpus, out, "queue.pl", grid.environment) as process:
@@ -204,7 +204,7 @@ def ranks_by_host(grid_of_hosts):
     return [num_ranks(grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
 
 
-def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
+def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, undisturbed):
     """Four ranks on two of three hosts; on one of these Grid Engine's own qrsh starts them."""
     out = corpus / "hosts"
     with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"], ["host1", "host2"]) as process:
@@ -216,7 +216,7 @@ def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
 
 
 @pytest.mark.parametrize("which", ["first", "other"])
-def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
+def test_training_resumes_after_loss_of_grid_engine_host(which, grid_of_hosts, corpus):
     """Its name is reported, and the training resumes from its last checkpoint on the others; Grid Engine
     itself would never end a job whose first host does not answer."""
     out = corpus / f"lost-{which}"

@@ -69,7 +69,7 @@ def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
     return found
 
 
-def test_texts_speakers_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
+def test_texts_speakers_and_counts_equal_those_of_discs(discs, tmp_path, capsys):
     data = check(prepare(tmp_path / "data" / "all", discs.places), discs)
     told = capsys.readouterr().out
     assert {data.wav_scp[f"fe_03_00001-{side}"] for side in "AB"} == {str(discs.root / audio_name(1))}
@@ -102,7 +102,7 @@ def test_sides_as_speakers(discs, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["", ";1"])
-def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, capsys, version):
+def test_upper_case_directory_and_renamed_audio(copied, tmp_path, capsys, version):
     """Audio called .wav, and a file of that name which is something else; with versions behind the names, as
     images of discs have them."""
     for path in sorted(copied.root.rglob("*"), key=lambda path: -len(path.parts)):
@@ -112,7 +112,7 @@ def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, 
     assert "copies" not in capsys.readouterr().out
 
 
-def test_transcripts_compressed_and_in_other_folders(copied, tmp_path):
+def test_compressed_transcripts_in_other_folders(copied, tmp_path):
     """BBN's originals, which have their names, are not taken for them."""
     for path in copied.root.rglob("trans/*/*.txt"):
         write_file(
@@ -126,13 +126,13 @@ def test_transcripts_compressed_and_in_other_folders(copied, tmp_path):
         prepare(tmp_path / "others", [copied.root])
 
 
-def test_audio_of_one_channel_is_left_out(copied, tmp_path, capsys):
+def test_single_channel_audio_is_omitted(copied, tmp_path, capsys):
     write_file(copied.root / audio_name(3), plain_sphere(np.zeros((8000, 1), np.int16), channels=1))
     check(prepare(tmp_path / "all", copied.places), copied, lambda call: call != "fe_03_00003")
     assert f"fe_03_00003 is left out: {copied.root}/{audio_name(3)}: 1 channel(s)" in capsys.readouterr().out
 
 
-def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
+def test_duplicate_transcripts_and_calls_are_used_once(copied, tmp_path, capsys):
     """If an archive was unpacked twice, with and without its outer folder, the first file in sorted order is
     used."""
     shutil.copytree(
@@ -147,7 +147,7 @@ def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
     assert data.wav_scp["fe_03_05851-A"].endswith("p2_sph1/audio/058/fe_03_05851.sph")
 
 
-def test_one_part(discs, tmp_path, capsys):
+def test_part_1_without_part_2(discs, tmp_path, capsys):
     check(prepare(tmp_path / "all", discs.places[2:]), discs, lambda call: call >= "fe_03_05851")
     told = capsys.readouterr().out
     assert (
@@ -156,7 +156,7 @@ def test_one_part(discs, tmp_path, capsys):
     ) in told
 
 
-def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
+def test_added_audio_recomputes_data_directory(copied, tmp_path, capsys):
     """The transcripts do not change."""
     audio = copied.root / audio_name(3)
     audio.rename(tmp_path / "elsewhere.sph")
@@ -166,7 +166,7 @@ def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
     check(prepare(tmp_path / "all", copied.places), copied)
 
 
-def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
+def test_unusable_audio_is_omitted(copied, tmp_path, capsys):
     """Calls with audio that is known to be bad, broken headers, truncated files."""
     for number in (446, 1243, 6716):
         write_file(copied.root / audio_name(number), (copied.root / audio_name(1)).read_bytes())
@@ -194,7 +194,7 @@ def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
     )
 
 
-def test_names_of_utterances():
+def test_names_of_utterances_have_rounded_times():
     """Times are rounded: 2.53 s are 253 units of 10 ms, though 100 x 2.53 is a little less."""
     line = TranscriptLine("fe_03_00001", "A", 2.53, 4.808, "hi")
     callers = {"fe_03_00001-A": Caller("2637", "m")}
@@ -229,7 +229,7 @@ TEXT = "Fisher English transcripts (LDC2004T19, LDC2005T19): no data/trans/NNN/f
         ("LDC2004S13 nowhere", "DISCS/nowhere: no such directory; correct the path, or mount the disc"),
     ],
 )
-def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_path):
+def test_missing_and_wrong_discs_give_one_sentence(given, sentence, discs, tmp_path):
     with pytest.raises(UserError) as told:
         prepare(tmp_path / "all", [discs.root / name for name in given.split()])
     assert str(told.value) == sentence.replace("DISCS", str(discs.root)) and not (tmp_path / "all").exists()
@@ -243,13 +243,13 @@ def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_pa
         ("fe_03_p1_sph1.iso", "is a disc image: mount or unpack it first"),
     ],
 )
-def test_what_lies_in_the_place_of_audio_is_named(name, hint, discs, tmp_path):
+def test_other_file_in_place_of_audio_is_named(name, hint, discs, tmp_path):
     write_file(tmp_path / "speech" / name, b"RIFF")
     with pytest.raises(UserError, match=f"{tmp_path}/speech/{name} {hint}"):
         prepare(tmp_path / "all", [tmp_path / "speech", discs.places[1]])
 
 
-def test_tables_without_a_line_of_their_form_are_named(copied, tmp_path, capsys):
+def test_tables_without_valid_lines_are_named(copied, tmp_path, capsys):
     for path in (*copied.root.rglob("*.tbl"), *copied.root.rglob("filetable*.txt")):
         path.write_text("nothing\n")
     data = prepare(tmp_path / "all", copied.places)
@@ -262,7 +262,7 @@ def test_tables_without_a_line_of_their_form_are_named(copied, tmp_path, capsys)
     )
 
 
-def test_sets(discs, tmp_path):
+def test_sets_are_split_in_order_of_calls(discs, tmp_path):
     data = prepare(tmp_path / "all", discs.places)
     run("split_fisher", "--num-dev", 5, "--num-test", 7, data.path, tmp_path)
     sets = [sorted(map(without_speaker, DataDir(tmp_path / name).text)) for name in ("dev", "test", "train")]

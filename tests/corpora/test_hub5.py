@@ -54,7 +54,7 @@ def test_eval2000(eval2000, tmp_path, capsys):
     assert re.search(r"hub5e00.english.000405.stm: '\(\(' read as '\(' \(\d+ times\)", told)
 
 
-def test_segments_are_stretched_but_not_into_neighbours(eval2000, tmp_path):
+def test_segments_are_extended_but_do_not_overlap(eval2000, tmp_path):
     data = prepare("eval2000", tmp_path, audio=eval2000.audio, text=eval2000.text)
     for name, segment in data.segments.items():
         begin, end = eval2000.spans[name]
@@ -116,7 +116,7 @@ def test_older_layouts(eval2000, tmp_path, folder):
 
 
 @pytest.mark.parametrize("version", ["", ";1"])
-def test_names_in_capitals(eval2000, rt03, tmp_path, version):
+def test_upper_case_file_names(eval2000, rt03, tmp_path, version):
     upper = [
         hub5_discs.in_capitals(tree, tmp_path / "upper" / str(i), version)
         for i, tree in enumerate((eval2000.audio, eval2000.text, rt03.audio))
@@ -128,7 +128,7 @@ def test_names_in_capitals(eval2000, rt03, tmp_path, version):
     assert prepare("rt03", tmp_path, rt03=upper[2]).text == rt03.texts
 
 
-def test_calls_without_audio_and_without_reference(eval2000, tmp_path, capsys):
+def test_calls_without_audio_or_reference(eval2000, tmp_path, capsys):
     audio = shutil.copytree(eval2000.audio, tmp_path / "audio")
     (audio / "hub5e_00/english/en_4183.sph").rename(audio / "hub5e_00/english/en_9999.sph")
     data = prepare("eval2000", tmp_path, audio=audio, text=eval2000.text)
@@ -157,7 +157,7 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
     assert "it contains no list of segments (.pem)" in capsys.readouterr().out
 
 
-def test_a_glm_from_elsewhere(rt03, tmp_path):
+def test_glm_from_another_location(rt03, tmp_path):
     shutil.copytree(rt03.audio, tmp_path / "rt03")
     (tmp_path / "rt03/data/trans_rules/en20030506.glm").rename(tmp_path / "my.glm")
     told = (
@@ -171,14 +171,14 @@ def test_a_glm_from_elsewhere(rt03, tmp_path):
     ).read_text() == hub5_discs.GLM
 
 
-def test_rules_that_scoring_cannot_read_are_named_before_anything_is_made(rt03, tmp_path):
+def test_invalid_glm_is_refused_before_any_output(rt03, tmp_path):
     (tmp_path / "my.glm").write_text(hub5_discs.GLM + "UH = %HESITATION\n")
     with pytest.raises(UserError, match=f"{tmp_path}/my.glm:14: "):
         prepare("rt03", tmp_path / "data", rt03=rt03.audio, glm=tmp_path / "my.glm")
     assert not (tmp_path / "data/rt03").exists()
 
 
-def test_segments_of_the_same_side_and_times(eval2000, tmp_path, capsys):
+def test_segments_with_same_side_and_times(eval2000, tmp_path, capsys):
     """As of a second person: both are scored, one is decoded."""
     text = shutil.copytree(eval2000.text, tmp_path / "text")
     line = next(line for line in eval2000.stm if line.startswith("en_4183 A") and "IGNORE" not in line)
@@ -189,7 +189,7 @@ def test_segments_of_the_same_side_and_times(eval2000, tmp_path, capsys):
     assert "1 segments left out: the same side and times as another: en_4183-A_" in capsys.readouterr().out
 
 
-def test_references_that_are_packed(eval2000, tmp_path):
+def test_packed_references_are_refused(eval2000, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text/2000_hub5_eng_eval_tr.LDC2002T43.tgz").touch()
     for place in (tmp_path / "text", next((tmp_path / "text").iterdir())):
@@ -203,7 +203,7 @@ def test_references_that_are_packed(eval2000, tmp_path):
             prepare("eval2000", tmp_path, audio=eval2000.audio, text=place)
 
 
-def test_wrong_discs(eval2000, rt03, tmp_path):
+def test_wrong_discs_are_refused(eval2000, rt03, tmp_path):
     for name, places, message in (
         (
             "eval2000",
@@ -246,13 +246,13 @@ def test_wrong_discs(eval2000, rt03, tmp_path):
         ("sw_4390 A sw_4390_A 1 2 <O,sw,M,sw-M>  (HE", "the parentheses of '(HE' do not match"),
     ],
 )
-def test_broken_references_are_named(tmp_path, line, complaint):
+def test_invalid_references_are_named(tmp_path, line, complaint):
     (tmp_path / "x.stm").write_text(f";; comment\n\n{line}\n")
     with pytest.raises(UserError, match=re.escape(f"{tmp_path}/x.stm:3: {complaint}")):
         read_references([tmp_path / "x.stm"])
 
 
-def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsys):
+def test_empty_segments_remain_only_in_reference(rt03, tmp_path, capsys):
     discs = shutil.copytree(rt03.audio, tmp_path / "discs")
     with (discs / "data/references/eval03/english/cts/sw_45097.stm").open("a") as stm:
         stm.write(
@@ -270,7 +270,7 @@ def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsy
     )
 
 
-def test_references_without_segments_and_lists_of_segments(tmp_path):
+def test_references_and_pem_files_without_segments_are_refused(tmp_path):
     (tmp_path / "x.stm").write_text(";; comment\n")
     with pytest.raises(UserError, match="x.stm: no segments; a line is 'FILE CHANNEL"):
         read_references([tmp_path / "x.stm"])
@@ -306,5 +306,5 @@ def test_references_are_repaired(tmp_path):
         ("{UM/UH/@}", "um"),
     ],
 )
-def test_plain_words(text, plain):
+def test_plain_words_of_references(text, plain):
     assert plain_words(text) == plain

@@ -36,7 +36,7 @@ def prepare(data, **places) -> DataDir:
     return DataDir(data / "train")
 
 
-def test_texts_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
+def test_texts_and_counts_equal_those_of_discs(discs, tmp_path, capsys):
     train = prepare(tmp_path, swbd=discs.root)
     assert train.text == discs.texts and len(set(train.utt2spk.values())) == 15
     assert len(train.wav_scp) == 15 and "sw02167-B" not in train.wav_scp
@@ -52,7 +52,7 @@ def test_texts_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
     assert re.search(rf"utterances +{len(train.utterances)} +264,000 +-", told)
 
 
-def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, capsys):
+def test_unchanged_corpus_is_up_to_date_and_changed_audio_is_not(discs, tmp_path, capsys):
     prepare(tmp_path / "data", swbd=discs.root)
     capsys.readouterr()
     prepare(tmp_path / "data", swbd=discs.root)
@@ -76,7 +76,7 @@ def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, ca
         ("inside", None),
     ],
 )
-def test_layouts(discs, tmp_path, capsys, layout, source):
+def test_layouts_give_equal_texts(discs, tmp_path, capsys, layout, source):
     places = {"swbd": swbd_discs.lay_out(discs, layout, tmp_path / layout)}
     if source:
         places["transcripts"] = getattr(discs, source)
@@ -85,7 +85,7 @@ def test_layouts(discs, tmp_path, capsys, layout, source):
     assert ("1 files exist in several copies" in capsys.readouterr().out) == (layout == "copies")
 
 
-def test_transcripts_compressed_one_by_one(discs, tmp_path):
+def test_individually_compressed_transcripts(discs, tmp_path):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     for path in [*transcripts.rglob("*-trans.text"), transcripts / "sw-ms98-dict.text"]:
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -104,7 +104,7 @@ def test_transcripts_compressed_one_by_one(discs, tmp_path):
     )
 
 
-def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, capsys):
+def test_audio_without_one_channel_per_side_is_omitted(discs, tmp_path, capsys):
     """For example a mixture of both, or one side; it is unknown which."""
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     mono = swbd / "swb1_d1/data/sw02001.sph"
@@ -118,7 +118,7 @@ def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, caps
     )
 
 
-def test_audio_of_which_none_can_be_used(discs, tmp_path):
+def test_corpus_without_usable_audio_is_refused(discs, tmp_path):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     for path in swbd_discs.audio_files(swbd):
         path.unlink()
@@ -143,14 +143,14 @@ def test_callers_as_speakers(discs, tmp_path):
     assert not train.has("spk2gender")  # the callers of 4519 are unknown
 
 
-def test_sexes_where_all_are_known(discs, tmp_path):
+def test_sexes_are_written_if_all_are_known(discs, tmp_path):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     next(swbd.rglob("sw04519.sph")).unlink()
     train = prepare(tmp_path, swbd=swbd, transcripts=discs.transcripts, docs=discs.root / "docs")
     assert read_table(train.path / "spk2gender")["sw02001-A"] == "f" and not validate(train.path)
 
 
-def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
+def test_malformed_lines_are_omitted_and_named(discs, tmp_path, capsys):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     side = transcripts / "20/2001/sw2001A-ms98-a-trans.text"
     lines = side.read_text().splitlines()
@@ -175,7 +175,7 @@ def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
     )
 
 
-def test_a_side_on_which_nothing_is_said(discs, tmp_path, capsys):
+def test_side_without_speech(discs, tmp_path, capsys):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     (transcripts / "21/2167/sw2167B-ms98-a-trans.text").write_text("sw2167B-ms98-a-0001 0.5 1.5 [noise]\n")
     assert prepare(tmp_path, swbd=discs.root, transcripts=transcripts).text == discs.texts
@@ -185,7 +185,7 @@ def test_a_side_on_which_nothing_is_said(discs, tmp_path, capsys):
     )
 
 
-def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys):
+def test_unusable_audio_is_omitted_and_named(discs, tmp_path, capsys):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     cut, broken = swbd / "swb1_d1/data/sw02001.sph", swbd / "swb1_d3/data/sw04002.sph"
     contents = {path: path.read_bytes() for path in (cut, broken)}
@@ -201,7 +201,7 @@ def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys
     assert f"sw02001 is left out: {cut}: cut short" in told and f"sw04002 is left out: {broken}: " in told
 
 
-def test_wrong_and_missing_discs(discs, tmp_path, capsys):
+def test_wrong_and_missing_discs_are_reported(discs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for places, message in (
         (
@@ -236,7 +236,7 @@ def test_wrong_and_missing_discs(discs, tmp_path, capsys):
     assert "no calls in swb1_d3, but in 3 other discs" in capsys.readouterr().out
 
 
-def test_transcripts_of_other_calls(discs, tmp_path):
+def test_transcripts_of_other_calls_are_refused(discs, tmp_path):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     for folder in (path for path in transcripts.glob("*/*") if path.name != "2289"):
         shutil.rmtree(folder)
@@ -253,7 +253,7 @@ def test_transcripts_of_other_calls(discs, tmp_path):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
 
 
-def test_archives_that_are_none(discs, tmp_path):
+def test_invalid_archives_are_refused(discs, tmp_path):
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(discs.archive.read_bytes()[:-3000])
     (tmp_path / "text.tar.gz").write_text("no archive")

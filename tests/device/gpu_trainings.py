@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 import torch
 from budgets import check, counted_steps
-from corpora import make_data
 from mock_gpu import mock_gpu
 from toy_jobs import NUM_PDFS, with_options
+from training_corpora import make_data
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions

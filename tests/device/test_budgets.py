@@ -44,12 +44,12 @@ def steps_of_dnn(num: int, **learner):
 @pytest.mark.parametrize(
     "name, learner", [("captured sgd", {}), ("sgd with momentum, l2 and limits", LIMITS)]
 )
-def test_sgd(name, learner):
+def test_sgd_step_stays_within_budget(name, learner):
     check(name, steps_of_dnn(2, **learner))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_natural_gradient(momentum):
+def test_natural_gradient_step_stays_within_budget(momentum):
     """One of four steps updates F. Neither it nor the others wait for the device."""
     check("captured natural gradient", steps_of_dnn(2 * PERIOD, momentum=momentum, **ONLINE))
 
@@ -81,13 +81,13 @@ def waits_between_lines(spec) -> list[list[str]]:
     "lines", ["", "tdnn splice=-2..2 dim=16", "lstm cells=12 recurrent=8"], ids=["dnn", "tdnn", "lstm"]
 )
 @pytest.mark.parametrize("learner", [{}, LIMITS], ids=["sgd", "limits"])
-def test_the_host_does_not_wait_between_two_log_lines(corpus, tmp_path, lines, learner):
+def test_host_does_not_wait_between_log_lines(corpus, tmp_path, lines, learner):
     spec = spec_of(corpus, tmp_path / "out", "cuda", lines, learner=dict(minibatch=20, **learner), loop=LINES)
     waits = waits_between_lines(spec)
     assert len(waits) > 3 and not any(waits)
 
 
-def test_a_wait_between_two_log_lines_is_seen(corpus, tmp_path):
+def test_wait_between_log_lines_is_detected(corpus, tmp_path):
     """Updates of F that are not captured wait."""
     spec = spec_of(
         corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, l2=1e-4, **ONLINE), loop=LINES

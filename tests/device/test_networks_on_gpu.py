@@ -45,7 +45,7 @@ def distance_of(corpus, out, name, **groups) -> float:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks(corpus, tmp_path, name):
+def test_networks_train_same_models_as_cpu(corpus, tmp_path, name):
     assert distance_of(corpus, tmp_path, name) <= BOUNDS.get(name, RECURRENT)
 
 
@@ -71,16 +71,16 @@ def test_natural_gradient_within_minibatches(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dnn", "tdnn", "lstm"])
-def test_bfloat16(corpus, tmp_path, name):
+def test_bfloat16_training_is_close_to_cpu(corpus, tmp_path, name):
     """The CPU has kernels of its own for that, which round elsewhere: a few thousandths."""
     assert distance_of(corpus, tmp_path, name, learner=dict(precision="bfloat16")) < 0.01
 
 
-def test_states_that_are_carried_over(corpus, tmp_path):
+def test_carried_states_train_same_model_as_cpu(corpus, tmp_path):
     assert distance_of(corpus, tmp_path, "lstm", carry_state=True) < RECURRENT
 
 
-def test_a_network_that_grows(corpus, tmp_path):
+def test_growing_network_trains_same_model_as_cpu(corpus, tmp_path):
     """A layer, then more outputs; the model is a combination of the last ones, its priors are mean
     posteriors."""
     growth = dict(layer_period_frames=250, mix_up=8, mix_up_min_count=1.0)
@@ -97,21 +97,21 @@ def test_a_network_that_grows(corpus, tmp_path):
     assert distance(there, host) < ONLINE
 
 
-def test_saturated_units_and_shrinking(corpus, tmp_path):
+def test_saturated_units_and_shrinking_train_same_model_as_cpu(corpus, tmp_path):
     growth = dict(fix_period_frames=200, shrink_period_frames=300)
     groups = dict(dnn=dict(activation="tanh"), growth=growth, sample=dict(sample_frames=200))
     # factors of saturated units enlarge what is rounded
     assert distance_of(corpus, tmp_path, "dnn", **groups) < 1e-4
 
 
-def test_frames_that_are_streamed(corpus, tmp_path, monkeypatch):
+def test_streamed_frames_train_same_model_as_cpu(corpus, tmp_path, monkeypatch):
     """In blocks, which are copied to the GPU from pinned memory while the one before is learned from."""
     monkeypatch.setattr(Shard, "varies", True)
     monkeypatch.setattr(minibatch_stream, "_num_blocks", lambda num_bytes, room: 3)
     assert distance_of(corpus, tmp_path, "dnn") < ONLINE
 
 
-def test_soft_targets_of_a_teacher(corpus, tmp_path):
+def test_soft_targets_train_same_model_as_cpu(corpus, tmp_path):
     teacher = spec_of(corpus, tmp_path / "teacher", "cpu")
     trained(teacher, 1)
     teacher.input.save(teacher.out)

@@ -47,14 +47,14 @@ def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> floa
 
 
 @pytest.mark.parametrize("scheme", strategy_names())
-def test_every_scheme(corpus, tmp_path, scheme):
+def test_every_scheme_trains_same_model_as_cpu(corpus, tmp_path, scheme):
     assert distance_of(corpus, tmp_path, scheme, "float32", {}) < (
         APART if scheme in BY_CHANCE else DISTANCES["float32"]
     )
 
 
 @pytest.mark.parametrize("scheme", OWN_CODE_FOR_A_GPU)
-def test_schemes_in_bfloat16_with_natural_gradient(corpus, tmp_path, scheme):
+def test_schemes_in_bfloat16_with_natural_gradient_are_close_to_cpu(corpus, tmp_path, scheme):
     found = distance_of(corpus, tmp_path, scheme, "bfloat16", dict(natural_gradient=NATURAL, momentum=0.5))
     assert found < (APART if scheme in BY_CHANCE else DISTANCES["bfloat16"])
 
@@ -71,22 +71,22 @@ def assert_goes_on(corpus, out, num_ranks: int, *lines, **groups) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["allreduce", "d1d", "gradient", "delayed"])
-def test_trainings_that_break_off_go_on(corpus, tmp_path, scheme):
+def test_interrupted_trainings_resume(corpus, tmp_path, scheme):
     """On three ranks, with all that is remembered."""
     learner = dict(natural_gradient=NATURAL, momentum=0.5, precision="bfloat16")
     assert_goes_on(corpus, tmp_path, 3, learner=learner, mixing=dict(parallel=scheme, period_frames=60))
 
 
-def test_states_that_are_carried_over_go_on(corpus, tmp_path):
+def test_training_with_carried_states_resumes(corpus, tmp_path):
     assert_goes_on(corpus, tmp_path, 2, "lstm cells=6 recurrent=4", carry_state=True)
 
 
-def test_dropout_goes_on(corpus, tmp_path):
+def test_training_with_dropout_resumes(corpus, tmp_path):
     """Its random numbers are drawn on the device."""
     assert_goes_on(corpus, tmp_path, 1, dnn=dict(dropout=0.3))
 
 
-def test_a_checkpoint_of_a_gpu_goes_on_elsewhere(corpus, tmp_path):
+def test_gpu_checkpoint_resumes_on_cpu_and_other_number_of_ranks(corpus, tmp_path):
     """On the CPU, and on another number of ranks."""
     with mock_gpu():
         spec = spec_of(corpus, tmp_path / "out", "cuda")

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import transition_model
 from export_toys import FIXED, model_of, with_random_parameters
 from kaldi_networks_by_text import Nnet3, nnet1_outputs
+from training_corpora import transition_model
 
 from pyasr.base.errors import UserError
 from pyasr.export.kaldi_dir import write_kaldi_dir

@@ -29,7 +29,7 @@ def system(tmp_path):
     return data, model
 
 
-def test_a_lost_splice_opts_is_named_with_what_it_has_to_say(system):
+def test_missing_splice_opts_is_named_with_its_content(system):
     data, model = system
     told = (
         f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
@@ -43,7 +43,7 @@ def test_a_lost_splice_opts_is_named_with_what_it_has_to_say(system):
 
 
 @pytest.mark.parametrize("columns, frames", [(92, 7), (65, 5), (39, 3)])
-def test_other_matrices(system, columns, frames):
+def test_other_matrix_shapes_are_refused(system, columns, frames):
     """92: with an offset."""
     data, model = system
     write_matrix(model / "final.mat", np.zeros((40, columns)))
@@ -52,13 +52,13 @@ def test_other_matrices(system, columns, frames):
 
 
 @pytest.mark.parametrize("columns", [117, 118])
-def test_the_splicing_that_kaldi_takes_by_itself(system, columns):
+def test_default_splicing_of_kaldi_is_accepted(system, columns):
     data, model = system
     write_matrix(model / "final.mat", np.zeros((40, columns)))
     check_features(data, model)
 
 
-def test_features_of_another_number_of_columns(system):
+def test_features_with_other_number_of_columns_are_refused(system):
     data, model = system
     InputOptions(splice_left=3, splice_right=3).save(model)
     check_features(data, model)
@@ -73,7 +73,7 @@ def test_features_of_another_number_of_columns(system):
         check_features(data, model)
 
 
-def test_what_a_number_of_columns_is_likely_to_mean():
+def test_splicing_is_guessed_from_number_of_columns():
     assert [meant_splicing(num) for num in (91, 92, 117, 118, 280, 360, 97)] == [
         (13, 7),
         (13, 7),
@@ -110,12 +110,12 @@ def deltas(system):
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("dim", [4, 39, 256, 10])
-def test_dimension_of_a_model_file(tmp_path, dim, binary):
+def test_dimension_is_read_from_model_file(tmp_path, dim, binary):
     write_gmm(tmp_path / "final.mdl", dim, binary)
     assert gmm_dim(tmp_path / "final.mdl") == dim
 
 
-def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas, tmp_path):
+def test_features_not_matching_gaussians_are_refused_before_jobs(deltas, tmp_path):
     data, model = deltas
     check_dimension(data, model)
     lang, graph = tmp_path / "lang", tmp_path / "graph"
@@ -144,7 +144,7 @@ def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas,
         assert not list(tmp_path.glob("*out*"))
 
 
-def test_gaussians_of_other_features(deltas):
+def test_gaussians_of_other_features_are_refused(deltas):
     data, model = deltas
     write_gmm(model / "final.mdl", 60)
     with pytest.raises(
@@ -153,7 +153,7 @@ def test_gaussians_of_other_features(deltas):
         check_dimension(data, model)
 
 
-def test_gaussians_behind_a_matrix(system):
+def test_gaussians_not_matching_matrix_are_refused(system):
     data, model = system
     InputOptions(splice_left=3, splice_right=3).save(model)
     write_gmm(model / "final.mdl", 40)
@@ -166,7 +166,7 @@ def test_gaussians_behind_a_matrix(system):
         check_dimension(data, model)
 
 
-def test_gaussians_beside_a_network_may_have_any_dimension(deltas):
+def test_gaussians_next_to_network_may_have_any_dimension(deltas):
     data, model = deltas
     write_gmm(model / "final.mdl", 40)
     (model / "final.nnet").touch()

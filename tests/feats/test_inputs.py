@@ -36,7 +36,7 @@ def frame(x, t):
     return x[min(max(t, 0), len(x) - 1)]
 
 
-def test_cmvn_files_hold_kaldis_statistics(data):
+def test_cmvn_files_have_statistics_of_kaldi(data):
     native = pytest.importorskip("kaldi_native_io")
     with native.SequentialDoubleMatrixReader(f"scp:{data}/cmvn.scp") as reader:
         stats = {key: np.array(matrix) for key, matrix in reader}
@@ -72,7 +72,7 @@ def test_deltas_follow_the_regression_formula():
 
 
 @pytest.mark.parametrize("length", [1, 2, 20])
-def test_splicing_repeats_the_ends(length):
+def test_splicing_repeats_first_and_last_frame(length):
     x = np.random.default_rng(1).standard_normal((length, 3)).astype(np.float32)
     out = splice(x, 3, 2)
     for t in range(length):
@@ -88,7 +88,7 @@ def test_order_is_cmvn_deltas_splice(data):
     assert reader.num_frames("b-1") == 12
 
 
-def test_input_options_travel_with_the_model(tmp_path):
+def test_input_options_are_saved_with_model(tmp_path):
     options = InputOptions(deltas=2, splice_left=3)
     options.save(tmp_path)
     assert InputOptions.load(tmp_path) == options
@@ -113,7 +113,7 @@ def test_input_options_travel_with_the_model(tmp_path):
         ("other", 1, "has no other"),
     ],
 )
-def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
+def test_input_options_from_other_sources_are_checked(name, value, told, tmp_path):
     """They are checked as a command line is, and name no other class."""
     InputOptions().save(tmp_path)
     path = tmp_path / "input.json"
@@ -122,7 +122,7 @@ def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
         InputOptions.load(tmp_path)
 
 
-def test_nesting_without_end(tmp_path):
+def test_deeply_nested_json_is_refused(tmp_path):
     (tmp_path / "input.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match="input.json: not a file of saved options"):
         InputOptions.load(tmp_path)
@@ -140,7 +140,7 @@ def test_missing_tables_are_named(data):
         FeatureReader(data, InputOptions(cmvn="none"))
 
 
-def test_speaker_without_statistics(data):
+def test_speaker_without_statistics_is_refused(data):
     write_table(data / "utt2spk", dict.fromkeys(UTTERANCES, "c"))
     with pytest.raises(UserError, match="no statistics of speaker c"):
         FeatureReader(data, InputOptions())["a-1"]
@@ -148,7 +148,7 @@ def test_speaker_without_statistics(data):
 
 @pytest.mark.parametrize("norm_vars", [False, True])
 @pytest.mark.parametrize("shape", [(1, 6), (3, 6), (0, 0)])
-def test_statistics_of_another_shape(data, shape, norm_vars):
+def test_statistics_of_other_shape_are_refused(data, shape, norm_vars):
     with ArkWriter(data / "other.ark", data / "cmvn.scp") as writer:
         writer.write("a", np.ones(shape))
     found = (
@@ -160,7 +160,7 @@ def test_statistics_of_another_shape(data, shape, norm_vars):
 
 
 @pytest.mark.parametrize("cmvn", ["speaker", "utterance", "sliding", "none"])
-def test_features_of_another_width_are_named(data, cmvn):
+def test_features_of_other_dimension_are_named(data, cmvn):
     """Those that come first count, also for who never reads them; utterances without frames have none."""
     features = {
         "a-0": np.zeros((0, 0)),

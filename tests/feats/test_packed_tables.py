@@ -45,7 +45,7 @@ def packed(path, data, wanted, options):
     "options",
     [InputOptions(), InputOptions(cmvn="none"), InputOptions(cmvn="utterance", deltas=1, splice_left=2)],
 )
-def test_features_of_some_utterances(data, tmp_path, options, monkeypatch):
+def test_packed_tables_give_features_of_selected_utterances(data, tmp_path, options, monkeypatch):
     """Without the tables of the data directory, which are gone."""
     wanted = ["a-1", "b-0", "c-3"]
     whole, some = packed(tmp_path / "tables.npz", data, wanted, options)
@@ -61,7 +61,7 @@ def test_features_of_some_utterances(data, tmp_path, options, monkeypatch):
         np.testing.assert_array_equal(some[key], expected[key])
 
 
-def test_other_utterances_and_speakers_are_refused_as_ever(data, tmp_path):
+def test_unselected_utterances_and_speakers_are_refused(data, tmp_path):
     write_table(data / "utt2spk", {key: key[0] for key in KEYS if key != "a-1"})
     write_table(
         data / "cmvn.scp",
@@ -89,7 +89,7 @@ def test_other_utterances_and_speakers_are_refused_as_ever(data, tmp_path):
     assert some.has("a-0") and not some.has("b-1")
 
 
-def test_tables_hold_for_one_directory(data, tmp_path, monkeypatch):
+def test_packed_tables_are_valid_for_one_directory(data, tmp_path, monkeypatch):
     """Where relative names of archives begin."""
     packed(tmp_path / "tables.npz", data, KEYS, InputOptions())
     assert are_valid(tmp_path / "tables.npz") and not are_valid(tmp_path / "nothing.npz")

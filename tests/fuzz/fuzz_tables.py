@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from data_dirs import make_data_dir
 from fuzz_format import FIXTURES, Format, consume, files_of, kaldi_file
 from graphs import random_graph, tid2pdf
 from queen_toys import write_queen
 from shorten_encoder import shortened_sphere
 from toy_language import random_ngrams, write_arpa_text
-from trees import make_data_dir
 
 sys.path.append(str(FIXTURES.parents[2] / "egs/amazon_queen/s5/local"))
 

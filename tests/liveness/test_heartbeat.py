@@ -30,7 +30,7 @@ def listen(ear: HeartbeatReader, seconds: float, *beating: Heartbeat):
     return None
 
 
-def test_who_beats_is_there(directory):
+def test_beating_rank_is_alive(directory):
     one, other = hearts(directory, 2)
     ear = HeartbeatReader(directory, 2, 20.0)
     assert ear.look_s == 2.0
@@ -53,7 +53,7 @@ def test_clocks_of_hosts_are_not_compared(directory):
     assert listen(ear, 100, past)[0].sentence.startswith("rank 1 of 2")
 
 
-def test_all_ranks_of_a_host_are_lost_together(directory):
+def test_ranks_of_a_host_are_lost_together(directory):
     one, *others = hearts(directory, 4)
     ear = HeartbeatReader(directory, 4, 20.0)
     listen(ear, 10, one, *others)
@@ -65,7 +65,7 @@ def test_all_ranks_of_a_host_are_lost_together(directory):
     )
 
 
-def test_who_has_ended_is_not_missed(directory):
+def test_ended_rank_is_not_missed(directory):
     one, other = hearts(directory, 2)
     ear = HeartbeatReader(directory, 2, 20.0)
     listen(ear, 10, one, other)
@@ -75,7 +75,7 @@ def test_who_has_ended_is_not_missed(directory):
     assert listen(ear, 200, one) is None
 
 
-def test_who_never_began(directory):
+def test_rank_that_never_started_is_lost_after_timeout(directory):
     """If no rank has started, the job waits in a queue. If one of three has started, the others have at least
     a minute."""
     ear = HeartbeatReader(directory, 3, 6.0)
@@ -86,7 +86,7 @@ def test_who_never_began(directory):
     assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
 
 
-def test_a_job_that_begins_again(directory):
+def test_restarted_job_gets_new_ranks(directory):
     """If the files of the previous ranks were removed between two looks, they are no longer expected; all new
     ranks must start."""
     before = hearts(directory, 3)
@@ -102,13 +102,13 @@ def test_a_job_that_begins_again(directory):
     )
 
 
-def test_a_timeout_shorter_than_a_busy_host_takes(directory):
+def test_short_timeout_is_respected(directory):
     hearts(directory, 1)
     ear = HeartbeatReader(directory, 1, 0.5)
     assert 5 <= listen(ear, 60)[1] <= 6
 
 
-def test_a_directory_that_is_gone_is_harmless(directory):
+def test_removed_directory_is_no_error(directory):
     (one,) = hearts(directory, 1)
     ear = HeartbeatReader(directory, 1, 20.0)
     listen(ear, 10, one)

@@ -164,7 +164,7 @@ def everything_in_groups(spec, comm):
     processor."""
     from collectives import check_all  # here, because they import torch
     from ring_sums import check_sums
-    from uneven import (
+    from uneven_shards import (
         check_minibatches_of_any_size,
         check_neighbours_do_not_wait,
         check_uneven,

@@ -25,7 +25,7 @@ def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_every_cell_is_made_once_for_each_seed(work, cells):
+def test_every_cell_is_trained_once_per_seed(work, cells):
     made = [words[-1] for words in cells[work]]
     assert len(set(made)) == len(made) and all(name.startswith(f"exp/experiments/{work}/") for name in made)
     first, second = (
@@ -34,7 +34,7 @@ def test_every_cell_is_made_once_for_each_seed(work, cells):
     assert second <= first  # some cells are trained with seed 1 alone
 
 
-def test_claims_look_at_cells_that_are_made(cells):
+def test_claims_refer_to_trained_cells(cells):
     made = {
         name.removeprefix("exp/experiments/").rpartition("/")[0]
         for found in cells.values()
@@ -43,7 +43,7 @@ def test_claims_look_at_cells_that_are_made(cells):
     assert {name for claim in read_claims(EXPERIMENTS / "claims.tsv") for name in claim.cells} <= made
 
 
-def test_the_rates_are_the_published_ones(cells):
+def test_learning_rates_equal_published_ones(cells):
     """0.1 for a batch of 256 segments in torch's terms, 10 in ours; a batch of 8192 on 16 learners is 8
     segments of 21 frames of each here."""
     (words,) = [words for words in cells["ibm"] if words[-1].endswith("/batch/adpsgd-fixed-ring/8192/seed1")]
@@ -56,7 +56,7 @@ def test_the_rates_are_the_published_ones(cells):
     assert "--warm-up-factor=10\n" in (RECIPE / given["--config"]).read_text()
 
 
-def test_what_is_kept_is_left_out(tmp_path):
+def test_recorded_trainings_are_skipped(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/ibm.sh", "--seeds", "1", "--stage", "2", "--stop-stage", "2")
     first, second, *rest = kept = [
@@ -76,7 +76,7 @@ def test_what_is_kept_is_left_out(tmp_path):
     assert again == [second, *rest[1:]]
 
 
-def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path):
+def test_cell_with_single_learner_model_needs_both_word_error_rates(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/su_chen.sh", "--seeds", "1", "--stage", "5", "--stop-stage", "5")
     commands = [
@@ -99,7 +99,7 @@ def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path
     assert again == [commands[0], *commands[2:]]
 
 
-def test_the_model_of_one_learner_is_decoded_beside_that_of_all(tmp_path):
+def test_single_learner_model_is_decoded_too(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     out = Path("exp/experiments/su_chen/poster-10/ring/16/seed1")
     for model in (out, out / "learner"):
@@ -114,7 +114,7 @@ def test_the_model_of_one_learner_is_decoded_beside_that_of_all(tmp_path):
     assert scored == [place for _, place in decoded]
 
 
-def test_what_is_planned_is_listed_and_nothing_is_trained(tmp_path, cells):
+def test_plan_lists_cells_without_training(tmp_path, cells):
     """The list has the trainings that the script makes, in their order."""
     for work in ("su_chen", "povey"):
         recipe = recorded_recipe(tmp_path / work)
@@ -130,13 +130,13 @@ def list_of(recipe: Path, work: str, *options: str) -> list[str]:
     return (recipe / "planned").read_text().splitlines()
 
 
-def test_a_file_named_stop_ends_the_script(tmp_path):
+def test_stop_file_ends_script(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     (recipe / "stop").touch()
     assert [words[0] for words in calls(recipe, "local/experiments/ibm.sh")] == ["utils/subset_data_dir.py"]
 
 
-def test_features_of_networks(cells):
+def test_networks_get_their_features(cells):
     """The CNN and the DNN beside it learn from log mel energies."""
     data = {Path(words[-1]).parts[-3]: words[-4] for words in cells["chan"]}
     assert (data["cnn"], data["dnn"], data["lstm"]) == tuple(
@@ -144,7 +144,7 @@ def test_features_of_networks(cells):
     )
 
 
-def test_only_the_cells_that_are_named_are_trained(tmp_path):
+def test_only_named_cells_are_trained(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     (recipe / "rate").mkdir()  # names are no file names
     (recipe / "rate" / "gradient").touch()

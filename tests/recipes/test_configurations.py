@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import make_data
 from steps_here import step_of
+from training_corpora import make_data
 
 from pyasr.base.cli.option_flags import positionals_of
 from pyasr.base.cli.options import parse
@@ -55,7 +55,7 @@ PARAMETERS = {
 @pytest.mark.parametrize(
     "recipe, conf", CONFS, ids=[f"{recipe.parent.name} {conf}" for recipe, conf in CONFS]
 )
-def test_steps_take_their_configurations(recipe, conf, monkeypatch):
+def test_steps_accept_their_configurations(recipe, conf, monkeypatch):
     monkeypatch.chdir(recipe)
     _, cls = step_of(f"{STEPS.get(conf.stem, 'train_dnn')}.py")
     base = ["--config", BASES[recipe.parent.name]] if conf.stem == "toy_network" else []
@@ -76,7 +76,7 @@ def test_steps_take_their_configurations(recipe, conf, monkeypatch):
         ("chain", "kaldi"),
     ],
 )
-def test_published_schemes(conf, scheme, monkeypatch):
+def test_published_schemes_have_published_options(conf, scheme, monkeypatch):
     """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server; on features that
     are normalised already."""
     monkeypatch.chdir(RECIPE)
@@ -86,7 +86,7 @@ def test_published_schemes(conf, scheme, monkeypatch):
 
 
 @pytest.mark.parametrize("path", NETWORKS, ids=lambda path: path.stem)
-def test_networks(path):
+def test_networks_have_published_sizes(path):
     """They can be built on the recipe's features; published ones have as many parameters as were published,
     or as their sizes make."""
     with torch.device("meta"):
@@ -98,7 +98,7 @@ def test_networks(path):
         assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[name]
 
 
-def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
+def test_plain_lstm_learns_with_its_configuration(tmp_path, monkeypatch):
     """With a few cells and rows: without projections, its state carried over, from data to a model that tells
     pdfs apart."""
     monkeypatch.chdir(RECIPE)
@@ -128,7 +128,7 @@ def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
     assert right.mean() > 0.6, right.mean()
 
 
-def test_a_model_that_does_not_exist_is_refused_before_anything_is_done():
+def test_unknown_model_is_refused_before_any_work():
     done = subprocess.run(
         [RECIPE / "run_models.sh", "--models", "dnn lstmpp,cnn"], capture_output=True, text=True, timeout=60
     )
@@ -139,7 +139,7 @@ def test_a_model_that_does_not_exist_is_refused_before_anything_is_done():
     )
 
 
-def test_models_of_the_recipe_have_stages_in_order():
+def test_models_have_stages_in_order():
     script = (RECIPE / "run_models.sh").read_text()
     stages = re.findall(r'stage (\d+) "', script)
     assert stages == [str(number) for number in range(1, len(stages) + 1)]
@@ -150,7 +150,7 @@ def test_models_of_the_recipe_have_stages_in_order():
     assert wanted == set(models)
 
 
-def test_all_layers_of_chans_network_learn():
+def test_all_layers_of_chan_network_learn():
     """Drawn as published, with a variance: once the output layer is no longer 0, each matrix has a gradient
     worth the name."""
     network = LayeredNetwork(read_network(RECIPE / "conf" / "network" / "tc_dnn_blstm_dnn.net"), 40, 100)

@@ -52,7 +52,7 @@ def copied(directory, root, recipe, script, functions):
     return directory / "run.sh"
 
 
-def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path, monkeypatch):
+def test_each_recipe_command_replaced_by_false_stops_recipe(root, tmp_path, monkeypatch):
     """Whichever of a recipe's commands fails, also of those in shared functions, the recipe stops there, with
     the stage's name."""
     monkeypatch.setenv("PYASR_SUPERVISED", "1")  # the process above the recipe has tests of its own

@@ -99,7 +99,7 @@ def test_lists_are_complete_and_sorted(corpus, found):
         assert sum(map(int, line.split()[3:])) == int(errors)
 
 
-def test_data_directory_without_the_bad_ones(corpus, found, tmp_path):
+def test_data_directory_without_bad_utterances(corpus, found, tmp_path):
     assert (
         run(
             "utils/subset_data_dir.py", "--utt-list", found / "good_utts", corpus[1], tmp_path / "clean"
@@ -119,12 +119,12 @@ def test_groups_have_enough_words_and_lose_none():
     ]
 
 
-def test_commonest_words():
+def test_most_frequent_words():
     texts = {"a": np.array([5, 2, 5, 9]), "b": np.array([9, 5, 1])}
     assert top_words(texts, 3).tolist() == [5, 9, 1] and top_words({}, 3).tolist() == []
 
 
-def test_comparison_by_hand():
+def test_comparison_equals_hand_calculation():
     transcripts = {"a": "x y z".split(), "b": "x".split(), "c": "x y z w".split()}
     found = compare(transcripts, {"a": "x z", "b": "v w", "c": "x y z w"})
     assert {
@@ -148,14 +148,14 @@ def test_comparison_by_hand():
         ("a y y y\n", "{}", "all of 1 utterances are bad; check"),
     ],
 )
-def test_data_that_do_not_belong_together(tmp_path, decoded, failed, message):
+def test_mismatched_data_are_refused(tmp_path, decoded, failed, message):
     (tmp_path / "decoded.1.txt").write_text(decoded)
     (tmp_path / "failed.1.json").write_text(failed)
     with pytest.raises(UserError, match=message):
         write_report(tmp_path, {"a": "x"}, {"x", "y"}, "<unk>", 1, BadUttOptions())
 
 
-def test_symbols_of_disambiguation_are_an_input(corpus, tmp_path, monkeypatch, capsys):
+def test_disambiguation_symbols_are_an_input(corpus, tmp_path, monkeypatch, capsys):
     root, data, lang, _ = corpus
     for function in ("decode.decoding.biased.decode_shard", "score.bad_utts.write_report"):
         monkeypatch.setattr(f"pyasr.{function}", lambda *arguments: None)

@@ -57,7 +57,7 @@ def run(directory: Path, *words: object, status: int = 0) -> str:
         ("train_dnn", "tanh toy_network"),
     ],
 )
-def test_steps_take_their_configurations(step, confs):
+def test_steps_accept_their_configurations(step, confs):
     """One after the other, as run.sh gives them; rates are those of one rank, for sums over minibatches, as
     Kaldi's."""
     _, cls = step_of(f"{step}.py")
@@ -87,7 +87,7 @@ def finished(fisher_corpora, tmp_path_factory) -> Path:
     return directory
 
 
-def test_from_discs_to_word_error_rates(finished):
+def test_recipe_runs_from_discs_to_word_error_rates(finished):
     results = (finished / "exp/RESULTS.md").read_text()
     for system, most in (("tri5a", 50), ("pnorm", 60)):
         for test in ("dev", "test"):
@@ -99,13 +99,13 @@ def test_from_discs_to_word_error_rates(finished):
     assert "|drop:<unk>,[laughter],[noise],[oov]|" in results and "| tri5a/decode_dev " in results
 
 
-def test_a_stage_is_made_again_alone(finished, fisher_corpora):
+def test_single_stage_runs_again(finished, fisher_corpora):
     shutil.rmtree(finished / "exp/pnorm/decode_test")
     told = run(finished, "--fisher", ":".join(fisher_corpora.places), "--stage", 9, "--stop-stage", 9)
     assert "exp/pnorm is up to date" in told and (finished / "exp/pnorm/decode_test/best_wer").exists()
 
 
-def test_wrong_discs(fisher_corpora, tmp_path):
+def test_wrong_discs_are_reported(fisher_corpora, tmp_path):
     """tests/corpora/test_fisher_discs.py has the sentences of all cases."""
     text_disc = fisher_corpora.places[1]
     told = run(tmp_path / "run", "--fisher", text_disc, status=1)

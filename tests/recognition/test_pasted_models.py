@@ -186,7 +186,7 @@ def assert_as_the_recipe(exp: Path, name: str, packed: Path) -> None:
     assert words == read_table(exp / "data/text") and len(words) > len(SAID) + 1
 
 
-def test_fmllr_and_fbank_and_online_ivectors(exp, tmp_path):
+def test_fmllr_fbank_and_online_ivectors(exp, tmp_path):
     flags = (
         "--cmvn",
         "none speaker",
@@ -227,7 +227,7 @@ def test_fmllr_and_fbank_and_online_ivectors(exp, tmp_path):
         recognizer.stream()
 
 
-def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_path):
+def test_speaker_ivectors_and_streams_of_different_lengths(exp, tmp_path):
     """The second stream has longer frames, so that each utterance has fewer of them."""
     long = fbank_of(exp, "data_long", "--frame-length", 45)
     decode = system_on(
@@ -254,7 +254,7 @@ def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_
         PastedFeatures(packed, pasting)
 
 
-def test_features_are_those_of_the_training_wherever_these_lie(exp, tmp_path):
+def test_training_features_are_found_at_any_place(exp, tmp_path):
     """The archives of a chosen part of the training data lie where they were made."""
     run_here("subset_data_dir.py", "--first", 1, exp / "data_fbank", tmp_path / "part", folder="utils")
     shutil.copytree(
@@ -282,7 +282,7 @@ def test_features_are_those_of_the_training_wherever_these_lie(exp, tmp_path):
             FeatureSource.of(tmp_path / "dev", exp / "model", trained)
 
 
-def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
+def test_inputs_unavailable_for_new_recordings_are_refused(exp, tmp_path):
     def refused(sentence: str, data: Path) -> None:
         with pytest.raises(UserError, match=sentence):
             pasted = PastedData.of(data)

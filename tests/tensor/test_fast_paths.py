@@ -43,12 +43,12 @@ def seen_by(name: str) -> dict:
 
 @pytest.mark.parametrize("path", FAST_PATHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fast_path_equals_its_plain_form(name, path):
+def test_fast_path_equals_plain_form(name, path):
     assert seen_by(name)["errors"][path] <= FAST_PATHS[path].bound
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_paths_beyond_a_processors_instructions_are_not_taken(name):
+def test_fast_paths_need_instructions_of_processor(name):
     choices = seen_by(name)["choices"]
     if name in ("avx2", "sse"):
         assert not any(choices.values())
@@ -59,7 +59,7 @@ def test_paths_beyond_a_processors_instructions_are_not_taken(name):
         assert not choices["bfloat16 by default"]
 
 
-def test_the_list_is_complete():
+def test_list_of_fast_paths_is_complete():
     """A file that compiles with leave to reorder, or asks for a library or a type, is in the list, or among
     the few that have another test."""
     marked = {
@@ -82,7 +82,7 @@ def test_the_list_is_complete():
         ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX", "DNNL_MAX_CPU_ISA": "AVX2"}, True, True),
     ],
 )
-def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch):
+def test_limits_of_onednn_are_respected(variables, bfloat16, registers, monkeypatch):
     """On a processor with all of it."""
     for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
         monkeypatch.delenv(name, raising=False)
@@ -94,7 +94,7 @@ def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch
     assert ComputeOptions(device="cpu").torch_dtype() == (torch.bfloat16 if bfloat16 else torch.float32)
 
 
-def test_nothing_is_taken_where_nothing_is_known_of_the_processor(monkeypatch):
+def test_unknown_processor_takes_no_fast_path(monkeypatch):
     """As without /proc, or with a build of torch that lacks a library or a function."""
 
     def missing(*arguments, **keywords):

@@ -59,7 +59,7 @@ def options_of(has_peepholes: bool, dtype) -> torch.Tensor | None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("has_peepholes, clip", [option[:2] for option in OPTIONS])
-def test_step(fused, has_peepholes, clip, dtype):
+def test_forward_step_equals_torch(fused, has_peepholes, clip, dtype):
     results, peepholes = [], options_of(has_peepholes, dtype)
     both = pairs(
         frames(4 * H, dtype=dtype),
@@ -76,7 +76,7 @@ def test_step(fused, has_peepholes, clip, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("has_peepholes, clip, limit", OPTIONS)
-def test_step_back(fused, has_peepholes, clip, limit, dtype):
+def test_backward_step_equals_torch(fused, has_peepholes, clip, limit, dtype):
     gates = frames(4 * H, dtype=dtype)
     gates.sigmoid_()
     tensors = [
@@ -99,7 +99,7 @@ def test_step_back(fused, has_peepholes, clip, limit, dtype):
 
 @pytest.mark.parametrize("size", [1.0, 0.0, 1e25])
 @pytest.mark.parametrize("name", ["bound", "add_bounded"])
-def test_bounds(fused, name, size):
+def test_clipping_equals_torch(fused, name, size):
     x, total, results = frames(H, H + 2), frames(H, H + 1, seed=2), []
     x.mul_(size)
     before = total.clone()
@@ -133,7 +133,7 @@ def test_bounds(fused, name, size):
         ),
     ],
 )
-def test_layers_with_these_kernels(fused, shape, monkeypatch):
+def test_layers_with_kernels_equal_plain_layers(fused, shape, monkeypatch):
     """Outputs and gradients, in float32 by both."""
     from pyasr.nn.layers import lstm_loop
     from pyasr.nn.layers.lstm import Lstm, side_by_side

@@ -24,7 +24,7 @@ def random(*shape: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_cross_entropy_and_its_derivatives():
+def test_cross_entropy_and_derivatives_equal_autograd():
     """Against autograd; what lies behind the classes is not looked at, a negative target has no loss and no
     derivatives."""
     z, targets, num_classes = 3 * random(9, 20), torch.tensor([0, 5, -100, 12, 3, 1, 12, -1, 7]), 13
@@ -45,7 +45,7 @@ def test_cross_entropy_and_its_derivatives():
     )
 
 
-def test_residual_and_its_squares():
+def test_residual_and_squares_equal_formula():
     x, ht, w = random(2, 30, 11), random(2, 4, 30, seed=2), random(2, 4, 11, seed=3)
     xhat = torch.full_like(x, NAN)
     squares = step_kernels.residual(x, ht, w, xhat)
@@ -85,7 +85,7 @@ def test_verdict_with_natural_gradient():
     )
 
 
-def test_a_side_that_is_zero_has_the_factor_1():
+def test_zero_side_has_factor_1():
     step = components_of_a_step(natural=True, dtype=torch.float64)
     step.squares[2][:, 1] = 0
     verdict, usual = make_verdict(step), make_verdict(step)
@@ -106,7 +106,7 @@ def test_a_side_that_is_zero_has_the_factor_1():
         (lambda step: step.squares[3].__setitem__((1, 0, 0), NAN), [3]),
     ],
 )
-def test_what_is_not_finite_changes_nothing(spoil, parts):
+def test_non_finite_gradient_sets_all_factors_to_zero(spoil, parts):
     """One bias or one trace is enough for all factors to be 0; its component is counted."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
     spoil(step)
@@ -120,7 +120,7 @@ def test_what_is_not_finite_changes_nothing(spoil, parts):
     assert verdict.counts[2] == NUM_ROWS
 
 
-def test_counts_of_a_loss_that_is_not_finite_are_zero():
+def test_non_finite_loss_has_zero_counts():
     step = components_of_a_step(natural=False, dtype=torch.float64)
     step.losses[7] = NAN
     verdict = make_verdict(step)
@@ -129,7 +129,7 @@ def test_counts_of_a_loss_that_is_not_finite_are_zero():
 
 
 @pytest.mark.parametrize("narrow", [torch.float32, torch.bfloat16])
-def test_descent(narrow):
+def test_descent_updates_parameters_in_place(narrow):
     """Of float32 parameters, which may be those that the network computes with; a factor of 0 changes
     nothing, whatever the gradient is."""
     master, grad = random(50).float(), random(50, seed=2).to(narrow)
@@ -148,7 +148,7 @@ def test_descent(narrow):
     importlib.util.find_spec("triton") is None,
     reason="Triton, which comes with torch for CUDA, is not installed",
 )
-def test_kernels_in_the_interpreter():
+def test_kernels_in_interpreter_equal_plain_form():
     """Numbers in a process of its own: Triton looks at the variable when it is imported."""
     program = Path(__file__).with_name("step_kernel_cases.py")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
@@ -162,13 +162,13 @@ def test_kernels_in_the_interpreter():
 @GPU
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 5e-3)])
 @pytest.mark.parametrize("name", CASES)
-def test_kernels_on_a_gpu(name, dtype, tolerance):
+def test_kernels_on_gpu_equal_plain_form(name, dtype, tolerance):
     from pyasr.tensor import step_triton
 
     CASES[name](step_triton, dtype, tolerance, "cuda")
 
 
 @GPU
-def test_a_gpu_takes_the_kernels():
+def test_gpu_uses_kernels():
     assert step_kernels._kernels(to(torch.zeros(1), "cuda")) is step_kernels._triton() is not None
     assert step_kernels._kernels(torch.zeros(1, device="cuda", dtype=torch.float64)) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import DIM, make_alignments, make_data
+from training_corpora import DIM, make_alignments, make_data
 
 from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
 from pyasr.decode.lattices.determinize import determinize

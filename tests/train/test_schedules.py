@@ -23,7 +23,7 @@ def rates_of_epochs(schedule):
     return rates
 
 
-def test_exponential_goes_from_the_initial_to_the_final_rate():
+def test_exponential_rate_from_initial_to_final():
     """lr_e = i exp(x ln(f / i) / n) with x = e - 1, n = E - 1: 15 epochs from 0.32 to 0.0032 as in Su, Chen,
     Xu 2015."""
     rates = rates_of_epochs(
@@ -59,7 +59,7 @@ def test_steps_at_epochs_and_frames():
     assert rates == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
 
 
-def test_steps_end_at_the_least_rate():
+def test_steps_end_at_minimum_rate():
     rates = rates_of_epochs(
         schedule_of(learning_rate=0.8, schedule="step", num_epochs=5, step_epochs="1,2,3,4", least_rate=0.15)
     )
@@ -74,7 +74,7 @@ def test_steps_end_at_the_least_rate():
         schedule_of(learning_rate=0.8, schedule="step", step_epochs="1", least_rate=0.9)
 
 
-def test_steps_that_are_none():
+def test_invalid_steps_are_refused():
     with pytest.raises(UserError, match="no step is given"):
         schedule_of(schedule="step")
     with pytest.raises(UserError, match="--step-epochs: '3;4' is not a comma-separated list of numbers"):
@@ -136,7 +136,7 @@ def test_newbob():
     assert run(schedule, losses) == told
 
 
-def test_newbob_rejects_before_halving_and_goes_on():
+def test_newbob_rejects_before_halving_and_continues():
     schedule = schedule_of(learning_rate=1.0, schedule="newbob", num_epochs=3)
     assert run(schedule, [(2.0, 0), (2.5, 0), (1.0, 0), (0.5, 0)]) == [
         (1.0, False, False),
@@ -159,7 +159,7 @@ def test_scaling_with_ranks(scaling, factor):
     assert ScheduleOptions(lr_scaling=scaling, lr_convention="mean").rate_factor(4, 256) == factor / 256
 
 
-def test_what_is_printed():
+def test_description_of_schedule():
     options = ScheduleOptions(
         learning_rate=0.32, lr_convention="sum", schedule="newbob-accuracy", num_epochs=20
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import make_data
 from scheme_toys import changed_groups
+from training_corpora import make_data
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.files import DBN_FILE

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, frames_of, make_data, random_pdfs
 from scheme_toys import changed_groups
+from training_corpora import DIM, frames_of, make_data, random_pdfs
 
 from pyasr.feats.compute.warp import Warper
 from pyasr.feats.inputs import FeatureReader, InputOptions

@@ -50,7 +50,7 @@ def begin(tmp_path, monkeypatch):
     )
 
 
-def test_lines_without_a_terminal(begin, tmp_path):
+def test_reports_without_terminal_are_lines(begin, tmp_path):
     """First the last line of the log, then the reports of the ranks; no file of them is left."""
     step = begin(subprocess.PIPE)
     for told, seen in (
@@ -71,7 +71,7 @@ def test_lines_without_a_terminal(begin, tmp_path):
     ]
 
 
-def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
+def test_terminal_line_is_updated_in_place(begin, tmp_path):
     ours, theirs = pty.openpty()
     step = begin(theirs)
     os.close(theirs)
@@ -86,7 +86,7 @@ def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
     assert "\n" not in said and said.endswith("\r\x1b[K")
 
 
-def test_what_is_told_before_there_is_a_note(tmp_path):
+def test_text_before_first_report(tmp_path):
     log = tmp_path / "train.log"
     assert rank_progress_text(tmp_path / "none", log) == f"the ranks have not reported yet (log: {log})"
     log.write_text(
@@ -98,7 +98,7 @@ def test_what_is_told_before_there_is_a_note(tmp_path):
     assert rank_progress_text(tmp_path / "note", log).startswith("iteration 3: ")
 
 
-def test_time_left_is_that_of_the_passes_of_this_run(tmp_path, monkeypatch):
+def test_remaining_time_counts_passes_of_this_run_only(tmp_path, monkeypatch):
     """Of 40 passes, the 10th to 12th took 3 s. Without a reader, or if it cannot be written, the note is
     skipped."""
     now = [100.0]

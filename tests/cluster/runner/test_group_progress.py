@@ -47,7 +47,7 @@ def lines_of(request, seconds, num_ended, on_terminal=False):
     return written, wait_s
 
 
-def test_what_is_said(monkeypatch):
+def test_progress_lines(monkeypatch):
     request = parse_request(["JOB=1:50", "exp/make_mfcc/log/make_mfcc_train.JOB.log", "true"])
     monkeypatch.setenv("PYASR_STEP", "make_mfcc.py")
     (line,), wait_s = lines_of(request, 130, 37)
@@ -63,7 +63,7 @@ def test_what_is_said(monkeypatch):
     )
 
 
-def test_a_line_of_a_terminal_is_written_over_and_left_empty(monkeypatch):
+def test_terminal_line_is_overwritten_and_cleared(monkeypatch):
     monkeypatch.setenv("PYASR_STEP", "x.py")
     written, wait_s = lines_of(parse_request(["JOB=1:2", "a.JOB.log", "true"]), 20, 1, on_terminal=True)
     assert (
@@ -73,7 +73,7 @@ def test_a_line_of_a_terminal_is_written_over_and_left_empty(monkeypatch):
     )
 
 
-def test_there_are_few_lines_in_a_day():
+def test_few_lines_per_day():
     passed_s, num_lines = 20.0, 0
     request = parse_request(["JOB=1:2", "a.JOB.log", "true"])
     while passed_s < 24 * 3600:
@@ -85,12 +85,12 @@ def test_there_are_few_lines_in_a_day():
     "seconds, words",
     [(40.9, "40 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min"), (90000, "25 h 00 min")],
 )
-def test_how_long_it_lasts(seconds, words):
+def test_durations_are_formatted(seconds, words):
     assert lasting(seconds) == words
 
 
 @pytest.mark.parametrize("program, name", [(SOON, "run.pl"), (SCHEDULER, "slurm.pl")])
-def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypatch):
+def test_runners_report_number_of_ended_jobs(program, name, tmp_path, monkeypatch):
     """The second job waits until this has been said of the first; the logs have nothing of it."""
     monkeypatch.delenv("PYASR_STEP", raising=False)
     words = [
@@ -120,7 +120,7 @@ def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypat
     assert not [log for log in (tmp_path / "log").glob("*.log") if seen in log.read_text()]
 
 
-def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
+def test_terminal_line_is_empty_at_end(tmp_path):
     ours, theirs = pty.openpty()
     words = [
         "--max-jobs-run",
@@ -143,7 +143,7 @@ def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
     assert re.search(rb"jobs, \d+ s(, about \d+ s left)?\r\x1b\[K$", said)
 
 
-def test_single_and_short_jobs_are_silent(tmp_path):
+def test_single_and_short_jobs_print_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SOON, "x.log", "sleep", "0.3"], cwd=tmp_path, capture_output=True
     )

@@ -57,7 +57,9 @@ def grid_engine(tmp_path, monkeypatch, says, hosts):
         (HYDRA, 9, 1, "", None),  # it asks Grid Engine itself
     ],
 )
-def test_hosts_of_grid_engine(says, num_ranks, num_threads, flags, lines, tmp_path, monkeypatch):
+def test_grid_engine_hosts_get_ranks_by_slots(
+    says, num_ranks, num_threads, flags, lines, tmp_path, monkeypatch
+):
     """As many ranks on a host as have slots for all their threads; it may have slots of several queues."""
     mpiexec = grid_engine(
         tmp_path,
@@ -94,7 +96,9 @@ def test_hosts_of_grid_engine(says, num_ranks, num_threads, flags, lines, tmp_pa
         ),
     ],
 )
-def test_hosts_of_grid_engine_without_room(says, slots, num_threads, sentence, tmp_path, monkeypatch):
+def test_grid_engine_hosts_with_too_few_slots_are_refused(
+    says, slots, num_threads, sentence, tmp_path, monkeypatch
+):
     """mpiexec would start all ranks on one host."""
     grid_engine(
         tmp_path,
@@ -107,7 +111,7 @@ def test_hosts_of_grid_engine_without_room(says, slots, num_threads, sentence, t
     assert not (tmp_path / "hosts.12").exists()
 
 
-def test_srun_where_there_is_no_mpiexec(srun, monkeypatch):
+def test_srun_is_used_without_mpiexec(srun, monkeypatch):
     """In a job of Slurm, and for one; on any other host srun would wait for room."""
     with pytest.raises(UserError, match="mpiexec is missing in /nowhere/bin"):
         launch_prefix(2)
@@ -120,7 +124,7 @@ def test_srun_where_there_is_no_mpiexec(srun, monkeypatch):
         launch_prefix(2)
 
 
-def test_a_step_starts_ranks_by_slurm_without_an_mpiexec_of_its_own(srun, tmp_path, monkeypatch):
+def test_step_starts_ranks_through_slurm_without_own_mpiexec(srun, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr("pyasr.cluster.ranks.jobs._run_ranks_once", lambda jobs, *_: started.append(jobs.cmd))
     run_ranks(
@@ -132,7 +136,7 @@ def test_a_step_starts_ranks_by_slurm_without_an_mpiexec_of_its_own(srun, tmp_pa
     assert started == ["slurm.pl --mem 2G"]
 
 
-def test_an_mpiexec_comes_before_srun(srun, tmp_path, monkeypatch):
+def test_mpiexec_is_preferred_to_srun(srun, tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     mpiexec = program(tmp_path / ".venv" / "bin" / "mpiexec", "HYDRA build details:")
     assert launch_prefix(2, 4) == f"{mpiexec} -n 2"

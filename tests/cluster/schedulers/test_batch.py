@@ -31,7 +31,7 @@ echo 7
 """
 
 
-def test_a_failure_counts_whatever_has_ended_after_it(tmp_path):
+def test_failure_is_reported_even_if_other_jobs_end_later(tmp_path):
     request = parse_request(["JOB=1:3", str(tmp_path / "a.JOB.log"), "true"])
     runner = BatchRunner(request, scheduler=None)
     runner.left = dict.fromkeys(request.jobs, "7")
@@ -72,7 +72,7 @@ def begin_slurm_of_processes(programs):
     program(programs / "scancel", "#!/bin/sh\nkill $1\n")
 
 
-def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, tmp_path):
+def test_each_array_job_is_resubmitted_up_to_limit(slurm_pl, tmp_path):
     """Jobs 1 and 2 are asked to end twice, job 3 whenever it runs."""
     script = r"echo again >> times.JOB; [ JOB != 3 ] && [ \$(wc -l < times.JOB) = 3 ] || exit 75"
 
@@ -107,7 +107,7 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, 
         (GridEngine(), "4711.pbsserver", "qsub printed '4711.pbsserver', but that of Grid Engine"),
     ],
 )
-def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeypatch):
+def test_scheduler_answer_without_job_number_is_refused(scheduler, said, told, tmp_path, monkeypatch):
     """As that of the qsub of PBS."""
     name = scheduler.own.program()[0]
     program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
@@ -116,7 +116,7 @@ def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeyp
         submit(scheduler, [name])
 
 
-def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted(tmp_path, monkeypatch):
+def test_runner_stopped_while_submitting_cancels_submitted_jobs(tmp_path, monkeypatch):
     """Though the signal goes to its whole process group, as at a terminal."""
     (tmp_path / "bin").mkdir()
     program(
@@ -136,7 +136,7 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
     assert runner.returncode == 128 + signal.SIGTERM and (tmp_path / "cancelled").read_text() == "7\n"
 
 
-def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over(slurm_pl, tmp_path):
+def test_status_visible_after_scheduler_reports_end_is_used(slurm_pl, tmp_path):
     """Five seconds later, as on filesystems with delayed visibility: the job is not reported as lost, and no
     others are cancelled."""
     late = "mv a.2.status held; (sleep 5; mv held a.2.status) > /dev/null 2>&1 &\necho 7"
@@ -153,7 +153,7 @@ def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over
     )
 
 
-def test_what_is_told_where_memory_was_too_small(slurm_pl, tmp_path):
+def test_memory_error_hint_names_memory_option(slurm_pl, tmp_path):
     """Under a scheduler, each job has its own. What kills a command at its limit leaves what has run it
     alive, and the scheduler knows."""
     done = slurm_pl("JOB=1:1", "a.JOB.log", "python", "-c", "raise MemoryError")
@@ -193,7 +193,7 @@ fi
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp_path, monkeypatch):
+def test_same_command_after_stopped_runner_waits_for_old_job(number, slurm_pl, tmp_path, monkeypatch):
     """Though its job takes its time to end: a runner that can waits until it has, and what it puts down while
     the new job runs is not taken for the new one's."""
     begin_slurm_of_processes(tmp_path / "bin")
@@ -219,7 +219,7 @@ def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp
     )
 
 
-def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
+def test_killed_guard_does_not_affect_job(slurm_pl, tmp_path, monkeypatch):
     """Is no concern of a job that goes well."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
@@ -231,7 +231,7 @@ def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
         assert (runner.wait(60), runner.stderr.read()) == (0, "")
 
 
-def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_path, monkeypatch):
+def test_silent_hosts_after_grid_engine_restart_are_not_lost(tmp_path, monkeypatch):
     """Its master says so of all, until they have found it."""
     lost = Fate(False, "its host n1 was lost (Grid Engine says au)", "n1", host_lost=True)
     runner = BatchRunner(parse_request([str(tmp_path / "a.log"), "true"]), GridEngine())
@@ -250,7 +250,7 @@ def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_
     assert runner.ended[0].host_lost
 
 
-def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(slurm_pl, tmp_path):
+def test_slurm_variables_of_outer_job_are_not_passed_to_jobs(slurm_pl, tmp_path):
     """Such as its memory, which srun would take for theirs; what the user has set does."""
     program(
         tmp_path / "bin" / "sbatch",
@@ -273,7 +273,7 @@ def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(s
     )
 
 
-def test_processors_to_which_a_recipes_own_step_is_bound_do_not_go_along_to_its_jobs(slurm_pl, tmp_path):
+def test_cpu_binding_of_outer_step_is_not_passed_to_jobs(slurm_pl, tmp_path):
     """As within `srun --pty bash`: srun would refuse to begin ranks on others."""
     program(
         tmp_path / "bin" / "sbatch",
@@ -292,7 +292,7 @@ def test_processors_to_which_a_recipes_own_step_is_bound_do_not_go_along_to_its_
     assert (tmp_path / "was").read_text() == "SLURM_MPI_TYPE=pmix\n"
 
 
-def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
+def test_end_of_first_run_is_ignored_if_job_was_restarted_elsewhere(tmp_path):
     """As by Slurm, where a node is lost but its job goes on: how the first run ends does not count."""
     script = (
         "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; "
@@ -312,7 +312,7 @@ def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
     assert read_status(tmp_path / "x.log").ok and (tmp_path / "x.log").read_text().count("# Ended") == 1
 
 
-def test_numbers_that_schedulers_give():
+def test_job_numbers_are_parsed():
     for scheduler, said in (
         (Slurm(), "12\n"),
         (Slurm(), "a greeting\n12\n"),
@@ -322,7 +322,7 @@ def test_numbers_that_schedulers_give():
         assert scheduler.number(said) == "12"
 
 
-def test_jobs_of_another_cluster_are_asked_for_and_cancelled_there(slurm_pl, tmp_path):
+def test_jobs_of_another_cluster_are_queried_and_cancelled_there(slurm_pl, tmp_path):
     """Slurm's usual cluster, which may have a job of that number as well, is left alone."""
     program(tmp_path / "bin" / "sbatch", "#!/bin/sh\necho '7;other'\n")
     program(
@@ -338,7 +338,7 @@ def test_jobs_of_another_cluster_are_asked_for_and_cancelled_there(slurm_pl, tmp
     }
 
 
-def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slurm_pl, tmp_path, monkeypatch):
+def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, monkeypatch):
     """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words
     its own."""
     begin_slurm_of_processes(tmp_path / "bin")
@@ -394,14 +394,14 @@ class Says(Slurm):
         return {0: self.says}
 
 
-def test_what_ranks_have_left_of_a_job_that_waits_again(asking):
+def test_files_of_ranks_of_requeued_job_are_removed(asking):
     hearts, ask = asking(Fate(True, waits=True))
     ask()
     assert [file.suffix for file in hearts_in(hearts)] == [".2"]
 
 
 @pytest.mark.parametrize("state, is_lost", [("SUSPENDED", False), ("RUNNING", True)])
-def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, capsys):
+def test_ranks_of_suspended_job_are_not_lost(state, is_lost, asking, capsys):
     """They stand still as those of a frozen host do, which Slurm believes to run for some time."""
     hearts, ask = asking(fate({"JobState": state}))
     ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
@@ -415,7 +415,7 @@ def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, c
 
 
 @pytest.mark.parametrize("killed_by", [signal.SIGTERM, signal.SIGKILL])
-def test_the_reason_of_a_command_that_a_limit_killed_before_its_runner(killed_by, tmp_path, monkeypatch):
+def test_reason_of_scheduler_is_reported_if_limit_kills_command(killed_by, tmp_path, monkeypatch):
     """The scheduler reports the end some time after the status is there."""
     answers = [Fate(True), Fate(True), Fate(False, "it exceeded its time limit", over_limit=True)]
     monkeypatch.setattr(Slurm, "fates", lambda self, number, tasks: {0: answers.pop(0)})
@@ -429,7 +429,7 @@ def test_the_reason_of_a_command_that_a_limit_killed_before_its_runner(killed_by
         assert runner._with_reason(other) is other
 
 
-def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):
+def test_jobs_take_different_gpus_if_scheduler_assigns_none(slurm_pl, tmp_path):
     program(
         tmp_path / "bin" / "nvidia-smi",
         "#!/bin/sh\nprintf 'GPU 0: H200 (UUID: GPU-a1)\\nGPU 1: H200 (UUID: GPU-b2)\\n'\n",
@@ -460,7 +460,7 @@ def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_on
         ("it's/a:b/1,2 $x.JOB.log", "JOB=1:2", """'it'"'"'s/a:b/q/1,2 $x.'$TASK.out""", "_1_2__x"),
     ],
 )
-def test_where_the_script_of_jobs_writes(log, job, output, name):
+def test_job_script_redirects_its_own_output(log, job, output, name):
     """Whatever the directories are called: it redirects itself, and the schedulers need not know."""
     request = parse_request([*([job] if job else []), log, "true"])
     for scheduler in (Slurm(), GridEngine()):

@@ -56,12 +56,12 @@ def soon(monkeypatch):
         ([True], [{1: LOST, 2: RUNS}, {1: LOST, 2: RUNS}, {1: LOST}], ["cancel", "release 7 [1]"]),
     ],
 )
-def test_until_they_have_ended(cancelled, fates, calls):
+def test_end_jobs_polls_until_jobs_have_ended(cancelled, fates, calls):
     scheduler = Answers(cancelled, fates)
     assert end_jobs(scheduler, ["7"], 60.0) == [] and scheduler.calls == calls
 
 
-def test_what_is_told_of_what_cannot_be_freed():
+def test_slots_that_cannot_be_freed_are_reported():
     told = []
     assert end_jobs(Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, told.append) == [] and told == [
         "keeps its slots"
@@ -69,11 +69,11 @@ def test_what_is_told_of_what_cannot_be_freed():
 
 
 @pytest.mark.parametrize("answer", [RUNS, None])
-def test_jobs_that_do_not_end(answer):
+def test_jobs_that_do_not_end_are_returned(answer):
     assert end_jobs(Answers([True, True], [answer]), ["7", "8"], 0.1) == ["7", "8"]
 
 
-def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path):
+def test_jobs_are_ended_when_unresponsive_scheduler_answers_again(tmp_path):
     """The runner names the jobs, and the guard ends them as soon as the scheduler answers."""
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -77,7 +77,7 @@ def run(tmp_path):
         ),
     ],
 )
-def test_a_scheduler_that_is_away_for_a_moment(runner, said, told, run):
+def test_submission_is_retried_while_scheduler_is_away(runner, said, told, run):
     """Twice, and again at the resubmission of the job: one message."""
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
@@ -87,7 +87,7 @@ def test_a_scheduler_that_is_away_for_a_moment(runner, said, told, run):
     )
 
 
-def test_a_scheduler_that_is_never_there(run):
+def test_absent_scheduler_is_reported_after_retries(run):
     code, errors, num_calls = run("slurm.pl", "1 2 3 4 5", NO_SLURM)
     assert (code, num_calls) == (1, 5) and errors.count("\n") == 2
     assert errors.endswith("(connect failure); check whether Slurm is up, then run the same command again\n")
@@ -127,7 +127,7 @@ def test_a_scheduler_that_is_never_there(run):
         ),
     ],
 )
-def test_what_may_have_been_taken_is_not_submitted_again(runner, said, run):
+def test_possibly_accepted_job_is_not_submitted_again(runner, said, run):
     """Two jobs would write to one log. A Grid Engine that stood still, and went on after the last of these
     answers, had the job."""
     code, errors, num_calls = run(runner, "1", said)
@@ -138,7 +138,7 @@ def test_what_may_have_been_taken_is_not_submitted_again(runner, said, run):
     )
 
 
-def test_what_will_never_be_taken_is_not_submitted_again(run):
+def test_permanently_refused_job_is_not_submitted_again(run):
     code, errors, num_calls = run(
         "queue.pl",
         "1",
@@ -169,7 +169,7 @@ def test_what_will_never_be_taken_is_not_submitted_again(run):
         (GridEngine(), "Unable to run job: failed sending gdi request.\nExiting."),
     ],
 )
-def test_what_means_that_nothing_was_taken(scheduler, said, tmp_path):
+def test_messages_that_mean_not_accepted(scheduler, said, tmp_path):
     with pytest.raises(NotTaken):
         submit(scheduler, [refusing(tmp_path, said)])
 
@@ -200,7 +200,7 @@ def refusing(directory, said):
         ("", "exit status 1 ("),
     ],
 )
-def test_all_that_a_program_says_on_why_it_refuses(said, told, tmp_path):
+def test_refusal_is_reported_completely(said, told, tmp_path):
     """But for what says nothing, as the last line of qsub."""
     program = refusing(tmp_path, said)
     with pytest.raises(UserError) as error:
@@ -210,7 +210,7 @@ def test_all_that_a_program_says_on_why_it_refuses(said, told, tmp_path):
     )
 
 
-def test_a_runner_that_is_stopped_while_it_waits_for_its_scheduler(tmp_path):
+def test_stopped_runner_waiting_for_scheduler_ends_at_once(tmp_path):
     """Ends at once: it has no jobs."""
     refusing(tmp_path, NO_SLURM.strip("'"))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -239,7 +239,7 @@ def test_a_runner_that_is_stopped_while_it_waits_for_its_scheduler(tmp_path):
         (["--no-requeue", "x.log", "echo", "hello"], "--no-requeue: no such option; known are "),
     ],
 )
-def test_options_of_sbatch_without_a_value(words, sentence):
+def test_sbatch_options_without_value(words, sentence):
     """Have a place of their own."""
     with pytest.raises(UserError) as error:
         parse_request(words, Slurm.own, Slurm.usual)
@@ -250,6 +250,6 @@ def test_options_of_sbatch_without_a_value(words, sentence):
 
 
 @pytest.mark.parametrize("option", ["--mem", "--gpu", "--max-jobs-run"])
-def test_options_of_ours_without_a_value(option):
+def test_own_options_without_value_are_refused(option):
     with pytest.raises(UserError, match=f"^{option}: a value is expected after it, not '--time'$"):
         parse_request([option, "--time", "2", "x.log", "true"], Slurm.own, Slurm.usual)

@@ -50,7 +50,7 @@ def made(data, *flags, step="make_mfcc.py"):
 
 
 @pytest.mark.parametrize("step, speakers", [(step, False) for step in STEPS] + [(STEPS[0], True)])
-def test_features_are_those_of_single_channels(step, speakers, tmp_path, reads):
+def test_features_equal_those_of_single_channels(step, speakers, tmp_path, reads):
     calls = make_calls(tmp_path / "calls", speakers=speakers)
     ours, theirs = made(calls, step=step), made(one_file_a_side(calls), step=step)
     assert list(ours) == list(theirs) == DataDir(calls).utterances
@@ -66,7 +66,7 @@ def test_each_file_is_decoded_once(tmp_path, reads):
     assert sorted(reads) == [f"{calls}/{call}.sph" for call in CALLS[:2]]
 
 
-def test_copies_at_other_speeds(tmp_path, reads):
+def test_copies_at_other_speeds_are_read_once(tmp_path, reads):
     """A copy of a call is read as a call is."""
     (out := tmp_path / "fast").mkdir()
     write_all(out, perturbed(DataDir(make_calls(tmp_path / "calls")), Perturbation("0.8 1.25")))
@@ -75,7 +75,7 @@ def test_copies_at_other_speeds(tmp_path, reads):
     assert not np.array_equal(features["sp0.8-sw02001-A_000050"], features["sp0.8-sw02001-B_000050"])
 
 
-def test_an_option_goes_before_the_table(tmp_path):
+def test_channel_option_overrides_table(tmp_path):
     calls = make_calls(tmp_path / "calls")
     right = made(calls, "--channel", 1)
     assert np.array_equal(right["sw02001-A_000050"], right["sw02001-B_000050"])
@@ -85,7 +85,7 @@ def told(capsys):
     return capsys.readouterr().out
 
 
-def test_another_channel_makes_features_anew(tmp_path, capsys):
+def test_changed_channel_recomputes_features(tmp_path, capsys):
     """That of a recording that is one of several; the name of a single one changes nothing."""
     calls = make_calls(tmp_path / "calls")
     before = made(calls)
@@ -109,7 +109,7 @@ def test_another_channel_makes_features_anew(tmp_path, capsys):
     )
 
 
-def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
+def test_features_of_channel_option_stay_up_to_date(tmp_path, capsys):
     """What an earlier version made where there is a table too."""
     calls = make_calls(tmp_path / "calls")
     table = (calls / "reco2file_and_channel").read_text()
@@ -136,7 +136,7 @@ def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
         ),
     ],
 )
-def test_a_channel_that_is_not_there_is_told_before_any_work(label, sentence, tmp_path):
+def test_missing_channel_is_reported_before_any_work(label, sentence, tmp_path):
     calls = make_calls(tmp_path / "calls")
     table = read_table(calls / "reco2file_and_channel")
     del table["sw02001-B"]
@@ -146,7 +146,7 @@ def test_a_channel_that_is_not_there_is_told_before_any_work(label, sentence, tm
     assert not (calls / "feats").exists() and not (calls / "feats.tmp").exists()
 
 
-def test_recordings_that_take_turns_are_read_from_one_decoding(tmp_path, reads):
+def test_interleaved_recordings_are_decoded_once(tmp_path, reads):
     data = DataDir(make_calls(tmp_path / "calls"))
     turns = ["sw02001-A_000010", "sw02001-B_000010", "sw02001-A_000050", "sw02001-B_000050"]
     found = dict(read_waveforms(data, turns, RATE))

@@ -52,7 +52,7 @@ def paste(tmp_path, *words):
     return load_all(tmp_path / "out/feats.scp")
 
 
-def test_columns_are_those_of_the_streams(streams, tmp_path):
+def test_columns_equal_those_of_streams(streams, tmp_path):
     found = paste(tmp_path, tmp_path / "out", *streams)
     left, right = (load_all(stream / "feats.scp") for stream in streams)
     assert found.keys() == LENGTHS.keys()
@@ -63,14 +63,14 @@ def test_columns_are_those_of_the_streams(streams, tmp_path):
     assert not (tmp_path / "out/cmvn.scp").exists()
 
 
-def test_a_transcript_that_was_corrected_is_copied(streams, tmp_path):
+def test_corrected_transcript_is_copied(streams, tmp_path):
     paste(tmp_path, tmp_path / "out", *streams)
     write_table(streams[0] / "text", dict.fromkeys(LENGTHS, "other words"))
     paste(tmp_path, tmp_path / "out", *streams)
     assert read_table(tmp_path / "out/text") == dict.fromkeys(LENGTHS, "other words")
 
 
-def test_each_stream_has_its_own_normalisation_and_derivatives(streams, tmp_path):
+def test_each_stream_has_its_own_cmvn_and_deltas(streams, tmp_path):
     found = paste(
         tmp_path,
         "--deltas",
@@ -92,7 +92,7 @@ def test_each_stream_has_its_own_normalisation_and_derivatives(streams, tmp_path
             )
 
 
-def test_vectors_of_speakers_and_of_utterances_stand_beside_every_frame(streams, tmp_path):
+def test_speaker_and_utterance_vectors_are_appended_to_every_frame(streams, tmp_path):
     rng = np.random.default_rng(7)
     vectors = {"a": rng.standard_normal(4), "b-1": rng.standard_normal(4), "b": rng.standard_normal(4)}
     scp = write_vectors(tmp_path / "vectors.scp", vectors)
@@ -103,7 +103,7 @@ def test_vectors_of_speakers_and_of_utterances_stand_beside_every_frame(streams,
 
 
 @pytest.mark.parametrize("told_by", ["file", "option"])
-def test_vectors_every_few_frames(streams, tmp_path, told_by):
+def test_periodic_vectors_are_appended(streams, tmp_path, told_by):
     rng = np.random.default_rng(8)
     vectors = {
         utt: rng.standard_normal((-(-num // 10), 4)).astype(np.float32) for utt, num in LENGTHS.items()
@@ -119,7 +119,7 @@ def test_vectors_every_few_frames(streams, tmp_path, told_by):
         np.testing.assert_array_equal(found[utt][:, 5:], expected)
 
 
-def test_another_period_pastes_anew(streams, tmp_path):
+def test_changed_period_recomputes_output(streams, tmp_path):
     vectors = {utt: np.arange(-(-num // 10), dtype=np.float32)[:, None] for utt, num in LENGTHS.items()}
     scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
     for period in (10, 9):
@@ -128,7 +128,7 @@ def test_another_period_pastes_anew(streams, tmp_path):
         assert found["a-1"][:, 5].tolist() == [t // period for t in range(21)]
 
 
-def test_missing_statistics_are_told_before_anything_is_pasted(streams, tmp_path):
+def test_missing_statistics_are_reported_before_any_work(streams, tmp_path):
     (streams[1] / "cmvn.scp").unlink()
     with pytest.raises(
         UserError, match="right/cmvn.scp: no such file; run steps/compute_cmvn.py .*right first"
@@ -137,7 +137,7 @@ def test_missing_statistics_are_told_before_anything_is_pasted(streams, tmp_path
     assert not list(tmp_path.glob("out*"))
 
 
-def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
+def test_lengths_may_differ_within_tolerance(tmp_path, capsys):
     lengths = {"a-1": 22, "a-2": 30, "b-1": 1, "b-2": 47}
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2, lengths)
     found = paste(tmp_path, "--length-tolerance", 1, "--max-missing", 0.25, tmp_path / "out", *streams)
@@ -148,7 +148,7 @@ def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
     )
 
 
-def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_path, capsys):
+def test_utterances_missing_in_a_stream_are_named_up_to_a_limit(streams, tmp_path, capsys):
     table = read_scp(streams[1] / "feats.scp")
     (streams[1] / "feats.scp").write_text(
         "".join(f"{utt} {rx}\n" for utt, rx in table.items() if utt != "a-2")
@@ -162,7 +162,7 @@ def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_pat
     assert "right/feats.scp: a-2" in capsys.readouterr().out
 
 
-def test_streams_of_two_kinds_of_features_are_refused(streams, tmp_path):
+def test_stream_with_varying_columns_is_refused(streams, tmp_path):
     wide = write_stream(tmp_path / "wide", 4, 3)
     write_table(
         streams[1] / "feats.scp",
@@ -189,12 +189,12 @@ def test_streams_of_two_kinds_of_features_are_refused(streams, tmp_path):
         (("--norm-vars", ""), "--norm-vars: '' is not one word of false, true"),
     ],
 )
-def test_bad_words_for_streams(streams, tmp_path, words, sentence):
+def test_invalid_stream_options_are_refused(streams, tmp_path, words, sentence):
     with pytest.raises(UserError, match=sentence):
         paste(tmp_path, *words, tmp_path / "out", *streams)
 
 
-def test_bad_vectors(streams, tmp_path):
+def test_invalid_vectors_are_refused(streams, tmp_path):
     scp = write_vectors(tmp_path / "vectors.scp", {"a": np.ones(2)})
     with pytest.raises(
         UserError, match=r"2 of 4 .*: 2: no vector of it or its speaker in .*vectors.scp \(b-1 b-2\)"
@@ -212,7 +212,7 @@ def test_bad_vectors(streams, tmp_path):
         paste(tmp_path, "--vectors", scp, "--vector-period", 10, tmp_path / "out", *streams)
 
 
-def test_more_vectors_than_frames_explain(tmp_path, capsys):
+def test_too_many_vectors_for_frames_are_refused(tmp_path, capsys):
     """They are of another period, or of longer utterances: no row would stand where it belongs. The tolerance
     is that of the streams."""
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2)

@@ -87,9 +87,7 @@ def programs(lang: Path, mono: Path, out: Path) -> dict[str, tuple]:
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
-def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(
-    program, corpus, mono, data, tmp_path, capfd
-):
+def test_many_lost_utterances_end_step_before_output(program, corpus, mono, data, tmp_path, capfd):
     keep_features(data, 30)
     flags, places = programs(corpus[1], mono, tmp_path / "out")[program]
     lost = re.escape(
@@ -105,7 +103,7 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
-def test_a_step_without_a_usable_transcript_ends_before_its_job(program, corpus, mono, data, tmp_path):
+def test_missing_usable_transcripts_end_step_before_job(program, corpus, mono, data, tmp_path):
     flags, places = programs(corpus[1], mono, tmp_path / "out")[program]
     utterances = read_table(data / "text")
     for texts, told in (
@@ -136,9 +134,7 @@ def test_a_step_without_a_usable_transcript_ends_before_its_job(program, corpus,
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
-def test_a_job_without_a_usable_utterance_adds_nothing_to_the_others(
-    program, corpus, mono, data, tmp_path, capfd
-):
+def test_job_without_usable_utterances_does_not_change_result(program, corpus, mono, data, tmp_path, capfd):
     """The result is that of one job, which has the same utterances."""
     usable = split(data, 2)[0]
     features = read_table(data / "feats.scp")
@@ -161,7 +157,7 @@ def shift(data: Path) -> None:
     write_table(data / "text", dict(zip(texts, [*texts.values()][1:] + [*texts.values()][:1])))
 
 
-def test_transcripts_shifted_by_a_line(corpus, mono, data, tmp_path):
+def test_shifted_transcripts_are_detected(corpus, mono, data, tmp_path):
     shift(data)
     narrow = ("--nj", 1, "--beam", 5, "--retry-beam", 8)
     with pytest.raises(
@@ -172,9 +168,7 @@ def test_transcripts_shifted_by_a_line(corpus, mono, data, tmp_path):
     assert not (tmp_path / "ali").exists()
 
 
-def test_a_training_stops_at_its_last_alignment_and_goes_on_from_there_with_a_greater_limit(
-    corpus, mono, data, tmp_path, capfd
-):
+def test_training_stops_at_last_alignment_and_resumes_with_higher_limit(corpus, mono, data, tmp_path, capfd):
     shift(data)
     words = ("--nj", 1, *TREE, "--num-iters", 6, "--max-iter-inc", 2, "--num-gauss", 50,
              "--realign-iters", "2 4", "--beam", 3, "--retry-beam", 5)  # fmt: skip
@@ -192,7 +186,7 @@ def test_a_training_stops_at_its_last_alignment_and_goes_on_from_there_with_a_gr
     )
 
 
-def test_few_losses_are_one_line(corpus, data, tmp_path, caplog):
+def test_few_losses_are_logged_in_one_line(corpus, data, tmp_path, caplog):
     keep_features(data, 39)
     with caplog.at_level("INFO", "pyasr"):
         run_here("train_mono.py", *SHORT, "--deltas", 0, data, corpus[1], tmp_path / "mono")
@@ -204,7 +198,7 @@ def test_few_losses_are_one_line(corpus, data, tmp_path, caplog):
     assert told in [record.message for record in caplog.records]
 
 
-def test_where_nothing_is_aligned_the_commonest_reasons_are_told(corpus, mono, data, tmp_path):
+def test_most_frequent_reasons_are_reported_if_nothing_is_aligned(corpus, mono, data, tmp_path):
     """The transcript of the first utterance is wrong."""
     text = read_table(data / "text")
     first, *others = text
@@ -220,7 +214,7 @@ def test_where_nothing_is_aligned_the_commonest_reasons_are_told(corpus, mono, d
             run_here(program, *flags, data, *places, threads=True)
 
 
-def test_reasons_are_counted_and_the_rarest_are_not_told():
+def test_reasons_are_counted_and_rare_ones_omitted():
     failed = {f"u{i}": reason for i, reason in enumerate("aaaabbbccd")}
     report = AlignReport(90, failed=failed)
     assert report.summary() == (
@@ -234,7 +228,7 @@ def test_reasons_are_counted_and_the_rarest_are_not_told():
 
 
 @pytest.mark.parametrize("symbol", RESERVED_WORDS)
-def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpus, mono, data, tmp_path):
+def test_reserved_symbol_in_transcript_loses_only_its_utterance(symbol, corpus, mono, data, tmp_path):
     run_here("align_si.py", *ALIGN, *corpus, mono / "mono", tmp_path / "sound")
     texts = read_table(data / "text")
     utt = sorted(texts)[7]
@@ -255,7 +249,7 @@ def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpu
     assert problem.fix.startswith("remove the symbol")
 
 
-def test_a_word_without_pronunciation_is_named(corpus, mono, data, tmp_path):
+def test_word_without_pronunciation_is_named(corpus, mono, data, tmp_path):
     lang = Path(shutil.copytree(corpus[1], tmp_path / "lang"))
     with (lang / "words.txt").open("a") as f:
         f.write(f"silent {len(read_table(lang / 'words.txt'))}\n")

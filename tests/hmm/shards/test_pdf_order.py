@@ -73,7 +73,7 @@ class Utterances:
 
 @pytest.mark.parametrize("most_rows", [BLOCK, 40, 100, 300, 10_000])
 @pytest.mark.parametrize("in_order", [False, True])
-def test_rounds_give_the_blocks_of_one_array(small_blocks, most_rows, in_order):
+def test_rounds_give_same_blocks_as_one_array(small_blocks, most_rows, in_order):
     source = Utterances()
     found = [
         (pdf, rows.copy()) for pdf, rows in pdf_order.in_rounds(source, source.counts, most_rows, in_order)
@@ -85,7 +85,7 @@ def test_rounds_give_the_blocks_of_one_array(small_blocks, most_rows, in_order):
     assert all(np.array_equal(ours, theirs) for (_, ours), (_, theirs) in zip(found, expected))
 
 
-def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
+def test_number_of_rounds_follows_memory_limit(small_blocks):
     """All frames at once are one round; if full blocks are yielded, a buffer of one block per pdf is enough
     for it."""
     for most_rows, in_order, num_rounds in ((10_000, True, 1), (8 * BLOCK, False, 1), (4 * BLOCK, False, 2)):
@@ -96,7 +96,7 @@ def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
 
 
 @pytest.mark.parametrize("most_rows", [BLOCK, 100, 10_000])
-def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
+def test_files_give_same_blocks_as_one_array(small_blocks, most_rows, tmp_path):
     """Frames can be read repeatedly although utterances are read once, also if an utterance is longer than
     memory allows."""
     source = Utterances()
@@ -109,7 +109,7 @@ def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
     assert source.num_read == source.num_utterances and not list(tmp_path.iterdir())
 
 
-def test_disks_without_room_are_told(tmp_path, monkeypatch):
+def test_insufficient_disk_space_is_reported(tmp_path, monkeypatch):
     """Detected in advance, for all ranks together, or when the disk is full."""
     told, source = [], Utterances()
     num_bytes = 12 * int(source.counts.sum())
@@ -125,7 +125,7 @@ def test_disks_without_room_are_told(tmp_path, monkeypatch):
     )
 
 
-def test_accumulation_sums_in_one_order():
+def test_accumulation_is_bit_identical_for_any_pdf_order():
     """All sums and the log-likelihood are bit-identical for any order of pdfs."""
     rng, model = np.random.default_rng(3), random_model(40, 3, 5)
     # their sums need rounding
@@ -183,7 +183,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("disk", [True, False])
-def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, trained, tmp_path, monkeypatch):
+def test_trainings_with_any_memory_limit_are_bit_identical(disk, corpus, trained, tmp_path, monkeypatch):
     """With all frames in memory, and with a hundred, on a disk with space for all and on a full one."""
     monkeypatch.setattr(gmm_shard, "reserve", lambda *_: 3000)
     if not disk:
@@ -200,7 +200,7 @@ def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, traine
     assert contents(tmp_path) == expected
 
 
-def test_statistics_of_one_speaker_at_a_time_are_in_memory(corpus, trained, tmp_path, monkeypatch):
+def test_speaker_statistics_are_in_memory_one_at_a_time(corpus, trained, tmp_path, monkeypatch):
     """Statistics of speakers that are on no other rank."""
     alive, most, real = weakref.WeakSet(), [], FmllrStats.zeros.__func__
 

@@ -57,14 +57,14 @@ def check_as_transducer(path, words: SymbolTable) -> int:
 
 @pytest.mark.parametrize("order", range(1, 8))
 @pytest.mark.parametrize("piece_bytes", [100, 1 << 20])
-def test_tables_are_those_of_the_transducer(tmp_path, monkeypatch, order, piece_bytes):
+def test_tables_equal_transducer(tmp_path, monkeypatch, order, piece_bytes):
     monkeypatch.setattr(arpa_reader, "_PIECE_BYTES", piece_bytes)
     for seed in range(6):
         write_random(tmp_path / "lm.arpa.gz", seed, order, 60)
         check_as_transducer(tmp_path / "lm.arpa.gz", WORDS)
 
 
-def test_costs_of_long_ways_around_states_are_those_of_the_transducer(tmp_path):
+def test_costs_of_skipped_states_equal_transducer(tmp_path):
     """Of a word that each longer history only backs off from: five states are bypassed at once."""
     names = ["<s>", "</s>", "a", "b"]
     for seed in range(20):
@@ -103,7 +103,7 @@ GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", 
         (13, "-0.1 a \xff", r":13: not UTF-8"),
     ],
 )
-def test_broken_file_is_told_with_its_line(tmp_path, monkeypatch, line, text, told):
+def test_invalid_file_is_reported_with_line(tmp_path, monkeypatch, line, text, told):
     monkeypatch.setattr(arpa_reader, "_PIECE_BYTES", 20)
     lines = [*GOOD[: line - 1], text, *GOOD[line:]]
     (tmp_path / "lm.arpa").write_bytes("\n".join(lines).encode("latin-1"))
@@ -111,7 +111,7 @@ def test_broken_file_is_told_with_its_line(tmp_path, monkeypatch, line, text, to
         BackoffLm.read(tmp_path / "lm.arpa", SymbolTable.of(["<eps>", "a", "b", "#0", "<s>", "</s>"]))
 
 
-def test_memory_of_making_tables(tmp_path, monkeypatch):
+def test_memory_of_creating_tables(tmp_path, monkeypatch):
     """At most 1.5 times the tables, beside a piece of the file; at most 40 bytes an n-gram."""
     rng, names = np.random.default_rng(0), [f"w{i}" for i in range(150)]
     pairs = np.stack(np.divmod(np.arange(150**2), 150), 1)

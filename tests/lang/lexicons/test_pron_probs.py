@@ -64,7 +64,7 @@ def probable(counts):
     return add_probabilities(small_dict(), counts, PronProbOptions())
 
 
-def test_counts_by_hand(counts):
+def test_counts_equal_hand_calculation(counts):
     """Twelve places, three in each utterance, each counted on its left and on its right."""
     silences = {token: tuple(vars(found).values()) for token, found in counts.silences.items()}
     assert silences == {
@@ -89,7 +89,7 @@ def test_counts_by_hand(counts):
     )
 
 
-def test_pronunciations_by_hand(counts):
+def test_pronunciation_probabilities_equal_hand_calculation(counts):
     """a: AH 4 + 1, EY 1 + 1; the best gets 1. Without normalisation they sum to one."""
     best = pron_probabilities(small_dict().lexicon, counts.prons, PronProbOptions()).entries
     assert best["a"] == {("AH",): 1.0, ("EY",): pytest.approx(2 / 5)} and best["c"] == {("S", "IY"): 1.0}
@@ -101,7 +101,7 @@ def test_pronunciations_by_hand(counts):
     assert all(max(variants.values()) == 1.0 for variants in best.values())
 
 
-def test_silence_by_hand(probable):
+def test_silence_probabilities_equal_hand_calculation(probable):
     """Silence at 7 of 12 places. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s> alike; F
     from them."""
     probs, overall = probable.silence_probs, 7 / 12
@@ -126,12 +126,12 @@ def test_silence_by_hand(probable):
     )
 
 
-def test_words_never_seen_have_the_overall_probability_and_no_correction(probable):
+def test_unseen_words_have_overall_probability_without_correction(probable):
     unseen = probable.silence_probs.words["c", "S", "IY"]
     assert unseen.after == pytest.approx(7 / 12) and (unseen.before_silence, unseen.before_none) == (1.0, 1.0)
 
 
-def test_probabilities_are_kept_from_the_ends():
+def test_probabilities_are_bounded_away_from_0_and_1():
     found = PronCounts()
     for _ in range(1000):
         found.add([A, SIL, B])
@@ -140,7 +140,7 @@ def test_probabilities_are_kept_from_the_ends():
     assert probs.words[B].before_none == pytest.approx(2 / 12)
 
 
-def test_alignments_without_silence_give_a_dictionary_that_can_be_read(tmp_path):
+def test_alignments_without_silence_give_readable_dictionary(tmp_path):
     found = PronCounts()
     for _ in range(1000):
         found.add([A, B])
@@ -150,7 +150,7 @@ def test_alignments_without_silence_give_a_dictionary_that_can_be_read(tmp_path)
     assert {silence.after for silence in again.words.values()} == {0.01}
 
 
-def test_directory_is_read_again_as_it_was(probable, tmp_path):
+def test_directory_survives_round_trip(probable, tmp_path):
     probable.write(tmp_path)
     again = read_dict_dir(tmp_path)
     assert again.lexicon.entries["a"] == pytest.approx(probable.lexicon.entries["a"])
@@ -163,7 +163,7 @@ def test_directory_is_read_again_as_it_was(probable, tmp_path):
 
 
 @pytest.mark.parametrize("name, line", [("lexicon.txt", "zoo Z UW"), ("lexiconp.txt", "zoo 1 Z UW")])
-def test_word_that_only_one_of_the_lexica_has(probable, tmp_path, name, line):
+def test_word_in_only_one_lexicon_is_refused(probable, tmp_path, name, line):
     probable.write(tmp_path)
     with open(tmp_path / name, "a") as f:
         f.write(f"{line}\n")
@@ -206,7 +206,7 @@ def positions(length: int) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [["a"], ["b", "a"], ["c", "a", "bee"], ["a", "a", "<unk>"]])
-def test_costs_of_all_paths(lang, probable, words):
+def test_costs_of_all_paths_equal_formula(lang, probable, words):
     fst, ids = read_fst(lang.lexicon_fst), [lang.words[word] for word in words]
     ways = list(all_ways(words, probable))
     for phones, cost in ways:
@@ -215,7 +215,7 @@ def test_costs_of_all_paths(lang, probable, words):
     assert best_cost(fst, [lang.phones["SIL"]] * 2, ids) == math.inf
 
 
-def test_disambiguated_lexicon_has_the_same_costs(lang):
+def test_disambiguated_lexicon_has_same_costs(lang):
     plain, marked = read_fst(lang.lexicon_fst), read_fst(lang.lexicon_disambig_fst)
     num_homophones, num_loops = 2, 2
     assert plain.num_states + num_homophones == marked.num_states
@@ -234,7 +234,7 @@ def read_without(fst, symbols):
     return fst.replaced(ilabels=ilabels.astype(np.int32)).keep_arcs(~loops)
 
 
-def test_grammar_goes_with_it(lang, tmp_path):
+def test_grammar_composes_with_lexicon(lang, tmp_path):
     """LG can be determinised and has the costs of L and G, and the language directory is sound."""
     assert find_problems(lang.path) == []
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["a", "b", "bee", "c", "<unk>"], (0, 20, 20)))
@@ -275,7 +275,7 @@ def test_steps_from_counts_to_language_directory(counts, tmp_path):
     )
 
 
-def test_counts_of_another_dictionary(counts):
+def test_counts_of_other_dictionary_are_refused(counts):
     content = small_dict()
     del content.lexicon.entries["b"]
     with pytest.raises(UserError, match="'b B IY' was counted but is not in the lexicon"):
@@ -298,7 +298,7 @@ def test_counts_of_another_dictionary(counts):
         ("silprob.txt", "<s> 0.", "<s> 1.", "silprob.txt: all numbers must be above 0, that of <s> below 1"),
     ],
 )
-def test_damaged_probabilities(probable, tmp_path, name, old, new, message):
+def test_damaged_probabilities_are_refused(probable, tmp_path, name, old, new, message):
     probable.write(tmp_path)
     path = tmp_path / name
     assert old in path.read_text()

@@ -48,7 +48,7 @@ def probability_in(part: Arpa, history: tuple, word: str, share: int = 0) -> flo
 
 
 @pytest.mark.parametrize("weights", [(0.2, 0.5, 0.3), (0.9, 0.05, 0.05)])
-def test_every_ngram_of_the_models_has_the_weighted_mean(weights):
+def test_every_ngram_has_weighted_mean(weights):
     parts = models()
     mix = mixed(parts, weights)
     assert set(ngrams(mix)) == {gram for part in parts for gram in ngrams(part)} and mix.order == 4
@@ -64,12 +64,12 @@ def test_probabilities_sum_to_one_after_every_history():
     assert worst_sum(mixed(models(), (0.2, 0.5, 0.3))) < 1e-9
 
 
-def test_unigrams_mix_too():
+def test_unigrams_are_mixed():
     mix = mixed([small_model(0, WORDS, 1), small_model(1, ["a", "f"], 1)], (0.5, 0.5))
     assert mix.order == 1 and worst_sum(mix) < 1e-9 and "f" in mix.words
 
 
-def test_models_whose_listed_words_leave_nothing_or_too_much_are_made_to_sum_to_one():
+def test_improper_models_are_normalised():
     """After a the one listed word has all the probability; after b all words are listed, with 0.8; after c
     they have 1.3."""
     words, p = ["a", "b", "c", "<s>", "</s>"], np.log10
@@ -90,7 +90,7 @@ def test_models_whose_listed_words_leave_nothing_or_too_much_are_made_to_sum_to_
     )
 
 
-def test_words_that_a_model_lacks_share_its_unknown_word():
+def test_missing_words_share_probability_of_unknown_word():
     parts, weights = models()[:2], (0.25, 0.75)
     mix = mixed(parts, weights, share_unknown=True)
     probability = Reader(mix)
@@ -103,7 +103,7 @@ def test_words_that_a_model_lacks_share_its_unknown_word():
     assert probability((), "c") > Reader(mixed(parts, weights))((), "c") and worst_sum(mix) < 1e-9
 
 
-def test_a_model_mixed_with_itself_stays_as_it_was():
+def test_model_mixed_with_itself_is_unchanged():
     part = small_model(3, WORDS, 3, min_counts=(1, 2))
     mix = mixed([part, part], (0.3, 0.7))
     before, after = Reader(part), Reader(mix)
@@ -114,7 +114,7 @@ def test_a_model_mixed_with_itself_stays_as_it_was():
         )
 
 
-def test_ngrams_that_no_text_reaches_are_left_out(caplog):
+def test_ngrams_with_unlisted_history_are_skipped(caplog):
     part = small_model(0, WORDS, 3)
     number = part.index
     stray = np.array(
@@ -132,7 +132,7 @@ def test_ngrams_that_no_text_reaches_are_left_out(caplog):
     assert "odd.arpa: 3 n-grams skipped, because their history is not listed" in caplog.text
 
 
-def test_em_finds_the_weights_under_which_the_text_is_most_probable():
+def test_em_weights_maximise_likelihood():
     rng = np.random.default_rng(0)
     chosen, tables = rng.choice(3, 3000, p=(0.6, 0.3, 0.1)), rng.dirichlet(np.ones(6), (3, 3000))
     words = (tables[chosen, np.arange(3000)].cumsum(1) < rng.random((3000, 1))).sum(1).clip(max=5)
@@ -149,7 +149,7 @@ def test_em_finds_the_weights_under_which_the_text_is_most_probable():
 
 
 @mitlm.needed
-def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
+def test_mixture_equals_mitlm_with_equal_weights(tmp_path):
     """And the perplexity that MITLM tells; its search for weights minimises that of the static mixture, so EM
     comes near it."""
     words = [f"w{i}" for i in range(60)]
@@ -186,7 +186,7 @@ def mix(*words) -> None:
 
 
 @pytest.mark.parametrize("lacking", ["zero", "share"])
-def test_mix_lms_tells_each_iteration(files, capsys, lacking):
+def test_mix_lms_logs_each_iteration(files, capsys, lacking):
     sources = [files / name for name in ("one.arpa.gz", "two", "three.arpa")]
     mix("--lacking", lacking, "--heldout", files / "heldout", files / "mix", *sources)
     told = capsys.readouterr().out
@@ -233,7 +233,7 @@ def dense_perplexity(weights, lacking: str) -> float:
     return math.exp(-sum(logs) / len(logs))
 
 
-def test_models_of_weight_0_are_left_out(files):
+def test_models_with_weight_0_are_skipped(files):
     mix("--weights", "1,0,0", files / "mix", files / "one.arpa.gz", files / "two", files / "three.arpa")
     assert ngrams(read_arpa(files / "mix/lm.arpa.gz")) == ngrams(read_arpa(files / "one.arpa.gz"))
     assert [float(line.split()[0]) for line in (files / "mix/weights").read_text().splitlines()] == [1, 0, 0]
@@ -290,7 +290,7 @@ def test_models_of_weight_0_are_left_out(files):
         ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the minimum"),
     ],
 )
-def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message):
+def test_invalid_input_gives_one_sentence(files, monkeypatch, words, sources, message):
     (files / "strange").write_text("u1 <unk> zz\n")
     (files / "empty").write_text("u1\nu2\n")
     (files / "marked").write_text("u1 <s> a </s>\n")
@@ -306,7 +306,7 @@ def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message
         mix("--weights", "0.5,0.5", "mix.arpa.gz", "one.arpa.gz", "two")
 
 
-def test_a_mixture_rescores_lattices(tmp_path):
+def test_mixture_rescores_lattices(tmp_path):
     bare = make_experiment(tmp_path)
     for seed, name in ((0, "one"), (1, "two")):
         write_arpa(tmp_path / name, small_model(seed, SPOKEN, 4, 80))

@@ -11,14 +11,14 @@ from pyasr.lang.symbols import SymbolTable
 WORDS = SymbolTable.of(["<eps>", "<unk>", "a", "b", "#0", "<s>", "</s>"])
 
 
-def test_words_become_ids_and_strangers_the_oov_word():
+def test_words_become_ids_and_unknown_ones_the_oov_word():
     mapped = map_text({"u1": "a b a", "u2": "a zig b zag zig"}, WORDS, oov=1)
     assert {key: ids.tolist() for key, ids in mapped.ids.items()} == {"u1": [2, 3, 2], "u2": [2, 1, 3, 1, 1]}
     assert mapped.oov == {"zig": 2, "zag": 1} and mapped.num_words == 8 and mapped.oov_only == []
     assert mapped.summary() == "3 of 8 words (37.50 %) are outside the vocabulary: zig (2), zag (1)"
 
 
-def test_lines_of_nothing_but_oov_are_legal_but_named():
+def test_lines_with_only_oov_words_are_named():
     mapped = map_text({"u1": "zig", "u2": "", "u3": "a", "u4": "<unk> zag"}, WORDS, oov=1)
     assert (
         mapped.oov_only == ["u1", "u4"]
@@ -53,7 +53,7 @@ def test_sentences_with_and_without_ids(tmp_path):
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2009", "\x0b", "\x1c", "\u0085"])
-def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
+def test_unusual_blanks_are_reported(blank, tmp_path):
     (tmp_path / "text").write_bytes("u1 fine\tand\r\nu2 b\u00e9, \u20ac\u200b\n".encode())
     assert read_sentences(tmp_path / "text") == [["fine", "and"], ["b\u00e9,", "\u20ac\u200b"]]
     (tmp_path / "text").write_bytes(f"u1 fine\nu2 bonjour{blank}!\n".encode())
@@ -74,7 +74,7 @@ def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
         ("a -1\n", ":1: expected 'SYMBOL ID'"),
     ],
 )
-def test_bad_symbol_tables(tmp_path, text, told):
+def test_invalid_symbol_tables_are_refused(tmp_path, text, told):
     (tmp_path / "words.txt").write_text(text)
     with pytest.raises(UserError, match=told):
         SymbolTable.read(tmp_path / "words.txt")

@@ -112,7 +112,7 @@ def relative(a: Tensor, b: Tensor) -> float:
 @pytest.mark.parametrize(
     "num_sides, ones, padding", [(1, False, 0), (3, False, 7), (1, True, 0), (3, True, 7)]
 )
-def test_equals_the_form_without_a_lag(num_sides, ones, padding):
+def test_update_period_1_equals_form_without_lag(num_sides, ones, padding):
     """With update period 1 minibatches see the same W; columns that only fill the memory stay zero."""
     xs = minibatches(FIRST + 25, num_sides)
     plain, driver = (
@@ -152,7 +152,7 @@ class LaggedByFormula(ByFormula):
 
 @pytest.mark.parametrize("ones", [False, True], ids=["", "with ones"])
 @pytest.mark.parametrize("period", [1, 4])
-def test_equals_the_formula_with_the_lag(period, ones):
+def test_equals_formula_with_lag(period, ones):
     """Of one side, as layers of any network have it."""
     xs = minibatches(FIRST + 30)
     formula, side = LaggedByFormula(RANK, period), trained(1, ones, period, xs)[0]
@@ -198,7 +198,7 @@ def oblique(rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-def test_rows_are_made_orthonormal_again():
+def test_rows_are_reorthonormalised():
     """One update later, as if the formula had had orthonormal rows: by Cholesky's factor."""
     driver, formula = with_rows(oblique, 0), ByFormula(RANK, 1)
     formula.W, formula.d, formula.rho = (
@@ -220,7 +220,7 @@ def test_rows_are_made_orthonormal_again():
 
 
 @pytest.mark.parametrize("angle", [1e-2, 1e-4, 1e-7])
-def test_nearly_parallel_rows_part_again(angle):
+def test_nearly_parallel_rows_are_separated(angle):
     """Where the inverse of Cholesky's factor is too large, or there is none; the data bring the row back in
     some updates."""
 
@@ -234,7 +234,7 @@ def test_nearly_parallel_rows_part_again(angle):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_leaves_no_trace(bad):
+def test_non_finite_minibatch_changes_nothing(bad):
     """W and its eigenvalues stay as they are at the update after a minibatch of which one side is not finite;
     the other side's go on."""
     xs = minibatches(FIRST + 6, 2)
@@ -250,7 +250,7 @@ def test_what_is_not_finite_leaves_no_trace(bad):
     assert states[-1][0].isfinite().all() and np.isfinite(states[-1][1]).all()
 
 
-def test_what_is_under_way_goes_on_in_the_same_bits():
+def test_resume_between_updates_gives_same_bits():
     """From a checkpoint, which holds no code, between two updates."""
     xs = minibatches(FIRST + 14, 2)
     driver = Driver(trained(2, True, 4, xs), True, DIM + 3)
@@ -273,7 +273,7 @@ def test_what_is_under_way_goes_on_in_the_same_bits():
             assert torch.equal(found, expected)
 
 
-def test_threads_give_the_same_bits():
+def test_threads_give_same_bits():
     xs = minibatches(FIRST + 8, 3)
     with ThreadPoolExecutor(3) as workers:
         alone, threads = Driver(trained(3, xs=xs)), Driver(trained(3, xs=xs), workers=workers)
@@ -300,7 +300,7 @@ def test_narrow_types_follow_float64(dtype, tolerance, scale):
 
 
 @pytest.mark.parametrize("scale, num_floored", [(1.0, 0), (1e-4, RANK - 1), (1e-7, RANK + 1)])
-def test_mixture_is_that_of_the_next_factor(scale, num_floored):
+def test_mixture_equals_that_of_next_factor(scale, num_floored):
     """A of S against `next_factor` of K and L, whatever the units of J, with eigenvalues at their floor,
     too."""
     rng = np.random.default_rng(5)
@@ -328,7 +328,7 @@ def test_mixture_is_that_of_the_next_factor(scale, num_floored):
     assert (following == EPSILON).sum() == num_floored
 
 
-def test_w_keeps_its_digits_where_data_are_multiplied_in_tf32(monkeypatch):
+def test_w_keeps_precision_with_tf32_data(monkeypatch):
     """Both products of W itself; the setting is as before afterwards."""
     settings, seen = torch.backends.cuda.matmul, []
     monkeypatch.setattr(settings, "allow_tf32", True)

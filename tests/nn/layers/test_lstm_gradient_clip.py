@@ -107,7 +107,7 @@ def check_near(found, wanted, tolerance: float) -> None:
 
 @pytest.mark.parametrize("limit", [BITES, BITES_SELDOM])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_derivatives_are_those_of_the_equations_with_limits(shape, limit):
+def test_clipped_derivatives_equal_equations(shape, limit):
     wanted, told = expected(limit, shape)
     assert 0 < sum(told) < len(told)
     check_equal(own(limit, shape), wanted)
@@ -115,7 +115,7 @@ def test_derivatives_are_those_of_the_equations_with_limits(shape, limit):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_limit_that_nothing_reaches_changes_nothing(shape):
+def test_unreached_limit_changes_nothing(shape):
     wanted, told = expected(NEVER_BITES, shape)
     assert not any(told)
     check_equal(own(NEVER_BITES, shape), wanted)
@@ -123,7 +123,7 @@ def test_a_limit_that_nothing_reaches_changes_nothing(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_float32_on_a_cpu_and_bfloat16_stay_near(shape):
+def test_float32_on_cpu_and_bfloat16_are_close(shape):
     """They have loops of their own."""
     wanted = own(BITES, shape)
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 0.04)):
@@ -135,7 +135,7 @@ def test_float32_on_a_cpu_and_bfloat16_stay_near(shape):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_derivatives_that_are_not_finite_stay_so(dtype):
+def test_non_finite_derivatives_stay_non_finite(dtype):
     for worst in (float("nan"), float("inf")):
         layer, x = (
             layer_of(**BOTH, gradient_clip=BITES).to(dtype),
@@ -148,7 +148,7 @@ def test_derivatives_that_are_not_finite_stay_so(dtype):
         assert not layer.recurrent.weight.grad.isfinite().all() and x.grad[:, 1:].isfinite().all()
 
 
-def test_lengths_beyond_the_squares_of_float32():
+def test_norms_beyond_float32_squares_are_clipped():
     layer, x = layer_of(**BOTH, gradient_clip=BITES).float(), inputs().detach().float().requires_grad_()
     y = layer(x)[0]
     y.backward(torch.full_like(y, 1e25))
@@ -157,7 +157,7 @@ def test_lengths_beyond_the_squares_of_float32():
 
 @pytest.mark.parametrize("lengths", [[6, 6], [1, 1, 10]])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
+def test_parts_equal_whole_sequence(shape, lengths):
     if shape.get("backward"):
         pytest.skip("it has no parts")
     layer, x, state, parts = layer_of(**shape, gradient_clip=BITES), inputs(), None, []
@@ -167,7 +167,7 @@ def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
     check_equal(gradients(layer, x, torch.cat(parts)), expected(BITES, shape)[0])
 
 
-def test_derivatives_by_a_state_are_limited_as_well():
+def test_derivatives_of_state_are_clipped():
     layer, x = layer_of(**BOTH, gradient_clip=BITES), inputs()
     state = LstmState(
         *(torch.zeros(1, N, dim, dtype=x.dtype, requires_grad=True) for dim in (layer.recurrent_dim, H))
@@ -176,7 +176,7 @@ def test_derivatives_by_a_state_are_limited_as_well():
     assert state.r.grad.norm(dim=2).max() <= BITES * (1 + 1e-9)
 
 
-def test_sequences_of_different_lengths_are_each_as_alone():
+def test_sequences_of_different_lengths_equal_single_ones():
     layer, lengths = layer_of(**BOTH, backward=True, gradient_clip=BITES), torch.tensor([T, 5, 1])
     x, alone = inputs(), inputs()
     y, _ = layer(x, lengths=lengths)
@@ -190,7 +190,7 @@ def test_sequences_of_different_lengths_are_each_as_alone():
     [lambda pair: Recurrent(pair), lambda pair: WindowRecurrent(pair, 2, 1)],
     ids=["blstm", "window-blstm"],
 )
-def test_both_directions_have_limits(kind):
+def test_both_directions_are_clipped(kind):
     def of(limit):
         layer, x = (
             kind([layer_of(seed, backward=seed == 2, gradient_clip=limit, **BOTH) for seed in (1, 2)]),
@@ -203,7 +203,7 @@ def test_both_directions_have_limits(kind):
     assert all((one - other).norm() > 0.02 * other.norm() for one, other in zip(bounded, free))
 
 
-def test_natural_gradient_preconditions_what_has_limits():
+def test_natural_gradient_preconditions_clipped_derivatives():
     """With preconditioners that do nothing, as without; those of projections with biases have these too."""
     options = NaturalGradientOptions(max_change_per_sample=1e30)
     for limit in (0.0, BITES):
@@ -216,7 +216,7 @@ def test_natural_gradient_preconditions_what_has_limits():
         check_equal(gradients(layer, x, layer(x)[0]), gradients(plain, x, plain(x)[0]))
 
 
-def test_cudnn_serves_what_does_not_learn(monkeypatch):
+def test_cudnn_is_used_without_training(monkeypatch):
     monkeypatch.setattr(lstm, "cudnn_supports", lambda x: True)
     layer, x = layer_of(gradient_clip=BITES), inputs()
     assert not layer.is_cudnns(x)
@@ -225,7 +225,7 @@ def test_cudnn_serves_what_does_not_learn(monkeypatch):
         torch.testing.assert_close(layer(x)[0], layer.remember(layer.input(x))[0])
 
 
-def test_a_network_of_a_file_learns_with_limits():
+def test_configured_network_learns_with_limits():
     lines = [
         (
             "lstm cells=6 recurrent=2 nonrecurrent=2 peepholes=true projection-bias=true init=kaldi "
@@ -249,7 +249,7 @@ def test_a_network_of_a_file_learns_with_limits():
     "dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 0.04)]
 )
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_gpu_has_the_same_limits(shape, dtype, tolerance):
+def test_gpu_has_same_limits(shape, dtype, tolerance):
     wanted = own(BITES, shape)
     layer, x = (
         layer_of(**shape, gradient_clip=BITES).to("cuda", dtype),

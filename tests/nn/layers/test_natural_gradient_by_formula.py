@@ -53,7 +53,7 @@ def check_equal(module: OnlineNaturalGradient, formula: ByFormula, tolerance):
         "tiny",
     ],
 )
-def test_equals_the_formula(data, clause):
+def test_equals_formula(data, clause):
     """From the first minibatch on: output, eigenvalues and W after each."""
     formula, module, clauses = ByFormula(RANK), OnlineNaturalGradient(RANK), set()
     for x in data:
@@ -65,7 +65,7 @@ def test_equals_the_formula(data, clause):
 
 
 @pytest.mark.parametrize("history", [4.0, 1.0])
-def test_a_history_of_minibatches(history):
+def test_sequence_of_minibatches_equals_formula(history):
     """However many rows each has; the share of one is limited as before."""
     formula, module = (
         ByFormula(RANK, 1, history),
@@ -101,14 +101,14 @@ def after_losing_orthogonality(factor):
     ],
     ids=["none is low", "a low eigenvalue", "a negative one"],
 )
-def test_floor_of_the_eigenvalues_of_z(factor, clauses):
+def test_eigenvalues_of_z_have_a_floor(factor, clauses):
     """With orthonormal rows no eigenvalue is below the floor, ((1 - eta) rho)^2; here they have lost that."""
     formula, module = after_losing_orthogonality(factor)
     assert formula.clauses == clauses
     check_equal(module, formula, 1e-9)
 
 
-def test_an_eigenvalue_below_the_floor_alone_asks_for_orthogonal_rows():
+def test_eigenvalue_below_floor_triggers_orthogonalisation():
     """It is far above a millionth of the greatest one."""
     formula, module = after_losing_orthogonality(5.7)
     assert formula.c[0] / 1e6 < formula.c[-1] < formula.lowest
@@ -118,7 +118,7 @@ def test_an_eigenvalue_below_the_floor_alone_asks_for_orthogonal_rows():
 
 @pytest.mark.parametrize("scale", [1e18, 1e20, 1e22])
 @pytest.mark.parametrize("num", [1, 2, 4])
-def test_jump_to_great_data_of_low_rank(scale, num):
+def test_jump_to_large_data_of_low_rank_equals_formula(scale, num):
     """What the data do not span keeps an eigenvalue so low that its inverse is beyond float32."""
     state = OnlineNaturalGradient(RANK)
     small, great = minibatches(1, 40, GRADED, 1e-12)[0], minibatches(1, num, GRADED, scale)[0]
@@ -128,7 +128,7 @@ def test_jump_to_great_data_of_low_rank(scale, num):
 
 
 @pytest.mark.parametrize("angle", [1e-3, 1e-5, 1e-7, 1e-8])
-def test_nearly_parallel_rows_are_made_orthonormal_exactly(angle):
+def test_nearly_parallel_rows_are_orthonormalised_exactly(angle):
     """Cholesky's factor of their products would lose as much as the square of the angle."""
     e = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
     span = torch.linalg.qr(
@@ -140,7 +140,7 @@ def test_nearly_parallel_rows_are_made_orthonormal_exactly(angle):
 
 
 @pytest.mark.parametrize("trace", [1e-9, 1e-15, 1e-19, 1e-21, 1e-24])
-def test_trace_floor_of_the_simple_form(trace):
+def test_simple_form_has_trace_floor(trace):
     x = torch.from_numpy(minibatches(1, 40, GRADED)[0])
     x = x * trace**0.5 / x.norm()
     num, dim = x.shape

@@ -161,7 +161,7 @@ def check_layer(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("hidden_layers", [1, 3])
 @pytest.mark.parametrize("kind", ["none", "online"])
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu"])
-def test_equals_autograd(activation, kind, hidden_layers):
+def test_pass_equals_autograd(activation, kind, hidden_layers):
     """Gradients times the factors, losses and counts; what was in the gradient's place does not matter, rows
     that fill the memory are zero."""
     case = make_case(activation, kind, hidden_layers)
@@ -182,7 +182,7 @@ def test_equals_autograd(activation, kind, hidden_layers):
                 check_layer(factor * gradient, -RATE * parameter.grad)
 
 
-def test_gradients_that_lie_at_equal_distances_are_one_product():
+def test_evenly_spaced_gradients_are_one_product():
     """In one vector, as in training, and in places of their own."""
     apart, together = make_case(), make_case()
     vector = torch.full(
@@ -205,7 +205,7 @@ def test_gradients_that_lie_at_equal_distances_are_one_product():
 
 
 @pytest.mark.parametrize("kind", ["none", "online"])
-def test_what_is_not_finite_has_no_factor(kind):
+def test_non_finite_gradients_have_no_factor(kind):
     """Of any layer; all parts that are not finite are counted, and the number of the step is kept."""
     case = make_case(kind=kind)
     x, targets = minibatches(1)[0]
@@ -218,7 +218,7 @@ def test_what_is_not_finite_has_no_factor(kind):
     )
 
 
-def test_rows_without_a_target_have_no_derivatives():
+def test_rows_without_target_have_no_derivatives():
     x, targets = minibatches(1)[0]
     whole, part = make_case(kind="none"), make_case(kind="none")
     x[NUM_ROWS // 2 :] = 0
@@ -235,7 +235,7 @@ def plain(**options) -> FeedForward:
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu"])
 @pytest.mark.parametrize("hidden_layers", [1, 4])
-def test_networks_that_are_plain(activation, hidden_layers):
+def test_plain_networks_are_recognised(activation, hidden_layers):
     network = plain(activation=activation, hidden_layers=hidden_layers)
     assert is_plain(network)
     precondition(network, NaturalGradientOptions(natural_gradient="online"))
@@ -257,5 +257,5 @@ def test_networks_that_are_plain(activation, hidden_layers):
     nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2)),
 ], ids=["dropout", "normalisation", "p-norm", "no hidden layer", "transform", "scaled outputs",
         "several outputs of a pdf", "layers over time", "another class"])  # fmt: skip
-def test_networks_that_are_not_plain(network):
+def test_other_networks_are_not_plain(network):
     assert not is_plain(network)

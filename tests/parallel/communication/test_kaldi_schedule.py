@@ -44,7 +44,7 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
 
 
 @pytest.mark.parametrize("num_ranks, initial_ranks", [(1, 1), (4, 1), (5, 2), (3, 8)])
-def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
+def test_number_of_jobs_grows_and_active_ones_are_averaged(num_ranks, initial_ranks):
     seen, first = 0, min(initial_ranks, num_ranks)
     mixings = told(num_ranks, initial_ranks)
     for number, ranks in enumerate(mixings):
@@ -90,7 +90,7 @@ def go_on(num_ranks, num_mixings, states=None):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 8])
-def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
+def test_changed_number_of_ranks_processes_rest_of_epoch(num_ranks):
     """Whatever each leaves out; J goes on from there, by their own number, and after an interruption of
     theirs as without."""
     states, before, _ = go_on(4, 4)
@@ -103,7 +103,7 @@ def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
 
 
 @pytest.mark.parametrize("num_ranks, initial_ranks, num_epochs", [(8, 1, 1), (8, 2, 1), (6, 3, 2)])
-def test_as_many_iterations_as_in_kaldi(num_ranks, initial_ranks, num_epochs):
+def test_number_of_iterations_equals_kaldi(num_ranks, initial_ranks, num_epochs):
     """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K)
     jobs in the k-th of K."""
     num_archives = 200

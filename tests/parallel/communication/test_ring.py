@@ -21,7 +21,7 @@ from pyasr.parallel.simulation.simulator import run_simulated
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
-def test_threads(size):
+def test_threads_sum_correctly(size):
     run_threads(size, check_sums)
 
 
@@ -32,12 +32,12 @@ def in_background(comm):
     return x
 
 
-def test_in_the_background():
+def test_background_sum_is_correct():
     for x in run_threads(3, in_background):
         assert torch.equal(x, 3 * torch.arange(100.0))
 
 
-def test_in_simulated_time():
+def test_simulated_time_is_limited_by_bandwidth():
     """Each rank sends 2 (P - 1) / P vectors one after the other: the wire's bandwidth is all that counts."""
     network = ClusterNetwork(latency_s=0.0, bandwidth=1000.0)
     times = run_simulated(4, lambda comm: (RingAllreduce(comm)(torch.ones(1000)), comm.time())[1], network)
@@ -45,7 +45,7 @@ def test_in_simulated_time():
 
 
 @pytest.mark.parametrize("wire, greatest", [("float16", 0.6), ("bfloat16", 0.6), ("float32", 1.0)])
-def test_error_grows_as_the_wire_narrows(wire, greatest):
+def test_error_grows_with_narrower_types(wire, greatest):
     """An average of 8 equal ranks: the root mean square error is a fraction of one rounding a hop, and not
     that of a narrower type."""
     x = np.random.default_rng(1).standard_normal(20000).astype(np.float32)
@@ -69,7 +69,7 @@ sent: dict[int, list] = {}
 
 
 @pytest.mark.parametrize("wire, width", [("float32", 4), ("bfloat16", 2)])
-def test_each_rank_sends_the_least_to_its_right(wire, width):
+def test_each_rank_sends_minimum_to_right_neighbour(wire, width):
     sent.clear()
     run_threads(
         5, lambda comm: RingAllreduce(Counting(comm.rank, comm._board), wire, chunk=7)(torch.ones(100))
@@ -79,7 +79,7 @@ def test_each_rank_sends_the_least_to_its_right(wire, width):
         assert sum(size for _, _, size in messages) == 2 * (5 - 1) * 20 * width
 
 
-def test_hops_of_all_ranks_fit():
+def test_hops_of_all_ranks_match():
     """What a rank sends is what its right neighbour expects, and a chunk is received before it is sent on."""
     for size, length, num_chunks in ((2, 9, 1), (3, 100, 4), (5, 3, 2)):
         all_hops = [hops(rank, size, length, num_chunks) for rank in range(size)]
@@ -92,7 +92,7 @@ def test_hops_of_all_ranks_fit():
             assert all(outgoing == incoming for outgoing, incoming in late)
 
 
-def test_chunks():
+def test_chunk_sizes_follow_segment_size():
     """Small segments travel whole, middling ones in a few chunks, great ones in chunks of the greatest
     size."""
     assert [
@@ -101,7 +101,7 @@ def test_chunks():
     ] == [1, 1, 1, 3, 5]
 
 
-def test_what_is_refused():
+def test_invalid_vectors_and_types_are_refused():
     reduce = RingAllreduce(SoloComm())
     for bad in (
         torch.zeros(3, dtype=torch.float64),

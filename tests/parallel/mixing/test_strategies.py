@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scheme_toys import mixing_of
-from uneven import check_minibatches_of_any_size
+from uneven_shards import check_minibatches_of_any_size
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import SoloComm
@@ -24,7 +24,7 @@ def network():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_model_computes_with_the_flat_buffer(dtype):
+def test_model_computes_with_flat_buffer(dtype):
     model, reference = network(), network()
     flat = FlatParameters(model.parameters(), dtype)
     x = torch.randn(4, 5)
@@ -39,7 +39,7 @@ def test_model_computes_with_the_flat_buffer(dtype):
     assert flat.num_parameters == 5 * 7 + 7 + 7 * 3 + 3
 
 
-def test_gradients_arrive_in_the_flat_buffer():
+def test_gradients_are_views_of_flat_buffer():
     model, reference = network(), network()
     flat = FlatParameters(model.parameters())
     x = torch.randn(4, 5)
@@ -83,7 +83,7 @@ SHARDS = [[[10] * 6, [10] * 6], [[10] * 6], [[10] * 10, [10] * 10, [10] * 3, []]
 
 
 @pytest.mark.parametrize("minibatches", SHARDS)
-def test_average_is_weighted_by_frames_and_uneven_shards_end_together(minibatches):
+def test_average_is_weighted_by_frames_with_uneven_shards(minibatches):
     mixings = mixed(minibatches, mixing_options(period_frames=20))
     assert [of_ranks[0][3].last for of_ranks in mixings] == [False] * (len(mixings) - 1) + [True]
     for of_ranks in mixings:
@@ -95,7 +95,7 @@ def test_average_is_weighted_by_frames_and_uneven_shards_end_together(minibatche
     assert sum(of_ranks[0][3].frames for of_ranks in mixings) == sum(map(sum, minibatches))
 
 
-def test_mixing_happens_every_period_of_whole_minibatches():
+def test_mixing_period_is_in_whole_minibatches():
     for period, expected in ((25, [None, None, 30] * 2), (1, [10] * 6)):
         strategy = make_strategy(SoloComm(), mixing_options(period_frames=period))
         strategy.begin_epoch(60, 10)
@@ -106,7 +106,7 @@ def test_mixing_happens_every_period_of_whole_minibatches():
         ) + [True]
 
 
-def test_one_rank_alone_is_left_as_it_is():
+def test_single_rank_is_unchanged():
     for name in strategy_names():
         strategy, master = make_strategy(SoloComm(), mixing_of(name, period_frames=1)), torch.rand(9)
         before = master.clone()
@@ -119,7 +119,7 @@ def test_one_rank_alone_is_left_as_it_is():
 
 @pytest.mark.parametrize("name", sorted(set(TOPOLOGIES) - {"complete"}))
 @pytest.mark.parametrize("minibatches", SHARDS)
-def test_gossip_follows_its_matrices_and_ends_in_the_mean(name, minibatches):
+def test_gossip_equals_its_matrices_and_ends_with_mean(name, minibatches):
     topology, size = TOPOLOGIES[name], len(minibatches)
     if topology.power_of_two and size & (size - 1):
         return
@@ -133,7 +133,7 @@ def test_gossip_follows_its_matrices_and_ends_in_the_mean(name, minibatches):
         assert not told.equal or (after == after[0]).all()
 
 
-def test_a_job_goes_on_in_the_middle_of_an_epoch():
+def test_job_resumes_within_epoch():
     """The state tells the place in the epoch, and which round of the topology is next."""
 
     def rank(comm):
@@ -156,7 +156,7 @@ def test_a_job_goes_on_in_the_middle_of_an_epoch():
     assert run_threads(4, rank) == [True] * 4
 
 
-def test_drift_is_the_distance_from_the_mixture():
+def test_drift_is_distance_from_mixture():
     def rank(comm):
         strategy, master = (
             make_strategy(comm, mixing_options(period_frames=10)),
@@ -176,12 +176,12 @@ def test_drift_is_the_distance_from_the_mixture():
     [run_threads, partial(run_simulated, network=ClusterNetwork(1e-3, 1e6))],
     ids=["threads", "simulated"],
 )
-def test_gradients_of_minibatches_of_any_size(run):
+def test_gradients_of_minibatches_with_any_size(run):
     """As real ranks (tests/parallel/communication/test_comm.py)."""
     run(5, check_minibatches_of_any_size)
 
 
-def test_unknown_scheme():
+def test_unknown_scheme_is_refused():
     assert "allreduce" in strategy_names()
     with pytest.raises(
         UserError, match="--parallel 'telepathy': no such scheme; choose one of .*allreduce, "

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from uneven import check_neighbours_do_not_wait
+from uneven_shards import check_neighbours_do_not_wait
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.rank_threads import run_threads
@@ -60,7 +60,7 @@ def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8)
     ],
     ids=["adpsgd", "adpsgd-random", "hadpsgd-2", "hadpsgd-host", "asgd", "asgd-2"],
 )
-def test_no_move_is_lost(run, num_ranks, options):
+def test_every_update_is_conserved(run, num_ranks, options):
     """Moves of rank r go into parameter r alone: averaged over learners they are its number of minibatches by
     P; added up, that number."""
     if options.parallel == "asgd" and num_ranks == 2:
@@ -75,7 +75,7 @@ def test_no_move_is_lost(run, num_ranks, options):
     for other, *_ in results:
         assert torch.equal(other, master)
     if options.parallel == "hadpsgd":
-        return  # see test_a_node_moves_as_one
+        return  # see test_ranks_of_a_node_update_together
     np.testing.assert_allclose(master.numpy()[:num_ranks] - START, moves / strategy.num_averaged, rtol=1e-4)
 
 
@@ -93,7 +93,7 @@ def test_no_move_is_lost(run, num_ranks, options):
     ],
     ids=["fixed-ring", "random-ring", "exponential", "hadpsgd"],
 )
-def test_learners_that_mix_with_neighbours_meet(run, num_ranks, options):
+def test_learners_mixing_with_neighbours_reach_consensus(run, num_ranks, options):
     """At the end of each of two epochs, with one model that includes the moves of all; all frames are
     reported."""
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
@@ -113,7 +113,7 @@ def test_learners_do_not_wait_for_neighbours(run):
     run(4, check_neighbours_do_not_wait)
 
 
-def test_a_node_moves_as_one():
+def test_ranks_of_a_node_update_together():
     """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number
     grows by its moves by P."""
     results = run_simulated(
@@ -138,7 +138,7 @@ def virtual_seconds(options, num_ranks, goal=2400, minibatch_s=lambda rank: 0.01
 
 
 @pytest.mark.parametrize("factor", [2, 10, 100])
-def test_stragglers_do_not_hold_up_adpsgd(factor):
+def test_stragglers_do_not_delay_adpsgd(factor):
     """One of 8 learners is slower: 8 / (7 + 1 / factor) as long at most, and at the end one of its
     minibatches."""
     for straggler in (3, 4):  # a sender, a receiver
@@ -149,7 +149,7 @@ def test_stragglers_do_not_hold_up_adpsgd(factor):
 
 
 @pytest.mark.parametrize("topology", ["fixed-ring", "random-ring", "exponential"])
-def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
+def test_straggler_delays_only_rings_with_barrier(topology):
     """One of 8 learners is 100 times as slow. With a barrier all are; without one an epoch takes 8 / 7 as
     long, and as long as the slow learner needs for its last minibatch."""
 
@@ -166,7 +166,7 @@ def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
     assert usual < slow < 1.05 * 8 / 7 * usual + 0.01 * 100
 
 
-def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
+def test_asgd_speed_scales_with_shards_up_to_server_limit():
     """1 server and 5 shards on a fast network: 5 times as fast as one learner. Where the server is busy they
     go on training."""
     single = virtual_seconds(mixing_options("asgd"), 1)
@@ -181,7 +181,7 @@ def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
     assert slow[0][1][3].server.num_changes < 0.7 * 240
 
 
-def test_what_cannot_be():
+def test_invalid_configurations_are_refused():
     with pytest.raises(
         UserError, match="one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks"
     ):

@@ -54,7 +54,7 @@ def options(name, topology=None):
         ("pairs", lambda n: np.cos(2 * np.pi / n), 2),
     ],
 )
-def test_contraction(name, formula, size, cycle):
+def test_contraction_equals_published_formulas(name, formula, size, cycle):
     """rho of every mixing, from one cycle to the next, once learners have mixed."""
     greatest = disagreements(options(name), size, 3 * cycle)[:, 0]
     if formula(size) < 1e-9:
@@ -73,7 +73,7 @@ def test_contraction(name, formula, size, cycle):
         ("random-pairs", lambda n: np.sqrt(1 / 2 - 1 / (2 * (n - 1)))),
     ],
 )
-def test_contraction_of_random_rounds(name, formula, size):
+def test_contraction_of_random_rounds_in_mean_square(name, formula, size):
     """In the mean square over all directions: exactly so in the first round, in later ones on average, of
     which there is one over many directions."""
     root_mean_square = disagreements(options(name), size, 6)[:, 1]
@@ -92,7 +92,7 @@ def test_contraction_of_random_rounds(name, formula, size):
     ],
     ids=["butterfly", "base2", "exponential"],
 )
-def test_exact_after_log2_mixings(name, left_after, size):
+def test_consensus_is_exact_after_log2_mixings(name, left_after, size):
     """Not sooner: until then some disagreement, or most of it, is as it was."""
     num = size.bit_length() - 1
     greatest = disagreements(options(name), size, num)[:, 0]
@@ -100,12 +100,12 @@ def test_exact_after_log2_mixings(name, left_after, size):
 
 
 @pytest.mark.parametrize("size", [4, 16, 64])
-def test_the_hopping_ring_is_exact_after_a_cycle(size):
+def test_hopping_ring_is_exact_after_a_cycle(size):
     assert disagreements(options("hopping-ring"), size, size - 1)[-1, 0] < 1e-6
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_delayed_mixings_contract_a_step_late(size):
+def test_delayed_mixings_contract_one_step_later(size):
     """What was sent at one mixing is there at the next: nothing has changed after the first, D1D is exact
     after the second."""
     rho = 1 / 3 + 2 / 3 * np.cos(2 * np.pi / size)

@@ -27,7 +27,7 @@ def epoch(strategy, comm, goal, minibatch_s, move=lambda: 0.0):
     return master, computed_s
 
 
-def test_momentum_and_decay_follow_their_equations():
+def test_momentum_and_weight_decay_equal_equations():
     """Shards that are 2 and 6 times as slow as the first ask in an order that is seen from outside: when each
     is given theta. Then, with s the changes of theta since a shard was given it last, v <- mu v + lambda^s d,
     theta <- theta + v."""
@@ -75,7 +75,7 @@ EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # a move to the server, theta back
     [(0, (0, 1.00, 1.13, 1.37), 0.0, 0.65), (1, (0, 0.1, 0.1, 0.1), 0.5, 0.0)],
     ids=["server waits", "shards wait"],
 )
-def test_all_time_is_told(max_distance, minibatch_s, waits_of_shards, waits_of_server):
+def test_times_of_server_and_shards_add_up(max_distance, minibatch_s, waits_of_shards, waits_of_server):
     """Computing, waiting and communication are the whole: the server's too, which waits for shards that
     compute for long; where they compute for 0.1 s and the server takes 0.2 s for each of three, they wait for
     it half of the time."""

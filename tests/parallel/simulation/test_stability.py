@@ -46,7 +46,7 @@ def options(name, **more):
     ],
     ids=["gradient", "fixed-ring", "random-ring", "d1d", "dpsgd"],
 )
-def test_limits(given, limit):
+def test_stability_limits_equal_eigenvalue_analysis(given, limit):
     """Mixed after the move, what learners differ by follows l (1 - a), with l < 1 the eigenvalues of the
     mixing; where gradients are taken before the mixing, l - a. The mean follows 1 - a in both."""
     assert end(given, 0.93 * limit) < 0.01
@@ -54,7 +54,7 @@ def test_limits(given, limit):
 
 
 @pytest.mark.parametrize("random_peers", [False, True])
-def test_limits_of_adpsgd(random_peers):
+def test_stability_limits_of_adpsgd(random_peers):
     """Pairs have the eigenvalues 0 and 1: as d1d with neighbours that take turns, a little more with random
     ones; below 2 in both."""
     given = mixing_options("adpsgd", random_peers=random_peers)
@@ -63,7 +63,7 @@ def test_limits_of_adpsgd(random_peers):
 
 
 @pytest.mark.parametrize("topology, beyond", [("fixed-ring", 1.2), ("random-ring", 1.4)])
-def test_limits_of_rings_without_a_barrier(topology, beyond):
+def test_stability_limits_of_rings_without_barrier(topology, beyond):
     """Learners whose times differ by a tenth bear more than those of `dpsgd`, which mix in rounds."""
     given = mixing_options("adpsgd", topology=topology)
     assert end(given, 0.9) < 0.01

@@ -116,7 +116,7 @@ UNEVEN = {3: [12, 3, 20], 4: [15, 15, 4, 9], 8: [9, 2, 14, 7, 9, 11, 5, 10]}
 @pytest.mark.parametrize("num_ranks", UNEVEN)
 @pytest.mark.parametrize("name", [*NAMES, "static-exponential", "base2"])
 @pytest.mark.parametrize("same_time", [False, True], ids=["any-order", "rounds"])
-def test_weights_are_products_of_matrices(name, num_ranks, same_time):
+def test_weights_equal_products_of_matrices(name, num_ranks, same_time):
     """After every step of every learner; learners that have ended are still read. The model is the mean of
     all learners' last weights."""
     told = script(name, num_ranks, UNEVEN[num_ranks], same_time)
@@ -133,7 +133,7 @@ def test_weights_are_products_of_matrices(name, num_ranks, same_time):
 
 @pytest.mark.parametrize("num_ranks", [2, 4, 5, 8])
 @pytest.mark.parametrize("name", NAMES)
-def test_rounds_are_those_of_dpsgd(name, num_ranks):
+def test_equally_fast_learners_equal_dpsgd(name, num_ranks):
     """Learners that are equally fast: W <- T_k W + moves, each T_k doubly stochastic and the same for all, so
     that the mean is moved by moves alone; what learners differ by falls as the spectral gap says."""
     steps = 12
@@ -162,7 +162,7 @@ def test_rounds_are_those_of_dpsgd(name, num_ranks):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_mean_changes_by_less_than_learners_are_apart(name):
+def test_change_of_mean_is_bounded_by_disagreement(name):
     """In any order of events: by sum_j T[l, j] (u_j - w_l) / P at a step of l, beside its move, which (1 -
     T[l, l]) max |u_j - w_l| / P bounds; and it does change."""
     told = script(name, 4, [20] * 4, same_time=False)
@@ -184,7 +184,7 @@ def test_the_mean_changes_by_less_than_learners_are_apart(name):
 
 @pytest.mark.parametrize("payload", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", NAMES)
-def test_learners_that_agree_stay(name, payload):
+def test_learners_in_agreement_are_unchanged(name, payload):
     """In any order of events, in every bit."""
     told = script(name, 5, [30] * 5, same_time=False)
     for move in told.moves:
@@ -195,7 +195,7 @@ def test_learners_that_agree_stay(name, payload):
 
 @pytest.mark.parametrize("payload, unit", [("bfloat16", 2**-8), ("float16", 2**-11)])
 @pytest.mark.parametrize("name", NAMES)
-def test_rounds_in_16_bits_leave_the_mean(name, payload, unit):
+def test_rounds_in_16_bits_conserve_mean(name, payload, unit):
     """To the rounding of float32, while weights differ from those of float32 by the rounding of 16 bits."""
     told = script(name, 5, [10] * 5, same_time=True)
     wide, narrow = (np.array(learn(told, payload=given)[0]) for given in ("float32", payload))
@@ -204,7 +204,7 @@ def test_rounds_in_16_bits_leave_the_mean(name, payload, unit):
     assert 0.02 * unit * moved < np.abs(narrow - wide).max() < 10 * unit * moved
 
 
-def test_a_publication_on_its_way_is_not_written_over():
+def test_publication_in_transit_is_not_overwritten():
     """However many follow it; a message that is none of these is used again."""
     published = LastPublication(PayloadCodec(SoloComm(), SchemeOptions()), 3)
     published.last = published.write(torch.full((3,), 0.0), 0)
@@ -222,7 +222,7 @@ def test_a_publication_on_its_way_is_not_written_over():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_staleness_is_that_of_the_script(name):
+def test_staleness_equals_script(name):
     """By how many moves what was mixed was behind the reader's own weights: the last publication of each
     neighbour, no older one."""
     told = script(name, 5, [25] * 5, same_time=False)
@@ -238,7 +238,7 @@ def test_staleness_is_that_of_the_script(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_staleness_of_equal_and_of_slow_learners(name):
+def test_staleness_of_equal_and_slow_learners(name):
     """Learners of one speed, which varies by a tenth, are a few moves apart after 40; the neighbours of one
     that is 10 times as slow mix weights that fall behind with every move, which nothing bounds."""
 

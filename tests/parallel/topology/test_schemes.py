@@ -98,7 +98,7 @@ def outer_oracle(name, num_ranks, eta, zeta):
     ],
 )
 @pytest.mark.parametrize("given", [None, (0.3, 0.8)])
-def test_outer_optimisers_follow_their_equations(name, defaults, given):
+def test_outer_optimisers_equal_equations(name, defaults, given):
     """The ranks begin blocks together; at the end they hold w."""
     eta, zeta = given or defaults
     states = trained(3, options(name, momentum=given[0] if given else None, rate=given[1] if given else None))
@@ -108,7 +108,7 @@ def test_outer_optimisers_follow_their_equations(name, defaults, given):
 
 
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco"])
-def test_the_model_of_an_outer_optimiser_is_w(name):
+def test_model_of_outer_optimiser_is_w(name):
     """Also within an epoch, where ranks of BMUF are ahead of it, on all ranks; nothing changes."""
 
     def rank(comm):
@@ -140,7 +140,7 @@ def test_the_model_of_an_outer_optimiser_is_w(name):
     "name, after",
     [("bmuf-classical", 8.0), ("slowmo", 8.0), ("diloco", 6 + 0.7 * 1.9 * 2), ("bmuf", 8 + 0.5 * 2)],
 )
-def test_two_ranks_take_up_the_model_of_one(name, after):
+def test_two_ranks_resume_model_of_one(name, after):
     """It has made six steps, of which nothing is lost, and no outer momentum; theirs is of two more."""
 
     def begun(comm, master):
@@ -172,7 +172,7 @@ def test_two_ranks_take_up_the_model_of_one(name, after):
     assert run_threads(2, together) == pytest.approx([after] * 2)
 
 
-def test_bmuf_without_momentum_is_averaging():
+def test_bmuf_without_momentum_equals_averaging():
     for name in ("bmuf", "bmuf-classical", "slowmo"):
         np.testing.assert_allclose(
             trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5
@@ -182,7 +182,7 @@ def test_bmuf_without_momentum_is_averaging():
 @pytest.mark.parametrize(
     "name, rate_grows", [("bmuf", 1), ("bmuf-classical", 1), ("slowmo", 2), ("diloco", 1), ("allreduce", 4)]
 )
-def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
+def test_outer_rate_compensates_averaging(name, rate_grows):
     """Of four ranks a different one moves by 1 in each block. The mean then moves by 1/4, the model, in the
     end, by more."""
 
@@ -206,7 +206,7 @@ def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4])
-def test_elastic_averaging_follows_its_equations(alpha):
+def test_elastic_averaging_equals_equations(alpha):
     states = trained(3, options("easgd", elastic_rate=alpha))
     alpha, x, c = alpha or 0.3, np.tile(START, (3, 1)).astype(np.float64), START.astype(np.float64)
     for block, (moves, _) in enumerate(blocks(3, 2)):
@@ -217,7 +217,7 @@ def test_elastic_averaging_follows_its_equations(alpha):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 9])
-def test_elastic_rates_that_drive_ranks_away_are_refused(num_ranks):
+def test_unstable_elastic_rates_are_refused(num_ranks):
     """Those with which the equations, as one matrix for all ranks and the centre, have an eigenvalue beyond
     1."""
     for alpha in np.linspace(0.013, 0.987, 50):
@@ -241,7 +241,7 @@ DELAYED = [("d1d", "complete", 1), ("delayed", "complete", 2)] + [
 
 @pytest.mark.parametrize("name, topology, period", DELAYED)
 @pytest.mark.parametrize("seconds", [0.0, 0.003])
-def test_delayed_mixings_apply_moves_to_the_mixture_of_what_was_sent(name, topology, period, seconds):
+def test_delayed_mixings_apply_update_to_mixture_of_sent_parameters(name, topology, period, seconds):
     """x_(k+1) = W_k x_k + the move since x_k, whatever the ranks' speed; the last mixing is the mean."""
     states = trained(5, options(name, period=10 * period, topology=topology), seconds=seconds)
     x = np.tile(START, (5, 1)).astype(np.float64)
@@ -258,7 +258,7 @@ def test_delayed_mixings_apply_moves_to_the_mixture_of_what_was_sent(name, topol
 @pytest.mark.parametrize(
     "name", ["bmuf", "slowmo", "diloco", "easgd", "d1d", "delayed", "dpsgd", "base2", "gradient", "allreduce"]
 )
-def test_a_strategy_goes_on_from_its_state(name):
+def test_resumed_strategy_gives_same_bits(name):
     """Bit by bit, with a mixing on its way too."""
     for after in (2, 4):
         assert np.array_equal(trained(3, options(name), resume_after=after), trained(3, options(name)))
@@ -266,7 +266,7 @@ def test_a_strategy_goes_on_from_its_state(name):
 
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco", "easgd"])
 @pytest.mark.parametrize("takes_up", [False, True])
-def test_what_is_remembered_stays_with_the_parameters(name, takes_up):
+def test_state_stays_on_device_of_parameters(name, takes_up):
     """A checkpoint is read into host memory, wherever the parameters are; the device here has no memory."""
     strategy, saved = (make_strategy(SoloComm(), options(name)) for _ in range(2))
     saved.restart(torch.zeros(3))
@@ -276,7 +276,7 @@ def test_what_is_remembered_stays_with_the_parameters(name, takes_up):
     assert kept and all(tensor.device.type == "meta" for tensor in kept)
 
 
-def test_parameters_given_by_the_loop_are_where_schemes_go_on():
+def test_schemes_continue_from_replaced_parameters():
     """As when a schedule goes back to an earlier model."""
     for name in ("bmuf", "diloco", "slowmo", "easgd", "d1d", "dpsgd"):
 
@@ -315,7 +315,7 @@ def test_schemes_that_average_after_every_minibatch():
     )
 
 
-def test_all_reduce_in_the_first_epochs_of_a_topology():
+def test_first_epochs_use_all_reduce():
     def rank(comm):
         strategy, told = make_strategy(comm, options("ring", all_reduce_epochs=1)), []
         for _ in range(2):
@@ -332,7 +332,7 @@ def test_all_reduce_in_the_first_epochs_of_a_topology():
 @pytest.mark.parametrize(
     "name, more", [("ring", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="complete"))]
 )
-def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
+def test_cost_of_mean_equals_topologies_page(name, more):
     def rank(comm):
         strategy, sent = make_strategy(comm, options(name, 10, all_reduce="ring", **more)), []
         wire = strategy.wire.comm
@@ -350,7 +350,7 @@ def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
     assert run_threads(4, rank) == [models_sent(TOPOLOGIES["complete"], 4) * DIM] * 4
 
 
-def test_what_cannot_be():
+def test_invalid_options_are_refused():
     with pytest.raises(UserError, match="--topology 'star': unknown topology; choose one of complete, "):
         make_strategy(SoloComm(), options("dpsgd", topology="star"))
     for name, more in (

@@ -24,7 +24,7 @@ def rows(capsys, *words) -> dict[str, list[str]]:
     return {name.strip(" *"): [cell.strip() for cell in cells] for name, *cells in lines[1:]}
 
 
-def test_all(capsys):
+def test_all_topologies_are_listed(capsys):
     """sent, contraction, gap, 1 %, exact."""
     told = rows(capsys)
     assert list(told) == list(TOPOLOGIES)
@@ -34,7 +34,7 @@ def test_all(capsys):
     assert told["random-ring"] == ["2", "0.5375", "0.4625", "8", "never"]
 
 
-def test_some_and_few(capsys):
+def test_selected_topologies_and_few_ranks(capsys):
     assert list(rows(capsys, "--topology", "pairs, ring", "--ranks", 5)) == ["pairs", "ring"]
     assert "butterfly" not in rows(capsys, "--ranks", 6)
     assert {tuple(cells) for cells in rows(capsys, "--ranks", 1).values()} == {
@@ -42,7 +42,7 @@ def test_some_and_few(capsys):
     }
 
 
-def test_a_thousand_ranks(capsys):
+def test_thousand_ranks_are_supported(capsys):
     """Small gaps are printed with more digits."""
     told = rows(capsys, "--ranks", 1024)
     assert (
@@ -59,7 +59,7 @@ def test_a_thousand_ranks(capsys):
         if not topology.random and name not in ("butterfly", "base2")
     ],
 )
-def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
+def test_thousand_rank_matrices_are_decomposed(name, monkeypatch):
     """By a Fourier transform; and the number of mixings, up to a million, is found by bisection."""
     looks = []
     for function in ("_radius", "_reaches"):
@@ -87,14 +87,14 @@ def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
         (("--ranks", 65, "--draw", "x.svg"), "cannot draw 65 ranks; use 2 to 64"),
     ],
 )
-def test_refusals(words, sentence, tmp_path, monkeypatch):
+def test_invalid_requests_are_refused(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=re.escape(sentence)):
         run_here("spectral_gap.py", *words, folder="utils")
     assert not list(tmp_path.iterdir())
 
 
-def test_picture(tmp_path):
+def test_picture_has_one_line_per_message(tmp_path):
     """One line for each message of a round, and that of docs/topologies.md."""
     run_here(
         "spectral_gap.py",
@@ -125,7 +125,7 @@ def test_picture(tmp_path):
     }
 
 
-def test_the_table_of_the_page():
+def test_table_of_page_is_current():
     sizes = (4, 8, 16, 32, 64)
     told = dict(re.findall(r"(?m)^\| ([\w-]+) \| ([\d.]+ \| .*, \d+) \|$", PAGE.read_text()))
     assert list(told) == list(TOPOLOGIES)

@@ -30,7 +30,7 @@ def told(caplog):
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_lines_of_a_training(tmp_path, told):
+def test_log_lines_of_training(tmp_path, told):
     options = with_options(loop=dict(log_frames=200))
     run_threads(2, lambda comm: trained(comm, tmp_path / "job", store([8, 3][comm.rank], comm.rank), options))
     lines = metrics(tmp_path / "job")
@@ -57,7 +57,7 @@ def test_lines_of_a_training(tmp_path, told):
 
 
 @pytest.mark.parametrize("topology", [None, "fixed-ring"])
-def test_the_age_of_what_was_mixed(tmp_path, told, topology):
+def test_staleness_of_mixed_parameters(tmp_path, told, topology):
     """Staleness with published parameters of two learners, one of which is four times as slow. Each reads the
     other's parameters once for each of its own moves, and once at the beginning."""
     options = mixing_options("adpsgd", topology=topology)
@@ -91,7 +91,7 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
     )
 
 
-def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
+def test_waiting_and_communication_times_are_separate(tmp_path):
     """In simulated time: a message takes 0.1 s; one is sent before a mixing, which takes two. Rank 0 also
     waits for rank 1."""
 
@@ -118,7 +118,7 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     )
 
 
-def test_speed_up_and_the_slowest_rank(tmp_path, told):
+def test_speed_up_and_slowest_rank(tmp_path, told):
     """Ranks compute for 1, 1.5 and 1 s."""
 
     def rank(comm):
@@ -135,21 +135,21 @@ def test_speed_up_and_the_slowest_rank(tmp_path, told):
     assert told()[0].endswith("data 0%  1.80 x one rank alone  slowest rank 1 (+50%)")
 
 
-def test_one_rank_is_compared_with_none(tmp_path, told):
+def test_single_rank_has_no_speed_up(tmp_path, told):
     trained(SoloComm(), tmp_path, store(8))
     assert not {"speed_up", "slowest_rank"} & {
         key for line in metrics(tmp_path) for key in line
     } and "alone" not in " ".join(told())
 
 
-def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
+def test_resumed_job_truncates_metrics_after_checkpoint(tmp_path):
     lines = [json.dumps({"epoch": 1, "frames": frames}) + "\n" for frames in (100, 200, 300)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"epoch": 1, "fra')
     with Reporter(tmp_path, make_strategy(SoloComm(), mixing_options()), 1000, 200):
         assert [line["frames"] for line in metrics(tmp_path)] == [100, 200]
 
 
-def test_minibatches_left_out_are_told(tmp_path, told):
+def test_skipped_minibatches_are_reported(tmp_path, told):
     job = training(SoloComm(), tmp_path / "job", store(6))
     poisoned(job, (3, 5, 9))
     job.run()
@@ -161,7 +161,7 @@ def test_minibatches_left_out_are_told(tmp_path, told):
     assert np.isfinite([line["objective"] for line in metrics(tmp_path / "job") if "objective" in line]).all()
 
 
-def test_too_many_minibatches_left_out_end_the_training(tmp_path):
+def test_too_many_skipped_minibatches_end_training(tmp_path):
     """Skipped minibatches are counted over the whole training, including before an interruption."""
     options = with_options(loop=dict(max_skipped=4))
     job = training(SoloComm(), tmp_path / "job", store(6), options)
@@ -177,7 +177,7 @@ def test_too_many_minibatches_left_out_end_the_training(tmp_path):
         again.run()
 
 
-def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
+def test_repeated_harm_by_averaging_gives_warning(tmp_path, told):
     """The ranks' own models report perfect results, so averaging is worse in each of three epochs."""
 
     def rank(comm):
@@ -202,13 +202,13 @@ def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
     )
 
 
-def test_crc():
+def test_crc_equals_published_values():
     """The check value of CRC-32C, and RFC 3720's values for 32 bytes of zeros and of ones."""
     assert tensorboard.crc32c(b"123456789") == 0xE3069283
     assert tensorboard.crc32c(bytes(32)) == 0x8A9136AA and tensorboard.crc32c(b"\xff" * 32) == 0x62A8AB43
 
 
-def test_event_files_are_those_of_tensorboard(tmp_path, monkeypatch):
+def test_event_files_equal_tensorboard(tmp_path, monkeypatch):
     """Byte for byte the output of tensorboard 2.21 for these events at time 1.5."""
     monkeypatch.setattr(time, "time", lambda: 1.5)
     with tensorboard.EventWriter(tmp_path, 300_000) as events:
@@ -261,7 +261,7 @@ def scalars_in(path):
         content = content[16 + length :]
 
 
-def test_curves_of_a_training(tmp_path):
+def test_curves_are_written_as_events(tmp_path):
     trained(SoloComm(), tmp_path / "job", store(6), with_options(loop=dict(log_frames=100)))
     [path] = (tmp_path / "job" / "tensorboard").iterdir()
     curves = {}
@@ -283,7 +283,7 @@ def test_curves_of_a_training(tmp_path):
     } <= set(curves)
 
 
-def test_tensorboard_reads_them(tmp_path):
+def test_tensorboard_reads_event_files(tmp_path):
     """Points that an interrupted run wrote after its checkpoint are dropped."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for first, values in ((0, (1.0, 2.0, 3.0)), (200, (4.0, 5.0))):
@@ -312,7 +312,7 @@ LINE = {
 }
 
 
-def test_bar():
+def test_bar_text():
     text = bar(LINE, 120)
     assert text.startswith(
         "[##########"
@@ -323,7 +323,7 @@ def test_bar():
     assert "objective" not in bar({key: value for key, value in LINE.items() if key != "objective"}, 120)
 
 
-def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
+def test_bar_is_shown_only_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.train.job.progress_bar._PERIOD_S", 0.01)
     path, terminal, file = tmp_path / "rbm2" / "metrics.jsonl", Terminal(), io.StringIO()
     with (
@@ -352,7 +352,7 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
     assert last_interval(path) == LINE
 
 
-def test_a_line_without_a_terminal(tmp_path, monkeypatch):
+def test_progress_line_without_terminal(tmp_path, monkeypatch):
     """The line shows the newest of several trainings, or the job's log; on a terminal there is none, since
     the bar shows it."""
     log = tmp_path / "train.log"
@@ -367,7 +367,7 @@ def test_a_line_without_a_terminal(tmp_path, monkeypatch):
     assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) is None
 
 
-def test_totals():
+def test_totals_are_averaged():
     totals = Totals(np.array([20.0, 6.0, 10.0]))
     assert totals.objective == -2.0 and totals.accuracy == 0.6 and Totals().objective == 0.0
     assert Totals().text() == "no frames" and Totals().metrics() == {}

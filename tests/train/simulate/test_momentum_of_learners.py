@@ -114,7 +114,7 @@ class Dense:
 
 
 @pytest.mark.parametrize("parallel", ["gradient", "d1d", "dpsgd", "adpsgd"])
-def test_velocities_are_those_of_dense_loops(tmp_path, parallel):
+def test_velocities_equal_dense_loops(tmp_path, parallel):
     jobs = simulated(tmp_path / "job", options(parallel))
     found, velocities = unpadded(jobs[0]), [job.learner.velocity for job in jobs]
     dense = Dense(jobs)

@@ -73,7 +73,7 @@ def spool_alignments(path, wanted: Keys) -> None:
         )
 
 
-def test_an_utterance_of_two_archives(tmp_path):
+def test_utterance_in_two_archives_is_refused(tmp_path):
     for job, names in enumerate(("cab", "df", "gaf"), 1):
         write_int_vectors(tmp_path / f"ali.{job}.gz", dict.fromkeys(names, [1]))
     (tmp_path / "num_jobs").write_text("3\n")
@@ -86,7 +86,7 @@ def corpus(tmp_path_factory):
     return write_chain_corpus(tmp_path_factory.mktemp("spools"), 12)
 
 
-def test_phones_of_alignments(corpus, tmp_path):
+def test_phones_equal_those_of_alignments(corpus, tmp_path):
     """Of those that are as long as the features; the phones are those of the alignments in memory."""
     alignments = read_job_archives(corpus / "ali")
     reader = FeatureReader(corpus / "data", InputOptions(cmvn="none"))
