@@ -33,7 +33,7 @@ DECODED = ("tri2b/decode_dev_clean_2", "tri3b/decode_dev_clean_2", "dnn_mini/dec
 
 @pytest.fixture(scope="module")
 def recipes(librispeech_run, slurm, grid, tmp_path_factory):
-    """Both at once, on copies of a finished run that have lost all that comes after the dictionary:
+    """Both runs concurrently, on copies of a finished run without the outputs after the dictionary:
     {scheduler: (process, place)}."""
     found = {}
     for name, cluster in (("slurm", slurm), ("grid", grid)):

@@ -1,4 +1,4 @@
-"""utils/recipe.sh: no failure goes unseen, no process is left, options are checked."""
+"""utils/recipe.sh: every failure is reported, no process remains, options are checked."""
 
 import fcntl
 import os
@@ -66,7 +66,7 @@ fi
 
 @pytest.fixture
 def recipe(tmp_path, root) -> Path:
-    """The recipe above in a directory of its own, with utils beside it as recipes have it."""
+    """The recipe above in its own directory, with utils next to it as in real recipes."""
     (tmp_path / "s5").mkdir()
     (tmp_path / "s5" / "utils").symlink_to(root / "utils")
     path = tmp_path / "s5" / "run.sh"
@@ -76,7 +76,7 @@ def recipe(tmp_path, root) -> Path:
 
 
 def run(recipe, *words, cwd=None, timeout=120, program=None):
-    """The recipe run from `cwd`; options must never make it hang."""
+    """Run the recipe from `cwd`. No option may make it hang."""
     return subprocess.run(
         [*filter(None, [program]), str(recipe), *words],
         cwd=cwd or recipe.parent,
@@ -121,7 +121,7 @@ def test_failure_stops_recipe_and_names_command(what, command, recipe):
             number for number, text in enumerate(RECIPE.splitlines(), 1) if text.startswith(f"    {what}) ")
         )
         assert f"run.sh line {line})" in done.stderr
-    if what != "forgotten":  # that one is found at the end
+    if what != "forgotten":  # this one is found at the end
         assert "after" not in done.stdout
     if what in ("spawn", "forgotten"):
         assert (
@@ -297,7 +297,7 @@ def test_help_lists_the_recipe_variables(recipe):
     ],
 )
 def test_paths_are_relative_to_callers_directory(place, name, recipe, tmp_path):
-    """However the recipe is called, and whatever has the same name below it."""
+    """For any way of calling the recipe, even if the same path exists below the recipe's directory."""
     (tmp_path / place).mkdir(exist_ok=True)
     (tmp_path / "s5" / "s5").mkdir(exist_ok=True)
     (tmp_path / "s5" / "s5" / "run.sh").write_text("echo another recipe")
@@ -320,7 +320,7 @@ def test_each_of_several_paths_is_relative_to_callers_directory(recipe, tmp_path
 
 
 def test_exported_cdpath_is_ignored(recipe, tmp_path, root, monkeypatch):
-    """Neither the recipe, beside another of the same name, nor what it sources."""
+    """Neither another recipe of the same name nor other sourced files are used."""
     shutil.copytree(recipe.parent, tmp_path / "other/s5", symlinks=True)
     (tmp_path / "other/s5/run.sh").write_text("echo another recipe")
     monkeypatch.setenv("CDPATH", f"{tmp_path / 'other'}:{root}:.")
@@ -334,7 +334,7 @@ def test_exported_cdpath_is_ignored(recipe, tmp_path, root, monkeypatch):
 
 
 def test_last_sourced_copy_is_first_on_paths(root, tmp_path):
-    """Of two in one shell, in turn; each is there once."""
+    """Two copies are sourced in turn in one shell. Each is on the path once."""
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "path.sh").write_text(
@@ -349,7 +349,7 @@ def test_last_sourced_copy_is_first_on_paths(root, tmp_path):
     assert modules == f"{tmp_path}/a:{tmp_path}/b:/of/a/user"
     del given["PYTHONPATH"]
     done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=given, capture_output=True, text=True)
-    # an empty name would stand for the directory of the moment
+    # an empty entry would stand for the current directory
     assert done.stdout.splitlines()[1] == f"{tmp_path}/a:{tmp_path}/b"
 
 
@@ -383,7 +383,8 @@ PATIENT = (
 
 
 def test_second_signal_ends_recipe_at_once():
-    """Also what would not end by itself, which else has time, here an hour, to save what it has."""
+    """Also processes that do not end by themselves. After the first signal they have time, here an hour, to
+    save their state."""
     command = [
         sys.executable,
         "-c",
@@ -403,7 +404,7 @@ def test_second_signal_ends_recipe_at_once():
 
 
 def test_recipe_under_nohup_survives_hangup(recipe):
-    """And is ended by SIGTERM as ever."""
+    """SIGTERM still ends it."""
     process = subprocess.Popen(
         ["nohup", str(recipe), "--what", "hang"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -416,7 +417,7 @@ def test_recipe_under_nohup_survives_hangup(recipe):
 
 
 def test_killed_shell_is_reported(recipe):
-    """It cannot do so itself."""
+    """The killed shell cannot print the report itself."""
     process = subprocess.Popen(
         [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -434,8 +435,12 @@ def test_killed_shell_is_reported(recipe):
     "words, status, said",
     [
         (["{recipe}", "--what", "ask"], 0, "answered yes\r\n"),
-        (["{recipe}", "--what", "password"], 1, "/dev/tty: No such device or address"),  # as ssh and sudo ask
-        # the terminal is its shell's
+        (
+            ["{recipe}", "--what", "password"],
+            1,
+            "/dev/tty: No such device or address",
+        ),  # in the way of ssh and sudo
+        # the terminal belongs to its shell
         (["bash", "-c", "set -m; {recipe} --what ask & wait $!"], 1, "'read -r answer' failed with status 1"),
     ],
 )
@@ -455,11 +460,11 @@ def test_recipe_that_reads_from_terminal_ends(words, status, said, recipe):
         shown = b"".join(iter(lambda: read_terminal(ours), b"")).decode()
         assert process.wait(10) == status and said in shown, shown
     finally:
-        os.close(ours)  # which ends all that still waits there
+        os.close(ours)  # ends all programs that still wait
 
 
 def read_terminal(fd: int) -> bytes:
-    """What is shown next; nothing when all programs on the terminal have ended."""
+    """Next output on the terminal; empty if all programs on the terminal have ended."""
     assert select.select([fd], [], [], 30)[0], "it hangs"
     try:
         return os.read(fd, 1000)
@@ -468,7 +473,7 @@ def read_terminal(fd: int) -> bytes:
 
 
 def num_sleeping(seconds: str) -> int:
-    """Processes `sleep SECONDS`."""
+    """Number of processes `sleep SECONDS`."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -496,7 +501,7 @@ def recipe_scripts(root) -> list[Path]:
 
 @pytest.mark.parametrize("utils", ["absent", "../../../utils"])
 def test_recipe_copied_out_of_its_directory_does_nothing(utils, root, tmp_path):
-    """Such as the copy that sbatch runs, and a link that came out of an archive as a file."""
+    """For example the copy that sbatch runs, or a link that an archive unpacked as a file."""
     if utils != "absent":
         (tmp_path / "utils").write_text(utils)
     scripts = recipe_scripts(root)
@@ -518,7 +523,7 @@ def test_recipe_copied_out_of_its_directory_does_nothing(utils, root, tmp_path):
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")
 def test_shell_scripts_pass_shellcheck(root):
-    """Word splitting is wanted where recipes hold options in a variable; everything else must be clean."""
+    """Word splitting is intended where recipes keep options in a variable. All other checks must pass."""
     scripts = [
         root / "path.sh",
         root / "tests" / "run.sh",
@@ -547,8 +552,7 @@ def test_shell_scripts_pass_shellcheck(root):
 
 @pytest.fixture
 def cmd_sh(root, tmp_path):
-    """Function that runs cmd.sh where each of these programs is, as a shell's text, and no other of a
-    cluster."""
+    """Function that runs cmd.sh with these cluster programs (as shell functions) and no others."""
 
     def run(**programs):
         (tmp_path / "bin").mkdir()
@@ -569,7 +573,7 @@ def cmd_sh(root, tmp_path):
 
 
 def test_cmd_sh_uses_run_pl_without_cluster(cmd_sh):
-    """Also where sbatch is there. What is run on one machine finds GPUs by itself."""
+    """Also if sbatch exists without a cluster. Jobs on one machine find GPUs by themselves."""
     done = cmd_sh(sbatch="")
     assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", (
         done.stderr
@@ -597,7 +601,7 @@ def test_cmd_sh_requests_gpus_if_cluster_has_some(gpu, programs, cmd_sh):
 
 
 def test_recipes_train_networks_with_gpu_runner(root):
-    """And nothing else."""
+    """Only networks use it."""
     trainings = {
         path.name
         for path in (root / "steps").glob("*.py")

@@ -1,5 +1,5 @@
-"""A training of several ranks on real schedulers: over two nodes, and through the loss of its place to the
-same model."""
+"""A training with several ranks on real schedulers: over two nodes, and moved by preemption or loss of a
+host, with the same final model."""
 
 import contextlib
 import functools
@@ -23,7 +23,7 @@ FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatc
          "--learning-rate", 0.03, "--period-frames", 96, "--momentum", 0.5, "--precision", "float32",
          "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
          "--checkpoint-minutes", 0, "--log-frames", 500, "--max-restarts", 0, "--num-ranks", 4]  # fmt: skip
-OF_MPI = (b"hydra_pmi_proxy", b"prte")  # start the ranks of a host: MPICH's, Open MPI's
+OF_MPI = (b"hydra_pmi_proxy", b"prte")  # programs that start the ranks of a host: MPICH's, Open MPI's
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ def corpus(tmp_path_factory):
 
 @contextlib.contextmanager
 def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
-    """The process of a step, which is not left behind, run by the command that `on` makes of a command."""
+    """Process of a step, started by the command that `on` returns for a command; ended at the end of the
+    block."""
     words = [
         sys.executable,
         ROOT / "steps/train_dnn.py",
@@ -66,7 +67,7 @@ def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
 
 @pytest.fixture(scope="module")
 def undisturbed(corpus):
-    """The scores of a model that was trained on this machine."""
+    """Scores of a model that was trained on this machine without interruption."""
     with training(corpus, corpus / "local", "run.pl", os.environ) as process:
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
@@ -79,7 +80,7 @@ def scores(corpus, out):
 
 
 def log_of(out, name="train.log"):
-    """A log of a training that goes on, or of one that has ended."""
+    """Log of a running or finished training."""
     path = next(
         (
             path
@@ -92,13 +93,13 @@ def log_of(out, name="train.log"):
 
 
 def has_learned(process, out):
-    """Wait for its second epoch."""
+    """Wait for the second epoch."""
     wait_until(lambda: "epoch 2 ended" in log_of(out) or process.poll() is not None, WAIT_S)
     assert process.poll() is None, process.communicate()
 
 
 def was_requeued(process, out):
-    """The frames at which the training was asked to end, and went on."""
+    """Frames at which the training was asked to end and resumed."""
     said, errors = process.communicate(timeout=2 * WAIT_S)
     assert process.returncode == 0, said + errors
     told = (
@@ -114,7 +115,7 @@ def was_requeued(process, out):
 
 
 def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, undisturbed):
-    """Four ranks on two nodes have to make room for a job of a partition that takes precedence."""
+    """Four ranks on two nodes are preempted by a job of a partition with higher priority."""
     (corpus / "slurm.conf").write_text(
         "option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n"
     )
@@ -130,11 +131,11 @@ def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, undisturb
 
 
 def test_srun_starts_ranks_without_mpiexec(slurm, corpus, undisturbed):
-    """Four on two nodes, without an mpiexec."""
+    """Four ranks on two nodes."""
     slurm.wait_until_idle("urgent", 2, WAIT_S)
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
     out = corpus / "srun"
-    # nodes that are made up share the memory in which MPICH has ranks of a node meet
+    # emulated nodes share the memory that MPICH uses within a node
     apart = {"MPIR_CVAR_NOLOCAL": "1"}
     with training(
         corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun", **apart}
@@ -149,13 +150,13 @@ def test_srun_starts_ranks_without_mpiexec(slurm, corpus, undisturbed):
 
 
 def ranks_by_node(slurm, *starters):
-    """How many there are on each node of the partition, ascending."""
+    """Number of ranks on each node of the partition, ascending."""
     return sorted(num_ranks(slurm.processes(f"n{i}"), *starters) for i in (1, 2, 3))
 
 
 def num_ranks(pids, *starters):
-    """How many of the processes have been started as ranks by these programs, or MPI's own; each of them is
-    the witness of its only child."""
+    """Number of processes that these programs or MPI's own launcher started as ranks. Each is the watchdog of
+    its only child."""
     return sum(
         of_a_rank(pid) and any(name in command_of(parent_of(pid)) for name in starters or OF_MPI)
         for pid in pids
@@ -163,7 +164,7 @@ def num_ranks(pids, *starters):
 
 
 def of_a_rank(pid):
-    """Whether it is a rank or its witness."""
+    """Whether a process is a rank or its watchdog."""
     return command_of(pid).split(b"\0")[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.ranks.rank"]
 
 
@@ -175,7 +176,7 @@ def command_of(pid):
 
 
 def test_grid_engine_suspends_ranks(grid, corpus, undisturbed):
-    """Four ranks are to be suspended."""
+    """Four ranks are suspended and resumed."""
     out = corpus / "grid"
     with training(corpus, out, "queue.pl", grid.environment) as process:
         has_learned(process, out)
@@ -185,8 +186,8 @@ def test_grid_engine_suspends_ranks(grid, corpus, undisturbed):
 
 
 def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
-    """A training whose ranks are on these hosts, at most two on each, its first on one of `first`; they meet
-    over their network, not in memory."""
+    """A training with ranks on these hosts, at most two per host, the first on one of `first`. Ranks
+    communicate over the network, not through shared memory."""
     queues, of_first = (",".join(f"all.q@{host}" for host in some) for some in (hosts, first))
     cmd = f"queue.pl -v UCX_TLS=tcp -q {queues} -masterq {of_first}"
     return training(
@@ -200,12 +201,12 @@ def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
 
 
 def ranks_by_host(grid_of_hosts):
-    """How many there are on each."""
+    """Number of ranks on each host."""
     return [num_ranks(grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
 
 
 def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, undisturbed):
-    """Four ranks on two of three hosts; on one of these Grid Engine's own qrsh starts them."""
+    """Four ranks on two of three hosts; on one of these, Grid Engine's qrsh starts them."""
     out = corpus / "hosts"
     with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"], ["host1", "host2"]) as process:
         has_learned(process, out)
@@ -217,8 +218,8 @@ def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, undist
 
 @pytest.mark.parametrize("which", ["first", "other"])
 def test_training_resumes_after_loss_of_grid_engine_host(which, grid_of_hosts, corpus):
-    """Its name is reported, and the training resumes from its last checkpoint on the others; Grid Engine
-    itself would never end a job whose first host does not answer."""
+    """The lost host is named, and the training resumes from its last checkpoint on the other hosts. Grid
+    Engine itself would never end a job whose first host does not answer."""
     out = corpus / f"lost-{which}"
     with on_hosts(
         grid_of_hosts, corpus, out, grid_of_hosts.hosts, ["host2", "host3"], "--max-restarts", 1

@@ -1,4 +1,4 @@
-"""Calls of two sides as tables of a data directory, and the account of what is left out."""
+"""Calls with two sides as tables of a data directory, and the report on omitted utterances."""
 
 from pathlib import Path
 

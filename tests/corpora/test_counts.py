@@ -1,4 +1,4 @@
-"""The table of a data directory's counts beside the published ones."""
+"""The table of a data directory's counts next to the published ones."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from pyasr.data.tables.datadir import write_data_dir
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory of 1,200 utterances of 3 s by four speakers, the last of 7.5 s."""
+    """A data directory of 1,200 utterances of 3 s by four speakers; the last utterance has 7.5 s."""
     names = [f"s{i % 4}-{i:04d}" for i in range(1200)]
     path = tmp_path / "train"
     path.mkdir()

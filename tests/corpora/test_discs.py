@@ -1,4 +1,4 @@
-"""Files of a corpus are found in any folders, and with names in upper or lower case."""
+"""Corpus files are found in any folder and with names in upper or lower case."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_symbolic_links_are_followed_without_cycles(discs):
     "folder", [".AppleDouble", ".Trash-1000/files", "lost+found", "__MACOSX", "@eaDir", "$RECYCLE.BIN"]
 )
 def test_system_files_beside_the_corpus_are_ignored(discs, folder):
-    """Some of it has the names of the files."""
+    """Some of them have the names of corpus files."""
     (discs / "d1/data" / folder).mkdir(parents=True)
     (discs / "d1/data" / folder / "sw02001.sph").touch()
     assert (

@@ -1,4 +1,4 @@
-"""The dictionary of Fisher English, and its sets."""
+"""The dictionary of Fisher English, and its training and test sets."""
 
 from collections import Counter
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_text_without_dictionary_words_is_refused(cmudict, tmp_path):
 
 
 def test_sets_follow_order_of_calls_not_speakers():
-    """As without speakers in the names: call, side, time."""
+    """The order is that of names without speakers: call, side, time."""
     names = [
         f"fe_03_{call:05d}-{side}-{begin:06d}-{begin + 50:06d}"
         for call in (1, 2, 3)

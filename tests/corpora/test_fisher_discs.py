@@ -1,5 +1,4 @@
-"""Fisher English from its discs to data directories: every layout in circulation, and the faults that the
-corpus has."""
+"""Fisher English from discs to data directories: all common layouts, and the known faults of the corpus."""
 
 import gzip
 import re
@@ -24,12 +23,12 @@ LOCAL = "egs/fisher_english/s5/local"
 
 
 def run(program: str, *words) -> None:
-    """A program of the recipe, in this process."""
+    """Run a program of the recipe in this process."""
     run_here(f"{program}.py", *words, folder=LOCAL)
 
 
 def prepare(out: Path, places: list, *words) -> DataDir:
-    """The data directory of all utterances of these places."""
+    """Data directory of all utterances of these locations."""
     run("prepare_fisher", "--fisher", ":".join(map(str, places)), *words, out)
     return DataDir(out)
 
@@ -41,7 +40,7 @@ def discs(tmp_path_factory) -> Discs:
 
 @pytest.fixture
 def copied(discs, tmp_path) -> Discs:
-    """A tree that a test can change."""
+    """A copy of the tree that a test may change."""
     shutil.copytree(discs.root, tmp_path / "discs")
     return Discs(tmp_path / "discs", discs.texts, discs.speakers, discs.left_out)
 
@@ -51,8 +50,8 @@ def without_speaker(utterance: str) -> str:
 
 
 def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
-    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls that
-    are used."""
+    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls in
+    use."""
     expected = {name: words for name, words in discs.texts.items() if calls(name[:11])}
     assert {without_speaker(name): words for name, words in found.text.items()} == expected
     assert dict(found.utt2spk.items()) == {
@@ -103,8 +102,7 @@ def test_sides_as_speakers(discs, tmp_path):
 
 @pytest.mark.parametrize("version", ["", ";1"])
 def test_upper_case_directory_and_renamed_audio(copied, tmp_path, capsys, version):
-    """Audio called .wav, and a file of that name which is something else; with versions behind the names, as
-    images of discs have them."""
+    """Audio named .wav, and another file of that name; names with version suffixes, as in disc images."""
     for path in sorted(copied.root.rglob("*"), key=lambda path: -len(path.parts)):
         path.rename(path.with_name(path.name.upper().replace(".SPH", ".WAV") + version * path.is_file()))
     write_file(copied.root / "OTHERS" / "fe_03_00001.wav", b"RIFF1234WAVEfmt ")
@@ -113,7 +111,7 @@ def test_upper_case_directory_and_renamed_audio(copied, tmp_path, capsys, versio
 
 
 def test_compressed_transcripts_in_other_folders(copied, tmp_path):
-    """BBN's originals, which have their names, are not taken for them."""
+    """BBN's originals have the same names, but are not used."""
     for path in copied.root.rglob("trans/*/*.txt"):
         write_file(
             copied.root / "text" / path.parent.name / f"{path.name}.gz", gzip.compress(path.read_bytes())
@@ -167,7 +165,7 @@ def test_added_audio_recomputes_data_directory(copied, tmp_path, capsys):
 
 
 def test_unusable_audio_is_omitted(copied, tmp_path, capsys):
-    """Calls with audio that is known to be bad, broken headers, truncated files."""
+    """Calls whose audio is known to be bad, invalid headers, truncated files."""
     for number in (446, 1243, 6716):
         write_file(copied.root / audio_name(number), (copied.root / audio_name(1)).read_bytes())
         text = (copied.root / text_name(1)).read_text().replace("fe_03_00001", f"fe_03_{number:05d}")
@@ -195,7 +193,7 @@ def test_unusable_audio_is_omitted(copied, tmp_path, capsys):
 
 
 def test_names_of_utterances_have_rounded_times():
-    """Times are rounded: 2.53 s are 253 units of 10 ms, though 100 x 2.53 is a little less."""
+    """2.53 s are 253 units of 10 ms, although 100 x 2.53 is slightly less."""
     line = TranscriptLine("fe_03_00001", "A", 2.53, 4.808, "hi")
     callers = {"fe_03_00001-A": Caller("2637", "m")}
     found = [
@@ -273,8 +271,8 @@ def test_sets_are_split_in_order_of_calls(discs, tmp_path):
 
 
 def test_text_for_language_models(discs, tmp_path):
-    """No audio is needed, and one part is enough. Uncertain words are included, and noises follow
-    Switchboard's convention."""
+    """No audio is needed, and one part is enough. Uncertain words are included, and noises are written as in
+    Switchboard."""
     run("prepare_lm_text", "--fisher", ":".join(discs.places[1::2]), tmp_path / "lm")
     text = read_table(tmp_path / "lm" / "text")
     assert text["fe_03_00001-B-000400-000450"] == "you know" and f"fe_03_{WITHOUT_AUDIO:05d}" in {

@@ -1,4 +1,4 @@
-"""Rules on the words, lines and tables of Fisher English, with the examples of the reference."""
+"""Rules for words, lines and tables of Fisher English, with the examples of the reference."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_words_for_language_models(written, words):
 
 
 def transcript(path, *lines: str, call: str = "fe_03_00001"):
-    """(the lines read, what was left out) of a transcript."""
+    """(lines, omitted lines) of a transcript."""
     path.write_bytes(
         "\n".join([f"# {call}.sph", "# Transcribed by BBN/WordWave", "", *lines]).encode(
             "utf-8", "surrogateescape"

@@ -74,7 +74,7 @@ def test_malformed_glm_is_not_copied(data, tmp_path):
 
 
 def test_noises_and_hesitations_are_not_scored(data):
-    """They would decide which LM weight is chosen, although they count in no test set."""
+    """Otherwise they would influence the LM weight, although no test set scores them."""
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     scorer = StmScorer(read_stm(data.path / "stm"), read_glm(GLM))
     for words in (

@@ -1,4 +1,4 @@
-"""egs/swbd's preparation of eval2000 and RT-03 on small discs of the same shape."""
+"""egs/swbd's preparation of eval2000 and RT-03 on small discs with the same structure."""
 
 import re
 import shutil
@@ -102,7 +102,7 @@ def test_rt03(rt03, tmp_path, capsys):
         segment.begin_s for segment in data.segments.values()
     } == {begin for name, (begin, _) in rt03.spans.items() if name in rt03.texts}
     told = capsys.readouterr().out
-    assert "8,420" in told and "but no reference" not in told  # speech of other languages is not looked at
+    assert "8,420" in told and "but no reference" not in told  # speech of other languages is ignored
 
 
 @pytest.mark.parametrize("folder", ["", "hub5e_00"])
@@ -179,7 +179,7 @@ def test_invalid_glm_is_refused_before_any_output(rt03, tmp_path):
 
 
 def test_segments_with_same_side_and_times(eval2000, tmp_path, capsys):
-    """As of a second person: both are scored, one is decoded."""
+    """For example segments of a second person: both are scored, one is decoded."""
     text = shutil.copytree(eval2000.text, tmp_path / "text")
     line = next(line for line in eval2000.stm if line.startswith("en_4183 A") and "IGNORE" not in line)
     with next(text.rglob("*.stm")).open("a") as stm:

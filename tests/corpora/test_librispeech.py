@@ -1,4 +1,5 @@
-"""local/prepare_librispeech.py and local/get_lms.py on trees as LibriSpeech's archives unpack to."""
+"""local/prepare_librispeech.py and local/get_lms.py on trees in the unpacked layout of LibriSpeech's
+archives."""
 
 import gzip
 import re
@@ -32,7 +33,7 @@ def mini(tmp_path):
 
 @pytest.fixture
 def prepare(tmp_path, caplog):
-    """A function of the corpus's places and flags: what is logged. Raises what the program does."""
+    """Function of the corpus's locations and flags that returns the log. Raises the errors of the program."""
 
     def run(corpus, *flags):
         caplog.clear()
@@ -93,7 +94,7 @@ def test_selected_kind_of_test_sets(tmp_path, prepare):
 
 
 def compressed(place: Path) -> str:
-    """Transcripts one by one, and system files beside the audio."""
+    """Individually compressed transcripts, and system files next to the audio."""
     for path in list(place.rglob("*.trans.txt")):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
@@ -103,14 +104,14 @@ def compressed(place: Path) -> str:
 
 
 def move_apart(place: Path) -> str:
-    """Parts at two places, one of them its own folder alone, as `A:B`."""
+    """Parts at two locations, one of them only its own folder, as `A:B`."""
     (place / "disk").mkdir()
     (place / "LibriSpeech/dev-clean-2").rename(place / "disk/dev-clean-2")
     return f"{place}/LibriSpeech:{place}/disk/dev-clean-2"
 
 
 def unpack_each_apart(place: Path) -> str:
-    """Each archive in a folder of its own."""
+    """Each archive in its own folder."""
     for part in MINI:
         (place / "all" / part / "LibriSpeech").mkdir(parents=True)
         (place / "LibriSpeech" / part).rename(place / "all" / part / "LibriSpeech" / part)
@@ -136,7 +137,7 @@ def test_layouts_give_equal_texts(layout, mini, prepare):
 
 
 def test_second_copy_is_reported_and_not_read(mini, prepare):
-    """A link does not count as a second copy."""
+    """A link is not a second copy."""
     place, texts = mini
     (place / "link").symlink_to(place / "LibriSpeech")
     assert "several copies" not in prepare(place)
@@ -199,13 +200,13 @@ def lose_transcripts(place: Path) -> None:
 
 
 def cut(place: Path) -> None:
-    """An interrupted unpacking truncates a file within its last frame."""
+    """Truncate a file within its last frame, as an interrupted unpacking does."""
     content = (place / FIRST).read_bytes()
     (place / FIRST).write_bytes(content[:-100])
 
 
 def lose_target(place: Path) -> None:
-    """Of a link, as where another disk is not mounted."""
+    """Break a link, as if another disk were not mounted."""
     (place / FIRST).unlink()
     (place / FIRST).symlink_to(place / "unmounted.flac")
 
@@ -250,7 +251,7 @@ def test_unusable_utterances_are_named_and_omitted(damage, count, reason, mini, 
 
 
 def test_changed_part_is_read_again(mini, prepare):
-    """Other parts are not made again."""
+    """Other parts are not prepared again."""
     place, texts = mini
     content = (place / FIRST).read_bytes()
     cut(place)
@@ -335,7 +336,7 @@ def test_lengths_come_from_headers_and_truncation_is_detected(seconds, tmp_path)
     path = tmp_path / "a.flac"
     soundfile.write(path, 0.3 * np.random.default_rng(0).standard_normal(int(16_000 * seconds)), 16_000)
     content = path.read_bytes()
-    padding = b"\x01" + (200_000).to_bytes(3, "big") + bytes(200_000)  # a block of metadata behind the first
+    padding = b"\x01" + (200_000).to_bytes(3, "big") + bytes(200_000)  # a block of metadata after the first
     for whole in (content[:42] + padding + content[42:], content):
         path.write_bytes(whole)
         assert look_at_flac(path) == (pytest.approx(seconds, abs=1e-4), "")

@@ -1,5 +1,5 @@
-"""egs/swbd's preparation of Switchboard on small discs of the same shape: layouts, counts, texts, and what is
-wrong with real discs."""
+"""egs/swbd's preparation of Switchboard on small discs with the same structure: layouts, counts, texts, and
+faults of real discs."""
 
 import gzip
 import re
@@ -26,7 +26,7 @@ def discs(tmp_path_factory):
 
 
 def prepare(data, **places) -> DataDir:
-    """DATA/train of these places, options of local/prepare_swbd.py."""
+    """DATA/train of these locations, given as options of local/prepare_swbd.py."""
     run_here(
         "prepare_swbd.py",
         *(word for name, place in places.items() for word in (f"--{name}", place)),
@@ -97,7 +97,7 @@ def test_individually_compressed_transcripts(discs, tmp_path):
     with tarfile.open(tmp_path / "swb_ms98_transcriptions (1).tgz", "w:gz") as archive:
         archive.add(transcripts, "swb_ms98_transcriptions")
     shutil.rmtree(transcripts)
-    # the second of two archives, and not read
+    # the second of two archives, which is not read
     (tmp_path / "switchboard_word_alignments.tar.gz").symlink_to(discs.archive)
     assert "moon" in " ".join(
         prepare(tmp_path / "data", swbd=discs.root / "swb1_d1", transcripts=tmp_path).text.values()
@@ -105,7 +105,7 @@ def test_individually_compressed_transcripts(discs, tmp_path):
 
 
 def test_audio_without_one_channel_per_side_is_omitted(discs, tmp_path, capsys):
-    """For example a mixture of both, or one side; it is unknown which."""
+    """For example a mixture of both or one unknown side."""
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     mono = swbd / "swb1_d1/data/sw02001.sph"
     mono.unlink()

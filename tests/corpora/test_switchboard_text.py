@@ -1,4 +1,4 @@
-"""The rules for words of Switchboard's transcripts and dictionary, each with the example of the corpus."""
+"""Rules for words of Switchboard's transcripts and dictionary, each with its example from the corpus."""
 
 from collections import Counter
 

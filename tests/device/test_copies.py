@@ -1,5 +1,5 @@
-"""Vectors and frames between a GPU and the host: values as on the CPU, in pinned memory that is kept, with no
-copy that the host waits for."""
+"""Vectors and frames between GPU and host: values equal the CPU's, pinned memory is reused, no copy blocks
+the host."""
 
 from contextlib import nullcontext
 
@@ -29,8 +29,8 @@ def vector(seed: int) -> torch.Tensor:
 
 
 def types_changed(counts) -> set[str]:
-    """The modules that have the device change types, each by a kernel; torch itself would have the host do
-    so, which the mock does not show."""
+    """Names of modules whose types the device converts, each with a kernel. Real torch would convert on the
+    host, which the mock does not show."""
     return {place.partition(".")[0] for name, place in counts.launches if name in ("_to_copy", "copy_")}
 
 
@@ -62,7 +62,7 @@ def test_all_pieces_are_copied_before_first_is_mixed(monkeypatch):
 
 
 def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> list[torch.Tensor]:
-    """What ranks have after the average that `allreduce` takes."""
+    """Parameters of the ranks after the average of `allreduce`."""
 
     def rank(comm):
         wire, master = PayloadCodec(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
@@ -78,7 +78,7 @@ def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> li
 @pytest.mark.parametrize("payload", ["float32", "float16"])
 @pytest.mark.parametrize("num_ranks, num_pieces", [(2, 3), (4, 1)])
 def test_gpu_averages_are_bit_identical_to_cpu(num_ranks, num_pieces, payload, monkeypatch):
-    """In pieces where the order in which ranks are added is the same in them."""
+    """Pieces are chosen such that the order of the sum over ranks is the same."""
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     pieces = []
     expected = averaged(num_ranks, torch.device("cpu"), payload, nullcontext)
@@ -95,7 +95,7 @@ def test_gpu_averages_are_bit_identical_to_cpu(num_ranks, num_pieces, payload, m
 
 
 def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Tensor]:
-    """The gradients of two ranks after `GradientSum`."""
+    """Gradients of two ranks after `GradientSum`."""
 
     def rank(comm):
         wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))

@@ -1,4 +1,4 @@
-"""Criteria of sequences, and RBMs, on the mock GPU: the models of the CPU."""
+"""Sequence criteria and RBMs on the mock GPU give the models of the CPU."""
 
 import pytest
 import torch
@@ -17,8 +17,8 @@ PRECISELY = ["--num-ranks", 2, "--cmvn", "none", "--precision", "float32"]
 
 
 def distance_of(out, train, budget: str) -> float:
-    """Of the model that `train(out, device)` makes on the mock GPU, by steps within a budget, from that of
-    the CPU."""
+    """Distance between the models that `train(out, device)` computes on the mock GPU, with steps within a
+    budget, and on the CPU."""
 
     def parameters(device):
         train(out / device, device)
@@ -29,7 +29,7 @@ def distance_of(out, train, budget: str) -> float:
 
 
 def step(name, flags, places):
-    """A function (out, device) that runs a step, its ranks as threads."""
+    """Function (out, device) that runs a step with ranks as threads."""
     return lambda out, device: run_here(name, *flags, "--device", device, *places, out, threads=True)
 
 
@@ -74,7 +74,7 @@ def chain(tmp_path_factory):
 
 
 def test_lfmmi_trains_same_model_as_cpu(chain, tmp_path):
-    """Its denominator is computed by other code."""
+    """The denominator is computed by different code."""
     flags = [*PRECISELY, "--chunk", 60, "--minibatch", 80, "--lr-scaling", "none",
              "--heldout-by", "utterance", "--heldout-share", 0.1, "--num-extra-lm-states", 20,
              "--num-epochs", 1, "--network", chain / "network.net"]  # fmt: skip
@@ -97,7 +97,7 @@ def test_lattice_criteria_train_same_model_as_cpu(lattices, tmp_path, criterion)
 
 
 def test_rbms_train_same_models_as_cpu(tmp_path):
-    """A Gaussian one and one above it; samples are drawn on the device."""
+    """A Gaussian RBM and one above it. Samples are drawn on the device."""
     data = make_toy(tmp_path, 8)
     flags = [
         *PRECISELY,

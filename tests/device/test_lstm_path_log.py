@@ -1,4 +1,4 @@
-"""What the log says of the path that computes LSTM layers on a GPU."""
+"""Log lines about the implementation that computes LSTM layers on a GPU."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from pyasr.parallel.communication.rank_threads import ThreadComm  # noqa: E402
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """Function (device, natural gradient or not) that trains a network of one BLSTM layer; what the log says
-    of LSTM layers."""
+    """Function (device, natural gradient or not) that trains a network with one BLSTM layer; returns log
+    lines about LSTM layers."""
     said, corpus = [], make_corpus(tmp_path / "corpus")
     monkeypatch.setattr(ThreadComm, "say", lambda comm, line: said.append(line) if comm.rank == 0 else None)
 

@@ -1,4 +1,4 @@
-"""The mock GPU itself: values, refusals, what is counted, late copies, random states."""
+"""The mock GPU itself: values, refusals, counters, late copies, random states."""
 
 import copy
 import io

@@ -1,5 +1,5 @@
-"""Every scheme of --parallel on the mock GPU, and trainings that break off and go on: the models of the CPU,
-or of one that was not cut."""
+"""Every scheme of --parallel on the mock GPU gives the model of the CPU, and interrupted trainings give that
+of an uninterrupted one."""
 
 import dataclasses
 
@@ -13,9 +13,9 @@ from toy_jobs import Crash
 from pyasr.parallel.strategies import strategy_names
 from pyasr.train.job.trainer import Trainer
 
-BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are
-APART = 0.5  # the most that models of these may differ
-# from the model of the CPU, which rounds bfloat16 elsewhere and has no lag
+BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # schemes whose mixings depend on the speed of other ranks
+APART = 0.5  # upper limit of the distance between models of such schemes
+# distance from the model of the CPU, which rounds bfloat16 at other places and has no lag
 DISTANCES = {"float32": 1e-6, "bfloat16": 3e-3}
 OWN_CODE_FOR_A_GPU = ("allreduce", "adpsgd", "asgd", "delayed", "diloco", "easgd", "gradient", "kaldi")
 
@@ -35,7 +35,7 @@ class Dying(Trainer):
 
 
 def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> float:
-    """Of the model of the mock GPU from that of the CPU."""
+    """Distance between the models of the mock GPU and of the CPU."""
     mixing = dict(parallel=scheme, period_frames=60, ranks_per_node=2)
     groups = dict(
         learner=dict(minibatch=20, precision=precision, **learner), mixing=mixing, schedule=dict(num_epochs=1)
@@ -60,7 +60,7 @@ def test_schemes_in_bfloat16_with_natural_gradient_are_close_to_cpu(corpus, tmp_
 
 
 def assert_goes_on(corpus, out, num_ranks: int, *lines, **groups) -> None:
-    """A training that breaks off after a checkpoint ends in the bits of one that does not."""
+    """A training interrupted after a checkpoint ends with the same bits as an uninterrupted one."""
     with mock_gpu():
         whole, again = (spec_of(corpus, out / name, "cuda", *lines, **groups) for name in ("whole", "again"))
         expected = trained(whole, num_ranks)
@@ -72,7 +72,7 @@ def assert_goes_on(corpus, out, num_ranks: int, *lines, **groups) -> None:
 
 @pytest.mark.parametrize("scheme", ["allreduce", "d1d", "gradient", "delayed"])
 def test_interrupted_trainings_resume(corpus, tmp_path, scheme):
-    """On three ranks, with all that is remembered."""
+    """On three ranks, with the state of all options."""
     learner = dict(natural_gradient=NATURAL, momentum=0.5, precision="bfloat16")
     assert_goes_on(corpus, tmp_path, 3, learner=learner, mixing=dict(parallel=scheme, period_frames=60))
 
@@ -87,7 +87,6 @@ def test_training_with_dropout_resumes(corpus, tmp_path):
 
 
 def test_gpu_checkpoint_resumes_on_cpu_and_other_number_of_ranks(corpus, tmp_path):
-    """On the CPU, and on another number of ranks."""
     with mock_gpu():
         spec = spec_of(corpus, tmp_path / "out", "cuda")
         with pytest.raises(Crash):

@@ -1,4 +1,4 @@
-"""Tables, archives, lattices, audio and texts: small valid files, and what reads them."""
+"""Tables, archives, lattices, audio and texts: small valid files and their readers."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def _sound(path: Path, **keywords) -> None:
 
 
 def _shortened(path: Path, coding: str) -> None:
-    """With all commands: zero blocks, differences, linear prediction, dropped bits, a shorter block at the
-    end."""
+    """A shorten file with all commands: zero blocks, differences, linear prediction, dropped bits, a shorter
+    last block."""
     samples = (2000 * np.sin(np.arange(1500) / 9) * (np.arange(1500) % 600 > 256)).astype(np.int16) & ~3
     path.write_bytes(
         shortened_sphere(

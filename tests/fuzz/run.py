@@ -33,7 +33,7 @@ _BATCH, _MOST_KEPT = 200, 500
 
 
 def main() -> int:
-    """Fuzz the formats in turn; the exit status."""
+    """Fuzz the formats in turn; returns the exit status."""
     options = parse()
     if options.engine == "atheris":
         return with_atheris(options)
@@ -79,13 +79,13 @@ def parse() -> argparse.Namespace:
 
 
 def kind_of(told: str, directory: Path) -> str:
-    """A finding or sentence without what changes from file to file."""
+    """A finding or sentence without the parts that change from file to file."""
     return re.sub(r"'[^']*'|\"[^\"]*\"|[0-9]+", "_", told.replace(str(directory), ""))[:160]
 
 
 def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """(outcomes counted, {finding: a file that shows it}); every kind of outcome is kept as something to go
-    on from."""
+    """(counted outcomes, {finding: a file that shows it}). A file of every new outcome is kept and mutated
+    further."""
     from fuzz_child import examine
     from fuzz_mutations import mutate
 
@@ -111,8 +111,8 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
 
 
 def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """The same by hypothesis, for `options.max_examples` files or up to its first finding, made as small as
-    it can be."""
+    """The same with hypothesis, for `options.max_examples` files or up to its first finding, which hypothesis
+    minimises."""
     from fuzz_child import examine
     from hypothesis import HealthCheck, Phase, given, seed, settings
     from hypothesis import strategies as st
@@ -151,7 +151,7 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
 
 
 def with_atheris(options) -> int:
-    """libFuzzer over modules without compiled loops; it ends the process with status 77 at the first
+    """Fuzz modules without compiled loops with libFuzzer. It ends the process with status 77 at the first
     finding."""
     try:
         import atheris

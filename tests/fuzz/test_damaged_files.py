@@ -1,5 +1,5 @@
-"""Damaged files of every format: each is read, or refused with one sentence that names it; within memory and
-time, never with a crash."""
+"""Damaged files of every format are read or refused with one sentence that names the file, within memory and
+time limits, without a crash."""
 
 import random
 import sys
@@ -40,7 +40,7 @@ def test_hypothesis_finds_no_failure(name, tmp_path):
 
 
 def test_hypothesis_finds_planted_failure(tmp_path):
-    """A reader that takes the valid file, once, and fails in the children."""
+    """A reader that accepts the valid file once and fails in the child processes."""
     num_read = []
 
     def read(path):

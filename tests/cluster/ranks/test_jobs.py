@@ -1,4 +1,4 @@
-"""run_jobs: work of a step through the runner in --cmd; run_ranks, as far as its arguments are the same."""
+"""run_jobs: jobs of a step through the runner in --cmd. run_ranks is tested where it shares its arguments."""
 
 import os
 
@@ -11,7 +11,7 @@ from pyasr.cluster.ranks.jobs import run_jobs, run_ranks
 
 
 def job_functions():
-    """Module of functions for run_jobs, as text: it lies where PYTHONPATH of the test says."""
+    """Source of a module of functions for run_jobs. The test's PYTHONPATH contains it."""
     return """
 import os, time
 from pyasr.base.errors import UserError
@@ -89,7 +89,7 @@ def test_run_jobs_reports_failed_job(function, sentence, functions):
     ],
 )
 def test_number_of_failed_jobs_is_reported(function, sentence, functions):
-    """Those that fail at the same moment: each waits for the others."""
+    """Jobs that fail at the same moment: each waits for the others."""
     with pytest.raises(UserError, match=sentence):
         run_jobs(
             JobOptions(nj=3, cmd="run.pl --max-jobs-run 3"),
@@ -109,7 +109,7 @@ def test_number_of_failed_jobs_is_reported(function, sentence, functions):
     ],
 )
 def test_report_omits_error_sentence_of_step(function, run, most_lines, more, functions, capfd):
-    """The sentence is said once, by the step's last line."""
+    """The last line of the step prints the sentence once."""
     options = {} if more else {"nj": 3}
     log = functions / ("x.log" if more else "x.JOB.log")
     with pytest.raises(UserError) as error:
@@ -129,7 +129,7 @@ def test_report_omits_error_sentence_of_step(function, run, most_lines, more, fu
 
 
 def test_report_on_exception_shows_traceback(functions, capfd):
-    """And the exception itself comes from the step."""
+    """The step raises the exception itself."""
     with pytest.raises(UserError, match="KeyError: 'utt-17'"):
         run_jobs(JobOptions(nj=3), functions / "x.JOB.log", "jobs_under_test:third_raises", JobOptions())
     said = capfd.readouterr().err
@@ -141,7 +141,7 @@ def test_report_on_exception_shows_traceback(functions, capfd):
 
 
 def test_failure_of_earlier_run_is_not_reported_again(functions):
-    """Of a job that is not begun this time; one job at a time."""
+    """The report of a job that was not started this time is skipped. One job runs at a time."""
     for function, job in (("third_fails", 3), ("second_fails", 2)):
         with pytest.raises(UserError, match=f"job {job} of 4 failed"):
             run_jobs(
@@ -153,7 +153,8 @@ def test_failure_of_earlier_run_is_not_reported_again(functions):
 
 
 def test_threads_per_job_come_from_step_then_cmd_then_configuration(functions):
-    """As --num-threads of the step says, else the runner's own in --cmd, else its configuration."""
+    """The first of these applies: --num-threads of the step, the runner's option in --cmd, the
+    configuration."""
     (functions / "queue.conf").write_text("default num_threads=4")
     configured = f"run.pl --config {functions / 'queue.conf'}"
     for given, cmd, expected in (
@@ -221,7 +222,7 @@ def test_unknown_runner_gives_suggestion(functions):
 )
 @pytest.mark.parametrize("run, more", [(run_jobs, {}), (run_ranks, {"num_ranks": 2})])
 def test_invalid_cmd_is_refused(cmd, sentence, run, more, functions, monkeypatch, capfd):
-    """One sentence, before anything is run."""
+    """One sentence, before any job starts."""
     monkeypatch.setattr("sys.argv", ["steps/STEP"])
     with pytest.raises(UserError) as error:
         run(
@@ -247,7 +248,7 @@ def test_invalid_cmd_is_refused(cmd, sentence, run, more, functions, monkeypatch
 )
 @pytest.mark.parametrize("run, more", [(run_jobs, {}), (run_ranks, {"num_ranks": 2})])
 def test_refusal_by_runner_is_printed_once(cmd, sentence, run, more, functions, monkeypatch, capfd):
-    """By the step."""
+    """The step prints the refusal."""
     monkeypatch.setenv("PATH", "/nowhere")
     log = functions / ("x.log" if more else "x.JOB.log")
     with pytest.raises(UserError) as error:
@@ -264,7 +265,7 @@ def test_refusal_by_runner_is_printed_once(cmd, sentence, run, more, functions, 
     "run, more, proof", [(run_jobs, {}, "x.spec.1.done"), (run_ranks, {"num_ranks": 2}, "x.spec.done")]
 )
 def test_runner_that_runs_nothing_gives_no_output(cmd, run, more, proof, functions):
-    """Nor does it with proofs that an earlier run has left, and what was made before stays."""
+    """Done markers of an earlier run do not count, and the earlier output stays."""
     log = functions / "exp.tmp" / "log" / ("x.JOB.log" if run is run_jobs else "x.log")
     with stage_output(functions / "exp", {}, []) as out:
         (out / "final.mdl").touch()

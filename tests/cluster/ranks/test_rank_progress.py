@@ -1,4 +1,5 @@
-"""How far ranks are: real ranks, which wait until it was said, without a terminal and on one."""
+"""Progress reports of ranks: real ranks that wait until the report was printed, with and without a
+terminal."""
 
 import os
 import pty
@@ -42,7 +43,7 @@ NOTE = r"iteration 10 of 40 \(25%\), objective -61\.2500, \d+ frames/s, about \d
 
 @pytest.fixture
 def begin(tmp_path, monkeypatch):
-    """Function that begins a step, whose standard error is given."""
+    """Function that starts a step with the given standard error."""
     (tmp_path / "ranks_under_test.py").write_text(RANKS)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
     return lambda stderr: subprocess.Popen(
@@ -51,7 +52,7 @@ def begin(tmp_path, monkeypatch):
 
 
 def test_reports_without_terminal_are_lines(begin, tmp_path):
-    """First the last line of the log, then the reports of the ranks; no file of them is left."""
+    """First the last line of the log, then the reports of the ranks. No note file remains."""
     step = begin(subprocess.PIPE)
     for told, seen in (
         (rf"{AT}reading the features, \d+ s so far\n", "seen"),
@@ -99,8 +100,8 @@ def test_text_before_first_report(tmp_path):
 
 
 def test_remaining_time_counts_passes_of_this_run_only(tmp_path, monkeypatch):
-    """Of 40 passes, the 10th to 12th took 3 s. Without a reader, or if it cannot be written, the note is
-    skipped."""
+    """The 10th to 12th of 40 passes took 3 s. The note is skipped if nobody reads it or it cannot be
+    written."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     course = Course("iteration", 40)

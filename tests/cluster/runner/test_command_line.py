@@ -1,4 +1,4 @@
-"""The command line of run.pl, queue.pl and slurm.pl: what they take, and the sentence on each mistake."""
+"""Command line of run.pl, queue.pl and slurm.pl: accepted words, and one sentence for each mistake."""
 
 import subprocess
 
@@ -101,7 +101,6 @@ def test_scheduler_values_like_job_ranges_are_not_ranges(words, raw, name):
 
 
 def test_scheduler_options_only_warn_in_run_pl(tmp_path):
-    """A warning says so."""
     done = run_pl("-l", "mem=2G", "-q", "all.q", "-V", "x.log", "echo", "hello", cwd=tmp_path)
     assert done.returncode == 0 and "\nhello\n" in (tmp_path / "x.log").read_text()
     assert done.stderr == (

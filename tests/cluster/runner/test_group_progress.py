@@ -1,5 +1,4 @@
-"""How far groups of jobs are: the lines and their times with a clock that is made up, and runners that really
-say them."""
+"""Progress of groups of jobs: lines and their times with a fake clock, and the output of real runners."""
 
 import os
 import pty
@@ -39,7 +38,7 @@ front_end.batch_main("", AtOnce())
 
 
 def lines_of(request, seconds, num_ended, on_terminal=False):
-    """(what is written, after how many seconds more is) when a group has run for so long."""
+    """[(text written, seconds since the previous text)] of a group that runs for `seconds`."""
     written, times = [], iter([100.0, 100.0 + seconds])
     progress = GroupProgress(request, lambda: num_ended, written.append, on_terminal, lambda: next(times))
     wait_s = progress.tell()
@@ -91,7 +90,7 @@ def test_durations_are_formatted(seconds, words):
 
 @pytest.mark.parametrize("program, name", [(SOON, "run.pl"), (SCHEDULER, "slurm.pl")])
 def test_runners_report_number_of_ended_jobs(program, name, tmp_path, monkeypatch):
-    """The second job waits until this has been said of the first; the logs have nothing of it."""
+    """The second job waits until the end of the first is reported. Logs do not contain the reports."""
     monkeypatch.delenv("PYASR_STEP", raising=False)
     words = [
         "--max-jobs-run",

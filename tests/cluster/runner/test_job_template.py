@@ -1,5 +1,5 @@
-"""Jobs of a group as forks of one process: what each is, has and leaves is as if it had been started by
-itself."""
+"""Jobs of a group as forks of one process: environment, resources and results equal those of separately
+started jobs."""
 
 import os
 import re
@@ -81,7 +81,7 @@ def place(tmp_path, monkeypatch):
 def run(
     place: Path, function: str, num: int, cmd: str = "run.pl --max-jobs-run 1", say: str = ""
 ) -> list[Path]:
-    """The logs of `num` jobs."""
+    """Logs of `num` jobs."""
     log = place / f"{function}.{num}" / "x.JOB.log"
     run_jobs(
         JobOptions(nj=num, cmd=cmd), log, f"group_under_test:{function}", JobOptions(cmd=say or str(place))
@@ -90,7 +90,7 @@ def run(
 
 
 def said(log: Path) -> list[str]:
-    """What a job has printed, without what is of its time and place."""
+    """Output of a job without its times and paths."""
     lines = [line for line in log.read_text().splitlines() if not line.startswith("#")]
     return [
         re.sub(r"0x[0-9a-f]+|\.[12]/|\b[12]\b|x\.[12]\.", "", line)
@@ -103,7 +103,7 @@ def words_of_process(cmdline: Path) -> bytes:
     try:
         return cmdline.read_bytes()
     except OSError:
-        return b""  # it has just ended
+        return b""  # a PID that has just ended
 
 
 def num_imports(place: Path) -> int:
@@ -114,7 +114,7 @@ def test_forked_jobs_equal_started_jobs(place):
     single, *group = [said(log) for num in (1, 2) for log in run(place, "tells", num)]
     first, second = group
     assert num_imports(place) == 2 and '"more": 0' in single[0] and '"leads": true' in single[0]
-    # 1, by which it says what it has imported
+    # 1, the process that prints its imports
     assert second == single and first == [single[0].replace('"more": 0', '"more": ')]
 
 
@@ -158,11 +158,11 @@ def test_jobs_continue_if_template_process_is_killed(place):
 
 
 def test_fork_reparented_away_from_runner_does_nothing(place, monkeypatch):
-    """As where the kernel gives it to another process."""
+    """The kernel reparents a fork if the runner ends."""
     (place / "x.spec.json").write_text(
         f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}'
     )
-    # PR_SET_TIMERSLACK, which changes nothing here
+    # PR_SET_TIMERSLACK, which has no effect here
     monkeypatch.setattr(job_template, "_PR_SET_CHILD_SUBREAPER", 29)
     guard = Guard()
     template = job_template.JobTemplate(dict(os.environ), guard)

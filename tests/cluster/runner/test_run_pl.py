@@ -1,4 +1,4 @@
-"""run.pl: Kaldi's command line and log conventions, limits, failures, and no process left behind."""
+"""run.pl: Kaldi's command line and log conventions, limits, failures; no process remains."""
 
 import os
 import platform
@@ -70,9 +70,9 @@ def test_single_job_and_number_of_threads(tmp_path):
 
 
 def test_concurrent_jobs_stay_below_limit(tmp_path):
-    """Every job notes how many are there while it runs."""
+    """Every job records how many jobs run at the same time."""
     script = "touch run.JOB; sleep 0.1; ls run.* | wc -l > seen.JOB; rm run.JOB"
-    limits = ["--max-jobs-run", "2", "--max-jobs-run=10", "-tc", "5"]  # the lowest counts, as Kaldi has it
+    limits = ["--max-jobs-run", "2", "--max-jobs-run=10", "-tc", "5"]  # the lowest limit counts, as in Kaldi
     assert run_pl(*limits, "JOB=1:6", "x.JOB.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
     assert max(int((tmp_path / f"seen.{job}").read_text()) for job in range(1, 7)) == 2
 
@@ -83,7 +83,7 @@ def test_failure_is_reported_once_and_stops_other_jobs(tmp_path):
     assert done.returncode == 1 and not list(tmp_path.glob("slept.*"))
     assert "run.pl: 1 / 9 failed, log is in log/a.JOB.log" in done.stderr
     assert re.search(r"job    2 on \S+: exit status 7", done.stderr)
-    # the log's line, and the command to repeat
+    # once in the log's line, once in the command that repeats the job
     assert "    | the cause" in done.stderr and done.stderr.count("the cause") == 2
     assert "an input is missing" in done.stderr
     again = re.search(r"again  (.*)", done.stderr)[1]
@@ -97,7 +97,7 @@ def test_failure_is_reported_once_and_stops_other_jobs(tmp_path):
 
 
 def test_trailer_is_separate_from_unfinished_last_line(tmp_path):
-    """As of who is killed while it says how far it is: the trailer is none of what it has said."""
+    """A killed job may leave a progress line without a line end. The trailer starts on a new line."""
     done = run_pl("x.log", "printf", "error: lost", ";", "exit", "3", cwd=tmp_path)
     assert done.returncode == 1 and "\n    | error: lost\n" in done.stderr
     assert [line.split(" ", 2)[1] for line in (tmp_path / "x.log").read_text().splitlines()[-2:]] == [
@@ -107,7 +107,7 @@ def test_trailer_is_separate_from_unfinished_last_line(tmp_path):
 
 
 def test_command_line_of_any_length_runs(tmp_path):
-    """Is run as any other, by a shell with the same options and the same name."""
+    """A long command runs like any other, in a shell with the same options and name."""
     names = [f"{name:020}" for name in range(12_000)]
     done = run_pl(
         "x.log",
@@ -134,8 +134,8 @@ def test_command_line_of_any_length_runs(tmp_path):
 
 
 def test_report_escapes_terminal_control_sequences(tmp_path):
-    """Whatever a job has printed, whatever the log's directory is called; tabs and the lines of the command
-    stay."""
+    """Control sequences in output and in names of log directories are escaped. Tabs and line breaks of the
+    command stay."""
     log = os.fsdecode(bytes(tmp_path) + b"/l\xe9g/x.log")
     command = [
         "run.pl",
@@ -168,7 +168,7 @@ def test_killed_job_and_failing_pipe_are_reported(tmp_path):
 
 
 def test_dry_run_with_closed_reader_ends_quietly(tmp_path):
-    """As `head` does."""
+    """For example, the reader is `head`."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -190,7 +190,7 @@ def test_stale_status_is_ignored(tmp_path):
 
 
 def test_files_of_ranks_are_removed_before_scheduler_restarts_them(tmp_path):
-    """Is removed, but nothing that is named after a marker of a user's own."""
+    """User files that are named like a marker stay."""
     for name in ("x.spec", "own"):
         (tmp_path / f"{name}.alive").mkdir()
         for left in (tmp_path / f"{name}.alive" / "host.7", tmp_path / f"{name}.error"):
@@ -227,8 +227,7 @@ default num_threads=3
 
 
 def test_kaldi_config_file_gives_defaults(tmp_path):
-    """Defaults of the file, unless the command line says otherwise; further options are those that it
-    declares."""
+    """The command line overrides the file. The file may declare further options."""
     (tmp_path / "queue.conf").write_text(QUEUE_CONF)
     config = read_runner_config(tmp_path / "queue.conf")
     assert config.command == "qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*"
@@ -272,7 +271,7 @@ def test_kaldi_config_file_gives_defaults(tmp_path):
 
 
 def test_queue_options_have_no_effect(tmp_path):
-    """As with Kaldi's run.pl, each with one value; those that the configuration declares are known."""
+    """As in Kaldi's run.pl, each has one value; options that the configuration declares are known."""
     (tmp_path / "queue.conf").write_text(QUEUE_CONF)
     words = [
         "--config",
@@ -302,8 +301,8 @@ def test_queue_options_have_no_effect(tmp_path):
 
 
 def test_every_job_has_its_own_gpus(tmp_path, monkeypatch):
-    """Of those that CUDA_VISIBLE_DEVICES allows; the directory of a GPU exists while a job has it, and no
-    other job can make it then."""
+    """GPUs come from CUDA_VISIBLE_DEVICES. The lock directory of a GPU exists while a job has it, and no
+    other job can create it."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     script = (
         r"mkdir gpu.\$CUDA_VISIBLE_DEVICES && echo \$CUDA_VISIBLE_DEVICES > had.JOB && sleep 0.1 && "
@@ -331,8 +330,8 @@ eval "exec ${*:2}"
 
 
 def test_ranks_on_other_hosts_keep_their_gpu_variables(tmp_path, monkeypatch):
-    """With all else of the environment; hosts are made up, and reached by a program that sets what a
-    scheduler would."""
+    """So do all other environment variables. The hosts are simulated by a program that sets the variables of
+    a scheduler."""
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
     (tmp_path / "hosts").write_text("here\nthere\n")
@@ -354,8 +353,8 @@ def test_ranks_on_other_hosts_keep_their_gpu_variables(tmp_path, monkeypatch):
 
 @pytest.fixture
 def holding(tmp_path, monkeypatch):
-    """Function (name, options) that begins a run.pl with GPUs, whose job tells which it has and then waits
-    for a file `end`."""
+    """Function (name, options) that starts a run.pl with GPUs. Its job prints its GPUs and waits for the file
+    `end`."""
     monkeypatch.setenv("PYASR_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     begun = []
@@ -384,8 +383,8 @@ def has(log):
 
 
 def test_two_runners_on_one_machine_take_different_gpus(holding, tmp_path):
-    """The second takes another GPU, the third is refused, and one that is to share is not; what an ended
-    runner had is free."""
+    """The second takes another GPU, the third is refused, a sharing one is not. GPUs of an ended runner are
+    free."""
     first, _ = holding("a", "--gpu", "1"), holding("b", "--gpu", "1")
     assert (has(tmp_path / "a.log"), has(tmp_path / "b.log")) == ("4", "7")
     done = run_pl("--gpu", "1", "c.log", "true", cwd=tmp_path)
@@ -403,7 +402,7 @@ def test_two_runners_on_one_machine_take_different_gpus(holding, tmp_path):
 
 
 def test_gpus_of_killed_runner_are_released_after_its_jobs_ended(holding, tmp_path):
-    """Its guard holds them until then: here until it kills a job that does not end when it is asked to."""
+    """Its guard holds the locks until then. Here, the guard kills a job that ignores the request to end."""
     script = r"trap : TERM; echo \$$ > pid; until [ -e end ]; do sleep 0.05; done"
     runner = subprocess.Popen(["run.pl", "--gpu", "2", "a.log", "bash", "-c", script], cwd=tmp_path)
     wait_until(lambda: read(tmp_path / "pid").endswith(b"\n"))
@@ -415,7 +414,7 @@ def test_gpus_of_killed_runner_are_released_after_its_jobs_ended(holding, tmp_pa
 
 
 def test_runner_releases_gpus_that_no_waiting_job_needs(holding, tmp_path):
-    """Of its two jobs one has ended."""
+    """One of its two jobs has ended."""
     script = r"until [ JOB = 1 -o -e end ]; do sleep 0.05; done"
     runner = subprocess.Popen(
         ["run.pl", "--gpu", "1", "--max-jobs-run", "2", "JOB=1:2", "x.JOB.log", "bash", "-c", script],
@@ -433,7 +432,7 @@ def test_runner_releases_gpus_that_no_waiting_job_needs(holding, tmp_path):
     [("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", "0"), (None, "unset")],
 )
 def test_gpus_are_listed_by_driver(listed, seen, tmp_path, monkeypatch):
-    """Without a driver or a GPU, jobs run as they would without --gpu."""
+    """Without a driver or a GPU, jobs run as without --gpu."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
@@ -480,12 +479,12 @@ def test_killed_run_pl_leaves_no_process(number, tmp_path, hangups):
 
 
 def guards(runner):
-    """Of a runner: those of its children that are no other program."""
+    """Guards of a runner: its children that run no other program."""
     return children(runner.pid, read(Path(f"/proc/{runner.pid}/cmdline")).rstrip(b"\0"))
 
 
 def children(parent: int, program: bytes) -> list[int]:
-    """Processes of this parent that run this program."""
+    """Children of this process that run this program."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -504,20 +503,19 @@ def kill_guard(runner):
     wait_until(lambda: guards(runner))
     (guard,) = guards(runner)
     os.kill(guard, signal.SIGKILL)
-    # one that has been killed is still listed until it has had processor time
+    # a killed process is listed until it is scheduled again
     wait_until(lambda: guard not in guards(runner))
     return guard
 
 
 def born(pid: int) -> bytes:
-    """The start time of a process; b"" where there is no such process, or only a zombie. Numbers of processes
-    are used again."""
+    """Start time of a process, b"" if it is absent or a zombie. PIDs are reused."""
     state, *fields = read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split() or [b"Z"]
     return b"" if state == b"Z" else fields[18]
 
 
 def test_runner_continues_if_its_guard_is_killed(tmp_path):
-    """With another guard, which knows the jobs that run, and ends them when the runner is killed as well."""
+    """A new guard takes over the running jobs, and ends them if the runner is killed as well."""
     script = r"echo \$\$ > pid.JOB; until [ -e end.JOB ]; do sleep 0.05; done"
     runner = subprocess.Popen(
         ["run.pl", "--max-jobs-run", "2", "JOB=1:3", "x.JOB.log", "bash", "-c", script],
@@ -540,13 +538,13 @@ def test_runner_continues_if_its_guard_is_killed(tmp_path):
 
 
 def test_job_with_closed_output_ends_by_sigpipe(tmp_path):
-    """By SIGPIPE, as in a shell."""
+    """As in a shell."""
     done = run_pl("x.log", "bash", "-c", r"kill -PIPE \$\$", cwd=tmp_path, timeout=60)
     assert done.returncode == 1 and "killed by signal 13" in done.stderr
 
 
 def test_run_pl_under_nohup_survives_hangup(tmp_path):
-    """And so does its job."""
+    """Its job survives, too."""
     script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo went on"
     done = subprocess.run(
         ["nohup", "run.pl", "x.log", "bash", "-c", script],
@@ -587,7 +585,7 @@ def test_quoted_words_reach_job_unchanged(word, tmp_path):
 
 
 def test_words_with_single_dash_are_ignored(tmp_path):
-    """run.pl takes no notice of them, whatever they are."""
+    """run.pl ignores them, whatever they are."""
     words = [
         "-N",
         "2",
@@ -655,8 +653,8 @@ def test_every_hint_matches_a_log():
 
 
 def test_abandoned_job_writes_no_status(tmp_path):
-    """Its host was thought lost, and its status was put down elsewhere; its ranks go on in another job, which
-    has its log's name now."""
+    """The runner declared its host lost and recorded its status. The ranks continue in another job with the
+    same log name."""
     lost = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x", reason="its host was lost", run_id="7")
     write_status(tmp_path / "lost.log", lost)
     run_pl("--run-id", "7", "x.log", "cp", "lost.status", "x.status", cwd=tmp_path)
@@ -675,7 +673,7 @@ def test_abandoned_job_writes_no_status(tmp_path):
 
 
 def test_user_file_named_like_status_file_is_renamed_and_kept(tmp_path):
-    """The file of the command is renamed and kept, and a message says so."""
+    """A message reports it."""
     done = run_pl("build.log", "echo", "built", ">", "build.status", cwd=tmp_path)
     assert (
         done.returncode == 1

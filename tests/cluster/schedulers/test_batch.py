@@ -1,4 +1,4 @@
-"""What the runner of a scheduler makes of status files, in whatever order it sees them."""
+"""A scheduler's runner with status files that appear in any order."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def test_failure_is_reported_even_if_other_jobs_end_later(tmp_path):
 
 @pytest.fixture
 def slurm_pl(tmp_path):
-    """Runs slurm.pl with a Slurm that runs all jobs of an array at once."""
+    """Run slurm.pl with a simulated Slurm that runs all jobs of an array at once."""
 
     def run(*words, **environment):
         environment = {**os.environ, **environment, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
@@ -63,7 +63,7 @@ def program(path, text):
 
 
 def begin_slurm_of_processes(programs):
-    """A Slurm whose jobs are processes, and their numbers these."""
+    """A simulated Slurm whose jobs are processes with these PIDs."""
     program(programs / "sbatch", '#!/bin/bash\nsetsid bash "${!#}" > /dev/null 2>&1 < /dev/null &\necho $!\n')
     program(
         programs / "scontrol",
@@ -73,7 +73,7 @@ def begin_slurm_of_processes(programs):
 
 
 def test_each_array_job_is_resubmitted_up_to_limit(slurm_pl, tmp_path):
-    """Jobs 1 and 2 are asked to end twice, job 3 whenever it runs."""
+    """Jobs 1 and 2 are asked to end twice, job 3 at every run."""
     script = r"echo again >> times.JOB; [ JOB != 3 ] && [ \$(wc -l < times.JOB) = 3 ] || exit 75"
 
     def run(jobs):
@@ -108,7 +108,7 @@ def test_each_array_job_is_resubmitted_up_to_limit(slurm_pl, tmp_path):
     ],
 )
 def test_scheduler_answer_without_job_number_is_refused(scheduler, said, told, tmp_path, monkeypatch):
-    """As that of the qsub of PBS."""
+    """The qsub of PBS gives such an answer."""
     name = scheduler.own.program()[0]
     program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -117,7 +117,7 @@ def test_scheduler_answer_without_job_number_is_refused(scheduler, said, told, t
 
 
 def test_runner_stopped_while_submitting_cancels_submitted_jobs(tmp_path, monkeypatch):
-    """Though the signal goes to its whole process group, as at a terminal."""
+    """The signal goes to the runner's whole process group, as from a terminal."""
     (tmp_path / "bin").mkdir()
     program(
         tmp_path / "bin" / "sbatch",
@@ -137,8 +137,8 @@ def test_runner_stopped_while_submitting_cancels_submitted_jobs(tmp_path, monkey
 
 
 def test_status_visible_after_scheduler_reports_end_is_used(slurm_pl, tmp_path):
-    """Five seconds later, as on filesystems with delayed visibility: the job is not reported as lost, and no
-    others are cancelled."""
+    """The status appears five seconds late, as on filesystems with delayed visibility: the job is not
+    reported as lost, and other jobs are not cancelled."""
     late = "mv a.2.status held; (sleep 5; mv held a.2.status) > /dev/null 2>&1 &\necho 7"
     program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", late))
     program(
@@ -154,8 +154,8 @@ def test_status_visible_after_scheduler_reports_end_is_used(slurm_pl, tmp_path):
 
 
 def test_memory_error_hint_names_memory_option(slurm_pl, tmp_path):
-    """Under a scheduler, each job has its own. What kills a command at its limit leaves what has run it
-    alive, and the scheduler knows."""
+    """Under a scheduler, each job has its own memory limit. If the limit kills the command, the job script
+    survives and the scheduler knows the reason."""
     done = slurm_pl("JOB=1:1", "a.JOB.log", "python", "-c", "raise MemoryError")
     assert (
         done.returncode == 1
@@ -194,8 +194,8 @@ fi
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_same_command_after_stopped_runner_waits_for_old_job(number, slurm_pl, tmp_path, monkeypatch):
-    """Though its job takes its time to end: a runner that can waits until it has, and what it puts down while
-    the new job runs is not taken for the new one's."""
+    """The old job takes time to end. A runner that can wait waits for it; a status that the old job writes
+    later is not used for the new one."""
     begin_slurm_of_processes(tmp_path / "bin")
     if number == signal.SIGKILL:
         program(
@@ -220,7 +220,7 @@ def test_same_command_after_stopped_runner_waits_for_old_job(number, slurm_pl, t
 
 
 def test_killed_guard_does_not_affect_job(slurm_pl, tmp_path, monkeypatch):
-    """Is no concern of a job that goes well."""
+    """The job ends normally."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     words = ["slurm.pl", "a.log", "bash", "-c", "touch begun; until [ -e end ]; do sleep 0.05; done"]
@@ -232,7 +232,7 @@ def test_killed_guard_does_not_affect_job(slurm_pl, tmp_path, monkeypatch):
 
 
 def test_silent_hosts_after_grid_engine_restart_are_not_lost(tmp_path, monkeypatch):
-    """Its master says so of all, until they have found it."""
+    """The restarted master reports all hosts as silent until they have connected again."""
     lost = Fate(False, "its host n1 was lost (Grid Engine says au)", "n1", host_lost=True)
     runner = BatchRunner(parse_request([str(tmp_path / "a.log"), "true"]), GridEngine())
     runner.left = {1: "7"}
@@ -251,7 +251,7 @@ def test_silent_hosts_after_grid_engine_restart_are_not_lost(tmp_path, monkeypat
 
 
 def test_slurm_variables_of_outer_job_are_not_passed_to_jobs(slurm_pl, tmp_path):
-    """Such as its memory, which srun would take for theirs; what the user has set does."""
+    """For example the memory, which srun would apply to the jobs. Variables that the user set are passed."""
     program(
         tmp_path / "bin" / "sbatch",
         SBATCH.replace("echo 7", 'env | grep ^SLURM_ | sort > was\nbash "${!#}"\necho 7'),
@@ -274,7 +274,7 @@ def test_slurm_variables_of_outer_job_are_not_passed_to_jobs(slurm_pl, tmp_path)
 
 
 def test_cpu_binding_of_outer_step_is_not_passed_to_jobs(slurm_pl, tmp_path):
-    """As within `srun --pty bash`: srun would refuse to begin ranks on others."""
+    """Within `srun --pty bash`, srun would refuse to start ranks on other processors."""
     program(
         tmp_path / "bin" / "sbatch",
         SBATCH.replace("echo 7", 'env | grep ^SLURM_ > was\nbash "${!#}"\necho 7'),
@@ -293,7 +293,7 @@ def test_cpu_binding_of_outer_step_is_not_passed_to_jobs(slurm_pl, tmp_path):
 
 
 def test_end_of_first_run_is_ignored_if_job_was_restarted_elsewhere(tmp_path):
-    """As by Slurm, where a node is lost but its job goes on: how the first run ends does not count."""
+    """Slurm restarts a job if its node is lost, although the job may continue there."""
     script = (
         "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; "
         "[ $me = second ]"
@@ -323,7 +323,7 @@ def test_job_numbers_are_parsed():
 
 
 def test_jobs_of_another_cluster_are_queried_and_cancelled_there(slurm_pl, tmp_path):
-    """Slurm's usual cluster, which may have a job of that number as well, is left alone."""
+    """A job with the same number in Slurm's default cluster is not touched."""
     program(tmp_path / "bin" / "sbatch", "#!/bin/sh\necho '7;other'\n")
     program(
         tmp_path / "bin" / "scontrol",
@@ -339,8 +339,8 @@ def test_jobs_of_another_cluster_are_queried_and_cancelled_there(slurm_pl, tmp_p
 
 
 def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, monkeypatch):
-    """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words
-    its own."""
+    """They are not reported as silent, even if the new job runs longer than the timeout, and the last words
+    of the earlier ranks are not used."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
@@ -362,8 +362,8 @@ def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, 
 
 @pytest.fixture
 def asking(tmp_path):
-    """Function (fate) that gives the files of the one rank of a job, and a function: a scheduler is asked for
-    the job, and says this."""
+    """Function (fate) that returns the heartbeat directory of a job's only rank and a function that queries a
+    scheduler with this answer."""
 
     def begin(says):
         hearts = hearts_of(tmp_path / "x.spec.json")
@@ -384,7 +384,7 @@ def asking(tmp_path):
 
 
 class Says(Slurm):
-    """A scheduler that says this of a job, of which another rank begins meanwhile."""
+    """A scheduler with this answer for a job. Another rank of the job starts during the query."""
 
     def __init__(self, says, hearts):
         self.says, self.hearts = says, hearts
@@ -402,7 +402,7 @@ def test_files_of_ranks_of_requeued_job_are_removed(asking):
 
 @pytest.mark.parametrize("state, is_lost", [("SUSPENDED", False), ("RUNNING", True)])
 def test_ranks_of_suspended_job_are_not_lost(state, is_lost, asking, capsys):
-    """They stand still as those of a frozen host do, which Slurm believes to run for some time."""
+    """Slurm reports a suspended job as running for some time, like a job on a frozen host."""
     hearts, ask = asking(fate({"JobState": state}))
     ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
     told = []
@@ -416,7 +416,7 @@ def test_ranks_of_suspended_job_are_not_lost(state, is_lost, asking, capsys):
 
 @pytest.mark.parametrize("killed_by", [signal.SIGTERM, signal.SIGKILL])
 def test_reason_of_scheduler_is_reported_if_limit_kills_command(killed_by, tmp_path, monkeypatch):
-    """The scheduler reports the end some time after the status is there."""
+    """The scheduler reports the end some time after the status file appears."""
     answers = [Fate(True), Fate(True), Fate(False, "it exceeded its time limit", over_limit=True)]
     monkeypatch.setattr(Slurm, "fates", lambda self, number, tasks: {0: answers.pop(0)})
     monkeypatch.setattr(batch, "_END_QUESTION_S", 0.01)
@@ -461,7 +461,7 @@ def test_jobs_take_different_gpus_if_scheduler_assigns_none(slurm_pl, tmp_path):
     ],
 )
 def test_job_script_redirects_its_own_output(log, job, output, name):
-    """Whatever the directories are called: it redirects itself, and the schedulers need not know."""
+    """For any directory name, the script redirects itself, so the scheduler needs no path."""
     request = parse_request([*([job] if job else []), log, "true"])
     for scheduler in (Slurm(), GridEngine()):
         words = submission(request, scheduler, request.jobs)

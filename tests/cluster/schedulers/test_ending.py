@@ -1,5 +1,4 @@
-"""Jobs that are to be ended are ended, though a scheduler does not answer at first, or keeps a job whose host
-is lost."""
+"""Jobs are ended even if the scheduler does not answer at first, or keeps a job of a lost host."""
 
 import os
 import signal
@@ -16,8 +15,7 @@ from pyasr.cluster.schedulers.scheduler import Fate, Scheduler
 
 
 class Answers(Scheduler):
-    """A scheduler that gives these answers in turn, the last for ever: to `cancel`, and for the job's
-    fate."""
+    """A scheduler with these answers in turn, the last one repeated: to `cancel`, and for the job's fate."""
 
     def __init__(self, cancelled, fates, held=""):
         self.cancelled, self.answers, self.held, self.calls = list(cancelled), list(fates), held, []
@@ -50,8 +48,12 @@ def soon(monkeypatch):
         ([True], [{}], ["cancel"]),
         ([True], [ENDED], ["cancel"]),
         ([True], [RUNS, None, RUNS, ENDED], ["cancel"]),
-        ([False, False, True], [None, RUNS, RUNS, ENDED], ["cancel"] * 3),  # the first two were not heard
-        ([False], [{}], ["cancel"]),  # it is not there any more
+        (
+            [False, False, True],
+            [None, RUNS, RUNS, ENDED],
+            ["cancel"] * 3,
+        ),  # the first two cancellations were lost
+        ([False], [{}], ["cancel"]),  # the job has ended
         ([True], [RUNS, LOST], ["cancel", "release 7 [0]"]),
         ([True], [{1: LOST, 2: RUNS}, {1: LOST, 2: RUNS}, {1: LOST}], ["cancel", "release 7 [1]"]),
     ],

@@ -1,4 +1,4 @@
-"""queue.pl on a real Grid Engine of one host: every result of a job is reported in one sentence."""
+"""queue.pl on a real Grid Engine with one host: every outcome of a job is reported in one sentence."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ def is_there(grid, name):
 
 @pytest.fixture(scope="module")
 def cases(grid, tmp_path_factory):
-    """All that can be waited for at once: {name: Case}."""
+    """All cases that can run concurrently: {name: Case}."""
     directory = tmp_path_factory.mktemp("cases")
     words = {
         "cancelled": ["cancelled.log", "sleep", "300"],
@@ -93,7 +93,7 @@ def test_array_job_follows_kaldi_conventions(cases):
 
 
 def test_logs_in_directories_with_any_name(grid, tmp_path):
-    """-o of qsub takes HOST:PATH, and several paths with commas between them; -cwd fills in variables."""
+    """qsub -o takes HOST:PATH and several paths separated by commas; -cwd expands variables."""
     check_any_path(begin_in_any_path(grid, "queue.pl", tmp_path))
 
 
@@ -108,7 +108,7 @@ def test_qsub_options_as_in_kaldi(cases):
 
 
 def test_failing_array_job_is_reported_once(grid, cases):
-    """It is reported once, with the command that repeats it; the others are ended."""
+    """The report has the command that repeats the job. The other jobs are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
     assert (
@@ -154,7 +154,7 @@ def test_failing_jobs_are_reported(name, sentence, grid, cases):
 
 
 def test_directory_missing_on_host_is_reported(grid, tmp_path):
-    """The job comes into a state of error, in which it would wait for ever."""
+    """The job enters the error state, in which it would otherwise wait forever."""
     code, said = Case(grid, "queue.pl", tmp_path / "x", "--config", "../site.conf", "x.log", "true").end()
     assert code == 1 and "site.conf: no such file or directory" in said
     (tmp_path / "site.conf").write_text("command qsub -v PATH -wd /nowhere -S /bin/bash -j y\n")
@@ -170,7 +170,7 @@ def test_directory_missing_on_host_is_reported(grid, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killed_queue_pl_leaves_no_job(number, grid, tmp_path):
-    """Nor does it end before the job has, where it can wait."""
+    """It ends after its job, if it can wait."""
     case = Case(
         grid,
         "queue.pl",
@@ -215,7 +215,7 @@ def test_refused_submissions_are_reported(words, sentence, grid, tmp_path):
 
 
 def test_lost_only_host_is_reported(grid, tmp_path):
-    """There is no other."""
+    """The cluster has only this host."""
     case = Case(grid, "queue.pl", tmp_path / "unlucky", "unlucky.log", "sleep", "300").begun()
     grid.lose(grid.host)
     code, said = case.end()
@@ -225,7 +225,7 @@ def test_lost_only_host_is_reported(grid, tmp_path):
 
 
 def test_dry_run_prints_submission(tmp_path):
-    """Kaldi's own configuration, without the names of queues; every rank takes as many slots as it has
+    """With Kaldi's default configuration without queue names, every rank takes as many slots as it has
     threads."""
 
     def submission(*words):
@@ -283,7 +283,7 @@ def test_dry_run_prints_submission(tmp_path):
     ],
 )
 def test_time_limits_are_parsed_like_slurm(time, expected):
-    """The forms that `man sbatch` lists under --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    """Formats from `man sbatch`, --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     assert seconds(time) == expected
 
 
@@ -302,7 +302,7 @@ QSTAT = """<job_info><queue_info>
 
 @pytest.fixture
 def qstat(tmp_path, monkeypatch):
-    """Function that has qstat answer with a text."""
+    """Function that sets the output of qstat."""
 
     def answer(text):
         (tmp_path / "answer").write_text(text)
@@ -314,14 +314,14 @@ def qstat(tmp_path, monkeypatch):
 
 
 def test_lost_host_among_several_is_reported(qstat):
-    """Ranks are listed with all their hosts; the one that is lost is neither the first nor the last."""
+    """Ranks are listed with all their hosts. The lost host is neither the first nor the last."""
     qstat(QSTAT)
     fate = GridEngine().fates("7", [0])[0]
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
 
 
 def test_jobs_are_queried_by_name_of_submitting_user(tmp_path, monkeypatch):
-    """Not by the one in LOGNAME, which `su` may leave to be another's."""
+    """Not by LOGNAME, which `su` may leave unchanged."""
     (tmp_path / "qstat").write_text(f"#!/bin/sh\necho $* > {tmp_path}/words\necho '<job_info/>'\n")
     (tmp_path / "qstat").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -337,7 +337,7 @@ def test_jobs_are_queried_by_name_of_submitting_user(tmp_path, monkeypatch):
     [("max_unheard 00:05:00\nload_report_time             00:00:40\n", 60), ("load_report_time 0:0:2\n", 5)],
 )
 def test_host_timeout_follows_report_interval(configuration, expected, tmp_path, monkeypatch):
-    """One and a half of the intervals at which hosts report; without an answer, of Grid Engine's default."""
+    """One and a half times the report interval of the hosts; Grid Engine's default if the query fails."""
     program = tmp_path / "qconf"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{configuration}END\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -1,5 +1,5 @@
-"""Arrays of many jobs under real schedulers: all are awaited, and neither the scheduler nor the files are
-asked once for each job."""
+"""Arrays of many jobs under real schedulers: the runner waits for all jobs without a query or file access per
+job."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ def test_array_of_many_jobs_needs_few_queries(runner, fixture, request, tmp_path
 
 
 def test_poll_of_500_jobs_is_cheap(tmp_path, monkeypatch):
-    """One look at the directory, no files are opened, and a few calls of functions for each job."""
+    """One directory listing, no opened files, and a few function calls per job."""
     monkeypatch.chdir(tmp_path)
     Path("log").mkdir()
     runner = BatchRunner(parse_request(["JOB=1:500", "log/a.JOB.log", "true"], Slurm.own), Slurm())

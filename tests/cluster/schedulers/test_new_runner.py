@@ -1,5 +1,5 @@
-"""The new runner of docs/extending/runner.md: its two files, copied from the page, on shell scripts in place
-of PBS's programs, which run each job in a session of its own and record it in $PBS_RECORD."""
+"""The new runner of docs/extending/runner.md: its two files, copied from the page, with shell scripts in
+place of PBS's programs. The scripts run each job in its own session and record it in $PBS_RECORD."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ def toolkit(tmp_path_factory):
 
 @pytest.fixture
 def environment(toolkit, tmp_path):
-    """In which programs of the toolkit find PBS."""
+    """Environment in which programs of the toolkit find PBS."""
     folders = tmp_path / "bin", tmp_path / "record"
     for folder in folders:
         folder.mkdir()
@@ -82,13 +82,13 @@ def environment(toolkit, tmp_path):
 
 @pytest.fixture
 def submitted(tmp_path):
-    """Function: the words of each call of qsub."""
+    """Function: arguments of each call of qsub."""
     return lambda: (tmp_path / "record/submitted").read_text().splitlines()
 
 
 @pytest.fixture
 def pbs(environment, tmp_path, monkeypatch):
-    """The scheduler itself."""
+    """The simulated scheduler."""
     for name in ("PATH", "PBS_RECORD"):
         monkeypatch.setenv(name, environment[name])
     (tmp_path / "module").mkdir()
@@ -100,7 +100,7 @@ def pbs(environment, tmp_path, monkeypatch):
 
 
 def run(environment, directory, *words):
-    """(exit status, what it said on standard error)."""
+    """(exit status, standard error)."""
     command = list(map(str, words))
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120
@@ -148,7 +148,7 @@ def test_first_failure_ends_other_jobs(environment, tmp_path):
 
 
 def is_running(group: int) -> bool:
-    """Whether a process group has processes other than ended ones."""
+    """Whether a process group has running processes."""
     states = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True).stdout
     return any(
         int(pgid) == group and not state.startswith("Z")
@@ -198,7 +198,7 @@ def test_step_runs_its_jobs_with_new_runner(environment, toolkit, submitted, tmp
 
 
 def test_pbs_job_states_are_parsed(pbs, tmp_path):
-    """A running job, one that was ended with a comment, cancelled jobs, and one that PBS does not know."""
+    """A running job, a job that ended with a comment, cancelled jobs, and an unknown job."""
     (tmp_path / "x.sh").write_text("exec sleep 1000\n")
     submit = ["qsub", "-J", "1-2", str(tmp_path / "x.sh")]
     number = pbs.number(subprocess.run(submit, capture_output=True, text=True, check=True).stdout)

@@ -1,4 +1,4 @@
-"""slurm.pl on a real Slurm of four emulated nodes: every result of a job is reported in one sentence."""
+"""slurm.pl on a real Slurm with four emulated nodes: every outcome of a job is reported in one sentence."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from pyasr.cluster.schedulers.slurm import Slurm, fate, memory
 
 
 def job(slurm, name, state="RUNNING"):
-    """Slurm's number for the job of this name, once it is in this state."""
+    """Slurm's job number of the job with this name, once it is in this state."""
     ask = lambda: slurm.call("squeue", "-h", "-n", name, "-t", state, "-o", "%A").split()
     wait_until(ask, WAIT_S)
     return ask()[0]
@@ -52,7 +52,7 @@ NO_REQUEUE = "command sbatch --export=ALL --no-requeue\noption nodes=* --nodes=$
 
 @pytest.fixture(scope="module")
 def cases(slurm, tmp_path_factory):
-    """All that can be waited for at once: {name: Case}."""
+    """All cases that can run concurrently: {name: Case}."""
     directory = tmp_path_factory.mktemp("cases")
     (directory / "site.conf").write_text(NO_REQUEUE)
     (directory / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
@@ -112,7 +112,7 @@ def cases(slurm, tmp_path_factory):
 
 
 def end_from_outside(slurm, cases):
-    """Cancel a job, have the node of another fail, and ten minutes of a third end at once."""
+    """Cancel one job, let the node of another fail, and reduce the time limit of a third to zero."""
     slurm.call("scancel", job(slurm, "cancelled"))
     over_time = job(slurm, "over_time")
     soon = (datetime.now() + timedelta(seconds=5)).isoformat(timespec="seconds")
@@ -135,7 +135,7 @@ def test_array_job_follows_kaldi_conventions(cases):
 
 
 def test_logs_in_directories_with_any_name(slurm, tmp_path):
-    """--output of sbatch fills in what follows a per cent sign, and takes backslashes away."""
+    """sbatch --output expands % sequences and removes backslashes."""
     check_any_path(begin_in_any_path(slurm, "slurm.pl", tmp_path))
 
 
@@ -154,7 +154,8 @@ def test_kaldi_configuration_is_read(cases):
 
 
 def test_ranks_inherit_job_environment_with_kaldi_configuration(slurm, tmp_path):
-    """Whose `--export=PATH` is for sbatch; srun, by which mpiexec starts ranks, hears of it as well."""
+    """Its `--export=PATH` is an option of sbatch, but srun, which mpiexec uses to start ranks, inherits
+    it."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
     words = [
         "--config",
@@ -172,7 +173,7 @@ def test_ranks_inherit_job_environment_with_kaldi_configuration(slurm, tmp_path)
 
 
 def test_ranks_share_processors_of_enclosing_srun_step(slurm, tmp_path):
-    """As in the shell that `srun --pty bash` gives, whose processors they are to share."""
+    """For example in a shell of `srun --pty bash`."""
     words = [
         "srun",
         "-n",
@@ -194,7 +195,7 @@ def test_ranks_share_processors_of_enclosing_srun_step(slurm, tmp_path):
 
 
 def test_more_ranks_than_nodes_with_kaldi_configuration(slurm, tmp_path):
-    """Slurm is only asked whether it would take them."""
+    """Slurm is only asked whether it would accept the job."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
     words = [
         "--config",
@@ -212,7 +213,7 @@ def test_more_ranks_than_nodes_with_kaldi_configuration(slurm, tmp_path):
 
 
 def test_failing_array_job_is_reported_once(slurm, cases):
-    """It is reported once, with the command that repeats it; the others are ended."""
+    """The report has the command that repeats the job. The other jobs are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
     assert (
@@ -232,7 +233,8 @@ def test_killed_command_is_reported(cases):
 
 
 def test_job_without_status_is_reported(cases):
-    """What ran it was killed with it. The sentence is then its status, for the step that waits for it."""
+    """The job script was killed with its command. The sentence becomes the job's status for the waiting
+    step."""
     code, said = cases["lost"].end()
     assert (
         code == 1
@@ -271,7 +273,7 @@ def test_exceeded_time_limit_is_reported(cases):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killed_slurm_pl_leaves_no_job(number, slurm, tmp_path):
-    """Nor does it end before the job has, where it can wait."""
+    """It ends after its job, if it can wait."""
     case = Case(
         slurm,
         "slurm.pl",
@@ -329,7 +331,7 @@ def test_missing_slurm_is_reported(tmp_path):
 
 
 def test_dry_run_prints_submission(tmp_path):
-    """Kaldi's format of the configuration; what it does not say is as usual."""
+    """With a configuration in Kaldi's format; missing options have their defaults."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/slurm.conf").write_text(
         "command sbatch --export=PATH -A asr\noption gpu=* -p gpu --gres=gpu:$0\noption mem=* --mem=$0\n"
@@ -405,7 +407,7 @@ def test_dry_run_prints_submission(tmp_path):
     ],
 )
 def test_submission_with_kaldi_configuration(options, expected, tmp_path):
-    """Several ranks may share a node; how many jobs run at a time is the array's matter."""
+    """Several ranks may share a node. The array option limits the number of concurrent jobs."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF)
     log = "a.JOB.log" if "JOB=1:4" in options else "a.log"
     request = parse_request(["--config", str(tmp_path / "kaldi.conf"), *options, log, "true"], Slurm.own)
@@ -422,7 +424,7 @@ def test_submission_with_kaldi_configuration(options, expected, tmp_path):
     ],
 )
 def test_ranks_per_node_follow_configuration(declared, is_kept, tmp_path):
-    """As a site's line for ranks says, if it does."""
+    """A site may configure a line for ranks."""
     (tmp_path / "site.conf").write_text(declared)
     request = parse_request(
         ["--config", str(tmp_path / "site.conf"), "--num-ranks", "4", "x.log", "true"], Slurm.own
@@ -470,7 +472,7 @@ def test_jobs_without_gpu_option_request_none(declared, flags, tmp_path):
 
 
 def test_environment_variables_are_added_to_options(tmp_path, monkeypatch):
-    """Where bash, through which Kaldi's runners call sbatch, would put them."""
+    """Environment variables are inserted as bash would, because Kaldi's runners call sbatch through bash."""
 
     def words(*options):
         return Slurm().site_words(
@@ -504,7 +506,7 @@ def test_unclosed_quotes_in_option_value_are_refused(tmp_path):
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_long_task_lists_are_not_truncated(cut, slurm, monkeypatch):
-    """Slurm truncates such lists by default. Tasks that wait under one number, even unnamed ones, must not
+    """Slurm truncates such lists by default. Pending tasks under one number, even unnamed ones, must not
     count as lost."""
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, slurm.environment[name])

@@ -41,8 +41,8 @@ THROTTLED = "'sbatch: error: Slurm temporarily unable to accept job, sleeping an
 
 @pytest.fixture
 def run(tmp_path):
-    """Function (runner, away, said, command) that runs a job; its scheduler says this, and takes none, the
-    1st, 2nd, ... time, as in `away`."""
+    """Function (runner, away, said, command) that runs a job. Its scheduler prints `said`, and refuses the
+    1st, 2nd, ... submission as listed in `away`."""
 
     def run(runner, away, said, command="true"):
         module, scheduler, program, answer = RUNNERS[runner]
@@ -78,7 +78,7 @@ def run(tmp_path):
     ],
 )
 def test_submission_is_retried_while_scheduler_is_away(runner, said, told, run):
-    """Twice, and again at the resubmission of the job: one message."""
+    """Twice, and again when the job is resubmitted: one message."""
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
     assert (code, first, num_calls) == (0, f"{runner}: {told}; trying again, up to 4 times", 5)
@@ -128,8 +128,8 @@ def test_absent_scheduler_is_reported_after_retries(run):
     ],
 )
 def test_possibly_accepted_job_is_not_submitted_again(runner, said, run):
-    """Two jobs would write to one log. A Grid Engine that stood still, and went on after the last of these
-    answers, had the job."""
+    """Otherwise two jobs would write to one log. A frozen Grid Engine that continued after the last of these
+    answers had accepted the job."""
     code, errors, num_calls = run(runner, "1", said)
     assert (
         (code, num_calls) == (1, 1)
@@ -175,7 +175,7 @@ def test_messages_that_mean_not_accepted(scheduler, said, tmp_path):
 
 
 def refusing(directory, said):
-    """A program that takes no job, and says this."""
+    """A program that refuses each job with this message."""
     (directory / "said").write_text(said + "\n")
     (directory / "sbatch").write_text(f"#!/bin/sh\ncat {directory}/said >&2\nexit 1\n")
     (directory / "sbatch").chmod(0o755)
@@ -201,7 +201,7 @@ def refusing(directory, said):
     ],
 )
 def test_refusal_is_reported_completely(said, told, tmp_path):
-    """But for what says nothing, as the last line of qsub."""
+    """Lines without information are dropped, for example the last line of qsub."""
     program = refusing(tmp_path, said)
     with pytest.raises(UserError) as error:
         submit(GridEngine(), [program])
@@ -211,7 +211,7 @@ def test_refusal_is_reported_completely(said, told, tmp_path):
 
 
 def test_stopped_runner_waiting_for_scheduler_ends_at_once(tmp_path):
-    """Ends at once: it has no jobs."""
+    """It has no jobs yet."""
     refusing(tmp_path, NO_SLURM.strip("'"))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with subprocess.Popen(
@@ -240,7 +240,7 @@ def test_stopped_runner_waiting_for_scheduler_ends_at_once(tmp_path):
     ],
 )
 def test_sbatch_options_without_value(words, sentence):
-    """Have a place of their own."""
+    """They are listed separately."""
     with pytest.raises(UserError) as error:
         parse_request(words, Slurm.own, Slurm.usual)
     assert str(error.value).startswith(sentence)
