@@ -1,5 +1,5 @@
-"""Utterances without frames, as the 0 x 0 matrices that Kaldi writes: statistics, features made of features,
-and a training go without."""
+"""Utterances without frames, stored as the 0 x 0 matrices that Kaldi writes: statistics, derived features and
+trainings skip them."""
 
 import shutil
 
@@ -17,7 +17,7 @@ LONELY = "x-000"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A corpus of sound utterances, and a system trained on it."""
+    """A corpus of valid utterances, and a system trained on it."""
     path = tmp_path_factory.mktemp("whole")
     write_corpus(path)
     train(path / "data", path / "lang", path / "mono")
@@ -33,7 +33,8 @@ def utterances(data):
 
 
 def with_frameless(whole, data, frameless):
-    """The corpus, these utterances without frames; one that it does not have is the only one of speaker x."""
+    """The corpus with these utterances emptied. An utterance that the corpus does not have is the only one of
+    speaker x."""
     shutil.copytree(whole / "data", data)
     table, reader = read_scp(whole / "data/feats.scp"), ArkReader()
     for name, value in {"text": "w1", "utt2spk": "x"}.items():

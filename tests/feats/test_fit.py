@@ -1,5 +1,5 @@
-"""Features that do not fit a model's matrix are refused before any job, with the splicing that the matrix
-means."""
+"""Features that do not match a model's matrix are refused before any job starts, with the splicing that the
+matrix implies."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from pyasr.io.kaldi_objects import KaldiWriter
 
 @pytest.fixture
 def system(tmp_path):
-    """A Kaldi system on LDA whose splice_opts is missing, and a data directory of 13 columns."""
+    """A Kaldi system on LDA features without splice_opts, and a data directory with 13 columns."""
     data, model = tmp_path / "data", tmp_path / "tri2"
     data.mkdir()
     model.mkdir()
@@ -44,7 +44,7 @@ def test_missing_splice_opts_is_named_with_its_content(system):
 
 @pytest.mark.parametrize("columns, frames", [(92, 7), (65, 5), (39, 3)])
 def test_other_matrix_shapes_are_refused(system, columns, frames):
-    """92: with an offset."""
+    """92 columns include an offset."""
     data, model = system
     write_matrix(model / "final.mat", np.zeros((40, columns)))
     with pytest.raises(UserError, match=f"{columns} = 13 x {frames} means '--left-context={frames // 2} "):
@@ -86,7 +86,7 @@ def test_splicing_is_guessed_from_number_of_columns():
 
 
 def write_gmm(path, dim, binary=True):
-    """One Gaussian behind the name of a transition model, which `check_dimension` does not look at."""
+    """One Gaussian after the name of a transition model, which `check_dimension` skips."""
     with KaldiWriter(path, binary) as writer:
         writer.token("<TransitionModel>")
         writer.token("</TransitionModel>")
@@ -100,7 +100,7 @@ def write_gmm(path, dim, binary=True):
 
 @pytest.fixture
 def deltas(system):
-    """A Kaldi system of 39 dimensions on derivatives, and a data directory of 13 columns."""
+    """A Kaldi system of dimension 39 with derivatives, and a data directory with 13 columns."""
     data, model = system
     (model / "final.mat").unlink()
     write_gmm(model / "final.mdl", 39)

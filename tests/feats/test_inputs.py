@@ -1,4 +1,4 @@
-"""CMVN, deltas and splicing against their definitions, written out as loops."""
+"""CMVN, deltas and splicing against their definitions, implemented as loops."""
 
 import json
 
@@ -61,8 +61,8 @@ def test_utterance_normalisation_and_none(data):
 
 
 def test_deltas_follow_the_regression_formula():
-    """d[t] = sum_j j x[t + j] / 10 for j = -2..2; second order: the same of d, with x continued before d is
-    taken."""
+    """d[t] = sum_j j x[t + j] / 10 for j = -2..2. The second order is the same of d, with x repeated at the
+    ends before d is computed."""
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
     out = add_deltas(x, 2)
     for t in range(9):
@@ -114,7 +114,7 @@ def test_input_options_are_saved_with_model(tmp_path):
     ],
 )
 def test_input_options_from_other_sources_are_checked(name, value, told, tmp_path):
-    """They are checked as a command line is, and name no other class."""
+    """They are checked like a command line, and cannot name another class."""
     InputOptions().save(tmp_path)
     path = tmp_path / "input.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
@@ -161,7 +161,8 @@ def test_statistics_of_other_shape_are_refused(data, shape, norm_vars):
 
 @pytest.mark.parametrize("cmvn", ["speaker", "utterance", "sliding", "none"])
 def test_features_of_other_dimension_are_named(data, cmvn):
-    """Those that come first count, also for who never reads them; utterances without frames have none."""
+    """The first features define the dimension, even if they are not read. Utterances without frames have
+    none."""
     features = {
         "a-0": np.zeros((0, 0)),
         "a-1": np.ones((30, 5)),

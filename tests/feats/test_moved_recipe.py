@@ -1,5 +1,5 @@
-"""A recipe directory that is moved, copied, or used from elsewhere: each reads its own archives, and nothing
-is computed again."""
+"""A recipe directory that is moved, copied, or used from another directory: it reads its own archives, and
+nothing is computed again."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ UTTERANCES = 12
 
 
 def recipe():
-    """What a run.sh does, from its directory."""
+    """Steps of a run.sh, called from its directory."""
     run_here("make_mfcc.py", "--sample-frequency", 8000, "data/train")
     run_here("compute_cmvn.py", "data/train")
     run_here("subset_data_dir.py", "--last", 8, "data/train", "data/some", folder="utils")
@@ -32,8 +32,8 @@ def recipe():
 
 
 def everything():
-    """All that tables lead to, and the fingerprints of the tables, by names relative to the recipe
-    directory."""
+    """Content of all files that tables refer to, and fingerprints of the tables, by paths relative to the
+    recipe directory."""
     units = {"train": "speaker", "some": "speaker", "pasted": "none"}
     readers = {name: FeatureReader(f"data/{name}", InputOptions(cmvn=unit)) for name, unit in units.items()}
     return {(name, utt): reader[utt].tobytes() for name, reader in readers.items() for utt in reader.keys}, {
@@ -43,7 +43,7 @@ def everything():
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A recipe directory in which all has been made."""
+    """A recipe directory with all outputs."""
     s5 = tmp_path_factory.mktemp("corpus") / "s5"
     s5.mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -55,12 +55,12 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def s5(made, tmp_path):
-    """A copy of it, which the test may change."""
+    """A copy of it that a test may change."""
     return shutil.copytree(made, tmp_path / "s5")
 
 
 def change_archive(s5):
-    """Another last number in each."""
+    """Change the last number of each matrix."""
     for path in s5.glob("data/train/feats/raw.*.ark"):
         path.write_bytes(path.read_bytes()[:-4] + np.float32(7).tobytes())
 
@@ -92,7 +92,8 @@ def test_copy_reads_its_own_archives(made, s5, monkeypatch):
 
 
 def test_recipe_is_readable_from_other_directories(made, s5, monkeypatch):
-    """From another recipe directory with archives of the same names, and from one without any."""
+    """From another recipe directory with archives of the same names, and from a directory without
+    archives."""
     change_archive(s5)
     monkeypatch.chdir(made)
     expected, prints = everything()
@@ -128,7 +129,7 @@ def test_repair_from_other_directory_removes_nothing(s5, tmp_path, monkeypatch):
 
 
 def test_data_directory_behind_symbolic_link(made, tmp_path, monkeypatch):
-    """data/ is a link: tables name archives through it."""
+    """Tables refer to archives through the link data/."""
     disk, s6 = tmp_path / "disk", tmp_path / "s6"
     disk.mkdir()
     s6.mkdir()

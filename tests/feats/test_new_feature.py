@@ -34,7 +34,7 @@ NUM_PDFS = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def steps(tmp_path_factory):
-    """The module among the kinds of features; the directory of the step."""
+    """Install the module among the kinds of features; returns the directory of the step."""
     place = tmp_path_factory.mktemp("steps")
     with among_modules("feature.md", kinds, tmp_path_factory.mktemp("kinds"), {"make_gammatone.py": place}):
         yield place
@@ -73,12 +73,12 @@ def by_formula(wave: np.ndarray, rate: int, num_filters: int, warp: float = 1.0)
 
 
 def options_of(steps, *flags):
-    """The options of the features that these flags of the step choose."""
+    """Feature options for these flags of the step."""
     return parse(step_of("make_gammatone.py", steps)[1], [*map(str, flags), "data"])[0].gammatone
 
 
 def test_new_feature_programs_compute_formula(tmp_path):
-    """The step and two jobs, each a process of its own, in a copy of the toolkit."""
+    """The step and two jobs as separate processes, in a copy of the toolkit."""
     places = {"gammatone.py": "pyasr/feats/kinds", "make_gammatone.py": "steps"}
     toolkit, data = toolkit_with("feature.md", places, tmp_path / "toolkit"), make_data_dir(tmp_path / "data")
     command = [sys.executable, toolkit / "steps/make_gammatone.py", "--nj", 2, *FLAGS, data]
@@ -117,7 +117,7 @@ def test_plan_knows_columns_of_new_features():
 
 
 def test_network_trained_on_new_features_refuses_others(data, steps, tmp_path):
-    """Also of another number of filters; noise, which they do not have, may differ."""
+    """Including another number of filters. Noise options, which these features lack, may differ."""
     num_frames = {utt: int(num) for utt, num in read_table(data / "utt2num_frames").items()}
     pdfs = random_pdfs(sum(num_frames.values()), NUM_PDFS, np.random.default_rng(1))
     offsets = np.concatenate([[0], np.cumsum(list(num_frames.values()))])

@@ -1,5 +1,5 @@
-"""How features were made, from the archives to the model that was trained on them; what is refused there, and
-what is not."""
+"""Recorded options of features, from the archives to the trained model; which differences are refused and
+which are accepted."""
 
 import shutil
 from dataclasses import replace
@@ -30,7 +30,7 @@ MONO = ("--num-iters", 2, "--num-gauss", 20)
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A monophone system, trained on features of which options.json tells."""
+    """A monophone system, trained on features with a recorded options.json."""
     path = tmp_path_factory.mktemp("trained")
     write_corpus(path)
     save(path / "data" / OPTIONS_FILE, TRAINED)
@@ -39,8 +39,7 @@ def trained(tmp_path_factory):
 
 
 def made_with(trained, data, options):
-    """The features of `trained` in a directory of their own, as if made with other options, or by another
-    toolkit."""
+    """The features of `trained` in another directory, with records of other options or of another toolkit."""
     shutil.copytree(trained / "data", data)
     (data / OPTIONS_FILE).unlink()
     write_table(
@@ -107,7 +106,7 @@ def test_combined_data_has_all_origins(trained, tmp_path):
     keep_origin(tmp_path, union)  # of a model that was trained on both
     check_origin(other, tmp_path)
     (other / OPTIONS_FILE).unlink()
-    assert origins_of(union) == []  # the origin of a part is unknown
+    assert origins_of(union) == []  # the origin of one part is unknown
 
 
 def test_derived_features_keep_origin(trained, tmp_path):

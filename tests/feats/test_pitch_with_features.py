@@ -1,4 +1,4 @@
-"""Pitch beside other features: columns, frames, streams of noise; and what warping does with them."""
+"""Pitch in addition to other features: columns, frames, noise, and warping."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def test_columns_of_features_and_pitch(kind, dim):
 @pytest.mark.parametrize("rate", [8000, 16000])
 @pytest.mark.parametrize("snip_edges", [True, False])
 def test_number_of_frames_is_smaller_of_both(rate, snip_edges):
-    """As in Kaldi's paste-feats, numbers of frames differ by two at most, and the smaller one counts."""
+    """As in Kaldi's paste-feats, numbers of frames may differ by up to two, and the smaller one is used."""
     options = FrameOptions(sample_frequency=float(rate), snip_edges=snip_edges)
     pitch, both = PitchExtractor(PITCH, options), Extractor(MfccOptions(frame=options, pitch=PITCH))
     wave = speech_like(rate)
@@ -77,8 +77,8 @@ def test_options_come_from_several_files(tmp_path):
 
 
 def test_pitch_delay_shifts_features():
-    """As process-kaldi-pitch-feats --delay: frame t has what frame t - delay had, and as many frames more are
-    given out."""
+    """Like process-kaldi-pitch-feats --delay: frame t has the values of frame t - delay, and `delay` more
+    frames are returned."""
     wave, late = speech_like(8000), PitchOptions(process=ProcessPitchOptions(delay=3))
     plain, found = (PitchExtractor(options, frame())(wave, generator(1, "x")) for options in (PITCH, late))
     np.testing.assert_array_equal(found, plain[[0, 0, 0, *range(len(plain))]])

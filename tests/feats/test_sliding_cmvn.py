@@ -21,7 +21,7 @@ def by_loop(x, window, least, centre, norm_vars):
             begin, end = (max(0, len(x) - window), len(x)) if end > len(x) else (begin, end)
         else:
             begin, end = max(0, t - window), max(t + 1, least)
-            # Kaldi moves the window back, also where its least length is longer than the utterance
+            # Kaldi shifts the window back, also if its minimum length exceeds the utterance
             if end > len(x):
                 begin, end = max(0, begin - (end - len(x))), len(x)
         part = x[begin:end].astype(np.float64)
@@ -46,7 +46,7 @@ def test_sliding_cmvn_equals_kaldi(name, root):
 def test_sliding_cmvn_equals_loop_over_frames(length, centre, norm_vars):
     x = (100 + 3 * np.random.default_rng(length).standard_normal((length, 4))).astype(np.float32)
     for window, least in ((600, 100), (61, 20), (60, 100), (1, 1)):
-        if window > 1 or not norm_vars:  # of one frame there is no variance
+        if window > 1 or not norm_vars:  # a single frame has no variance
             found = sliding_cmvn(x, SlidingOptions(window, least, centre), norm_vars)
             np.testing.assert_allclose(found, by_loop(x, window, least, centre, norm_vars), atol=1e-4)
 

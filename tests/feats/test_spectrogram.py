@@ -1,4 +1,4 @@
-"""Spectrograms against Kaldi's formula in float64, and what they go through like other features."""
+"""Spectrograms against Kaldi's formula in float64, and their use in other programs."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from pyasr.recognition.front_end import PlainFeatures, load_features
 def by_formula(
     wave: np.ndarray, rate: int, size: int, raw_energy: bool = True, floor: float = 0.0
 ) -> np.ndarray:
-    """compute-spectrogram-feats, frame by frame, by a sum over samples for each line: ln max(P[k], eps), and
+    """compute-spectrogram-feats, frame by frame, with a sum over samples for each bin: ln max(P[k], eps), and
     ln energy for k = 0."""
     num, shift, eps = int(0.025 * rate), int(0.01 * rate), np.finfo(np.float32).eps
     i, lines = np.arange(num), np.arange(size // 2 + 1)

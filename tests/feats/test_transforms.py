@@ -1,5 +1,5 @@
-"""Linear and affine transforms against their definition; Kaldi's files of matrices both ways; what a model
-directory makes of features."""
+"""Linear and affine transforms against their definition; exchange of matrix files with Kaldi; features by a
+model directory."""
 
 import numpy as np
 import pytest
@@ -107,7 +107,8 @@ def test_vectors_instead_of_transforms_are_refused(tmp_path, binary):
 
 
 def test_features_follow_model_directory(tmp_path):
-    """CMVN off, frames spliced by hand, the model's matrix, the speaker's transform."""
+    """CMVN is off; frames are spliced by hand, then the model's matrix and the speaker's transform are
+    applied."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((6, 3)).astype(np.float32)
     with ArkWriter(tmp_path / "f.ark", tmp_path / "feats.scp") as writer:

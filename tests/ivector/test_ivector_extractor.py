@@ -1,5 +1,5 @@
-"""The total variability model against dense Gaussians in float64; EM: never downwards, finds a planted
-subspace, the same on all ranks."""
+"""The total variability model against dense Gaussians in float64. EM never decreases the likelihood, recovers
+a planted subspace, and gives the same model on all ranks."""
 
 import dataclasses
 import struct
@@ -32,7 +32,7 @@ def test_statistics_equal_sums_over_frames():
     rng = np.random.default_rng(0)
     utterances = [(rng.random((num, NUM_GAUSS)), rng.standard_normal((num, DIM))) for num in (5, 0, 300)]
     stats = collect(utterances, NUM_GAUSS, DIM)
-    assert len(stats.counts) == 2  # the one without frames does not count
+    assert len(stats.counts) == 2  # the utterance without frames does not count
     gamma, x = utterances[2]
     np.testing.assert_allclose(stats.counts[1], gamma.sum(0))
     np.testing.assert_allclose(stats.sums[1], np.einsum("tg,td->gd", gamma, x))
@@ -57,7 +57,7 @@ def test_posterior_equals_stacked_matrix_formula():
 
 
 def test_max_count_limits_effective_number_of_frames():
-    """Once beyond it, twice the same statistics give the same i-vector; below it nothing changes."""
+    """Above it, doubled statistics give the same i-vector. Below it, nothing changes."""
     extractor, rng = random_extractor(), np.random.default_rng(3)
     counts, sums = rng.random((1, NUM_GAUSS)), rng.standard_normal((1, NUM_GAUSS, DIM))
 
@@ -74,8 +74,8 @@ def test_max_count_limits_effective_number_of_frames():
 
 
 def test_likelihood_equals_joint_gaussian_of_all_frames():
-    """An utterance's frames are jointly Gaussian: mean p M e_1, covariance M M' + noise, where M stacks the
-    matrices of its frames."""
+    """The frames of an utterance are jointly Gaussian: mean p M e_1, covariance M M' + noise, where M stacks
+    the matrices of its frames."""
     extractor, rng = random_extractor(), np.random.default_rng(4)
     gaussians, x = spoken(extractor, np.array([5.0, 1.0, -1.0]), 7, rng)
     stacked = extractor.projections[gaussians].reshape(-1, extractor.dim)
@@ -93,7 +93,7 @@ def test_likelihood_equals_joint_gaussian_of_all_frames():
 
 @pytest.mark.parametrize("covariances", ["full", "diagonal"])
 def test_em_never_decreases_likelihood(covariances):
-    """From a start far off; with diagonal covariances, too, though the data has others."""
+    """From a distant start, also with diagonal covariances although those of the data are full."""
     stats, options = (
         planted_stats(random_extractor(), 60, 40),
         dataclasses.replace(OPTIONS, covariances=covariances),
@@ -110,7 +110,7 @@ def test_em_never_decreases_likelihood(covariances):
 
 
 def test_minimum_divergence_gives_standard_normal_prior():
-    """After many iterations the i-vectors have the mean p e_1 and with their covariances the second moment
+    """After many iterations, i-vectors have the mean p e_1 and, with their covariances, the second moment
     1."""
     stats = planted_stats(random_extractor(), 80, 40)
     extractor = train(stats, SoloComm(), dataclasses.replace(OPTIONS, num_iters=40))
@@ -121,14 +121,14 @@ def test_minimum_divergence_gives_standard_normal_prior():
 
 
 def angles(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Principal angles between the spaces of two matrices' columns, degrees."""
+    """Principal angles in degrees between the column spaces of two matrices."""
     bases = [np.linalg.qr(matrix)[0] for matrix in (first, second)]
     return np.degrees(np.arccos(np.clip(np.linalg.svd(bases[0].T @ bases[1])[1], -1, 1)))
 
 
 def test_planted_subspace_is_recovered():
-    """Directions in which speakers differ, and the mean, of 200 speakers with 100 frames each; and the
-    covariance of the noise."""
+    """The directions in which speakers differ, the mean and the noise covariance are recovered from 200
+    speakers with 100 frames each."""
     planted = random_extractor(seed=6)
     stats = planted_stats(planted, 200, 100)
     totals = FrameTotals.of(stats, SoloComm())
@@ -155,7 +155,7 @@ def test_result_does_not_depend_on_number_of_ranks(num_ranks):
 
     def rank(comm):
         own = np.arange(20) % comm.size == comm.rank
-        # sums add over ranks, however they are shared out
+        # sums over ranks do not depend on the distribution of the data
         squares = stats.squares if comm.rank == 0 else np.zeros_like(stats.squares)
         return train(BaumWelchStats(stats.counts[own], stats.sums[own], squares), comm, options)
 
@@ -174,7 +174,7 @@ def test_training_reports_progress(tmp_path, monkeypatch):
 
 
 def test_gaussians_without_data_stay_finite():
-    """One that has no frame begins with all frames' mean, and stays finite."""
+    """A Gaussian without frames starts at the mean of all frames."""
     rng = np.random.default_rng(0)
     utterances = [
         (one_hot(rng.integers(NUM_GAUSS - 1, size=30)), rng.standard_normal((30, DIM))) for _ in range(10)

@@ -1,5 +1,5 @@
-"""The steps on synthetic speakers: vectors tell speakers apart, whatever the number of jobs; short and
-missing utterances; bad input."""
+"""The steps on synthetic speakers: i-vectors distinguish speakers for any number of jobs; short and missing
+utterances; invalid input."""
 
 import re
 import shutil
@@ -69,7 +69,7 @@ def test_step_directories_are_complete(data, extractor, tmp_path):
 
 
 def test_changed_speaker_statistics_recompute_ivectors(data, extractor, tmp_path):
-    """Where the extractor finds Gaussians by features that are normalised by speaker."""
+    """The extractor computes posteriors from features with speaker CMVN."""
     shutil.copytree(data, tmp_path / "data")
     shutil.copytree(extractor, tmp_path / "extractor")
     InputOptions(cmvn="speaker").save(tmp_path / "extractor")
@@ -90,8 +90,8 @@ def test_changed_speaker_statistics_recompute_ivectors(data, extractor, tmp_path
 
 
 def test_ivectors_distinguish_speakers(data, extractor, tmp_path):
-    """Vectors of single utterances of 1.5 s: the nearest is of the same speaker, where chance finds 6 %;
-    these lie close together."""
+    """For single utterances of 1.5 s, the nearest vector belongs to the same speaker; by chance, it would for
+    6 %."""
     words = ("--utts-per-spk-max", 1, "--posterior-scale", 1, "--max-count", 0)
     run_here("extract_ivectors.py", "--nj", 2, *words, data, extractor, tmp_path / "out")
     last = {utt: matrix[-1] for utt, matrix in load_all(tmp_path / "out/ivector_online.scp").items()}
@@ -119,7 +119,8 @@ def test_jobs_and_ranks_do_not_change_results(data, extractor, tmp_path):
 
 
 def test_online_ivectors_continue_over_utterances_of_speaker(data, extractor, tmp_path):
-    """The second utterance begins near where the first ended; as a new speaker it begins near the prior."""
+    """The second utterance starts close to the end of the first. As a new speaker, it starts close to the
+    prior."""
     first_rows = []
     for out, words in (("on", ()), ("anew", ("--utts-per-spk-max", 1))):
         run_here("extract_ivectors.py", "--nj", 1, *words, data, extractor, tmp_path / out)
@@ -130,7 +131,7 @@ def test_online_ivectors_continue_over_utterances_of_speaker(data, extractor, tm
 
 
 def test_matrix_of_model_directory_is_applied(data, tmp_path):
-    """With --model-dir features are spliced and multiplied by its final.mat, which the extractor's directory
+    """With --model-dir, features are spliced and multiplied by its final.mat, which the extractor's directory
     keeps."""
     model = tmp_path / "tri2"
     model.mkdir()
@@ -154,8 +155,8 @@ def test_matrix_of_model_directory_is_applied(data, tmp_path):
 
 @pytest.fixture
 def odd(tmp_path):
-    """Utterances of one frame, of none, of numbers that are not finite, and without features; the last
-    speaker has nothing else."""
+    """Utterances with one frame, without frames, with non-finite numbers, and without features. The last
+    speaker has no others."""
     path = tmp_path / "odd"
     path.mkdir()
     rng = np.random.default_rng(0)
@@ -255,7 +256,7 @@ def write_data(path, dim: int):
 
 
 def test_statistics_on_disk_give_same_extractor(data, extractor, tmp_path, monkeypatch):
-    """Frames and statistics that do not fit into memory; their files have no names."""
+    """Frames and statistics that do not fit into memory are in unnamed files."""
     made, real = [], train.zeros
     monkeypatch.setattr(train, "reserve", lambda *_, **__: 0)
     monkeypatch.setattr(train, "zeros", lambda *words: made.append(real(*words)) or made[-1])

@@ -1,5 +1,5 @@
-"""Online i-vectors against the definition, frame by frame; the last one is the offline one; what is
-remembered."""
+"""Online i-vectors against the definition, frame by frame; the last one equals the offline one; statistics of
+earlier utterances."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def utterance(num_frames: int, seed: int = 0) -> np.ndarray:
 
 
 def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
-    """The i-vector of some frames from the formula, in one piece."""
+    """The i-vector of some frames by the formula, in one batch."""
     gamma = frame_posteriors(UBM, frames, options.posteriors)
     precision, linear = np.zeros((EXTRACTOR.dim,) * 2), np.zeros(EXTRACTOR.dim)
     for g, (matrix, inverse) in enumerate(zip(EXTRACTOR.projections, EXTRACTOR.precisions)):
@@ -41,7 +41,8 @@ def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
     ],
 )
 def test_rows_equal_ivectors_of_frames_so_far(options, monkeypatch):
-    """Of all utterances of the speaker before, and frames 0 ... i P of this one; many rows at once or few."""
+    """Frames are those of all earlier utterances of the speaker, and 0 ... i P of this one; with many or few
+    rows per batch."""
     monkeypatch.setattr(online_ivectors, "_PERIODS_AT_ONCE", 4)
     speaker, before, heard = (
         OnlineIvectorExtractor(EXTRACTOR, UBM, options),
@@ -63,7 +64,7 @@ def test_rows_equal_ivectors_of_frames_so_far(options, monkeypatch):
 
 
 def test_online_equals_offline_at_last_frame():
-    """Where that is a multiple of the period, so that no frames come after the last row."""
+    """If the last frame is a multiple of the period, so that no frames follow the last row."""
     speaker, nothing = (
         OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
         SpeakerStats.zeros(EXTRACTOR.dim),
@@ -72,7 +73,7 @@ def test_online_equals_offline_at_last_frame():
     rows, own = speaker(frames, frames, nothing)
     np.testing.assert_array_equal(rows[-1], speaker.ivector(own))
     again, _ = speaker(frames[:33], frames[:33], nothing)
-    np.testing.assert_allclose(again, rows[:4], atol=1e-5)  # what comes later changes nothing before
+    np.testing.assert_allclose(again, rows[:4], atol=1e-5)  # later frames do not change earlier rows
 
 
 def test_no_frames_give_the_prior():
@@ -101,7 +102,7 @@ def test_earlier_utterances_count_up_to_limit():
 
 
 def test_posteriors_use_normalised_frames_and_moments_plain_ones():
-    """A shift of the plain frames alone leaves the posteriors, and so the quadratic term, as they were."""
+    """A shift of only the plain frames leaves the posteriors, and thus the quadratic term, unchanged."""
     speaker, nothing = (
         OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
         SpeakerStats.zeros(EXTRACTOR.dim),

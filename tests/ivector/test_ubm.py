@@ -1,5 +1,4 @@
-"""The background model: finds a planted mixture, the same on all ranks; posteriors from the definition; its
-file."""
+"""The UBM recovers a planted mixture, equal on all ranks; posteriors follow the definition; its file."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Heartbeats that continue, end regularly or fail, with wrong clocks."""
+"""Heartbeats that continue, end regularly or fail; wrong clocks."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def hearts(directory, num: int) -> list[Heartbeat]:
 
 
 def listen(ear: HeartbeatReader, seconds: float, *beating: Heartbeat):
-    """The result of the listener within `seconds` of its own time, during which these hearts beat."""
+    """Result of the listener within `seconds` of its own time, while these ranks send heartbeats."""
     for look in range(round(seconds / ear.look_s)):
         for heart in beating:
             heart.beat()
@@ -57,7 +57,9 @@ def test_ranks_of_a_host_are_lost_together(directory):
     one, *others = hearts(directory, 4)
     ear = HeartbeatReader(directory, 4, 20.0)
     listen(ear, 10, one, *others)
-    for heart in others[:2]:  # their last beats are between the same looks as those of the third and the next
+    for heart in others[
+        :2
+    ]:  # the listener sees their last heartbeats at the same time as those of the third and the next
         heart.beat()
     told, _ = listen(ear, 100, one)
     assert told.num_ranks == 3 and told.sentence.startswith(

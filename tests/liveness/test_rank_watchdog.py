@@ -1,4 +1,4 @@
-"""A witness ends as its rank does, and leaves a word on it as long as anybody wants to know."""
+"""The watchdog (witness) of a rank ends with its rank, and its last message remains readable."""
 
 import contextlib
 import os
@@ -69,7 +69,7 @@ class OnlyRank:
     ids=["its name", "its dismissal"],
 )
 def test_rank_that_cannot_write_to_its_witness(written, status, sentence, tmp_path, monkeypatch):
-    """Says so where it begins; where it has done its work, that counts. /dev/full stands for the pipe."""
+    """It reports this at its start, but not after its work is done. /dev/full stands for the pipe."""
     witness, spec = RankWatchdog.__new__(RankWatchdog), tmp_path / "x.spec.json"
     witness._writer = os.open(os.devnull if written else "/dev/full", os.O_WRONLY)
     monkeypatch.setattr(rank, "MpiComm", OnlyRank)

@@ -1,5 +1,5 @@
-"""MFCC and fbank against kaldi-native-fbank, over the options that change them, and against the formulas in
-float64."""
+"""MFCC and filter banks against kaldi-native-fbank for all options that change them, and against the formulas
+in float64."""
 
 import sys
 from pathlib import Path
@@ -127,8 +127,8 @@ def test_fbank_options_equal_kaldi_native_fbank(options):
 
 
 def near_silence(rate):
-    """Steady tones over digital silence, as synthesised music has them, a constant, and noise of the last
-    bit; int16 scale."""
+    """Steady tones over digital silence, as in synthesised music, a constant, and noise of the last bit;
+    int16 scale."""
     t = np.arange(rate)
     tone = 20000 * np.sin(2 * np.pi * 200 * t / rate)
     last_bit = np.random.default_rng(0).integers(0, 2, rate)
@@ -155,8 +155,8 @@ def near_silence(rate):
     ],
 )
 def test_near_silence_equals_float64(options):
-    """Beside a steady tone a filter's energy is below float32's rounding errors: computed in float32 these
-    features are off by 0.014."""
+    """Next to a steady tone, a filter's energy is below the rounding error of float32. Computed in float32,
+    these features differ by 0.014."""
     waves = near_silence(8000)
     for ours, wave in zip(Extractor(options)(waves), waves):
         np.testing.assert_allclose(ours, dense_features(options, wave), atol=1e-4)

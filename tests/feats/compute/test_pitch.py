@@ -1,4 +1,4 @@
-"""Pitch: against Kaldi's answers (fixtures/kaldi_feats.npz), plain loops, and voices of known pitch, also in
+"""Pitch against Kaldi's answers (fixtures/kaldi_feats.npz), plain loops, and voices of known pitch, also in
 noise."""
 
 import tracemalloc
@@ -33,13 +33,13 @@ def tracker(rate, snip_edges=True, resample_freq=4000, **options):
 
 
 def states(lags_s, hertz):
-    """The nearest of the lags that are searched."""
+    """Index of the nearest searched lag."""
     return np.abs(np.log(lags_s * hertz[:, None])).argmin(1)
 
 
 def loops(track, wave):
-    """(costs of all frames and lags, correlations without ballast) in float64, as the formulas say, by plain
-    loops."""
+    """(costs of all frames and lags, correlations without ballast) in float64, computed from the formulas
+    with plain loops."""
     options, rate, frame = track.options, track.options.resample_frequency, track.frame
     c, z = options.lowpass_cutoff, options.lowpass_filter_width
 
@@ -87,7 +87,7 @@ def path_cost(costs, path, factor):
 
 
 def viterbi(costs, factor):
-    """The least cost, by comparing all pairs of states."""
+    """Lowest cost, by comparing all pairs of states."""
     jumps = factor * (np.arange(costs.shape[1])[:, None] - np.arange(costs.shape[1])) ** 2
     forward = costs[0]
     for cost in costs[1:]:
@@ -97,8 +97,8 @@ def viterbi(costs, factor):
 
 @pytest.mark.parametrize("name", PITCH)
 def test_pitch_equals_kaldi(name, kaldi):
-    """In silence and noise float32 decides between paths of equal cost: there ours may lie some steps of 0.5
-    % off."""
+    """In silence and noise, float32 decides between paths of equal cost. There, the two may differ by some
+    steps of 0.5 %."""
     rate, options = PITCH[name]
     ours, theirs = tracker(rate, **options)(speech_like(rate)), kaldi[name]
     assert ours.shape == theirs.shape and ours.dtype == np.float32
@@ -147,7 +147,7 @@ def test_resampling_keeps_tone_within_band(rate, length):
 
 
 def errors(rate, pitch_hz, snr_db=None, seed=0):
-    """|ln(f / truth)| of the frames of a voice, the first and the last left out."""
+    """|ln(f / truth)| for all frames of a voice except the first and the last."""
     wave = voice(pitch_hz, rate)
     if snr_db is not None:
         wave = wave + wave.std() * 10 ** (-snr_db / 20) * np.random.default_rng(seed).standard_normal(
@@ -155,7 +155,7 @@ def errors(rate, pitch_hz, snr_db=None, seed=0):
         )
     track = tracker(rate)
     found = track(1000 * wave)[:, 1]
-    # a frame compares its 25 ms with those one lag later
+    # a frame's 25 ms are compared with those one lag later
     centres = (np.arange(len(found)) * 0.010 + 0.0125 + 0.5 / found) * rate
     return np.abs(np.log(found / np.interp(centres, np.arange(len(pitch_hz)), pitch_hz)))[3:-8]
 
@@ -178,7 +178,7 @@ def test_glides_have_known_pitch(rate, first, last):
     "snr_db, octave_errors, median", [(20, 0.0, 0.003), (0, 0.0, 0.004), (-5, 0.01, 0.01)]
 )
 def test_voices_in_noise_have_few_octave_errors(snr_db, octave_errors, median):
-    """Octave errors are frames of more than 40 % too high or too low."""
+    """Octave errors are frames whose pitch is wrong by more than 40 %."""
     wrong = np.concatenate(
         [
             errors(8000, np.geomspace(*ends, 16000), snr_db, seed)
@@ -224,7 +224,7 @@ def test_utterances_of_zero_and_one_frame(length, frames):
 
 
 def test_memory_of_one_hour_is_bounded():
-    """The audio itself is 115 MB of float32; back-pointers of all frames and lags would be 300 MB."""
+    """The audio itself takes 115 MB as float32; back-pointers of all frames and lags would take 300 MB."""
     minute = np.tile(np.concatenate([speech_like(8000), np.zeros(2400, np.float32)]), 40)
     wave = np.tile(minute, 60)
     track = tracker(8000)
@@ -247,8 +247,8 @@ def test_pitch_features_equal_kaldi(name, kaldi):
 
 
 def test_voicing_features_equal_published_functions():
-    """The paper's: voicing is sure where the correlation is 1, improbable where it is none; the feature falls
-    from 0.109 to -0.749."""
+    """Functions of the paper: the probability of voicing is 1 at correlation 1, and low at correlation 0; the
+    feature falls from 0.109 to -0.749."""
     assert voicing_probability(np.array([1.0]))[0] == pytest.approx(
         1 / (1 + np.exp(-(-5.2 + 5.4 + 4.8 - 2 * np.exp(-10) + 4.2)))
     )

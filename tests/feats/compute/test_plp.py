@@ -1,4 +1,4 @@
-"""PLP: against Kaldi's answers (fixtures/kaldi_feats.npz), and against other mathematics for the same
+"""PLP against Kaldi's answers (fixtures/kaldi_feats.npz), and against other ways to compute the same
 quantities."""
 
 import numpy as np
@@ -22,7 +22,7 @@ def options(rate, **values):
 
 
 def loud(rate):
-    """Which frames of the signal are no digital silence."""
+    """Frames of the signal without digital silence."""
     return windowed_frames(speech_like(rate), rate)[1] > 0
 
 
@@ -40,8 +40,8 @@ def mel(hertz):
 
 
 def dense(wave, rate, num_bins=23, order=12, num_ceps=13):
-    """PLP in float64: LPC as the solution of the normal equations, cepstra as the Fourier coefficients of the
-    model's log spectrum."""
+    """PLP in float64: LPC from the normal equations, cepstra as Fourier coefficients of the model's log
+    spectrum."""
     frames, _ = windowed_frames(wave, rate)
     power = np.abs(np.fft.rfft(frames)) ** 2
     edges = np.linspace(mel(20), mel(rate / 2), num_bins + 2)

@@ -1,5 +1,5 @@
-"""Audio at another rate, as it comes: against sines at their new times, against `resample`, and against
-itself in parts."""
+"""Resampling of audio that arrives in parts, against sines at the new times, against `resample`, and against
+resampling of the whole."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_equal_rates_empty_input_and_impossible_rates():
 
 @pytest.mark.parametrize("rate_out", [8000, 16000])
 def test_rates_with_small_common_divisor(rate_out):
-    """A header may name any rate; rates that somebody has recorded at are all taken."""
+    """A header may name any rate. All rates of real recordings are supported."""
     for rate_in in (
         11025,
         11127,

@@ -54,8 +54,8 @@ def test_cepstra_are_warped_like_their_filter_bank():
 @pytest.mark.parametrize("options", [FBANK, HIRES, SMALL])
 @pytest.mark.parametrize("factor", [0.88, 1.12])
 def test_warping_compensates_vocal_tract_length(options, factor):
-    """Noise through resonances at F, and at F / factor: warped by `factor`, the first looks like the
-    second."""
+    """Noise is filtered with resonances at F, and at F / factor. Warped by `factor`, the first signal equals
+    the second."""
     rng = np.random.default_rng(0)
 
     def noise(scale):

@@ -1,5 +1,5 @@
-"""Features of conversations, two recordings a file: those of a file of each side, and each file is decoded
-once."""
+"""Features of conversations with two recordings per file equal those of one file per side, and each file is
+decoded once."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def reads(monkeypatch):
 
 
 def one_file_a_side(calls):
-    """The same conversations, with the table of channels too."""
+    """The same conversations with one file per side; the table of channels exists, too."""
     path = calls.with_name("mono")
     path.mkdir()
     for name in ("segments", "utt2spk", "text", "reco2file_and_channel"):
@@ -57,7 +57,7 @@ def test_features_equal_those_of_single_channels(step, speakers, tmp_path, reads
     for utt, features in ours.items():
         np.testing.assert_array_equal(features, theirs[utt])
     num_reads = len([rx for rx in reads if rx.startswith(f"{calls}/")])
-    assert num_reads <= len(CALLS) + 1  # one call in two jobs makes them even
+    assert num_reads <= len(CALLS) + 1  # one call is divided between the two jobs to balance them
 
 
 def test_each_file_is_decoded_once(tmp_path, reads):
@@ -67,7 +67,7 @@ def test_each_file_is_decoded_once(tmp_path, reads):
 
 
 def test_copies_at_other_speeds_are_read_once(tmp_path, reads):
-    """A copy of a call is read as a call is."""
+    """A copy of a call is read like a call."""
     (out := tmp_path / "fast").mkdir()
     write_all(out, perturbed(DataDir(make_calls(tmp_path / "calls")), Perturbation("0.8 1.25")))
     features = made(out, "--nj", 1)
@@ -86,7 +86,8 @@ def told(capsys):
 
 
 def test_changed_channel_recomputes_features(tmp_path, capsys):
-    """That of a recording that is one of several; the name of a single one changes nothing."""
+    """The channel of one of several recordings counts. The channel name of a single recording has no
+    effect."""
     calls = make_calls(tmp_path / "calls")
     before = made(calls)
     assert "is up to date" in (made(calls), told(capsys))[1]
@@ -110,7 +111,7 @@ def test_changed_channel_recomputes_features(tmp_path, capsys):
 
 
 def test_features_of_channel_option_stay_up_to_date(tmp_path, capsys):
-    """What an earlier version made where there is a table too."""
+    """Earlier versions ignored the table if the option was given."""
     calls = make_calls(tmp_path / "calls")
     table = (calls / "reco2file_and_channel").read_text()
     (calls / "reco2file_and_channel").unlink()

@@ -1,4 +1,4 @@
-"""The feature steps on a small data directory: what they write, and what they say of bad audio."""
+"""The feature steps on a small data directory: output, and error messages for bad audio."""
 
 import json
 import os
@@ -94,8 +94,8 @@ def test_steps_from_audio_to_cmvn(data):
 
 
 def test_tables_of_other_features_are_kept(data):
-    """As those of a data directory that Kaldi has made; its statistics are no longer used, and the next new
-    features replace ours alone."""
+    """For example tables of a data directory by Kaldi. Its statistics are no longer used, and only pyasr's
+    own features are replaced next time."""
     own = {
         "feats.scp": {utt: f"/k/raw.ark:{5 + i}" for i, utt in enumerate(LENGTHS)},
         "cmvn.scp": {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"},
@@ -124,8 +124,7 @@ def test_tables_of_other_features_are_kept(data):
 
 
 def test_copy_with_replaced_tables_stays_up_to_date(data, tmp_path):
-    """The statistics that a data directory was copied with are no longer among the files that its making has
-    to answer for."""
+    """The copied statistics are no longer checked as outputs of the step that copied the data directory."""
     write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"})
     with stage_output(tmp_path / "copy", {}, []) as out:
         for path in data.iterdir():
@@ -137,15 +136,15 @@ def test_copy_with_replaced_tables_stays_up_to_date(data, tmp_path):
 
 
 def make_anew(data):
-    """What the step says, a line for each thing."""
+    """Messages of the step."""
     run = step("make_mfcc.py", "--nj", 1, *FLAGS, data)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
 
 def test_replaced_recording_recomputes_features(data, tmp_path):
-    """Also by one of the same length and time, in the middle of it; one that was touched, or renamed beside,
-    is the same."""
+    """Even if length and modification time are equal and only the middle differs. A new modification time or
+    a renamed copy is no change."""
     make_anew(data)
     before, path = load_all(data / "feats.scp"), tmp_path / "b-1.wav"
     os.utime(path, (1, 1))
@@ -205,7 +204,8 @@ def test_features_of_earlier_version_stay_up_to_date(data):
 
 
 def test_recordings_are_compared_by_blocks(tmp_path):
-    """By blocks of them; commands have no print, what is missing has one that no file has."""
+    """Digests of some blocks are compared. Commands have no digest; a missing file has a digest that no file
+    has."""
     (tmp_path / "a.wav").write_bytes(bytes(10**6))
     (tmp_path / "b.wav").write_bytes(bytes(10**6 - 1))
     shutil.copy(tmp_path / "a.wav", tmp_path / "c.wav")
@@ -250,7 +250,7 @@ def test_segments(data, tmp_path):
     ],
 )
 def test_segments_end_with_their_recordings(times, told, data):
-    """But for half a second, as in Kaldi's extract-segments."""
+    """Kaldi's extract-segments tolerates an excess of half a second."""
     write_table(data / "utt2spk", {"b-1-x": "b"})
     write_table(data / "segments", {"b-1-x": "b-1 0.5 1.9"})
     ((_, samples),) = read_waveforms(DataDir(data), ["b-1-x"], 8000)
@@ -315,7 +315,7 @@ def test_sampling_rate_must_match_configuration(data, tmp_path):
     ],
 )
 def test_error_in_first_recording_is_reported_before_jobs(data, tmp_path, flags, told):
-    """From a file, and from a place in an archive; jobs do not begin, and nothing is left."""
+    """For a file and for an offset in an archive. No job starts, and no output remains."""
     archived = {}
     with open(tmp_path / "all.ark", "wb") as archive:
         for utt, path in read_table(data / "wav.scp").items():
@@ -331,7 +331,7 @@ def test_error_in_first_recording_is_reported_before_jobs(data, tmp_path, flags,
 
 
 def sound(rate, seconds=1.0):
-    """Three hundred tones up to 3.7 kHz, those that the sampling rate has room for, int16."""
+    """Three hundred tones up to 3.7 kHz, limited to those below the Nyquist frequency, int16."""
     rng, time_s = np.random.default_rng(0), np.arange(int(seconds * rate)) / rate
     tones = zip(rng.uniform(50, 3700, 300), rng.uniform(0, 2 * np.pi, 300))
     return np.round(
@@ -427,6 +427,6 @@ def test_fbank_step(data):
 
 
 def test_feature_jobs_do_not_import_torch():
-    """Importing it takes longer than the features of an hour of speech."""
+    """The import takes longer than the features of an hour of speech."""
     code = "import sys, pyasr.feats.extraction.extract_dir; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

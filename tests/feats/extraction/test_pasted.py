@@ -1,5 +1,5 @@
-"""Features side by side against columns put together by hand; vectors beside frames; what is left out, and
-what is refused."""
+"""Pasted features against columns assembled by hand; appended vectors; omitted utterances, and refused
+inputs."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LENGTHS = {"a-1": 21, "a-2": 30, "b-1": 1, "b-2": 44}
 
 
 def write_stream(path, dim: int, seed: int, lengths=LENGTHS):
-    """A data directory with features of normal random numbers, and their CMVN statistics."""
+    """A data directory with normally distributed features and their CMVN statistics."""
     rng = np.random.default_rng(seed)
     path.mkdir()
     stats = {}
@@ -98,7 +98,9 @@ def test_speaker_and_utterance_vectors_are_appended_to_every_frame(streams, tmp_
     scp = write_vectors(tmp_path / "vectors.scp", vectors)
     found = paste(tmp_path, "--vectors", scp, tmp_path / "out", *streams)
     for utt, matrix in found.items():
-        vector = vectors.get(utt, vectors[utt[0]])  # an utterance's own goes before its speaker's
+        vector = vectors.get(
+            utt, vectors[utt[0]]
+        )  # the vector of an utterance takes precedence over its speaker's
         np.testing.assert_array_equal(matrix[:, 5:], np.tile(vector.astype(np.float32), (LENGTHS[utt], 1)))
 
 
@@ -108,7 +110,7 @@ def test_periodic_vectors_are_appended(streams, tmp_path, told_by):
     vectors = {
         utt: rng.standard_normal((-(-num // 10), 4)).astype(np.float32) for utt, num in LENGTHS.items()
     }
-    vectors["b-2"] = vectors["b-2"][:-1]  # one row less than needed: the last one goes on
+    vectors["b-2"] = vectors["b-2"][:-1]  # one row is missing: the last one is repeated
     scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
     if told_by == "file":
         (tmp_path / "ivector_period").write_text("10\n")
@@ -213,10 +215,10 @@ def test_invalid_vectors_are_refused(streams, tmp_path):
 
 
 def test_too_many_vectors_for_frames_are_refused(tmp_path, capsys):
-    """They are of another period, or of longer utterances: no row would stand where it belongs. The tolerance
-    is that of the streams."""
+    """Then the vectors belong to another period or to longer utterances, and rows would be misaligned. The
+    tolerance is that of the streams."""
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2)
-    rows = {"a-1": 3, "a-2": 4, "b-1": 1, "b-2": 44}  # of 21, 31, 1 and 440 frames
+    rows = {"a-1": 3, "a-2": 4, "b-1": 1, "b-2": 44}  # for 21, 31, 1 and 440 frames
     scp = write_vectors(
         tmp_path / "ivector_online.scp", {utt: np.ones((num, 4)) for utt, num in rows.items()}
     )

@@ -1,4 +1,4 @@
-"""Warping of frequencies: the piecewise linear map, warped filters against Kaldi's, and the tables of warp
+"""Warping of frequencies: the piecewise linear map, warped filters against Kaldi's, and tables of warp
 factors."""
 
 import numpy as np

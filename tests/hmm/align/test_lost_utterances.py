@@ -1,5 +1,5 @@
-"""Utterances that an alignment or a GMM training loses: many end the step, few are logged, none changes
-another one's alignment."""
+"""Utterances without alignment in an alignment or GMM training: many end the step, few are logged, and none
+changes other alignments."""
 
 import re
 import shutil
@@ -69,7 +69,7 @@ def data(corpus, tmp_path) -> Path:
 
 
 def keep_features(data: Path, num: int) -> None:
-    """Only the first `num` lines of feats.scp stay."""
+    """Keep only the first `num` lines of feats.scp."""
     lines = (data / "feats.scp").read_text().splitlines(keepends=True)
     (data / "feats.scp").write_text("".join(lines[:num]))
 
@@ -135,7 +135,7 @@ def test_missing_usable_transcripts_end_step_before_job(program, corpus, mono, d
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
 def test_job_without_usable_utterances_does_not_change_result(program, corpus, mono, data, tmp_path, capfd):
-    """The result is that of one job, which has the same utterances."""
+    """The result equals that of one job with the same utterances."""
     usable = split(data, 2)[0]
     features = read_table(data / "feats.scp")
     write_table(data / "feats.scp", {utt: features[utt] for utt in usable})
@@ -152,7 +152,7 @@ def test_job_without_usable_utterances_does_not_change_result(program, corpus, m
 
 
 def shift(data: Path) -> None:
-    """Every utterance gets the transcript of the next."""
+    """Give every utterance the transcript of the next one."""
     texts = read_table(data / "text")
     write_table(data / "text", dict(zip(texts, [*texts.values()][1:] + [*texts.values()][:1])))
 

@@ -37,7 +37,7 @@ def plain_phones(alignment, trans) -> list[tuple[int, int]]:
 
 
 def plain_words(phones, words, lang):
-    """(word, phones..., frames) by the positions that the phones' names tell."""
+    """(word, phones..., frames) from the word positions in the names of phones."""
     words, found, current = iter(words), [], []
     for phone, frames in phones:
         name = lang.phones.symbol(phone)
@@ -107,7 +107,8 @@ def test_pronunciations_are_counted(out, plain):
 
 
 def test_silences_and_neighbours_are_counted(out, plain):
-    """Every position between words, once with the item to its left and once with the item to its right."""
+    """Every position between words is counted once with the item to its left and once with the item to its
+    right."""
     around, bigrams = Counter(), Counter()
     for tokens in plain.values():
         sequence = [("<s>",), *(base(token) for token, _ in tokens), ("</s>",)]
@@ -245,7 +246,7 @@ def test_damaged_counts_are_refused(tmp_path, name, line, message):
 
 
 def test_ctm_of_transcripts(plain, tmp_path):
-    """Words and their times in recordings: utterances begin 100 s apart on side B of a tape."""
+    """Words and their times in recordings. Utterances begin 100 s apart on side B of a tape."""
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     begins = {utt: 100.0 * i for i, utt in enumerate(sorted(plain))}
     write_table(data / "segments", {utt: f"rec {begin} {begin + 99}" for utt, begin in begins.items()})
@@ -270,7 +271,7 @@ def test_ctm_of_transcripts(plain, tmp_path):
 
 
 def test_ctm_requires_alignment_of_each_transcript(tmp_path, capsys):
-    """Two alignments are missing; two others are not in the data directory, and a third one has no words
+    """Two alignments are missing. Two others are not in the data directory, and a third one has no words
     there."""
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     first = read_int_vectors(ali / "ali.1.gz")
@@ -311,7 +312,7 @@ def test_ctm_requires_alignment_of_each_transcript(tmp_path, capsys):
 
 
 def test_utterances_with_reserved_symbols_are_omitted(tmp_path):
-    """In alignments by an aligner that treated them as words."""
+    """The alignments come from an aligner that treated the symbols as words."""
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(data / "text")
     utt = sorted(text)[0]

@@ -53,8 +53,8 @@ def system(request, tmp_path_factory):
 
 
 def hmm_walks(trans, tree, window, max_arcs):
-    """Every way through the HMM of a window without self-loops: {transition-ids: cost}, by recursion over the
-    topology."""
+    """Every path through the HMM of a window without self-loops: {transition-ids: cost}, by recursion over
+    the topology."""
     phone = window[tree.central_position]
     entry = trans.topology.entry(phone)
 
@@ -80,7 +80,7 @@ def hmm_walks(trans, tree, window, max_arcs):
 
 
 def paths_of_label(h, label, max_arcs):
-    """{input labels: cost} of all ways from state 0 back to it with this output label."""
+    """{input labels: cost} of all paths from state 0 back to it with this output label."""
     found, stack = {}, [(0, (), 0.0, False)]
     while stack:
         state, tids, cost, begun = stack.pop()
@@ -128,7 +128,7 @@ def test_merged_contexts_have_equal_hmms(system):
 
 
 def phones_of(tids, trans):
-    """The phones of a path, after checking that it is one: forward transitions, each with turns of its
+    """Phones of a path, after a check of its validity: forward transitions, each with repetitions of its
     state's self-loop."""
     phones, state, entered = [], 0, None
     for tid in tids:
@@ -160,7 +160,7 @@ def transitions_cost(tids, trans, scale=1.0, loop_scale=0.1):
 
 
 def pdfs_fit(tids, phones, trans, tree):
-    """Whether every pdf on the path is the tree's answer for the window around its phone."""
+    """Whether every pdf on the path equals that of the tree for the window around its phone."""
     width, centre = tree.context_width, tree.central_position
     padded, number, ends = [0] * centre + phones + [0] * (width - centre - 1), -1, True
     for tid in tids:
@@ -176,7 +176,7 @@ def pdfs_fit(tids, phones, trans, tree):
 
 
 def lexicon_and_grammar(lang):
-    """L_disambig and G with all their disambiguation symbols made epsilon, but #0 between them."""
+    """L_disambig and G with all disambiguation symbols except #0 replaced by epsilon."""
     lexicon, grammar = read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
     return ops.remove_symbols(lexicon, LangDir(lang).disambig_phones), grammar
 

@@ -1,5 +1,5 @@
 """Training graphs against a plain enumeration of pronunciations, contexts and HMM paths; alignment against
-trying all paths."""
+exhaustive search."""
 
 import gmm_toys
 import numpy as np
@@ -39,7 +39,7 @@ def lexicon() -> Fst:
 
 
 def graph_paths(graph, num_frames: int, costs: np.ndarray) -> dict[tuple[int, ...], float]:
-    """{transition-ids: cost} of all paths of a training graph; adds the probabilities of equal paths."""
+    """{transition-ids: cost} of all paths of a training graph. Probabilities of equal paths are added."""
     found: dict[tuple[int, ...], float] = {}
 
     def walk(node: int, tids: tuple[int, ...], cost: float) -> None:
@@ -85,7 +85,8 @@ PROBS = SilenceProbs({}, begin=0.8, end_silence=1.4, end_none=0.2, overall=0.4)
 
 
 def sequences_with_silences(words: list[int]):
-    """(phones, cost) of every way to say `words` where silence depends on the pronunciations around it."""
+    """(phones, cost) of every pronunciation of `words` with silence probabilities that depend on the
+    neighbouring pronunciations."""
     states = [((), 0.0, PROBS.begin)]
     for word in [*words, None]:
         options = [

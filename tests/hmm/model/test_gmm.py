@@ -1,4 +1,4 @@
-"""GMM likelihoods, statistics and updates against their definitions in float64; model files keep all bits;
+"""GMM likelihoods, statistics and updates against their definitions in float64. Model files keep all bits;
 damaged ones are detected."""
 
 import numpy as np
@@ -134,7 +134,7 @@ def test_inconsistent_shapes_are_refused(tmp_path, model):
 
 
 def direct_sums(model, feats, pdfs):
-    """(n_g, a_g, b_g) as (num_gauss, 1 + 2 dim) and the log-likelihood, a frame at a time."""
+    """(n_g, a_g, b_g) as (num_gauss, 1 + 2 dim) and the log-likelihood, frame by frame."""
     sums, total = np.zeros((model.num_gauss, 1 + 2 * model.dim)), 0.0
     exponents = log_gaussians(model, feats)
     for x, row, pdf in zip(feats.astype(np.float64), exponents, pdfs):
@@ -164,7 +164,7 @@ def test_statistics_equal_dense_sums(model, feats):
 
 
 def test_em_equals_float64(feats):
-    """Ten iterations of EM, ours and a plain one; the likelihood never decreases."""
+    """Ten iterations of EM, compared with a plain implementation. The likelihood never decreases."""
     model = random_model(3, 3, DIM, seed=8, spread=1.0)
     pdfs = random_pdfs(len(feats), 3)
     options = GmmUpdateOptions(min_gaussian_occupancy=0.0, min_variance=0.01)
@@ -265,8 +265,8 @@ def test_splitting_keeps_weights_and_separates_halves(model):
 
 
 def split_by_hand(weights, means, variances, target, factor, rng):
-    """The heaviest Gaussian becomes two of half its weight and its variances, `factor` n standard deviations
-    to either side, n random."""
+    """The heaviest Gaussian is replaced by two with half its weight and its variances, shifted by ± `factor`
+    n standard deviations with random n."""
     weights, means, variances = list(weights), list(means), list(variances)
     while len(weights) < target:
         old = int(np.argmax(weights))
@@ -280,8 +280,8 @@ def split_by_hand(weights, means, variances, target, factor, rng):
 
 
 def test_split_halves_lie_symmetrically_around_mean():
-    """Against splitting by the definition, with means far apart, variances that differ, and several splits of
-    one pdf."""
+    """Compared with splitting by the definition, with distant means, different variances, and several splits
+    of one pdf."""
     model = random_model(4, 4, 3, seed=5)
     occupancies = np.array([9000.0, 40.0, 400.0, 2500.0])
     grown = mix_up(model, occupancies, 40, GmmUpdateOptions(perturb_factor=0.3), np.random.default_rng(11))

@@ -74,7 +74,7 @@ def test_phone_lists_are_inputs(tmp_path, monkeypatch, capsys, step, names):
         "hmm.training.align_gmm.read_tree",
         "hmm.training.train_triphones.read_transitions",
     ):
-        monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # at models, which are not made here
+        monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # models, which this test does not make
 
     def told() -> str:
         run_here(

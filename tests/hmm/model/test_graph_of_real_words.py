@@ -1,5 +1,5 @@
-"""L, G, LG and HCLG of real words against Kaldi's programs: the licence's text, the CMU dictionary, a
-trigram, a triphone tree."""
+"""L, G, LG and HCLG of real words against Kaldi's programs, with the text of the licence, the CMU dictionary,
+a trigram and a triphone tree."""
 
 from pathlib import Path
 
@@ -27,8 +27,8 @@ pytestmark = kaldi_binaries.needed
 
 @pytest.fixture(scope="module")
 def lang(tmp_path_factory) -> Path:
-    """A language directory with a grammar, of the first 60 lines of the licence; words without pronunciation
-    are left out."""
+    """A language directory with a grammar from the first 60 lines of the licence. Words without pronunciation
+    are dropped."""
     root = tmp_path_factory.mktemp("real")
     lines = [
         "".join(c if c.isalpha() else " " for c in line.lower())
@@ -46,7 +46,7 @@ def lang(tmp_path_factory) -> Path:
 
 
 def assert_same_costs(ours: Fst, theirs: Fst, num: int, tolerance: float) -> None:
-    """Random paths of either transducer are in the other, at the same cost up to `tolerance` a label."""
+    """Random paths of each transducer are in the other at the same cost, up to `tolerance` per label."""
     for one in (ours, theirs):
         for ilabels, olabels, _ in random_paths(one, num, stop=0.5):
             close = pytest.approx(best_cost(theirs, ilabels, olabels), abs=0.002 + tolerance * len(ilabels))

@@ -1,5 +1,4 @@
-"""Warnings on the screen about results of little use: small trees and models, speakers that are not
-adapted."""
+"""Warnings about results of little use: small trees and models, unadapted speakers."""
 
 import shutil
 from pathlib import Path
@@ -155,7 +154,7 @@ def test_expected_results_give_no_warning(corpus, mono, tmp_path, caplog):
 
 
 def every_utterance_a_speaker(data: Path) -> None:
-    """With the CMVN statistics of the speakers that they had."""
+    """Make every utterance its own speaker, with the CMVN statistics of the original speaker."""
     speakers = read_table(data / "utt2spk")
     if (data / "cmvn.scp").exists():
         cmvn = read_table(data / "cmvn.scp")

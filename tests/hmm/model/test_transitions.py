@@ -1,5 +1,5 @@
-"""Topologies and transition models against Kaldi's answers (fixtures/kaldi_hmm.json), a plain enumeration,
-and broken files."""
+"""Topologies and transition models against Kaldi's answers (fixtures/kaldi_hmm.json) and a plain enumeration;
+invalid files."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_update_equals_kaldi(kaldi, model):
 
 
 def test_numbering_equals_plain_enumeration(topology, model):
-    """Documented rule: sorted triples, in each the arcs of the topology."""
+    """The documented rule: sorted triples, each with the arcs of the topology."""
     tree_pdfs = {
         (phone, c): model.tuples[(model.tuples[:, 0] == phone)][:, 2]
         for phone in topology.phones

@@ -1,5 +1,5 @@
-"""Context trees against Kaldi's answers (fixtures/kaldi_hmm.json), an independent recursive parser, and
-broken files."""
+"""Context trees against Kaldi's answers (fixtures/kaldi_hmm.json) and an independent recursive parser;
+invalid files."""
 
 import itertools
 import json
@@ -102,7 +102,7 @@ def test_trees_survive_round_trip(tmp_path, tree, binary):
 
 
 def test_deep_tree_is_read(tmp_path):
-    """The deepest tree of questions about single values, deeper than Python's stack."""
+    """The deepest tree of questions about single values exceeds Python's stack."""
     node = Leaf(0)
     for depth in range(1, 3000):
         node = Split(0, frozenset({depth}), Leaf(depth), node)

@@ -43,14 +43,14 @@ def long_corpus(corpus, tmp_path_factory):
 
 
 def aligned(shard: GmmShard, num_tids: int) -> GmmShard:
-    """With a random alignment."""
+    """Targets with a random alignment."""
     shard.alignment[:] = np.random.default_rng(1).integers(1, num_tids + 1, shard.num_frames)
     return shard
 
 
 def test_memory_is_at_most_100_bytes_per_frame(corpus, long_corpus, monkeypatch):
-    """Beside 4 MB. Features go through a transform of each speaker, which changes between accumulations; 40
-    columns take 160 bytes."""
+    """In addition to 4 MB. Features pass through a transform of each speaker, which changes between
+    accumulations; 40 columns take 160 bytes."""
     monkeypatch.setattr(shard_store, "_SMALL_BYTES", 0)
     trans, rng = random_transitions(triphone_tree()), np.random.default_rng(2)
     model, lang = random_model(trans.num_pdfs, 2, 40), LangDir(corpus[1])
@@ -85,7 +85,7 @@ def test_memory_is_at_most_100_bytes_per_frame(corpus, long_corpus, monkeypatch)
 def test_frames_stay_in_memory_or_on_disk(
     corpus, long_corpus, tmp_path, monkeypatch, limit, on_disk, num_reads
 ):
-    """Where the limit allows it, or there is a disk, until the alignment changes; 6 MB of features beside 0.5
+    """In memory if the limit allows it, else on disk, until the alignment changes; 6 MB of features and 0.5
     MB of alignment."""
     trans, read = random_transitions(triphone_tree()), []
     model = random_model(trans.num_pdfs, 2, 13)
@@ -134,7 +134,7 @@ def test_memory_limit_follows_free_memory(tmp_path, monkeypatch):
 
 
 def test_large_arrays_are_on_disk(tmp_path):
-    """In an unnamed file."""
+    """The file has no name."""
     in_memory, on_disk = zeros((10, 3), np.float32, 120, tmp_path), zeros((10, 3), np.float32, 119, tmp_path)
     assert (
         not isinstance(in_memory, np.memmap)

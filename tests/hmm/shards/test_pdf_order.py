@@ -1,5 +1,5 @@
-"""Frames in rounds and in files are those of one array, whatever the limit; trainings with any limit end with
-the same bytes."""
+"""Frames in rounds and in files equal those of one array for any limit. Trainings with any limit end with the
+same bytes."""
 
 import dataclasses
 import weakref
@@ -43,7 +43,7 @@ BLOCK = 16
 
 @pytest.fixture(scope="module")
 def small_blocks():
-    """Blocks that the pdfs of toys fill."""
+    """Reduce the block size so that toy pdfs fill blocks."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (frame_file, gmm_update, pdf_order, gmm_shard):
             patch.setattr(module, "FRAMES_PER_BLOCK", BLOCK)
@@ -51,7 +51,7 @@ def small_blocks():
 
 
 class Utterances:
-    """Random frames of random pdfs as a `pdf_order.Source`; some pdfs have very many, one has none."""
+    """Random frames of random pdfs as a `pdf_order.Source`. Some pdfs have very many frames, one has none."""
 
     num_utterances, width = 9, 3
 
@@ -80,7 +80,7 @@ def test_rounds_give_same_blocks_as_one_array(small_blocks, most_rows, in_order)
     ]
     expected = list(by_pdf(source.frames, source.all_pdfs))
     if not in_order:
-        found.sort(key=lambda block: block[0])  # stable: blocks of a pdf stay as they came
+        found.sort(key=lambda block: block[0])  # stable: blocks of a pdf keep their order
     assert [pdf for pdf, _ in found] == [pdf for pdf, _ in expected]
     assert all(np.array_equal(ours, theirs) for (_, ours), (_, theirs) in zip(found, expected))
 
@@ -128,7 +128,7 @@ def test_insufficient_disk_space_is_reported(tmp_path, monkeypatch):
 def test_accumulation_is_bit_identical_for_any_pdf_order():
     """All sums and the log-likelihood are bit-identical for any order of pdfs."""
     rng, model = np.random.default_rng(3), random_model(40, 3, 5)
-    # their sums need rounding
+    # frames whose sums need rounding
     feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)
     pdfs = rng.integers(-1, 40, 9000)
     frames = list(by_pdf(feats, pdfs))
@@ -170,7 +170,7 @@ def chain(corpus, path: Path, num_ranks: int) -> None:
 
 @pytest.fixture(scope="module")
 def trained(corpus, small_blocks, tmp_path_factory):
-    """The chain with a limit that all frames fit in."""
+    """The chain with a limit that fits all frames."""
     path = tmp_path_factory.mktemp("trained")
     chain(corpus, path, 2)
     return path

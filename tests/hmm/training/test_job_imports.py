@@ -1,4 +1,4 @@
-"""Imports of a job: neither numba nor torch, if its kernels are already compiled."""
+"""A job imports neither numba nor torch if its kernels are already compiled."""
 
 import os
 import re
@@ -68,6 +68,6 @@ def imports_of_job(spec: AlignSpec) -> set[str]:
 
 
 def test_jobs_import_only_what_they_need(spec):
-    imports_of_job(spec)  # compiles the kernels that the training has not compiled
+    imports_of_job(spec)  # compiles the kernels that the training did not compile
     found = imports_of_job(spec)
     assert found >= NEEDED and not found & IN_VAIN

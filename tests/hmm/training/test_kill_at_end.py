@@ -1,5 +1,5 @@
-"""A GMM training that is killed at its very end, before any change to the file system that is left, goes on
-to the same bytes."""
+"""A GMM training killed at its end, before any of the remaining changes to the file system, resumes to the
+same bytes."""
 
 import shutil
 import sys
@@ -29,12 +29,12 @@ CHANGES = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "open"}
 
 
 class Killed(BaseException):
-    """Simulates the end of the process, without any clean-up."""
+    """Simulates the end of the process without any clean-up."""
 
 
 class Killer:
-    """Ends every change to the file system below `out` from the `last`-th after `arm` on, those of `finally`
-    too."""
+    """Prevents every change to the file system below `out` from the `last`-th after `arm` on, including those
+    of `finally` blocks."""
 
     def __init__(self):
         self.out, self.armed, self.last, self.seen = "", False, 0, 0
@@ -83,13 +83,13 @@ def content(out: Path) -> dict[str, bytes]:
 
 
 def left_over(out: Path) -> None:
-    """The removals of `stage_output` before it continues."""
+    """Removals that `stage_output` makes before it continues."""
     for path in out.rglob(".*.tmp"):
         path.unlink()
 
 
 def killed_at(monkeypatch, module, last: int, train, out: Path) -> bool:
-    """Whether a training whose `finish` is to be killed at its `last`-th change was."""
+    """Whether the training was killed at the `last`-th change of its `finish`."""
 
     def finish(directory, trainer):
         KILLER.arm(directory, last)
@@ -107,8 +107,8 @@ def killed_at(monkeypatch, module, last: int, train, out: Path) -> bool:
 
 
 def check_every_kill(monkeypatch, module, train, path: Path, whole: Path) -> int:
-    """Kill the end of a training at its first, second, ... change; each time the next run ends with the files
-    of `whole`. The number."""
+    """Kill the end of a training at its first, second, ... change. Each time, the next run ends with the
+    files of `whole`. Returns the number of changes."""
     (path / "begun").mkdir()
     assert killed_at(monkeypatch, module, 1, train, path / "begun")
     last = 1
@@ -145,7 +145,7 @@ def test_sat_training_killed_at_its_end_resumes_to_same_bytes(corpus, mono, tmp_
 
 
 def test_resume_with_fewer_ranks_removes_surplus_archives(corpus, mono, tmp_path, monkeypatch):
-    """Three ranks have written their alignments when the first is killed; one rank resumes."""
+    """Three ranks have written their alignments when the first is killed. One rank resumes."""
     out = tmp_path / "out"
     out.mkdir()
 

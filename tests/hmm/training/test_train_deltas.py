@@ -1,5 +1,5 @@
-"""Triphone training on toy data: better than monophones, the same with any number of ranks, resumable,
-alignments checked."""
+"""Triphone training on toy data: better than monophones, equal with any number of ranks, resumable;
+alignments are checked."""
 
 import dataclasses
 import shutil
@@ -149,7 +149,7 @@ def test_utterances_without_alignment_join_at_first_realignment(corpus, mono, tm
 @pytest.mark.parametrize("num_states", [1, 4])
 @pytest.mark.parametrize("num_sil_states", [1, 5])
 def test_questions_use_central_state(tmp_path, monkeypatch, num_states, num_sil_states):
-    """Some questions contain several phones, but not all, whatever the numbers of states."""
+    """Some questions contain several phones, but not all, for any numbers of states."""
     data, _ = write_corpus(tmp_path, num_utterances=30, seed=5)
     lang = write_toy_lang(
         tmp_path / "short",

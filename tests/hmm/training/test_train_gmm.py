@@ -1,4 +1,4 @@
-"""Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the
+"""Whole GMM trainings on toy data: ranks, resumption, objective; mismatched alignments; steps from the
 command line."""
 
 import ast
@@ -90,7 +90,7 @@ def test_monophone_directory_is_complete(corpus, mono):
 
 
 def test_training_reports_progress(corpus, tmp_path, monkeypatch):
-    """The note to the waiting step has the last iteration, with the objective in the log."""
+    """The progress note for the waiting step has the last iteration, with the objective in the log."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
     said = []
     monkeypatch.setattr(train_gmm.log, "info", said.append)
@@ -108,7 +108,7 @@ def test_training_reports_progress(corpus, tmp_path, monkeypatch):
 
 
 def test_training_finds_true_phones(corpus, mono):
-    """Frames were drawn with variance 1 around distant means; the Gaussians are the same."""
+    """Frames were drawn with variance 1 around distant means. The Gaussians recover both."""
     trans, gmm = read_model(mono / "final.mdl")
     shard = GmmShard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(mono), trans.num_tids, mono)
@@ -135,8 +135,8 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (5, 2), (7, 1)])
 def test_killed_training_resumes_to_same_result(corpus, mono, tmp_path, monkeypatch, killed_in, num_ranks):
-    """Killed while the model of an iteration is written, then resumed with another number of ranks or the
-    same."""
+    """Killed while the model of an iteration is written, then resumed with the same or another number of
+    ranks."""
     out = tmp_path / "out"
     real = train_gmm.write_model
 

@@ -1,5 +1,5 @@
-"""LDA+MLLT and speaker adaptive training on toy data whose speakers are affine distortions: found, the same
-on all ranks, resumable."""
+"""LDA+MLLT and speaker adaptive training on toy data with affine speaker distortions: recovered, equal on all
+ranks, resumable."""
 
 import dataclasses
 import shutil
@@ -98,7 +98,7 @@ def lda(corpus, mono, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sat(corpus, mono, tmp_path_factory):
-    """Trained on the features themselves, so that the transforms can be compared with the distortions."""
+    """Trained on the plain features, so that the transforms can be compared with the distortions."""
     return train_sat(corpus, mono, tmp_path_factory.mktemp("sat"))
 
 
@@ -108,7 +108,8 @@ def lda_sat(corpus, lda, tmp_path_factory):
 
 
 def log_like(corpus, model: Path, ali_dir: Path, transform_dir: Path | None = None) -> float:
-    """Log-likelihood per frame of the alignments in `ali_dir`, without the transforms' log-determinants."""
+    """Log-likelihood per frame of the alignments in `ali_dir`, without the log-determinants of the
+    transforms."""
     trans, gmm = read_model(model)
     shard = GmmShard.load(open_features(corpus[0], model.parent, transform_dir), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(ali_dir), trans.num_tids, ali_dir)
@@ -129,8 +130,8 @@ def test_lda_directory_transforms_features(corpus, lda, mono):
 
 
 def test_mllt_increases_likelihood(corpus, mono, lda, tmp_path):
-    """Likelihoods of the spliced frames compared over matrices: log |det| of the rows that both span
-    added."""
+    """Likelihoods of the spliced frames are comparable after adding log |det| of the rows that both matrices
+    span."""
     without = tmp_path / "without"
     without.mkdir()
     spec = LdaMlltSpec(
@@ -143,7 +144,7 @@ def test_mllt_increases_likelihood(corpus, mono, lda, tmp_path):
         read_matrix(lda / "final.mat").astype(np.float64),
     )
     step = new @ np.linalg.pinv(old)
-    np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT does not leave the space selected by LDA
+    np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT stays in the space selected by LDA
     assert (
         log_like(corpus, lda / "final.mdl", lda) + np.linalg.slogdet(step)[1]
         > log_like(corpus, without / "final.mdl", without) + 0.01
@@ -157,8 +158,8 @@ def test_affine_lda_system(corpus, mono, tmp_path):
 
 
 def test_sat_removes_speaker_distortions(corpus, sat):
-    """After its transform every speaker is the same map of what was said: T_s A_s = C for all s, though the
-    A_s differ."""
+    """After its transform, every speaker has the same map from undistorted frames: T_s A_s = C for all s,
+    although the A_s differ."""
     transforms = read_transforms(sat)
     before = np.stack([distortion(speaker, 0.25)[0] for speaker in SPEAKERS])
     after = np.stack([transforms[speaker][:, :DIM] @ matrix for speaker, matrix in zip(SPEAKERS, before)])
@@ -176,15 +177,14 @@ def test_sat_directory_is_complete(corpus, lda, lda_sat):
 
 
 def test_each_model_matches_its_features(corpus, lda_sat):
-    """final.mdl fits the features with fMLLR, final.alimdl those without."""
+    """final.mdl matches features with fMLLR, final.alimdl features without."""
     final, aligner = lda_sat / "final.mdl", lda_sat / "final.alimdl"
     assert log_like(corpus, final, lda_sat, lda_sat) > log_like(corpus, aligner, lda_sat, lda_sat)
     assert log_like(corpus, aligner, lda_sat) > log_like(corpus, final, lda_sat)
 
 
 def test_alignment_with_fmllr_recovers_transforms(corpus, lda_sat, tmp_path):
-    """The new transforms are close to those of the training, and the same with two ranks that share
-    speakers."""
+    """The new transforms are close to those of the training, and equal with two ranks that share speakers."""
     one, two = align(corpus, lda_sat, tmp_path / "one"), align(corpus, lda_sat, tmp_path / "two", 2)
     trained, alone, shared = read_transforms(lda_sat), read_transforms(one), read_transforms(two)
     assert alone.keys() == set(SPEAKERS) and (one / "failed_utterances").read_text() == ""
@@ -197,7 +197,7 @@ def test_alignment_with_fmllr_recovers_transforms(corpus, lda_sat, tmp_path):
 
 
 def test_speakers_without_transcript_get_identity(corpus, mono, tmp_path):
-    """They get the identity, so that features can be made of the whole data directory."""
+    """Then features of the whole data directory can be computed."""
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     kept = {utt: words for utt, words in read_table(data / "text").items() if not utt.startswith("s3")}
     write_table(data / "text", kept)
@@ -239,7 +239,7 @@ def test_result_does_not_depend_on_number_of_ranks(corpus, mono, lda, lda_sat, t
 def test_killed_training_resumes_to_same_result(
     corpus, mono, lda, lda_sat, tmp_path, monkeypatch, killed_in, num_ranks
 ):
-    """Also with a different number of ranks; then the result is the same except for rounding."""
+    """Also with another number of ranks; then the results agree up to rounding."""
     real = train_gmm.write_model
 
     def write_or_die(path, *model):
@@ -296,7 +296,7 @@ def test_impossible_options_are_refused(corpus, mono, tmp_path, options, message
 
 
 def test_speaker_without_transform_is_refused(corpus, lda_sat, tmp_path):
-    """Alignments of the same utterances by other speakers."""
+    """The alignments have the same utterances with other speakers."""
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     (data / "utt2spk").write_text((data / "utt2spk").read_text().replace(" s0", " new"))
     spec = SatSpec(

@@ -1,4 +1,4 @@
-"""Warp factors of speakers: those of synthetic vocal tracts are found again; the likelihood against a direct
+"""Warp factors of speakers: those of synthetic vocal tracts are recovered; the likelihood equals a direct
 computation."""
 
 import numpy as np
@@ -43,7 +43,7 @@ from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.parallel.communication.comm import SoloComm
 
 VOWELS = {"A": (750, 1250), "E": (500, 1900), "I": (300, 2250), "O": (450, 850)}
-# of the formants: a shorter tract has higher ones
+# on formants: a shorter tract has higher ones
 SCALES = {"child": 1.12, "man": 0.9, "neutral": 1.0, "woman": 1.06}
 RATE = 8000
 OPTIONS = MfccOptions(frame=FrameOptions(sample_frequency=float(RATE)), use_energy=False)
@@ -127,7 +127,7 @@ def estimate(system, out, num_jobs=1, **options):
 
 
 def test_warp_factors_recover_vocal_tract_scales(system, tmp_path):
-    """The factors undo the speakers' scales; the number of jobs changes nothing."""
+    """The factors invert the speakers' scales. The number of jobs has no effect."""
     warps = estimate(system, tmp_path / "one")
     for speaker, scale in SCALES.items():
         assert warps[speaker] == pytest.approx(1 / scale, abs=0.035), warps
@@ -159,7 +159,7 @@ def test_likelihood_equals_direct_computation(system):
         utt: np.where(np.isin(trans.tid2phone[ids], silence), -1, trans.tid2pdf[ids])
         for utt, ids in tids.items()
     }
-    del pdfs["woman-3"]  # an utterance without alignment counts in the mean of the speaker only
+    del pdfs["woman-3"]  # an utterance without alignment counts only in the mean of the speaker
     utterances = sorted(tids)
     waves = [
         soundfile.read(read_table(data / "wav.scp")[utt], dtype="int16")[0].astype(np.float32)
@@ -247,7 +247,7 @@ def test_changed_inputs_recompute_warp_factors(tmp_path, monkeypatch, capsys):
     write_table(data / "utt2spk", {"u1": "s1"})
     monkeypatch.setattr("pyasr.hmm.training.warp_factors.score_speakers", lambda spec, job: None)
     monkeypatch.setattr("pyasr.hmm.training.warp_factors.merge_scores", lambda spec: None)
-    # the model is not made here
+    # this test does not make the model
     monkeypatch.setattr("pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: None)
 
     def told() -> str:

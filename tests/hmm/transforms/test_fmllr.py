@@ -1,5 +1,5 @@
-"""fMLLR against its definition in float64: statistics, the objective and its maximum, speakers divided among
-ranks."""
+"""fMLLR against its definition in float64: statistics, the objective and its maximum, speakers distributed
+over ranks."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ def test_every_row_update_increases_objective(model):
 
 
 def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.ndarray]:
-    """Statistics of frames x = A y + b, y drawn from the model with known Gaussians' pdfs; A and b."""
+    """Statistics of frames x = A y + b, with y drawn from the model and known pdfs; A and b."""
     rng = np.random.default_rng(seed)
     a, b = np.eye(DIM) + 0.2 * rng.standard_normal((DIM, DIM)), rng.standard_normal(DIM)
     y, posteriors = sample(model, 5000, seed)
@@ -126,7 +126,8 @@ def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.nd
     [("full", np.ones((DIM, DIM + 1))), ("diag", np.eye(DIM, DIM + 1)), ("offset", np.zeros((DIM, DIM + 1)))],
 )
 def test_gradient_vanishes_at_estimated_transform(model, kind, free):
-    """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d, in the free entries; the others are those of the identity."""
+    """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d vanishes in the free entries. The others are those of the
+    identity."""
     free = free.copy()
     free[:, -1] = 1
     stats, _, _ = distorted_stats(model)

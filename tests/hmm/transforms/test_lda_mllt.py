@@ -15,7 +15,7 @@ DIM, CLASSES = 6, 5
 
 @pytest.fixture
 def labelled():
-    """Frames of classes with different means and one full covariance; class -1 does not count."""
+    """Frames of classes with different means and one full covariance. Class -1 is ignored."""
     rng = np.random.default_rng(0)
     means, mix = 2 * rng.standard_normal((CLASSES, DIM)), rng.standard_normal((DIM, DIM))
     classes = rng.integers(-1, CLASSES, 3000)
@@ -84,7 +84,7 @@ def test_lda_with_duplicate_column_is_refused(labelled):
 
 @pytest.fixture
 def corpus():
-    """A model, and frames whose covariances are not diagonal, each of a pdf or of none."""
+    """A model, and frames with full covariances, each with a pdf or none."""
     rng = np.random.default_rng(1)
     model = random_model(num_pdfs=4, max_gauss=3, dim=DIM, seed=5)
     pdfs = rng.integers(-1, 4, 4000)
@@ -129,7 +129,7 @@ def test_every_row_update_increases_objective(corpus):
 
 
 def test_gradient_vanishes_at_estimated_mllt(corpus):
-    """dQ/dM = beta M^-T - (G_d m_d)_d, and no neighbour is better."""
+    """dQ/dM = beta M^-T - (G_d m_d)_d vanishes, and no neighbour is better."""
     stats, rng, nothing = mllt_stats(*corpus), np.random.default_rng(2), np.zeros((DIM, DIM))
 
     def value(matrix):
@@ -145,8 +145,8 @@ def test_gradient_vanishes_at_estimated_mllt(corpus):
 
 
 def test_likelihood_increases_at_least_by_reported_gain(corpus):
-    """The log-likelihood of the original frames: that of transformed frames under the transformed model, plus
-    log |det M|."""
+    """The log-likelihood of the original frames is that of transformed frames under the transformed model
+    plus log |det M|."""
     model, feats, pdfs = corpus
     matrix, gain = estimate_mllt(mllt_stats(*corpus))
     before, after = GmmStats.zeros(model), GmmStats.zeros(model)

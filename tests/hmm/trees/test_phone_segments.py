@@ -1,4 +1,4 @@
-"""Phones in alignments and conversion between models, against paths that the tests made themselves."""
+"""Phones in alignments and conversion between models, against paths that the tests generate."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_alignment_conversion_is_invertible(reordered):
 
 
 def test_self_loop_order_is_detected_from_one_state():
-    """The pdf of the first state."""
+    """The pdf of the first state tells the order."""
     path = [
         (0, 1, 0, 1, 2),
         (0, 1, 1, 2, 0),

@@ -56,7 +56,7 @@ def test_statistics_equal_loops(stats):
 
 
 def with_phones_times(factor):
-    """TRANS with different phone ids, for which the same alignments are valid."""
+    """TRANS with other phone ids, for which the same alignments are valid."""
     topo = Topology(TOPO.entries, {phone * factor: entry for phone, entry in TOPO.phone_to_entry.items()})
     return TransitionModel(topo, TRANS.tuples * [factor, 1, 1])
 
@@ -85,7 +85,7 @@ def test_statistics_of_parts_sum_to_whole(stats, tmp_path):
 
 @pytest.mark.parametrize("without", [(), (0,), (2,), (0, 1, 3)])
 def test_statistics_of_ranks_are_summed_on_rank_0_in_short_messages(monkeypatch, without):
-    """Bit-identical to the statistics of all ranks added in order; a rank may have none."""
+    """Bit-identical to the statistics of all ranks added in order. A rank may have none."""
     monkeypatch.setattr(tree_stats, "_MESSAGE_BYTES", 5000)
     shares = [dict(list(ALIGNMENTS.items())[begin::4]) for begin in range(4)]
     parts = [
@@ -140,7 +140,7 @@ def test_questions_contain_every_set_and_extra_ones(stats, questions):
 
 
 def test_first_phone_split_is_optimal(stats):
-    """Two clusters of the phones' central states: no other two have a larger likelihood."""
+    """No other two clusters of the phones' central states have a larger likelihood."""
     central = [
         stats.sums[np.isin(stats.key(1), members) & (stats.key(PDF_CLASS) == 1)].sum(axis=0)
         for members in SETS
@@ -167,7 +167,7 @@ def events_below(stats, rows, key, values):
 
 
 def best_gain(stats, questions, rows):
-    """The largest gain of all questions about the events `rows`, by exhaustive search."""
+    """Largest gain of all questions about the events `rows`, by exhaustive search."""
     own, best = plain_log_like(stats.sums[rows]), 0.0
     for key, sets in questions.items():
         if any(stats.key(key)[i] < 0 for i in rows):
@@ -179,7 +179,7 @@ def best_gain(stats, questions, rows):
 
 
 def greedy(stats, questions, start, num_splits):
-    """Gains of a greedy search that looks at all leaves and all questions before each split."""
+    """Gains of a greedy search that examines all leaves and all questions before each split."""
     parts, gains = [rows for rows in start if rows], []
     for _ in range(num_splits):
         found = []

@@ -11,7 +11,7 @@ from pyasr.lang.fst import fst_ops as ops
 def chain_with_shortcuts(
     seed: int, num_states: int = 120, num_extra: int = 60, epsilon: float = 0.6, num_labels: int = 30
 ) -> Fst:
-    """A random acyclic transducer, many labels epsilon, some states final."""
+    """A random acyclic transducer with many epsilon labels and some final states."""
     rng = np.random.default_rng(seed)
     sources = np.r_[np.arange(num_states - 1), rng.integers(0, num_states - 1, num_extra)]
     targets = np.r_[
@@ -28,7 +28,7 @@ def chain_with_shortcuts(
 
 
 def assert_equivalent(one: Fst, other: Fst, num: int = 30, stop: float = 0.3, abs: float = 2e-3):
-    """The same best cost for the labels of random paths of either."""
+    """Both have the same best cost for the labels of random paths of either."""
     for fst in (one, other):
         paths = random_paths(fst, num, stop=stop)
         assert paths

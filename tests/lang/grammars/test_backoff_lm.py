@@ -1,4 +1,4 @@
-"""Back-off models as automata, against the recursion over their n-grams and against all ways through G."""
+"""Back-off models as automata, against the recursion over their n-grams and against all paths through G."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_lang_dirs_fst_and_arpa_files_give_same_model(tmp_path):
 
 
 def test_grammar_projected_on_input_is_read(tmp_path):
-    """Back-off arcs are #0 on both sides then."""
+    """Back-off arcs then have #0 on both sides."""
     _, _, grammar = model(tmp_path, 0, 3)
     projected = grammar.replaced(olabels=grammar.ilabels)
     one, other = (BackoffLm.from_fst(fst, WORDS["#0"]) for fst in (grammar, projected))

@@ -1,4 +1,4 @@
-"""TLG against enumeration: every alignment once, the best words and all others at their costs."""
+"""TLG against enumeration: every alignment occurs once, and all words have their costs."""
 
 import itertools
 import re
@@ -29,8 +29,8 @@ SPELLINGS = {"a": [(2,)], "ab": [(2, 3)], "abb": [(2, 3, 3)], "b": [(4, 3)], "aa
 
 
 def test_every_alignment_of_every_path_is_one_path():
-    """The sum over all paths of TLG, by matrices, is that over LG's paths and the alignments of their units;
-    LG has epsilons."""
+    """The sum over all paths of TLG, computed with matrices, equals that over LG's paths and the alignments
+    of their units. LG has epsilons."""
     arcs = [
         (0, 1, 2, 1, 0.1),
         (0, 2, 3, 2, 0.7),

@@ -26,7 +26,7 @@ def grammar_of(tmp_path, orders, table=TABLE):
 
 
 def without_labels(fst):
-    """The grammar with free backoff: its #0 made epsilon."""
+    """The grammar with #0 replaced by epsilon."""
     return fst.replaced(ilabels=np.where(fst.ilabels == TABLE["#0"], 0, fst.ilabels))
 
 
@@ -40,8 +40,8 @@ def test_sentence_costs_equal_backoff_recursion(tmp_path, counts):
 
 
 def strict_costs(fst, orders):
-    """(sentences tried, greatest difference): G followed arc by arc, backing off only where a word has no
-    arc, against the recursion."""
+    """(number of sentences, largest difference) between G, followed arc by arc with back-off only for words
+    without arc, and the recursion."""
     rng = np.random.default_rng(3)
     worst, num = 0.0, 0
     for _ in range(80):
@@ -130,7 +130,7 @@ def test_model_without_known_words_leaves_no_output(tmp_path):
 
 
 def test_upper_case_model_is_reported(tmp_path):
-    """Gzipped too, and with an unknown word that is known."""
+    """Also for a gzipped model, and if the unknown word is known."""
     lang = write_toy_lang(tmp_path / "lang", num_words=3)
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["W0", "W2"]))
     (tmp_path / "lm.arpa.gz").write_bytes(gzip.compress((tmp_path / "lm.arpa").read_bytes()))
@@ -149,7 +149,7 @@ def test_table_without_special_symbol_is_refused(symbol, tmp_path):
 
 
 def test_words_starting_like_disambiguation_symbols_are_words(tmp_path):
-    """In words.txt #0 alone is one."""
+    """In words.txt, only #0 is a disambiguation symbol."""
     table = SymbolTable.of(["<eps>", *WORDS, "#1", "#0", "<s>", "</s>"])
     fst, dropped = grammar_of(tmp_path, random_ngrams(1, [*WORDS, "#1"]), table)
     assert not dropped.words and table["#1"] in fst.ilabels

@@ -1,5 +1,5 @@
-"""Grammars that are FSTs: costs of sentences against kaldifst's own compiler, composition and shortest paths;
-what is refused, and why."""
+"""Grammars given as FSTs: sentence costs against kaldifst's compiler, composition and shortest paths; error
+messages."""
 
 import kaldifst
 import numpy as np
@@ -34,7 +34,7 @@ def grammar_of(text: str, acceptor: bool | None = None) -> Fst:
 
 
 def cost(fst: Fst, words: list[str], said: list[str] | None = None) -> float:
-    """Of the sentence `words`, #0 being free; `said` are the output words."""
+    """Cost of the sentence `words` without cost for #0; `said` are the output words."""
     free = fst.replaced(ilabels=np.where(fst.ilabels == TABLE["#0"], 0, fst.ilabels))
     return best_cost(
         free, [TABLE[word] for word in words], [TABLE[word] for word in (words if said is None else said)]
@@ -42,7 +42,7 @@ def cost(fst: Fst, words: list[str], said: list[str] | None = None) -> float:
 
 
 def cost_by_kaldifst(native, labels: list[int]) -> float:
-    """Of the best path of `native` with these input labels; inf where there is none."""
+    """Cost of the best path of `native` with these input labels; inf if there is none."""
     sentence = kaldifst.make_linear_acceptor(labels)
     native = kaldifst.StdVectorFst(native)
     kaldifst.arcsort(native, "ilabel")
@@ -52,8 +52,8 @@ def cost_by_kaldifst(native, labels: list[int]) -> float:
 
 
 def random_text(rng, acceptor: bool, num_states: int = 6, num_arcs: int = 16) -> str:
-    """Lines with ids; arcs without a word lead to higher states, all others anywhere; no state has two arcs
-    with the same label."""
+    """Lines with ids. Epsilon arcs lead to higher states, others to any state. No state has two arcs with the
+    same label."""
     arcs = {
         (int(source), int(label)): int(target)
         for source, label, target in rng.integers(0, (num_states, 5, num_states), (num_arcs, 3))
@@ -117,7 +117,7 @@ def test_word_loops_and_commands():
     ]
 
 
-SAME = {  # all of: 'one ann' costs 1, is written 'bob'
+SAME = {  # meaning of all texts: 'one ann' costs 1 and is written 'bob'
     "words": "0 1 ann bob 1\n1\n",
     "ids": "0 1 2 3 1\n1\n",
     "tabs and CRLF": "0\t1\tann\tbob\t1\r\n1\t0\r\n",
@@ -140,7 +140,7 @@ def test_text_variants_are_recognised(name):
 @pytest.mark.parametrize(
     "text, acceptor, words, said, expected",
     [
-        ("0 1 ann 2\n1\n", None, ["ann"], ["ann"], 2.0),  # 2 is no word
+        ("0 1 ann 2\n1\n", None, ["ann"], ["ann"], 2.0),  # 2 is not a word
         ("0 1 1 1\n1\n", None, ["1"], ["1"], 0.0),  # equal labels
         ("0 1 ann bob\n1\n", None, ["ann"], ["bob"], 0.0),
         ("0 1 ann 2.5\n1\n", True, ["ann"], ["ann"], 2.5),
@@ -220,7 +220,7 @@ def lang(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["vector", "const"])
 @pytest.mark.parametrize("keeps_symbols", [True, False])
 def test_binary_files_with_and_without_symbol_tables(kind, keeps_symbols, lang, tmp_path):
-    """With symbols of their own, which number words otherwise, or with the ids of words.txt."""
+    """With embedded symbol tables that number words differently, or with the ids of words.txt."""
     words = LangDir(lang).words
     own = {"<eps>": 0, "w3": 1, "w1": 2} if keeps_symbols else words.ids
     symbols = kaldifst.SymbolTable()
@@ -304,8 +304,8 @@ def test_other_files_are_refused_without_output(lang, tmp_path):
     ids=["loop", "one sentence", "with an epsilon"],
 )
 def test_decoding_with_grammar_gives_its_sentences(text, lang, tmp_path):
-    """What is recognised is a sentence of the grammar, whatever is said; the graph has all of them at the
-    same costs but for the HMMs."""
+    """Recognised words are always a sentence of the grammar. The graph has all sentences at the same costs
+    except for those of the HMMs."""
     (tmp_path / "g.txt").write_text(text)
     run_here("make_grammar.py", lang, tmp_path / "g.txt", tmp_path / "lang", folder="utils")
     assert find_problems(tmp_path / "lang") == []

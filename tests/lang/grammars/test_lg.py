@@ -27,8 +27,8 @@ def lang(tmp_path_factory):
 
 
 def test_lg_costs_equal_lexicon_plus_grammar(lang):
-    """For random words through LG: the pronunciation's cost in L_disambig plus the words' in G, found
-    apart."""
+    """For random words through LG, the cost is that of the pronunciation in L_disambig plus that of the words
+    in G, computed separately."""
     lg, lexicon, grammar = make_lg(lang), read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
     for phones, words, _ in random_paths(lg, 30, stop=0.5):
         expected = composed_cost(lexicon, grammar, phones, words)

@@ -164,8 +164,8 @@ def test_silence_topology_is_a_distribution():
 
 
 def enumerate_costs(lang, words, sil_prob):
-    """All phone strings of a word sequence with their costs: pronunciations and silence at each of the gaps,
-    written out."""
+    """All phone strings of a word sequence with their costs, by enumeration of pronunciations and silence in
+    each gap."""
     variants = [
         [
             (tuple(lang.phones[p] for p in phones), -math.log(prob))
@@ -219,7 +219,8 @@ def test_disambiguated_lexicon_has_unique_phone_strings(tmp_path):
 
 
 def chains(fst, arc):
-    """The phone string of the pronunciation that begins with `arc` (both ways out have the same labels)."""
+    """Phone string of the pronunciation that begins with `arc` (both arcs to the end have the same
+    labels)."""
     labels, state = [int(fst.ilabels[arc])], int(fst.nextstates[arc])
     loops = {int(s) for s in np.flatnonzero(np.isfinite(fst.finals))}
     while (
@@ -239,8 +240,8 @@ def is_silence_state(fst, state):
 
 @kaldi_binaries.needed
 def test_lexicon_transducers_equal_kaldi_scripts(tmp_path):
-    """Kaldi's own add_lex_disambig.pl and make_lexicon_fst.pl on our lexiconp.txt: the same machine up to the
-    numbering of states."""
+    """Kaldi's add_lex_disambig.pl and make_lexicon_fst.pl on our lexiconp.txt give the same transducer up to
+    the numbering of states."""
     lang = LangDir(write_toy_lang(tmp_path / "lang", seed=1))
     scripts = kaldi_binaries.DIRECTORY.parent / "utils"
     last = text(lang, "phones/disambig.txt")[-1]

@@ -1,4 +1,4 @@
-"""Units of a toy text: their ids, what they spell, and how too small a text is refused."""
+"""Subword units of a toy text: ids, spellings, and refusal of a text that is too small."""
 
 import re
 
@@ -51,7 +51,7 @@ def test_encoded_text_is_decoded_exactly(subwords):
 
 
 def test_letters_without_unit_become_unknown(subwords):
-    """Letters without a unit; <unk> stands for speech that was not understood and has no letters."""
+    """<unk> also stands for unintelligible speech, and has no letters."""
     assert (
         subwords.strange_letters("the zebra QZ <unk>") == {"z", "Q", "Z"}
         and subwords.strange_letters("a bat <unk>") == set()
@@ -100,7 +100,7 @@ ANY_WORDS = st.lists(
 
 
 def with_fewest_units(words, kind) -> Subwords:
-    """Units of a text, as many as it takes to spell it."""
+    """The smallest number of units that spells the text."""
     for num in range(3, 200):
         try:
             return train_subwords(words, SubwordOptions(num, kind), "text")

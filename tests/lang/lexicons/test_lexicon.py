@@ -202,7 +202,7 @@ def test_reserved_phone_names_in_dictionary_are_reported_with_line(phone, name, 
     with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
         write_dict(text, DictOptions(str(dictionary)), out)
     assert not list(out.iterdir())
-    # of a word that is not there
+    # for a word that is not in the lexicon
     write_dict(write(tmp_path / "text", "u1 a dog\n"), DictOptions(str(dictionary), "none"), out)
 
 
@@ -384,8 +384,8 @@ BRACKETS = (
 
 
 def test_bracketed_words_have_phones_of_dictionary(tmp_path, caplog):
-    """Spoken noise are those alone that it lacks; phones that stand for sounds in brackets only are silence
-    phones."""
+    """Only bracketed words that it lacks are spoken noise. Phones that occur only in bracketed words are
+    silence phones."""
     dictionary = write(tmp_path / "dict.txt", BRACKETS)
     text = write(
         tmp_path / "text", "u1 yes [LAUGHTER] no <qr> [cough] [cough]\nu2 no [noise] <sil> {mr} <er> <beep>\n"

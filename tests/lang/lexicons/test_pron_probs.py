@@ -1,5 +1,4 @@
-"""Probabilities of pronunciations and silence: by the formulas worked out by hand, and as costs of paths
-through L."""
+"""Probabilities of pronunciations and silence: formulas calculated by hand, and costs of paths through L."""
 
 import itertools
 import math
@@ -65,7 +64,7 @@ def probable(counts):
 
 
 def test_counts_equal_hand_calculation(counts):
-    """Twelve places, three in each utterance, each counted on its left and on its right."""
+    """Twelve positions, three in each utterance, each counted to its left and to its right."""
     silences = {token: tuple(vars(found).values()) for token, found in counts.silences.items()}
     assert silences == {
         ("<s>",): (0, 0, 3, 1),
@@ -90,7 +89,7 @@ def test_counts_equal_hand_calculation(counts):
 
 
 def test_pronunciation_probabilities_equal_hand_calculation(counts):
-    """a: AH 4 + 1, EY 1 + 1; the best gets 1. Without normalisation they sum to one."""
+    """a: AH 4 + 1, EY 1 + 1; the best gets 1. Without normalisation, they sum to one."""
     best = pron_probabilities(small_dict().lexicon, counts.prons, PronProbOptions()).entries
     assert best["a"] == {("AH",): 1.0, ("EY",): pytest.approx(2 / 5)} and best["c"] == {("S", "IY"): 1.0}
     summed = pron_probabilities(
@@ -102,8 +101,8 @@ def test_pronunciation_probabilities_equal_hand_calculation(counts):
 
 
 def test_silence_probabilities_equal_hand_calculation(probable):
-    """Silence at 7 of 12 places. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s> alike; F
-    from them."""
+    """Silence at 7 of 12 positions. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s>
+    alike; F follows from them."""
     probs, overall = probable.silence_probs, 7 / 12
     after = {
         A: (2 + 2 * overall) / 6,
@@ -183,7 +182,7 @@ def lang(probable, tmp_path_factory):
 
 
 def all_ways(words: list[str], probable: DictDir):
-    """(phones, cost) of every way to say `words`: pronunciations, and silence or none at each place, by the
+    """(phones, cost) of every pronunciation of `words` with or without silence at each position, by the
     formulas."""
     probs, prons = probable.silence_probs, [probable.lexicon.entries[word].items() for word in words]
     for said in itertools.product(*prons):
@@ -228,14 +227,14 @@ def test_disambiguated_lexicon_has_same_costs(lang):
 
 
 def read_without(fst, symbols):
-    """With epsilon for the symbols, and without the loops of #0."""
+    """The transducer with epsilon for disambiguation symbols, without the #0 loops."""
     loops = fst.sources == fst.nextstates
     ilabels = np.where(np.isin(fst.ilabels, symbols), 0, fst.ilabels)
     return fst.replaced(ilabels=ilabels.astype(np.int32)).keep_arcs(~loops)
 
 
 def test_grammar_composes_with_lexicon(lang, tmp_path):
-    """LG can be determinised and has the costs of L and G, and the language directory is sound."""
+    """LG can be determinised and has the costs of L and G, and the language directory is valid."""
     assert find_problems(lang.path) == []
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["a", "b", "bee", "c", "<unk>"], (0, 20, 20)))
     (tmp_path / "lang").mkdir()

@@ -91,7 +91,7 @@ def test_invalid_file_is_reported_with_line(tmp_path, old, new, told):
     st.sampled_from(["as it is", "sorted", "from the last"]),
 )
 def test_repeated_rows_are_found_in_any_order(ids, order):
-    """Against a dictionary."""
+    """Compared with a dictionary."""
     if order != "as it is":
         ids = np.array(
             sorted(ids.tolist(), key=lambda row: row if order == "sorted" else row[::-1]), np.int32
@@ -185,7 +185,7 @@ def test_numbers_are_read_exactly(tmp_path):
 
 
 def test_scores_equal_backoff_recursion(tmp_path):
-    """Models with gaps: suffixes that are not listed, histories without continuation."""
+    """Models with gaps: unlisted suffixes, histories without continuation."""
     words = [f"w{i}" for i in range(10)]
     orders = random_ngrams(2, words, (0, 50, 120))
     write_arpa_text(tmp_path / "lm.arpa", orders)

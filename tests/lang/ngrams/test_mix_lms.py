@@ -1,4 +1,4 @@
-"""Static mixtures against the weighted mean by the definition, their weights against a search over all."""
+"""Static mixtures against the weighted mean by the definition; their weights against a grid search."""
 
 import itertools
 import math
@@ -36,8 +36,8 @@ def mixed(parts: list[Arpa], weights, **options) -> Arpa:
 
 
 def probability_in(part: Arpa, history: tuple, word: str, share: int = 0) -> float:
-    """p(word | history) under one of the models; with `share` words that it lacks have a share of <unk>, one
-    of so many."""
+    """p(word | history) under one of the models. With `share`, each of so many unknown words has an equal
+    share of <unk>."""
     history = tuple(w if w in part.words else "<unk>" for w in history)
     if "<unk>" not in part.words:
         history = history[max((i + 1 for i, w in enumerate(history) if w == "<unk>"), default=0) :]
@@ -70,8 +70,8 @@ def test_unigrams_are_mixed():
 
 
 def test_improper_models_are_normalised():
-    """After a the one listed word has all the probability; after b all words are listed, with 0.8; after c
-    they have 1.3."""
+    """After a, the only listed word has probability 1; after b, all words are listed, with a sum of 0.8;
+    after c, the sum is 1.3."""
     words, p = ["a", "b", "c", "<s>", "</s>"], np.log10
     unigrams = NgramTable(
         np.arange(5, dtype=np.int32)[:, None], p([0.2, 0.3, 0.4, 1e-99, 0.1]), np.array([-99.0, 0, 0, 0, 0])
@@ -150,8 +150,8 @@ def test_em_weights_maximise_likelihood():
 
 @mitlm.needed
 def test_mixture_equals_mitlm_with_equal_weights(tmp_path):
-    """And the perplexity that MITLM tells; its search for weights minimises that of the static mixture, so EM
-    comes near it."""
+    """The perplexity also equals MITLM's. Its search for weights minimises that of the static mixture, so EM
+    gets close to it."""
     words = [f"w{i}" for i in range(60)]
     for seed, name in enumerate("ab"):
         mitlm.write(tmp_path / name, small_model(seed, words, 3, (300, 100)[seed]))
@@ -173,7 +173,7 @@ def test_mixture_equals_mitlm_with_equal_weights(tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """ARPA files of the models, one in a directory as train_lm.py makes it, and a held-out text."""
+    """ARPA files of the models, one in a directory written by train_lm.py, and a held-out text."""
     for part, name in zip(models(), ("one.arpa.gz", "two/lm.arpa.gz", "three.arpa")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_arpa(tmp_path / name, part)
@@ -219,8 +219,8 @@ def sentences() -> list[list[str]]:
 
 
 def dense_perplexity(weights, lacking: str) -> float:
-    """Of the mean of the models, by the definition, over the words that at least one of them knows, but
-    <unk>."""
+    """Perplexity of the mean of the models, by the definition, over the words that at least one of them
+    knows, except <unk>."""
     logs, share = [], 2 if lacking == "share" else 0
     for sentence in sentences():
         tokens = ["<s>", *sentence, "</s>"]

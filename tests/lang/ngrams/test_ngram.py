@@ -27,7 +27,7 @@ WORDS = [f"w{i}" for i in range(NUM_WORDS)]
 
 @functools.cache
 def markov_text(num=1500, seed=0):
-    """Sentences with structure: words follow Zipf's law, and each has a few favourite followers."""
+    """Sentences with structure: words follow Zipf's law, and each has a few preferred successors."""
     rng = generator(seed, "markov")
     zipf = 1 / np.arange(1, NUM_WORDS + 1)
     follow = np.cumsum(rng.dirichlet(5 * zipf / zipf.sum(), size=NUM_WORDS), 1)
@@ -107,7 +107,7 @@ def test_probabilities_equal_formulas(order, min_counts):
 
 @pytest.mark.parametrize("min_counts", [(), (2, 2)])
 def test_probabilities_sum_to_one_over_the_vocabulary(min_counts):
-    """Also with words of the vocabulary that the text never has, and after histories that it never has."""
+    """Also with words of the vocabulary that do not occur in the text, and after unseen histories."""
     words = [*WORDS, "<unk>", "never", "neither"]
     model = estimate(markov_text(), words, 3, min_counts)
     probability = Reader(model)
@@ -173,8 +173,8 @@ def test_impossible_min_counts_are_refused():
 @mitlm.needed
 @pytest.mark.parametrize("order", [2, 3])
 def test_model_equals_mitlm(tmp_path, order):
-    """The same n-grams with the same probabilities and back-off weights, to the 6 decimals that both write;
-    so the same perplexity."""
+    """The same n-grams with the same probabilities and back-off weights to the 6 decimals that both write, so
+    the same perplexity."""
     sentences = markov_text(3000)
     train_text, test_text = sentences[:2500], sentences[2500:]
     for name, part in (("train", train_text), ("test", test_text)):
@@ -216,7 +216,7 @@ def test_perplexity_counts_unknown_words_without_scoring_them():
     probability = Reader(model)
     known, unknown = perplexity(model, [["w1", "w2"], []]), perplexity(model, [["w1", "w2"], [], ["zzz"]])
     assert (unknown.num_words, unknown.num_oov, unknown.num_sentences) == (3, 1, 3)
-    end = probability((), "</s>")  # after an unknown word nothing is known of the history
+    end = probability((), "</s>")  # the history after an unknown word is empty
     assert unknown.logprob == pytest.approx(known.logprob + math.log10(end), abs=1e-9)
     assert "1 of them (33.33 %) out of vocabulary" in str(unknown)
 
@@ -327,7 +327,7 @@ def test_train_lm_from_the_command_line(tmp_path):
         in run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram").stdout
     )
     run("--order", "2", *inputs, tmp_path / "lm/again")
-    # what is made of it stays up to date
+    # outputs that depend on it stay up to date
     assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()
     for arguments, told in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
@@ -362,7 +362,7 @@ def test_several_texts_train_same_model_as_their_concatenation(tmp_path):
 
 
 def test_compute_perplexity_reports_srilm_numbers(tmp_path, capsys):
-    """ppl and ppl1 by their definitions; words outside the vocabulary are counted, not scored."""
+    """ppl and ppl1 by their definitions. Words outside the vocabulary are counted, not scored."""
     (tmp_path / "lm").mkdir()
     write_arpa(tmp_path / "lm/lm.arpa.gz", estimate(markov_text(300), WORDS, 3))
     write_arpa(tmp_path / "unigrams", estimate(markov_text(300), WORDS, 1))

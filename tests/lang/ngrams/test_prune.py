@@ -1,5 +1,5 @@
 """Pruning against relative entropies summed over all histories and words, and against kaldingram, which
-prunes as SRILM does."""
+prunes like SRILM."""
 
 import math
 
@@ -25,7 +25,7 @@ WORDS = ["a", "b", "c", "d", "e"]
 
 
 def without(model: Arpa, removed: set[tuple[int, ...]]) -> Arpa:
-    """A copy that lists all but these n-grams, with new back-off weights."""
+    """A copy without these n-grams, with new back-off weights."""
     tables = []
     for table in model.tables:
         kept = np.array([tuple(ids) not in removed for ids in table.ids.tolist()], bool)
@@ -34,7 +34,7 @@ def without(model: Arpa, removed: set[tuple[int, ...]]) -> Arpa:
 
 
 def history_probability(model: Arpa, history: tuple[str, ...], of: Arpa | None = None) -> float:
-    """p(w1) p(w2 | w1) ..., that of <s> being p(</s>)."""
+    """p(w1) p(w2 | w1) ..., with p(</s>) for <s>."""
     probability, product = Reader(of or model), 1.0
     for i, word in enumerate(history):
         product *= probability(history[:i], "</s>" if (i, word) == (0, "<s>") else word)
@@ -94,8 +94,8 @@ def test_history_probabilities_may_come_from_other_model():
 
 
 def naive_entropy_pruning(model: Arpa, threshold: float, min_order: int) -> Arpa:
-    """All n-grams of an order judged by the model as it was, the highest order first; histories of what is
-    kept stay."""
+    """All n-grams of an order are evaluated with the original model, the highest order first. Histories of
+    kept n-grams are kept."""
     removed: set[tuple[int, ...]] = set()
     for n in range(model.order, min_order - 1, -1):
         rows = [tuple(ids) for ids in model.tables[n - 1].ids.tolist()]
@@ -151,7 +151,7 @@ def test_pruned_model_equals_kaldingram(tmp_path, monkeypatch, threshold):
     write_arpa(tmp_path / "full.arpa", small_model(7, words, 3, 600))
     model = read_arpa(tmp_path / "full.arpa")
     trie, theirs = trie_of(model, "lm"), prune.ArpaParser().loadf(tmp_path / "full.arpa")[0]
-    # gives the history <s> probability 0, where SRILM's contextProb takes that of </s>
+    # gives the history <s> probability 0, while SRILM's contextProb uses that of </s>
     own = theirs.log_joint_prob
     monkeypatch.setattr(
         theirs, "log_joint_prob", lambda history: own(("</s>",) if history == ("<s>",) else history)
@@ -171,8 +171,8 @@ def test_pruned_model_equals_kaldingram(tmp_path, monkeypatch, threshold):
 
 
 def naive_low_probabilities(model: Arpa, min_order: int) -> Arpa:
-    """Remove order by order what backing off makes more probable, with new weights after each, until nothing
-    is removed; then list the histories of what is left again, with what they have by backing off."""
+    """Remove, order by order, n-grams that are more probable by back-off, with new weights after each order,
+    until nothing is removed. Then list missing histories of the rest with their back-off probabilities."""
     removed, number, current = set(), -1, model
     while number != len(removed):
         number = len(removed)
@@ -194,8 +194,8 @@ def naive_low_probabilities(model: Arpa, min_order: int) -> Arpa:
 
 
 def low(model: Arpa, removed: set, n: int) -> list[tuple[int, ...]]:
-    """The n-grams of order `n`, those that are removed aside, that backing off makes more probable, by more
-    than rounding."""
+    """The n-grams of order `n`, except removed ones, that are more probable by back-off by more than
+    rounding."""
     probability = Reader(model, removed)
     weights = {
         ids: 10**b
@@ -225,7 +225,7 @@ def test_ngrams_below_backoff_probability_are_removed(min_order):
 
 
 def noisy(model: Arpa) -> Arpa:
-    """Interpolated models have few such n-grams; in this one the probabilities of an order have moved."""
+    """Interpolated models have few such n-grams, so this one has perturbed probabilities of an order."""
     rng = np.random.default_rng(0)
     tables = [model.tables[0]]
     for table in model.tables[1:]:

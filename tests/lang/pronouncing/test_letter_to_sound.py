@@ -96,7 +96,8 @@ def test_guesses_follow_stress_convention_of_lexicon(held_out):
 
 
 def test_joint_model_learns_substitution_cipher():
-    """Letters a, b, c as A, B and nothing, x as K S: the model has to find that out from words alone."""
+    """Letters a, b, c are pronounced A, B and nothing, x is K S. The model must learn this from words
+    only."""
     sounds = {"a": ("A",), "b": ("B",), "c": (), "x": ("K", "S")}
     rng = generator(1, "cipher")
     words = ["".join(rng.choice(list("abcx"), rng.integers(2, 7))) for _ in range(300)]
@@ -120,18 +121,18 @@ def test_upper_case_and_other_alphabets():
         lexicon.add(word, tuple(phones.split()))
     converter = LetterToSound.train(lexicon, order=2)
     assert converter.pronounce("Забаза").phones == tuple("z a b a z a".split())
-    assert converter.pronounce("hmmm") is None  # a rule that speaks ARPAbet does not apply
+    assert converter.pronounce("hmmm") is None  # a rule with ARPAbet phones does not apply
 
 
 def spelt_as_spoken(sounds, count=300):
-    """A lexicon of random words, each letter of which has its own phone."""
+    """A lexicon of random words in which each letter has its own phone."""
     rng = generator(2, "letters")
     words = {"".join(rng.choice(list(sounds), rng.integers(2, 7))) for _ in range(count)}
     return Lexicon({word: {tuple(sounds[letter] for letter in word): 1.0} for word in sorted(words)})
 
 
 def test_letters_outside_a_to_z_are_pronounced():
-    """ö and ß of a dictionary in other phones; the vowel signs of another alphabet, which are no letters to
+    """ö and ß of a dictionary with other phones; vowel signs of another alphabet, which are not letters for
     str.isalpha."""
     sounds = {"b": "b", "e": "@", "g": "g", "l": "l", "o": "o", "ö": "oe", "r": "r", "ß": "s"}
     converter = LetterToSound.train(spelt_as_spoken(sounds), order=3)

@@ -7,8 +7,8 @@ from pyasr.nn.layers.fast_tanh import Tanh
 
 
 def test_all_bfloat16_numbers_are_accurate():
-    """Including infinities and the smallest normal ones (those below may become 0); at most one unit in the
-    last place from the nearest."""
+    """Including infinities and the smallest normal numbers (smaller ones may become 0); at most one unit in
+    the last place from the nearest."""
     x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     x = x[x.abs() >= torch.finfo(x.dtype).tiny]
     exact = torch.tanh(x.double()).to(torch.bfloat16)

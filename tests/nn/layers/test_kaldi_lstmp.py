@@ -1,5 +1,4 @@
-"""What makes LSTM layers those of Kaldi's LSTMP: initial values, projections with biases, natural gradient
-for peepholes."""
+"""LSTM layers like Kaldi's LSTMP: initial values, projections with biases, natural gradient for peepholes."""
 
 import pytest
 import torch
@@ -23,7 +22,8 @@ def initialised(text: str, seed: int = 1, dim_in: int = 40) -> list[Lstm]:
 
 
 def check_normal(x: torch.Tensor, stddev: float) -> None:
-    """Mean, standard deviation, and the share within one of it, to within 5 standard errors."""
+    """Check mean, standard deviation, and the fraction within one standard deviation, to within 5 standard
+    errors."""
     z, size = x.double().flatten() / stddev, x.numel()
     assert abs(z.mean()) < 5 * size**-0.5 and abs(z.std() - 1) < 5 * (2 * size) ** -0.5
     assert abs((z.abs() < 1).double().mean() - 0.6827) < 5 * (0.6827 * 0.3173 / size) ** 0.5
@@ -77,7 +77,7 @@ def test_projection_bias_is_added_to_output_and_recurrence():
 
 
 def test_natural_gradient_of_projections_with_biases():
-    """As that of an affine layer with the same inputs and derivatives, of which nothing comes from later
+    """It equals that of an affine layer with the same inputs and derivatives, without derivatives from later
     frames."""
     layer, peer = Lstm(3, 4, 2, 1, projection_bias=True), torch.nn.Linear(4, 3)
     torch.nn.init.zeros_(layer.recurrent.weight)
@@ -104,8 +104,8 @@ def peepholes_of(natural: bool) -> tuple[Lstm, torch.Tensor]:
 
 
 def derivatives_of_frames(layer: Lstm, x: torch.Tensor) -> list[torch.Tensor]:
-    """By the three peepholes in each frame of each sequence, (T N, H), by autograd: every frame has copies of
-    its own."""
+    """Derivatives by the three peepholes in each frame of each sequence, (T N, H), by autograd with separate
+    copies for every frame."""
     copies = layer.peepholes.detach().expand(len(x), x.shape[1], -1, -1).clone().requires_grad_()
     r, c, total = x.new_zeros(x.shape[1], 6), x.new_zeros(x.shape[1], 20), 0.0
     for x_t, p in zip(x, copies):
@@ -118,8 +118,7 @@ def derivatives_of_frames(layer: Lstm, x: torch.Tensor) -> list[torch.Tensor]:
 
 
 def test_natural_gradient_of_peepholes():
-    """In three minibatches: the rows of derivatives of frames, preconditioned, with Kaldi's rank and
-    period."""
+    """Three minibatches: derivatives of frames are the preconditioned rows, with Kaldi's rank and period."""
     plain, (layer, minibatches) = peepholes_of(False)[0], peepholes_of(True)
     assert (preconditioned_layers.FACTORS_RANK, preconditioned_layers.FACTORS_UPDATE_PERIOD) == (8, 10)
     peers = [OnlineNaturalGradient(8, ONLINE.ng_alpha, ONLINE.ng_num_samples_history, 10) for _ in range(3)]
@@ -158,8 +157,8 @@ def test_natural_gradient_of_peepholes_resumes_from_its_state():
     [NaturalGradientOptions(natural_gradient="simple"), NaturalGradientOptions(max_change_per_sample=1e30)],
 )
 def test_peepholes_with_other_gradient_preconditioners(options):
-    """Within the minibatch, rows are preconditioned by each other; without natural gradient they stay
-    plain."""
+    """In the simple form, rows precondition each other within the minibatch. Without natural gradient, they
+    are unchanged."""
     layer, (x, *_) = peepholes_of(True)
     rows = derivatives_of_frames(peepholes_of(False)[0], x)
     precondition(layer, options).set_rate(1.0)

@@ -1,5 +1,5 @@
-"""LSTM layers: against torch's, against the equations by autograd, against finite differences, in parts, both
-ways."""
+"""LSTM layers against torch's, against the equations with autograd, and against finite differences; in parts
+and in both directions."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ SHAPES = [
 
 
 def layer_of(seed=1, **shape) -> Lstm:
-    """With weights large enough for cells to be clipped."""
+    """A layer with weights large enough for cells to be clipped."""
     layer, random = Lstm(D, H, **shape).double(), torch.Generator().manual_seed(seed)
     for parameter in layer.parameters():
         parameter.data.normal_(0, 1, generator=random)
@@ -43,7 +43,7 @@ def inputs(seed=2, frames=T, requires_grad=True):
 
 
 def by_equations(layer: Lstm, x: torch.Tensor):
-    """Frame by frame as in the docstring, autograd's derivatives."""
+    """Frame by frame as in the docstring, with derivatives by autograd."""
     x = x.flip(0) if layer.backward else x
     rs = [torch.zeros(N, layer.recurrent_dim, dtype=x.dtype)] * layer.delay
     cs = [torch.zeros(N, H, dtype=x.dtype)] * layer.delay
@@ -79,7 +79,7 @@ def test_outputs_and_derivatives_equal_equations(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_float32_on_cpu_equals_equations(shape):
-    """It has loops of its own."""
+    """float32 has separate loops on the CPU."""
     wide, x = layer_of(**shape), inputs()
     y = wide(x)[0]
     exact = [y, *gradients(wide, x, y)]
@@ -119,7 +119,7 @@ OF_FILES = [
     "kind, directions", [("lstm", [False]), ("blstm", [False, True]), ("window-blstm", [False, True])]
 )
 def test_configured_layer_equals_equations(kind, directions, options, shape):
-    """By the equations, with weights large enough for cells to be clipped."""
+    """Weights are large enough for cells to be clipped."""
     (line,), x = parse_line(f"{kind} cells={H} {options}"), inputs(requires_grad=False)
     layers = list(line.options.build(D).double().directions)
     assert [layer.backward for layer in layers] == directions
@@ -171,8 +171,7 @@ def test_outputs_equal_torch(recurrent_dim):
 @pytest.mark.parametrize("lengths", [[6, 6], [5, 7], [1, 1, 10]])
 @pytest.mark.parametrize("shape", SHAPES[:6])
 def test_parts_equal_whole_sequence(shape, lengths):
-    """The state carries over, and so do derivatives; the length of a part need not be a multiple of the
-    delay."""
+    """State and derivatives are carried over. The length of a part need not be a multiple of the delay."""
     layer, x, state, parts = layer_of(**shape), inputs(), None, []
     whole = layer(x)[0]
     for part in x.split(lengths):
@@ -195,7 +194,8 @@ def test_intermediate_state_equals_that_of_shorter_sequence(delay, end):
 
 
 def test_natural_gradient_uses_inputs_and_derivatives_of_all_frames():
-    """That of the recurrent weight is what a preconditioned layer makes of the same two matrices."""
+    """The gradient of the recurrent weight equals that of a preconditioned layer with the same two
+    matrices."""
     options = NaturalGradientOptions(natural_gradient="online", ng_rank_in=1, ng_rank_out=2)
     layer, plain, x = layer_of(recurrent_dim=2), layer_of(recurrent_dim=2), inputs(requires_grad=False)
     seen = {}
@@ -245,7 +245,7 @@ TORCHS = [dict(), dict(bias=False), dict(recurrent_dim=3), dict(recurrent_dim=3,
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Of torch's LSTM: how many directions each had."""
+    """Calls of torch's LSTM: number of directions of each."""
     made, torchs = [], torch.lstm
     monkeypatch.setattr(torch, "lstm", lambda *arguments: made.append(1 + arguments[7]) or torchs(*arguments))
     return made
@@ -253,7 +253,7 @@ def calls(monkeypatch):
 
 @pytest.fixture
 def on_cudnn(monkeypatch, calls):
-    """As on a GPU, where `by_torch` calls the same function of torch."""
+    """Simulate a GPU, where `by_torch` calls the same function of torch."""
     monkeypatch.setattr(lstm, "cudnn_supports", lambda x: True)
     return calls
 
@@ -269,8 +269,8 @@ def begun(layer: Lstm, seed=4) -> LstmState:
 
 
 def all_of(layer: torch.nn.Module, function, x, state=None) -> list[torch.Tensor]:
-    """The outputs, the state after them, and gradients by inputs, state and parameters, which depend on all
-    elements of both."""
+    """Outputs, final state, and gradients by inputs, state and parameters of a function of all their
+    elements."""
     layer.zero_grad()
     y, after = function(x, state)
     results, leaves, random = [y, *after], [x, *(state or ())], torch.Generator().manual_seed(3)

@@ -1,5 +1,5 @@
-"""Limits on derivatives that go back in time: against the equations frame by frame in float64, with limits of
-autograd's own."""
+"""Clipped derivatives through time against the equations frame by frame in float64, with clipping in
+autograd."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ BITES, BITES_SELDOM, NEVER_BITES = 0.5, 1.2, 1e3
 
 
 def layer_of(seed=1, **shape) -> Lstm:
-    """With weights large enough for derivatives to grow."""
+    """A layer with weights large enough for derivatives to grow."""
     layer, random = Lstm(D, H, **shape).double(), torch.Generator().manual_seed(seed)
     for parameter in layer.parameters():
         parameter.data.normal_(0, 1, generator=random)
@@ -40,8 +40,8 @@ def inputs() -> torch.Tensor:
 
 
 class Limited(torch.autograd.Function):
-    """What it is given; derivatives as by Kaldi's ClipGradientComponent, which tells of each vector whether
-    it has shortened it."""
+    """Identity whose derivatives are clipped like those of Kaldi's ClipGradientComponent. It reports for each
+    vector whether it was clipped."""
 
     @staticmethod
     def forward(ctx, x, limit, told):
@@ -57,7 +57,8 @@ class Limited(torch.autograd.Function):
 
 
 def by_equations(layer: Lstm, x: torch.Tensor, limit: float, told: list) -> torch.Tensor:
-    """All c_t go through `Limited`, and what is fed back; outputs too where they are what is fed back."""
+    """All c_t and all recurrent inputs pass through `Limited`; so do outputs that are also recurrent
+    inputs."""
     x = x.flip(0) if layer.backward else x
     rs, cs = [x.new_zeros(N, layer.recurrent_dim)] * layer.delay, [x.new_zeros(N, H)] * layer.delay
     ys, p = [], layer.peepholes if layer.peepholes is not None else x.new_zeros(3, H)
@@ -124,7 +125,7 @@ def test_unreached_limit_changes_nothing(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_float32_on_cpu_and_bfloat16_are_close(shape):
-    """They have loops of their own."""
+    """They have separate loops."""
     wanted = own(BITES, shape)
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 0.04)):
         layer, x = (
@@ -204,7 +205,8 @@ def test_both_directions_are_clipped(kind):
 
 
 def test_natural_gradient_preconditions_clipped_derivatives():
-    """With preconditioners that do nothing, as without; those of projections with biases have these too."""
+    """With preconditioners without effect, the result is the same as without natural gradient, also for
+    projections with biases."""
     options = NaturalGradientOptions(max_change_per_sample=1e30)
     for limit in (0.0, BITES):
         plain, layer, x = (

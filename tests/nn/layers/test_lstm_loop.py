@@ -1,4 +1,5 @@
-"""Layers that go through the loop side by side: as one by one; that nothing in it waits for the device."""
+"""Layers that are computed in one batched loop equal single layers, and the loop never waits for the
+device."""
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def all_of(layer: Recurrent, x: torch.Tensor, lengths=None) -> list[torch.Tensor
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Layers go as on a GPU; counts how often."""
+    """Let layers use the path of a GPU; counts the calls."""
     made = []
     monkeypatch.setattr(
         sequence_layers, "side_by_side", lambda *arguments: made.append(1) or side_by_side(*arguments)
@@ -140,7 +141,7 @@ def test_gpu_equals_cpu(shape, dtype, tolerance, monkeypatch):
 
 @ON_GPU
 def test_loop_is_capturable_as_cuda_graph():
-    """Outputs and gradients of a CUDA graph are those of the plain calls, for other inputs too."""
+    """A CUDA graph gives the outputs and gradients of plain calls, also for other inputs."""
     layer, x = (
         layer_of(**SHAPES[-1]).to("cuda", torch.float32),
         inputs(torch.float32).detach().cuda().requires_grad_(),

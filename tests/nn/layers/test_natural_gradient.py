@@ -1,4 +1,4 @@
-"""Natural gradient against dense formulas in float64, and its behaviour with odd data."""
+"""Natural gradient against dense formulas in float64, and with degenerate data."""
 
 import math
 
@@ -18,8 +18,8 @@ ALPHA, HISTORY, DIM = 4.0, 2000.0, 30
 
 
 def mixing_matrix(dim: int = DIM) -> torch.Tensor:
-    """Rows of standard normal numbers times this have a covariance with eigenvalues from about `dim` down to
-    a ten-thousandth of that."""
+    """Matrix that gives rows of standard normal numbers a covariance with eigenvalues from about `dim` down
+    to 1e-4 of that."""
     return torch.randn(
         dim, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
     ) * torch.logspace(0, -2, dim, dtype=torch.float64)
@@ -62,7 +62,7 @@ def test_equals_product_with_smoothed_inverse(num_steps):
 
 @pytest.mark.parametrize("num_steps", [1, 25])
 def test_update_equals_subspace_iteration(num_steps):
-    """F' from Y = V T by a singular value decomposition of it."""
+    """F' from Y = V T by a singular value decomposition."""
     state = trained(num_steps, update_period=1)
     x, f, rank = minibatch(50, 99), model_of(state), 5
     eta = 1 - math.exp(-50 / HISTORY)
@@ -103,7 +103,7 @@ def test_narrow_types_follow_float64(dtype, tolerance):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scale", [1e-20, 1e-3, 1e6, 1e20])
 def test_result_does_not_depend_on_scale_of_data(dtype, scale):
-    """Large data give the same as those of unit scale; all keep their norm."""
+    """Data of any scale give the same result as data of unit scale, and keep their norm."""
     unit, scaled = OnlineNaturalGradient(5), OnlineNaturalGradient(5)
     for seed in range(14):
         x = minibatch(40, seed).float()
@@ -188,8 +188,8 @@ def test_column_of_ones_is_implicit():
 
 
 def test_update_schedule(monkeypatch):
-    """In minibatches 0 to 10 and every fourth after that, three more times in the first, never while
-    frozen."""
+    """Minibatches 0 to 10 and every fourth after that update F; the first one does so four times; no update
+    while frozen."""
     counts = []
     update = OnlineNaturalGradient._update
     monkeypatch.setattr(
@@ -250,7 +250,7 @@ def test_non_finite_minibatch_changes_nothing(bad):
 
 @pytest.mark.parametrize("kind", ["slightly oblique", "nearly parallel", "zero row"])
 def test_rows_are_reorthonormalised(kind):
-    """By Cholesky's factor (the first), and by Gram and Schmidt."""
+    """By a Cholesky factor (the first) and by Gram-Schmidt."""
     e = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
     rows = torch.linalg.qr(
         torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))

@@ -15,7 +15,9 @@ ONLINE, SIMPLE = (
     NaturalGradientOptions(natural_gradient="online"),
     NaturalGradientOptions(natural_gradient="simple"),
 )
-NO_LIMIT = NaturalGradientOptions(max_change_per_sample=1e30)  # the layers are in place, but do nothing
+NO_LIMIT = NaturalGradientOptions(
+    max_change_per_sample=1e30
+)  # options with which layers are preconditioned without effect
 
 
 def affine_net():
@@ -86,7 +88,7 @@ NETS += [same_size_net, mirrored_net, same_length_net]
 
 
 def gradients(net, x, steps=1):
-    """Of the parameters and the input, after some steps of the same loss."""
+    """Gradients of the parameters and the input, after some steps with the same loss."""
     x = x.clone().requires_grad_()
     for _ in range(steps):
         net.zero_grad()
@@ -117,7 +119,7 @@ def test_outputs_and_input_derivatives_are_unchanged(make):
 
 
 def rows_of(net, x, index):
-    """(X, Y) of layer `index` of `net` for the loss of `gradients`, without the ones."""
+    """(X, Y) of layer `index` of `net` for the loss of `gradients`, without the column of ones."""
     before = net[:index](x).detach()
     after = net[index](before).detach().requires_grad_()
     net[index + 1 :](after).cos().sum().backward()
@@ -189,7 +191,7 @@ def test_change_per_sample_is_limited():
 
 @pytest.mark.parametrize("options", [ONLINE, SIMPLE], ids=["online", "simple"])
 def test_overflowing_factors_give_non_finite_gradients(options):
-    """As they do without preconditioning, so that who looks at the gradient sees it."""
+    """As without preconditioning, so that the check of the gradient detects them."""
     layer = nn.Linear(4, 3)
     precondition(layer, options)
     torch.manual_seed(3)
@@ -213,14 +215,14 @@ def test_gradients_of_two_passes_are_added(options):
     layer.zero_grad()
     layer(2 * x).cos().sum().backward()
     (twice(x).cos().sum() + twice(2 * x).cos().sum()).backward()
-    if options is not ONLINE:  # where the order of the two matters
+    if options is not ONLINE:  # a case in which the order of the two matters
         torch.testing.assert_close(twice.weight.grad, first + layer.weight.grad)
     assert twice.weight.grad.norm() > 0
 
 
 def test_ranks_are_limited_by_layer_sizes():
     class Odd(nn.Linear):
-        """Might do anything in its forward."""
+        """A layer with an arbitrary forward."""
 
     convolutions = (
         nn.Conv2d(4, 8, 3, groups=2),
@@ -276,8 +278,8 @@ def test_log_is_silent_for_regular_layers(caplog):
 
 
 def autocast_gradients(net, x, whole=False):
-    """(output, gradients of the parameters and the input) of a step within bfloat16 autocast; `whole`: the
-    backward pass as well."""
+    """(output, gradients of the parameters and the input) of a step under bfloat16 autocast; with `whole`,
+    the backward pass is included."""
     x = x.float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
         output = net(x)
@@ -292,8 +294,8 @@ def autocast_gradients(net, x, whole=False):
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("make", [affine_net, sequence_net, image_net, same_length_net])
 def test_types_under_autocast_equal_plain_layers(make, whole):
-    """Types are those of plain layers; without preconditioning so are the gradients, with it they are near
-    those in float32."""
+    """Without preconditioning, gradients equal those of plain layers; with it, they are close to those in
+    float32."""
     torch.manual_seed(3)
     net, x = make()
     plain, limited, wide = (copy.deepcopy(net) for _ in range(3))
