@@ -1,4 +1,4 @@
-"""MPI between hosts: network namespaces, which need root."""
+"""MPI between hosts, simulated by network namespaces, which need root."""
 
 import os
 import sys

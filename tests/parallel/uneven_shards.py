@@ -1,4 +1,4 @@
-"""What a strategy must do with shards of any sizes, on any communicator."""
+"""Requirements on strategies with shards of any sizes, on any communicator."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MOVE = 0.1
 
 
 def check_uneven(comm) -> None:
-    """All ranks mix as often as the one with most data needs, and end with the same parameters, which all
-    moves have gone into."""
+    """All ranks mix as often as the rank with most data needs, and end with the same parameters, which
+    include all updates."""
     for name in SCHEMES:
         strategy, master = make_strategy(comm, mixing_of(name, period_frames=45)), torch.zeros(8)
         strategy.restart(master)
@@ -45,8 +45,8 @@ def check_uneven(comm) -> None:
 
 
 def check_uneven_gradients(comm) -> None:
-    """Parts of a gradient travel beside the computing of ranks that have a minibatch, and those of the others
-    meet them."""
+    """Parts of a gradient are sent while ranks with a minibatch compute; ranks without a minibatch take part
+    in the sums."""
     for payload in ("float32", "float16"):
         strategy, gradient = (
             make_strategy(comm, mixing_options("gradient", payload=payload)),
@@ -71,8 +71,8 @@ def check_uneven_gradients(comm) -> None:
 
 
 def check_minibatches_of_any_size(comm) -> None:
-    """Ranks that have any numbers of minibatches, each of a size that no other rank knows, take the same
-    steps, in which each frame counts the same, and end their epochs together."""
+    """Ranks with any numbers of minibatches, of sizes unknown to other ranks, take the same steps, weight all
+    frames equally, and end their epochs together."""
     strategy, gradient, master = (
         make_strategy(comm, mixing_options("gradient")),
         torch.zeros(8),
@@ -112,7 +112,7 @@ def check_uneven_asynchronous(comm) -> None:
         told = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
         assert told == [sum(frames)] * 2, (options, told, frames)
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
-        if options.parallel == "hadpsgd":  # a minibatch counts by its share of the node's
+        if options.parallel == "hadpsgd":  # a minibatch counts by its fraction of the node's frames
             assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (
                 8 - comm.size
             ), (options, master)
@@ -123,8 +123,8 @@ def check_uneven_asynchronous(comm) -> None:
 
 
 def check_uneven_neighbours(comm) -> None:
-    """The same of those that mix with what their neighbours have published: the moves of all are in the
-    model, those of no other are."""
+    """The same for strategies that mix with what neighbours have published: the model has the updates of all
+    ranks, once each."""
     for options in NEIGHBOURS:
         strategy, master = make_strategy(comm, options), torch.zeros(8)
         strategy.restart(master)
@@ -139,9 +139,9 @@ def check_uneven_neighbours(comm) -> None:
 
 
 def check_neighbours_do_not_wait(comm) -> None:
-    """The first rank ends after one move, the last goes on after its first move only when all others have
-    ended theirs: none of these, which mix with the weights that both have published last, waits for it. Every
-    rank must be one of four or more."""
+    """The first rank ends after one update. The last rank continues after its first update only when all
+    others have ended. These mix with the last published weights and do not wait. Every rank must be one of
+    four or more."""
     first, last, side = comm.rank == 0, comm.rank == comm.size - 1, comm.split(0)
     for options in NEIGHBOURS[:2]:
         strategy, master = make_strategy(comm, options), torch.zeros(8)
@@ -165,8 +165,8 @@ def check_neighbours_do_not_wait(comm) -> None:
 def _epoch(
     strategy, master: torch.Tensor, num_frames: int, rank: int, all_frames: int = 0
 ) -> tuple[int, int]:
-    """(reported frames, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own
-    parameter. Strategies in which a rank draws from all data get `all_frames`."""
+    """(reported frames, mixings) of an epoch in which each minibatch of up to 16 frames changes the rank's
+    own parameter. Strategies in which a rank draws from all data get `all_frames`."""
     strategy.begin_epoch(all_frames or num_frames, 16)
     told, mixings, mixing = 0, 0, None
     while mixing is None or not mixing.last:

@@ -314,7 +314,7 @@ def test_types_under_autocast_equal_plain_layers(make, whole):
 
 
 def test_float16_is_preconditioned_in_float32():
-    """Products of data with a scaled loss would leave its range."""
+    """Products of data with a scaled loss would exceed its range."""
     torch.manual_seed(3)
     narrow = nn.Linear(6, 8).half()
     wide = copy.deepcopy(narrow).float()
@@ -340,7 +340,7 @@ def test_untrained_layers_are_unchanged():
 
 
 def test_network_preconditioned_again_starts_with_new_state():
-    """As when it has grown by some layers."""
+    """For example a network that has grown by some layers."""
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     old = precondition(net, ONLINE)
     net(torch.randn(9, 4)).sum().backward()

@@ -1,5 +1,4 @@
-"""Steps towards semi-orthogonal matrices, against the formulas written out, and what learners do with
-them."""
+"""Steps towards semi-orthogonal matrices, against explicit formulas, and their use by learners."""
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ def random(seed: int = 1) -> torch.Generator:
 
 
 def matrix(rows: int, columns: int, spread: float, dtype=torch.float64) -> torch.Tensor:
-    """3 times one with singular values between 1 - spread and 1 + spread."""
+    """3 times a matrix with singular values between 1 - spread and 1 + spread."""
     m = torch.empty(rows, columns, dtype=torch.float64)
     nn.init.orthogonal_(m, generator=random())
     u, s, v = torch.linalg.svd(m, full_matrices=False)
@@ -51,7 +50,7 @@ def by_formula(m: torch.Tensor) -> torch.Tensor:
 
 
 def ratio(m: torch.Tensor) -> float:
-    """1 where m is semi-orthogonal, of whatever scale."""
+    """1 if m is semi-orthogonal with any scale."""
     squares = torch.linalg.svdvals(m.double()).square()
     return float(squares.square().mean() / squares.mean().square())
 
@@ -146,7 +145,7 @@ def test_constrained_matrices_are_listed():
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_step_is_taken_every_fourth_minibatch(precision):
-    """Of these matrices and no others; the model sees what they are then."""
+    """Only constrained matrices take a step, and the model has the new values."""
     plain = learner_of(precision=precision)
     plain.semi_orthogonal = []
     before, learner = train(plain, PERIOD - 1), train(learner_of(precision=precision), PERIOD - 1)
@@ -172,7 +171,7 @@ def test_matrices_stay_semi_orthogonal_during_training():
 
 
 def test_averaging_is_followed_by_a_step():
-    """Two learners that have gone apart."""
+    """Two learners whose parameters differ."""
     learner, other = (
         train(learner_of(max_change=0.5), 10 * PERIOD),
         train(learner_of(max_change=0.5), 10 * PERIOD, seed=4),
@@ -185,7 +184,7 @@ def test_averaging_is_followed_by_a_step():
 
 
 def test_skipped_minibatch_is_counted():
-    """So learners whose gradients are added stay in step."""
+    """Then learners whose gradients are summed take their steps at the same minibatches."""
     learner = train(learner_of(), PERIOD - 1)
     x = torch.full((1, 3 + learner.network.left + learner.network.right, 4), float("nan"))
     before = ratios(learner)

@@ -1,4 +1,5 @@
-"""The factorised layer against torch's own operations, finite differences, and its dropout's statistics."""
+"""The factorised layer against torch's own operations, finite differences, and the statistics of its
+dropout."""
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def test_derivatives_equal_finite_differences():
 
 
 def test_subsampled_output_equals_every_nth_frame():
-    """What a layer without them says of the others."""
+    """The output of a layer without subsampling has the same values at these frames."""
     layer, x = layer_of(time_stride=0, stride=3).eval(), frames(8)
     torch.testing.assert_close(layer(x), by_convolutions(layer, x, 0, 0.66)[::3])
 
@@ -81,7 +82,7 @@ def test_dropout_precedes_bypass():
 
 
 def test_variance_over_frames_dominates_in_deep_stacks():
-    """Of the output of many layers nearly all varies from frame to frame."""
+    """After many layers, nearly all of the output's variance is between frames."""
     lines = [
         "tdnn splice=-2..2 dim=64 layer-norm=true",
         "tdnnf dim=64 bottleneck-dim=16 repeat=11",
@@ -98,8 +99,8 @@ def test_variance_over_frames_dominates_in_deep_stacks():
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_dropout_factors_are_uniform(share):
-    """Uniform in [1 - 2 p, 1 + 2 p]: mean, variance (4 p)^2 / 12, ends; one for all times, of their own for
-    each sequence and unit."""
+    """Uniform in [1 - 2 p, 1 + 2 p]: mean, variance (4 p)^2 / 12, limits; the same at all times, different
+    for each sequence and unit."""
     torch.manual_seed(5)
     dropout = SequenceDropout(share)
     factors = dropout(torch.ones(4, 200, 500))

@@ -1,4 +1,4 @@
-"""The feed-forward model: its scores, its initial weights, its file."""
+"""The feed-forward model: scores, initial weights, file."""
 
 import dataclasses
 
@@ -111,7 +111,7 @@ def rewrite(path, change):
 
 
 def test_files_of_first_format_are_read(tmp_path):
-    """They had the options of that time, and no fixed parts."""
+    """They have the options of that version, and no fixed parts."""
 
     def older(content):
         options = dataclasses.asdict(original.network.options)
@@ -202,7 +202,7 @@ def test_dropout_zeroes_given_fraction_and_keeps_mean():
     ids=["hidden units", "outputs", "priors", "mean", "a parameter less", "infinite"],
 )
 def test_description_not_matching_parameters_is_refused(change, tmp_path):
-    """Those of one that no memory could hold among them."""
+    """Including networks that exceed any memory."""
     model().save(tmp_path / MODEL_FILE)
     rewrite(tmp_path / MODEL_FILE, change)
     with pytest.raises(UserError, match="final.nnet: not a whole model file"):

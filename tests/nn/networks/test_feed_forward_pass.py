@@ -1,5 +1,5 @@
-"""The passes of a plain feed-forward network, written out, against autograd and the layers' own natural
-gradient in float64."""
+"""Explicit passes of a plain feed-forward network against autograd and the layers' own natural gradient in
+float64."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def make_network(activation: str, hidden_layers: int) -> FeedForward:
 
 
 def padded(parameter: Tensor) -> Tensor:
-    """With rows of zeros behind it."""
+    """The tensor with rows of zeros appended."""
     return torch.cat([parameter, parameter.new_zeros(PADDING, *parameter.shape[1:])])
 
 
 def parameters_in_memory(network: FeedForward) -> list[Tensor]:
-    """Weights and biases of all layers in one vector; those of the output layer have more rows."""
+    """Weights and biases of all layers in one vector. Those of the output layer have padding rows."""
     *hidden, weight, bias = (parameter.detach() for parameter in network.parameters())
     tensors = [*hidden, padded(weight), padded(bias)]
     vector, places, begin = torch.cat([tensor.flatten() for tensor in tensors]), [], 0
@@ -63,7 +63,7 @@ def minibatches(num: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def by_autograd(network: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """(loss, correct frames); the gradients are in the parameters."""
+    """(loss, correct frames); gradients are stored in the parameters."""
     network.zero_grad()
     logits = network(x)
     loss = F.cross_entropy(logits, targets, reduction="sum")
@@ -116,8 +116,8 @@ def answer(groups: SideGroups) -> None:
 
 @dataclasses.dataclass
 class Case:
-    """A network that autograd differentiates, with natural gradient of update period 1 past its first
-    minibatches, and the passes."""
+    """A network for autograd, with natural gradient of update period 1 after its first minibatches, and its
+    explicit passes."""
 
     network: FeedForward
     passes: FeedForwardPass
@@ -162,8 +162,8 @@ def check_layer(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("kind", ["none", "online"])
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu"])
 def test_pass_equals_autograd(activation, kind, hidden_layers):
-    """Gradients times the factors, losses and counts; what was in the gradient's place does not matter, rows
-    that fill the memory are zero."""
+    """Gradients times factors, losses and counts are equal. Old contents of the gradients have no effect;
+    padding rows are zero."""
     case = make_case(activation, kind, hidden_layers)
     for x, targets in minibatches(5):
         loss, correct = by_autograd(case.network, x, targets)
@@ -183,7 +183,7 @@ def test_pass_equals_autograd(activation, kind, hidden_layers):
 
 
 def test_evenly_spaced_gradients_are_one_product():
-    """In one vector, as in training, and in places of their own."""
+    """For gradients in one vector, as in training, and for separate ones."""
     apart, together = make_case(), make_case()
     vector = torch.full(
         (sum(place.numel() for place in together.passes.weights + together.passes.biases),),
@@ -206,7 +206,7 @@ def test_evenly_spaced_gradients_are_one_product():
 
 @pytest.mark.parametrize("kind", ["none", "online"])
 def test_non_finite_gradients_have_no_factor(kind):
-    """Of any layer; all parts that are not finite are counted, and the number of the step is kept."""
+    """In any layer. All parts that are not finite are counted, and the number of the step is recorded."""
     case = make_case(kind=kind)
     x, targets = minibatches(1)[0]
     x[3, 4] = float("nan")

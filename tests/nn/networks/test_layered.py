@@ -1,5 +1,4 @@
-"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, what a file may get
-wrong."""
+"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, invalid files."""
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ NETWORKS = {
 
 
 class TimeFirst(LayeredNetwork):
-    """Inputs and outputs as layers have them."""
+    """Inputs and outputs with time first, as in layers."""
 
     def forward(self, x):
         return super().forward(x.transpose(0, 1)).transpose(0, 1)
@@ -48,7 +47,7 @@ def network_of(name) -> LayeredNetwork:
 
 
 def plain_of(network: TimeFirst) -> LayeredNetwork:
-    """The same, of the class itself."""
+    """The same network of the class itself."""
     copy = LayeredNetwork.from_description(network.describe()).double().eval()
     copy.load_state_dict(network.state_dict())
     return copy
@@ -68,7 +67,7 @@ def test_contexts_and_numbers_of_outputs(name, num_frames):
 
 @pytest.mark.parametrize("name", ["tdnn", "subsampled", "tdnnf", "cnn", "window"])
 def test_output_depends_only_on_its_context(name):
-    """So chunks with context give what whole utterances give, and output j belongs to frame j *
+    """So chunks with context give the same output as whole utterances, and output j belongs to frame j *
     subsampling."""
     network = network_of(name)
     x = frames(network.left + 12 + network.right)
@@ -102,8 +101,7 @@ def test_output_depends_only_on_its_context(name):
     ],
 )
 def test_batched_sequences_equal_single_ones(lines):
-    """Whatever lies behind the shorter ones, in both directions of time, also where layers leave out
-    frames."""
+    """With any padding after the shorter ones, in both directions of time, also with subsampling."""
     network, random = LayeredNetwork(lines, DIM, PDFS), torch.Generator().manual_seed(4)
     network.initialise(random)
     torch.nn.init.normal_(network.output.weight, generator=random)
@@ -122,7 +120,7 @@ def test_batched_sequences_equal_single_ones(lines):
 def test_delayed_outputs_and_cropped_context():
     network, x = network_of("lstmp"), frames(20)
     changed = x.clone()
-    # the first frame that the answer on frame 5 - delay 5, splice 2 - must not have seen is 13
+    # the output for frame 5 - delay 5, splice 2 - must not depend on frames from 13 on
     changed[2 + 5 + 5] += 1
     changed_late = x.clone()
     changed_late[13] += 1
@@ -143,7 +141,7 @@ def test_frames_are_normalised_individually():
 
 
 def test_window_is_read_in_both_directions():
-    """Its two ends, computed window by window."""
+    """Each direction is computed window by window up to its end of the window."""
     network, x = network_of("window"), frames(8)
     layer, below = network.layers[1], network.layers[0](x)
     found = layer(below)
@@ -154,7 +152,7 @@ def test_window_is_read_in_both_directions():
 
 
 def test_convolution_equals_explicit_sum_over_channels_and_bands():
-    """Band b of filter f, written out."""
+    """Band b of filter f by an explicit sum."""
     network, x = network_of("cnn"), frames(5)
     layer = network.layers[0]
     weight, bias = layer.convolution.weight, layer.convolution.bias
@@ -306,8 +304,7 @@ def test_chunks_with_full_context_equal_whole_utterance(name, num_frames):
 
 @pytest.mark.parametrize("chunk, num_frames", [(1, 250), (6, 250), (1, 30), (120, 250)])
 def test_frames_shared_by_chunks_are_computed_once(chunk, num_frames):
-    """But for the context of chunks, which have a hundred frames at least, and nothing in common beside
-    that."""
+    """Chunks share no frames except for their context. They have at least a hundred frames."""
     network, x = plain_of(network_of("window")), frames(num_frames)[:, 0]
     chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=chunk).double().eval()
     chunked.load_state_dict(network.state_dict())
@@ -330,7 +327,7 @@ def test_recurrent_state_is_limited_to_chunk():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_utterance_ends_are_repeated_as_context(name):
-    """Its first and last frames are the context of those near them."""
+    """The first and last frames are repeated as context."""
     network = network_of(name)
     x = frames(7)[:, 0]
     padded = torch.cat([x[:1]] * network.left + [x] + [x[-1:]] * network.right)
@@ -344,8 +341,8 @@ def test_every_layer_kind_is_tested():
 
 
 def test_initial_values_equal_kaldi_tdnn():
-    """Those of NaturalGradientAffineComponent as AddAffRelNormLayer has it made, with bias-stddev=0, and of
-    AddFinalLayer, all 0; moments to within 5 standard errors."""
+    """They are those of NaturalGradientAffineComponent as created by AddAffRelNormLayer, with bias-stddev=0;
+    those of AddFinalLayer are 0. Moments agree within 5 standard errors."""
     network = LayeredNetwork(
         [
             "tdnn splice=-2..2 dim=300 normalize=true init=kaldi",
@@ -370,7 +367,7 @@ def test_initial_values_equal_kaldi_tdnn():
 @pytest.mark.parametrize("kind", ["lstm", "blstm", "window-blstm"])
 @pytest.mark.parametrize("per_dim", [False, True])
 def test_dropout_of_recurrent_layers_is_applied_to_output(kind, per_dim):
-    """It changes what the layer above sees, and in training alone."""
+    """It changes the input of the next layer, and only in training."""
     options = kinds()[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
     layer, x = (
         options.build(6).double(),

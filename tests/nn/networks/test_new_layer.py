@@ -16,7 +16,7 @@ NUM_PDFS = 5
 
 @pytest.fixture(scope="module", autouse=True)
 def kind(tmp_path_factory):
-    """The file among the kinds."""
+    """Install the file among the kinds of layers."""
     with among_modules("layer.md", kinds, tmp_path_factory.mktemp("kinds")):
         yield
     layer_register._KINDS.pop("glu", None)

@@ -1,4 +1,4 @@
-"""Machines so small that all their states can be counted, in float64 by other means than the module's."""
+"""RBMs whose states can be enumerated, in float64 by other methods than the module's."""
 
 import itertools
 import math
@@ -56,7 +56,7 @@ def energy(rbm, v, h):
 
 
 def log_partition(rbm):
-    """log Z: Bernoulli by all pairs of states; Gaussian by the integral over v for every h."""
+    """log Z: Bernoulli by enumeration of all pairs of states; Gaussian by the integral over v for every h."""
     W, b, a = arrays(rbm)
     hidden = states(len(b))
     if rbm.gaussian:
@@ -76,7 +76,7 @@ def log_likelihood(rbm, v):
 
 
 def statistics(rbm, v, sample):
-    """(5) of the rows `v` for hidden samples `sample`, row by row in float64."""
+    """(5) for the rows `v` and hidden samples `sample`, row by row in float64."""
     W, b, a = arrays(rbm)
     dW, db, da = np.zeros_like(W), np.zeros_like(b), np.zeros_like(a)
     for row, drawn in zip(v, sample):
@@ -112,7 +112,8 @@ def test_gradients_equal_dense_formula_with_same_random_bits(gaussian):
 
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_mean_gradient_equals_enumerated_samples(gaussian):
-    """Over many draws for one row, against the sum over all 2^H samples weighted by their probabilities."""
+    """The mean over many draws for one row equals the sum over all 2^H samples weighted by their
+    probabilities."""
     rbm, num = machine(4, 3, gaussian), 40_000
     row = data_of(1, 4, gaussian)
     W, b, _ = arrays(rbm)
@@ -138,7 +139,7 @@ def test_free_energy_sums_over_all_hidden_states(gaussian):
 
 
 def test_partition_function_of_gaussian_rbm():
-    """The closed form against a sum over a grid, of one visible unit."""
+    """The closed form equals a sum over a grid, for one visible unit."""
     rbm = machine(1, 3, True)
     grid = np.linspace(-12, 12, 4001)
     density = np.exp(-rbm.free_energy(torch.from_numpy(grid[:, None]).float()).double().numpy())
@@ -146,7 +147,7 @@ def test_partition_function_of_gaussian_rbm():
 
 
 def exact_gradient(rbm, v, step=1e-3):
-    """d log p / d theta for all parameters, by differences of the enumerated likelihood."""
+    """d log p / d theta for all parameters, by finite differences of the enumerated likelihood."""
     found = []
     for parameter in rbm.parameters():
         flat = parameter.view(-1)
@@ -170,7 +171,8 @@ def test_direction_is_close_to_exact_gradient(gaussian):
 
 
 def patterns(gaussian, num):
-    """Rows of two kinds, (1 1 0 0) and (0 0 1 1): around them, or with a tenth of the units flipped."""
+    """Rows of two kinds, (1 1 0 0) and (0 0 1 1), with Gaussian noise or with a tenth of the units
+    flipped."""
     torch.manual_seed(8)
     rows = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]]).repeat(num // 2, 1)
     return (
@@ -182,7 +184,7 @@ def patterns(gaussian, num):
 
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_training_increases_likelihood(gaussian):
-    """From near the machine of independent units to near the data's entropy."""
+    """From close to independent units to close to the entropy of the data."""
     rbm, v = machine(4, 3, gaussian, stddev=0.1), patterns(gaussian, 100)
     generator, few = torch.Generator().manual_seed(7), v[:40].double().numpy()
     course = [log_likelihood(rbm, few)]
@@ -197,7 +199,7 @@ def test_training_increases_likelihood(gaussian):
 
 
 def test_bfloat16_rounds_difference_once():
-    """The gradient of a machine that reconstructs well is small against its two terms, and yet accurate."""
+    """The gradient of an RBM that reconstructs well is small compared with its two terms, but accurate."""
     rbm = machine(64, 48, False, stddev=0.05)
     v = torch.full((100, 64), 0.5) + 0.01 * torch.randn(100, 64)
     of = rbm.reconstruct(v, torch.Generator().manual_seed(1))
@@ -229,7 +231,7 @@ def test_initial_weights_are_gaussian():
 
 
 def exploding(num, ratio, noise=1.0):
-    """`num` frames around one, and a reconstruction whose standard deviations, added up over columns, are
+    """`num` frames around one, and a reconstruction whose standard deviations, summed over columns, are
     `ratio` times theirs."""
     data = torch.from_numpy(data_of(1, 6, True) + noise * data_of(num, 6, True, seed=3)).float()
     hidden = torch.zeros(num, 4)
@@ -265,7 +267,7 @@ def test_few_rows_are_no_explosion(num, least_rows):
 @pytest.mark.parametrize("num", [2, 3, 50, 99])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_equal_rows_are_no_explosion(num, dtype):
-    """Whatever their mean is rounded to."""
+    """For any rounding of their mean."""
     of = exploding(num, 1000)
     data = (100 * torch.randn(1, 6, generator=torch.Generator().manual_seed(1))).to(dtype)
     assert explosion(of._replace(data=data.expand(num, -1)), least_rows=2).item() == 1

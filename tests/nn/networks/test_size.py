@@ -1,4 +1,4 @@
-"""Sizes of networks that files describe: against torch's own count of operations, and by hand where that does
+"""Sizes of networks described by files: against torch's own count of operations, and by hand where torch does
 not count."""
 
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_products_equal_count_of_torch(lines, columns, chunk, tmp_path):
 
 
 def test_recurrent_layers_equal_hand_calculation(tmp_path):
-    """Gates see input and output of the frame before; the projection sees the cells."""
+    """Gates have the input and the previous output as inputs; the projection has the cells."""
     blstm = size_of_network(write(tmp_path / "a", "blstm cells=6"), 10, 11, 20)
     assert blstm == (2 * (24 * (10 + 6) + 24) + 13 * 11, 2 * 24 * (10 + 6) + 12 * 11, "recurrent", 5, 2 * 20)
     projected = size_of_network(write(tmp_path / "b", "lstm cells=6 recurrent=3 nonrecurrent=2"), 10, 11, 20)
@@ -47,8 +47,8 @@ def test_recurrent_layers_equal_hand_calculation(tmp_path):
 
 
 def test_window_layers_equal_hand_calculation(tmp_path):
-    """A window of 5 frames around each of 4: products with 8 frames are made once, those with outputs 5 times
-    for each frame."""
+    """A window of 5 frames around each of 4: products with the 8 input frames count once, those with outputs
+    5 times per frame."""
     _, products, kind, _, steps = size_of_network(
         write(tmp_path / "net", "window-blstm cells=6 left=2 right=2"), 10, 11, 4
     )

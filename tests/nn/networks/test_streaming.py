@@ -1,5 +1,5 @@
-"""Networks that go on where they were: the parts of a sequence give what the whole gives, whatever lies below
-and above recurrent layers."""
+"""Networks with carried state: parts of a sequence give the same outputs as the whole, with any layers below
+and above recurrent ones."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The first mixing of new networks: all ranks get the parameters of the best one; uneven shards."""
+"""The first mixing of new networks: all ranks get the parameters of the best one, also with uneven shards."""
 
 import math
 
@@ -15,8 +15,8 @@ MINIBATCH = 10
 
 
 def mixings(shards, objectives, restart_after=0):
-    """Each rank adds noise of its own in every minibatch of its shard; (parameters before, after, frames
-    since the last, whether ranks were to be compared) of each mixing. The strategy is restarted in the
+    """Each rank adds its own noise in every minibatch of its shard. Returns, for each mixing, (parameters
+    before, after, frames since the last, whether ranks were compared). The strategy is restarted at the
     beginning and after the mixing of that number."""
 
     def rank(comm):
@@ -42,7 +42,7 @@ def mixings(shards, objectives, restart_after=0):
 
 
 def check(results, best, restart_after=0):
-    """Mixings after a restart take the parameters of rank `best`; the others the weighted average."""
+    """Mixings after a restart take the parameters of rank `best`; others take the weighted average."""
     for number, of_ranks in enumerate(zip(*results, strict=True)):
         frames = np.array([since for _, _, since, _ in of_ranks])
         expected = sum(
@@ -65,7 +65,7 @@ def test_first_mixing_takes_best_rank_and_later_ones_average(shards, restart_aft
 
 
 def test_ranks_with_little_or_no_data_are_not_candidates():
-    """Rank 1 sees 5 of 20 frames, rank 2 none: their objectives are better, but do not count."""
+    """Rank 1 has 5 of 20 frames, rank 2 none. Their objectives are better, but do not count."""
     check(mixings([60, 5, 0, 20], [-3.0, -1.0, math.inf, -2.0]), best=3)
 
 

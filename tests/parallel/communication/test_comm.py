@@ -1,4 +1,4 @@
-"""Communicators (and the ring all-reduce over MPI) against plain sums: alone, as threads, and as real MPI
+"""Communicators (and the ring all-reduce over MPI) against plain sums: single process, threads, and real MPI
 ranks."""
 
 import os
@@ -25,7 +25,7 @@ def test_threads_pass_all_checks(size):
 
 
 def test_mpi_ranks_pass_all_checks(tmp_path, monkeypatch):
-    """Groups of 1 to 8 real ranks, of which strategies have shards of 10, 10, 3, no utterances, and so on."""
+    """Groups of 1 to 8 real ranks; for strategies, shards have 10, 10, 3, 0 utterances, and so on."""
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
     )
@@ -33,7 +33,7 @@ def test_mpi_ranks_pass_all_checks(tmp_path, monkeypatch):
 
 
 def test_thread_sums_are_reproducible():
-    """Floating-point sums depend on their order; ranks as threads are added in rank order."""
+    """Floating-point sums depend on their order. Threads are summed in rank order."""
     parts = np.random.default_rng(1).normal(size=(6, 1000)).astype(np.float32)
     sums = [run_threads(6, lambda comm: comm.allreduce(parts[comm.rank].copy()))[0] for _ in range(3)]
     assert np.array_equal(sums[0], sums[1]) and np.array_equal(sums[0], sums[2])

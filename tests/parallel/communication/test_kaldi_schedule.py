@@ -1,4 +1,4 @@
-"""Kaldi's schedule: who learns when, on how much; the first iteration takes the best."""
+"""Kaldi's schedule: active ranks and frames of each iteration; the first iteration selects the best rank."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ PERIOD, FRAMES = 40, 1000
 
 
 def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
-    """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after,
-    `num_active`."""
+    """For each mixing: frames of each rank in the iteration, whether ranks were compared, parameters before
+    and after, `num_active`."""
 
     def rank(comm):
         strategy = make_strategy(
@@ -67,8 +67,8 @@ def test_number_of_jobs_grows_and_active_ones_are_averaged(num_ranks, initial_ra
 
 
 def go_on(num_ranks, num_mixings, states=None):
-    """(what each rank remembers, frames of each mixing, J of each) after so many mixings of ranks that go on
-    from what others remember."""
+    """(state of each rank, frames of each mixing, J of each) after so many mixings of ranks that resume from
+    the states of others."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))
@@ -91,8 +91,8 @@ def go_on(num_ranks, num_mixings, states=None):
 
 @pytest.mark.parametrize("num_ranks", [2, 8])
 def test_changed_number_of_ranks_processes_rest_of_epoch(num_ranks):
-    """Whatever each leaves out; J goes on from there, by their own number, and after an interruption of
-    theirs as without."""
+    """For any numbers of skipped frames, J continues from there with the new number of ranks, also after a
+    further interruption."""
     states, before, _ = go_on(4, 4)
     seen = sum(before)
     _, frames, active = go_on(num_ranks, 1000, states)
@@ -104,8 +104,8 @@ def test_changed_number_of_ranks_processes_rest_of_epoch(num_ranks):
 
 @pytest.mark.parametrize("num_ranks, initial_ranks, num_epochs", [(8, 1, 1), (8, 2, 1), (6, 3, 2)])
 def test_number_of_iterations_equals_kaldi(num_ranks, initial_ranks, num_epochs):
-    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K)
-    jobs in the k-th of K."""
+    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) iterations for A archives, with round(J_i + (J_f - J_i) k /
+    K) jobs in the k-th of K."""
     num_archives = 200
     active = np.array(
         [

@@ -1,5 +1,4 @@
-"""Parameters that travel in 16 bits: against float32 runs, against numpy's rounding, and what must be
-conserved."""
+"""Parameters sent in 16 bits: against float32 runs and numpy's rounding; conserved quantities."""
 
 import os
 from pathlib import Path
@@ -29,8 +28,8 @@ NUM_RANKS = 4
 
 
 def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
-    """Mixings of each of 4 ranks; those of asynchronous schemes in simulated time, so that they come in the
-    same order whatever is sent."""
+    """Mixings of each of 4 ranks. Asynchronous schemes run in simulated time, so that the order does not
+    depend on message sizes."""
     options = mixing_of(name, period_frames=20, payload=payload, ranks_per_node=2, **more)
 
     def rank(comm):
@@ -44,7 +43,7 @@ def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
 
 
 def afters(ranks):
-    """Parameters after mixings, of one rank after the other, float64 (mixings, DIM)."""
+    """Parameters after mixings, rank by rank, float64 (mixings, DIM)."""
     return np.array([mixed.after for mixings in ranks for mixed in mixings], np.float64)
 
 
@@ -65,8 +64,8 @@ def ends(ranks):
 )
 @pytest.mark.parametrize("payload", NARROW)
 def test_changes_are_rounded_and_parameters_are_not(name, more, payload):
-    """Of numbers near 1000, bfloat16 has every fourth, float16 every half: moves of 1 arrive as accurately as
-    16 bits can tell moves."""
+    """Near 1000, bfloat16 represents every fourth integer, float16 every half. Changes of 1 arrive with the
+    16-bit precision of changes."""
     wide, narrow = run(name, "float32", **more), run(name, payload, **more)
     moved, apart = afters(wide) - start(1000.0).numpy(), afters(narrow) - afters(wide)
     error = np.sqrt(np.square(apart).mean() / np.square(moved).mean())
@@ -78,15 +77,15 @@ def test_changes_are_rounded_and_parameters_are_not(name, more, payload):
 @pytest.mark.parametrize("name", [*GOSSIP, "dpsgd"])
 @pytest.mark.parametrize("payload", NARROW)
 def test_gossip_conserves_mean(name, payload):
-    """To the rounding of float32 of each rank, although the messages are rounded to 16 bits."""
+    """Up to the float32 rounding of each rank, although messages are rounded to 16 bits."""
     for of_ranks in zip(*run(name, payload)):
         before, after = (np.array([mixed[place] for mixed in of_ranks], np.float64) for place in (0, 1))
         assert np.abs(after.mean(0) - before.mean(0)).max() < 2 * 2.0**-24 * 2000
 
 
 def test_adpsgd_conserves_mean():
-    """Both ends of an exchange change by as much: the consensus is that of float32, of which each rounding is
-    up to 6e-5 here."""
+    """Both ends of an exchange change by the same amount, so the consensus equals that of float32, where one
+    rounding is up to 6e-5."""
     wide, narrow = (afters(ends(run("adpsgd", payload))) for payload in ("float32", "bfloat16"))
     assert (
         0
@@ -120,7 +119,7 @@ def test_non_finite_values_reach_all_ranks():
 
 
 def rounded(x, payload):
-    """float64 numbers as they arrive: scaled by a power of two, to nearest, ties to even."""
+    """float64 numbers as received: scaled by a power of two, rounded to nearest, ties to even."""
     if payload == "bfloat16":
         bits = np.asarray(x, np.float32).view(np.uint32)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32).astype(np.float64)
@@ -155,8 +154,7 @@ def test_exchange_equals_equation(payload, dim):
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_message_differences_equal_equation(payload):
-    """Of parameters that are read by others: the weight times q(theirs - b) - q(ours - b), in several
-    blocks."""
+    """For parameters read by others: the weight times q(theirs - b) - q(ours - b), in several blocks."""
     rng, dim = np.random.default_rng(5), 300_000
     base, ours, theirs = (rng.standard_normal(dim).astype(np.float32) for _ in range(3))
 
@@ -220,7 +218,7 @@ sent: list[int] = []
     ],
 )
 def test_sums_and_bytes_sent_are_counted(payload, all_reduce, messages):
-    """In a ring of 3 ranks each sends 4 thirds of a vector."""
+    """In a ring of 3 ranks, each sends 4/3 of a vector."""
 
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
@@ -248,7 +246,8 @@ def test_mpi_library_sums_on_request(all_reduce):
 
 @pytest.mark.parametrize("payload, message", [("float32", 4000), ("float16", 2002), ("bfloat16", 2002)])
 def test_16_bits_take_half_the_time(payload, message):
-    """An exchange and a move of 1000 numbers on a network of 1 KB/s; a scale travels with 16 bits."""
+    """An exchange and an update of 1000 numbers on a network of 1 KB/s. A scale is sent with 16-bit
+    numbers."""
 
     def rank(comm):
         wire, x, other = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
@@ -265,7 +264,7 @@ def test_16_bits_take_half_the_time(payload, message):
 
 
 def test_float32_sums_are_bit_identical_to_plain_sums():
-    """Products and sums in rank order, all in float32, bit by bit."""
+    """Products and sums in rank order, all in float32."""
     for mixed in zip(*run("allreduce", "float32")):
         expected = sum((m.before * np.float32(0.25) for m in mixed[1:]), mixed[0].before * np.float32(0.25))
         assert all(np.array_equal(m.after, expected) for m in mixed)
@@ -278,7 +277,7 @@ def test_float32_sums_are_bit_identical_to_plain_sums():
 
 @pytest.mark.parametrize("name", ["allreduce", "base2", "d1d", "dpsgd", "easgd", "bmuf"])
 def test_resumed_state_gives_same_bits(name):
-    """Bit by bit; the base belongs to it."""
+    """The base is part of the state."""
     options = mixing_of(name, period_frames=20, payload="bfloat16")
     for after in (1, 2):
         assert np.array_equal(
@@ -287,7 +286,7 @@ def test_resumed_state_gives_same_bits(name):
 
 
 def test_job_resumes_with_16_bits():
-    """Ranks that are apart have no base in common, and take one."""
+    """Ranks with different parameters have no common base, and agree on one."""
     options = mixing_options("ring", period_frames=20, payload="bfloat16")
     wide, narrow = run("ring", "float32"), run("ring", "float32", resume=(1, options))
     for of_ranks in zip(*narrow):
@@ -301,7 +300,6 @@ def test_every_wire_type_is_a_payload_choice():
 
 
 def test_mpi_gives_same_bits_as_threads(tmp_path, monkeypatch):
-    """Real ranks come to the same bits as threads."""
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
     )

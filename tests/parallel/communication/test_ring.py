@@ -1,5 +1,5 @@
-"""The ring all-reduce against float64 sums, over threads and in simulated time;
-tests/parallel/communication/test_comm.py has it over real MPI ranks."""
+"""The ring all-reduce against float64 sums, over threads and in simulated time.
+tests/parallel/communication/test_comm.py tests it over real MPI ranks."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_threads_sum_correctly(size):
 
 
 def in_background(comm):
-    """As delayed averaging has it: in another thread of each rank."""
+    """Sums in another thread of each rank, as in delayed averaging."""
     x = torch.arange(100.0)
     comm.background(lambda: RingAllreduce(comm, chunk=10)(x)).join()
     return x
@@ -38,7 +38,7 @@ def test_background_sum_is_correct():
 
 
 def test_simulated_time_is_limited_by_bandwidth():
-    """Each rank sends 2 (P - 1) / P vectors one after the other: the wire's bandwidth is all that counts."""
+    """Each rank sends 2 (P - 1) / P vectors in sequence, so only the bandwidth matters."""
     network = ClusterNetwork(latency_s=0.0, bandwidth=1000.0)
     times = run_simulated(4, lambda comm: (RingAllreduce(comm)(torch.ones(1000)), comm.time())[1], network)
     assert times == pytest.approx([2 * 3 / 4 * 4] * 4)
@@ -46,8 +46,8 @@ def test_simulated_time_is_limited_by_bandwidth():
 
 @pytest.mark.parametrize("wire, greatest", [("float16", 0.6), ("bfloat16", 0.6), ("float32", 1.0)])
 def test_error_grows_with_narrower_types(wire, greatest):
-    """An average of 8 equal ranks: the root mean square error is a fraction of one rounding a hop, and not
-    that of a narrower type."""
+    """The RMS error of the average of 8 equal ranks is a fraction of one rounding per hop of this type, and
+    smaller than that of a narrower type."""
     x = np.random.default_rng(1).standard_normal(20000).astype(np.float32)
     mean = run_threads(8, lambda comm: RingAllreduce(comm, wire)(torch.from_numpy(x.copy()), 1 / 8))[
         0
@@ -58,7 +58,7 @@ def test_error_grows_with_narrower_types(wire, greatest):
 
 
 class Counting(ThreadComm):
-    """Counts the bytes that it sends, and to whom."""
+    """Counts the bytes that it sends to each rank."""
 
     def start_exchange(self, outgoing, to, incoming, source):
         sent.setdefault(self.rank, []).append((to, source, outgoing.numel() * outgoing.element_size()))
@@ -80,7 +80,7 @@ def test_each_rank_sends_minimum_to_right_neighbour(wire, width):
 
 
 def test_hops_of_all_ranks_match():
-    """What a rank sends is what its right neighbour expects, and a chunk is received before it is sent on."""
+    """A rank sends what its right neighbour expects, and receives a chunk before it forwards it."""
     for size, length, num_chunks in ((2, 9, 1), (3, 100, 4), (5, 3, 2)):
         all_hops = [hops(rank, size, length, num_chunks) for rank in range(size)]
         for rank in range(size):
@@ -93,7 +93,7 @@ def test_hops_of_all_ranks_match():
 
 
 def test_chunk_sizes_follow_segment_size():
-    """Small segments travel whole, middling ones in a few chunks, great ones in chunks of the greatest
+    """Small segments are sent whole, medium ones in a few chunks, large ones in chunks of the maximum
     size."""
     assert [
         chunks_of_segment(length, CHUNK)

@@ -1,5 +1,5 @@
-"""What Su's program can do beside mixing parameters: mix velocities as well, and let ranks take turns at
-first."""
+"""Features of Su's program in addition to parameter mixing: velocities are mixed, too, and ranks take turns
+at first."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ PERIOD = 20
 
 
 def told(num_ranks, frames, num_epochs=1, **options):
-    """For each rank, what (parameters, velocity) were before and after each mixing, and whether all ranks
-    were equal after it."""
+    """For each rank, (parameters, velocity) before and after each mixing, and whether all ranks were equal
+    after it."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options(period_frames=PERIOD, **options))
@@ -51,7 +51,7 @@ def test_all_reduce_averages_velocities_by_frames():
 
 
 def test_butterfly_mixes_velocities():
-    """In an epoch's last mixing velocities are not made equal: the consensus is of parameters."""
+    """The last mixing of an epoch does not equalise velocities, because the consensus is of parameters."""
     ranks = told(4, [60] * 4, parallel="butterfly", mix_momentum=True)
     for mixing, shift in enumerate([1, 2, 1]):
         for r in range(4):
@@ -64,8 +64,8 @@ def test_butterfly_mixes_velocities():
 
 @pytest.mark.parametrize("parallel", ["allreduce", "ring"])
 def test_ranks_take_turns_in_first_mixings(parallel):
-    """Until a rank has seen 50 frames, which is in the third mixing: the parameters of ranks 0, 1, 2, and all
-    ranks are equal then."""
+    """Until a rank has seen 50 frames, in the third mixing: all ranks get the parameters of rank 0, 1, 2 in
+    turn."""
     ranks = told(3, [100] * 3, parallel=parallel, turns_frames=50)
     for mixing in range(3):
         assert all(
@@ -81,7 +81,7 @@ def test_ranks_take_turns_in_first_mixings(parallel):
 
 
 def test_ranks_without_data_take_no_turn():
-    """Nor one whose data are over: what all others have learned would be lost."""
+    """Also ranks whose data have ended. Otherwise the work of all others would be lost."""
     ranks = told(3, [60, 0, 40], turns_frames=100)
     for mixing, turn in enumerate([0, 2, 0]):
         assert all(np.array_equal(of_rank[mixing][2], ranks[turn][mixing][0]) for of_rank in ranks)

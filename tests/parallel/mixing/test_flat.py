@@ -1,4 +1,4 @@
-"""Updates of flat parameters, in one pass and by torch."""
+"""Updates of flat parameters, in one pass and with torch."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def make(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_update_by_gradient_equals_torch(dtype):
-    """Each place by its factor; bits as of torch's own addition and rounding."""
+    """Each element with its factor; bit-identical to torch's addition and rounding."""
     flat = make(dtype)
     before, gradient = (
         flat.master.clone(),

@@ -1,5 +1,5 @@
-"""Each scheme has options of its own: those of others are refused, and what was saved when all had the same
-still loads."""
+"""Each scheme has its own options: those of others are refused, and options saved by versions with common
+options are read."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def flag_of(name: str) -> str:
 
 
 def default_of(name: str) -> str:
-    """As it is typed."""
+    """The default as typed on a command line."""
     return next(
         as_typed(field.default)
         for kind in KINDS.values()
@@ -63,7 +63,7 @@ def given(*words) -> MixingOptions:
 
 @pytest.mark.parametrize("scheme", KINDS)
 def test_options_of_other_schemes_are_refused_by_name(scheme):
-    """Given with their defaults too."""
+    """Even with their default values."""
     for name in ALL:
         words = ["--parallel", scheme, flag_of(name), default_of(name)]
         if name in names_of(KINDS[scheme]):
@@ -165,7 +165,7 @@ def test_schemes_with_same_option_name_are_refused():
 
 @pytest.mark.parametrize("scheme", strategy_names())
 def test_options_saved_by_earlier_version_are_read(scheme):
-    """When all schemes' options were in one class, and -1 or 0 stood for a scheme's own."""
+    """Earlier versions had one class for all schemes, with -1 or 0 for a scheme's own default."""
     content = json.loads(json.dumps({"parallel": scheme, **BEFORE}))
     assert opt.from_json(MixingOptions, content) == mixing_options(scheme)
     assert {
@@ -208,7 +208,7 @@ class Step:
 
 
 def made(*words) -> None:
-    """Make an output with these options; raises UpToDate where it has been."""
+    """Make an output with these options. Raises UpToDate if it exists."""
     options = parse(Step, list(map(str, words)))[0]
     with output_of(options, options.out, []) as scratch:
         (scratch / "model").write_text("x")

@@ -55,8 +55,8 @@ def test_gradients_are_views_of_flat_buffer():
 
 
 def mixed(minibatches_by_rank, options, minibatch=10):
-    """Each rank adds its own noise to its parameters at every minibatch; for each mixing (frames since the
-    last one, parameters before, after, its result)."""
+    """Each rank adds its own noise to its parameters at every minibatch. Returns, for each mixing, (frames
+    since the last one, parameters before, after, its result)."""
 
     def rank(comm):
         strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
@@ -76,7 +76,9 @@ def mixed(minibatches_by_rank, options, minibatch=10):
             if mixing and mixing.last:
                 return told
 
-    return list(zip(*run_threads(len(minibatches_by_rank), rank), strict=True))  # by mixing, by rank
+    return list(
+        zip(*run_threads(len(minibatches_by_rank), rank), strict=True)
+    )  # indexed by mixing, then rank
 
 
 SHARDS = [[[10] * 6, [10] * 6], [[10] * 6], [[10] * 10, [10] * 10, [10] * 3, []], [[7, 7, 2], [10] * 5, [1]]]
@@ -134,7 +136,7 @@ def test_gossip_equals_its_matrices_and_ends_with_mean(name, minibatches):
 
 
 def test_job_resumes_within_epoch():
-    """The state tells the place in the epoch, and which round of the topology is next."""
+    """The state has the position in the epoch and the next round of the topology."""
 
     def rank(comm):
         options = mixing_options("exponential", period_frames=10)
@@ -177,7 +179,7 @@ def test_drift_is_distance_from_mixture():
     ids=["threads", "simulated"],
 )
 def test_gradients_of_minibatches_with_any_size(run):
-    """As real ranks (tests/parallel/communication/test_comm.py)."""
+    """On threads; tests/parallel/communication/test_comm.py has real ranks."""
     run(5, check_minibatches_of_any_size)
 
 

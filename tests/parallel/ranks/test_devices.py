@@ -1,5 +1,5 @@
-"""Which rank has which GPU: the choice by itself, ranks in threads on hosts that are made up, ranks under
-MPI, and a GPU where there is one."""
+"""Assignment of GPUs to ranks: the choice itself, ranks as threads on simulated hosts, MPI ranks, and a real
+GPU if there is one."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ class Work:
     ],
 )
 def test_choice_of_gpus_per_rank(visible, chosen):
-    """One list for all, as of run.pl; one for each, as of Slurm's --gpus-per-task; mixtures."""
+    """One list for all ranks, as from run.pl; one per rank, as from Slurm's --gpus-per-task; mixtures."""
     assert choose(visible) == chosen
 
 
@@ -53,7 +53,7 @@ def test_device_option_is_found_in_any_position():
 
 
 def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=False, device="auto"):
-    """(GPU taken by each rank, what the log says) of ranks in threads on these hosts."""
+    """(GPU of each rank, log messages) of ranks as threads on these hosts."""
     monkeypatch.setattr(
         "socket.gethostname", lambda: hosts[int(threading.current_thread().name.removeprefix("rank-"))]
     )
@@ -91,7 +91,7 @@ def test_ranks_of_a_host_take_gpus_in_turn(monkeypatch):
 
 @pytest.mark.parametrize("precision, is_tf32", [("tf32", True), ("float32", False), ("auto", False)])
 def test_matmul_settings_are_applied_with_the_gpu(precision, is_tf32, monkeypatch):
-    """torch's own settings are others: tf32 in cuDNN, and sums in bfloat16."""
+    """torch's defaults differ: tf32 in cuDNN, and sums in bfloat16."""
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", not is_tf32)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not is_tf32)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True)
@@ -134,8 +134,8 @@ def test_no_gpu_is_taken_if_unwanted_or_absent(monkeypatch):
 
 
 def test_ranks_avoid_gpus_of_other_jobs(monkeypatch):
-    """Of four, another job has the second; where that is too many, ranks of all hosts are refused and nothing
-    stays locked."""
+    """Another job has the second of four GPUs. If too few remain, the ranks of all hosts are refused and no
+    GPU stays locked."""
     hosts, gpus = ["a", "a", "b"], {"a": ["x", "y", "z"], "b": ["w"]}
     (other,) = claim([["y"]], {}, Path("log/other.log"))
     assert on_hosts(hosts, gpus, monkeypatch)[0] == [[0], [2], [0]]
@@ -166,7 +166,7 @@ def has_taken(spec, comm): open(f"{os.environ['TAKEN']}.{comm.rank}", "w").write
 
 @pytest.fixture
 def under_mpi(tmp_path, monkeypatch):
-    """Function (ranks, share, cmd) that runs them, on a host with two GPUs that are made up."""
+    """Function (ranks, share, cmd) that runs MPI ranks on a host with two simulated GPUs."""
     (tmp_path / "ranks_with_gpus.py").write_text(RANKS)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     monkeypatch.setenv("TAKEN", str(tmp_path / "taken"))
@@ -208,7 +208,7 @@ def test_mpi_ranks_avoid_gpus_of_other_job(under_mpi):
     "num_ranks, share, taken", [(2, False, ["[0]", "[1]"]), (3, True, ["[0]", "[1]", "[0]"])]
 )
 def test_ranks_use_gpus_locked_by_runner(num_ranks, share, taken, under_mpi, monkeypatch):
-    """GPUs that run.pl --gpu holds are not refused to the job that it holds them for."""
+    """GPUs locked by run.pl --gpu are available to the job for which they are locked."""
     monkeypatch.setenv(VARIABLE, "x,y")
     assert under_mpi(num_ranks, share, "run.pl --gpu 2") == taken
 

@@ -1,5 +1,5 @@
-"""H-ADPSGD with minibatches of uneven sizes, against what its docstring says: moves of a node's ranks count
-by their frames."""
+"""H-ADPSGD with minibatches of different sizes, against its docstring: updates of a node's ranks are weighted
+by frames."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ OPTIONS = mixing_options("hadpsgd", ranks_per_node=2)
 
 
 def train(frames: np.ndarray, moves: np.ndarray):
-    """What a rank does: a minibatch of frames[t, rank] moves it by moves[t, rank]; returns its parameters
-    after each step, and at the end."""
+    """Work of a rank: a minibatch of frames[t, rank] changes its parameters by moves[t, rank]. Returns its
+    parameters after each step, and at the end."""
 
     def rank(comm):
         strategy, master, seen = make_strategy(comm, OPTIONS), torch.full((DIM,), START), []
@@ -34,7 +34,7 @@ def train(frames: np.ndarray, moves: np.ndarray):
 
 
 def weighted(frames: np.ndarray, moves: np.ndarray, node: slice) -> np.ndarray:
-    """What the minibatches of a node move its weights by, in all."""
+    """Total change of the weights by the minibatches of a node."""
     return sum(
         (of_step[node] / of_step[node].sum()) @ step[node].astype(np.float64)
         for of_step, step in zip(frames, moves)
@@ -50,7 +50,7 @@ def random_moves(frames: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("frames", [[[30, 10]], [[5, 95], [40, 20], [1, 3]], [[12, 0], [6, 6]]])
 def test_one_node_has_weighted_sum(frames):
-    """All-reduce: after each step both ranks have the weighted sum."""
+    """After each step, both ranks have the weighted sum, by all-reduce."""
     frames = np.array(frames)
     moves = random_moves(frames)
     for seen in run_threads(2, train(frames, moves)):
@@ -61,7 +61,7 @@ def test_one_node_has_weighted_sum(frames):
 
 @pytest.mark.parametrize("frames", [[[30, 10, 7, 33]], [[20, 10, 3, 9], [8, 2, 1, 29], [10, 30, 30, 10]]])
 def test_exchanges_between_nodes_conserve_mean(frames):
-    """Exchanges between nodes keep the mean of their weights, which all have at the end."""
+    """Exchanges between nodes conserve the mean of their weights. At the end, all nodes have this mean."""
     frames = np.array(frames)
     moves = random_moves(frames)
     expected = START + np.mean([weighted(frames, moves, slice(node, node + 2)) for node in (0, 2)], 0)

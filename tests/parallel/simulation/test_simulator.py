@@ -1,5 +1,4 @@
-"""Simulated time: what small scenarios take, worked out by hand; the same in every run; nothing that
-hangs."""
+"""Simulated time: durations of small scenarios calculated by hand, equal in every run, and no deadlocks."""
 
 import itertools
 import pickle
@@ -25,7 +24,7 @@ def message(num_bytes: int) -> np.ndarray:
 
 
 def times_when(num_ranks: int, function, network: ClusterNetwork = NETWORK) -> list[float]:
-    """When the function has returned, on each rank."""
+    """Time at which the function returns on each rank."""
 
     def rank(comm):
         function(comm)
@@ -44,7 +43,7 @@ def test_simulated_ranks_pass_all_checks(num_ranks, network):
 
 
 def test_duration_of_one_message():
-    """16 bytes at 8 a second have left after 2 s, and arrived half a second later."""
+    """16 bytes at 8 bytes per second are sent after 2 s, and arrive half a second later."""
 
     def rank(comm):
         comm.send(message(16), 1, tag=3) if comm.rank == 0 else comm.receive(message(16), tag=3)
@@ -64,7 +63,7 @@ def test_messages_share_link_of_sender():
 
 
 def test_messages_share_link_of_receiver():
-    """Both senders are free after 2 s; the second message waits before the last link for the first."""
+    """Both senders are free after 2 s. The second message waits for the first at the receiver's link."""
 
     def rank(comm):
         if comm.rank < 2:
@@ -75,7 +74,7 @@ def test_messages_share_link_of_receiver():
 
 
 def test_duration_of_pipelined_sends():
-    """Four pieces of 1 s by way of rank 1, which sends each on while the next is coming."""
+    """Four pieces of 1 s via rank 1, which forwards each one while it receives the next."""
 
     def rank(comm):
         told = []
@@ -104,8 +103,8 @@ def test_exchange_uses_both_directions_at_once():
 
 
 def test_exchange_ends_after_own_message_is_sent():
-    """Rank 1's message of 8 bytes would be there at 1.5 s, but rank 0's link is taken by an earlier one until
-    2 s, then for 1 s more."""
+    """Rank 1's message of 8 bytes would arrive at 1.5 s, but rank 0's link is busy with an earlier message
+    until 2 s, then for 1 s more."""
 
     def rank(comm):
         if comm.rank == 0:
@@ -118,7 +117,7 @@ def test_exchange_ends_after_own_message_is_sent():
 
 
 def test_ranks_of_a_host_share_its_link():
-    """0 -> 2 and 1 -> 3 by the link between the two hosts; meanwhile 0 -> 1, and 3 -> 3, within their
+    """0 -> 2 and 1 -> 3 share the link between the two hosts. Meanwhile, 0 -> 1 and 3 -> 3 stay within their
     hosts."""
 
     def rank(comm):
@@ -142,7 +141,7 @@ def test_ranks_of_a_host_share_its_link():
 
 
 def test_packet_overtakes_long_message():
-    """Eight bytes to rank 2 pass the 16 on their way to rank 1; those to rank 1 come after these."""
+    """Eight bytes to rank 2 overtake the 16 to rank 1. Eight bytes to rank 1 come after these."""
 
     def rank(comm):
         if comm.rank == 0:
@@ -160,8 +159,8 @@ def test_packet_overtakes_long_message():
 
 
 def test_random_traffic_equals_two_queues():
-    """Every message queues at the sender's link in order of sending, then at the receiver's in order of
-    coming there."""
+    """Every message queues at the sender's link in sending order, then at the receiver's link in arrival
+    order."""
     rng = np.random.default_rng(5)
     plan = sorted(
         (float(rng.random() * 20), int(rng.integers(6)), int(rng.integers(6)), int(rng.integers(1, 30)))
@@ -192,7 +191,7 @@ def test_random_traffic_equals_two_queues():
 
 
 def arrivals_of(plan: list[tuple]) -> list[float]:
-    """By two passes over all messages; a rank has links of its own to itself."""
+    """By two passes over all messages. A rank has separate links to itself."""
     coming, free = [], {}
     for number, (begin, source, to, size) in enumerate(plan):
         begin = max(begin, free.get((source, source == to), 0.0))
@@ -206,7 +205,7 @@ def arrivals_of(plan: list[tuple]) -> list[float]:
 
 
 def test_duration_of_ring_allreduce():
-    """2 x 3 steps of half a second and a quarter of 64 bytes, after the last has come."""
+    """2 x 3 steps of half a second plus the time of 16 bytes each, after the last rank has started."""
 
     def rank(comm):
         comm.sleep(comm.rank)
@@ -247,7 +246,7 @@ def test_collectives_within_host_are_fast():
 
 
 def test_lock_is_held_while_sending():
-    """The other thread of rank 0 wants the lock after 1 s and gets it when the message has left."""
+    """The other thread of rank 0 requests the lock after 1 s and gets it when the message is sent."""
 
     def rank(comm):
         if comm.rank == 1:
@@ -270,7 +269,8 @@ def test_lock_is_held_while_sending():
 
 
 def test_communication_overlaps_computation():
-    """An all-reduce of 2.5 s in the background of 4 s of work costs nothing, one behind 1 s of work 1.5 s."""
+    """An all-reduce of 2.5 s in the background of 4 s of work takes no extra time; behind 1 s of work, it
+    takes 1.5 s."""
 
     def rank(comm):
         told = []
@@ -298,7 +298,7 @@ def test_waiting_returns_arrived_message():
 
 
 def gossip(comm) -> tuple:
-    """Asynchronous averaging with the parameters that arrive first; a background thread receives them."""
+    """Asynchronous averaging with the parameters that arrive first, which a background thread receives."""
     lock, x, sources = comm.condition(), comm.rng.normal(size=4), []
 
     def take_in():
@@ -326,8 +326,8 @@ def test_runs_are_bit_identical():
 
 
 def test_128_ranks_with_background_threads():
-    """Ten all-reduces, as many sleeps and tasks of each; the simulator's own work grows as the number of
-    ranks."""
+    """Ten all-reduces, sleeps and background tasks per rank. The work of the simulator is linear in the
+    number of ranks."""
 
     def rank(comm):
         x = np.array([comm.rank])
@@ -484,7 +484,7 @@ def test_plain_threads_are_refused():
 
 
 def test_compute_time_has_given_mean_and_variation():
-    """Mean and variation of many minibatches; a slow rank; nothing random without variation."""
+    """Mean and variation over many minibatches; a slow rank; no randomness without variation."""
     rng, compute = np.random.default_rng(1), ComputeTime(0.2, 0.3, {4: 10.0})
     samples = np.array([compute.sample(rng) for _ in range(40_000)])
     assert (

@@ -19,7 +19,7 @@ NUM_RANKS, SHARE, NUM_PDFS = 4, 0.25, 5
 
 @pytest.fixture(scope="module", autouse=True)
 def scheme(tmp_path_factory):
-    """The file among the schemes."""
+    """Install the file among the schemes."""
     with among_modules("scheme.md", strategies, tmp_path_factory.mktemp("strategies")):
         yield
     REGISTER.pop("left", None)

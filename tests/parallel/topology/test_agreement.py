@@ -1,4 +1,4 @@
-"""How soon ranks agree, against closed formulas, published tables, dense products and random vectors."""
+"""Speed of consensus, against closed formulas, published tables, dense products and random vectors."""
 
 from functools import cache
 
@@ -22,7 +22,7 @@ def takes(name, size):
     return not TOPOLOGIES[name].power_of_two or size & (size - 1) == 0
 
 
-TABLE = {  # fixed ring, directed ring, random ring, random pairs, static exponential
+TABLE = {  # columns: fixed ring, directed ring, random ring, random pairs, static exponential
     4: (0.333, 0.707, 0.333, 0.577, 0.333),
     8: (0.805, 0.924, 0.488, 0.655, 0.500),
     16: (0.949, 0.981, 0.537, 0.683, 0.600),
@@ -62,7 +62,7 @@ def test_contractions_equal_formulas(name, formula, sizes):
 
 def test_hopping_ring_with_odd_number_of_ranks():
     """The product over s = 1, ..., m - 1 of (1 + w^s) / 2 is 2^(1 - m) for a root of unity w of odd order m:
-    the least factor of P counts."""
+    the smallest factor of P matters."""
     for size, factor in ((5, 5), (9, 3), (15, 3), (25, 5), (1023, 3)):
         expected = 2 ** ((1 - factor) * size / factor / (size - 1))
         assert disagreement("hopping-ring", size).contraction == pytest.approx(expected, rel=1e-9)
@@ -114,7 +114,7 @@ def test_numbers_of_mixings_equal_dense_products(name):
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("size", [4, 7, 8, 16, 31, 64])
 def test_random_vectors_contract_at_same_rate(name, size):
-    """Over many rounds; what a topology calls exact leaves rounding errors."""
+    """Over many rounds. Topologies with exact consensus leave rounding errors."""
     if not takes(name, size):
         return
     topology, x = TOPOLOGIES[name], np.random.default_rng(size).standard_normal(size)
@@ -136,8 +136,8 @@ def test_random_vectors_contract_at_same_rate(name, size):
 @pytest.mark.parametrize("name", RANDOM)
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 16])
 def test_random_rounds_contract_in_mean_square(name, size):
-    """One and two rounds, any vector: the mean of |W x|^2 over draws within 5 standard errors of the
-    contraction squared."""
+    """After one and two rounds, for any vector: the mean of |W x|^2 over draws is within 5 standard errors of
+    the squared contraction."""
     topology, rng = TOPOLOGIES[name], np.random.default_rng(size)
     start = rng.standard_normal(size)
     start -= start.mean()

@@ -17,14 +17,14 @@ RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
 
 
 def move(rank, step):
-    """What a rank's minibatch does to its parameters."""
+    """Change of the parameters by a minibatch of a rank."""
     return np.random.default_rng([rank, step]).standard_normal(DIM)
 
 
 def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
-    """Every rank takes `num_steps` minibatches of 10 frames; its parameters after each, (step, rank, DIM),
-    and whether they moved by mixing. After `resume_after` steps the strategy is replaced by another that has
-    its state."""
+    """Every rank takes `num_steps` minibatches of 10 frames. Returns its parameters after each, (step, rank,
+    DIM), and whether a mixing changed them. After `resume_after` steps, a new strategy with the saved state
+    replaces the strategy."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options), torch.from_numpy(START.copy())
@@ -49,7 +49,7 @@ def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
 
 
 def blocks(num_ranks, period):
-    """(local moves of each rank (P, DIM), rate in the block) of each block of `period` steps."""
+    """(local changes of each rank (P, DIM), rate in the block) of each block of `period` steps."""
     for begin in range(0, 6, period):
         yield (
             sum(np.stack([move(r, step) for r in range(num_ranks)]) for step in range(begin, begin + period)),
@@ -76,7 +76,7 @@ def outer_oracle(name, num_ranks, eta, zeta):
             d = eta * d + g
             w = w + zeta * (g + eta * d)
         elif name == "slowmo":
-            # the paper's u, from which ours is D = -rate u
+            # the paper's u; ours is D = -rate u
             u = (eta * (-d / rate_before) if rate_before else 0.0) - g / rate
             d, rate_before = -rate * u, rate
             w = w - zeta * rate * u
@@ -99,7 +99,7 @@ def outer_oracle(name, num_ranks, eta, zeta):
 )
 @pytest.mark.parametrize("given", [None, (0.3, 0.8)])
 def test_outer_optimisers_equal_equations(name, defaults, given):
-    """The ranks begin blocks together; at the end they hold w."""
+    """All ranks start blocks with the same parameters. At the end they have w."""
     eta, zeta = given or defaults
     states = trained(3, options(name, momentum=given[0] if given else None, rate=given[1] if given else None))
     for block, (begin, w) in enumerate(outer_oracle(name, 3, eta, zeta)):
@@ -109,7 +109,7 @@ def test_outer_optimisers_equal_equations(name, defaults, given):
 
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco"])
 def test_model_of_outer_optimiser_is_w(name):
-    """Also within an epoch, where ranks of BMUF are ahead of it, on all ranks; nothing changes."""
+    """Also within an epoch, where BMUF ranks are ahead of w, and on all ranks. Evaluation changes nothing."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options(name)), torch.from_numpy(START.copy())
@@ -141,7 +141,7 @@ def test_model_of_outer_optimiser_is_w(name):
     [("bmuf-classical", 8.0), ("slowmo", 8.0), ("diloco", 6 + 0.7 * 1.9 * 2), ("bmuf", 8 + 0.5 * 2)],
 )
 def test_two_ranks_resume_model_of_one(name, after):
-    """It has made six steps, of which nothing is lost, and no outer momentum; theirs is of two more."""
+    """It has made six steps, which are kept, without outer momentum. The new ranks have that of two more."""
 
     def begun(comm, master):
         strategy = make_strategy(comm, options(name))
@@ -183,8 +183,8 @@ def test_bmuf_without_momentum_equals_averaging():
     "name, rate_grows", [("bmuf", 1), ("bmuf-classical", 1), ("slowmo", 2), ("diloco", 1), ("allreduce", 4)]
 )
 def test_outer_rate_compensates_averaging(name, rate_grows):
-    """Of four ranks a different one moves by 1 in each block. The mean then moves by 1/4, the model, in the
-    end, by more."""
+    """In each block, another of four ranks moves by 1. The mean moves by 1/4, and the model, in the end, by
+    more."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options(name, period=10)), torch.zeros(1)
@@ -218,8 +218,7 @@ def test_elastic_averaging_equals_equations(alpha):
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 9])
 def test_unstable_elastic_rates_are_refused(num_ranks):
-    """Those with which the equations, as one matrix for all ranks and the centre, have an eigenvalue beyond
-    1."""
+    """The equations, as one matrix for all ranks and the centre, then have an eigenvalue above 1."""
     for alpha in np.linspace(0.013, 0.987, 50):
         step = np.eye(num_ranks + 1) * (1 - alpha)
         step[:-1, -1] = step[-1, :-1] = alpha
@@ -242,7 +241,7 @@ DELAYED = [("d1d", "complete", 1), ("delayed", "complete", 2)] + [
 @pytest.mark.parametrize("name, topology, period", DELAYED)
 @pytest.mark.parametrize("seconds", [0.0, 0.003])
 def test_delayed_mixings_apply_update_to_mixture_of_sent_parameters(name, topology, period, seconds):
-    """x_(k+1) = W_k x_k + the move since x_k, whatever the ranks' speed; the last mixing is the mean."""
+    """x_(k+1) = W_k x_k + the change since x_k, for any speeds of the ranks. The last mixing is the mean."""
     states = trained(5, options(name, period=10 * period, topology=topology), seconds=seconds)
     x = np.tile(START, (5, 1)).astype(np.float64)
     mixed = x
@@ -259,7 +258,7 @@ def test_delayed_mixings_apply_update_to_mixture_of_sent_parameters(name, topolo
     "name", ["bmuf", "slowmo", "diloco", "easgd", "d1d", "delayed", "dpsgd", "base2", "gradient", "allreduce"]
 )
 def test_resumed_strategy_gives_same_bits(name):
-    """Bit by bit, with a mixing on its way too."""
+    """Also with a mixing in progress."""
     for after in (2, 4):
         assert np.array_equal(trained(3, options(name), resume_after=after), trained(3, options(name)))
 
@@ -267,7 +266,7 @@ def test_resumed_strategy_gives_same_bits(name):
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco", "easgd"])
 @pytest.mark.parametrize("takes_up", [False, True])
 def test_state_stays_on_device_of_parameters(name, takes_up):
-    """A checkpoint is read into host memory, wherever the parameters are; the device here has no memory."""
+    """A checkpoint is read into host memory. The device of this test has no memory."""
     strategy, saved = (make_strategy(SoloComm(), options(name)) for _ in range(2))
     saved.restart(torch.zeros(3))
     strategy.restart(torch.zeros(3, device="meta"))
@@ -277,7 +276,7 @@ def test_state_stays_on_device_of_parameters(name, takes_up):
 
 
 def test_schemes_continue_from_replaced_parameters():
-    """As when a schedule goes back to an earlier model."""
+    """For example if a schedule returns to an earlier model."""
     for name in ("bmuf", "diloco", "slowmo", "easgd", "d1d", "dpsgd"):
 
         def rank(comm):
@@ -295,7 +294,7 @@ def test_schemes_continue_from_replaced_parameters():
 
 
 def test_schemes_that_average_after_every_minibatch():
-    """`gradient` always, `post-local` in its first epochs; the drift of ranks within a period shows it."""
+    """`gradient` always, `post-local` in its first epochs. The drift of ranks within a period shows it."""
 
     def epochs(name):
         def rank(comm):

@@ -1,4 +1,4 @@
-"""utils/spectral_gap.py, its picture, and the table of docs/topologies.md."""
+"""utils/spectral_gap.py, its picture, and the table in docs/topologies.md."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "topologies.md"
 
 
 def rows(capsys, *words) -> dict[str, list[str]]:
-    """The cells of each topology's row."""
+    """Cells of each topology's row."""
     run_here("spectral_gap.py", *words, folder="utils")
     lines = [
         line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")
@@ -25,7 +25,7 @@ def rows(capsys, *words) -> dict[str, list[str]]:
 
 
 def test_all_topologies_are_listed(capsys):
-    """sent, contraction, gap, 1 %, exact."""
+    """Columns: sent, contraction, gap, 1 %, exact."""
     told = rows(capsys)
     assert list(told) == list(TOPOLOGIES)
     assert told["butterfly"] == told["base2"] == ["1", "0.0000", "1.0000", "4", "4"]
@@ -60,7 +60,7 @@ def test_thousand_ranks_are_supported(capsys):
     ],
 )
 def test_thousand_rank_matrices_are_decomposed(name, monkeypatch):
-    """By a Fourier transform; and the number of mixings, up to a million, is found by bisection."""
+    """By a Fourier transform. The number of mixings, up to a million, is found by bisection."""
     looks = []
     for function in ("_radius", "_reaches"):
         whole = getattr(agreement, function)
@@ -95,7 +95,7 @@ def test_invalid_requests_are_refused(words, sentence, tmp_path, monkeypatch):
 
 
 def test_picture_has_one_line_per_message(tmp_path):
-    """One line for each message of a round, and that of docs/topologies.md."""
+    """For each message of a round. The picture in docs/topologies.md is up to date."""
     run_here(
         "spectral_gap.py",
         "--topology",

@@ -1,4 +1,4 @@
-"""Rounds of mixing: dense matrices in float64, and what the papers say of who averages with whom."""
+"""Rounds of mixing: dense matrices in float64, and the pairs of averaging ranks in the papers."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ CASES = [
 
 
 def rounds_of(topology, size, seed=3):
-    """Those of a cycle and one more, or some draws."""
+    """Rounds of a cycle and one more, or some random draws."""
     return [topology.round(size, k, seed) for k in range(5 if topology.random else topology.cycle(size) + 1)]
 
 
@@ -39,7 +39,7 @@ def test_every_round_conserves_mean_and_balances_messages(topology, size):
 
 @pytest.mark.parametrize("topology, size", CASES)
 def test_rounds_repeat_after_a_cycle(topology, size):
-    """And not before, but for few ranks."""
+    """Not earlier, except with few ranks."""
     if topology.random:
         first, second = (matrix(topology.round(size, k)) for k in (0, 1))
         assert size < 5 or not np.array_equal(first, second)
@@ -51,7 +51,7 @@ def test_rounds_repeat_after_a_cycle(topology, size):
 
 
 def test_rounds_pair_partners():
-    """Each rank's number, mixed: half its own, half its partner's."""
+    """Each rank's mixed number is half its own plus half its partner's."""
     numbers = np.arange(8)
     expected = {
         ("butterfly", 1): [2, 3, 0, 1, 6, 7, 4, 5],
@@ -87,7 +87,7 @@ def test_rotating_rounds_are_shifted_first_round():
 
 @pytest.mark.parametrize("size", [*range(1, 34), 64, 100])
 def test_base2_is_exact_with_one_message_per_round(size):
-    """Within p + 1 rounds for each one in the binary form of P, which has p + 1 digits."""
+    """Within p + 1 rounds for each 1 in the binary form of P, which has p + 1 digits."""
     rounds, product = base2(size), np.eye(size)
     for mixing in rounds:
         assert len(mixing.parts) <= 1
@@ -107,7 +107,7 @@ def test_butterfly_requires_power_of_two():
 
 @pytest.mark.parametrize("name", ["random-ring", "random-pairs"])
 def test_ranks_draw_same_rounds(name):
-    """Without a message; other rounds and other seeds give others."""
+    """Without messages. Other rounds and other seeds give other pairs."""
     topology = TOPOLOGIES[name]
     drawn = run_threads(
         5, lambda comm: [matrix(topology.round(comm.size, k, seed)) for seed in (0, 1) for k in range(20)]
@@ -119,7 +119,7 @@ def test_ranks_draw_same_rounds(name):
 
 @pytest.mark.parametrize("name", ["random-ring", "random-pairs"])
 def test_random_orders_are_uniform(name):
-    """Every rank meets every other equally often: E[W] over 4000 draws; 5 standard errors."""
+    """Every rank meets every other equally often: E[W] over 4000 draws, within 5 standard errors."""
     num, size = 4000, 7
     frequencies = np.mean([matrix(TOPOLOGIES[name].round(size, k)) > 0 for k in range(num)], axis=0)
     apart = frequencies[~np.eye(size, dtype=bool)]
