@@ -1,4 +1,4 @@
-"""The corpus of egs/amazon_queen: its data file (a small one that the test writes), Debian packages, and
+"""The corpus of egs/amazon_queen: its data file (a small one written by the test), Debian packages, and
 transcripts."""
 
 import io
@@ -147,7 +147,8 @@ def test_quick_sample_has_all_speakers_in_proportion():
 
 @pytest.fixture
 def prepare(tmp_path, monkeypatch, capsys):
-    """A function of flags: the output of local/prepare_data.py for two utterances with synthetic audio."""
+    """Function of flags that returns the output of local/prepare_data.py for two utterances with synthetic
+    audio."""
     (tmp_path / "corpus").mkdir()
     write_queen(tmp_path / "corpus/queen.1c")
     split = tmp_path / "split.tsv"

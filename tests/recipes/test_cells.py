@@ -1,5 +1,4 @@
-"""The scripts of published experiments make the trainings that the claims look at, each once, and keep the
-results."""
+"""The scripts of published experiments run each training that the claims use once, and record the results."""
 
 import json
 from pathlib import Path
@@ -15,7 +14,7 @@ WORKS = sorted(path.stem for path in EXPERIMENTS.glob("*.sh") if path.stem not i
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
-    """The trainings that each script makes: their words."""
+    """Trainings of each script, as lists of arguments."""
     recipes = {work: recorded_recipe(tmp_path_factory.mktemp(work) / "s5") for work in WORKS}
     commands = {
         work: calls(recipe, f"local/experiments/{work}.sh", "--seeds", "1 2")
@@ -31,7 +30,7 @@ def test_every_cell_is_trained_once_per_seed(work, cells):
     first, second = (
         {name.removesuffix(seed) for name in made if name.endswith(seed)} for seed in ("/seed1", "/seed2")
     )
-    assert second <= first  # some cells are trained with seed 1 alone
+    assert second <= first  # some cells are trained with seed 1 only
 
 
 def test_claims_refer_to_trained_cells(cells):
@@ -44,8 +43,8 @@ def test_claims_refer_to_trained_cells(cells):
 
 
 def test_learning_rates_equal_published_ones(cells):
-    """0.1 for a batch of 256 segments in torch's terms, 10 in ours; a batch of 8192 on 16 learners is 8
-    segments of 21 frames of each here."""
+    """A rate of 0.1 for a batch of 256 segments in torch is 10 here; a batch of 8192 on 16 learners is 8
+    segments of 21 frames per learner."""
     (words,) = [words for words in cells["ibm"] if words[-1].endswith("/batch/adpsgd-fixed-ring/8192/seed1")]
     given = dict(zip(words, words[1:]))
     assert (given["--learning-rate"], given["--minibatch"], given["--topology"]) == (
@@ -72,7 +71,7 @@ def test_recorded_trainings_are_skipped(tmp_path):
     ]
     (recipe / "parallel" / "ibm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     again = [words for words in calls(recipe, *options) if words[0] == "local/keep_training.py"]
-    # the word error rate of the second is missing, the third has no model
+    # the second has no word error rate, the third has no model
     assert again == [second, *rest[1:]]
 
 
@@ -115,7 +114,7 @@ def test_single_learner_model_is_decoded_too(tmp_path):
 
 
 def test_plan_lists_cells_without_training(tmp_path, cells):
-    """The list has the trainings that the script makes, in their order."""
+    """The list has the trainings of the script in order."""
     for work in ("su_chen", "povey"):
         recipe = recorded_recipe(tmp_path / work)
         assert list_of(recipe, work, "--seeds", "1 2") == [
@@ -124,7 +123,7 @@ def test_plan_lists_cells_without_training(tmp_path, cells):
 
 
 def list_of(recipe: Path, work: str, *options: str) -> list[str]:
-    """What --list writes; raises where a program is called."""
+    """Output of --list. Raises an error if a program is called."""
     with pytest.raises(FileNotFoundError):
         calls(recipe, f"local/experiments/{work}.sh", *options, "--list", str(recipe / "planned"))
     return (recipe / "planned").read_text().splitlines()
@@ -137,7 +136,7 @@ def test_stop_file_ends_script(tmp_path):
 
 
 def test_networks_get_their_features(cells):
-    """The CNN and the DNN beside it learn from log mel energies."""
+    """The CNN and the DNN that is compared with it are trained on log mel energies."""
     data = {Path(words[-1]).parts[-3]: words[-4] for words in cells["chan"]}
     assert (data["cnn"], data["dnn"], data["lstm"]) == tuple(
         f"exp/experiments/data_1260_{kind}" for kind in ("fbank", "fbank", "fmllr")
@@ -146,7 +145,7 @@ def test_networks_get_their_features(cells):
 
 def test_only_named_cells_are_trained(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
-    (recipe / "rate").mkdir()  # names are no file names
+    (recipe / "rate").mkdir()  # names are not file names
     (recipe / "rate" / "gradient").touch()
     found = calls(
         recipe,

@@ -1,5 +1,4 @@
-"""Claims are confirmed or refuted by recorded trainings, whose file is only appended to; the page shows
-both."""
+"""Recorded trainings confirm or refute claims. The record is only appended to; the page shows both."""
 
 import json
 import math
@@ -41,8 +40,8 @@ RUN = KeptRun(
 
 
 def trained(directory: Path, **losses) -> None:
-    """Write ibm.jsonl with the cells batch/NAME/8, each with seeds 1, 2, ... and these losses; None: numbers
-    that are not finite."""
+    """Write ibm.jsonl with the cells batch/NAME/8, each with seeds 1, 2, ... and these losses. None means
+    non-finite."""
     runs = [
         replace(
             RUN,
@@ -145,7 +144,7 @@ def test_time_to_fraction_of_accuracy(tmp_path):
 
 
 def test_intervals_use_student_t_with_enough_seeds():
-    """By hand: logs 0.1, 0.2, 0.3 have a mean of 0.2 and a standard deviation of 0.1; t of two degrees of
+    """By hand: logs 0.1, 0.2, 0.3 have a mean of 0.2 and a standard deviation of 0.1; t for two degrees of
     freedom is 4.303."""
     low, high = difference([(math.exp(x), 1.0) for x in (0.1, 0.2, 0.3)], 0.01)
     assert (low, high) == pytest.approx((0.2 - 4.303 * 0.1 / math.sqrt(3), 0.2 + 4.303 * 0.1 / math.sqrt(3)))
@@ -315,7 +314,7 @@ def test_claims_page(tmp_path):
         and "| stuck |" in text
         and "* machine: EPYC" in text
     )
-    assert experiment_pictures(found.cells) == {}  # one batch and one epoch give no line
+    assert experiment_pictures(found.cells) == {}  # one batch and one epoch give no curve
     longer = replace(
         RUN,
         name="batch/good/16/seed1",

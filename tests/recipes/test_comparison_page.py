@@ -1,5 +1,5 @@
-"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are shown, figures are
-SVG."""
+"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are marked, figures
+are SVG."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ LOCAL = "egs/amazon_queen/s5/local"
 
 
 def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
-    """A training of one seed; a loss above 6 means that the network does not learn."""
+    """A training with one seed. A loss above 6 means that the network does not learn."""
     verdict = "not a number" if loss is None else "learns" if loss < 6 else STUCK
     return replace(RUN, name=f"{name}/seed1", loss=loss, verdict=verdict, **changes)
 
@@ -88,7 +88,7 @@ def test_stability_limits_of_schemes(tmp_path):
 
 
 def test_loss_threshold_missed_by_intermediate_batch(tmp_path):
-    """The largest batch that learns counts, and failures above it."""
+    """The limit is the largest batch that learns, and larger ones that fail."""
     borne = rows(
         written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]),
         "## Limits of batch and learning rate",
@@ -97,7 +97,7 @@ def test_loss_threshold_missed_by_intermediate_batch(tmp_path):
 
 
 def test_time_to_frame_accuracy_with_efficiencies(tmp_path):
-    """One shard reaches 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never reach
+    """One shard reaches 40 % after 2 hours, linearly. Four shards are three times as fast, and 16 never reach
     it."""
 
     def course(hours: float, end: float) -> tuple:
@@ -166,7 +166,7 @@ def test_program_writes_page_and_pictures(tmp_path):
 
 
 def test_overview_has_named_curves(tmp_path):
-    """The curves that the file names, without cells that have no training."""
+    """Curves of the file, without cells that have no training."""
     curve = ((0, 7.0, 0.0), (3600, 3.0, 0.0), (7200, 2.0, 0.0))
     write_kept(tmp_path / "schemes.jsonl", [replace(run(f"every/{name}/16"), curve=curve) for name in "ab"])
     curves = tmp_path / "curves.tsv"
@@ -184,7 +184,7 @@ def test_invalid_curve_lines_are_refused(line, tmp_path):
 
 
 def test_curves_pass_through_their_points():
-    """Positions are linear in the numbers, and marks are at the positions of their labels."""
+    """Positions are linear in the numbers, and tick marks are at the positions of their labels."""
     drawn = ElementTree.fromstring(
         line_plot({"one": [(0, 10), (5, 20), (10, 30)], "two": [(2, 12)]}, "t", "x", "y")
     )

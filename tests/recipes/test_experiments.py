@@ -1,4 +1,4 @@
-"""The scripts of published experiments make the systems that the published tables are compared with."""
+"""The scripts of published experiments train the systems that the published tables list."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_systems_with_other_numbers_of_ranks_are_skipped(tmp_path):
 
 
 def test_ibm_systems_on_2000_hours(tmp_path):
-    """The features, alignments and graph are those of egs/fisher_swbd."""
+    """The features, alignments and graph come from egs/fisher_swbd."""
     made = ("--stage", "2", "--dir", "/fsh", "--gmm", "tri6a", "--train-set", "train_all_nodup")
     commands = calls(
         recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh", "--gpus", "1", *made
@@ -59,7 +59,7 @@ def test_ibm_systems_on_2000_hours(tmp_path):
 
 
 def test_ibm_rings_have_no_barrier(tmp_path):
-    """Those of arXiv:2110.11199; D-PSGD of arXiv:2112.01433 has one."""
+    """Rings of arXiv:2110.11199; D-PSGD of arXiv:2112.01433 has a barrier."""
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
     schemes = {
         Path(words[-1]).name: tuple(words[words.index(flag) + 1] for flag in ("--parallel", "--topology"))
@@ -79,7 +79,7 @@ def test_page_without_any_result(name, tmp_path):
 
 
 def test_ibm_learning_rate_is_proportional_to_batch(tmp_path):
-    """0.1 at 256 segments in torch's terms, a tenth of it before the warm-up; ours is ten times torch's with
+    """0.1 at 256 segments in torch, a tenth of it before the warm-up. pyasr's rate is ten times torch's with
     a momentum of 0.9."""
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
     seen = set()

@@ -1,4 +1,4 @@
-"""System calls that fail in a few steps of the toy recipe; benchmarks/system_errors.py does it to one step of
+"""System calls that fail in a few steps of the toy recipe. benchmarks/system_errors.py covers one step of
 each kind."""
 
 import inspect

@@ -1,5 +1,5 @@
-"""What a user sees of a failing recipe, the causes being real: job, host and a command that repeats the job,
-the reason once, log, step, stage."""
+"""Report of a failing recipe with real causes: job, host, a command that repeats the job, the reason once,
+log, step, stage."""
 
 import re
 import shlex
@@ -136,7 +136,7 @@ def test_spawned_step_has_same_report(recipe, monkeypatch):
 
 
 def check_report(said: str, reason: str, hint: str, job: int) -> str:
-    """The report, of which there is one, without the reason, which the step gives."""
+    """Exactly one report, without the reason, which the step prints."""
     assert said.count("failed, log is in") == 1 and said.count(reason) == 1, said
     report = said[said.index("run.pl: ") : said.index("step.py: error:")]
     assert re.match(

@@ -1,5 +1,5 @@
-"""Corrupted transcripts of a toy corpus are found, by the real step, with the model of fixtures/kaldi; and
-the files it writes."""
+"""Corrupted transcripts of a toy corpus are found by the real step with the model of fixtures/kaldi; output
+files."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ NUM, SHARE = 200, 0.05
 
 
 def corrupt(path: Path) -> dict[str, str]:
-    """Exchange, cut and lengthen 5 % of the transcripts in a `text`; returns {utterance: what was done}."""
+    """Exchange, cut and lengthen 5 % of the transcripts in a `text`; returns {utterance: kind of change}."""
     rng, text = np.random.default_rng(1), {utt: words.split() for utt, words in read_table(path).items()}
     words = sorted({word for said in text.values() for word in said})
     long_enough = [utt for utt, said in text.items() if len(said) >= 3]
@@ -74,8 +74,7 @@ def found(corpus):
 
 
 def test_corrupted_transcripts_are_found(corpus, found):
-    """Precision and recall; two words that sound alike and words left out of a model keep both from being
-    perfect."""
+    """Precision and recall. Two words that sound alike and words missing in a model keep both below 1."""
     truth, bad = set(corpus[-1]), set(read_table(found / "bad_utts"))
     precision, recall = len(truth & bad) / len(bad), len(truth & bad) / len(truth)
     print(f"precision {precision:.2f}, recall {recall:.2f}")

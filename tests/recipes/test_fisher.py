@@ -1,4 +1,4 @@
-"""The recipe of Fisher English on small discs of the same layout, from discs to word error rates, with its
+"""The recipe for Fisher English on small discs of the same layout, from discs to word error rates, with its
 smallest models."""
 
 import os
@@ -18,7 +18,7 @@ RECIPE = Path(__file__).parents[2] / "egs" / "fisher_english" / "s5"
 
 
 def run(directory: Path, *words: object, status: int = 0) -> str:
-    """What the recipe prints with these options, for data and models below `directory`."""
+    """Output of the recipe with these options, for data and models below `directory`."""
     command = [
         "./run.sh",
         "--sizes",
@@ -58,8 +58,7 @@ def run(directory: Path, *words: object, status: int = 0) -> str:
     ],
 )
 def test_steps_accept_their_configurations(step, confs):
-    """One after the other, as run.sh gives them; rates are those of one rank, for sums over minibatches, as
-    Kaldi's."""
+    """In the order of run.sh. Rates are those of one rank for sums over minibatches, as in Kaldi."""
     _, cls = step_of(f"{step}.py")
     files = [word for conf in confs.split() for word in ("--config", str(RECIPE / "conf" / f"{conf}.conf"))]
     options, _ = parse(cls, [*files, *("x" for _ in positionals_of(cls))])
@@ -80,7 +79,7 @@ def fisher_corpora(tmp_path_factory) -> fisher_discs.Discs:
 
 @pytest.fixture(scope="module")
 def finished(fisher_corpora, tmp_path_factory) -> Path:
-    """Directory of a run, in two parts."""
+    """Directory of a run in two parts."""
     directory = tmp_path_factory.mktemp("run")
     run(directory, "--fisher", ":".join(fisher_corpora.places), "--stop-stage", 4)
     run(directory, "--fisher", ":".join(fisher_corpora.places), "--stage", 5)
@@ -106,7 +105,7 @@ def test_single_stage_runs_again(finished, fisher_corpora):
 
 
 def test_wrong_discs_are_reported(fisher_corpora, tmp_path):
-    """tests/corpora/test_fisher_discs.py has the sentences of all cases."""
+    """tests/corpora/test_fisher_discs.py tests the messages of all cases."""
     text_disc = fisher_corpora.places[1]
     told = run(tmp_path / "run", "--fisher", text_disc, status=1)
     sentence = (

@@ -1,4 +1,4 @@
-"""The recipe of Fisher and Switchboard on small discs of the same layouts, from discs to word error rates,
+"""The recipe for Fisher and Switchboard on small discs of the same layouts, from discs to word error rates,
 with its smallest models."""
 
 import os
@@ -20,7 +20,7 @@ RECIPE = Path(__file__).parents[2] / "egs" / "fisher_swbd" / "s5"
 
 
 def run(directory: Path, places: dict, *words: object, status: int = 0) -> str:
-    """What the recipe prints with these options, for data and models below `directory`."""
+    """Output of the recipe with these options, for data and models below `directory`."""
     sizes = ["--sizes", "toy", "--nj", "1", "--num-ranks", "2", "--dir", str(directory)]
     command = [
         "./run.sh",
@@ -42,7 +42,7 @@ def run(directory: Path, places: dict, *words: object, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def joint_corpora(tmp_path_factory) -> dict:
-    """{option: place} of all corpora."""
+    """{option: location} of all corpora."""
     root = tmp_path_factory.mktemp("corpora")
     swbd = swbd_discs.make_discs(root / "swbd")
     fisher = fisher_discs.make_discs(root / "fisher", with_speech=True, num_lines=8)
@@ -56,7 +56,7 @@ def joint_corpora(tmp_path_factory) -> dict:
 
 
 def test_joint_dictionary(joint_corpora, tmp_path):
-    """Words of either text, acronyms of Switchboard's dictionary in phones of the CMU dictionary, noises of
+    """Words of either text, acronyms of Switchboard's dictionary with phones of the CMU dictionary, noises of
     both."""
     (tmp_path / "text").write_text("a i know [vocalized-noise] i._b._m.\nb c._n._n. moon [laughter] zzxq\n")
     places = joint_corpora["--swbd"], tmp_path / "text", tmp_path / "dict"
@@ -81,7 +81,7 @@ def test_joint_dictionary(joint_corpora, tmp_path):
     "batch, ranks, minibatch, rate", [(8192, 16, 10752, 3.2), (2560, 16, 3360, 1.0), (256, 1, 5376, 0.1)]
 )
 def test_network_learns_at_published_rate(batch, ranks, minibatch, rate, tmp_path):
-    """0.1 for 256 segments in torch, ten times less at first and ten times more here, where steps are 1 - 0.9
+    """0.1 for 256 segments in torch; a tenth of it at first; ten times more here, where steps are 1 - 0.9
     times torch's."""
     found = calls(
         recorded_recipe(tmp_path / "s5", RECIPE),

@@ -1,5 +1,5 @@
-"""Faults injected into the first stages of the toy recipe, one of each kind; benchmarks/faults.py does it to
-the whole of it."""
+"""Faults injected into the first stages of the toy recipe, one of each kind. benchmarks/faults.py covers the
+whole recipe."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def test_unreached_fault_time_is_drawn_again(trials, monkeypatch):
 
 
 def test_remaining_damage_is_detected(trials):
-    """A file that is another, one half-written and a process that is left."""
+    """A changed file, a partly written one, and a remaining process."""
     recipe, ground = trials.ground.recipe, trials.ground
     ground.lay_out(trials.snapshots / str(NUM_STAGES))
     half_written = ["data/.lang.old", "data/lang.tmp"]

@@ -1,5 +1,5 @@
-"""A Kaldi experiment (fixtures/kaldi: no input.json, no done-files) taken in by the real steps; ours as
-Kaldi's scripts want it."""
+"""The real steps use a Kaldi experiment (fixtures/kaldi: no input.json, no done-files), and their outputs
+follow Kaldi's conventions."""
 
 import importlib.util
 import os
@@ -40,7 +40,7 @@ def given(
 
 
 def write_scp(ark: Path, scp: Path) -> None:
-    """The table of an archive, found by its keys."""
+    """Table of an archive, found by its keys."""
     content = ark.read_bytes()
     write_table(
         scp, {key: f"{ark}:{content.index(f'{key} '.encode()) + len(key) + 1}" for key in read_ark(ark)}
@@ -153,8 +153,8 @@ def test_input_of_kaldi_delta_system(kaldi):
 
 
 def test_input_of_adapted_kaldi_system(kaldi):
-    """Splicing, final.mat, then the speakers' transforms, by the formula; they make the alignments more
-    likely."""
+    """Splicing, final.mat, then the speakers' transforms, by the formula. They increase the likelihood of the
+    alignments."""
     system = kaldi / "exp/tri4_ali"
     assert InputOptions.load(system) == given("speaker", False, 0, 3, 3)
     adapted, plain = open_features(kaldi / "data", system, system), open_features(kaldi / "data", system)
@@ -237,7 +237,7 @@ def test_own_directories_follow_kaldi_conventions(kaldi, tmp_path, inputs):
 
 
 def prepare_network(path: Path) -> None:
-    """steps/train_dnn.py as far as it goes without its ranks."""
+    """Run steps/train_dnn.py up to the start of its ranks."""
     spec = importlib.util.spec_from_file_location("train_dnn", ROOT / "steps/train_dnn.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -255,7 +255,7 @@ def shorten(path: Path) -> None:
 
 
 def renumber(path: Path) -> None:
-    """As by a model whose transition-ids are other ones."""
+    """Replace transition-ids by those of another model."""
     write_int_vectors(
         path, {key: np.maximum(vector - 1, 1) for key, vector in read_int_vectors(path).items()}
     )

@@ -1,5 +1,5 @@
-"""egs/librispeech: mini_librispeech from the tree to word error rates at toy size, and the commands of all
-subsets."""
+"""egs/librispeech: mini_librispeech at toy size from the unpacked corpus to word error rates, and the
+commands of all subsets."""
 
 import re
 from pathlib import Path
@@ -90,7 +90,7 @@ def recorded(tmp_path_factory) -> Path:
 
 
 def follow(commands: list[list[str]], subset: str, made: set[str]) -> set[str]:
-    """What is there after these commands. Each must find its inputs among what was made before."""
+    """Outputs of these commands. The inputs of each must be among the outputs of earlier ones."""
     made = set(made)
     for program, *words in commands:
         if program in OF_ALL:
@@ -104,8 +104,8 @@ def follow(commands: list[list[str]], subset: str, made: set[str]) -> set[str]:
 
 
 def parts_made(program: str, subset: str) -> list[str]:
-    """Names of what a program of several outputs makes below the directory that it is given; of others, the
-    directory itself."""
+    """Names of the outputs below the directory given to a program with several outputs; for other programs,
+    the directory itself."""
     if program == "local/prepare_librispeech.py":
         return [part.replace("-", "_") for part in parts_of(subset)]
     return ["lexicon", GRAPH_MODEL, *RESCORING_MODELS] if program == "local/get_lms.py" else ["."]

@@ -1,5 +1,5 @@
-"""A sample of benchmarks/scale.py: programs on a corpus of some thousand utterances, each within the memory
-that is kept of it."""
+"""A sample of benchmarks/scale.py: programs on a corpus of some thousand utterances stay within the recorded
+memory."""
 
 import json
 import sys
@@ -21,8 +21,8 @@ from scale_usage import Growth, Usage  # noqa: E402
 
 NUM = 10_000
 SAMPLED = [row for row in ROWS if row.in_ci]
-START_MB = 68  # of data that a program has once it has imported numpy
-MORE = 1.3  # times what was kept, beyond the start
+START_MB = 68  # memory of a program that has imported numpy
+MORE = 1.3  # factor on the recorded memory above that of the start
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,12 @@ def ground(tmp_path_factory):
 
 
 def command(row: Row, ground: Ground, work: Path) -> str:
-    """That of a row, for the sample."""
+    """Command of a row for the sample."""
     return row.command.format_map(Names(ground, row.ladder.kind, NUM, work))
 
 
 def kept(row: Row) -> Growth:
-    """What benchmarks/scale.json has of a row."""
+    """Record of a row in benchmarks/scale.json."""
     usages = scale_usage.read_usages(ROOT / "benchmarks/scale.json")
     return Growth(row, [usage for usage in usages if usage.row == row.name])
 

@@ -1,4 +1,4 @@
-"""Every command of the recipes' scripts is one that its program takes."""
+"""Programs accept every command of the recipes' scripts."""
 
 from functools import cache
 
@@ -31,7 +31,7 @@ def test_programs_accept_commands_of(recipe, script, tmp_path, monkeypatch):
 
 
 def refusal(program: str, words: list[str]) -> str:
-    """Why a program refuses its command line; "" where it does not."""
+    """Error message of a program for its command line; "" if it accepts it."""
     folder, name = program.split("/")
     try:
         parse(options_of(name, folder), words, extra_flags={"force": ""})
@@ -42,5 +42,5 @@ def refusal(program: str, words: list[str]) -> str:
 
 @cache
 def options_of(name: str, folder: str) -> type:
-    """The class of a program's options."""
+    """Class of a program's options."""
     return step_of(name, folder)[1]

@@ -1,4 +1,4 @@
-"""utils/recipe_decoding.sh: the commands by which recipes decode, score and rescore their sets."""
+"""utils/recipe_decoding.sh: commands by which recipes decode, score and rescore their sets."""
 
 import pytest
 from recorded_calls import calls, with_recorded_programs
@@ -16,7 +16,7 @@ JOBS = ["--nj", "4", "--cmd", "run.pl"]
 
 @pytest.fixture
 def commands(tmp_path):
-    """Function of the text of a recipe: the commands that it runs."""
+    """Function that returns the commands of a recipe with this text."""
     with_recorded_programs(tmp_path)
 
     def run(text):

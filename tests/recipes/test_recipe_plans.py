@@ -29,7 +29,7 @@ TEMPLATE = ROOT / "pyasr/intake/own/template/run.sh"
     "recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS]
 )
 def test_all_programs_are_in_plan_of(recipe, script, tmp_path):
-    """A new step needs a rule in `pyasr.report.plan.works`, and a rate by benchmarks/small_runs.py."""
+    """A new step needs a rule in `pyasr.report.plan.works`, and a rate from benchmarks/small_runs.py."""
     for number, options in enumerate(options_of_all(recipe, script)):
         commands = calls(recorded_recipe(tmp_path / f"s5_{number}", recipe), script, *options)
         recorded = [parse_call(program, words, "1", recipe) for program, *words in commands]
@@ -66,7 +66,7 @@ def plan_of(script: str, folder, *words) -> subprocess.CompletedProcess:
 
 
 def test_local_scripts_run_nothing_for_a_plan(tmp_path):
-    """Their programs are called from the recipe's directory, which they go to."""
+    """They change to the recipe's directory, from which they call programs."""
     done = plan_of("su_chen.sh", ROOT / "egs/swbd/s5/local/experiments", "--dir", tmp_path)
     assert (
         done.returncode == 1

@@ -1,5 +1,5 @@
-"""The Amazon Queen recipe with steps that only write down how they are called: whatever models are wanted,
-each finds what it needs."""
+"""The Amazon Queen recipe with steps that only record their calls: for any selection of models, each step
+finds its inputs."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,9 @@ from pyasr.train.steps.smbr_step import SmbrTraining
 SCRIPT = (RECIPE / "run_models.sh").read_text(encoding="utf-8")
 MODELS = re.search(r'^models="([^"]*)"', SCRIPT, re.M).group(1).split()
 RESCORED = re.search(r"^rescored=.*\(one of ([^)]*)\)", SCRIPT, re.M).group(1).split()
-PLACE_OF_OUTPUT = {"steps/paste_feats.py": -3}  # among the paths of a command; of others it is the last
+PLACE_OF_OUTPUT = {
+    "steps/paste_feats.py": -3
+}  # position of the output among the paths of a command; for other programs it is the last
 IN_PLACE = {
     "steps/make_mfcc.py",
     "steps/make_fbank.py",
@@ -30,7 +32,7 @@ def recipe(tmp_path_factory) -> Path:
 
 
 def follow(commands: list[list[str]], made: set[str]) -> set[str]:
-    """What is there after these commands. Each must find its inputs among what was made before."""
+    """Outputs of these commands. The inputs of each must be among the outputs of earlier ones."""
     made = set(made)
     for program, *words in commands:
         if program in OF_ALL:
@@ -48,20 +50,20 @@ def follow(commands: list[list[str]], made: set[str]) -> set[str]:
 
 
 def is_there(path: str, made: set[str]) -> bool:
-    """Whether it was made, or is a file in a directory that was, or of the recipe."""
+    """Whether a path is an output, in an output directory, or a file of the recipe."""
     is_file = Path(path).suffix != "" or Path(path).name == "text"
     return path in made or is_file and (str(Path(path).parent) in made or (RECIPE / path).is_file())
 
 
 @pytest.fixture(scope="module")
 def made(recipe) -> set[str]:
-    """By run.sh."""
+    """Outputs of run.sh."""
     return follow(calls(recipe, "run.sh"), set())
 
 
 @pytest.mark.parametrize("models", [*MODELS, " ".join(MODELS)])
 def test_models_find_their_inputs(models, recipe, made):
-    """Each where it alone is wanted, after run.sh, and all together."""
+    """Each model selected alone after run.sh, and all together."""
     after = follow(calls(recipe, "run_models.sh", "--models", models, "--seeds", "1"), made)
     new = {path.split("/")[2] for path in after - made if path.startswith("exp/models/")}
     assert {"lstm_lm" if model == "lm" else model for model in models.split()} <= new
@@ -69,7 +71,7 @@ def test_models_find_their_inputs(models, recipe, made):
 
 @pytest.mark.parametrize("network", RESCORED)
 def test_lattices_of_any_network_are_rescored(network, recipe, made):
-    """With what the network needs, and nothing that another would."""
+    """The commands have the options that the network needs, and no others."""
     commands = calls(recipe, "run_models.sh", "--models", "lm", "--rescored", network, "--seeds", "1")
     after = follow(commands, made)
     decodings = [f"decode_test{suffix}" for suffix in ("", "_fourgram", "_lstm")]
@@ -91,7 +93,7 @@ def test_lattices_of_any_network_are_rescored(network, recipe, made):
 
 
 def test_all_networks_on_recipe_graph_can_be_rescored():
-    """All models but CTC's, whose units are others, and the language models themselves."""
+    """All models except CTC, which has other units, and except the language models themselves."""
     assert [model for model in MODELS if model not in ("ctc", "lm")] == RESCORED
 
 
@@ -105,8 +107,8 @@ def test_missing_input_is_detected(recipe, made):
 
 
 def test_students_are_as_published(recipe):
-    """arXiv:1504.01483: two layers of 512 without dropout, taught by hard and soft targets of a small and of
-    a large model."""
+    """arXiv:1504.01483: two layers of 512 without dropout, trained on hard targets and on soft targets of a
+    small and of a large model."""
     commands = calls(recipe, "run_models.sh", "--models", "student", "--seeds", "1")
     trained = {words[-1]: words for program, *words in commands if program == "steps/train_dnn.py"}
     taught = {}

@@ -12,7 +12,7 @@ from steps_here import step_of
 from pyasr.base.cli.options import parse
 
 RECIPES = sorted((ROOT / "egs").glob("*/s5"))
-SETTINGS = ("cmd.sh", "path.sh")  # a user's own in each recipe
+SETTINGS = ("cmd.sh", "path.sh")  # users have their own copies
 
 
 def files_of(recipe: Path) -> list[Path]:
@@ -26,7 +26,7 @@ def files_of(recipe: Path) -> list[Path]:
 
 
 def content(path: Path) -> str:
-    """Without comments, blanks at ends of lines and empty lines."""
+    """Content without comments, trailing blanks and empty lines."""
     lines = [
         re.sub(r"(^|\s+)#.*", "", line).rstrip() for line in path.read_text(encoding="utf-8").splitlines()
     ]

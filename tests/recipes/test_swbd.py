@@ -26,7 +26,7 @@ OF_DISCS = {
 
 
 def run(directory: Path, *words: object, status: int = 0) -> str:
-    """What the recipe prints with these options, for data and models below `directory`."""
+    """Output of the recipe with these options, for data and models below `directory`."""
     command = [
         "./run.sh",
         "--toy",
@@ -53,7 +53,7 @@ def run(directory: Path, *words: object, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def swbd_corpora(tmp_path_factory):
-    """{option: place} of all corpora."""
+    """{option: location} of all corpora."""
     root = tmp_path_factory.mktemp("corpora")
     swbd = swbd_discs.make_discs(root / "swbd", more_calls=8)
     fisher_discs.make_discs(root / "fisher")
@@ -73,7 +73,7 @@ def options(places: dict[str, Path]) -> list:
 
 @pytest.fixture(scope="module")
 def finished(swbd_corpora, tmp_path_factory):
-    """Directory of a whole run."""
+    """Directory of a complete run."""
     directory = tmp_path_factory.mktemp("run")
     run(directory, *options(swbd_corpora))
     return directory

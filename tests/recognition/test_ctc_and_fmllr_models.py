@@ -47,7 +47,7 @@ def exp(tmp_path_factory) -> Path:
 
 
 def packed(decode: Path) -> tuple[Recognizer, dict[str, str]]:
-    """(the recognizer, the recipe's words at the point that is packed)."""
+    """(recognizer, the recipe's words at the packed weights)."""
     out = decode.parent / f"packed_{decode.name}"
     run_here("pack_model.py", decode, out, folder="utils")
     point = json.loads((decode / "scoring/summary.json").read_text())["chosen"]["point"]
@@ -137,7 +137,7 @@ def test_fmllr_systems_adapt_to_recording_like_recipe(exp, monkeypatch):
 
 
 def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
-    """An utterance that has ended has the words of a recording; those that follow profit of it from their
+    """An utterance that has ended has the words of a recording; later ones use its adaptation from their
     begin."""
     samples = speech(SAID["u0"], 0)
     assert (samples.astype(np.int16) == soundfile.read(exp / "u0.wav", dtype="int16")[0]).all()
@@ -155,8 +155,8 @@ def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
 
 
 def test_streamed_speaker_is_adapted_over_utterances(exp, monkeypatch):
-    """The first two come one by one, the third then has the transform that all three give at once; a minute
-    back nothing counts, nor does an utterance that failed."""
+    """The first two are streamed one by one; the third has the transform of all three together. Utterances
+    older than a minute and failed ones do not count."""
     system = packed(exp / "model" / "decode")[0].system
     waves = [0.5 * speech(SAID["u0"][i : i + 6], i) for i in (0, 6, 12)]
     speaker = AdaptedSpeaker(system)

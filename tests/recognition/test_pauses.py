@@ -1,4 +1,4 @@
-"""Recordings cut at their pauses: energies as they are defined, in memory that is small beside the
+"""Recordings split at pauses: energies equal their definition; memory is small compared with the
 recording."""
 
 import tracemalloc
@@ -10,7 +10,7 @@ from pyasr.recognition.pauses import _levels, cut_at_pauses
 
 
 def talk(seconds: int, rate: int) -> np.ndarray:
-    """Noise with a second of quiet in every five."""
+    """Noise with a second of silence in every five."""
     time = np.arange(seconds * rate)
     loud = np.where(time % (5 * rate) < rate, 1.0, 1000.0).astype(np.float32)
     return loud * np.random.default_rng(0).standard_normal(len(time), np.float32)

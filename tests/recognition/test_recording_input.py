@@ -1,5 +1,5 @@
-"""`pyasr.recognition.recording_input`: which files a directory stands for, pipes, and what is said of those
-that cannot be read."""
+"""`pyasr.recognition.recording_input`: audio files of a directory, pipes, and messages about unreadable
+files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_pipes_are_read_and_devices_refused(tmp_path):
     assert np.all(recording.samples == 8192) and len(recording.samples) == 500
     with pytest.raises(UserError, match="/dev/null: a device; give a file, or - for standard input"):
         find_audio((Path("/dev/null"),))
-    # /dev/zero has no end
+    # /dev/zero is endless
     with pytest.raises(UserError, match="/dev/null: a device, not a file; give a file"):
         read_recordings(Path("/dev/null"))
 
@@ -129,7 +129,7 @@ def test_pipes_are_read_and_devices_refused(tmp_path):
     ids=["m4a", "webm", "shorten", "cut short"],
 )
 def test_unreadable_files_give_advice(content, advice, tmp_path):
-    """There is no data directory to remove utterances of."""
+    """The advice must not mention data directories, because there is none."""
     (tmp_path / "a").write_bytes(content)
     for read in (lambda: read_recordings(tmp_path / "a"), lambda: of_bytes(content, "stdin")):
         with pytest.raises(UserError) as told:

@@ -1,4 +1,4 @@
-"""Audio as it arrives, against the same audio as a whole: features, scores, words; where utterances end."""
+"""Streamed audio against the same audio as a whole: features, scores, words; ends of utterances."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def network(
     inputs: InputOptions = InputOptions(cmvn="none"),
     dnn: DnnOptions = DnnOptions(1, 16),
 ) -> Recognizer:
-    """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it
-    says this and that."""
+    """A network over time with random parameters or, without `lines`, a feed-forward one, scaled such that
+    different words are recognised."""
     packed, dim, generator = write_packed(folder, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
     made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(dnn, dim, NUM_PDFS)
     for parameter in made.parameters():
@@ -162,7 +162,7 @@ def test_stream_input_equals_whole_recording(inputs, tmp_path):
 
 
 def test_first_block_may_be_shorter_than_look_ahead(tmp_path):
-    """The network is then given no frames, which p-norm units have to bear as others do."""
+    """The network then gets no frames, which p-norm units must accept like others."""
     inputs, samples = InputOptions(cmvn="none", deltas=2, splice_left=5, splice_right=5), speech(SAID)
     recognizer = network(tmp_path, [], inputs=inputs, dnn=DnnOptions(1, 16, "pnorm", 2))
     assert_same(streamed(recognizer, samples, [12345]), recognizer.transcribe(samples.astype(np.int16)))
@@ -172,7 +172,7 @@ def test_first_block_may_be_shorter_than_look_ahead(tmp_path):
 @pytest.mark.parametrize("snip_edges", [True, False])
 @pytest.mark.parametrize("dither, shift_ms", [(0.0, 10.0), (2.0, 10.0), (0.0, 60.0)])
 def test_frames_are_bit_identical_to_whole(snip_edges, dither, shift_ms):
-    """Also where samples between frames are seen by none."""
+    """Also if some samples between frames belong to no frame."""
     features = dataclasses.replace(
         FBANK,
         frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither, frame_shift=shift_ms),
@@ -206,7 +206,7 @@ def test_words_appear_during_speech_at_any_sampling_rate(tmp_path):
 
 
 def test_word_times_with_frame_subsampling(tmp_path):
-    """They are those of the recording, in every format and in a second utterance of a stream."""
+    """Times are those of the recording, in every format and in a second utterance of a stream."""
     packed = write_packed(tmp_path, InputOptions(cmvn="none"))
     save_network(packed, linear_network(*moments(), BINS, stride=3))
     write_model(
@@ -291,7 +291,7 @@ def test_utterances_end_without_losing_audio(tmp_path):
 @pytest.mark.parametrize("failing", ["advance", "finish"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, UserError("memory is not enough")])
 def test_interrupted_stream_accepts_no_more_audio(when, failing, error, tmp_path, monkeypatch):
-    """What was half taken would be taken twice."""
+    """Otherwise, samples that were accepted before the interruption would be accepted twice."""
     stream, rng = gaussians(tmp_path).stream(), np.random.default_rng(0)
     stream.accept(np.concatenate([speech(["do"]), silence(3.0, rng), speech(["mi", "re"])]).astype(np.int16))
     rest = np.concatenate([speech(["fa"]), silence(3.0, rng)]).astype(np.int16)
@@ -321,8 +321,8 @@ def test_utterance_always_ends_and_empty_stream_has_no_words(tmp_path):
 
 
 def test_online_cmvn_equals_kaldi_definition():
-    """A frame's window is the last 600 frames; what is missing of it stand in for the speaker's earlier
-    frames and 200 of everyone."""
+    """The window of a frame is the last 600 frames. Missing frames are replaced by earlier frames of the
+    speaker and up to 200 of the global statistics."""
     rng = np.random.default_rng(0)
     x, earlier, everyone = (
         rng.normal(mean, 2.0, (num, 3)).astype(np.float32)
@@ -378,7 +378,7 @@ def test_endpoint_rules():
         and rules.ends(2.0, 3.0, True, np.inf)
     )
     assert rules.ends(0.0, 20.0, True, np.inf)
-    slow = EndpointOptions(sure_end_s=3.0, likely_end_s=2.5)  # the other rules hold for small gaps too
+    slow = EndpointOptions(sure_end_s=3.0, likely_end_s=2.5)  # the other rules also apply for small gaps
     assert slow.ends(2.0, 3.0, True, 0.0) and not slow.ends(1.9, 3.0, True, 0.0)
     assert EndpointOptions(sure_end_s=1.5).ends(1.0, 3.0, True, 0.0)
 
@@ -449,7 +449,7 @@ def test_pipes_of_unknown_size_are_read(sizes):
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
 def test_pipes_with_extensible_header_are_read(subtype):
-    """Of PCM, and with other chunks before it."""
+    """For PCM, and with other chunks before the audio."""
     file, samples = io.BytesIO(), speech(SAID)
     soundfile.write(file, samples / 32768, RATE, subtype, format="WAVEX")
     content = file.getvalue()
@@ -471,7 +471,7 @@ def test_pipes_with_extensible_header_are_read(subtype):
 
 
 def test_pipes_with_implausible_header_are_read_in_small_blocks():
-    """Room for a tenth of a second would be 10 GB; a block of any file has no more than a megabyte."""
+    """A tenth of a second would take 10 GB. A block of any file has at most a megabyte."""
     content = bytearray(wav_stream(speech(SAID), 0xFFFFFFFF, 0xFFFFFFFF).getvalue())
     content[22:28] = struct.pack("<HI", 65535, 768_000)
     asked, file = [], io.BytesIO(content)
@@ -495,7 +495,7 @@ def test_pipes_of_unknown_size_are_read_beyond_announced_size(monkeypatch):
 
 
 def test_pipes_with_short_count_are_checked():
-    """Other chunks may follow the audio that the header counts; anything else is not passed over."""
+    """Other chunks may follow the audio that the header counts; anything else is an error."""
     samples = speech(SAID)
     size = 2 * len(samples)
     chunks = b"LIST" + struct.pack("<I", 5) + bytes(6) + b"id3 " + struct.pack("<I", 4) + b"name"
@@ -531,7 +531,7 @@ def test_program_streams_standard_input(tmp_path, capsys):
         folder="utils",
     )
     assert [line.split()[4] for line in capsys.readouterr().out.splitlines()] == ["do", "re", "mi"]
-    # 1.1 s, of which the last samples are known at the end only
+    # 1.1 s, whose last samples are known only at the end
     write_wav(tmp_path / "b.wav", speech(SAID, rate=44100)[:48510], 44100)
     run_here(
         "transcribe.py",
@@ -575,7 +575,7 @@ def test_program_streams_standard_input(tmp_path, capsys):
 
 
 class Microphone:
-    """A pipe that stays open; when so many bytes of it have been read, the program is interrupted."""
+    """A pipe that stays open. After so many bytes have been read, the program is interrupted."""
 
     def __init__(self, content: bytes, num_read: int):
         reading, self.writing = os.pipe()
@@ -596,8 +596,8 @@ class Microphone:
 
 @pytest.fixture
 def interruptions():
-    """SIGINT interrupts, also where the tests themselves run in the background of a script, which ignores
-    it."""
+    """Restore the default action of SIGINT, which is ignored if the tests run in the background of a
+    script."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

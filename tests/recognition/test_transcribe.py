@@ -1,5 +1,5 @@
-"""utils/pack_model.py and utils/transcribe.py, against what was said, and against steps/decode.py on the same
-audio."""
+"""utils/pack_model.py and utils/transcribe.py, against the spoken words and against steps/decode.py on the
+same audio."""
 
 from __future__ import annotations
 
@@ -282,8 +282,8 @@ def test_recording_too_long_for_memory_does_not_stop_others(
 
 
 def test_memory_of_long_recording_is_bounded(tmp_path):
-    """Twice the file, of 2 bytes a sample; 4 bytes a sample of the parts that were read, and of the whole.
-    Pauses take less than it has."""
+    """Twice the file, with 2 bytes per sample, plus 4 bytes per sample of the parts read and of the whole.
+    Pause detection takes less than these."""
     num = 1_000_000
     soundfile.write(
         tmp_path / "long.wav", np.tile(speech(SAID["u0"]), 200)[:num].astype(np.int16), RATE, subtype="PCM_16"
@@ -413,7 +413,7 @@ def test_recording_name_that_is_not_utf8_is_escaped(format, exp, tmp_path, capfd
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
 def test_recordings_of_same_name_in_several_folders(one_speaker, exp, tmp_path):
-    """Their folders are made below --out-dir; two of one name in one folder are refused."""
+    """Subfolders are created below --out-dir. Two recordings of one name in one folder are refused."""
     for folder, utt in (("", "u0"), ("a", "u1"), ("a/b", "u2")):
         (tmp_path / "talks" / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy(exp / f"{utt}.wav", tmp_path / "talks" / folder / "t.wav")
@@ -442,8 +442,8 @@ def test_recordings_of_same_name_in_several_folders(one_speaker, exp, tmp_path):
 
 @pytest.mark.parametrize("channels, name", [("mix", "t"), ("each", "t-1")])
 def test_only_own_transcripts_are_replaced(channels, name, exp, tmp_path, monkeypatch):
-    """Only unchanged transcripts of the same recording are replaced; all else is refused before anything is
-    decoded."""
+    """Only unchanged transcripts of the same recording are replaced; anything else is refused before
+    decoding."""
     talks, out = tmp_path / "talks", tmp_path / "out"
     for path, utt in (("a/s.wav", "u0"), ("a/t.wav", "u1"), ("b/t.flac", "u2")):
         (talks / path).parent.mkdir(parents=True, exist_ok=True)
@@ -480,7 +480,7 @@ def test_only_own_transcripts_are_replaced(channels, name, exp, tmp_path, monkey
     monkeypatch.setitem(step._state, "force", False)
     assert (out / f"{name}.txt").read_text() == text
     record = out / ".transcripts"
-    record.write_text(record.read_text()[:-20])  # by a run that was killed
+    record.write_text(record.read_text()[:-20])  # by a killed run
     transcribe(talks / "a/s.wav")
     (out / "stdin.txt").write_text("said before\n")
     (out / "stdin-2.txt").write_text("said before\n")
@@ -488,7 +488,7 @@ def test_only_own_transcripts_are_replaced(channels, name, exp, tmp_path, monkey
 
 
 def test_transcript_folder_is_listed_once(exp, tmp_path, monkeypatch):
-    """For any number of recordings; names that end in numbers themselves are distinguished."""
+    """For any number of recordings. Names that end in numbers are distinguished."""
     (tmp_path / "talks/b").mkdir(parents=True)
     for name in ("a.wav", "a-1.wav", "b.wav", "b/a.wav"):
         shutil.copy(exp / "u0.wav", tmp_path / "talks" / name)
@@ -658,7 +658,7 @@ def test_package_exports_only_public_names():
 
 @pytest.mark.parametrize("num_quiet, told", [(1, False), (3, True)])
 def test_recordings_mostly_without_words_give_warning(num_quiet, told, exp, tmp_path, capfd):
-    """Of these and two with words; transcripts are written as ever."""
+    """Three such recordings and two with words; transcripts are written as usual."""
     for number in range(num_quiet):
         noise = 30 * np.random.default_rng(number).standard_normal(RATE)
         soundfile.write(tmp_path / f"q{number}.wav", noise.astype(np.int16), RATE, subtype="PCM_16")

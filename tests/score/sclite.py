@@ -40,7 +40,7 @@ def sclite_counts(pairs, directory: Path) -> list[tuple[int, int, int, int]]:
 
 def sclite_ctm(stm: Path, ctm: Path) -> tuple[int, int, int, int, float]:
     """(correct, sub, ins, del) words and the normalised cross entropy of a ctm."""
-    # it cuts long paths
+    # it truncates long paths
     words = [
         SCLITE,
         "-r",

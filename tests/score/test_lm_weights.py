@@ -1,5 +1,5 @@
-"""Ranges of LM weights that grow until the best one is inside, on lattices whose best words at each weight
-are known."""
+"""Ranges of LM weights grow until the best one is inside, on lattices whose best words at each weight are
+known."""
 
 import json
 import shutil
@@ -58,16 +58,16 @@ class Corpus:
 @pytest.mark.parametrize(
     "first, last, weights, chosen",
     [
-        (9, 12, (7, 17), 9),  # inside: as ever
-        (20, 24, (7, 30), 20),  # where networks have it
+        (9, 12, (7, 17), 9),  # inside: unchanged
+        (20, 24, (7, 30), 20),  # typical for networks
         (38, 44, (7, 50), 38),
         (60, 70, (7, 100), 60),
         (2, 4, (1, 17), 2),
     ],
 )
 def test_range_grows_until_best_weight_is_inside(tmp_path, caplog, first, last, weights, chosen):
-    """The number of errors grows with the distance from the best weights. A wide range given by hand finds
-    the same."""
+    """The number of errors grows with the distance from the best weights. A given wide range finds the
+    same."""
     steps = [right_from(weight) for weight in range(1, first + 1)] + [
         right_to(weight) for weight in range(last, 101)
     ]
@@ -94,7 +94,10 @@ def test_minimum_one_step_beyond_range_is_found(tmp_path):
 def test_equal_errors_keep_lowest_weight(tmp_path, caplog):
     found = Corpus(tmp_path / "a", WRONG).score()
     assert found["chosen"]["point"] == [7, 0.0] and found["weights"] == (1, 30)
-    assert Corpus(tmp_path / "b", right_to(40)).score()["weights"] == (7, 17)  # no errors: nothing to gain
+    assert Corpus(tmp_path / "b", right_to(40)).score()["weights"] == (
+        7,
+        17,
+    )  # no errors: no improvement is possible
     assert "at the end of the range;" not in caplog.text
 
 
@@ -118,7 +121,7 @@ def test_limit_of_range_gives_warning(tmp_path, caplog):
 
 
 def test_weight_of_other_set_is_applied_outside_first_range(tmp_path):
-    """The other set has its best weight at 12."""
+    """The best weight of the other set is 12."""
     dev = Corpus(
         tmp_path / "dev",
         WRONG,
@@ -190,7 +193,7 @@ def test_ranges_with_best_weight_inside_are_interchangeable(tmp_path, capsys):
 
 
 def test_minimum_bayes_risk_range_grows(tmp_path):
-    """Scores by minimum Bayes risk have a range of their own."""
+    """Minimum Bayes risk scores have their own range."""
     steps = [right_from(weight) for weight in range(1, 22)] + [right_to(weight) for weight in range(21, 40)]
     corpus = Corpus(tmp_path / "a", WRONG, *steps)
     run_here("score.py", "--nj", 1, "--decode-mbr", "true", corpus.data, corpus.lang, corpus.decode)

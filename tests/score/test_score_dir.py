@@ -31,7 +31,7 @@ def score(*words, ok=True):
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
-    """Dev chooses LM weight 12 or less, because the best word changes at 12.5; test is better at 9 or
+    """Dev chooses LM weight 12 or less, because the best word changes at 12.5. Test is better at 9 or
     less."""
     root = tmp_path_factory.mktemp("score")
     lang = make_lang(root / "lang")
@@ -108,7 +108,7 @@ def test_dev_point_and_best_point_of_test_are_reported(scored):
     ],
 )
 def test_given_point_overrides_chosen_one(tmp_path, lmwt, penalty, of_scored, of_another):
-    """The scoring that parameters are taken from is an input."""
+    """The scoring from which parameters are taken is an input."""
     path = scoring_dir(tmp_path / "scored") / "summary.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"data": "", "signature": "", "best": {}, "chosen": {"point": [11, 0.5]}}))
@@ -145,7 +145,7 @@ def test_hypothesis_without_reference_is_refused(scored, tmp_path):
 
 
 def test_insertions_into_empty_transcripts_count(scored, tmp_path):
-    """Also after the programs that copy and repair data directories."""
+    """Also after programs that copy and repair data directories."""
     root, _ = scored
     data = make_data(tmp_path / "data", {"a-1": "yes", "a-2": "", "b-1": ""})
     (data / "wav.scp").write_text("".join(f"{utt} {utt}.wav\n" for utt in ("a-1", "a-2", "b-1")))
@@ -224,8 +224,8 @@ def test_words_of_other_lang_directory_are_refused(scored, tmp_path):
 
 
 def test_minimum_bayes_risk_words(scored, tmp_path):
-    """Three paths of posterior 0.4, 0.3, 0.3: 'yes yes' is the best one, but most say 'yes' first and 'no'
-    second."""
+    """Three paths with posteriors 0.4, 0.3, 0.3: 'yes yes' is the best one, but most have 'yes' first and
+    'no' second."""
     root, _ = scored
     costs = -np.log([0.7, 0.3, 4 / 7, 3 / 7, 1.0])
     lattice = from_arcs(

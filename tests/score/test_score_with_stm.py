@@ -37,8 +37,8 @@ def system(tmp_path_factory) -> System:
 
 @pytest.fixture(scope="module")
 def exp(system, tmp_path_factory) -> Path:
-    """Decoded utterances of three channels. The stm has the best words of some and other words for the rest,
-    and a fourth channel."""
+    """Decoded utterances of three channels. The stm has the best words of some, other words for the rest, and
+    a fourth channel."""
     root = tmp_path_factory.mktemp("exp")
     lattices = {
         utt: determinize(system.lattice(seed, NUM_FRAMES), 8.0, SCALE)[0] for seed, utt in enumerate(PLACES)
@@ -90,7 +90,8 @@ def scored(system, exp) -> Path:
 
 
 def ctm_at(system: System, root: Path, point: str, decode_mbr: str) -> list[CtmLine]:
-    """What steps/get_ctm.py writes at a point; so sure of the best path that it gives this path's times."""
+    """Output of steps/get_ctm.py at a point, with posteriors so sharp that times are those of the best
+    path."""
     weight, penalty = point.split("_")
     options = {
         "--lmwt": weight,
@@ -222,7 +223,7 @@ def test_repeated_scoring_is_up_to_date(system, exp, scored, tmp_path, capsys):
 
 
 def copy_of(exp: Path, root: Path) -> Path:
-    """Data and lattices, not scored."""
+    """Copy of data and lattices without scores."""
     shutil.copytree(exp / "data", root / "data")
     scores = ["scoring", "scoring_mbr", *(path.name for path in (exp / "decode").glob("*wer*"))]
     shutil.copytree(exp / "decode", root / "decode", ignore=lambda *_: scores)

@@ -1,5 +1,5 @@
-"""Long utterances split by the times of their words: no word lost, doubled or moved in time, and the best of
-all ways to cut."""
+"""Long utterances split by the times of their words: no word is lost, duplicated or moved in time, and the
+cuts are optimal."""
 
 import subprocess
 import sys
@@ -28,8 +28,8 @@ UTILS = Path(__file__).parents[2] / "utils"
 
 
 def make_talk(path, seed, num_words=60, with_segments=True):
-    """A recording of two long utterances and a short one, and the ctm of all that is said; {utterance:
-    [(word, begin, end)]}."""
+    """A recording of two long utterances and a short one, and the ctm of all words; {utterance: [(word,
+    begin, end)]}."""
     rng, spoken, time_s = np.random.default_rng(seed), {}, 1.0
     for utt, num in (("ann-1", num_words), ("ann-2", 3), ("bob-1", num_words)):
         spoken[utt] = []
@@ -99,7 +99,7 @@ def test_no_word_is_lost_duplicated_or_moved(tmp_path):
 
 
 def test_misrecognised_words_stay_within_a_piece(tmp_path):
-    """Substitutions, insertions and deletions: cuts only where both words beside the silence are as in the
+    """Substitutions, insertions and deletions: cuts only where both words next to the silence equal the
     transcript."""
     text = list("abcdefghij")
     heard = [
@@ -188,7 +188,7 @@ def test_unsplit_utterances_keep_their_times(tmp_path, times):
 
 
 def test_copies_at_other_speeds_are_split(tmp_path):
-    """Each has the words that are said in it, and leads to the utterance as it was."""
+    """Each piece has its words, and maps to the original utterance."""
     spoken = make_talk(tmp_path / "data", 3)
     write_data_dir(tmp_path / "data", {"reco2file_and_channel": {"talk": "call A"}})
     (tmp_path / "sp").mkdir()
@@ -253,7 +253,7 @@ def test_ctm_lines_survive_round_trip(tmp_path):
 
 
 def test_words_belong_to_utterance_that_has_their_middle():
-    """By time of their begin, also where words overlap."""
+    """Sorted by begin, also if words overlap."""
     rng = np.random.default_rng(0)
     lines = [
         CtmLine("talk", "1", begin, length, "w", 1.0)
@@ -265,7 +265,7 @@ def test_words_belong_to_utterance_that_has_their_middle():
 
 
 def test_recording_with_many_utterances_is_read_once(tmp_path):
-    """Its words are not gone through for each of them."""
+    """Its words are not searched for each of them."""
     read = 0
 
     class Counted(CtmLine):

@@ -1,4 +1,5 @@
-"""utils/score_stm.py: the numbers of NIST's hubscr.pl on small references, and what becomes of bad input."""
+"""utils/score_stm.py: the numbers of NIST's hubscr.pl on small references, and messages about invalid
+input."""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ def test_program_prints_speakers_subsets_and_labels(tmp_path, capsys):
 
 
 def test_recogniser_words_are_normalised(tmp_path):
-    """What Kaldi's recipes take out, in any case, and acronyms as letters."""
+    """Words that Kaldi's recipes remove, in upper and lower case, and acronyms as letters."""
     words = (
         "[noise] [LAUGHTER] [vocalized-noise] <UNK> th- UH um eh mm hm ah huh ha er oof hee ach eee ew "
         "uhm i._b._m. t._v.'s b._b._c.s a. mr. o"
@@ -215,7 +216,7 @@ def test_channels_without_words_count_as_deletions(tmp_path, capsys):
 
 
 def test_alternatives_in_ctm(tmp_path):
-    """The ctm's own, as NIST's format has them, go to one segment as a whole."""
+    """NIST's notation of alternatives in a ctm; each group belongs to one segment."""
     stm = ["f A s 0 1 <O> IT IS", "f A s 1 2 <O> YES"]
     ctm = [
         "f A * * <ALT_BEGIN>",

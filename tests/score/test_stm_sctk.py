@@ -1,5 +1,4 @@
-"""References and hypotheses by time at random: every number of NIST's csrfilt and sclite, by speaker and in
-all."""
+"""Random stm and ctm files: every number of NIST's csrfilt and sclite, by speaker and in total."""
 
 import numpy as np
 import pytest

@@ -14,7 +14,7 @@ WORDS = st.lists(st.sampled_from("abc"), max_size=8)
 
 
 def random_pairs(num: int, seed: int = 0):
-    """Short and long utterances over small and large vocabularies, where alignments of equal cost abound."""
+    """Short and long utterances over small and large vocabularies, with many alignments of equal cost."""
     rng = random.Random(seed)
     for _ in range(num):
         vocabulary = [f"w{i}" for i in range(rng.choice([2, 3, 4, 8, 50]))]
@@ -23,7 +23,7 @@ def random_pairs(num: int, seed: int = 0):
 
 
 def spoken_pairs(num: int, seed: int = 1):
-    """References with words dropped, repeated and replaced, as a recogniser does."""
+    """References with words deleted, repeated and replaced, as by a recogniser."""
     rng = random.Random(seed)
     vocabulary = "the of a to and you it is that in i me my what have do we're".split()
     for _ in range(num):
@@ -45,8 +45,7 @@ def test_counts_equal_sclite(tmp_path):
 
 
 def test_errors_are_at_least_levenshtein_distance():
-    """The weights of sclite never give fewer errors than the least number possible, and on most utterances
-    exactly that."""
+    """The weights of sclite never give fewer errors than the minimum, and on most utterances exactly that."""
     kaldialign = pytest.importorskip("kaldialign")
     pairs = [*random_pairs(500), *spoken_pairs(500)]
     least = [kaldialign.edit_distance(reference, hypothesis)["total"] for reference, hypothesis in pairs]

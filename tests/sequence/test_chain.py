@@ -1,4 +1,4 @@
-"""The topology that a phone passes in one frame, and alignments brought to it."""
+"""The topology that a phone can pass in one frame, and conversion of alignments to it."""
 
 import numpy as np
 import pytest

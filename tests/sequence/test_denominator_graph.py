@@ -1,4 +1,4 @@
-"""Denominator graphs against enumeration of phones and of ways through their HMMs."""
+"""Denominator graphs against enumeration of phones and of paths through their HMMs."""
 
 import itertools
 from collections import Counter

@@ -47,7 +47,7 @@ def searched(seed: int) -> Lattice:
 
 
 def task(seed: int, lattice: Lattice | None = None):
-    """(lattice, log-likelihoods that its search did not know, reference)."""
+    """(lattice, log-likelihoods that differ from those of its search, reference)."""
     rng = np.random.default_rng(1000 + seed)
     return (
         lattice or searched(seed),
@@ -135,7 +135,7 @@ def test_derivatives_equal_finite_differences(options):
 
 
 def test_one_silence_class():
-    """A path of another silence is right, or neither is."""
+    """With one class, a path with another silence is correct; otherwise it is not."""
     line = dict(graph_costs=[0.0, 0.0], acoustic_costs=[0.0, 0.0], final_graph=[np.inf, np.inf, 0.0])
     # silences 3 and 4, then the same pdf
     lattice, reference = from_arcs(0, [0, 1], [1, 2], [9, 1], [0, 0], **line), np.array([11, 1])
@@ -193,8 +193,7 @@ def test_compact_lattices_give_same_criteria(seed):
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
 def test_softmax_normaliser_cancels(options):
-    """Logits, and log posteriors with a softmax before them, have the same criterion; so have the derivatives
-    by the logits."""
+    """Logits and their log posteriors have the same criterion, and the same derivatives by the logits."""
     lattice, logits, reference = task(2)
     supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
     objective = LatticeObjective(
@@ -244,7 +243,7 @@ def test_frame_smoothing_adds_cross_entropy(options):
     loss, counts = objective.loss(torch.from_numpy(logits), supervision)
     value = by_enumeration(lattice, logits, reference, options)
     assert loss.item() == pytest.approx(0.75 * -value / SCALE + 0.25 * cross_entropy)
-    assert counts[0].item() == pytest.approx(-value)  # what is reported is the criterion alone
+    assert counts[0].item() == pytest.approx(-value)  # the reported value is the criterion without smoothing
     z = torch.from_numpy(logits).requires_grad_()
     assert torch.autograd.gradcheck(lambda z: objective.loss(z, supervision)[0], z, eps=1e-5, atol=1e-7)
 

@@ -57,8 +57,8 @@ def random_logits(*shape, seed=0, scale=2.0, dtype=torch.float64):
 
 
 def dense_denominator(graph, logits: np.ndarray, leak: float) -> tuple[float, np.ndarray]:
-    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame: mixing by
-    I + eps 1 pi' between frames."""
+    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame, with
+    mixing by I + eps 1 pi' between frames."""
     table, pi = dense(graph), graph.initial_probs
     mix = np.eye(len(pi)) + leak * np.outer(np.ones(len(pi)), pi)
     steps = [np.einsum("spt,p->st", table, np.exp(y - y.max())) @ mix for y in logits]
@@ -92,7 +92,7 @@ def test_denominator_equals_sum_over_all_strings(path, leak):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("dtype, precision", [(torch.float64, 1e-10), (torch.float32, 2e-4)])
 def test_leaky_hmm_equals_explicit_formula(path, dtype, precision):
-    """For more sequences than a block has, and as many as are not a multiple of it."""
+    """For more sequences than a block has, and for a number that is not a multiple of the block size."""
     for leak in (1e-5, 0.1):
         logits = random_logits(19, 20, GRAPH.num_pdfs, scale=4.0, dtype=dtype)
         log_likes, posteriors = path(logits, GRAPH, leak)
@@ -105,7 +105,7 @@ def test_leaky_hmm_equals_explicit_formula(path, dtype, precision):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("num_frames", [1, 2, 3, 40, 10_000])
 def test_float32_is_stable_for_any_length(path, num_frames):
-    """Outputs of hundreds, up and down, cannot leave the range of float32."""
+    """Outputs of several hundred, positive and negative, stay within the range of float32."""
     logits = random_logits(2, num_frames, GRAPH.num_pdfs, scale=20.0, dtype=torch.float32)
     logits[1] += 500
     log_likes, posteriors = path(logits, GRAPH, 1e-5)
@@ -118,8 +118,8 @@ def test_float32_is_stable_for_any_length(path, num_frames):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("leak", [1e-6, 1e-5, 0.1])
 def test_scaled_sums_equal_log_space(path, leak):
-    """Over 500 frames whose outputs lie up to 200 apart, and where the state that is best in the end was long
-    worse by thousands."""
+    """Over 500 frames whose outputs differ by up to 200, and if the final best state was worse by thousands
+    for a long time."""
     turning = torch.zeros(1, 500, 4)
     turning[0, :200, 2], turning[0, 200:, 0] = -120, -60
     for graph, logits in (
@@ -135,7 +135,7 @@ def test_scaled_sums_equal_log_space(path, leak):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_loss_of_accuracy_without_leak_is_detected(path):
-    """Likelihoods are there, but those of the first frame and of the last differ."""
+    """Likelihoods are finite, but those of the first frame and of the last differ."""
     logits = random_logits(16, 500, GRAPH.num_pdfs, scale=30.0, dtype=torch.float32)
     log_likes, posteriors = path(logits, GRAPH, 0.0)
     kept = torch.isfinite(log_likes)
@@ -146,7 +146,7 @@ def test_loss_of_accuracy_without_leak_is_detected(path):
 
 
 class Operations(TorchDispatchMode):
-    """Names of what torch is asked to do."""
+    """Names of the torch operations that are called."""
 
     def __init__(self):
         super().__init__()
@@ -158,8 +158,8 @@ class Operations(TorchDispatchMode):
 
 
 def test_graph_data_is_computed_once():
-    """For each type; another graph has its own. From the second call on, no number goes to or from a device
-    and none is waited for."""
+    """Once per number type and graph. From the second call on, no number is copied to or from a device, and
+    the host does not wait."""
     graph, logits = two_state_graph(), random_logits(2, 5, 4)
     operations = Operations()
     with operations:
@@ -178,7 +178,7 @@ def test_graph_data_is_computed_once():
 
 
 def large_graph() -> DenominatorGraph:
-    """Of thousands of arcs, of which some pdfs are in none."""
+    """Thousands of arcs; some pdfs are on none."""
     rng = np.random.default_rng(4)
     sources, targets, pdfs = (
         rng.integers(200, size=4000),
@@ -200,7 +200,7 @@ def test_sparse_matrices_equal_kernel():
 
 @pytest.mark.parametrize("path", PATHS)
 def test_batched_sequences_equal_single_ones(path):
-    """In any order, more than fit into a block; values after the end of a sequence are arbitrary and
+    """In any order, more than fit into a block. Values after the end of a sequence are arbitrary and
     unused."""
     lengths = np.random.default_rng(3).integers(1, 30, 20)
     logits = random_logits(20, 30, GRAPH.num_pdfs, scale=4.0)
@@ -306,7 +306,7 @@ def test_frames_after_end_and_skipped_rows_have_zero_gradient(caplog):
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 2e-4)])
 def test_gpu_equals_cpu_in_float64(dtype, tolerance):
     """Value, counts, gradient and posteriors of sequences of several lengths, and the denominator of a graph
-    of thousands of arcs."""
+    with thousands of arcs."""
     options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     logits = random_logits(3, 6, GRAPH.num_pdfs, scale=4.0)
     found = [results(logits.to(*place), options) for place in (("cpu", torch.float64), ("cuda", dtype))]
@@ -334,7 +334,7 @@ def results(logits: torch.Tensor, options: LfMmiOptions) -> tuple[list[torch.Ten
 
 @pytest.mark.parametrize("path", PATHS)
 def test_underflowing_likelihoods_are_not_finite(path):
-    """Without a leak, a sequence can leave every path behind in float32."""
+    """Without a leak, all paths of a sequence can underflow in float32."""
     logits = torch.zeros(2, 3, 4)
     logits[1, 1, :3], logits[1, 2, :3] = torch.tensor([[0.0, -500, -500], [-500, -500, 0]])
     log_likes, posteriors = path(logits, two_loops(), 0.0)

@@ -20,7 +20,7 @@ SEQUENCES = random_sequences(0, 40)
 
 
 def plain_prob(sequences, phones, order) -> float:
-    """The product of c(h, p) / c(h), counted by looking through all sequences."""
+    """The product of c(h, p) / c(h), counted by a search through all sequences."""
     prob = 1.0
     for place, phone in enumerate([*phones, END]):
         history = tuple(phones[max(place - order + 1, 0) : place])
@@ -58,7 +58,7 @@ def test_pruned_models_are_stochastic_deterministic_and_have_given_size(num_extr
     "options", [PhoneLmOptions(5, 3, 20), PhoneLmOptions(4, 2, 20), PhoneLmOptions(6, 1, 7)]
 )
 def test_counts_equal_traversals_of_sequences(options):
-    """Each is accepted, and probabilities are those of how often it is taken from state to state."""
+    """All sequences are accepted, and probabilities are relative frequencies of arcs on their paths."""
     for seed in range(10):
         sequences, ways = random_sequences(seed, 40), Counter()
         fst = estimate_phone_lm(sequences, options)
@@ -79,7 +79,7 @@ def test_counts_equal_traversals_of_sequences(options):
 
 
 def test_no_extra_states_give_lower_order_model():
-    """But for the beginnings of sequences, which have histories of their own in both."""
+    """Except for the beginnings of sequences, which have their own histories in both."""
     pruned, lower = (estimate_phone_lm(SEQUENCES, PhoneLmOptions(order, 3, 0)) for order in (4, 3))
     for sequence in SEQUENCES:
         assert lm_prob(pruned, sequence.tolist()) == pytest.approx(

@@ -1,4 +1,4 @@
-"""Numerator graphs against all ways of phones through their HMMs and all paths of the denominator."""
+"""Numerator graphs against all paths of phones through their HMMs and all paths of the denominator."""
 
 import numpy as np
 import pytest
@@ -149,8 +149,8 @@ def test_impossible_supervision_is_refused_by_name():
 
 
 def test_chunk_after_reach_of_initial_states_is_refused():
-    """Of a language of one sentence, 150 phones of two outputs each, of which a chunk may begin in the first
-    100 at most."""
+    """The language has one sentence with 150 phones of two outputs each. A chunk may begin in the first 100
+    at most."""
     phones = np.arange(1, 151)
     tree = monophone_tree([[phone] for phone in phones.tolist()], dict.fromkeys(phones.tolist(), 2))
     model = TransitionModel.from_tree(chain_topology(phones.tolist()), tree), tree

@@ -14,7 +14,7 @@ def matrix(seed, rows=50, columns=70):
 def test_difference_and_squares_equal_torch():
     x, y = matrix(1), matrix(2)
     x[0, :4] = torch.tensor([0.0, 1e-39, 1.0, 1.0])
-    y[0, :4] = torch.tensor([-0.0, 3e-39, 2**-9, 3 * 2**-9])  # the last two lie halfway between two numbers
+    y[0, :4] = torch.tensor([-0.0, 3e-39, 2**-9, 3 * 2**-9])  # the last two are halfway between two numbers
     rest = x.float() - y.float()
     squares = [float(part.double().square().sum()) for part in (x, rest)]
     assert subtract_from(x, y) == pytest.approx(squares, rel=1e-6)
@@ -34,7 +34,7 @@ def test_non_finite_values_stay_non_finite(bad):
 
 
 def test_descent_works_in_place():
-    """`FlatParameters` tests it at all kinds of numbers; here, that it works in place."""
+    """`FlatParameters` is tested with all kinds of numbers; this test checks the update in place."""
     master, grad, work = (
         torch.tensor([1.0, 2.0]),
         torch.tensor([1.0, -1.0]).bfloat16(),

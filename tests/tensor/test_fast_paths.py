@@ -1,5 +1,5 @@
-"""Every fast path gives what its plain form does, or is not taken, on this processor and on others; none is
-left out."""
+"""Every fast path equals its plain form, or is not taken, on this processor and on others; the list of fast
+paths is complete."""
 
 import functools
 import json
@@ -32,7 +32,7 @@ HELD_ELSEWHERE = {
 
 @functools.cache
 def seen_by(name: str) -> dict:
-    """What fast_paths.py tells as the processor `name` sees it."""
+    """Output of fast_paths.py with the instructions of the processor `name`."""
     program = Path(__file__).with_name("fast_paths.py")
     done = subprocess.run(
         [sys.executable, str(program)], env=environment(name), capture_output=True, text=True, timeout=300
@@ -60,8 +60,8 @@ def test_fast_paths_need_instructions_of_processor(name):
 
 
 def test_list_of_fast_paths_is_complete():
-    """A file that compiles with leave to reorder, or asks for a library or a type, is in the list, or among
-    the few that have another test."""
+    """A file that compiles with reassociation, or requests a library or a type, is in the list, or among the
+    few with another test."""
     marked = {
         str(path.relative_to(LIBRARY))
         for path in LIBRARY.rglob("*.py")
@@ -83,7 +83,7 @@ def test_list_of_fast_paths_is_complete():
     ],
 )
 def test_limits_of_onednn_are_respected(variables, bfloat16, registers, monkeypatch):
-    """On a processor with all of it."""
+    """On a processor with all instructions."""
     for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -95,7 +95,7 @@ def test_limits_of_onednn_are_respected(variables, bfloat16, registers, monkeypa
 
 
 def test_unknown_processor_takes_no_fast_path(monkeypatch):
-    """As without /proc, or with a build of torch that lacks a library or a function."""
+    """For example without /proc, or if torch lacks a library or a function."""
 
     def missing(*arguments, **keywords):
         raise FileNotFoundError

@@ -1,4 +1,4 @@
-"""Nonlinearities of the LSTM's loops, over all float32 that matter."""
+"""Nonlinearities of the LSTM loops, over the whole relevant range of float32."""
 
 import numpy as np
 import torch

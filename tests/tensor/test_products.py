@@ -1,4 +1,4 @@
-"""Products by either library are the same to rounding, for any strides; layers have the derivatives of
+"""Products by either library are equal up to rounding for any strides; layers have the derivatives of
 torch's."""
 
 import pytest
@@ -11,7 +11,7 @@ from pyasr.tensor.products import add_mm, affine, minus_mm, mm
 
 @pytest.fixture(params=[True, False], ids=["onednn", "torch"])
 def library(request, monkeypatch):
-    """Both, for matrices of any size."""
+    """Both libraries, for matrices of any size."""
     if request.param and not (
         torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     ):
@@ -68,7 +68,7 @@ def test_layer_derivatives_equal_torch(library, shape, bias):
 
 
 def test_library_choice_follows_processor():
-    """It stays, so that results do."""
+    """The choice is fixed, so that results are."""
     assert products.prefers_onednn() == products.prefers_onednn() and isinstance(
         products.prefers_onednn(), bool
     )

@@ -1,4 +1,4 @@
-"""Sums of squares against float64, at scales whose squares float32 does not hold."""
+"""Sums of squares against float64, at scales whose squares exceed float32."""
 
 import pytest
 import torch

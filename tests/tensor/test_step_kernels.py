@@ -25,8 +25,7 @@ def random(*shape: int, seed: int = 1) -> torch.Tensor:
 
 
 def test_cross_entropy_and_derivatives_equal_autograd():
-    """Against autograd; what lies behind the classes is not looked at, a negative target has no loss and no
-    derivatives."""
+    """Values after the classes are ignored. A negative target has no loss and no derivatives."""
     z, targets, num_classes = 3 * random(9, 20), torch.tensor([0, 5, -100, 12, 3, 1, 12, -1, 7]), 13
     z[:, num_classes:] = 1e6
     z[3, 12], z[4, 8] = 20.0, 20.0
@@ -68,8 +67,8 @@ def test_verdict_without_natural_gradient():
 
 
 def test_verdict_with_natural_gradient():
-    """g of a layer is that of its input times that of its derivatives; ones have a square of 1 in each
-    row."""
+    """g of a layer is that of its input times that of its derivatives. Columns of ones have a square of 1 in
+    each row."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
     first, inputs, hidden, output = step.squares
     before, after = (torch.cat([first[i].sum(1), inputs[i].sum(1)]) for i in (0, 1))
@@ -107,7 +106,7 @@ def test_zero_side_has_factor_1():
     ],
 )
 def test_non_finite_gradient_sets_all_factors_to_zero(spoil, parts):
-    """One bias or one trace is enough for all factors to be 0; its component is counted."""
+    """One bias or one trace is sufficient. Its component is counted."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
     spoil(step)
     verdict = make_verdict(step)
@@ -130,8 +129,8 @@ def test_non_finite_loss_has_zero_counts():
 
 @pytest.mark.parametrize("narrow", [torch.float32, torch.bfloat16])
 def test_descent_updates_parameters_in_place(narrow):
-    """Of float32 parameters, which may be those that the network computes with; a factor of 0 changes
-    nothing, whatever the gradient is."""
+    """For float32 parameters, with which the network may compute directly. A factor of 0 changes nothing, for
+    any gradient."""
     master, grad = random(50).float(), random(50, seed=2).to(narrow)
     before, factor = master.clone(), torch.tensor(-0.3)
     work = master if narrow == torch.float32 else torch.zeros(50, dtype=narrow)
@@ -149,7 +148,7 @@ def test_descent_updates_parameters_in_place(narrow):
     reason="Triton, which comes with torch for CUDA, is not installed",
 )
 def test_kernels_in_interpreter_equal_plain_form():
-    """Numbers in a process of its own: Triton looks at the variable when it is imported."""
+    """In a separate process, because Triton reads the variable when it is imported."""
     program = Path(__file__).with_name("step_kernel_cases.py")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(
