@@ -1,4 +1,4 @@
-"""Small data directories whose frames can be classified, with alignments, for training tests."""
+"""Small data directories with separable frames, and alignments, for training tests."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ DIM = 6
 
 
 def frames_of(pdfs: np.ndarray, num_pdfs: int, rng: np.random.Generator) -> np.ndarray:
-    """A Gaussian cloud around one point for each pdf."""
+    """A Gaussian cluster around one point for each pdf."""
     centres = 2.0 * np.random.default_rng(99).standard_normal((num_pdfs, DIM))
     return (centres[pdfs] + rng.standard_normal((len(pdfs), DIM))).astype(np.float32)
 
 
 def random_pdfs(length: int, num_pdfs: int, rng: np.random.Generator, stay: int = 3) -> np.ndarray:
-    """Each pdf stays for three frames or so, as states do."""
+    """Each pdf lasts for about three frames, like states."""
     return rng.integers(num_pdfs, size=length // stay + 1).repeat(stay)[:length].astype(np.int32)
 
 
 def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0, stay: int = 3) -> Targets:
-    """A data directory with features; utterance ids are SPEAKER-NAME. Returns the pdfs the frames were drawn
-    from, which stay for `stay` frames each."""
+    """A data directory with features. Utterance ids are SPEAKER-NAME. Returns the pdfs from which frames were
+    drawn; each lasts for `stay` frames."""
     path.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     pdfs = {utt: random_pdfs(length, num_pdfs, rng, stay) for utt, length in lengths.items()}
@@ -47,7 +47,7 @@ def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0,
 
 
 def transition_model(num_phones: int) -> tuple[TransitionModel, object]:
-    """One-state phones 1..num_phones, each with a pdf of its own: (transition model, tree)."""
+    """One-state phones 1..num_phones, each with its own pdf: (transition model, tree)."""
     entry = (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
     phones = list(range(1, num_phones + 1))
     tree = monophone_tree([[phone] for phone in phones], dict.fromkeys(phones, 1))
@@ -72,7 +72,7 @@ def make_alignments(path: Path, targets: Targets, num_jobs: int = 2) -> None:
 
 
 def make_training_dirs(path: Path, num_pdfs: int) -> list[Path]:
-    """PATH/data, lang and ali, as steps/train_dnn.py reads them: 24 utterances of four speakers."""
+    """PATH/data, lang and ali as inputs of steps/train_dnn.py: 24 utterances of four speakers."""
     lengths = {f"{speaker}-{i}": 40 + i for speaker in "abcd" for i in range(6)}
     make_alignments(path / "ali", make_data(path / "data", lengths, num_pdfs))
     (path / "lang").mkdir()

@@ -125,7 +125,7 @@ def flat(options: dict) -> dict:
 
 
 def gain(out: Path, log: str) -> float:
-    """Share of the initial held-out cross-entropy that the training has removed."""
+    """Fraction of the initial held-out cross-entropy that the training has removed."""
     told = [
         line
         for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
