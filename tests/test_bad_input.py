@@ -308,10 +308,10 @@ def test_data_without_speakers(words, audio, tmp_path):
     damaged = shutil.copytree(audio, tmp_path / "damaged")
     (damaged / "utt2spk").unlink()
     where = {"DATA": damaged, "SOUND": audio, "OUT": tmp_path / "out"}
-    told = assert_refused(
+    output = assert_refused(
         tmp_path, f"{damaged}/utt2spk: no such file", *(where.get(word, word) for word in words)
     )
-    assert "left out" not in told
+    assert "left out" not in output
 
 
 @pytest.mark.parametrize(

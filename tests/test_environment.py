@@ -58,10 +58,10 @@ def test_concurrent_first_starts_build_one_environment(tree):
     ends = [finish(process) for process in both]
     assert [(status, out) for status, out, _ in ends] == [(0, f"{tree}/.venv/bin/python\n")] * 2
     assert sum("installing requirements.txt" in err for _, _, err in ends) == 1
-    told = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
+    report = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
     assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS", PYASR_PYTHON="/nothing/is/started")) == (
         0,
-        told,
+        report,
         "",
     )
     (tree / "requirements.txt").write_text("# changed\n")

@@ -28,11 +28,11 @@ def wait_until(condition, timeout_s: float) -> None:
 
 def test_smallest_corpus_accepted_by_recipe():
     toy = Path(__file__).parents[1] / "egs/toy/s5"
-    told = re.search(r"^num_train=.*\(at least (\d+)\)", (toy / "run.sh").read_text(encoding="utf-8"), re.M)
+    output = re.search(r"^num_train=.*\(at least (\d+)\)", (toy / "run.sh").read_text(encoding="utf-8"), re.M)
     needed = re.search(
         r"^ *num_train: .*minimum=(\d+)", (toy / "local/make_corpus.py").read_text(encoding="utf-8"), re.M
     )
-    assert told[1] == needed[1]
+    assert output[1] == needed[1]
 
 
 def test_recipe_ends_with_good_word_error_rates(toy_run):

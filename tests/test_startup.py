@@ -61,15 +61,15 @@ def asked() -> dict[tuple[str, str], Run]:
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
 def test_help_and_errors_import_few_modules(path, asked):
-    told, refused = asked[str(path), "--help"], asked.get((str(path), "--no-such-option"))
-    assert told.status == 0 and len(told.output) > 60 and not told.errors
+    report, refused = asked[str(path), "--help"], asked.get((str(path), "--no-such-option"))
+    assert report.status == 0 and len(report.output) > 60 and not report.errors
     assert (
         not refused
         or refused.status == 1
         and "--no-such-option: no such option" in refused.errors
         and refused.errors.count("\n") == 1
     )
-    for run in filter(None, (told, refused)):
+    for run in filter(None, (report, refused)):
         assert not run.heavy and len(run.modules) <= MOST_MODULES
 
 

@@ -53,7 +53,7 @@ def root(tmp_path_factory):
 def test_utf8_text_from_corpus_to_score(root):
     run("utils/prepare_lang.py", root / "dict", "<unk>", root / "lang")
     assert WORD in read_table(root / "lang/words.txt")
-    told = run(
+    output = run(
         "utils/train_lm.py",
         "--eval-text",
         root / "data/text",
@@ -63,7 +63,7 @@ def test_utf8_text_from_corpus_to_score(root):
         root / "dict/lexicon.txt",
         root / "lm",
     )
-    assert f"{root}/data/text" in told
+    assert f"{root}/data/text" in output
     run("utils/make_grammar.py", root / "lang", root / "lm/lm.arpa.gz", root / "lang_test")
     run("utils/validate_lang.py", root / "lang_test")
     right = int(read_table(root / "lang/words.txt")[WORD])
@@ -71,8 +71,8 @@ def test_utf8_text_from_corpus_to_score(root):
     for lattice in lattices.values():
         lattice.olabels[:] = right
     make_decode_dir(root / "decode", lattices)
-    told = run("steps/score.py", root / "data", root / "lang_test", root / "decode")
-    assert "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in told
+    output = run("steps/score.py", root / "data", root / "lang_test", root / "decode")
+    assert "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in output
     per_utt = read_lines(root / "decode/scoring/per_utt")
     assert f"a-2 hyp {WORD}".split() in [line.split() for line in per_utt] and any(
         line.startswith("zoë-1 ") for line in per_utt
@@ -89,7 +89,7 @@ def test_errors_are_printed_in_utf8(root):
         "utils/train_lm.py", root / "café", root / "dict/lexicon.txt", root / "never", ok=False
     )
     (root / "latin1.conf").write_bytes("--order=3  # für\n".encode("latin-1"))
-    told = run(
+    output = run(
         "utils/train_lm.py",
         "--config",
         root / "latin1.conf",
@@ -98,7 +98,7 @@ def test_errors_are_printed_in_utf8(root):
         root / "never",
         ok=False,
     )
-    assert "latin1.conf:1: not UTF-8 text; convert the file with iconv -t utf-8" in told
+    assert "latin1.conf:1: not UTF-8 text; convert the file with iconv -t utf-8" in output
 
 
 def text_calls(tree: ast.AST) -> list[int]:

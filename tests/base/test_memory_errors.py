@@ -30,9 +30,9 @@ def test_memory_error_names_utterance(fail):
     sentence = (
         r"^a-1: memory is not enough for its 7 frames: .+; cut it into shorter utterances, or leave it out$"
     )
-    with pytest.raises(UserError, match=sentence) as told:
+    with pytest.raises(UserError, match=sentence) as caught:
         computed("a-1", fail, np.zeros((7, 3)))
-    assert told.value.__cause__ is None and "\n" not in str(told.value)
+    assert caught.value.__cause__ is None and "\n" not in str(caught.value)
     with pytest.raises(UserError, match="; take another$"):
         computed("a-1", fail, np.zeros((7, 3)), "take another")
 

@@ -102,14 +102,16 @@ def test_full_disk_at_standard_output_is_reported(what, tmp_path):
 
 def test_every_errno_has_a_sentence_with_file_name():
     for number in errno.errorcode:
-        told = disk_error(OSError(number, os.strerror(number), "data/x"))
+        report = disk_error(OSError(number, os.strerror(number), "data/x"))
         if number in (errno.EPIPE, errno.ESHUTDOWN):
-            assert isinstance(told, BrokenPipeError)
+            assert isinstance(report, BrokenPipeError)
             continue
         assert (
-            isinstance(told, SystemRefusal) and told.errno == number and str(told).startswith("data/x: ")
+            isinstance(report, SystemRefusal)
+            and report.errno == number
+            and str(report).startswith("data/x: ")
         ), errno.errorcode[number]
-        assert len(str(told)) > len("data/x: ") + 10 and "{" not in str(told)
+        assert len(str(report)) > len("data/x: ") + 10 and "{" not in str(report)
 
 
 def test_error_without_file_name_gets_name_from_context(tmp_path):
@@ -283,11 +285,11 @@ def test_failing_close_of_read_archive_prints_nothing(monkeypatch):
         def close(self):
             raise OSError(errno.EINTR, os.strerror(errno.EINTR))
 
-    told, reader = [], ArkReader()
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    report, reader = [], ArkReader()
+    monkeypatch.setattr(sys, "unraisablehook", report.append)
     reader._path, reader._file = "a.ark", BadFile()
     del reader
-    assert told == []
+    assert report == []
 
 
 def test_failing_fork_is_not_reported_as_concurrent_run(tmp_path):

@@ -102,11 +102,11 @@ def was_requeued(process, out):
     """Frames at which the training was asked to end and resumed."""
     said, errors = process.communicate(timeout=2 * WAIT_S)
     assert process.returncode == 0, said + errors
-    told = (
+    report = (
         "the job was asked to end, has saved its state and is submitted again, time 1 of at most 3 (log "
         "until then: "
     )
-    assert told in errors and errors.count("submitted again") == 1, errors
+    assert report in errors and errors.count("submitted again") == 1, errors
     [frames] = re.findall(
         r"error: stopped on request; saved at (\d+) frames", log_of(out, "train.requeued-1.log")
     )
@@ -231,11 +231,11 @@ def test_training_resumes_after_loss_of_grid_engine_host(which, grid_of_hosts, c
         said, errors = process.communicate(timeout=WAIT_S)
         grid_of_hosts.restore(host)
     assert process.returncode == 0, said + errors
-    told = (
+    report = (
         rf"its host {host} was lost \(Grid Engine says au\); 3 ranks continue from (\d+) frames, restart "
         r"1 of at most 1"
     )
-    [frames] = re.findall(told, said + errors)
+    [frames] = re.findall(report, said + errors)
     assert f"resuming at {frames} frames" in log_of(out)
     wait_until(
         lambda: (

@@ -79,11 +79,11 @@ def test_broken_links_are_missing_files(discs, capsys):
     (discs / "sw02008.sph").symlink_to(discs / "unmounted/sw02008.sph")
     (discs / "sw02009.sph").symlink_to(discs / "sw02009.sph")
     assert not {"sw02008", "sw02009"} & files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph").keys()
-    told = (
+    report = (
         f"2 dangling links, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files "
         "are missing"
     )
-    assert told in capsys.readouterr().out
+    assert report in capsys.readouterr().out
 
 
 def test_location_may_be_a_file(discs):

@@ -70,22 +70,22 @@ def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
 
 def test_texts_speakers_and_counts_equal_those_of_discs(discs, tmp_path, capsys):
     data = check(prepare(tmp_path / "data" / "all", discs.places), discs)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert {data.wav_scp[f"fe_03_00001-{side}"] for side in "AB"} == {str(discs.root / audio_name(1))}
     sexes = data.table("spk2gender")
     assert sexes.keys() == data.spk2utt.keys() and all(
         sexes[speaker] == speaker[-1] for speaker in sexes if not speaker.startswith("fe_03")
     )
     assert {"2637m", "2637f", "fe_03_05853-A"} <= data.spk2utt.keys() and sexes["fe_03_05853-A"] == "f"
-    assert f"1 calls left out: no transcript: fe_03_{WITHOUT_TEXT:05d}" in told
-    assert f"1 calls left out: no speech: fe_03_{WITHOUT_AUDIO:05d}" in told
+    assert f"1 calls left out: no transcript: fe_03_{WITHOUT_TEXT:05d}" in output
+    assert f"1 calls left out: no speech: fe_03_{WITHOUT_AUDIO:05d}" in output
     for fault, number in discs.left_out.items():
         counted = [
             int(count)
-            for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", told)
+            for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", output)
             if fault in reason
         ]
-        assert counted == [number], (fault, told)
+        assert counted == [number], (fault, output)
     assert not validate(data.path, audio="read")
     assert "fe_03_11487-A-023109-" in " ".join(data.text)
     prepare(tmp_path / "data" / "all", discs.places)
@@ -140,18 +140,18 @@ def test_duplicate_transcripts_and_calls_are_used_once(copied, tmp_path, capsys)
         copied.root / "LDC2005S13" / "more" / "FE_03_05851.SPH", (copied.root / audio_name(5851)).read_bytes()
     )
     data = check(prepare(tmp_path / "all", copied.places), copied)
-    told = capsys.readouterr().out
-    assert "4 files exist in several copies" in told and "1 files exist in several copies" in told
+    output = capsys.readouterr().out
+    assert "4 files exist in several copies" in output and "1 files exist in several copies" in output
     assert data.wav_scp["fe_03_05851-A"].endswith("p2_sph1/audio/058/fe_03_05851.sph")
 
 
 def test_part_1_without_part_2(discs, tmp_path, capsys):
     check(prepare(tmp_path / "all", discs.places[2:]), discs, lambda call: call >= "fe_03_05851")
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "Fisher part 1: 0 calls with speech (LDC2004S13), 0 with transcripts (LDC2004T19), published 5850 "
         "of each"
-    ) in told
+    ) in output
 
 
 def test_added_audio_recomputes_data_directory(copied, tmp_path, capsys):
@@ -182,13 +182,13 @@ def test_unusable_audio_is_omitted(copied, tmp_path, capsys):
         copied,
         lambda call: call not in ("fe_03_00002", "fe_03_05851", "fe_03_05852"),
     )
-    told = capsys.readouterr().out
-    assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in told
-    assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", told)
-    assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", told)
+    output = capsys.readouterr().out
+    assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in output
+    assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", output)
+    assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", output)
     assert re.search(
         rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples found",
-        told,
+        output,
     )
 
 
@@ -228,9 +228,9 @@ TEXT = "Fisher English transcripts (LDC2004T19, LDC2005T19): no data/trans/NNN/f
     ],
 )
 def test_missing_and_wrong_discs_give_one_sentence(given, sentence, discs, tmp_path):
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         prepare(tmp_path / "all", [discs.root / name for name in given.split()])
-    assert str(told.value) == sentence.replace("DISCS", str(discs.root)) and not (tmp_path / "all").exists()
+    assert str(caught.value) == sentence.replace("DISCS", str(discs.root)) and not (tmp_path / "all").exists()
 
 
 @pytest.mark.parametrize(
@@ -252,10 +252,10 @@ def test_tables_without_valid_lines_are_named(copied, tmp_path, capsys):
         path.write_text("nothing\n")
     data = prepare(tmp_path / "all", copied.places)
     assert data.text == copied.texts and set(data.utt2spk.values()) == {name[:13] for name in data.text}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        told.count("no line contains a call and its callers") == 6
-        and "no spk2gender: " in told
+        output.count("no line contains a call and its callers") == 6
+        and "no spk2gender: " in output
         and not data.has("spk2gender")
     )
 

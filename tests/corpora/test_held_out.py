@@ -59,7 +59,7 @@ def test_stm_of_data_directory(data, capsys):
     ]
     assert (data.path / "glm").read_bytes() == GLM.read_bytes()
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
-    assert "stm written" in (told := capsys.readouterr().out) and told.endswith("stm is up to date\n")
+    assert "stm written" in (report := capsys.readouterr().out) and report.endswith("stm is up to date\n")
     (data.path / "segments").unlink()
     with pytest.raises(UserError, match="dev: no segments, which an stm needs for its times"):
         run_here("make_stm.py", data.path, folder=LOCAL)

@@ -49,9 +49,11 @@ def test_eval2000(eval2000, tmp_path, capsys):
     assert fields((data.path / "stm").read_text().splitlines()) == fields(expected)
     assert (data.path / "glm").read_text() == hub5_discs.GLM
     assert read_table(data.path / "stm_subsets") == {"swbd": "^sw_", "callhm": "^en_"}
-    told = capsys.readouterr().out
-    assert "4 segments left out: ignored in scoring: " in told and "utterances" in told and "4,459" in told
-    assert re.search(r"hub5e00.english.000405.stm: '\(\(' read as '\(' \(\d+ times\)", told)
+    output = capsys.readouterr().out
+    assert (
+        "4 segments left out: ignored in scoring: " in output and "utterances" in output and "4,459" in output
+    )
+    assert re.search(r"hub5e00.english.000405.stm: '\(\(' read as '\(' \(\d+ times\)", output)
 
 
 def test_segments_are_extended_but_do_not_overlap(eval2000, tmp_path):
@@ -101,8 +103,8 @@ def test_rt03(rt03, tmp_path, capsys):
     assert lines.count(hub5_discs.LABELS[0]) == 1 and {
         segment.begin_s for segment in data.segments.values()
     } == {begin for name, (begin, _) in rt03.spans.items() if name in rt03.texts}
-    told = capsys.readouterr().out
-    assert "8,420" in told and "but no reference" not in told  # speech of other languages is ignored
+    output = capsys.readouterr().out
+    assert "8,420" in output and "but no reference" not in output  # speech of other languages is ignored
 
 
 @pytest.mark.parametrize("folder", ["", "hub5e_00"])
@@ -133,10 +135,10 @@ def test_calls_without_audio_or_reference(eval2000, tmp_path, capsys):
     (audio / "hub5e_00/english/en_4183.sph").rename(audio / "hub5e_00/english/en_9999.sph")
     data = prepare("eval2000", tmp_path, audio=audio, text=eval2000.text)
     assert data.text == {name: text for name, text in eval2000.texts.items() if "en_4183" not in name}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "1 calls have a reference, but no audio: en_4183" in told
-        and "1 calls have audio, but no reference: en_9999" in told
+        "1 calls have a reference, but no audio: en_4183" in output
+        and "1 calls have audio, but no reference: en_9999" in output
     )
 
 
@@ -149,9 +151,9 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
     pem.write_text("\n".join([*kept, "sw_4390 A: unknown_speaker 30.00 31.00"]) + "\n")
     assert len(kept) == len(lines) - 1
     assert prepare("eval2000", tmp_path, audio=audio, text=eval2000.text).text == eval2000.texts
-    told = capsys.readouterr().out
-    assert f"1 segments of the reference are not in the pem; the first is sw_4390-A {begin:.2f} " in told
-    assert "1 segments of the pem are not in the reference; the first is sw_4390-A 30.00 31.00" in told
+    output = capsys.readouterr().out
+    assert f"1 segments of the reference are not in the pem; the first is sw_4390-A {begin:.2f} " in output
+    assert "1 segments of the pem are not in the reference; the first is sw_4390-A 30.00 31.00" in output
     pem.unlink()
     assert prepare("eval2000", tmp_path, audio=audio, text=eval2000.text).text == eval2000.texts
     assert "it contains no list of segments (.pem)" in capsys.readouterr().out
@@ -160,11 +162,11 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
 def test_glm_from_another_location(rt03, tmp_path):
     shutil.copytree(rt03.audio, tmp_path / "rt03")
     (tmp_path / "rt03/data/trans_rules/en20030506.glm").rename(tmp_path / "my.glm")
-    told = (
+    report = (
         r"word mappings of RT-03 .*SCTK\): no data/trans_rules/en20030506.glm below .*rt03; give .* with "
         r"--rt03-glm"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         prepare("rt03", tmp_path, rt03=tmp_path / "rt03")
     assert (
         prepare("rt03", tmp_path / "data", rt03=tmp_path / "rt03", glm=tmp_path / "my.glm").path / "glm"

@@ -304,8 +304,8 @@ def test_unknown_sexes_are_reported(table, unknown, mini, prepare):
     path.unlink()
     if table:
         path.write_bytes(table.encode("utf-8" if table.startswith("\ufeff") else "latin-1"))
-    told = f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {unknown}\n"
-    assert told in prepare(mini[0])
+    report = f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {unknown}\n"
+    assert report in prepare(mini[0])
     assert not (mini[0] / "data/train_clean_5/spk2gender").exists()
     assert validate(mini[0] / "data/train_clean_5") == []
 

@@ -42,14 +42,14 @@ def test_texts_and_counts_equal_those_of_discs(discs, tmp_path, capsys):
     assert len(train.wav_scp) == 15 and "sw02167-B" not in train.wav_scp
     assert train.table("reco2file_and_channel")["sw02001-B"] == "sw02001 B"
     assert not validate(tmp_path / "train", audio="read")
-    told = capsys.readouterr().out
-    assert f"{len(discs.unheard)} segments left out: no audio of their call: sw02289-" in told
-    assert "1 segments left out: it begins after the end of its recording: sw03409-B" in told
+    output = capsys.readouterr().out
+    assert f"{len(discs.unheard)} segments left out: no audio of their call: sw02289-" in output
+    assert "1 segments left out: it begins after the end of its recording: sw03409-B" in output
     assert (
-        "1 calls have a transcript, but no audio: sw02289" in told
-        and "8 calls have audio, of 2,435 or 2,438" in told
+        "1 calls have a transcript, but no audio: sw02289" in output
+        and "8 calls have audio, of 2,435 or 2,438" in output
     )
-    assert re.search(rf"utterances +{len(train.utterances)} +264,000 +-", told)
+    assert re.search(rf"utterances +{len(train.utterances)} +264,000 +-", output)
 
 
 def test_unchanged_corpus_is_up_to_date_and_changed_audio_is_not(discs, tmp_path, capsys):
@@ -165,13 +165,13 @@ def test_malformed_lines_are_omitted_and_named(discs, tmp_path, capsys):
     side.write_bytes("\r\n".join(lines).encode() + b"\r\nsw2001A-ms98-a-0094 3.0 3.5 caf\xe9\r\n")
     train = prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     assert train.text == {**discs.texts, "sw02001-A_000300-000350": "café"}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for reason in ("its end is not after its beginning: ", "a line that is not 'SEGMENT BEGIN END WORDS': "):
-        assert f"1 segments left out: {reason}{side}:" in told
-    assert "1 segments left out: shorter than 10 ms: sw02001-A_000150-000150" in told
+        assert f"1 segments left out: {reason}{side}:" in output
+    assert "1 segments left out: shorter than 10 ms: sw02001-A_000150-000150" in output
     assert (
-        "1 segments left out: the same times as another: sw02001-A_" in told
-        and f"{side}:{len(lines) + 1}: not UTF-8" in told
+        "1 segments left out: the same times as another: sw02001-A_" in output
+        and f"{side}:{len(lines) + 1}: not UTF-8" in output
     )
 
 
@@ -196,9 +196,9 @@ def test_unusable_audio_is_omitted_and_named(discs, tmp_path, capsys):
     assert train.text == {
         name: text for name, text in discs.texts.items() if name[:7] not in ("sw02001", "sw04002")
     }
-    told = capsys.readouterr().out
-    assert "segments left out: their audio is not usable: sw02001-A_" in told
-    assert f"sw02001 is left out: {cut}: cut short" in told and f"sw04002 is left out: {broken}: " in told
+    output = capsys.readouterr().out
+    assert "segments left out: their audio is not usable: sw02001-A_" in output
+    assert f"sw02001 is left out: {cut}: cut short" in output and f"sw04002 is left out: {broken}: " in output
 
 
 def test_wrong_and_missing_discs_are_reported(discs, tmp_path, capsys):
@@ -246,10 +246,10 @@ def test_transcripts_of_other_calls_are_refused(discs, tmp_path):
     ):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     (transcripts / "sw-ms98-dict.text").unlink()
-    told = (
+    report = (
         "the dictionary of the transcripts: no sw-ms98-dict.text below .*transcripts; give its directory with"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
 
 

@@ -161,10 +161,10 @@ def dictionary(capsys):
 def test_dictionary_entries_are_read(dictionary, capsys):
     assert dictionary.entries.keys() == {"ab-", "yeah", "IBM", "AT&T", "I", "us", "US"}
     assert dictionary.pronunciations("yeah") == [("y", "ae"), ("y", "eh")]
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "dict: 2 lines without a pronunciation of speech are left out: 15 ('Bad s sil z'), 16 ('lonely')"
-        in told
+        in output
     )
 
 
@@ -262,7 +262,10 @@ def test_malformed_table_lines_are_named(tmp_path, capsys, read, line):
         read(tmp_path / "table")
     (tmp_path / "table").write_text(f"\n{line}\n1000, 1, 1001, 1002\n")
     read(tmp_path / "table")
-    assert f"{tmp_path}/table:2: '" in (told := capsys.readouterr().out) and "(1 such lines); skipped" in told
+    assert (
+        f"{tmp_path}/table:2: '" in (report := capsys.readouterr().out)
+        and "(1 such lines); skipped" in report
+    )
 
 
 def test_capital_letters_are_acronyms_for_any_dictionary():

@@ -11,7 +11,7 @@ from pyasr.parallel.communication.rank_threads import ThreadComm  # noqa: E402
 
 
 @pytest.fixture
-def told(tmp_path, monkeypatch):
+def log_lines(tmp_path, monkeypatch):
     """Function (device, natural gradient or not) that trains a network with one BLSTM layer; returns log
     lines about LSTM layers."""
     said, corpus = [], make_corpus(tmp_path / "corpus")
@@ -33,20 +33,20 @@ def told(tmp_path, monkeypatch):
     return train
 
 
-def test_natural_gradient_uses_loop(told):
+def test_natural_gradient_uses_loop(log_lines):
     with mock_gpu():
-        assert told("cuda", natural_gradient=NATURAL) == [
+        assert log_lines("cuda", natural_gradient=NATURAL) == [
             "LSTM layers computed by the loop over frames: 2; cuDNN has no natural gradient"
         ]
 
 
-def test_gpu_without_cudnn_is_logged(told):
+def test_gpu_without_cudnn_is_logged(log_lines):
     with mock_gpu():
-        (line,) = told("cuda", precision="float32")
+        (line,) = log_lines("cuda", precision="float32")
     assert line.startswith(
         "LSTM layers computed by the loop over frames: 2; cuDNN has no LSTM of float32 in version "
     )
 
 
-def test_cpu_logs_nothing(told):
-    assert told("cpu") == []
+def test_cpu_logs_nothing(log_lines):
+    assert log_lines("cpu") == []

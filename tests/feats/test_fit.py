@@ -31,12 +31,12 @@ def system(tmp_path):
 
 def test_missing_splice_opts_is_named_with_its_content(system):
     data, model = system
-    told = (
+    report = (
         f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
         f"'--left-context=3 --right-context=3': write that into {model}/splice_opts$"
     )
     for check in (check_features, check_input):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             check(data, model)
     (model / "splice_opts").write_text("--left-context=3 --right-context=3\n")
     check_features(data, model)
@@ -130,7 +130,7 @@ def test_features_not_matching_gaussians_are_refused_before_jobs(deltas, tmp_pat
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()
     (model / "delta_opts").write_text("--delta-order=1\n")
-    told = (
+    report = (
         f"^{data}/feats.scp: features of 13 columns become 26 by the options of {model}, but the Gaussians "
         f"of {model}/final.mdl have 39 dimensions; 39 = 13 x 3 means '--delta-order=2': write that into "
         f"{model}/delta_opts$"
@@ -139,7 +139,7 @@ def test_features_not_matching_gaussians_are_refused_before_jobs(deltas, tmp_pat
         ("align_si.py", data, lang, model, tmp_path / "out"),
         ("decode.py", "--model-dir", model, graph, data, tmp_path / "out"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run_here(*words)
         assert not list(tmp_path.glob("*out*"))
 

@@ -97,7 +97,7 @@ def test_input_options_are_saved_with_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, value, told",
+    "name, value, message",
     [
         ("deltas", 9, "--deltas: 9 is above the maximum 4"),
         ("splice_left", -1, "--splice-left: -1 is below the minimum"),
@@ -113,12 +113,12 @@ def test_input_options_are_saved_with_model(tmp_path):
         ("other", 1, "has no other"),
     ],
 )
-def test_input_options_from_other_sources_are_checked(name, value, told, tmp_path):
+def test_input_options_from_other_sources_are_checked(name, value, message, tmp_path):
     """They are checked like a command line, and cannot name another class."""
     InputOptions().save(tmp_path)
     path = tmp_path / "input.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
-    with pytest.raises(UserError, match=f"input.json.*{told}"):
+    with pytest.raises(UserError, match=f"input.json.*{message}"):
         InputOptions.load(tmp_path)
 
 
@@ -174,10 +174,10 @@ def test_features_of_other_dimension_are_named(data, cmvn):
         for utt, matrix in features.items():
             writer.write(utt, matrix.astype(np.float32))
     reader = FeatureReader(data, InputOptions(cmvn=cmvn, deltas=1))
-    told = (
+    report = (
         f"{data}: b-2 has 6 columns, other utterances have 5; compute the features of {data} again, or remove"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         reader["b-2"]
     assert reader.dim == reader["a-2"].shape[1] == 10
     assert (

@@ -73,8 +73,8 @@ def test_moved_recipe_is_up_to_date(made, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(moved)
         capsys.readouterr()
         recipe()
-        told = capsys.readouterr().out
-        assert told.count("is up to date") == 5 and "out of date" not in told
+        output = capsys.readouterr().out
+        assert output.count("is up to date") == 5 and "out of date" not in output
         assert everything() == before and len(before[0]) == UTTERANCES * 2 + 8
         assert not validation.validate(Path("data/train"), need_feats=True)
     finally:

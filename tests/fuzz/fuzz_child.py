@@ -76,11 +76,11 @@ def examine(read: Callable[[Path], object], path: Path, files: Iterable[bytes], 
     outcome, rest = Outcome(), list(enumerate(files))
     while rest:
         done, signal_number = _in_child(read, path, rest, named)
-        for (number, _), (told, sentence) in zip(rest, done):
+        for (number, _), (message, sentence) in zip(rest, done):
             outcome.sentences.append(sentence)
-            outcome.counts[told if told in ("read", "refused") else "finding"] += 1
-            if told not in ("read", "refused"):
-                outcome.findings.append((number, told))
+            outcome.counts[message if message in ("read", "refused") else "finding"] += 1
+            if message not in ("read", "refused"):
+                outcome.findings.append((number, message))
         if len(done) < len(rest):
             outcome.counts["finding"] += 1
             outcome.findings.append(
@@ -105,8 +105,8 @@ def _in_child(
         os._exit(0)
     os.close(sending)
     with os.fdopen(receiving, encoding="utf-8") as pipe:
-        told = [json.loads(line) for line in pipe if line.endswith("\n")]
-    return told, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) * -1
+        answer = [json.loads(line) for line in pipe if line.endswith("\n")]
+    return answer, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) * -1
 
 
 def _tell_of_all(read, path: Path, files: list[tuple[int, bytes]], named: str, sending: int) -> None:
@@ -118,9 +118,9 @@ def _tell_of_all(read, path: Path, files: list[tuple[int, bytes]], named: str, s
     for _, content in files:
         path.write_bytes(content)
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        told = ask(read, path, named)
+        answer = ask(read, path, named)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        os.write(sending, (json.dumps(told) + "\n").encode())
+        os.write(sending, (json.dumps(answer) + "\n").encode())
 
 
 def limit_memory(num_bytes: int) -> None:

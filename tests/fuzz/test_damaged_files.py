@@ -27,7 +27,9 @@ def test_damaged_files_are_read_or_refused(name, tmp_path):
     valid, rng = path.read_bytes(), random.Random(name)
     files = [valid, *(mutate(rng, valid) for _ in range(NUM_FILES))]
     outcome = examine(format.read, path, files, str(tmp_path) if format.names else "")
-    assert not outcome.findings, "\n".join(f"file {number}: {told}" for number, told in outcome.findings[:10])
+    assert not outcome.findings, "\n".join(
+        f"file {number}: {message}" for number, message in outcome.findings[:10]
+    )
     assert bool(outcome.counts["refused"]) == format.refuses, "no damage was noticed"
 
 

@@ -186,10 +186,10 @@ BREAKS = {
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_each_problem_is_reported_with_its_fix(dirs, name):
-    change, told = BREAKS[name]
+    change, message = BREAKS[name]
     change(dirs[1])
     found = problems(dirs)
-    assert any(told in problem for problem in found), found
+    assert any(message in problem for problem in found), found
     assert all("; fix: " in problem and "\n" not in problem for problem in found)
 
 

@@ -94,7 +94,7 @@ def test_manifests_become_data_directory(tmp_path):
     assert not validate(out, audio="no")
 
 
-@pytest.mark.parametrize("change, told", [
+@pytest.mark.parametrize("change, message", [
     (lambda r, s: s[0].update(recording_id="nowhere"), "supervision u1: there is no recording nowhere"),
     (lambda r, s: s[0].pop("start"), "supervision u1: its start is None"),
     (lambda r, s: s[0].update(start="0.5"), "supervision u1: its start is 0.5"),
@@ -130,13 +130,13 @@ def test_manifests_become_data_directory(tmp_path):
      "supervision u1: it lasts from 10.01 to 10.03 s in a recording of 10 s"),
     (lambda r, s: s[0].update(channel=[]), "supervision u1: it has no channel"),
 ])  # fmt: skip
-def test_every_problem_is_reported(tmp_path, change, told):
+def test_every_problem_is_reported(tmp_path, change, message):
     """Also a recording that occurs twice, in one pass."""
     recordings, supervisions = json.loads(json.dumps([RECORDINGS, SUPERVISIONS]))
     change(recordings, supervisions)
     supervisions[2]["duration"] = -1
     problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
-    assert any(told in problem for problem in problems) and "u3" in problems[-1]
+    assert any(message in problem for problem in problems) and "u3" in problems[-1]
     assert all("; fix: " in problem and "\n" not in problem for problem in problems)
 
 

@@ -158,7 +158,7 @@ def test_unsupported_cuts_are_reported_by_kind(lhotse, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("change, told, fix", [
+@pytest.mark.parametrize("change, message, fix", [
     (lambda c: c[0].pop("start"), "cut talk-0: its start is None", "correct the entry"),
     (lambda c: c[0].update(recording=7), "cut talk-0: its recording is 7", "correct the entry"),
     (lambda c: c[0]["recording"].pop("id"), "cut talk-0: recording: its id is None", "correct the entry"),
@@ -184,12 +184,12 @@ def test_unsupported_cuts_are_reported_by_kind(lhotse, tmp_path):
     (lambda c: c[0]["recording"]["sources"][0].update(type="memory"), "its audio is of the type memory",
      "save it in files with lhotse"),
 ])  # fmt: skip
-def test_every_problem_is_reported(tmp_path, change, told, fix):
+def test_every_problem_is_reported(tmp_path, change, message, fix):
     cuts = entries()
     cuts[0]["id"] = "talk-0"
     change(cuts)
     problems = read_cuts(written(tmp_path / "cuts.jsonl", cuts)).problems
-    assert [problem for problem in problems if told in problem and f"; fix: {fix}" in problem], problems
+    assert [problem for problem in problems if message in problem and f"; fix: {fix}" in problem], problems
     assert all(
         problem.startswith(f"{tmp_path}/cuts.jsonl: ") and problem.count("; fix: ") == 1
         for problem in problems
@@ -222,7 +222,7 @@ def test_step_writes_data_directory(tmp_path, root):
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         ("[1]", "entry 1: '1' is not a JSON object"),
         ("[{}, [", "'[{}, [' is not a JSON object"),
@@ -233,8 +233,8 @@ def test_step_writes_data_directory(tmp_path, root):
     ],
     ids=["numbers", "cut off", "endless", "half a character", "array and line", "deep"],
 )
-def test_invalid_arrays_are_refused(text, told, tmp_path):
+def test_invalid_arrays_are_refused(text, message, tmp_path):
     (tmp_path / "cuts.json").write_text(text)
     with pytest.raises(UserError) as error:
         read_cuts(tmp_path / "cuts.json")
-    assert str(error.value).startswith(f"{tmp_path}/cuts.json") and told in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path}/cuts.json") and message in str(error.value)

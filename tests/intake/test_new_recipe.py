@@ -45,7 +45,7 @@ def own_recipe(tmp_path_factory) -> tuple[Path, str]:
 
 
 def test_findings_and_choices_are_printed(own_recipe):
-    told = own_recipe[1]
+    report = own_recipe[1]
     for sentence in (
         "found a table of audio files (1, table.tsv)",
         "90 utterances of 90 recordings",
@@ -60,8 +60,8 @@ def test_findings_and_choices_are_printed(own_recipe):
         "created ",
         "; run ",
     ):
-        assert sentence in told, (sentence, told)
-    assert re.search(r"found .*\n.*\d+\.\d min of speech in 90", told)
+        assert sentence in report, (sentence, report)
+    assert re.search(r"found .*\n.*\d+\.\d min of speech in 90", report)
 
 
 def test_recipe_runs_from_audio_to_word_error_rates(own_recipe, tmp_path):

@@ -445,8 +445,8 @@ def wrong_number_of_columns(folder):
 
 def comma_without_quotation(folder):
     rows = rows_of(folder)
-    told = "; correct the line, or put fields that contain ',' in quotation"
-    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], told
+    report = "; correct the line, or put fields that contain ',' in quotation"
+    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], report
 
 
 def open_quotation(folder):
@@ -472,8 +472,8 @@ def two_tables(folder):
 
 
 def no_text_column(folder):
-    told = "the column of the text is not recognised (file, colour); name"
-    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], told
+    report = "the column of the text is not recognised (file, colour); name"
+    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], report
 
 
 def audio_alone(folder):
@@ -504,8 +504,8 @@ def damaged_audio(folder):
 def foreign_format(folder):
     for i in range(3):
         write(folder / f"a{i}.m4a", "x")
-    told = "audio only in unsupported formats (.m4a); convert the files to WAV"
-    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], told
+    report = "audio only in unsupported formats (.m4a); convert the files to WAV"
+    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], report
 
 
 def ambiguous_name(folder):

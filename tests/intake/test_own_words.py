@@ -119,9 +119,9 @@ LANGUAGES = {
 
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_language_is_detected_by_alphabet_and_dictionary(name):
-    texts, dictionary, told = LANGUAGES[name]
+    texts, dictionary, expected_message = LANGUAGES[name]
     found = choose_language(texts, LanguageOptions())
-    assert found.dictionary == dictionary and told in found.message
+    assert found.dictionary == dictionary and expected_message in found.message
 
 
 def test_given_lexicon_or_language_is_used(tmp_path):

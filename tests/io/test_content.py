@@ -37,7 +37,7 @@ def test_content_of_a_pipe(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, message",
     [
         ("/dev/zero", "a device, not a file"),
         ("a\0b", "a zero byte"),
@@ -46,8 +46,8 @@ def test_content_of_a_pipe(tmp_path):
         ("/nowhere/x", "no such file"),
     ],
 )
-def test_directories_and_devices_are_refused(name, told):
-    with pytest.raises(UserError, match=told):
+def test_directories_and_devices_are_refused(name, message):
+    with pytest.raises(UserError, match=message):
         read_file(name)
 
 

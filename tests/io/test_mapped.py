@@ -99,9 +99,9 @@ def test_source_error_is_reported_without_warnings(source, caplog):
         raise refusal
 
     source.make = fail
-    with pytest.raises(SystemRefusal) as told:
+    with pytest.raises(SystemRefusal) as caught:
         source.tables()
-    assert told.value is refusal and not caplog.text and names(source.path.parent) == ["source.bin"]
+    assert caught.value is refusal and not caplog.text and names(source.path.parent) == ["source.bin"]
 
 
 def test_small_sources_are_not_mapped(source, monkeypatch):

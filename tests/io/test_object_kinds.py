@@ -200,11 +200,11 @@ def test_single_object_in_place_of_archive_is_named(wanted, packed, tmp_path):
         "vector in text": b"[ 1 2 3 ]\n",
     }.items():
         path.write_bytes(gzip.compress(content) if packed else content)
-        told = (
+        report = (
             f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key "
             f"and a space precede each of the {wanted}"
         )
-        with pytest.raises(UserError, match=f"^{path}: {told}$"):
+        with pytest.raises(UserError, match=f"^{path}: {report}$"):
             READERS[wanted](path)
 
 

@@ -58,9 +58,9 @@ def test_lines_are_parsed_like_single_lines(lines, ends, tmp_path_factory):
     if not fault:
         assert list(Table.read(path).items()) == list(pairs_of_file(path)) == list(expected.items())
         return
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         Table.read(path)
-    assert str(told.value) == str(UserError(fault))
+    assert str(caught.value) == str(UserError(fault))
 
 
 @given(items=ITEMS, kept=st.sets(WORD))

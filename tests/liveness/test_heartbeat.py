@@ -25,8 +25,8 @@ def listen(ear: HeartbeatReader, seconds: float, *beating: Heartbeat):
     for look in range(round(seconds / ear.look_s)):
         for heart in beating:
             heart.beat()
-        if told := ear.listen():
-            return told, look * ear.look_s
+        if loss := ear.listen():
+            return loss, look * ear.look_s
     return None
 
 
@@ -35,8 +35,8 @@ def test_beating_rank_is_alive(directory):
     ear = HeartbeatReader(directory, 2, 20.0)
     assert ear.look_s == 2.0
     assert listen(ear, 100, one, other) is None
-    told, seconds = listen(ear, 100, one)
-    assert told.num_ranks == 1 and told.sentence.startswith(
+    loss, seconds = listen(ear, 100, one)
+    assert loss.num_ranks == 1 and loss.sentence.startswith(
         "rank 1 of 2 on node1: no heartbeat for more than 20 s"
     )
     assert 20 <= seconds <= 24
@@ -61,8 +61,8 @@ def test_ranks_of_a_host_are_lost_together(directory):
         :2
     ]:  # the listener sees their last heartbeats at the same time as those of the third and the next
         heart.beat()
-    told, _ = listen(ear, 100, one)
-    assert told.num_ranks == 3 and told.sentence.startswith(
+    loss, _ = listen(ear, 100, one)
+    assert loss.num_ranks == 3 and loss.sentence.startswith(
         "rank 1 of 4 on node1, rank 2 of 4 on node2, rank 3 of 4 on node3: "
     )
 
@@ -83,9 +83,9 @@ def test_rank_that_never_started_is_lost_after_timeout(directory):
     ear = HeartbeatReader(directory, 3, 6.0)
     assert listen(ear, 600) is None
     (one,) = hearts(directory, 1)
-    told, seconds = listen(ear, 600, one)
-    assert 59 <= seconds <= 62 and told.num_ranks == 2
-    assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
+    loss, seconds = listen(ear, 600, one)
+    assert 59 <= seconds <= 62 and loss.num_ranks == 2
+    assert loss.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
 
 
 def test_restarted_job_gets_new_ranks(directory):
@@ -97,9 +97,9 @@ def test_restarted_job_gets_new_ranks(directory):
     forget(hearts_in(directory))
     again = Heartbeat(directory, 200)
     again.introduce("rank 0 of 3 on node9")
-    told, seconds = listen(ear, 200, again, *before)
+    loss, seconds = listen(ear, 200, again, *before)
     assert (
-        told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
+        loss.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
         and 59 <= seconds <= 63
     )
 

@@ -18,7 +18,7 @@ class Mixed(NamedTuple):
 
     before: np.ndarray
     after: np.ndarray
-    told: Mixing
+    report: Mixing
 
 
 def start(size: float) -> torch.Tensor:
@@ -47,16 +47,16 @@ def _epoch(comm, strategy, master: torch.Tensor, move_of, resume=None):
     """(strategy, its mixings)."""
     left, mixings = 6 if strategy.share == (comm.rank, comm.size) else 6 * comm.size, []
     strategy.begin_epoch(10 * left if strategy.share else 0, 10)
-    while not mixings or not mixings[-1].told.last:
+    while not mixings or not mixings[-1].report.last:
         learns = strategy.share is not None and not strategy.is_idle and left > 0
         if learns:
             comm.sleep(1e-4 * (1 + 0.1 * comm.rank))
             master += move_of(left)
             left -= 1
-        before, told = master.numpy().copy(), strategy.step(master, 10 * learns)
-        if told:
-            mixings.append(Mixed(before, master.numpy().copy(), told))
-        if told and resume and len(mixings) == resume[0]:
+        before, report = master.numpy().copy(), strategy.step(master, 10 * learns)
+        if report:
+            mixings.append(Mixed(before, master.numpy().copy(), report))
+        if report and resume and len(mixings) == resume[0]:
             strategy = _successor(strategy, comm, resume[1], master, 60)
     return strategy, mixings
 
@@ -72,8 +72,8 @@ def _successor(strategy, comm, options: MixingOptions, master: torch.Tensor, fra
 
 def over_mpi(spec, comm):
     """Write the results of each scheme into the directory `spec.cmd`."""
-    told = {name: train(comm, mixing_of(name, period_frames=20, payload="bfloat16")) for name in OVER_MPI}
+    output = {name: train(comm, mixing_of(name, period_frames=20, payload="bfloat16")) for name in OVER_MPI}
     np.savez(
         Path(spec.cmd) / f"rank{comm.rank}.npz",
-        **{name: [mixed.after for mixed in mixings] for name, mixings in told.items()},
+        **{name: [mixed.after for mixed in mixings] for name, mixings in output.items()},
     )

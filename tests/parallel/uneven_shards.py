@@ -31,12 +31,12 @@ def check_uneven(comm) -> None:
     for name in SCHEMES:
         strategy, master = make_strategy(comm, mixing_of(name, period_frames=45)), torch.zeros(8)
         strategy.restart(master)
-        told = [_epoch(strategy, master, 12 * SHARDS[comm.rank], comm.rank) for _ in range(2)]
+        report = [_epoch(strategy, master, 12 * SHARDS[comm.rank], comm.rank) for _ in range(2)]
         expected = 12 * sum(SHARDS[: comm.size])
-        assert [frames for frames, _ in told] == [expected, expected], (name, told)
-        assert len({mixings for _, mixings in told}) == 1 and len(set(comm.allgather(told[0][1]))) == 1, (
+        assert [frames for frames, _ in report] == [expected, expected], (name, report)
+        assert len({mixings for _, mixings in report}) == 1 and len(set(comm.allgather(report[0][1]))) == 1, (
             name,
-            told,
+            report,
         )
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), name
         assert [bool(value) for value in master] == [
@@ -109,8 +109,8 @@ def check_uneven_asynchronous(comm) -> None:
         strategy.restart(master)
         learns = [comm.size == 1 or options.parallel != "asgd" or rank > 0 for rank in range(comm.size)]
         frames = [12 * shard * learning for shard, learning in zip(SHARDS, learns)]
-        told = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
-        assert told == [sum(frames)] * 2, (options, told, frames)
+        report = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
+        assert report == [sum(frames)] * 2, (options, report, frames)
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
         if options.parallel == "hadpsgd":  # a minibatch counts by its fraction of the node's frames
             assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (
@@ -129,8 +129,8 @@ def check_uneven_neighbours(comm) -> None:
         strategy, master = make_strategy(comm, options), torch.zeros(8)
         strategy.restart(master)
         frames = [12 * shard for shard in SHARDS[: comm.size]]
-        told = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
-        assert told == [sum(frames)] * 2, (options, told, frames)
+        report = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
+        assert report == [sum(frames)] * 2, (options, report, frames)
         assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
         assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (
             options,
@@ -168,12 +168,12 @@ def _epoch(
     """(reported frames, mixings) of an epoch in which each minibatch of up to 16 frames changes the rank's
     own parameter. Strategies in which a rank draws from all data get `all_frames`."""
     strategy.begin_epoch(all_frames or num_frames, 16)
-    told, mixings, mixing = 0, 0, None
+    report, mixings, mixing = 0, 0, None
     while mixing is None or not mixing.last:
         frames = min(16, num_frames)
         num_frames -= frames
         master[rank] += MOVE * (frames > 0)
         mixing = strategy.step(master, frames)
         if mixing is not None:
-            told, mixings = told + mixing.frames, mixings + 1
-    return told, mixings
+            report, mixings = report + mixing.frames, mixings + 1
+    return report, mixings

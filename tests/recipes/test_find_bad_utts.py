@@ -161,10 +161,10 @@ def test_disambiguation_symbols_are_an_input(corpus, tmp_path, monkeypatch, caps
     numbers = lang / "phones/disambig.int"
     content = numbers.read_text()
     try:
-        for told in ("", f"is out of date: {numbers} changed"):
+        for message in ("", f"is out of date: {numbers} changed"):
             capsys.readouterr()
             run_here("find_bad_utts.py", "--nj", 1, data, lang, SYSTEM, tmp_path / "out")
-            assert told in capsys.readouterr().out
+            assert message in capsys.readouterr().out
             numbers.write_text(content + "\n")
     finally:
         numbers.write_text(content)

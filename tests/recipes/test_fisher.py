@@ -100,16 +100,18 @@ def test_recipe_runs_from_discs_to_word_error_rates(finished):
 
 def test_single_stage_runs_again(finished, fisher_corpora):
     shutil.rmtree(finished / "exp/pnorm/decode_test")
-    told = run(finished, "--fisher", ":".join(fisher_corpora.places), "--stage", 9, "--stop-stage", 9)
-    assert "exp/pnorm is up to date" in told and (finished / "exp/pnorm/decode_test/best_wer").exists()
+    output = run(finished, "--fisher", ":".join(fisher_corpora.places), "--stage", 9, "--stop-stage", 9)
+    assert "exp/pnorm is up to date" in output and (finished / "exp/pnorm/decode_test/best_wer").exists()
 
 
 def test_wrong_discs_are_reported(fisher_corpora, tmp_path):
     """tests/corpora/test_fisher_discs.py tests the messages of all cases."""
     text_disc = fisher_corpora.places[1]
-    told = run(tmp_path / "run", "--fisher", text_disc, status=1)
+    output = run(tmp_path / "run", "--fisher", text_disc, status=1)
     sentence = (
         f"Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph below {text_disc}; "
         "give its directory with --fisher"
     )
-    assert f"prepare_fisher.py: error: {sentence}" in told.splitlines() and "run.sh: error: stage 1 " in told
+    assert (
+        f"prepare_fisher.py: error: {sentence}" in output.splitlines() and "run.sh: error: stage 1 " in output
+    )

@@ -152,10 +152,14 @@ def test_wrong_and_missing_discs_are_reported(joint_corpora, tmp_path):
             ),
         ),
     ):
-        told = run(tmp_path / "run", {**joint_corpora, option: tmp_path / "empty"}, status=1)
-        assert sentence in told and f" below {tmp_path}/empty; give its directory with {option}" in told
+        output = run(tmp_path / "run", {**joint_corpora, option: tmp_path / "empty"}, status=1)
+        assert sentence in output and f" below {tmp_path}/empty; give its directory with {option}" in output
 
 
 def test_plan_runs_no_program_of_other_recipes(tmp_path):
-    told = run(tmp_path / "run", {"--swbd": tmp_path}, "--plan", "true", status=1)
-    assert "no sw0NNNN.sph" not in told and "data/swbd/train does not exist" in told and "then plan" in told
+    output = run(tmp_path / "run", {"--swbd": tmp_path}, "--plan", "true", status=1)
+    assert (
+        "no sw0NNNN.sph" not in output
+        and "data/swbd/train does not exist" in output
+        and "then plan" in output
+    )

@@ -59,7 +59,7 @@ def test_repeated_stages_are_up_to_date(librispeech_run):
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "words, message",
     [
         (
             ["--corpus", "", "--stop-stage", "1"],
@@ -77,11 +77,11 @@ def test_repeated_stages_are_up_to_date(librispeech_run):
         ),
     ],
 )
-def test_errors_stop_recipe_with_one_sentence(words, told, librispeech_run):
+def test_errors_stop_recipe_with_one_sentence(words, message, librispeech_run):
     place, _ = librispeech_run
     said = librispeech_recipe.run(place, *words, status=1)
     errors = [line for line in said.splitlines() if "error: " in line and "run.sh: error: stage " not in line]
-    assert len(errors) == 1 and told in errors[0], said
+    assert len(errors) == 1 and message in errors[0], said
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,9 @@ def test_programs_accept_commands_of(recipe, script, tmp_path, monkeypatch):
     monkeypatch.chdir(recipe)
     assert len(commands) > 20
     assert not [
-        told
+        report
         for program, *words in commands
-        if program not in OF_NO_OPTIONS and (told := refusal(program, words))
+        if program not in OF_NO_OPTIONS and (report := refusal(program, words))
     ]
 
 

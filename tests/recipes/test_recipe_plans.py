@@ -86,10 +86,10 @@ def test_run_exceeding_resources_is_an_error(tmp_path):
     for part in ("train", "dev", "test"):
         write_data(tmp_path / "data" / part)
     done = plan_of("run.sh", ROOT / "egs/toy/s5", "--dir", tmp_path)
-    told = re.findall(r"(?m)^DOES NOT FIT: (\w+)", done.stdout)
+    output = re.findall(r"(?m)^DOES NOT FIT: (\w+)", done.stdout)
     assert (
         done.returncode == 1
-        and told == ["disk", "memory"]
+        and output == ["disk", "memory"]
         and "the run does not fit this machine: disk: " in done.stderr
     )
     assert "| all " in done.stdout
@@ -110,13 +110,13 @@ def need(
 def test_memory_of_one_job_and_concurrent_jobs():
     gigabyte = 10**9
     assert list(room.memory_shortages([need(900, 4)], 4 * gigabyte)) == []
-    (told,) = room.memory_shortages([need(900, 5), need(100, 2)], 4 * gigabyte)
-    assert told == (
+    (report,) = room.memory_shortages([need(900, 5), need(100, 2)], 4 * gigabyte)
+    assert report == (
         "memory: 5 simultaneous jobs of steps/train_sat.py for exp/x need 4.5 GB, this machine has 4 GB; "
         "run at most 4 at a time, or use a cluster (cmd.sh)"
     )
-    (told,) = room.memory_shortages([need(5000, 2)], 4 * gigabyte)
-    assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine has 4 GB; use more jobs" in told
+    (report,) = room.memory_shortages([need(5000, 2)], 4 * gigabyte)
+    assert "a job of steps/train_sat.py for exp/x needs 5 GB, this machine has 4 GB; use more jobs" in report
     assert list(room.memory_shortages([need(5000, 2, cmd="slurm.pl --mem 8G")], 4 * gigabyte)) == []
     assert list(room.memory_shortages([need(5000, 2)], None)) == []
 
@@ -126,10 +126,10 @@ def test_disk_of_incomplete_outputs(tmp_path, monkeypatch):
     free = usage.f_bavail * usage.f_frsize
     monkeypatch.setattr(room.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free}))
     two = [need(0, 1, disk_bytes=0.6 * free, output=str(tmp_path / name / "deep")) for name in "ab"]
-    (told,) = room.disk_shortages(two)
+    (report,) = room.disk_shortages(two)
     assert (
-        told.startswith(f"disk: outputs below {tmp_path} need ")
-        and "free some space, or run the recipe on another filesystem" in told
+        report.startswith(f"disk: outputs below {tmp_path} need ")
+        and "free some space, or run the recipe on another filesystem" in report
     )
     (tmp_path / "a/deep").mkdir(parents=True)
     (tmp_path / "a/deep/.done.json").write_text("{}")

@@ -140,8 +140,8 @@ def test_recipe_runs_from_discs_to_word_error_rates(finished):
 
 def test_single_stage_runs_again(finished, swbd_corpora):
     shutil.rmtree(finished / "exp/dnn/decode_eval2000")
-    told = run(finished, *options(swbd_corpora), "--stage", 11, "--stop-stage", 11)
-    assert "exp/dnn is up to date" in told and (finished / "exp/dnn/decode_eval2000/best_wer").exists()
+    output = run(finished, *options(swbd_corpora), "--stage", 11, "--stop-stage", 11)
+    assert "exp/dnn is up to date" in output and (finished / "exp/dnn/decode_eval2000/best_wer").exists()
     with_other_discs = {**swbd_corpora, "--eval2000-audio": "", "--eval2000-text": "", "--rt03": ""}
     assert "eval2000" not in run(finished, *options(with_other_discs), "--stage", 8, "--stop-stage", 8)
 
@@ -153,11 +153,11 @@ def test_wrong_discs_are_reported(swbd_corpora, tmp_path):
         ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
         ("--rt03", "prepare_rt03.py: error: RT-03 (LDC2007S10): no data/audio/eval03/english/cts"),
     ):
-        told = run(
+        output = run(
             tmp_path / "run",
             *options({**swbd_corpora, option: tmp_path / "empty"}),
             "--stop-stage",
             1,
             status=1,
         )
-        assert message in told and f"below {tmp_path}/empty; give its directory with {option}" in told
+        assert message in output and f"below {tmp_path}/empty; give its directory with {option}" in output

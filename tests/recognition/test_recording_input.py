@@ -67,11 +67,11 @@ def test_other_audio_formats_in_directory_are_reported(tmp_path, caplog):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert find_audio((tmp_path,)) == [(tmp_path / "a.wav", Path())]
-    told = (
+    report = (
         f"{tmp_path}: skipped 2 files in unsupported formats (the first is {tmp_path}/calls/b.M4A); "
         "convert them"
     )
-    assert [record.getMessage().startswith(told) for record in caplog.records] == [True]
+    assert [record.getMessage().startswith(report) for record in caplog.records] == [True]
     with pytest.raises(UserError, match="calls: no audio in this directory"):
         find_audio((tmp_path / "calls",))
 
@@ -132,6 +132,6 @@ def test_unreadable_files_give_advice(content, advice, tmp_path):
     """The advice must not mention data directories, because there is none."""
     (tmp_path / "a").write_bytes(content)
     for read in (lambda: read_recordings(tmp_path / "a"), lambda: of_bytes(content, "stdin")):
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as caught:
             read()
-        assert str(told.value).endswith(advice), told.value
+        assert str(caught.value).endswith(advice), caught.value

@@ -501,10 +501,10 @@ def test_pipes_with_short_count_are_checked():
     chunks = b"LIST" + struct.pack("<I", 5) + bytes(6) + b"id3 " + struct.pack("<I", 4) + b"name"
     _, _, blocks = live_blocks(io.BytesIO(wav_stream(samples).getvalue() + chunks))
     assert sum(map(len, blocks)) == len(samples)
-    for told in (size - 2, size // 2):
-        _, _, blocks = live_blocks(wav_stream(samples, 36 + told, told))
+    for message in (size - 2, size // 2):
+        _, _, blocks = live_blocks(wav_stream(samples, 36 + message, message))
         sentence = (
-            f"^stdin: its header declares {told} bytes of audio, but further bytes follow that are "
+            f"^stdin: its header declares {message} bytes of audio, but further bytes follow that are "
             "not other chunks"
         )
         with pytest.raises(UserError, match=sentence):

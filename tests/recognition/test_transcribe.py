@@ -124,11 +124,11 @@ def test_unalignable_lattice_is_narrowed(exp, recognizer, monkeypatch):
 
 def test_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.system.acoustics, "scores", lambda features: np.empty(10**15))
-    told = (
+    report = (
         r"^u1.wav from 0.00 to 2.15 s: memory is not enough for its 2\d\d frames: .*; cut it into "
         r"shorter segments \(--max-segment-s\)$"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         recognizer.transcribe(exp / "u1.wav")
 
 
@@ -222,9 +222,9 @@ def test_damaged_recording_does_not_stop_others(flags, exp, tmp_path, capsys):
         UserError, match="^2 of 4 recordings could not be transcribed; see the reasons above$"
     ):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
-    told = capsys.readouterr()
-    assert told.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
-    first, second = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
+    first, second = output.err.splitlines()
     assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(
         f"{tmp_path}/b/c.wav: not readable as audio"
     )
@@ -243,9 +243,9 @@ def test_recording_with_unsupported_rate_does_not_stop_others(flags, exp, tmp_pa
         UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"
     ):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
-    told = capsys.readouterr()
-    assert told.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
-    assert re.fullmatch(rf"{tmp_path}/odd.wav: .*audio of 900000 Hz; give audio of .*\n", told.err)
+    output = capsys.readouterr()
+    assert output.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
+    assert re.fullmatch(rf"{tmp_path}/odd.wav: .*audio of 900000 Hz; give audio of .*\n", output.err)
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
@@ -272,12 +272,12 @@ def test_recording_too_long_for_memory_does_not_stop_others(
         UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"
     ):
         run_here("transcribe.py", "--one-speaker", one_speaker, exp / "packed", tmp_path, folder="utils")
-    told = capsys.readouterr()
-    assert told.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
+    output = capsys.readouterr()
+    assert output.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
     assert re.fullmatch(
         rf"{tmp_path}/long.wav: (long.wav: )?memory is not enough for the whole recording: .*; cut it into "
         r".*\n",
-        told.err,
+        output.err,
     )
 
 
@@ -407,8 +407,8 @@ def test_recording_name_that_is_not_utf8_is_escaped(format, exp, tmp_path, capfd
         tmp_path / os.fsdecode(b"b\xff.wav"),
         folder="utils",
     )
-    told = capfd.readouterr().out.replace("\\\\", "\\")  # which JSON doubles
-    assert r"gr\xfc\xdfe" in told and r"b\xff" in told
+    output = capfd.readouterr().out.replace("\\\\", "\\")  # which JSON doubles
+    assert r"gr\xfc\xdfe" in output and r"b\xff" in output
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
@@ -568,7 +568,7 @@ def test_file_not_in_pack_is_refused(name, exp, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "group, name, value, told",
+    "group, name, value, message",
     [
         ("mel", "num_mel_bins", -5, "-5 is below the minimum 3"),
         ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
@@ -579,7 +579,7 @@ def test_file_not_in_pack_is_refused(name, exp, tmp_path):
         ("frame", "window_type", "round", "'round' is not one of povey"),
     ],
 )
-def test_feature_options_are_limited_like_on_command_line(group, name, value, told, exp, tmp_path):
+def test_feature_options_are_limited_like_on_command_line(group, name, value, message, exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
     features, info = (json.loads((copy / file).read_text()) for file in ("features.json", "model.json"))
@@ -589,7 +589,7 @@ def test_feature_options_are_limited_like_on_command_line(group, name, value, to
     (copy / "model.json").write_text(
         json.dumps(info | {"files": [*files, dataclasses.asdict(PackedFile.of(copy, "features.json"))]})
     )
-    with pytest.raises(UserError, match=f"--{name.replace('_', '-')}.*{told}"):
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')}.*{message}"):
         pyasr.Recognizer(copy)
 
 
@@ -656,8 +656,8 @@ def test_package_exports_only_public_names():
         pyasr.Transcriber
 
 
-@pytest.mark.parametrize("num_quiet, told", [(1, False), (3, True)])
-def test_recordings_mostly_without_words_give_warning(num_quiet, told, exp, tmp_path, capfd):
+@pytest.mark.parametrize("num_quiet, message", [(1, False), (3, True)])
+def test_recordings_mostly_without_words_give_warning(num_quiet, message, exp, tmp_path, capfd):
     """Three such recordings and two with words; transcripts are written as usual."""
     for number in range(num_quiet):
         noise = 30 * np.random.default_rng(number).standard_normal(RATE)
@@ -672,5 +672,5 @@ def test_recordings_mostly_without_words_give_warning(num_quiet, told, exp, tmp_
     assert (
         f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); usual causes: "
         in err
-    ) == told
-    assert told or not err
+    ) == message
+    assert message or not err

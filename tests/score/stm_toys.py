@@ -161,11 +161,11 @@ def rows_of_sctk(stm: Path, ctm: Path, glm: Path | None, directory: Path) -> Row
     if glm:
         for kind, purpose in (("stm", "ref"), ("ctm", "hyp")):
             command = [BIN / "csrfilt.sh", "-i", kind, "-t", purpose, "-dh", glm]
-            told = subprocess.run(
+            output = subprocess.run(
                 command, input=files[kind].read_bytes(), capture_output=True, check=True, env=environment
             )
             files[kind] = directory / f"filtered.{kind}"
-            files[kind].write_bytes(told.stdout)
+            files[kind].write_bytes(output.stdout)
     words = [
         BIN / "sclite",
         "-r",

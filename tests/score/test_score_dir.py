@@ -43,8 +43,8 @@ def scored(tmp_path_factory):
     )
     make_decode_dir(root / "exp/tri/decode_test", {"c-1": narrow, "c-2": choice(2, 1.0, 0.0)}, num_jobs=1)
     score(dev, lang, root / "exp/tri/decode_dev")
-    told = score("--params-from", root / "exp/tri/decode_dev", test, lang, root / "exp/tri/decode_test")
-    return root, told
+    report = score("--params-from", root / "exp/tri/decode_dev", test, lang, root / "exp/tri/decode_test")
+    return root, report
 
 
 def summary(root, name):
@@ -77,13 +77,13 @@ def test_scores_of_other_toolkit_are_kept(scored, tmp_path):
     theirs, ours = tmp_path / "decode/wer_20", tmp_path / "decode/wer_40_9.0"
     theirs.write_text("%WER 12.00 [ 3 / 25, 1 ins, 1 del, 1 sub ]\n")
     shutil.copyfile(tmp_path / "decode/wer_7_0.0", ours)
-    told = score("--force", root / "dev", root / "lang", tmp_path / "decode")
-    assert not theirs.exists() and not ours.exists() and "wer_20 belongs to another toolkit" in told
+    report = score("--force", root / "dev", root / "lang", tmp_path / "decode")
+    assert not theirs.exists() and not ours.exists() and "wer_20 belongs to another toolkit" in report
     assert [path.read_text().split()[1] for path in (tmp_path / "decode/.backup").iterdir()] == ["12.00"]
 
 
 def test_dev_point_and_best_point_of_test_are_reported(scored):
-    root, told = scored
+    root, report = scored
     chosen, best = (summary(root, "decode_test")[name] for name in ("chosen", "best"))
     assert chosen["point"] == [11, 0.0] and best["point"] == [7, 0.0]
     assert (chosen["errors"], best["errors"], chosen["words"]) == (3, 2, 5)
@@ -94,7 +94,8 @@ def test_dev_point_and_best_point_of_test_are_reported(scored):
     )
     assert all("wer|case:lower|drop:none|align:sclite|v1" in line and "95%" in line for line in lines)
     assert (
-        chosen["missing"] == ["d-1"] and "1 utterance(s) have no hypothesis and count as deleted: d-1" in told
+        chosen["missing"] == ["d-1"]
+        and "1 utterance(s) have no hypothesis and count as deleted: d-1" in report
     )
 
 

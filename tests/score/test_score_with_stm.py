@@ -165,8 +165,8 @@ def test_counts_equal_sctk(exp, scored, tmp_path):
 
 
 def test_stm_scoring_files(exp, scored):
-    told = (scored / "per_subset").read_text().split()
-    assert {"SUBSET", "callhm", "swbd", "<O>", "<en>"} <= set(told)
+    output = (scored / "per_subset").read_text().split()
+    assert {"SUBSET", "callhm", "swbd", "<O>", "<en>"} <= set(output)
     assert [path.name for path in sorted((exp / "decode").glob("best_wer*"))] == [
         "best_wer",
         "best_wer_callhm",

@@ -87,8 +87,8 @@ def test_program_prints_speakers_subsets_and_labels(tmp_path, capsys):
         HUB5 / "hub5_right.ctm",
         folder="utils",
     )
-    told = capsys.readouterr().out
-    rows = {cells[0]: cells[1:] for line in told.splitlines() if len(cells := line.split()) == 9}
+    output = capsys.readouterr().out
+    rows = {cells[0]: cells[1:] for line in output.splitlines() if len(cells := line.split()) == 9}
     assert (
         rows["SUM"] == ["28", "116", "112", "0", "0", "4", "4", "4"]
         and rows["swbd"] == rows["men"] == rows["<sw-M>"]
@@ -98,11 +98,11 @@ def test_program_prints_speakers_subsets_and_labels(tmp_path, capsys):
         and rows["callhm"][1] == "58"
         and rows["alice"] == rows["sw_4390_A"]
     )
-    assert "%WER 3.45 [ 4 / 116, 0 ins, 4 del, 0 sub ] wer|stm:hub5e00.english.000405.stm@" in told
+    assert "%WER 3.45 [ 4 / 116, 0 ins, 4 del, 0 sub ] wer|stm:hub5e00.english.000405.stm@" in output
     assert (
-        "|glm:en20000405_hub5.glm@" in told
-        and "'((' read as '(' (4 times)" in told
-        and "subset 'none' is skipped" in told
+        "|glm:en20000405_hub5.glm@" in output
+        and "'((' read as '(' (4 times)" in output
+        and "subset 'none' is skipped" in output
     )
     per_utt = (tmp_path / "per_utt").read_text()
     assert (
@@ -210,9 +210,9 @@ def test_channels_without_words_count_as_deletions(tmp_path, capsys):
     (tmp_path / "stm").write_text("f A s 0 1 <O> YES NO\nf B t 0 1 <O> YES (NO)\nf B t 1 2 <O> YES\n")
     (tmp_path / "ctm").write_text("f A 0 1 yes\n")
     run_here("score_stm.py", tmp_path / "stm", tmp_path / "ctm", folder="utils")
-    told = capsys.readouterr().out
-    assert "%WER 60.00 [ 3 / 5, 0 ins, 3 del, 0 sub ]" in told
-    assert "2 segment(s) are in channels without a word in" in told
+    output = capsys.readouterr().out
+    assert "%WER 60.00 [ 3 / 5, 0 ins, 3 del, 0 sub ]" in output
+    assert "2 segment(s) are in channels without a word in" in output
 
 
 def test_alternatives_in_ctm(tmp_path):

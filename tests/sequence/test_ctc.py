@@ -90,13 +90,13 @@ def test_minibatch_without_possible_alignment_is_zero():
 
 
 def test_errors_name_the_utterance():
-    for labels, frames, told in (
+    for labels, frames, message in (
         ([3], 2, "utt1: unit 3 is not in 1 to 2"),
         ([0], 2, "utt1: unit 0 is not in 1 to 2"),
         ([1], 5, "utt1: expected 5 output frames, but the network has 2"),
     ):
         logits, _ = batch(6, [[1], [1]], [2, 2])
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             ctc_loss(
                 logits, CtcSupervision.of([np.array([1]), np.array(labels)], [2, frames], ["utt0", "utt1"])
             )

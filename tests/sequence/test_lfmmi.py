@@ -310,11 +310,11 @@ def test_gpu_equals_cpu_in_float64(dtype, tolerance):
     options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     logits = random_logits(3, 6, GRAPH.num_pdfs, scale=4.0)
     found = [results(logits.to(*place), options) for place in (("cpu", torch.float64), ("cuda", dtype))]
-    (expected, counts), (tensors, told) = found
+    (expected, counts), (tensors, report) = found
     assert all(tensor.is_cuda and tensor.dtype == dtype for tensor in tensors)
     for one, other in zip(tensors, expected, strict=True):
         torch.testing.assert_close(one.double().cpu(), other, rtol=tolerance, atol=tolerance)
-    assert vars(told) == pytest.approx(vars(counts), rel=tolerance)
+    assert vars(report) == pytest.approx(vars(counts), rel=tolerance)
     graph = large_graph()
     logits, lengths = random_logits(20, 40, 60, scale=5.0), np.random.default_rng(3).integers(1, 41, 20)
     expected = leaky_hmm.forward_backward(logits, graph, 0.1, lengths)
@@ -354,14 +354,14 @@ def test_gradient_scale_follows_caller():
 
 def test_inconsistent_shapes_are_refused():
     good = torch.zeros(3, 5, GRAPH.num_pdfs)
-    for logits, told in (
+    for logits, message in (
         (good[:2], "for 3 supervisions"),
         (good[0], "for 3 supervisions"),
         (good[:, :0], "for 3 supervisions"),
         (good[:, :4], "a: a supervision of 5 frames"),
         (good[..., :3], "the network has 3 outputs"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             lf_mmi(logits, SUPERVISIONS, GRAPH)
     with pytest.raises(ValueError, match="for 0 supervisions"):
         lf_mmi(torch.zeros(0, 5, GRAPH.num_pdfs), [], GRAPH)

@@ -114,26 +114,26 @@ def test_warm_up_and_annealing():
 
 def run(schedule, losses):
     schedule.begin(*losses[0])
-    told = []
+    report = []
     for loss, accuracy in losses[1:]:
         rate = schedule.rate(0)
         accepted = schedule.end_epoch(loss, accuracy)
-        told.append((rate, accepted, schedule.finished))
-    return told
+        report.append((rate, accepted, schedule.finished))
+    return report
 
 
 def test_newbob():
     """Gains 50, 10, 0.5 (halving begins), 2 (still halving), worse (rejected, gain 0: end)."""
     schedule = schedule_of(learning_rate=0.008, schedule="newbob", num_epochs=20)
     losses = [(4.0, 0), (2.0, 0), (1.8, 0), (1.791, 0), (1.755, 0), (1.76, 0)]
-    told = [
+    report = [
         (0.008, True, False),
         (0.008, True, False),
         (0.008, True, False),
         (0.004, True, False),
         (0.002, False, True),
     ]
-    assert run(schedule, losses) == told
+    assert run(schedule, losses) == report
 
 
 def test_newbob_rejects_before_halving_and_continues():
@@ -148,8 +148,8 @@ def test_newbob_rejects_before_halving_and_continues():
 def test_newbob_by_accuracy():
     """Gains of 3 %, 0.4 % (halve), 0.6 % (no halving), 0.05 % (end)."""
     schedule = schedule_of(learning_rate=1.0, schedule="newbob-accuracy", num_epochs=20)
-    told = run(schedule, [(0, 0.40), (0, 0.43), (0, 0.434), (0, 0.44), (0, 0.4405)])
-    assert told == [(1.0, True, False), (1.0, True, False), (0.5, True, False), (0.5, True, True)]
+    output = run(schedule, [(0, 0.40), (0, 0.43), (0, 0.434), (0, 0.44), (0, 0.4405)])
+    assert output == [(1.0, True, False), (1.0, True, False), (0.5, True, False), (0.5, True, True)]
 
 
 @pytest.mark.parametrize("scaling, factor", [("linear", 4), ("sqrt", 2), ("none", 1)])

@@ -261,7 +261,7 @@ def hear_signals() -> None:
 
 
 @pytest.mark.parametrize(
-    "number, told, goes_on",
+    "number, expected_text, goes_on",
     [
         (None, r"in progress, last written to \d+ s ago", True),
         (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
@@ -274,7 +274,7 @@ def hear_signals() -> None:
         ),
     ],
 )
-def test_state_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
+def test_state_of_a_step(number, expected_text, goes_on, tmp_path, capsys, monkeypatch):
     """The remaining time is shown only for steps that continue."""
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
@@ -294,7 +294,7 @@ def test_state_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
         run_here("show_progress.py", tmp_path / "exp", folder="utils")
         step.kill()
     line, bar = capsys.readouterr().out.splitlines()[:2]
-    assert re.fullmatch(rf"{tmp_path}/exp/x: begun \S+ \S+, {told}", line), line
+    assert re.fullmatch(rf"{tmp_path}/exp/x: begun \S+ \S+, {expected_text}", line), line
     assert (" left" in bar) == goes_on and " 40%  epoch 2" in bar
 
 
@@ -309,7 +309,7 @@ def test_failed_step_is_shown_with_its_error(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "runs, told",
+    "runs, message",
     [
         (
             "1000.000 on node7",
@@ -323,12 +323,12 @@ def test_failed_step_is_shown_with_its_error(tmp_path, capsys):
         ),
     ],
 )
-def test_runs_on_other_hosts_and_of_earlier_versions(runs, told, tmp_path, capsys):
+def test_runs_on_other_hosts_and_of_earlier_versions(runs, message, tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
         raise KeyboardInterrupt
     (scratch / RUNS).write_text(runs)
     run_here("show_progress.py", tmp_path, folder="utils")
-    assert f", {told}" in capsys.readouterr().out
+    assert f", {message}" in capsys.readouterr().out
 
 
 def test_truncated_metrics_of_killed_run(tmp_path, capsys):

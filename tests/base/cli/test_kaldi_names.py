@@ -106,12 +106,12 @@ def test_unsupported_kaldi_option_is_refused_with_reason(line, reason, tmp_path)
         ([f"--config={tmp_path / 'conf'}"], f"{tmp_path / 'conf'}:2: {name}"),
         ([line], name),
     ):
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as caught:
             parse(MfccOptions, words)
-        assert str(told.value).startswith(f"{where}: ") and reason in str(told.value)
+        assert str(caught.value).startswith(f"{where}: ") and reason in str(caught.value)
 
 
-@pytest.mark.parametrize("step, words, told", [
+@pytest.mark.parametrize("step, words, message", [
     ("train_mono.py", ["--totgauss", "1000"], "--totgauss: no such option; pyasr's option is --num-gauss"),
     ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"],
      "pyasr's option is --splice-left and --splice-right"),
@@ -141,8 +141,8 @@ def test_unsupported_kaldi_option_is_refused_with_reason(line, reason, tmp_path)
     ("train_mono.py", ["--global-frames", "200"],
      "it has no effect: only frames of the utterance are used; omit it"),
 ])  # fmt: skip
-def test_kaldi_script_option_gives_advice(step, words, told):
-    with pytest.raises(UserError, match=told.replace("(", "\\(")):
+def test_kaldi_script_option_gives_advice(step, words, message):
+    with pytest.raises(UserError, match=message.replace("(", "\\(")):
         parsed(step, *words, "data/train")
 
 
@@ -164,10 +164,10 @@ def test_booleans_are_parsed_like_kaldi(word, value):
 
 
 def test_leaves_and_gaussians_as_positional_arguments_give_advice():
-    told = (
+    report = (
         r"expected 4 argument\(s\) .*, got 6: .*; give the first two as --num-leaves 2500 --num-gauss 15000$"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         parsed("train_deltas.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")
     with pytest.raises(UserError, match="got 6: .*; see --help$"):
         parsed("align_si.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")

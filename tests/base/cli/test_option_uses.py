@@ -109,11 +109,11 @@ def test_config_line_made_unused_by_command_line_is_refused_with_line_number(tmp
 def test_help_shows_conditions():
     with pytest.raises(opt.HelpRequested) as caught:
         parse("--help")
-    for told in (
+    for message in (
         "prefixes to keep (with --search prefix) [8]",
         "for a word (with --search prefix, with --lm) [0.0]",
         "of the search (with --search graph, prefix) [15.0]",
         "of the search (without --exact) [1.0]",
         "of scores (with any --search except greedy) [1.0]",
     ):
-        assert told in str(caught.value)
+        assert message in str(caught.value)

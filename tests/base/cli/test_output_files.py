@@ -34,11 +34,11 @@ def write(request, inputs):
 def test_user_file_is_not_replaced_without_force(content, write, tmp_path, monkeypatch):
     path = tmp_path / "text"
     path.write_bytes(content)
-    told = (
+    report = (
         f"^{path} exists and is not a .* (written|drawn) by this program; give another name, or --force "
         "to replace it$"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         write(path)
     assert path.read_bytes() == content and len(list(tmp_path.iterdir())) == 1
     monkeypatch.setitem(step._state, "force", True)

@@ -113,12 +113,12 @@ def test_other_path_to_same_directory_is_same_option(tmp_path, monkeypatch):
         for lists in ("other", tmp_path / "other"):
             with pytest.raises(UpToDate):
                 make_copy(*again, lists, name="data")
-    for words, name, told in (
+    for words, name, message in (
         (("other", "out", "other"), "data", "data: data -> other"),
         (("data", "out", "link"), "data", "lists: "),
         (("data", "out", "other"), "./data", "name: data -> ./data"),
     ):
-        with pytest.raises(UserError, match=rf"out exists with other options \({told}"):
+        with pytest.raises(UserError, match=rf"out exists with other options \({message}"):
             make_copy(*words, name=name)
 
 

@@ -82,11 +82,11 @@ def test_cache_directory_writable_by_others_is_refused(installation, tmp_path):
         if own.is_dir() and not own.is_symlink():
             own.chmod(0o777)
         refused = run(installation)
-        told = (
+        report = (
             f"ImportError: {own}: not a private directory, which the cache of compiled kernels needs; "
             "set NUMBA_CACHE_DIR to one\n"
         )
-        assert refused.returncode == 1 and refused.stderr.endswith(told)
+        assert refused.returncode == 1 and refused.stderr.endswith(report)
         own.rmdir() if own.is_dir() and not own.is_symlink() else own.unlink()
 
 

@@ -69,7 +69,7 @@ def test_invalid_summary_is_reported_as_damaged(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, value, told",
+    "name, value, message",
     [
         ("lmwt", 0, "not the description"),
         ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"),
@@ -81,10 +81,10 @@ def test_invalid_summary_is_reported_as_damaged(tmp_path):
         ("lattices", {"determinize_mb": 1e9}, "above the maximum"),
     ],
 )
-def test_model_descriptions_with_bad_values_are_refused(name, value, told, tmp_path):
+def test_model_descriptions_with_bad_values_are_refused(name, value, message, tmp_path):
     path = tmp_path / "model.json"
     write_info(tmp_path, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri1"))
     assert read_info(tmp_path).lmwt == 10
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
-    with pytest.raises(UserError, match=f"{path}.*{told}"):
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
         read_info(tmp_path)

@@ -54,12 +54,12 @@ def begin(tmp_path, monkeypatch):
 def test_reports_without_terminal_are_lines(begin, tmp_path):
     """First the last line of the log, then the reports of the ranks. No note file remains."""
     step = begin(subprocess.PIPE)
-    for told, seen in (
+    for report, seen in (
         (rf"{AT}reading the features, \d+ s so far\n", "seen"),
         (rf"{AT}{NOTE}\n", "seen_again"),
     ):
         lines = []
-        while not (lines and re.fullmatch(told, lines[-1])):
+        while not (lines and re.fullmatch(report, lines[-1])):
             lines.append(step.stderr.readline())
             assert lines[-1], lines
         (tmp_path / seen).touch()
@@ -77,8 +77,8 @@ def test_terminal_line_is_updated_in_place(begin, tmp_path):
     step = begin(theirs)
     os.close(theirs)
     said = ""
-    for told, seen in (("reading the", "seen"), ("iteration 10 of 40", "seen_again")):
-        while told not in said:
+    for report, seen in (("reading the", "seen"), ("iteration 10 of 40", "seen_again")):
+        while report not in said:
             said += os.read(ours, 4096).decode()
         (tmp_path / seen).touch()
     assert step.wait(60) == 0

@@ -144,7 +144,7 @@ def test_report_escapes_terminal_control_sequences(tmp_path):
         "-c",
         r"printf '\033]0;pwned\007\033[31mred\302\233K\ta\377é\n'" + "\nexit 3",
     ]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
     kept = subprocess.run(
         command,
         cwd=tmp_path,
@@ -152,8 +152,8 @@ def test_report_escapes_terminal_control_sequences(tmp_path):
         timeout=60,
         env={**os.environ, "PYASR_REPORT": str(tmp_path / "report")},
     )
-    assert (told.returncode, kept.returncode, kept.stderr) == (1, 1, b"")
-    for report in (told.stderr.decode(), (tmp_path / "report").read_text(encoding="utf-8") + "\n"):
+    assert (printed.returncode, kept.returncode, kept.stderr) == (1, 1, b"")
+    for report in (printed.stderr.decode(), (tmp_path / "report").read_text(encoding="utf-8") + "\n"):
         assert r"    | \x1b]0;pwned\x07\x1b[31mred\x9bK" + "\ta" in report and "é\n" in report
         assert all(
             character.isprintable() or character in "\n\t" for character in report
@@ -680,8 +680,8 @@ def test_user_file_named_like_status_file_is_renamed_and_kept(tmp_path):
         and (tmp_path / "build.status.kept").read_text() == "built\n"
         and read_status(tmp_path / "build.log").status == 1
     )
-    told = (
+    report = (
         "build.status: the job's command has written this file, but it is the name of the job's status "
         "file; it was renamed to"
     )
-    assert f"| error: {told} " in done.stderr
+    assert f"| error: {report} " in done.stderr

@@ -96,7 +96,7 @@ def test_each_array_job_is_resubmitted_up_to_limit(slurm_pl, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "scheduler, said, told",
+    "scheduler, said, message",
     [
         (Slurm(), "", "sbatch printed nothing, but that of Slurm"),
         (
@@ -107,12 +107,12 @@ def test_each_array_job_is_resubmitted_up_to_limit(slurm_pl, tmp_path):
         (GridEngine(), "4711.pbsserver", "qsub printed '4711.pbsserver', but that of Grid Engine"),
     ],
 )
-def test_scheduler_answer_without_job_number_is_refused(scheduler, said, told, tmp_path, monkeypatch):
+def test_scheduler_answer_without_job_number_is_refused(scheduler, said, message, tmp_path, monkeypatch):
     """The qsub of PBS gives such an answer."""
     name = scheduler.own.program()[0]
     program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(UserError, match=f"^{re.escape(told)} prints a job number; check whether"):
+    with pytest.raises(UserError, match=f"^{re.escape(message)} prints a job number; check whether"):
         submit(scheduler, [name])
 
 
@@ -348,7 +348,7 @@ def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, 
         "rank_workers:asked_to_end_and_lost_before_an_error",
         Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0)),
     )
-    with pytest.raises(UserError, match="data/train/utt2spk: no such file") as told:
+    with pytest.raises(UserError, match="data/train/utt2spk: no such file") as caught:
         run_ranks(
             JobOptions(cmd="slurm.pl"),
             tmp_path / "log" / "x.log",
@@ -357,7 +357,7 @@ def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, 
             2,
             recovery,
         )
-    assert not isinstance(told.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
+    assert not isinstance(caught.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
 
 
 @pytest.fixture
@@ -405,12 +405,12 @@ def test_ranks_of_suspended_job_are_not_lost(state, is_lost, asking, capsys):
     """Slurm reports a suspended job as running for some time, like a job on a frozen host."""
     hearts, ask = asking(fate({"JobState": state}))
     ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
-    told = []
+    report = []
     for _ in range(100):
         ask()
         forget([file for file in hearts_in(hearts) if file.suffix == ".2"])
-        told.append(ear.listen())
-    assert any(told) == is_lost
+        report.append(ear.listen())
+    assert any(report) == is_lost
     assert capsys.readouterr().err.count("the job is suspended, says Slurm; still waiting\n") == (not is_lost)
 
 

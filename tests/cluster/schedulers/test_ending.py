@@ -64,10 +64,10 @@ def test_end_jobs_polls_until_jobs_have_ended(cancelled, fates, calls):
 
 
 def test_slots_that_cannot_be_freed_are_reported():
-    told = []
-    assert end_jobs(Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, told.append) == [] and told == [
-        "keeps its slots"
-    ]
+    report = []
+    assert end_jobs(
+        Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, report.append
+    ) == [] and report == ["keeps its slots"]
 
 
 @pytest.mark.parametrize("answer", [RUNS, None])
@@ -103,7 +103,7 @@ def test_jobs_are_ended_when_unresponsive_scheduler_answers_again(tmp_path):
         wait_until((tmp_path / "begun").exists)
         number = (tmp_path / "begun").read_text().strip()
         runner.terminate()
-        told = [
+        report = [
             line.removeprefix("-c: ")
             for line in runner.communicate(timeout=60)[1].splitlines()
             if "does not answer" not in line
@@ -112,7 +112,7 @@ def test_jobs_are_ended_when_unresponsive_scheduler_answers_again(tmp_path):
         f"cancelled jobs have not ended yet, according to Slurm: {number}; wait for their end before you "
         "run the same command again"
     )
-    assert runner.returncode == 128 + signal.SIGTERM and told == [left, "stopped by signal 15"]
+    assert runner.returncode == 128 + signal.SIGTERM and report == [left, "stopped by signal 15"]
     assert os.path.exists(f"/proc/{number}")
     (tmp_path / "back").touch()
     wait_until(lambda: not os.path.exists(f"/proc/{number}"))

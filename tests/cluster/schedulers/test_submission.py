@@ -60,7 +60,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "runner, said, told",
+    "runner, said, expected_message",
     [
         (
             "slurm.pl",
@@ -77,11 +77,11 @@ def run(tmp_path):
         ),
     ],
 )
-def test_submission_is_retried_while_scheduler_is_away(runner, said, told, run):
+def test_submission_is_retried_while_scheduler_is_away(runner, said, expected_message, run):
     """Twice, and again when the job is resubmitted: one message."""
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
-    assert (code, first, num_calls) == (0, f"{runner}: {told}; trying again, up to 4 times", 5)
+    assert (code, first, num_calls) == (0, f"{runner}: {expected_message}; trying again, up to 4 times", 5)
     assert second.startswith(
         f"{runner}: the job was asked to end, has saved its state and is submitted again, time 1 of at most 3"
     )
@@ -183,7 +183,7 @@ def refusing(directory, said):
 
 
 @pytest.mark.parametrize(
-    "said, told",
+    "said, message",
     [
         (
             'Unable to run job: Job was rejected because job requests unknown queue "nope.q"\nExiting.',
@@ -200,13 +200,13 @@ def refusing(directory, said):
         ("", "exit status 1 ("),
     ],
 )
-def test_refusal_is_reported_completely(said, told, tmp_path):
+def test_refusal_is_reported_completely(said, message, tmp_path):
     """Lines without information are dropped, for example the last line of qsub."""
     program = refusing(tmp_path, said)
     with pytest.raises(UserError) as error:
         submit(GridEngine(), [program])
     assert str(error.value).startswith(
-        f"{program} refused the job: {told}--dry-run shows the whole command, conf/queue.conf changes it)"
+        f"{program} refused the job: {message}--dry-run shows the whole command, conf/queue.conf changes it)"
     )
 
 

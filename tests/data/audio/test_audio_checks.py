@@ -152,11 +152,11 @@ def test_sphere_header_counting_all_channels(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content, told", [(b"", "the file is empty"), (b"<html>not found</html>", "not readable as audio")]
+    "content, message", [(b"", "the file is empty"), (b"<html>not found</html>", "not readable as audio")]
 )
-def test_file_without_audio_is_reported(content, told, tmp_path):
+def test_file_without_audio_is_reported(content, message, tmp_path):
     (tmp_path / "a.wav").write_bytes(content)
-    assert told in look_at_audio(f"{tmp_path}/a.wav", "exists").complaint
+    assert message in look_at_audio(f"{tmp_path}/a.wav", "exists").complaint
     assert (
         look_at_audio(f"{tmp_path}/a.wav", "no")
         == look_at_audio(f"cat {tmp_path}/a.wav |", "exists")

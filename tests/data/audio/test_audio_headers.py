@@ -195,10 +195,10 @@ def test_flac_stream_with_variable_blocks():
     head = b"\xff\xf9\x60" + bytes([4 << 1]) + b"\xe1\x80\x80" + bytes([99])
     frame = head + bytes([flac_length._checksum(head, 0x07, 8)]) + b"\0\0\x05"
     frame += flac_length._checksum(frame, 0x8005, 16).to_bytes(2, "big")
-    told = (16000 << 44 | 15 << 36).to_bytes(8, "big")
+    report = (16000 << 44 | 15 << 36).to_bytes(8, "big")
     assert (
         flac_length.num_samples(
-            b"fLaC\x80\0\0\x22" + struct.pack(">HH", 16, 4096) + bytes(6) + told + bytes(16) + frame
+            b"fLaC\x80\0\0\x22" + struct.pack(">HH", 16, 4096) + bytes(6) + report + bytes(16) + frame
         )
         == 4096 + 100
     )

@@ -62,7 +62,7 @@ def test_files_without_length_in_header_are_decoded(form, change, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, told",
+    "content, message",
     [
         (plain_sphere(samples(2), 2)[:-100], "cut short, 15900 of 16000 bytes of audio found"),
         (encoded("WAV", samples())[:-100], "cut short"),
@@ -76,8 +76,8 @@ def test_files_without_length_in_header_are_decoded(form, change, tmp_path):
     ],
     ids=["cut SPHERE", "cut WAV", "empty", "text", "no rate", "missing"],
 )
-def test_invalid_recording_is_reported(content, told, tmp_path):
+def test_invalid_recording_is_reported(content, message, tmp_path):
     if content is not None:
         (tmp_path / "a.sph").write_bytes(content)
-    with pytest.raises(UnusableAudio, match=f"{tmp_path}/a.sph: .*{told}"):
+    with pytest.raises(UnusableAudio, match=f"{tmp_path}/a.sph: .*{message}"):
         seconds_of(tmp_path / "a.sph")

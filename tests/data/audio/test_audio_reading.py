@@ -81,8 +81,8 @@ def test_entry_in_archive_is_read_without_the_next(form, tmp_path):
 def test_audio_truncated_at_end_of_archive_is_refused(tmp_path):
     write_tone(tmp_path / "a.wav")
     (tmp_path / "b.ark").write_bytes(b"key " + (tmp_path / "a.wav").read_bytes()[:-100])
-    for offset, told in ((4, "cut short, 3100 of 3200 bytes of audio found"), (9999, "the file is empty")):
-        with pytest.raises(UnusableAudio, match=told):
+    for offset, message in ((4, "cut short, 3100 of 3200 bytes of audio found"), (9999, "the file is empty")):
+        with pytest.raises(UnusableAudio, match=message):
             read_audio(f"{tmp_path}/b.ark:{offset}")
 
 
@@ -151,9 +151,9 @@ def test_damaged_audio_error_names_utterance_and_file(name, tmp_path):
     write_tone(path)
     spoil, message = SPOILED[name]
     spoil(path)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         read_audio(str(path), "utt-1")
-    assert message in str(told.value) and f"utt-1: {path}" in str(told.value)
+    assert message in str(caught.value) and f"utt-1: {path}" in str(caught.value)
 
 
 def test_truncated_flac_is_refused(tmp_path):
@@ -177,9 +177,13 @@ def constant_flac(value: int, num_bits: int, blocks: list[int]) -> bytes:
     """A FLAC file of one channel at 16 kHz (RFC 9639) with blocks of the given sizes, each with one constant
     subframe."""
     size = max(blocks, default=4096)
-    told = 16000 << 44 | (num_bits - 1) << 36 | sum(blocks)
+    report = 16000 << 44 | (num_bits - 1) << 36 | sum(blocks)
     content = (
-        b"fLaC\x80\0\0\x22" + struct.pack(">HH", size, size) + bytes(6) + told.to_bytes(8, "big") + bytes(16)
+        b"fLaC\x80\0\0\x22"
+        + struct.pack(">HH", size, size)
+        + bytes(6)
+        + report.to_bytes(8, "big")
+        + bytes(16)
     )
     for number, num_samples in enumerate(blocks):
         head = (

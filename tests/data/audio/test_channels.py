@@ -78,7 +78,7 @@ def test_command_may_output_all_channels(calls):
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line, expected_message",
     [
         (
             "sw02001 C",
@@ -106,17 +106,17 @@ def test_command_may_output_all_channels(calls):
         ),
     ],
 )
-def test_invalid_channels_are_refused(line, told, calls):
+def test_invalid_channels_are_refused(line, expected_message, calls):
     table = read_table(calls / "reco2file_and_channel")
     del table["sw02001-B"]
     write_table(calls / "reco2file_and_channel", table | ({"sw02001-B": line} if line else {}))
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=expected_message):
         read_recording(DataDir(calls), "sw02001-B")
     if line and line != "sw02001":
         (problem,) = validate(calls, audio="read")
         assert (
             problem.text.startswith("sw02001-B ")
-            and problem.message in told + str(problem)
+            and problem.message in expected_message + str(problem)
             and problem.fix.startswith("correct the line: channels")
         )
         assert any(

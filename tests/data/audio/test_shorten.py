@@ -152,7 +152,7 @@ def test_every_truncation_error_names_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "count, told",
+    "count, message",
     [
         (1999, "a: its header counts 1999 samples, but more follow; replace"),
         (2001, "a: its header counts 2001 samples, but it has 2000; replace"),
@@ -162,8 +162,8 @@ def test_every_truncation_error_names_the_file(tmp_path):
         (10**14, "bytes that unpack to more than"),
     ],
 )
-def test_header_contradicting_stream_is_refused(count, told):
-    with pytest.raises(UserError, match=told):
+def test_header_contradicting_stream_is_refused(count, message):
+    with pytest.raises(UserError, match=message):
         ours(shortened_sphere(speech(2), 2, sample_count=count))
 
 
@@ -186,7 +186,7 @@ STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
 
 
 @pytest.mark.parametrize(
-    "content, told",
+    "content, message",
     [
         (
             headed(STREAM, "alaw,embedded-shorten-v2.00"),
@@ -206,8 +206,8 @@ STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
         ),
     ],
 )
-def test_unsupported_coding_is_reported(content, told):
-    with pytest.raises(UnusableAudio, match=f"^a: {told}"):
+def test_unsupported_coding_is_reported(content, message):
+    with pytest.raises(UnusableAudio, match=f"^a: {message}"):
         ours(content)
 
 
@@ -300,12 +300,12 @@ def test_header_check_reads_headers_and_ends(tmp_path):
     assert look_at_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
     path.write_bytes(content[:-100])
     assert all("cut short" in look_at_audio(str(path), how, "B").complaint for how in ("exists", "read"))
-    for broken, told in (
+    for broken, message in (
         (content[:1024], "cut short, 0 of 2000"),
         (content.replace(b"ajkg", b"bjkg"), "does not begin like a shorten stream"),
     ):
         path.write_bytes(broken)
-        assert told in look_at_audio(str(path), "exists", "B").complaint
+        assert message in look_at_audio(str(path), "exists", "B").complaint
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])

@@ -162,11 +162,11 @@ def test_volumes_combined_with_unperturbed_data(tmp_path, with_segments):
     flags, more = ["--utt-prefix", "v-", "--spk-prefix", "v-"], ["--reco-prefix", "v-"]
     if with_segments:
         run_here("copy_data_dir.py", *flags, tmp_path / "loud", tmp_path / "some", folder="utils")
-        told = (
+        report = (
             "some/reco2volume: 'ann' is also in another of the directories; rename it with "
             "utils/copy_data_dir.py --reco-prefix"
         )
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run_here("combine_data.py", tmp_path / "out", data, tmp_path / "some", folder="utils")
     run_here("copy_data_dir.py", *flags, *more, tmp_path / "loud", tmp_path / "renamed", folder="utils")
     run_here("combine_data.py", tmp_path / "out", data, tmp_path / "renamed", folder="utils")
@@ -204,8 +204,8 @@ def test_fix_does_not_guess_values(tmp_path, table):
     (data / table).write_text(
         lines.replace("sp0.5-bob 0.5\n", "sp0.5-bob 0,5\n").replace("sp0.5-bob 1\n", "sp0.5-bob 0,5\n")
     )
-    told = fix(data, audio="read")
-    assert any("kept the invalid line 'sp0.5-bob 0,5'; correct the line" in sentence for sentence in told)
+    report = fix(data, audio="read")
+    assert any("kept the invalid line 'sp0.5-bob 0,5'; correct the line" in sentence for sentence in report)
     assert DataDir(data).table(table)["sp0.5-bob"] == "0,5" and len(DataDir(data).utterances) == 24
     assert [(problem.text, problem.fix) for problem in validate(data, audio="read")] == [
         ("sp0.5-bob 0,5", "correct the line")
@@ -232,9 +232,10 @@ def test_damaged_numbers_are_refused(tmp_path, table, line, sentence):
 @pytest.mark.parametrize("speeds", ["0.9 x", "1", "0.9 0.9", "0", "nan", "100"])
 def test_invalid_speeds_are_refused(tmp_path, speeds):
     data = make_data_dir(tmp_path / "data")
-    told = perturb("--speeds", speeds, data, tmp_path / "out", ok=False)
+    report = perturb("--speeds", speeds, data, tmp_path / "out", ok=False)
     assert (
-        "must be a number from 0.25 to 4 other than 1, given once" in told and not (tmp_path / "out").exists()
+        "must be a number from 0.25 to 4 other than 1, given once" in report
+        and not (tmp_path / "out").exists()
     )
 
 

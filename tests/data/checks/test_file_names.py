@@ -77,7 +77,7 @@ def test_output_name_with_line_break_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "entry, told",
+    "entry, message",
     [
         ("/dev/zero", "/dev/zero: a device, not a file"),
         ("a\0b", "invalid file name, it contains a zero byte"),
@@ -87,8 +87,8 @@ def test_output_name_with_line_break_is_refused(tmp_path):
         ("/nowhere/a.wav:7", "no such file"),
     ],
 )
-def test_entries_that_are_not_files_are_refused(entry, told):
-    with pytest.raises(UserError, match=told) as error:
+def test_entries_that_are_not_files_are_refused(entry, message):
+    with pytest.raises(UserError, match=message) as error:
         read_audio(entry, "rec")
     assert str(error.value).startswith("rec: ") and str(error.value).isprintable()
 

@@ -321,10 +321,10 @@ def test_invalid_segment_times_are_repaired(known_by, tmp_path):
     (data / "segments").write_text("".join(f"{bad.get(line.split()[0], line)}\n" for line in kept))
     problems = validate(data, audio=how)
     assert [(p.text, p.message) for p in problems] == list(zip(bad.values(), BAD_TIMES.values()))
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, UTILS / "validate_kaldi.py", "--audio", how, data], capture_output=True, text=True
     )
-    assert told.returncode == 1 and all(f"{p}\n" in told.stdout for p in problems)
+    assert output.returncode == 1 and all(f"{p}\n" in output.stdout for p in problems)
     run_fix(problems[-1].fix)
     assert validate(data, audio="read") == [] and sorted(bad.keys() | set(keys(data))) == [
         line.split()[0] for line in kept
@@ -543,10 +543,10 @@ def test_empty_transcripts_are_kept(tmp_path):
     edit(data / "text", 3, lambda s: s.split()[0])
     edit(data / "text", 4, lambda s: s.split()[0] + " ")
     assert validate(data, lang=make_lang(tmp_path / "lang", "again")) == []
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True, check=True
     )
-    assert f"{data}/text: 2 transcripts are empty" in told.stdout + told.stderr
+    assert f"{data}/text: 2 transcripts are empty" in output.stdout + output.stderr
     edit(data / "text", 12, lambda s: None)
     for command in {problem.fix for problem in validate(data)}:
         run_fix(command)

@@ -37,8 +37,8 @@ def kept(path) -> dict[str, bytes]:
     }
 
 
-def left(told: str) -> list[str]:
-    (line,) = [line for line in told.splitlines() if "not copied: " in line] or ["not copied: ;"]
+def left(message: str) -> list[str]:
+    (line,) = [line for line in message.splitlines() if "not copied: " in line] or ["not copied: ;"]
     return [
         name.rpartition("/")[2] for name in line.partition("not copied: ")[2].partition(";")[0].split(", ")
     ]

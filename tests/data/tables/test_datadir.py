@@ -157,8 +157,10 @@ def test_selection_of_more_utterances_than_available(way, num, tmp_path, capsys)
     data = make_data_dir(tmp_path / "data")
     run_here("subset_data_dir.py", f"--{way}", num, data, tmp_path / "part", folder="utils")
     assert DataDir(tmp_path / "part").utterances == DataDir(data).utterances
-    told = f"{data}: 12 utterances, fewer than the requested 13; all are selected" in capsys.readouterr().out
-    assert told == (num == 13 and way not in ("per-spk", "max-same-text"))
+    output = (
+        f"{data}: 12 utterances, fewer than the requested 13; all are selected" in capsys.readouterr().out
+    )
+    assert output == (num == 13 and way not in ("per-spk", "max-same-text"))
 
 
 def test_frequent_transcripts_are_limited(tmp_path):
@@ -280,11 +282,11 @@ def test_combine_data_with_and_without_segments(tmp_path, capsys):
     )
     sources[1] = DataDir(tmp_path / "renamed")
     run_here("combine_data.py", tmp_path / "out", *(data.path for data in sources), folder="utils")
-    out, told = DataDir(tmp_path / "out"), capsys.readouterr().out
+    out, output = DataDir(tmp_path / "out"), capsys.readouterr().out
     assert (
         f"{sources[0].path}: no segments, unlike other directories; its utterances get lines 'UTTERANCE "
         "UTTERANCE 0 -1'"
-    ) in told
+    ) in output
     assert out.segments["ann-000"] == Segment("ann-000", 0, -1) and out.segments["ann-x-bob-001"] == Segment(
         "bob", 0.2, 0.4
     )
@@ -313,11 +315,11 @@ def test_combination_refuses_different_recordings_of_same_name(tmp_path):
     write_table(
         some / "wav.scp", {"ann-000" if name == "ann" else name: audio for name, audio in wav.items()}
     )
-    told = (
+    report = (
         f"{whole}/wav.scp: 'ann-000' is also in another of the directories; rename it with "
         "utils/copy_data_dir.py --utt-prefix"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here("combine_data.py", tmp_path / "out", some, whole, folder="utils")
     write_table(
         some / "wav.scp",

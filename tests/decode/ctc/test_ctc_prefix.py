@@ -109,12 +109,12 @@ def test_language_model_equals_rescoring_of_all_texts(model):
 def test_defaults_equal_those_tuned_in_recipe(model):
     """Tuned on dev; without a language model, there is no word bonus."""
     log_posteriors, arpa = posteriors(9), read_arpa(model[0])
-    for lm, told in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
-        chosen, told = (
+    for lm, message in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
+        chosen, message = (
             PrefixDecoder(UNITS, options, lm).decode(log_posteriors)
-            for options in (PrefixOptions(), PrefixOptions(**told))
+            for options in (PrefixOptions(), PrefixOptions(**message))
         )
-        assert chosen == told
+        assert chosen == message
 
 
 @pytest.mark.parametrize("num_prefixes", [1, 3, 8])
@@ -180,13 +180,13 @@ def test_words_without_spelling_are_reported(tmp_path, caplog):
     ):
         decoder("unk", "aunk")
     decoder("ab", "bax", "BA")
-    told = caplog.text
+    output = caplog.text
     assert (
         "2 of its 3 words have letters that are in no unit, so they cannot be recognised (bax BA); 1 of "
         "them can in another case: con"
-    ) in told
+    ) in output
     decoder("ab", "b")
-    assert caplog.text == told
+    assert caplog.text == output
 
 
 def test_improbable_units_are_pruned():

@@ -274,14 +274,14 @@ def test_nbest_lists_use_recognised_words_not_ids(exp, tmp_path):
 def test_nbest_lists_have_no_times(exp):
     """The ids of their words also differ from those of the lang directory."""
     decode(exp, "untimed", "--search", "greedy")
-    for told in (
+    for message in (
         (
             "does not have the same id as in .*greedy and prefix search .* have no graph, decode with "
             "--search wfst"
         ),
         "words without transition-ids, so their times are unknown; decode with --search wfst",
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             run_here(
                 "get_ctm.py",
                 "--nj",
@@ -308,12 +308,12 @@ def test_ctm_requires_model_or_units(exp, tmp_path):
         exp / "of_elsewhere",
         tmp_path / "out",
     )
-    told = (
+    report = (
         f"{tmp_path}: no acoustic model, neither final.mdl nor a CTC network's units/units.txt; give the "
         "directory of the model of the lattices"
     )
     for step in (("get_ctm.py", "--lmwt", 10), ("align_lattices.py",)):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run_here(*step, *flags)
 
 
@@ -515,7 +515,7 @@ def test_nbest_list_becomes_lattice():
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    "options, message",
     [
         (
             ["--search", "wfst"],
@@ -550,8 +550,8 @@ def test_nbest_list_becomes_lattice():
         ),
     ],
 )
-def test_invalid_options_are_refused(exp, options, told):
-    with pytest.raises(UserError, match=told):
+def test_invalid_options_are_refused(exp, options, message):
+    with pytest.raises(UserError, match=message):
         decode(exp, "none", *options)
     assert not (exp / "none").exists()
 

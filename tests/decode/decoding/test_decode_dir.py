@@ -406,16 +406,18 @@ def words_at(graph: Path, num: int) -> None:
     write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
 
 
-@pytest.mark.parametrize("num_words, told", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
-def test_many_empty_hypotheses_give_warning(exp, num_words, told, caplog):
+@pytest.mark.parametrize("num_words, message", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
+def test_many_empty_hypotheses_give_warning(exp, num_words, message, caplog):
     """If three of four utterances have a word, there is no warning."""
     words_at(exp / "model/graph", num_words)
     run_here("decode.py", "--nj", 2, exp / "model/graph", exp / "data", exp / "model/decode")
     sentence = (
-        f"{exp}/data: no word was found in {told}; the usual causes are features that differ from "
+        f"{exp}/data: no word was found in {message}; the usual causes are features that differ from "
         "those of the model"
     )
-    assert (sentence in caplog.text) == bool(told) and ("no word was found" in caplog.text) == bool(told)
+    assert (sentence in caplog.text) == bool(message) and ("no word was found" in caplog.text) == bool(
+        message
+    )
 
 
 def test_data_without_features_is_refused(exp):
@@ -434,5 +436,5 @@ def test_few_arcs_per_frame_are_not_rounded_to_zero(exp, caplog):
         run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
     num_arcs = json.loads((exp / "model/decode/totals.json").read_text())["num_arcs"]
     assert 0 < num_arcs / 1600 < 0.05
-    told = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) per frame", caplog.text)[1])
-    assert told == pytest.approx(num_arcs / 1600, rel=0.05)
+    output = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) per frame", caplog.text)[1])
+    assert output == pytest.approx(num_arcs / 1600, rel=0.05)

@@ -169,7 +169,7 @@ def test_lattices_have_costs_of_adapted_features(exp, decoded):
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, message",
     [
         (
             dict(
@@ -185,7 +185,7 @@ def test_lattices_have_costs_of_adapted_features(exp, decoded):
         ),
     ],
 )
-def test_lattices_of_other_system_are_refused(exp, decoded, tmp_path, change, told):
+def test_lattices_of_other_system_are_refused(exp, decoded, tmp_path, change, message):
     """Lattices with transition-ids inside and outside the model's range."""
     spec, out = decoded
     shutil.copytree(out / "si", tmp_path / "si")
@@ -198,7 +198,7 @@ def test_lattices_of_other_system_are_refused(exp, decoded, tmp_path, change, to
     (tmp_path / "last").mkdir()
     other = replace(spec, si_dir=tmp_path / "si", decode=replace(spec.decode, out=tmp_path / "last"))
     with pytest.raises(
-        UserError, match=f"si/lat.1.gz: a-00: .*{told}.*; give lattices that were decoded with this model"
+        UserError, match=f"si/lat.1.gz: a-00: .*{message}.*; give lattices that were decoded with this model"
     ):
         first_stats(other, 1)
     assert not list((tmp_path / "last").iterdir())
@@ -238,11 +238,11 @@ def test_lattices_of_incomplete_searches_are_accepted(exp, decoded, tmp_path):
     for content in (None, "{", '{"cut_short": 1}', '{"cut_short": ["a-00"]}'):
         if content:
             (si_dir / "totals.json").write_text(content)
-        told = "a-02" if content and "a-00" in content else "a-00"
+        report = "a-02" if content and "a-00" in content else "a-00"
         with pytest.raises(
             UserError,
             match=(
-                f"lat.1.gz: {told}: the lattice has 48 frames but the features have 53; give lattices of "
+                f"lat.1.gz: {report}: the lattice has 48 frames but the features have 53; give lattices of "
                 "these"
             ),
         ):
@@ -347,7 +347,7 @@ def test_changed_input_recomputes_only_passes_that_use_it(exp, tmp_path, capsys)
         shutil.copytree(exp[0] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("decode*"))
     )
 
-    def told() -> list[str]:
+    def messages() -> list[str]:
         run_here(
             "decode_fmllr.py",
             "--nj",
@@ -360,17 +360,17 @@ def test_changed_input_recomputes_only_passes_that_use_it(exp, tmp_path, capsys)
         )
         return [line for line in capsys.readouterr().out.splitlines() if " date" in line]
 
-    assert not told()
+    assert not messages()
     with (model / "graph/phones/silence.int").open("a") as f:
         f.write("\n")
-    first, last = told()
+    first, last = messages()
     assert first.endswith("decode.si is up to date")
     assert (
         last
         == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; computing it again"
     )
     write_subsampling(model, 3)
-    assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in told())
+    assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in messages())
 
 
 def test_passes_are_logged_and_inputs_checked_once(exp, tmp_path, monkeypatch, caplog):

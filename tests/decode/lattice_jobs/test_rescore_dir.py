@@ -72,8 +72,8 @@ def test_words_missing_in_new_model_are_named(exp, capsys):
         root / "decode",
         root / "new",
     )
-    told = capsys.readouterr().out
-    assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 in addition to the back-off" in told
+    output = capsys.readouterr().out
+    assert "1 word(s) of" in output and "(w3); each costs --oov-cost 9 in addition to the back-off" in output
 
 
 def test_rescoring_without_effect_gives_warning(exp, caplog):
@@ -124,11 +124,11 @@ def test_rescored_lattices_are_not_rescored_again(exp):
         root / "new",
     )
     for old, new in (("lang", "lang4"), ("lang4", "lang")):
-        told = (
+        report = (
             "new: rescoring has replaced the costs of the decoding graph .* by those of .*/lang4/G.fst; "
             "rescore the original lattices"
         )
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run_here(
                 "lm_rescore.py",
                 "--nj",
@@ -281,8 +281,8 @@ def test_oracle_wer_is_computed(exp, capsys):
     """Case is folded as in scoring; empty lattices delete their words."""
     root, _ = exp
     run_here("oracle_wer.py", "--nj", 2, root / "data", root / "lang", root / "decode")
-    told = capsys.readouterr().out
-    assert "%WER" in told and "(oracle) wer|case:lower" in told
+    output = capsys.readouterr().out
+    assert "%WER" in output and "(oracle) wer|case:lower" in output
     hypotheses = read_table(root / "decode/oracle/hyp.txt")
     assert hypotheses.keys() == set(UTTERANCES) and hypotheses["b-3"] == ""
     for utt, lattice in read_all(root / "decode").items():

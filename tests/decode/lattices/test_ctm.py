@@ -193,13 +193,13 @@ def test_missing_model_error_gives_advice(system, exp, step):
     """For the default directory, a given directory, and a directory of a network without its transition
     model."""
     words, elsewhere = (exp / "data", system.lang.path, exp / "decode", exp / "out"), exp / "elsewhere"
-    told = "no acoustic model, neither final.mdl nor a CTC network's units/units.txt"
+    report = "no acoustic model, neither final.mdl nor a CTC network's units/units.txt"
     advice = "in the directory above the lattices; give the directory of their model as --model-dir"
-    with pytest.raises(UserError, match=f"^{exp}: {told}, {advice}$"):
+    with pytest.raises(UserError, match=f"^{exp}: {report}, {advice}$"):
         run_here(*step, *words)
     with pytest.raises(
         UserError,
-        match=f"^{elsewhere}: {told}; give the directory of the model of the lattices as --model-dir$",
+        match=f"^{elsewhere}: {report}; give the directory of the model of the lattices as --model-dir$",
     ):
         run_here(*step, "--model-dir", elsewhere, *words)
     elsewhere.mkdir()
@@ -247,21 +247,21 @@ def test_frame_shift_comes_from_features(system, exp):
 
     for name in ("segments", "reco2file_and_channel"):
         (exp / "data" / name).unlink()
-    model, told = system.lang.path.parent / "model", [(10, last_s(10))]
+    model, message = system.lang.path.parent / "model", [(10, last_s(10))]
     save_origins(model, [origin(20.0)])
     try:
-        told.append((20, last_s(20)))
+        message.append((20, last_s(20)))
         (exp / "feats").mkdir()
         save(exp / "feats" / OPTIONS_FILE, FbankOptions(frame=FrameOptions(frame_shift=30.0)))
         with ArkWriter(exp / "feats/a.ark", exp / "data/feats.scp") as writer:
             writer.write("a-1", np.zeros((3, 2), np.float32))
-        told.append((30, last_s(30)))
+        message.append((30, last_s(30)))
         (exp / "data/frame_shift").write_text("0.04\n")
-        told.append((40, last_s(40)))
+        message.append((40, last_s(40)))
     finally:
         (model / ORIGIN_FILE).unlink()
-    assert [seconds for _, seconds in told] == pytest.approx(
-        [told[0][1] * shift_ms / 10 for shift_ms, _ in told], abs=0.021
+    assert [seconds for _, seconds in message] == pytest.approx(
+        [message[0][1] * shift_ms / 10 for shift_ms, _ in message], abs=0.021
     )
     (exp / "data/frame_shift").write_text("10\n")
     sentence = (
@@ -348,9 +348,9 @@ def test_other_model_is_refused(system, exp, tids, message):
     write_decode_dir(
         exp / "decode", {utt: replace(lattice, tids=tids(lattice.tids, num)) for utt, lattice in raw.items()}
     )
-    told = f"lat.1.gz: a-1: {message}; give the model of the lattices as --model-dir"
+    output = f"lat.1.gz: a-1: {message}; give the model of the lattices as --model-dir"
     for run in (get_ctm, partial(align, phones="true"), partial(align, phones="false")):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=output):
             run(system, exp)
     assert not (exp / "ctm").exists() and not (exp / "aligned").exists()
 
@@ -360,12 +360,12 @@ def test_changed_word_ids_are_refused(system, exp):
     SymbolTable.of([word for word in system.lang.words.symbols if word != "w0"]).write(
         exp / "decode/words.txt"
     )
-    told = (
+    report = (
         r"decode/words.txt: the word 'w0' does not have the same id as in .*lang/words.txt \(none and "
         r"\d+\); give the lang directory"
     )
     for run in (get_ctm, partial(align, phones="false")):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run(system, exp)
 
 

@@ -232,7 +232,7 @@ def test_failed_writing_leaves_no_file(tmp_path, lattices):
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line, message",
     [
         ("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"),
         ("0 1 99999999999 2 1,1", "is not a line of a lattice"),
@@ -241,24 +241,24 @@ def test_failed_writing_leaves_no_file(tmp_path, lattices):
         ("0 1 2 1,1,3_-4", "is not a line of a lattice"),
     ],
 )
-def test_invalid_text_lines_are_refused(line, told, tmp_path):
+def test_invalid_text_lines_are_refused(line, message, tmp_path):
     (tmp_path / "lat.txt").write_text(f"utt \n{line}\n1\n\n")
-    with pytest.raises(UserError, match=f"lat.txt.*{told}"):
+    with pytest.raises(UserError, match=f"lat.txt.*{message}"):
         list(read_lattices(tmp_path / "lat.txt"))
 
 
 @pytest.mark.parametrize(
-    "field, value, told",
+    "field, value, message",
     [
         ("ilabels", -1, "a negative label"),
         ("olabels", -7, "a negative label"),
         ("graph_costs", np.nan, "a cost that is not a number"),
     ],
 )
-def test_invalid_binary_values_are_refused(field, value, told, tmp_path, lattices):
+def test_invalid_binary_values_are_refused(field, value, message, tmp_path, lattices):
     lattice = lattices["utt-2"]
     column = getattr(lattice, field).copy()
     column[1] = value
     write_lattices(tmp_path / "lat.ark", [("utt", replace(lattice, **{field: column}))])
-    with pytest.raises(UserError, match=f"lat.ark: damaged archive: the lattice of utt has {told}"):
+    with pytest.raises(UserError, match=f"lat.ark: damaged archive: the lattice of utt has {message}"):
         list(read_lattices(tmp_path / "lat.ark"))

@@ -81,7 +81,7 @@ def test_channel_option_overrides_table(tmp_path):
     assert np.array_equal(right["sw02001-A_000050"], right["sw02001-B_000050"])
 
 
-def told(capsys):
+def printed(capsys):
     return capsys.readouterr().out
 
 
@@ -90,21 +90,21 @@ def test_changed_channel_recomputes_features(tmp_path, capsys):
     effect."""
     calls = make_calls(tmp_path / "calls")
     before = made(calls)
-    assert "is up to date" in (made(calls), told(capsys))[1]
+    assert "is up to date" in (made(calls), printed(capsys))[1]
     table = read_table(calls / "reco2file_and_channel")
     write_table(
         calls / "reco2file_and_channel",
         table | {name: value[:-1] + "12"["AB".index(value[-1])] for name, value in table.items()},
     )
-    assert "is up to date" in (made(calls), told(capsys))[1]
+    assert "is up to date" in (made(calls), printed(capsys))[1]
     write_table(calls / "reco2file_and_channel", table | {"sw02005-A": "sw02005 B", "sw02005-B": "sw02005 A"})
     after = made(calls)
-    assert "2 recordings have changed: sw02005-A, sw02005-B" in told(capsys)
+    assert "2 recordings have changed: sw02005-A, sw02005-B" in printed(capsys)
     assert np.array_equal(before["sw02005-A_000050"], after["sw02005-B_000050"])
     mono = one_file_a_side(calls)
-    made(mono), told(capsys)
+    made(mono), printed(capsys)
     (mono / "reco2file_and_channel").unlink()
-    assert "is up to date" in (made(mono), told(capsys))[1]
+    assert "is up to date" in (made(mono), printed(capsys))[1]
     assert (
         ":" not in (mono / ".recordings").read_text() and (calls / ".recordings").read_text().count(":") == 6
     )
@@ -115,9 +115,9 @@ def test_features_of_channel_option_stay_up_to_date(tmp_path, capsys):
     calls = make_calls(tmp_path / "calls")
     table = (calls / "reco2file_and_channel").read_text()
     (calls / "reco2file_and_channel").unlink()
-    made(calls, "--channel", 0), told(capsys)
+    made(calls, "--channel", 0), printed(capsys)
     (calls / "reco2file_and_channel").write_text(table)
-    assert "is up to date" in (made(calls, "--channel", 0), told(capsys))[1]
+    assert "is up to date" in (made(calls, "--channel", 0), printed(capsys))[1]
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,8 @@ def test_replaced_recording_recomputes_features(data, tmp_path):
     samples[4100:6100] = 0
     soundfile.write(path, samples, 8000, subtype="PCM_16")
     os.utime(path, (1, 1))
-    told = make_anew(data)
-    assert f"{data}: 1 recordings have changed: b-1" in told and "is out of date" in told
+    report = make_anew(data)
+    assert f"{data}: 1 recordings have changed: b-1" in report and "is out of date" in report
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
     assert "is up to date" in make_anew(data)
@@ -175,10 +175,10 @@ def test_replaced_noise_recomputes_features(source, data, tmp_path):
     before = load_all(data / "feats.scp")
     assert "is up to date" in make_anew(data)
     soundfile.write(tmp_path / source, wave(source, 200)[100:], 8000, subtype="PCM_16")
-    told = make_anew(data)
+    report = make_anew(data)
     assert (
-        f"1 recordings have changed: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in told
-        and "out of date" in told
+        f"1 recordings have changed: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in report
+        and "out of date" in report
     )
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
@@ -243,13 +243,13 @@ def test_segments(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "times, told",
+    "times, message",
     [
         ("0.4 2.1", "ends 0.60 s after the end of the recording, which has 1.5 s"),
         ("1.5 1.7", "begins after the end of the recording, which has 1.5 s"),
     ],
 )
-def test_segments_end_with_their_recordings(times, told, data):
+def test_segments_end_with_their_recordings(times, message, data):
     """Kaldi's extract-segments tolerates an excess of half a second."""
     write_table(data / "utt2spk", {"b-1-x": "b"})
     write_table(data / "segments", {"b-1-x": "b-1 0.5 1.9"})
@@ -262,10 +262,8 @@ def test_segments_end_with_their_recordings(times, told, data):
     ):
         with pytest.raises(UserError) as error:
             read()
-        assert (
-            str(error.value)
-            == f"{data}/segments: b-1-x {told}; correct it, or run utils/fix_data_dir.py --audio read {data}"
-        )
+        advice = f"correct it, or run utils/fix_data_dir.py --audio read {data}"
+        assert str(error.value) == f"{data}/segments: b-1-x {message}; {advice}"
 
 
 def test_too_short_utterances_are_reported(data, tmp_path):
@@ -302,7 +300,7 @@ def test_sampling_rate_must_match_configuration(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "flags, told",
+    "flags, expected_text",
     [
         (
             ["--sample-frequency", 16000],
@@ -314,7 +312,7 @@ def test_sampling_rate_must_match_configuration(data, tmp_path):
         ),
     ],
 )
-def test_error_in_first_recording_is_reported_before_jobs(data, tmp_path, flags, told):
+def test_error_in_first_recording_is_reported_before_jobs(data, tmp_path, flags, expected_text):
     """For a file and for an offset in an archive. No job starts, and no output remains."""
     archived = {}
     with open(tmp_path / "all.ark", "wb") as archive:
@@ -322,7 +320,7 @@ def test_error_in_first_recording_is_reported_before_jobs(data, tmp_path, flags,
             archive.write(f"{utt} ".encode())
             archived[utt] = f"{tmp_path}/all.ark:{archive.tell()}"
             archive.write(Path(path).read_bytes())
-    for table, where in ((None, told), (archived, told.replace("a-1.wav", "all.ark:4"))):
+    for table, where in ((None, expected_text), (archived, expected_text.replace("a-1.wav", "all.ark:4"))):
         if table:
             write_table(data / "wav.scp", table)
         run = step("make_mfcc.py", "--nj", 2, *flags, data)
@@ -354,7 +352,7 @@ RESAMPLED = ["--allow-downsample", "true", "--allow-upsample", "true"]
 
 
 @pytest.mark.parametrize(
-    "utt, flags, told",
+    "utt, flags, message",
     [
         (
             "b-3",
@@ -387,9 +385,9 @@ RESAMPLED = ["--allow-downsample", "true", "--allow-upsample", "true"]
         ),
     ],
 )
-def test_other_channels_and_rates_are_refused_with_advice(mixed, utt, flags, told):
+def test_other_channels_and_rates_are_refused_with_advice(mixed, utt, flags, message):
     write_table(mixed / "utt2spk", {utt: "b"})
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run_here("make_mfcc.py", "--nj", 1, *FLAGS, *flags, mixed)
 
 

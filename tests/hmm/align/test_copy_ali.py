@@ -94,11 +94,11 @@ def test_candidate_names_of_original():
 
 def test_mismatched_inputs_are_refused(made):
     path, _ = made
-    told = (
+    report = (
         r"ali: 1 of 14 utterances have .*its original has a different number of frames "
         r"\(.*sp0.9-bob-0\); align the originals of"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here("copy_ali_dir.py", "--max-missing", 0, path / "data", path / "ali", path / "out")
     write_int_vectors(path / "ali/ali.1.gz", {})
     with pytest.raises(UserError, match=r"8 of 14 .*: its original is not aligned \(ann-0 "):

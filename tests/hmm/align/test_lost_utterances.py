@@ -106,7 +106,7 @@ def test_many_lost_utterances_end_step_before_output(program, corpus, mono, data
 def test_missing_usable_transcripts_end_step_before_job(program, corpus, mono, data, tmp_path):
     flags, places = programs(corpus[1], mono, tmp_path / "out")[program]
     utterances = read_table(data / "text")
-    for texts, told in (
+    for texts, message in (
         (
             dict.fromkeys(utterances, ""),
             (
@@ -128,7 +128,7 @@ def test_missing_usable_transcripts_end_step_before_job(program, corpus, mono, d
         ),
     ):
         write_table(data / "text", texts)
-        with pytest.raises(UserError, match=f"^{told}"):
+        with pytest.raises(UserError, match=f"^{message}"):
             run_here(program, *flags, data, *places, threads=True)
         assert not (tmp_path / "out.tmp").exists()
 
@@ -178,10 +178,10 @@ def test_training_stops_at_last_alignment_and_resumes_with_higher_limit(corpus, 
     assert (tmp_path / "tri.tmp" / "4.mdl").exists() and not (tmp_path / "tri").exists()
     capfd.readouterr()
     run_here("train_deltas.py", "--max-missing", 0.99, *words, *places, threads=True)
-    told = capfd.readouterr().out
+    output = capfd.readouterr().out
     assert (
-        "resuming" in told
-        and "resuming at iteration 4" in told
+        "resuming" in output
+        and "resuming at iteration 4" in output
         and len(read_table(tmp_path / "tri" / "failed_utterances")) > 4
     )
 
@@ -191,11 +191,11 @@ def test_few_losses_are_logged_in_one_line(corpus, data, tmp_path, caplog):
     with caplog.at_level("INFO", "pyasr"):
         run_here("train_mono.py", *SHORT, "--deltas", 0, data, corpus[1], tmp_path / "mono")
     (lost,) = set(read_table(data / "text")) - set(read_table(data / "feats.scp"))
-    told = (
+    report = (
         f"1 of 40 utterances have no alignment: 1: no features in feats.scp ({lost}); failed_utterances "
         "lists all"
     )
-    assert told in [record.message for record in caplog.records]
+    assert report in [record.message for record in caplog.records]
 
 
 def test_most_frequent_reasons_are_reported_if_nothing_is_aligned(corpus, mono, data, tmp_path):

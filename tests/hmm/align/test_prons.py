@@ -285,11 +285,11 @@ def test_ctm_requires_alignment_of_each_transcript(tmp_path, capsys):
         )
     wanted = len(read_table(data / "text")) - 1
     write_table(data / "text", read_table(data / "text") | {silent: ""})
-    told = (
+    report = (
         f"ali: 2 of {wanted} utterances have to be left out: 2: no alignment in .*ali "
         f".{' '.join(sorted(gone))}.; give the data and language"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here(
             "get_train_ctm.py", "--max-missing", 1.9 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm"
         )
@@ -325,18 +325,18 @@ def test_utterances_with_reserved_symbols_are_omitted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, message",
     [
         ("utt2spk", "data/text: no utterance of utt2spk has words; run utils/fix_data_dir.py"),
         ("both", "ali: 1 of 1 utterances have to be left out: 1: no alignment in .*of-elsewhere"),
     ],
 )
-def test_ctm_of_other_data_is_refused(tmp_path, name, told):
+def test_ctm_of_other_data_is_refused(tmp_path, name, message):
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     write_table(data / "utt2spk", {"of-elsewhere": "of"})
     if name == "both":
         write_table(data / "text", {"of-elsewhere": "w0"})
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run_here("get_train_ctm.py", "--max-missing", 1, data, KALDI / "lang", ali, tmp_path / "ctm")
     assert not (tmp_path / "ctm").exists()
 

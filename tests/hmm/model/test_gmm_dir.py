@@ -76,7 +76,7 @@ def test_phone_lists_are_inputs(tmp_path, monkeypatch, capsys, step, names):
     ):
         monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # models, which this test does not make
 
-    def told() -> str:
+    def messages() -> str:
         run_here(
             f"{step}.py",
             data,
@@ -87,9 +87,9 @@ def test_phone_lists_are_inputs(tmp_path, monkeypatch, capsys, step, names):
         )
         return capsys.readouterr().out
 
-    told()
-    assert f"{tmp_path / 'out'} is up to date" in told()
+    messages()
+    assert f"{tmp_path / 'out'} is up to date" in messages()
     for name in names:
         with (lang / f"phones/{name}.int").open("a") as f:
             f.write("\n")
-        assert f"is out of date: {lang}/phones/{name}.int changed" in told()
+        assert f"is out of date: {lang}/phones/{name}.int changed" in messages()

@@ -139,8 +139,8 @@ def test_wrong_model_is_reported_before_jobs(step, what, corpus, tmp_path):
     (model / "graph").mkdir()
     for name in ("ali.1.gz", "graph/HCLG.fst", "graph/words.txt"):
         (model / name).touch()
-    told = broken(model, what)
+    report = broken(model, what)
     places = [model / "graph", data] if step.startswith("decode") else [data, lang, model]
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here(step, "--nj", 1, *places, tmp_path / "out", threads=True)
     assert not (tmp_path / "out.tmp").exists()

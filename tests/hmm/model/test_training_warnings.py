@@ -45,7 +45,7 @@ def mono(corpus, tmp_path_factory) -> Path:
     return path
 
 
-def told(caplog) -> str:
+def warnings_of(caplog) -> str:
     return "\n".join(record.message for record in caplog.records if record.levelname == "WARNING")
 
 
@@ -75,7 +75,7 @@ def test_fewer_leaves_and_gaussians_than_requested_give_warning(program, corpus,
     assert (
         f"tree of {len(leaves(tree.root))} leaves (--num-leaves 2000), merged to {tree.num_pdfs} pdfs: no "
         "further split"
-    ) in told(caplog)
+    ) in warnings_of(caplog)
     caplog.clear()
     run_here(
         program,
@@ -92,7 +92,7 @@ def test_fewer_leaves_and_gaussians_than_requested_give_warning(program, corpus,
     num_gauss = read_model(tmp_path / "wide/final.mdl")[1].num_gauss
     assert (
         f"{num_gauss} Gaussians (--num-gauss 90000): the pdfs have too few frames for more; lower --num-gauss"
-        in told(caplog)
+        in warnings_of(caplog)
     )
 
 
@@ -113,7 +113,7 @@ def test_too_short_schedule_gives_warning(corpus, tmp_path, caplog):
     assert (
         "Gaussians (--num-gauss 200): training ends at --num-iters 4, but Gaussians are added until "
         "--max-iter-inc 30"
-    ) in told(caplog)
+    ) in warnings_of(caplog)
 
 
 def test_schedule_adding_less_than_one_gaussian_gives_warning(corpus, mono, tmp_path, caplog):
@@ -128,7 +128,7 @@ def test_schedule_adding_less_than_one_gaussian_gives_warning(corpus, mono, tmp_
     )
     assert (
         f"{num_pdfs} Gaussians (--num-gauss {num_gauss}): {cause}; lower --max-iter-inc or raise --num-gauss"
-        in told(caplog)
+        in warnings_of(caplog)
     )
 
 
@@ -150,7 +150,7 @@ def test_expected_results_give_no_warning(corpus, mono, tmp_path, caplog):
     assert (
         "leaves (--num-leaves 12), merged to" in caplog.text and "Gaussians (--num-gauss 50)" in caplog.text
     )
-    assert all(word not in told(caplog) for word in ("adapted", "leaves", "Gaussians"))
+    assert all(word not in warnings_of(caplog) for word in ("adapted", "leaves", "Gaussians"))
 
 
 def every_utterance_a_speaker(data: Path) -> None:
@@ -170,9 +170,9 @@ def test_unadapted_speakers_give_warning(corpus, mono, tmp_path, caplog):
         "utterance has its own speaker in"
     )
     run_here("train_sat.py", *SHORT, *SIZE, *TREE, data, corpus[1], mono, tmp_path / "sat", threads=True)
-    assert reason in told(
+    assert reason in warnings_of(
         caplog
-    ) and "lower --fmllr-min-count 500, or assign utterances to their real speakers" in told(caplog)
+    ) and "lower --fmllr-min-count 500, or assign utterances to their real speakers" in warnings_of(caplog)
     caplog.clear()
     run_here(
         "align_fmllr.py",
@@ -186,7 +186,7 @@ def test_unadapted_speakers_give_warning(corpus, mono, tmp_path, caplog):
         tmp_path / "ali",
         threads=True,
     )
-    assert reason in told(caplog)
+    assert reason in warnings_of(caplog)
     caplog.clear()
     run_here(
         "make_fmllr_feats.py",
@@ -198,9 +198,9 @@ def test_unadapted_speakers_give_warning(corpus, mono, tmp_path, caplog):
         tmp_path / "sat",
         tmp_path / "adapted",
     )
-    assert reason in told(caplog) and f"estimate {tmp_path}/ali again with a lower --fmllr-min-count" in told(
+    assert reason in warnings_of(
         caplog
-    )
+    ) and f"estimate {tmp_path}/ali again with a lower --fmllr-min-count" in warnings_of(caplog)
     caplog.clear()
     run_here(
         "align_fmllr.py",
@@ -214,7 +214,7 @@ def test_unadapted_speakers_give_warning(corpus, mono, tmp_path, caplog):
         tmp_path / "plain",
         threads=True,
     )
-    assert "adapted" not in told(caplog)
+    assert "adapted" not in warnings_of(caplog)
 
 
 def test_warning_depends_on_fraction_of_unadapted_data(corpus, mono, tmp_path, caplog):
@@ -242,7 +242,7 @@ def test_warning_depends_on_fraction_of_unadapted_data(corpus, mono, tmp_path, c
             | {speaker: np.eye(*found[speaker].shape, dtype=np.float32) for speaker in speakers[:number]},
         )
         run_here("make_fmllr_feats.py", "--nj", 1, corpus[0], tmp_path / "ali", tmp_path / f"adapted{number}")
-        assert (f"{number} of {len(speakers)} speakers, with " in told(caplog)) == (number > 1)
+        assert (f"{number} of {len(speakers)} speakers, with " in warnings_of(caplog)) == (number > 1)
 
 
 @pytest.mark.parametrize("program", steps({}))

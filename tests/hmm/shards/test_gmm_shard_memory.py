@@ -122,12 +122,12 @@ def test_insufficient_memory_gives_one_sentence(tmp_path, monkeypatch):
 
 def test_memory_limit_follows_free_memory(tmp_path, monkeypatch):
     """Each rank of a host may use its share of the free memory."""
-    told: list[str] = []
+    report: list[str] = []
     monkeypatch.setattr(shard_store.host_memory, "free_bytes", lambda: 48_000_000)
-    monkeypatch.setattr(shard_store.log, "warning", told.append)
+    monkeypatch.setattr(shard_store.log, "warning", report.append)
     rooms = run_threads(2, lambda comm: reserve(tmp_path / "data", 1_000_000, MemoryOptions(100), comm))
     assert rooms == [16_000_000] * 2
-    assert told[0].endswith(
+    assert report[0].endswith(
         "data: only 24 MB of memory are free for each rank: features use 16 MB and are read from disk more "
         "often"
     )

@@ -111,15 +111,15 @@ def test_files_give_same_blocks_as_one_array(small_blocks, most_rows, tmp_path):
 
 def test_insufficient_disk_space_is_reported(tmp_path, monkeypatch):
     """Detected in advance, for all ranks together, or when the disk is full."""
-    told, source = [], Utterances()
+    report, source = [], Utterances()
     num_bytes = 12 * int(source.counts.sum())
-    monkeypatch.setattr(frame_file.log, "warning", told.append)
+    monkeypatch.setattr(frame_file.log, "warning", report.append)
     monkeypatch.setattr(frame_file.shutil, "disk_usage", lambda folder: SimpleNamespace(free=6 * num_bytes))
-    assert Scratch(tmp_path, 3).write(source, source.counts, 100) and not told
-    assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(told) == 1
+    assert Scratch(tmp_path, 3).write(source, source.counts, 100) and not report
+    assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(report) == 1
     monkeypatch.setattr(frame_file.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "w+b"))
     assert Scratch(tmp_path, 3).write(source, source.counts, 100) is None
-    assert told[1].endswith(
+    assert report[1].endswith(
         f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little space: "
         "they are read from their archives more often; free disk space, or raise --max-store-mb"
     )

@@ -265,10 +265,10 @@ def with_constant(corpus, data: Path, columns: list[int]) -> None:
 @pytest.mark.parametrize("num_ranks, cmvn", [(1, "speaker"), (3, "speaker"), (3, "none")])
 def test_constant_columns_are_named(corpus, tmp_path, num_ranks, cmvn):
     data, lang = copy_of(corpus, tmp_path)
-    for columns, told in (([2], "column 3 of the 4"), ([1, 3], "2 columns .the first is 2. of the 4")):
+    for columns, message in (([2], "column 3 of the 4"), ([1, 3], "2 columns .the first is 2. of the 4")):
         with_constant(corpus, data, columns)
         spec = dataclasses.replace(spec_of((data, lang), tmp_path / "out"), inputs=InputOptions(cmvn=cmvn))
-        with pytest.raises(UserError, match=f"data: {told} features with .*: constant in all frames"):
+        with pytest.raises(UserError, match=f"data: {message} features with .*: constant in all frames"):
             run_threads(num_ranks, lambda comm: train_rank(spec, comm))
 
 
@@ -358,9 +358,9 @@ def test_steps_run_from_command_line(corpus, tmp_path):
 
 def untold(program: Path, out: Path) -> list[str]:
     """Files of a finished output that the program's documentation does not list."""
-    told = ast.get_docstring(ast.parse(program.read_text())).split("Writes")[1].split("\n\n")[0]
+    printed = ast.get_docstring(ast.parse(program.read_text())).split("Writes")[1].split("\n\n")[0]
     files = (re.sub(r"\.\d+\.", ".JOB.", path.name) for path in out.glob("[!.]*") if path.is_file())
-    return [name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", told)]
+    return [name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", printed)]
 
 
 def test_missing_features_give_one_sentence(corpus, tmp_path):

@@ -223,11 +223,11 @@ def test_alignments_of_other_data_are_refused(system, tmp_path):
     with pytest.raises(UserError, match="contains no alignment of an utterance"):
         estimate((data, lang, other), tmp_path / "none")
     write_int_vectors(other / "ali.1.gz", {utt: tids[:-1] for utt, tids in alignments.items()})
-    told = (
+    report = (
         r"the alignment of neutral-0 has \d+ frames, its audio has \d+; compute the features and align "
         r"the data directory again"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         estimate((data, lang, other), tmp_path / "short")
 
 
@@ -250,25 +250,25 @@ def test_changed_inputs_recompute_warp_factors(tmp_path, monkeypatch, capsys):
     # this test does not make the model
     monkeypatch.setattr("pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: None)
 
-    def told() -> str:
+    def messages() -> str:
         run_step_here("compute_vtln.py", data, lang, ali, tmp_path / "out")
         return capsys.readouterr().out
 
-    told()
-    assert "is up to date" in told()
+    messages()
+    assert "is up to date" in messages()
     for path in files:
         path.write_text("u1 u1 0 1\n" if path.name == "segments" else "u1 {}\n")
-        assert f"is out of date: {path} changed" in told()
+        assert f"is out of date: {path} changed" in messages()
 
 
 def test_features_not_written_by_a_step_are_refused(tmp_path):
     (tmp_path / "ali").mkdir()
     (tmp_path / "ali/final.mdl").touch()
-    told = (
+    report = (
         "data/feats/options.json: no such file, which is needed to compute warped features; compute the "
         "features"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_step_here(
             "compute_vtln.py", tmp_path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out"
         )

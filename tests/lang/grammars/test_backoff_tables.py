@@ -89,7 +89,7 @@ GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", 
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "told"),
+    ("line", "text", "message"),
     [
         (15, "-0.1 a b", r":15: the 2-gram 'a b' occurs twice, first on line 13; remove one"),
         (12, "-0.1 b </s>", r":14: the 2-gram 'b </s>' occurs twice, first on line 12; remove one"),
@@ -103,11 +103,11 @@ GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", 
         (13, "-0.1 a \xff", r":13: not UTF-8"),
     ],
 )
-def test_invalid_file_is_reported_with_line(tmp_path, monkeypatch, line, text, told):
+def test_invalid_file_is_reported_with_line(tmp_path, monkeypatch, line, text, message):
     monkeypatch.setattr(arpa_reader, "_PIECE_BYTES", 20)
     lines = [*GOOD[: line - 1], text, *GOOD[line:]]
     (tmp_path / "lm.arpa").write_bytes("\n".join(lines).encode("latin-1"))
-    with pytest.raises(UserError, match="lm.arpa" + told):
+    with pytest.raises(UserError, match="lm.arpa" + message):
         BackoffLm.read(tmp_path / "lm.arpa", SymbolTable.of(["<eps>", "a", "b", "#0", "<s>", "</s>"]))
 
 

@@ -161,7 +161,7 @@ def test_lexicon_of_subword_units(tmp_path):
     assert [phones[unit] for unit in subwords.units] == list(range(1, len(subwords) + 1))
 
 
-@pytest.mark.parametrize("name, change, told", [
+@pytest.mark.parametrize("name, change, message", [
     ("phones/disambig.int", lambda s: "1\n" + s, "disambig.int:1: differs from disambig.txt"),
     ("phones/disambig.txt", lambda s: s.replace("#0", "#9"),
      "disambig.txt: no #0; the grammar's back-off arcs need it"),
@@ -173,11 +173,11 @@ def test_lexicon_of_subword_units(tmp_path):
     ("L_disambig.fst", None,
      "L_disambig.fst: missing; create the directory again with utils/prepare_ctc_lang.py"),
 ])  # fmt: skip
-def test_validator_accepts_lang_dirs_of_units(tmp_path, lang, name, change, told):
+def test_validator_accepts_lang_dirs_of_units(tmp_path, lang, name, change, message):
     assert find_problems(lang / "lang") == find_problems(lang / "lang_test") == []
     path = shutil.copytree(lang / "lang", tmp_path / "lang") / name
     path.unlink() if change is None else path.write_text(change(path.read_text()))
-    assert any(re.search(told, problem) for problem in find_problems(tmp_path / "lang")), find_problems(
+    assert any(re.search(message, problem) for problem in find_problems(tmp_path / "lang")), find_problems(
         tmp_path / "lang"
     )
 

@@ -246,7 +246,7 @@ def test_binary_files_with_and_without_symbol_tables(kind, keeps_symbols, lang, 
 
 
 def test_invalid_binary_files_are_refused(lang, tmp_path):
-    def told(fst: Fst, acceptor=None) -> str:
+    def messages(fst: Fst, acceptor=None) -> str:
         write_fst(tmp_path / "g.fst", fst)
         with pytest.raises(UserError) as error:
             make_grammar(lang, tmp_path / "g.fst", tmp_path, acceptor)
@@ -255,12 +255,14 @@ def test_invalid_binary_files_are_refused(lang, tmp_path):
     def loop(label=1, weight=0.0, final=0.0) -> Fst:
         return Fst.from_arcs(1, 0, [0], [label], [label], [weight], [0], {0: final})
 
-    assert told(loop(label=99)).startswith("g.fst: 1 label(s) are not in words.txt: 99;")
-    assert told(loop(weight=np.inf)).startswith("g.fst: an arc from state 0: a cost of inf is not between")
-    assert told(loop(final=np.inf)).startswith("g.fst: no final state can be reached")
-    assert told(loop(label=0)).startswith("g.fst: 1 arc(s) without an input word are in a cycle")
-    assert told(Fst.from_arcs(0, -1, [], [], [], [], [])).startswith("g.fst: the grammar is empty")
-    assert told(loop(), acceptor=True).startswith(
+    assert messages(loop(label=99)).startswith("g.fst: 1 label(s) are not in words.txt: 99;")
+    assert messages(loop(weight=np.inf)).startswith(
+        "g.fst: an arc from state 0: a cost of inf is not between"
+    )
+    assert messages(loop(final=np.inf)).startswith("g.fst: no final state can be reached")
+    assert messages(loop(label=0)).startswith("g.fst: 1 arc(s) without an input word are in a cycle")
+    assert messages(Fst.from_arcs(0, -1, [], [], [], [], [])).startswith("g.fst: the grammar is empty")
+    assert messages(loop(), acceptor=True).startswith(
         f"--acceptor cannot be used with {tmp_path}/g.fst, a binary FST"
     )
 

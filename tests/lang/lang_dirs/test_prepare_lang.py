@@ -346,7 +346,7 @@ def broken(lang, name, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "told"),
+    ("name", "change", "message"),
     [
         ("L.fst", None, "L.fst: missing"),
         ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: differs from silence.txt"),
@@ -370,11 +370,11 @@ def broken(lang, name, change):
         ("oov.txt", lambda s: "nothing\n", "oov.txt: must contain one word of words.txt"),
     ],
 )
-def test_validator_reports_problems(tmp_path, name, change, told):
+def test_validator_reports_problems(tmp_path, name, change, message):
     lang = make(tmp_path)
     assert find_problems(lang.path) == []
     broken(lang, name, change)
-    assert any(re.search(told, problem) for problem in find_problems(lang.path)), find_problems(lang.path)
+    assert any(re.search(message, problem) for problem in find_problems(lang.path)), find_problems(lang.path)
 
 
 def test_validator_checks_transducers(tmp_path):
@@ -400,12 +400,12 @@ def test_pronunciations_as_ids(tmp_path):
     assert rows[0] == (0, (lang.optional_silence,)) and (words["a"], (phones["AH_S"],)) in rows
     assert len(rows) == 1 + sum(1 for _ in lang.lexicon.rows())
     path = lang.path / "phones/align_lexicon.int"
-    for line, told in (
+    for line, message in (
         ("7 7", "align_lexicon.int:2: expected 'WORD WORD PHONES'"),
         ("7 seven 8", "not a list of whole numbers"),
     ):
         path.write_text(f"0 0 1\n{line}\n")
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             LangDir(lang.path).align_lexicon
     path.unlink()
     with pytest.raises(UserError, match="align_lexicon.int: no such file"):

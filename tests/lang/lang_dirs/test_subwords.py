@@ -174,7 +174,7 @@ def test_long_lines_are_used():
 
 
 @pytest.mark.parametrize(
-    "kind, num, told",
+    "kind, num, message",
     [
         (
             "unigram",
@@ -189,11 +189,11 @@ def test_long_lines_are_used():
         ),
     ],
 )
-def test_text_too_small_for_number_of_units_is_refused(kind, num, told):
+def test_text_too_small_for_number_of_units_is_refused(kind, num, message):
     with pytest.raises(UserError) as error:
         train_subwords(TEXT, SubwordOptions(num, kind), "data/text")
-    assert str(error.value) == told
-    best = int(told.split("--num-units ")[1].split()[0])
+    assert str(error.value) == message
+    best = int(message.split("--num-units ")[1].split()[0])
     assert len(train_subwords(TEXT, SubwordOptions(best, kind), "data/text")) == best
 
 

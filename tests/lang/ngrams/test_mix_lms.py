@@ -160,10 +160,10 @@ def test_mixture_equals_mitlm_with_equal_weights(tmp_path):
     (tmp_path / "dev").write_text("".join(f"{' '.join(sentence)}\n" for sentence in text))
     parts, dev = [read_arpa(tmp_path / name) for name in "ab"], tmp_path / "dev"
     mixing = ("interpolate-ngram", "-i", "LI", "-l", f"{tmp_path}/a,{tmp_path}/b", "-ep", dev)
-    told = mitlm.run(*mixing, "-wl", tmp_path / "equal")
+    output = mitlm.run(*mixing, "-wl", tmp_path / "equal")
     assert_same_tables(mixed(parts, (0.5, 0.5)), read_arpa(tmp_path / "equal"))
     assert perplexity(read_arpa(tmp_path / "equal"), text).perplexity == pytest.approx(
-        float(told.split()[-1]), abs=1e-3
+        float(output.split()[-1]), abs=1e-3
     )
     scores = np.log(10) * np.stack([text_scores(part, text)[0] for part in parts])
     *_, (weights, _) = em_weights(scores, 1e-5)
@@ -189,16 +189,16 @@ def mix(*words) -> None:
 def test_mix_lms_logs_each_iteration(files, capsys, lacking):
     sources = [files / name for name in ("one.arpa.gz", "two", "three.arpa")]
     mix("--lacking", lacking, "--heldout", files / "heldout", files / "mix", *sources)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for source, model in zip((sources[0], sources[1] / "lm.arpa.gz", sources[2]), models()):
         assert (
             f"{source}: perplexity {perplexity(model, sentences()).perplexity:.1f}, 5 sentences, 15 words"
-            in told
+            in output
         )
     weights = [float(line.split()[0]) for line in (files / "mix/weights").read_text().splitlines()]
     assert sum(weights) == pytest.approx(1, abs=1e-5) and min(weights) >= 0
-    *_, last = (line for line in told.splitlines() if "iteration" in line)
-    assert "iteration 0: perplexity" in told and last.endswith(
+    *_, last = (line for line in output.splitlines() if "iteration" in line)
+    assert "iteration 0: perplexity" in output and last.endswith(
         "weights " + " ".join(f"{weight:.4f}" for weight in weights)
     )
     assert float(last.split("perplexity ")[1].split(",")[0]) == pytest.approx(

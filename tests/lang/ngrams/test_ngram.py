@@ -329,7 +329,7 @@ def test_train_lm_from_the_command_line(tmp_path):
     run("--order", "2", *inputs, tmp_path / "lm/again")
     # outputs that depend on it stay up to date
     assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()
-    for arguments, told in (
+    for arguments, message in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
         (
             ["--min-counts", "1,1,1"],
@@ -338,7 +338,7 @@ def test_train_lm_from_the_command_line(tmp_path):
         (["--order", "x"], "--order: 'x' is not a whole number"),
     ):
         done = run(*arguments, *inputs, tmp_path / "never")
-        assert done.returncode == 1 and told in done.stderr and not (tmp_path / "never").exists()
+        assert done.returncode == 1 and message in done.stderr and not (tmp_path / "never").exists()
 
 
 def test_several_texts_train_same_model_as_their_concatenation(tmp_path):
@@ -388,11 +388,11 @@ def test_compute_perplexity_reports_srilm_numbers(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("u1 zz yy\n", "has none of the words of"), ("u1\n", "text: no words in it; give a text of sentences")],
 )
-def test_texts_without_known_words_have_no_perplexity(tmp_path, text, told):
+def test_texts_without_known_words_have_no_perplexity(tmp_path, text, message):
     write_arpa(tmp_path / "lm", estimate(markov_text(50), WORDS, 2))
     (tmp_path / "text").write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run_here("compute_perplexity.py", tmp_path / "text", tmp_path / "lm", folder="utils")

@@ -248,12 +248,12 @@ def prune(*words) -> None:
 
 def test_prune_lm_program(source, capsys):
     prune("--threshold", 1e-3, source / "lm", source / "pruned")
-    model, told = read_arpa(source / "pruned/lm.arpa.gz"), capsys.readouterr().out
+    model, output = read_arpa(source / "pruned/lm.arpa.gz"), capsys.readouterr().out
     full = read_arpa(source / "lm/lm.arpa.gz")
     for prefix, counted in (("before: ", full), ("", model)):
         assert (
             f": {prefix}{', '.join(f'{len(table)} {n}-grams' for n, table in enumerate(counted.tables, 1))}\n"
-            in told
+            in output
         )
     text = [["a", "b", "d"], ["c", "a"]]
     assert perplexity(model, text).perplexity == pytest.approx(perplexity(full, text).perplexity, rel=0.2)

@@ -43,12 +43,12 @@ def test_sentences_with_and_without_ids(tmp_path):
     assert read_sentences(tmp_path / "text", ids=False)[1] == ["u2"]
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"u1 a b\n"))
     assert read_sentences(tmp_path / "text.gz") == [["a", "b"]]
-    for content, told in (
+    for content, message in (
         (gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged or truncated gzip file"),
         (b"u1 \xff", "not UTF-8 text"),
     ):
         (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(UserError, match=r"bad(:1)?: " + told):
+        with pytest.raises(UserError, match=r"bad(:1)?: " + message):
             read_sentences(tmp_path / "bad")
 
 
@@ -66,7 +66,7 @@ def test_unusual_blanks_are_reported(blank, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a 1\na 2\n", ":2: the symbol a occurs twice"),
         ("a 1\nb 1\n", "given to more than one symbol"),
@@ -74,7 +74,7 @@ def test_unusual_blanks_are_reported(blank, tmp_path):
         ("a -1\n", ":1: expected 'SYMBOL ID'"),
     ],
 )
-def test_invalid_symbol_tables_are_refused(tmp_path, text, told):
+def test_invalid_symbol_tables_are_refused(tmp_path, text, message):
     (tmp_path / "words.txt").write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         SymbolTable.read(tmp_path / "words.txt")

@@ -44,19 +44,19 @@ class Limited(torch.autograd.Function):
     vector whether it was clipped."""
 
     @staticmethod
-    def forward(ctx, x, limit, told):
-        ctx.limit, ctx.told = limit, told
+    def forward(ctx, x, limit, report):
+        ctx.limit, ctx.report = limit, report
         return x.clone()
 
     @staticmethod
     def backward(ctx, dx):
         lengths = [float(row.square().sum().sqrt()) for row in dx]
-        ctx.told += [length > ctx.limit for length in lengths]
+        ctx.report += [length > ctx.limit for length in lengths]
         rows = [row * (ctx.limit / length) if length > ctx.limit else row for row, length in zip(dx, lengths)]
         return torch.stack(rows), None, None
 
 
-def by_equations(layer: Lstm, x: torch.Tensor, limit: float, told: list) -> torch.Tensor:
+def by_equations(layer: Lstm, x: torch.Tensor, limit: float, expected_text: list) -> torch.Tensor:
     """All c_t and all recurrent inputs pass through `Limited`; so do outputs that are also recurrent
     inputs."""
     x = x.flip(0) if layer.backward else x
@@ -68,10 +68,10 @@ def by_equations(layer: Lstm, x: torch.Tensor, limit: float, told: list) -> torc
         i, f, g, o = (layer.input(x_t) + layer.recurrent(rs[-layer.delay])).chunk(4, 1)
         c = torch.sigmoid(f + p[1] * before) * before + torch.sigmoid(i + p[0] * before) * torch.tanh(g)
         c = c.clamp(-layer.cell_clip, layer.cell_clip) if layer.cell_clip else c
-        c = Limited.apply(c, limit, told)
+        c = Limited.apply(c, limit, expected_text)
         m = torch.sigmoid(o + p[2] * c) * torch.tanh(c)
         y = m if layer.projection is None else layer.projection(m)
-        r = Limited.apply(y[:, : layer.recurrent_dim], limit, told)
+        r = Limited.apply(y[:, : layer.recurrent_dim], limit, expected_text)
         rs, cs, ys = [*rs, r], [*cs, c], [*ys, r if is_all_fed_back else y]
     y = torch.stack(ys)
     return y.flip(0) if layer.backward else y
@@ -92,8 +92,8 @@ def own(limit: float, shape: dict) -> list[torch.Tensor]:
 
 
 def expected(limit: float, shape: dict) -> tuple[list[torch.Tensor], list[bool]]:
-    layer, x, told = layer_of(**shape), inputs(), []
-    return gradients(layer, x, by_equations(layer, x, limit, told)), told
+    layer, x, output = layer_of(**shape), inputs(), []
+    return gradients(layer, x, by_equations(layer, x, limit, output)), output
 
 
 def check_equal(found, wanted) -> None:
@@ -109,16 +109,16 @@ def check_near(found, wanted, tolerance: float) -> None:
 @pytest.mark.parametrize("limit", [BITES, BITES_SELDOM])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_clipped_derivatives_equal_equations(shape, limit):
-    wanted, told = expected(limit, shape)
-    assert 0 < sum(told) < len(told)
+    wanted, report = expected(limit, shape)
+    assert 0 < sum(report) < len(report)
     check_equal(own(limit, shape), wanted)
     assert (own(0.0, shape)[0] - wanted[0]).norm() > 0.01 * wanted[0].norm()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_unreached_limit_changes_nothing(shape):
-    wanted, told = expected(NEVER_BITES, shape)
-    assert not any(told)
+    wanted, report = expected(NEVER_BITES, shape)
+    assert not any(report)
     check_equal(own(NEVER_BITES, shape), wanted)
     check_equal(own(NEVER_BITES, shape), own(0.0, shape))
 

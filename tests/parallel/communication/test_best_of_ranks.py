@@ -24,7 +24,7 @@ def mixings(shards, objectives, restart_after=0):
         strategy.training.objective = lambda: objectives[comm.rank]
         strategy.restart(torch.zeros(9))
         strategy.begin_epoch(shards[comm.rank], MINIBATCH)
-        master, left, since, told, mixing = torch.zeros(9), shards[comm.rank], 0, [], None
+        master, left, since, report, mixing = torch.zeros(9), shards[comm.rank], 0, [], None
         while mixing is None or not mixing.last:
             frames = min(left, MINIBATCH)
             left, since = left - frames, since + frames
@@ -32,11 +32,11 @@ def mixings(shards, objectives, restart_after=0):
             before, compares = master.clone(), strategy.compares
             mixing = strategy.step(master, frames)
             if mixing is not None:
-                told.append((before, master.clone(), since, compares))
+                report.append((before, master.clone(), since, compares))
                 since = 0
-                if len(told) == restart_after:
+                if len(report) == restart_after:
                     strategy.restart(master)
-        return told
+        return report
 
     return run_threads(len(shards), rank)
 

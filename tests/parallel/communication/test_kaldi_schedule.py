@@ -10,7 +10,7 @@ from pyasr.parallel.strategies import make_strategy, mixing_options
 PERIOD, FRAMES = 40, 1000
 
 
-def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
+def simulated_mixings(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
     """For each mixing: frames of each rank in the iteration, whether ranks were compared, parameters before
     and after, `num_active`."""
 
@@ -46,7 +46,7 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
 @pytest.mark.parametrize("num_ranks, initial_ranks", [(1, 1), (4, 1), (5, 2), (3, 8)])
 def test_number_of_jobs_grows_and_active_ones_are_averaged(num_ranks, initial_ranks):
     seen, first = 0, min(initial_ranks, num_ranks)
-    mixings = told(num_ranks, initial_ranks)
+    mixings = simulated_mixings(num_ranks, initial_ranks)
     for number, ranks in enumerate(mixings):
         expected = round(np.sqrt(first**2 + (num_ranks**2 - first**2) * seen / (2 * FRAMES)))
         frames = np.array([own for own, *_ in ranks])
@@ -110,7 +110,9 @@ def test_number_of_iterations_equals_kaldi(num_ranks, initial_ranks, num_epochs)
     active = np.array(
         [
             ranks[0][2]
-            for ranks in told(num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs)
+            for ranks in simulated_mixings(
+                num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs
+            )
         ]
     )
     num_iters = 2 * num_archives // (initial_ranks + num_ranks)

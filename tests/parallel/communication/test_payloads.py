@@ -49,7 +49,7 @@ def afters(ranks):
 
 def ends(ranks):
     """The last mixing of each epoch and rank."""
-    return [[mixed for mixed in mixings if mixed.told.last] for mixings in ranks]
+    return [[mixed for mixed in mixings if mixed.report.last] for mixings in ranks]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_changes_are_rounded_and_parameters_are_not(name, more, payload):
     error = np.sqrt(np.square(apart).mean() / np.square(moved).mean())
     assert 0.02 * UNIT[payload] < error < 3 * UNIT[payload], error / UNIT[payload]
     for of_ranks in zip(*(ends(narrow) if name in ASYNCHRONOUS else narrow), strict=True):
-        assert not of_ranks[0].told.equal or len({mixed.after.tobytes() for mixed in of_ranks}) == 1
+        assert not of_ranks[0].report.equal or len({mixed.after.tobytes() for mixed in of_ranks}) == 1
 
 
 @pytest.mark.parametrize("name", [*GOSSIP, "dpsgd"])
@@ -270,7 +270,7 @@ def test_float32_sums_are_bit_identical_to_plain_sums():
         assert all(np.array_equal(m.after, expected) for m in mixed)
     for mixed in zip(*run("ring", "float32")):
         for r, m in enumerate(mixed):
-            assert m.told.last or np.array_equal(
+            assert m.report.last or np.array_equal(
                 m.after, m.before * np.float32(0.5) + mixed[r - 1].before * np.float32(0.5)
             )
 

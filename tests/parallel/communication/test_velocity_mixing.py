@@ -12,7 +12,7 @@ from pyasr.parallel.strategies import check_strategy, make_strategy, mixing_opti
 PERIOD = 20
 
 
-def told(num_ranks, frames, num_epochs=1, **options):
+def recorded_mixings(num_ranks, frames, num_epochs=1, **options):
     """For each rank, (parameters, velocity) before and after each mixing, and whether all ranks were equal
     after it."""
 
@@ -42,7 +42,7 @@ def told(num_ranks, frames, num_epochs=1, **options):
 
 
 def test_all_reduce_averages_velocities_by_frames():
-    ranks = told(3, [60, 60, 30], mix_momentum=True)
+    ranks = recorded_mixings(3, [60, 60, 30], mix_momentum=True)
     for mixing, weights in enumerate([np.full(3, 1 / 3), np.array([0.4, 0.4, 0.2]), np.array([0.5, 0.5, 0])]):
         for before, after in ((0, 2), (1, 3)):
             mean = sum(w * ranks[r][mixing][before] for r, w in enumerate(weights))
@@ -52,7 +52,7 @@ def test_all_reduce_averages_velocities_by_frames():
 
 def test_butterfly_mixes_velocities():
     """The last mixing of an epoch does not equalise velocities, because the consensus is of parameters."""
-    ranks = told(4, [60] * 4, parallel="butterfly", mix_momentum=True)
+    ranks = recorded_mixings(4, [60] * 4, parallel="butterfly", mix_momentum=True)
     for mixing, shift in enumerate([1, 2, 1]):
         for r in range(4):
             for before, after in ((0, 2), (1, 3)):
@@ -66,7 +66,7 @@ def test_butterfly_mixes_velocities():
 def test_ranks_take_turns_in_first_mixings(parallel):
     """Until a rank has seen 50 frames, in the third mixing: all ranks get the parameters of rank 0, 1, 2 in
     turn."""
-    ranks = told(3, [100] * 3, parallel=parallel, turns_frames=50)
+    ranks = recorded_mixings(3, [100] * 3, parallel=parallel, turns_frames=50)
     for mixing in range(3):
         assert all(
             np.array_equal(of_rank[mixing][2], ranks[mixing][mixing][0]) and of_rank[mixing][4]
@@ -82,13 +82,13 @@ def test_ranks_take_turns_in_first_mixings(parallel):
 
 def test_ranks_without_data_take_no_turn():
     """Also ranks whose data have ended. Otherwise the work of all others would be lost."""
-    ranks = told(3, [60, 0, 40], turns_frames=100)
+    ranks = recorded_mixings(3, [60, 0, 40], turns_frames=100)
     for mixing, turn in enumerate([0, 2, 0]):
         assert all(np.array_equal(of_rank[mixing][2], ranks[turn][mixing][0]) for of_rank in ranks)
 
 
 def test_velocities_are_unmixed_by_default():
-    ranks = told(2, [40, 40])
+    ranks = recorded_mixings(2, [40, 40])
     assert all(np.array_equal(mixing[1], mixing[3]) for of_rank in ranks for mixing in of_rank)
 
 

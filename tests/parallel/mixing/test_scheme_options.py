@@ -122,13 +122,13 @@ def test_config_file_options_of_other_schemes_are_refused(tmp_path):
 def test_help_names_scheme_of_each_option():
     with pytest.raises(opt.HelpRequested) as caught:
         given("--help")
-    for told in (
+    for message in (
         "neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
         "minibatches (with any --parallel except adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
         "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]",
         "halve their size (float32|float16|bfloat16)",
     ):
-        assert told in str(caught.value)
+        assert message in str(caught.value)
 
 
 def test_new_scheme_adds_its_options():

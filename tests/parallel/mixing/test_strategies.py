@@ -61,7 +61,7 @@ def mixed(minibatches_by_rank, options, minibatch=10):
     def rank(comm):
         strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
         master = torch.from_numpy(np.random.default_rng(99).standard_normal(50)).float()
-        todo, told, frames_since = list(minibatches_by_rank[comm.rank]), [], 0
+        todo, report, frames_since = list(minibatches_by_rank[comm.rank]), [], 0
         strategy.restart(master)
         strategy.begin_epoch(sum(todo), minibatch)
         while True:
@@ -71,10 +71,10 @@ def mixed(minibatches_by_rank, options, minibatch=10):
             frames_since, before = frames_since + frames, master.clone()
             mixing = strategy.step(master, frames)
             if mixing:
-                told.append((frames_since, before.double().numpy(), master.double().numpy(), mixing))
+                report.append((frames_since, before.double().numpy(), master.double().numpy(), mixing))
                 frames_since = 0
             if mixing and mixing.last:
-                return told
+                return report
 
     return list(
         zip(*run_threads(len(minibatches_by_rank), rank), strict=True)
@@ -91,9 +91,9 @@ def test_average_is_weighted_by_frames_with_uneven_shards(minibatches):
     for of_ranks in mixings:
         weights = np.array([frames for frames, *_ in of_ranks], np.float64)
         mean = (weights[:, None] * np.stack([before for _, before, _, _ in of_ranks])).sum(0) / weights.sum()
-        for _, _, after, told in of_ranks:
+        for _, _, after, message in of_ranks:
             np.testing.assert_allclose(after, mean, atol=1e-6)
-            assert told.frames == weights.sum() and told.equal
+            assert message.frames == weights.sum() and message.equal
     assert sum(of_ranks[0][3].frames for of_ranks in mixings) == sum(map(sum, minibatches))
 
 
@@ -101,9 +101,9 @@ def test_mixing_period_is_in_whole_minibatches():
     for period, expected in ((25, [None, None, 30] * 2), (1, [10] * 6)):
         strategy = make_strategy(SoloComm(), mixing_options(period_frames=period))
         strategy.begin_epoch(60, 10)
-        told = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
-        assert [mixing and mixing.frames for mixing in told] == expected
-        assert [mixing.last for mixing in told if mixing] == [False] * (
+        report = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
+        assert [mixing and mixing.frames for mixing in report] == expected
+        assert [mixing.last for mixing in report if mixing] == [False] * (
             len([x for x in expected if x]) - 1
         ) + [True]
 
@@ -114,8 +114,8 @@ def test_single_rank_is_unchanged():
         before = master.clone()
         strategy.restart(master)
         strategy.begin_epoch(21, 7)
-        told = [strategy.step(master, 7) for _ in range(3)]
-        assert [mixing is not None and mixing.last for mixing in told] == [False, False, True]
+        report = [strategy.step(master, 7) for _ in range(3)]
+        assert [mixing is not None and mixing.last for mixing in report] == [False, False, True]
         assert torch.equal(master, before)
 
 
@@ -127,12 +127,12 @@ def test_gossip_equals_its_matrices_and_ends_with_mean(name, minibatches):
         return
     for k, of_ranks in enumerate(mixed(minibatches, mixing_options(name, period_frames=10))):
         before, after = (np.stack([of_rank[place] for of_rank in of_ranks]) for place in (1, 2))
-        told = of_ranks[0][3]
-        w = np.full((size, size), 1 / size) if told.last else matrix(topology.round(size, k))
+        report = of_ranks[0][3]
+        w = np.full((size, size), 1 / size) if report.last else matrix(topology.round(size, k))
         np.testing.assert_allclose(after, w @ before, atol=1e-6)
         np.testing.assert_allclose(after.mean(0), before.mean(0), atol=1e-6)
-        assert told.equal == (told.last or size == 1)
-        assert not told.equal or (after == after[0]).all()
+        assert report.equal == (report.last or size == 1)
+        assert not report.equal or (after == after[0]).all()
 
 
 def test_job_resumes_within_epoch():

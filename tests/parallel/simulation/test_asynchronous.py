@@ -67,7 +67,7 @@ def test_every_update_is_conserved(run, num_ranks, options):
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master, _, _, strategy = results[0]
     moves = np.array([number for _, number, _, _ in results])
-    frames = {told for *_, told, _ in results}
+    frames = {report for *_, report, _ in results}
     assert frames == {10 * moves.sum()} and min(frames) >= 1200
     # on a busy machine, threads may receive the end late
     assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8
@@ -97,7 +97,7 @@ def test_learners_mixing_with_neighbours_reach_consensus(run, num_ranks, options
     reported."""
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master = results[0][0]
-    frames = {told for *_, told, _ in results}
+    frames = {report for *_, report, _ in results}
     assert frames == {10 * sum(number for _, number, _, _ in results)} and min(frames) >= 1200
     assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8
     assert all(torch.equal(other, master) for other, *_ in results)

@@ -77,14 +77,14 @@ def test_duration_of_pipelined_sends():
     """Four pieces of 1 s via rank 1, which forwards each one while it receives the next."""
 
     def rank(comm):
-        told = []
+        report = []
         for _ in range(4):
             if comm.rank > 0:
                 comm.receive(message(8), tag=1)
             if comm.rank < 2:
                 comm.send(message(8), comm.rank + 1, tag=1)
-            told.append(comm.time())
-        return told
+            report.append(comm.time())
+        return report
 
     assert run_simulated(3, rank, NETWORK) == [
         [1.0, 2.0, 3.0, 4.0],
@@ -125,12 +125,12 @@ def test_ranks_of_a_host_share_its_link():
         sending = [comm.background(lambda: comm.send(message(16), near, tag=1))] if near else []
         if comm.rank < 2:
             sending.append(comm.background(lambda: comm.send(message(16), comm.rank + 2, tag=2)))
-        told = [
+        report = [
             (tag, comm.receive(message(16), tag), comm.time())
             for tag in {1: [1], 2: [2], 3: [1, 2]}.get(comm.rank, [])
         ]
         [task.join() for task in sending]
-        return told, comm.time()
+        return report, comm.time()
 
     assert run_simulated(4, rank, HOSTS) == [
         ([], 2.0),
@@ -273,13 +273,13 @@ def test_communication_overlaps_computation():
     takes 1.5 s."""
 
     def rank(comm):
-        told = []
+        report = []
         for work_s in (4.0, 1.0):
             task = comm.background(lambda: comm.allreduce(np.ones(3)))
             comm.sleep(work_s)
             task.join()
-            told.append(comm.time())
-        return told
+            report.append(comm.time())
+        return report
 
     assert run_simulated(2, rank, ClusterNetwork(0.25, 12.0)) == [[4.0, 6.5]] * 2
 
@@ -288,11 +288,11 @@ def test_waiting_returns_arrived_message():
     def rank(comm):
         if comm.rank == 0:
             return comm.send(message(16), 1, tag=1)
-        told = []
+        report = []
         for _ in range(3):
-            told.append(comm.waiting(tag=1))
+            report.append(comm.waiting(tag=1))
             comm.sleep(1.25)
-        return told
+        return report
 
     assert run_simulated(2, rank, NETWORK)[1] == [None, None, 0]
 
@@ -447,7 +447,7 @@ def test_torch_modes_are_per_rank():
     assert run_simulated(3, rank, NETWORK) == [False, True, False]
 
 
-@pytest.mark.parametrize("mistake, told", [
+@pytest.mark.parametrize("mistake, expected_message", [
     (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)),
      r"rank 1 calls barrier while rank 0 is in allreduce \(sum\) of 2 float64"),
     (lambda comm: comm.allreduce(np.ones(2 + comm.rank)),
@@ -460,8 +460,8 @@ def test_torch_modes_are_per_rank():
      "rank 0 sends to rank -1, but its group has only 2 ranks"),
     (lambda comm: comm.sleep(-1), "cannot sleep for -1 s"),
 ])  # fmt: skip
-def test_misuse_is_reported(mistake, told):
-    with pytest.raises((RuntimeError, ValueError), match=told):
+def test_misuse_is_reported(mistake, expected_message):
+    with pytest.raises((RuntimeError, ValueError), match=expected_message):
         run_simulated(2, mistake, NETWORK)
 
 

@@ -28,9 +28,9 @@ class Overheard(PayloadCodec):
         super().offer(x)
 
     def exchange(self, to, incoming, source):
-        told = super().exchange(to, incoming, source)
-        self.halves.append((told.double().numpy() - self.said) / 2)
-        return told
+        report = super().exchange(to, incoming, source)
+        self.halves.append((report.double().numpy() - self.said) / 2)
+        return report
 
 
 def staleness_of(taken_at, applied_to, halves) -> int:

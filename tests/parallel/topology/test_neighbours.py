@@ -121,13 +121,13 @@ UNEVEN = {3: [12, 3, 20], 4: [15, 15, 4, 9], 8: [9, 2, 14, 7, 9, 11, 5, 10]}
 def test_weights_equal_products_of_matrices(name, num_ranks, same_time):
     """After every step of every learner. Learners that have ended are still read. The model is the mean of
     all learners' last weights."""
-    told = script(name, num_ranks, UNEVEN[num_ranks], same_time)
-    after, models, _ = learn(told)
-    rows = np.vstack([np.tile(told.start, (num_ranks, 1)), np.zeros((num_ranks, DIM))]).astype(np.float64)
-    for r, k, change in matrices(told):
+    plan = script(name, num_ranks, UNEVEN[num_ranks], same_time)
+    after, models, _ = learn(plan)
+    rows = np.vstack([np.tile(plan.start, (num_ranks, 1)), np.zeros((num_ranks, DIM))]).astype(np.float64)
+    for r, k, change in matrices(plan):
         rows = change @ rows
         if k is not None:
-            rows[r] += told.moves[r][k]
+            rows[r] += plan.moves[r][k]
             np.testing.assert_allclose(after[r][k + 1], rows[r], atol=2e-5)
     for model in models:
         np.testing.assert_allclose(model, rows[:num_ranks].mean(0), atol=2e-5)
@@ -139,19 +139,19 @@ def test_equally_fast_learners_equal_dpsgd(name, num_ranks):
     """W <- T_k W + updates, with T_k doubly stochastic and the same for all, so that only updates change the
     mean. Differences of learners decrease according to the spectral gap."""
     steps = 12
-    told = script(name, num_ranks, [steps] * num_ranks, same_time=True)
-    for move in told.moves:
+    plan = script(name, num_ranks, [steps] * num_ranks, same_time=True)
+    for move in plan.moves:
         move[1:] = 0
-    after, _, strategies = learn(told)
-    w = np.tile(told.start, (num_ranks, 1)).astype(np.float64)
+    after, _, strategies = learn(plan)
+    w = np.tile(plan.start, (num_ranks, 1)).astype(np.float64)
     for k in range(steps):
-        t = told.t(k)
+        t = plan.t(k)
         np.testing.assert_allclose([t.sum(0), t.sum(1)], 1)
-        w = t @ w + [move[k] for move in told.moves]
+        w = t @ w + [move[k] for move in plan.moves]
         found = np.array([weights[k + 1] for weights in after])
         np.testing.assert_allclose(found, w, atol=1e-5)
         np.testing.assert_allclose(
-            found.mean(0), told.start + np.mean([move[0] for move in told.moves], axis=0), atol=1e-5
+            found.mean(0), plan.start + np.mean([move[0] for move in plan.moves], axis=0), atol=1e-5
         )
     assert all(set(strategy.peer.staleness) == {0} for strategy in strategies)
     if not TOPOLOGIES[name].random:
@@ -167,14 +167,14 @@ def test_equally_fast_learners_equal_dpsgd(name, num_ranks):
 def test_change_of_mean_is_bounded_by_disagreement(name):
     """For any order of events, a step of l changes the mean by its update plus sum_j T[l, j] (u_j - w_l) / P,
     which (1 - T[l, l]) max |u_j - w_l| / P bounds and which is not zero."""
-    told = script(name, 4, [20] * 4, same_time=False)
-    after, *_ = learn(told)
+    plan = script(name, 4, [20] * 4, same_time=False)
+    after, *_ = learn(plan)
     drifts = []
     for r, weights in enumerate(after):
         for k in range(20):
-            row, others = told.t(k)[r], [j for j in range(4) if j != r]
-            apart = {j: after[j][told.number_read(r, k, j)] - weights[k] for j in others}
-            drift = (weights[k + 1] - weights[k] - told.moves[r][k]) / 4
+            row, others = plan.t(k)[r], [j for j in range(4) if j != r]
+            apart = {j: after[j][plan.number_read(r, k, j)] - weights[k] for j in others}
+            drift = (weights[k + 1] - weights[k] - plan.moves[r][k]) / 4
             np.testing.assert_allclose(drift, sum(row[j] * apart[j] for j in others) / 4, atol=1e-5)
             assert (
                 np.abs(drift).max()
@@ -188,21 +188,21 @@ def test_change_of_mean_is_bounded_by_disagreement(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_learners_in_agreement_are_unchanged(name, payload):
     """Bit for bit, in any order of events."""
-    told = script(name, 5, [30] * 5, same_time=False)
-    for move in told.moves:
+    plan = script(name, 5, [30] * 5, same_time=False)
+    for move in plan.moves:
         move[:] = 0
-    after, models, _ = learn(told, payload=payload)
-    assert all((weights == told.start).all() for weights in [*after, models])
+    after, models, _ = learn(plan, payload=payload)
+    assert all((weights == plan.start).all() for weights in [*after, models])
 
 
 @pytest.mark.parametrize("payload, unit", [("bfloat16", 2**-8), ("float16", 2**-11)])
 @pytest.mark.parametrize("name", NAMES)
 def test_rounds_in_16_bits_conserve_mean(name, payload, unit):
     """Up to float32 rounding, while weights differ from those of float32 by 16-bit rounding."""
-    told = script(name, 5, [10] * 5, same_time=True)
-    wide, narrow = (np.array(learn(told, payload=given)[0]) for given in ("float32", payload))
+    plan = script(name, 5, [10] * 5, same_time=True)
+    wide, narrow = (np.array(learn(plan, payload=given)[0]) for given in ("float32", payload))
     np.testing.assert_allclose(narrow.mean(0), wide.mean(0), atol=1e-5)
-    moved = np.abs(wide - told.start).max()
+    moved = np.abs(wide - plan.start).max()
     assert 0.02 * unit * moved < np.abs(narrow - wide).max() < 10 * unit * moved
 
 
@@ -227,13 +227,13 @@ def test_publication_in_transit_is_not_overwritten():
 def test_staleness_equals_script(name):
     """The number of updates by which the mixed weights are older than the reader's own: always the latest
     publication of each neighbour."""
-    told = script(name, 5, [25] * 5, same_time=False)
-    *_, strategies = learn(told)
+    plan = script(name, 5, [25] * 5, same_time=False)
+    *_, strategies = learn(plan)
     for r, strategy in enumerate(strategies):
         expected = Counter()
         for k in range(25 + 1):  # a mixture is read after the last step, too
-            neighbours = [j for j in range(5) if j != r and told.t(k)[r, j]]
-            expected.update(k - told.number_read(r, k, j) for j in neighbours)
+            neighbours = [j for j in range(5) if j != r and plan.t(k)[r, j]]
+            expected.update(k - plan.number_read(r, k, j) for j in neighbours)
         assert strategy.peer.staleness == expected
     together = sum((strategy.peer.staleness for strategy in strategies), Counter())
     assert max(together) > 3 and min(together) < -3
@@ -245,11 +245,11 @@ def test_staleness_of_equal_and_slow_learners(name):
     learner that is 10 times slower mix ever older weights, without limit."""
 
     def most(factor):
-        told = script(name, 4, [40] * 4, same_time=True)
+        plan = script(name, 4, [40] * 4, same_time=True)
         rng = np.random.default_rng(3)
-        told.seconds = [0.01 * (factor if r == 3 else 1) * rng.uniform(0.9, 1.1, 40) for r in range(4)]
-        told.seconds[3] = told.seconds[3][: 40 // factor]
-        *_, strategies = learn(told)
+        plan.seconds = [0.01 * (factor if r == 3 else 1) * rng.uniform(0.9, 1.1, 40) for r in range(4)]
+        plan.seconds[3] = plan.seconds[3][: 40 // factor]
+        *_, strategies = learn(plan)
         return max(abs(number) for strategy in strategies for number in strategy.peer.staleness)
 
     assert most(1) <= 4 and 32 <= most(10) <= 40

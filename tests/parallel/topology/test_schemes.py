@@ -30,20 +30,20 @@ def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
         strategy, master = make_strategy(comm, options), torch.from_numpy(START.copy())
         strategy.restart(master)
         strategy.begin_epoch(10 * num_steps, 10)
-        told = []
+        report = []
         for step in range(num_steps):
             strategy.training.rate = RATES[step]
             master += torch.from_numpy(move(comm.rank, step)).float()
             comm.sleep(seconds * comm.rank)
             mixing = strategy.step(master, 10)
-            told.append(master.double().numpy())
+            report.append(master.double().numpy())
             if step + 1 == resume_after:
                 state, strategy = strategy.state_dict(), make_strategy(comm, options)
                 strategy.begin_epoch(10 * num_steps, 10)
                 strategy.restart(master)
                 strategy.load_state_dict(state)
         assert mixing.last and mixing.equal
-        return told
+        return report
 
     return np.array(run_threads(num_ranks, rank)).swapaxes(0, 1)
 
@@ -63,7 +63,7 @@ def options(name, period=20, momentum=None, rate=None, **more):
 
 def outer_oracle(name, num_ranks, eta, zeta):
     """Parameters of the ranks at the beginning of each next block, and w, both after each block."""
-    w, d, begin, told, rate_before = (
+    w, d, begin, report, rate_before = (
         START.astype(np.float64),
         np.zeros(DIM),
         START.astype(np.float64),
@@ -84,8 +84,8 @@ def outer_oracle(name, num_ranks, eta, zeta):
             d = eta * d + zeta * g
             w = w + d
         begin = w + eta * d if name == "bmuf" else w
-        told.append((begin, w))
-    return told
+        report.append((begin, w))
+    return report
 
 
 @pytest.mark.parametrize(
@@ -298,11 +298,11 @@ def test_schemes_that_average_after_every_minibatch():
 
     def epochs(name):
         def rank(comm):
-            strategy, told = make_strategy(comm, options(name, post_local_epochs=1)), []
+            strategy, report = make_strategy(comm, options(name, post_local_epochs=1)), []
             for _ in range(2):
                 strategy.begin_epoch(60, 10)
-                told.append([strategy.step(torch.zeros(3), 10) is not None for _ in range(6)])
-            return told
+                report.append([strategy.step(torch.zeros(3), 10) is not None for _ in range(6)])
+            return report
 
         return run_threads(2, rank)[0]
 
@@ -316,14 +316,14 @@ def test_schemes_that_average_after_every_minibatch():
 
 def test_first_epochs_use_all_reduce():
     def rank(comm):
-        strategy, told = make_strategy(comm, options("ring", all_reduce_epochs=1)), []
+        strategy, report = make_strategy(comm, options("ring", all_reduce_epochs=1)), []
         for _ in range(2):
             master = torch.tensor([float(comm.rank)])
             strategy.begin_epoch(40, 10)
             strategy.step(master, 10)
-            told.append((strategy.step(master, 10).equal, master.item()))
+            report.append((strategy.step(master, 10).equal, master.item()))
             strategy.step(master, 10), strategy.step(master, 10)
-        return told
+        return report
 
     assert run_threads(4, rank) == [[(True, 1.5), (False, own)] for own in (1.5, 0.5, 1.5, 2.5)]
 

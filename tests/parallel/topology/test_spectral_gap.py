@@ -26,12 +26,12 @@ def rows(capsys, *words) -> dict[str, list[str]]:
 
 def test_all_topologies_are_listed(capsys):
     """Columns: sent, contraction, gap, 1 %, exact."""
-    told = rows(capsys)
-    assert list(told) == list(TOPOLOGIES)
-    assert told["butterfly"] == told["base2"] == ["1", "0.0000", "1.0000", "4", "4"]
-    assert told["complete"] == ["1.88", "0.0000", "1.0000", "1", "1"]
-    assert told["fixed-ring"] == ["2", "0.9493", "0.0507", "89", "never"]
-    assert told["random-ring"] == ["2", "0.5375", "0.4625", "8", "never"]
+    output = rows(capsys)
+    assert list(output) == list(TOPOLOGIES)
+    assert output["butterfly"] == output["base2"] == ["1", "0.0000", "1.0000", "4", "4"]
+    assert output["complete"] == ["1.88", "0.0000", "1.0000", "1", "1"]
+    assert output["fixed-ring"] == ["2", "0.9493", "0.0507", "89", "never"]
+    assert output["random-ring"] == ["2", "0.5375", "0.4625", "8", "never"]
 
 
 def test_selected_topologies_and_few_ranks(capsys):
@@ -44,10 +44,10 @@ def test_selected_topologies_and_few_ranks(capsys):
 
 def test_thousand_ranks_are_supported(capsys):
     """Small gaps are printed with more digits."""
-    told = rows(capsys, "--ranks", 1024)
+    output = rows(capsys, "--ranks", 1024)
     assert (
-        told["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"]
-        and told["hopping-ring"][-1] == "512"
+        output["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"]
+        and output["hopping-ring"][-1] == "512"
     )
 
 
@@ -127,9 +127,9 @@ def test_picture_has_one_line_per_message(tmp_path):
 
 def test_table_of_page_is_current():
     sizes = (4, 8, 16, 32, 64)
-    told = dict(re.findall(r"(?m)^\| ([\w-]+) \| ([\d.]+ \| .*, \d+) \|$", PAGE.read_text()))
-    assert list(told) == list(TOPOLOGIES)
-    for name, row in told.items():
+    output = dict(re.findall(r"(?m)^\| ([\w-]+) \| ([\d.]+ \| .*, \d+) \|$", PAGE.read_text()))
+    assert list(output) == list(TOPOLOGIES)
+    for name, row in output.items():
         falls = [disagreement_of(TOPOLOGIES[name], size) for size in sizes]
         cells = [
             f"exact, {fall.exact_after}"

@@ -53,7 +53,7 @@ print(type(corpus.training).__name__, sum(pdfs.numel() for _, pdfs in corpus.tra
 """
 
 
-def told(monkeypatch, free=float("inf"), own=float("inf"), beside=0):
+def set_memory(monkeypatch, free=float("inf"), own=float("inf"), beside=0):
     monkeypatch.setattr(frame_memory, "_RESERVED", beside)
     monkeypatch.setattr(host_memory, "free_bytes", lambda: free)
     monkeypatch.setattr(host_memory, "left_in_limits", lambda: own)
@@ -80,7 +80,7 @@ def test_ranks_of_a_host_share_free_memory(shards, monkeypatch):
         (41 * MB, 13 * MB, 9 * MB),
         (None, 15 * MB, 0),
     ):
-        told(monkeypatch, free, own)
+        set_memory(monkeypatch, free, own)
         found = run_threads(3, lambda comm: limit(*shards, comm))
         assert found == [expected] * 3
 
@@ -89,9 +89,9 @@ def test_memory_of_libraries_and_network_is_reserved(shards, monkeypatch):
     """Libraries and the network need a fixed amount per rank. Frames that just fit are kept in memory if
     blocks would be too small."""
     for free, expected in ((47 * MB, 0), (46 * MB, 9 * MB), (25 * MB, 1 * MB), (20 * MB, 0)):
-        told(monkeypatch, free, beside=10 * MB)
+        set_memory(monkeypatch, free, beside=10 * MB)
         assert run_threads(2, lambda comm: limit(*shards, comm)) == [expected] * 2
-    told(monkeypatch, 19 * MB, beside=10 * MB)
+    set_memory(monkeypatch, 19 * MB, beside=10 * MB)
     with pytest.raises(UserError, match="memory is not enough for blocks of frames"):
         run_threads(2, lambda comm: limit(*shards, comm))
 
@@ -99,9 +99,9 @@ def test_memory_of_libraries_and_network_is_reserved(shards, monkeypatch):
 def test_heldout_frames_stay_in_memory(shards, monkeypatch):
     of, heldout = shards
     heldout.num_bytes = lambda: np.array([6 * MB])
-    told(monkeypatch, 16 * MB)
+    set_memory(monkeypatch, 16 * MB)
     assert limit(of, heldout, SoloComm()) == 6 * MB
-    told(monkeypatch, 8 * MB)
+    set_memory(monkeypatch, 8 * MB)
     with pytest.raises(
         UserError,
         match=r"not enough for blocks of frames: the frames of a rank take 16 MB of memory, 8.0 MB are free, "
@@ -112,7 +112,7 @@ def test_heldout_frames_stay_in_memory(shards, monkeypatch):
 
 def test_streaming_is_logged_in_one_line(shards, monkeypatch, caplog):
     caplog.set_level("INFO", "pyasr")
-    told(monkeypatch, 20 * MB)
+    set_memory(monkeypatch, 20 * MB)
     run_threads(2, lambda comm: limit(*shards, comm))
     assert [record.getMessage() for record in caplog.records] == [
         "the frames of a rank would take 10 MB of memory, 10 MB are free for each of the 2 ranks of a host, "
@@ -122,19 +122,19 @@ def test_streaming_is_logged_in_one_line(shards, monkeypatch, caplog):
 
 def test_warped_frames_are_two_blocks(shards, monkeypatch):
     shards[0].warp_by(warper(), 0.1, SEED)
-    told(monkeypatch, 20 * MB)
+    set_memory(monkeypatch, 20 * MB)
     assert limit(*shards, SoloComm()) == 15 * MB
 
 
 def test_blocks_are_no_larger_than_needed(shards, monkeypatch):
     """The first minibatch waits for the first block."""
     shards[0].num_bytes = lambda: np.full(100, 100 * MB)
-    told(monkeypatch, 8000 * MB)
+    set_memory(monkeypatch, 8000 * MB)
     assert limit(*shards, SoloComm()) == 1000 * MB
 
 
 def test_explicit_limit_that_does_not_fit_is_refused(shards, monkeypatch):
-    told(monkeypatch, 16 * MB)
+    set_memory(monkeypatch, 16 * MB)
     with pytest.raises(
         UserError,
         match=r"--max-store-mb 9: the frames of a rank take 9.0 MB of memory, 8.0 MB are free for each of "
@@ -143,7 +143,7 @@ def test_explicit_limit_that_does_not_fit_is_refused(shards, monkeypatch):
     ):
         run_threads(2, lambda comm: limit(*shards, comm, mb=9))
     assert run_threads(2, lambda comm: limit(*shards, comm, mb=8)) == [8 * MB] * 2
-    told(monkeypatch, 1 * MB // 10)
+    set_memory(monkeypatch, 1 * MB // 10)
     with pytest.raises(
         UserError,
         match=(
@@ -156,12 +156,12 @@ def test_explicit_limit_that_does_not_fit_is_refused(shards, monkeypatch):
 
 def test_resumed_training_keeps_block_size(shards, tmp_path, monkeypatch):
     """The job keeps the limit as long as it fits and the number of ranks is the same."""
-    told(monkeypatch, 12 * MB)
+    set_memory(monkeypatch, 12 * MB)
     assert limit(*shards, SoloComm(), tmp_path) == 9 * MB
-    told(monkeypatch, 100 * MB)
+    set_memory(monkeypatch, 100 * MB)
     assert limit(*shards, SoloComm(), tmp_path) == 9 * MB
     assert run_threads(2, lambda comm: limit(*shards, comm, tmp_path)) == [0, 0]
-    told(monkeypatch, 10 * MB)
+    set_memory(monkeypatch, 10 * MB)
     assert run_threads(2, lambda comm: limit(*shards, comm, tmp_path)) == [3 * MB] * 2
 
 
@@ -170,7 +170,7 @@ def test_virtual_learners_share_memory_and_cannot_stream(tmp_path, monkeypatch):
     targets = make_data(tmp_path / "data", {f"a-{i:02d}": 1000 for i in range(30)}, NUM_PDFS)
     targets.save(tmp_path / TARGETS_FILE)
     spec = TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), with_options())
-    told(monkeypatch, MB)
+    set_memory(monkeypatch, MB)
     monkeypatch.setattr(virtual_learners, "run_simulated", lambda *_: pytest.fail("it begins"))
     with pytest.raises(
         UserError,
@@ -201,7 +201,7 @@ def test_automatic_streaming_equals_explicit_limit(tmp_path, monkeypatch):
         return corpus.training, list(corpus.training.minibatches(64, 1))
 
     in_memory, _ = epoch()
-    told(monkeypatch, 3 * MB)
+    set_memory(monkeypatch, 3 * MB)
     (by_itself, found), (asked, expected) = epoch(), epoch(max_store_mb=2)
     assert (
         isinstance(in_memory, ResidentFrames)

@@ -32,7 +32,7 @@ class Clock:
         ):
             monkeypatch.setattr(kind, method, self._counting(getattr(kind, method), count))
         monkeypatch.setattr(calibration, "time", SimpleNamespace(perf_counter=self.now))
-        self.told = []
+        self.readings = []
 
     def _counting(self, method, count):
         def counted(*arguments, **keywords):
@@ -42,12 +42,12 @@ class Clock:
         return counted
 
     def now(self) -> float:
-        self.told.append((self.steps, self.updates))
+        self.readings.append((self.steps, self.updates))
         return self.scale * (STEP_S * self.steps + UPDATE_S * (self.updates + self.orthogonal_steps))
 
     def timed(self) -> list[tuple[int, int]]:
         """(steps, updates) between two readings of the clock, of the warm-up and of each cycle."""
-        return [(b - a, d - c) for (a, c), (b, d) in zip(self.told[::2], self.told[1::2])]
+        return [(b - a, d - c) for (a, c), (b, d) in zip(self.readings[::2], self.readings[1::2])]
 
 
 def job_of(tmp_path, period: int = 0, **options):

@@ -218,14 +218,16 @@ def test_suggested_minibatch_is_reported(tmp_path, monkeypatch):
 
 def test_later_memory_errors_are_reported(tmp_path):
     """Only errors caused by a lack of memory become a UserError."""
-    for error, told in (
+    for error, message in (
         (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), UserError),
         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), UserError),
         (RuntimeError("shapes do not fit"), RuntimeError),
     ):
         job = training(SoloComm(), tmp_path / type(error).__name__, store(8))
         job.learner.step = raising(error)
-        with pytest.raises(told, match="lower --minibatch" if told is UserError else "shapes do not fit"):
+        with pytest.raises(
+            message, match="lower --minibatch" if message is UserError else "shapes do not fit"
+        ):
             job.run()
 
 

@@ -145,12 +145,14 @@ def test_model_is_decoded_by(corpus, tmp_path, capsys, step):
         "input.json",
     }
     assert read_transitions(out / DIRECTORY / "final.mdl").num_pdfs == NUM_PDFS
-    told = capsys.readouterr().out.split("one learner after the last mixing: held-out objective ")[1].split()
+    output = (
+        capsys.readouterr().out.split("one learner after the last mixing: held-out objective ")[1].split()
+    )
     losses = [loss(corpus, out / name) for name in ("", DIRECTORY)]
-    assert losses[1] == pytest.approx(-float(told[0]), abs=1e-4) and losses[0] != losses[1]
+    assert losses[1] == pytest.approx(-float(output[0]), abs=1e-4) and losses[0] != losses[1]
     if not how:
         found = json.loads((out / "simulation.json").read_text())
-        assert found["learner"] == pytest.approx([-losses[1], float(told[2].rstrip("%")) / 100], abs=1e-4)
+        assert found["learner"] == pytest.approx([-losses[1], float(output[2].rstrip("%")) / 100], abs=1e-4)
         assert -found["history"][-1][1] == pytest.approx(losses[0], abs=1e-4)
 
 

@@ -152,8 +152,8 @@ def test_lattice_training_on_any_length(lattices, tmp_path, chunk):
             (start / name).symlink_to((tmp_path / "corpus/ali" / name).resolve())
         blstm_in_place_of_the_network(start, chunk)
     smbr(lattices, tmp_path / "still", "--learning-rate", 0)
-    (told,), before = epochs(tmp_path / "still"), lattice_objective(lattices, start)
-    assert told["frames"] == NUM_FRAMES and told["train_objective"] == pytest.approx(before, abs=1e-5)
+    (report,), before = epochs(tmp_path / "still"), lattice_objective(lattices, start)
+    assert report["frames"] == NUM_FRAMES and report["train_objective"] == pytest.approx(before, abs=1e-5)
     smbr(lattices, tmp_path / "out", "--learning-rate", 1e-4)
     assert lattice_objective(lattices, tmp_path / "out") > before
     assert parameters(tmp_path / "out").isfinite().all()
@@ -161,11 +161,11 @@ def test_lattice_training_on_any_length(lattices, tmp_path, chunk):
 
 def test_utterance_too_long_for_memory_is_named(lattices, tmp_path, monkeypatch):
     """Before training starts; the same command trains when memory suffices."""
-    told = (
+    report = (
         "data: a-2 has 10000 frames, too many to train on as a whole: it takes about .* MB are free for "
         "each rank; cut it into shorter"
     )
-    with monkeypatch.context() as patched, pytest.raises(UserError, match=told):
+    with monkeypatch.context() as patched, pytest.raises(UserError, match=report):
         patched.setattr(memory_check, "free_bytes", lambda device: 100_000)
         smbr(lattices, tmp_path / "out")
     left = {path.name for path in (tmp_path / "out.tmp").iterdir()}

@@ -74,14 +74,14 @@ def draws_of(kind, numbered) -> tuple[np.ndarray, np.ndarray]:
     """(how often each learner draws each frame in each epoch, number of frames that it reports for the
     epoch)."""
     drawn = np.zeros((NUM_LEARNERS, NUM_EPOCHS, LENGTHS.sum()), int)
-    told = np.zeros((NUM_LEARNERS, NUM_EPOCHS), int)
+    report = np.zeros((NUM_LEARNERS, NUM_EPOCHS), int)
     for rank in range(NUM_LEARNERS):
         frames = frames_of(kind, numbered, (rank, NUM_LEARNERS), rank)
         frames.minibatch_of = lambda members: members
         for epoch in range(NUM_EPOCHS):
             np.add.at(drawn[rank, epoch], numbers_in(frames, list(frames.minibatches(SIZE, epoch + 1))), 1)
-            told[rank, epoch] = frames.epoch_frames(epoch + 1)
-    return drawn, told
+            report[rank, epoch] = frames.epoch_frames(epoch + 1)
+    return drawn, report
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,13 +89,13 @@ def test_learners_draw_each_frame_once_per_epoch_on_average(numbered, kind):
     """Each learner draws a frame with probability 1/4, independently of other learners and other epochs, and
     never twice. So in E epochs a frame is drawn E times on average, with variance E (1 - 1/4); two learners
     have a quarter of their frames in common."""
-    drawn, told = draws_of(kind, numbered)
+    drawn, output = draws_of(kind, numbered)
     times, num_frames = drawn.sum((0, 1)), LENGTHS.sum()
     assert drawn.max() == 1
     if "chunks" not in kind and "rows" not in kind:  # in which frames without targets count, too
-        assert (drawn.sum(2) == told).all()
+        assert (drawn.sum(2) == output).all()
     if kind == "frames":
-        assert (told.sum(0) == num_frames).all()
+        assert (output.sum(0) == num_frames).all()
     assert times.mean() == pytest.approx(NUM_EPOCHS, rel=0.03)
     assert np.abs(times - NUM_EPOCHS).max() < 5 * np.sqrt(0.75 * NUM_EPOCHS)
     # utterances are drawn whole

@@ -99,8 +99,8 @@ def test_networks_learn_and_models_reproduce_accuracy(corpus, tmp_path, name, ca
         schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5),
     )
     run_threads(2, lambda comm: train_rank(spec, comm))
-    told = metrics_of(spec.out)
-    assert told[-1]["heldout_accuracy"] > 0.7
+    output = metrics_of(spec.out)
+    assert output[-1]["heldout_accuracy"] > 0.7
     model, reader = load_model(spec.out / MODEL_FILE), FeatureReader(spec.data, spec.input)
     targets = Targets.load(spec.out / TARGETS_FILE)
     held = targets.shard(0, 1, heldout=True)
@@ -110,7 +110,7 @@ def test_networks_learn_and_models_reproduce_accuracy(corpus, tmp_path, name, ca
             for key in held
         ]
     )
-    assert right.mean() == pytest.approx(told[-1]["heldout_accuracy"], abs=1e-6)
+    assert right.mean() == pytest.approx(output[-1]["heldout_accuracy"], abs=1e-6)
 
 
 def test_cnn_channels_are_features_and_deltas(corpus):

@@ -135,11 +135,11 @@ def test_too_many_utterances_for_memory_are_reported_before_trial(tmp_path, monk
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 21 * kept)
     memory_check.check_utterances_fit(job_of(learner, utterances))
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 10 * kept)
-    told = (
+    report = (
         r"a minibatch of 2000 frames: it takes about \d MB, \d MB are free for each rank, enough for "
         r"about 1000 frames; lower --minibatch"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         memory_check.check_utterances_fit(job_of(learner, utterances))
 
 

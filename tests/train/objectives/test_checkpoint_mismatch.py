@@ -63,7 +63,7 @@ def interrupted(spec, monkeypatch, num_steps=25):
 
 
 @pytest.mark.parametrize(
-    "dnn, groups, told",
+    "dnn, groups, expected_text",
     [
         (DnnOptions(hidden_layers=3, hidden_dim=16), {}, r"options.hidden_layers: 2 -> 3"),
         (DnnOptions(hidden_layers=2, hidden_dim=20), {}, r"options.hidden_dim: 16 -> 20"),
@@ -81,12 +81,12 @@ def interrupted(spec, monkeypatch, num_steps=25):
         ),
     ],
 )
-def test_checkpoint_of_other_shape_is_refused(corpus, tmp_path, monkeypatch, dnn, groups, told):
+def test_checkpoint_of_other_shape_is_refused(corpus, tmp_path, monkeypatch, dnn, groups, expected_text):
     interrupted(spec_of(corpus, tmp_path / "out", SMALL), monkeypatch, 40 if "growth" in groups else 25)
     with pytest.raises(
         UserError,
         match=(
-            rf"checkpoint: a checkpoint of another network \(.*{told}.*\); give the options of that "
+            rf"checkpoint: a checkpoint of another network \(.*{expected_text}.*\); give the options of that "
             r"network"
         ),
     ):

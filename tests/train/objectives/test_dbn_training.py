@@ -276,10 +276,10 @@ def test_features_with_other_options_are_refused(trained, data, tmp_path):
         {utt: rx.replace(str(data), str(other)) for utt, rx in read_scp(data / "feats.scp").items()},
     )
     save(other / OPTIONS_FILE, MfccOptions(num_ceps=20))
-    told = (
+    report = (
         rf"^{other}: its features differ from those on which {dbn_dir} was trained \(--num-ceps 20, not 13\)"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         check_dbn(dbn_dir, FITTING, INPUT, other)
 
 

@@ -207,7 +207,7 @@ def test_minibatches_alternate_frame_phases():
 
 
 def test_tolerances_decide_whether_phones_fit():
-    rng, told = np.random.default_rng(4), set()
+    rng, message = np.random.default_rng(4), set()
     for _ in range(200):
         tolerances = SupervisionOptions(*rng.integers(0, 3, 2).tolist())
         durations = rng.integers(1, 5, rng.integers(1, 7))
@@ -220,8 +220,8 @@ def test_tolerances_decide_whether_phones_fit():
         except UserError:
             fits = False
         assert tolerances.have_room(aligned) == fits
-        told.add(fits)
-    assert told == {True, False}
+        message.add(fits)
+    assert message == {True, False}
 
 
 def test_phones_are_stored_on_disk(tmp_path):

@@ -109,12 +109,12 @@ def test_long_context_pattern_is_learned(corpus, capsys):
         "train_lm.py", "--order", 2, corpus / "text", corpus / "words", corpus / "bigram", folder="utils"
     )
     model = train(corpus, corpus / "lm", "--num-epochs", 15, "--ngram", corpus / "bigram")
-    told = (corpus / "lm/perplexity.txt").read_text()
-    lstm, ngram, both = (float(number) for number in re.findall(r"perplexity ([\d.]+),", told))
+    output = (corpus / "lm/perplexity.txt").read_text()
+    lstm, ngram, both = (float(number) for number in re.findall(r"perplexity ([\d.]+),", output))
     assert (
-        told.count("1 of them") == 3
-        and "LSTM: " in told
-        and f"{model.weight:.3f} LSTM + {1 - model.weight:.3f} n-gram: " in told
+        output.count("1 of them") == 3
+        and "LSTM: " in output
+        and f"{model.weight:.3f} LSTM + {1 - model.weight:.3f} n-gram: " in output
     )
     assert lstm < 0.85 * ngram and both <= min(lstm, ngram) + 0.05
     bigram = perplexity(read_arpa(corpus / "bigram/lm.arpa.gz"), read_sentences(corpus / "heldout"))
@@ -139,13 +139,13 @@ def test_progress_within_epoch_is_reported(corpus, monkeypatch, capsys):
         "pyasr.train.objectives.lstm_lm_training.Pace", lambda: Pace(clock=lambda: next(clock))
     )
     train(corpus, corpus / "lm", "--num-epochs", 2)
-    told = re.findall(
+    report = re.findall(
         r"epoch (\d) of at most 2 \((\d+)% of it\), perplexity [\d.]+, learning rate 0.\d+, \d+ words/s, at "
         r"most .* left\n",
         capsys.readouterr().out,
     )
-    assert {epoch for epoch, _ in told} == {"1", "2"} and told[-1] == ("2", "100")
-    shares = [int(share) for epoch, share in told if epoch == "1"]
+    assert {epoch for epoch, _ in report} == {"1", "2"} and report[-1] == ("2", "100")
+    shares = [int(share) for epoch, share in report if epoch == "1"]
     assert shares == sorted(shares) and len(set(shares)) > 2
 
 
@@ -175,17 +175,17 @@ def test_interrupted_training_gives_same_bits(corpus, monkeypatch, capsys):
 
 def test_training_ends_without_improvement(corpus, capsys):
     train(corpus, corpus / "lm", "--num-epochs", 100, "--learning-rate", 0, "--start-halving-gain", 0.01)
-    told = capsys.readouterr().out
-    assert "epoch 2" in told and "epoch 3" not in told and "rejected" in told
-    assert "without" not in told and load_lm(corpus / "lm").weight is None
+    output = capsys.readouterr().out
+    assert "epoch 2" in output and "epoch 3" not in output and "rejected" in output
+    assert "without" not in output and load_lm(corpus / "lm").weight is None
 
 
 def test_diverging_epoch_is_rejected(corpus, capsys):
     """Its loss, in nats, exceeds the logarithm of the largest float."""
     train(corpus, corpus / "lm", "--num-epochs", 1, "--learning-rate", 1e6)
     assert "inf held out, learning rate 1e+06; rejected" in capsys.readouterr().out
-    told = re.search(r"perplexity ([\d.]+),", (corpus / "lm/perplexity.txt").read_text())
-    assert float(told[1]) == pytest.approx(len(WORDS) + 1, rel=0.2)  # of an untrained network
+    output = re.search(r"perplexity ([\d.]+),", (corpus / "lm/perplexity.txt").read_text())
+    assert float(output[1]) == pytest.approx(len(WORDS) + 1, rel=0.2)  # of an untrained network
 
 
 @pytest.mark.parametrize(

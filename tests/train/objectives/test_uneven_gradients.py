@@ -218,8 +218,8 @@ def test_all_ranks_take_steps_of_synchronous_sgd(corpus, tmp_path, uneven, kind)
 def test_natural_gradient_momentum_and_limits_keep_ranks_equal(corpus, tmp_path, uneven, kind):
     jobs = train(corpus, kind, tmp_path / "out", momentum=0.5, max_change=1.0, **ONLINE)
     assert all(torch.equal(master, masters(jobs)[0]) for master in masters(jobs))
-    told = [line["heldout_objective"] for line in lines(tmp_path / "out") if "heldout_objective" in line]
-    assert told[-1] > told[0]
+    report = [line["heldout_objective"] for line in lines(tmp_path / "out") if "heldout_objective" in line]
+    assert report[-1] > report[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

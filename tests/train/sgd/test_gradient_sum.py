@@ -176,24 +176,24 @@ def test_completion_is_reported_from_last_to_first_layer(natural):
         torch.nn.Linear(8, 8),
         torch.nn.Linear(8, NUM_PDFS, bias=False),
     )
-    preconditioners, told = precondition(network, NaturalGradientOptions(natural_gradient=natural)), []
+    preconditioners, report = precondition(network, NaturalGradientOptions(natural_gradient=natural)), []
     flat = FlatParameters(network.parameters())
 
     def tell(begin):
-        told.append(begin)
+        report.append(begin)
         before = flat.grad.clone()
         complete.append((begin, before))
 
     complete, begins = [], [span.start for span in flat.spans]
     completion = Completion(network, flat.spans, preconditioners, tell)
     for _ in range(2):
-        told.clear(), complete.clear(), completion.restart(), flat.grad.zero_()
+        report.clear(), complete.clear(), completion.restart(), flat.grad.zero_()
         network(torch.randn(20, DIM)).square().sum().backward()
         assert (
-            told[-1] == 0
-            and told == sorted(told, reverse=True)
-            and set(told) <= set(begins)
-            and len(told) >= 3
+            report[-1] == 0
+            and report == sorted(report, reverse=True)
+            and set(report) <= set(begins)
+            and len(report) >= 3
         )
         assert all(torch.equal(before[begin:], flat.grad[begin:]) for begin, before in complete)
 

@@ -126,12 +126,12 @@ def flat(options: dict) -> dict:
 
 def gain(out: Path, log: str) -> float:
     """Fraction of the initial held-out cross-entropy that the training has removed."""
-    told = [
+    report = [
         line
         for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
         if "heldout_objective" in line
     ]
-    return 1 - told[-1]["heldout_objective"] / initial_objective(log)
+    return 1 - report[-1]["heldout_objective"] / initial_objective(log)
 
 
 KALDIS = [

@@ -184,12 +184,12 @@ def test_missing_data_are_counted_and_named(copy, tmp_path, capsys):
         run_here("build_chain_tree.py", *flags, "--frame-subsampling-factor", 50, *places, tmp_path / "none")
 
 
-@pytest.mark.parametrize(("flags", "told"), [([], True), (["--self-loop-scale", 1.0], False)])
-def test_graph_requires_self_loop_scale_of_training(corpus, tmp_path, capsys, flags, told):
+@pytest.mark.parametrize(("flags", "message"), [([], True), (["--self-loop-scale", 1.0], False)])
+def test_graph_requires_self_loop_scale_of_training(corpus, tmp_path, capsys, flags, message):
     run_here(
         "make_graph.py", *flags, corpus / "lang_test", corpus / "tree", tmp_path / "graph", folder="utils"
     )
-    assert ("give --self-loop-scale 1.0, not 0.1" in capsys.readouterr().out) == told
+    assert ("give --self-loop-scale 1.0, not 0.1" in capsys.readouterr().out) == message
 
 
 def test_network_learns_to_recognise_words(corpus, tmp_path):
@@ -199,10 +199,10 @@ def test_network_learns_to_recognise_words(corpus, tmp_path):
              "--learning-rate", 1, "--combine", "weights", "--combine-period-frames", 400,
              "--combine-iterations", 3, "--sample-frames", 200]  # fmt: skip
     out = train(corpus, tmp_path / "chain", *flags)
-    told = epochs(out)
+    report = epochs(out)
     assert (
-        told[-1]["heldout_objective"] > max(-0.05, told[0]["heldout_objective"])
-        and told[-1]["heldout_cross_entropy"] < 1.5
+        report[-1]["heldout_objective"] > max(-0.05, report[0]["heldout_objective"])
+        and report[-1]["heldout_cross_entropy"] < 1.5
     )
     model = load_scorer(out)
     assert type(model.network) is LayeredNetwork and model.factor == 10.0 and not model.log_priors.any()
@@ -240,8 +240,8 @@ def test_network_learns_to_recognise_words(corpus, tmp_path):
     ids=lambda flags: flags[1],
 )
 def test_options_are_applied(corpus, tmp_path, flags):
-    told = epochs(train(corpus, tmp_path / "out", "--num-epochs", 2, *flags))
-    assert -0.5 < told[-1]["heldout_objective"] < 0 and told[-1]["heldout_cross_entropy"] < 3
+    report = epochs(train(corpus, tmp_path / "out", "--num-epochs", 2, *flags))
+    assert -0.5 < report[-1]["heldout_objective"] < 0 and report[-1]["heldout_cross_entropy"] < 3
 
 
 @pytest.mark.parametrize("scheme", KINDS_OF_SCHEMES)

@@ -166,13 +166,13 @@ def test_fraction_of_rejected_frames_is_reported(corpus, tmp_path, capsys):
         num_absent / sum(LENGTHS.values()),
         ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0],
     )
-    told = []
+    report = []
     for drop_frames in ("true", "false"):
         out = train(corpus, tmp_path / drop_frames, *flags, "--drop-frames", drop_frames, num_ranks=1)
         metrics = (out / "metrics.jsonl").read_text().splitlines()
-        told += [json.loads(line)["train_rejected"] for line in metrics if "train_rejected" in line]
+        report += [json.loads(line)["train_rejected"] for line in metrics if "train_rejected" in line]
         assert (f"{share:.2%} of the frames rejected" in capsys.readouterr().out) == (drop_frames == "true")
-    assert told == [pytest.approx(share, abs=1e-6), 0] and 0 < share < 0.5
+    assert report == [pytest.approx(share, abs=1e-6), 0] and 0 < share < 0.5
 
 
 def states_of(lattice, pdfs) -> list[set]:
@@ -264,9 +264,11 @@ def test_utterances_without_matching_lattice_are_named(copy, tmp_path, capsys):
     ):
         train(copy, tmp_path / "out")
     train(copy, tmp_path / "out", "--max-missing", 0.2, "--num-epochs", 1, "--heldout-share", 0)
-    told = capsys.readouterr().out
-    assert "1 utterances left out: the lattice has another number of frames than the alignment: b-01" in told
-    assert "1 utterances left out: there is no lattice: c-02" in told
+    output = capsys.readouterr().out
+    assert (
+        "1 utterances left out: the lattice has another number of frames than the alignment: b-01" in output
+    )
+    assert "1 utterances left out: there is no lattice: c-02" in output
     (frames,) = [
         json.loads(line)["frames"]
         for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
@@ -275,8 +277,8 @@ def test_utterances_without_matching_lattice_are_named(copy, tmp_path, capsys):
     assert frames == sum(LENGTHS.values()) - LENGTHS["b-01"] - LENGTHS["c-02"]
 
 
-@pytest.mark.parametrize("theirs, told", [(1 / 12, True), (SCALE, False), (0.2999, False)])
-def test_lattices_of_other_scale_are_reported(copy, tmp_path, capsys, theirs, told):
+@pytest.mark.parametrize("theirs, message", [(1 / 12, True), (SCALE, False), (0.2999, False)])
+def test_lattices_of_other_scale_are_reported(copy, tmp_path, capsys, theirs, message):
     """The scale is read from the options that steps/decode.py saves."""
     options, _ = parse(step_of("decode.py")[1], ["--acoustic-scale", str(theirs), "graph", "data", "denlats"])
     (copy / "denlats" / DONE).write_text(json.dumps({"options": to_json(options), "inputs": {}}))
@@ -285,7 +287,7 @@ def test_lattices_of_other_scale_are_reported(copy, tmp_path, capsys, theirs, to
     assert (
         f"denlats: {chosen}, but the training uses 0.3; give both steps the same scale"
         in capsys.readouterr().out
-    ) == told
+    ) == message
 
 
 CRITERIA = [
@@ -306,17 +308,17 @@ def test_invalid_silence_lists_are_refused(copy, tmp_path, capsys, flags, goes_b
     flags = [*flags, "--num-epochs", 1, "--heldout-share", 0]
     (copy / "lang/phones/silence.int").write_text("")
     train(copy, tmp_path / "empty", *flags, num_ranks=1)
-    told = (
+    report = (
         f"silence.int: the list is empty, so --criterion {flags[1]} treats all phones as speech; list "
         "the silence phones"
     )
-    assert (told in capsys.readouterr().out) == goes_by_silence
+    assert (report in capsys.readouterr().out) == goes_by_silence
     (copy / "lang/phones/silence.int").write_text("5\n77\n")
-    told = (
+    report = (
         r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the lang directory that the model was "
         r"trained with"
     )
-    with pytest.raises(UserError, match=told) if goes_by_silence else contextlib.nullcontext():
+    with pytest.raises(UserError, match=report) if goes_by_silence else contextlib.nullcontext():
         train(copy, tmp_path / "foreign", *flags, num_ranks=1)
     assert (tmp_path / "foreign").exists() != goes_by_silence
 
@@ -357,10 +359,10 @@ def test_lattices_of_other_model_are_refused(copy, tmp_path):
     }
     other = {key: replace(lattice, tids=lattice.tids % num_tids + 1) for key, lattice in other.items()}
     write_lattices(copy / "denlats" / "lat.1.gz", list(other.items()))
-    told = (
+    report = (
         "denlats/lat.1.gz: a-00: not a path through the phones' HMMs around frame .*; give lattices that were"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         train(copy, tmp_path / "out")
 
 

@@ -128,7 +128,7 @@ def test_guessing_losses_equal_formulas():
 
 
 @pytest.mark.parametrize(
-    "loss, told",
+    "loss, message",
     [
         (1.0, "learns"),
         (3.91, "learns"),
@@ -141,5 +141,5 @@ def test_guessing_losses_equal_formulas():
         (math.nan, "not a number"),
     ],
 )
-def test_verdicts_of_losses(loss, told):
-    assert verdict(loss, Guessing(4.0, 5.0)) == told
+def test_verdicts_of_losses(loss, message):
+    assert verdict(loss, Guessing(4.0, 5.0)) == message

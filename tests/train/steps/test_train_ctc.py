@@ -149,14 +149,14 @@ def test_mean_convention_divides_by_units(corpus, tmp_path, capsys):
 def test_utt2uniq_may_be_added_later(corpus, tmp_path, capsys):
     """Copies are held out together, so a model is out of date once utt2uniq is written."""
     shutil.copytree(corpus / "data", tmp_path / "data")
-    for told in (None, "is up to date", "out of date: "):
-        if told == "out of date: ":
+    for message in (None, "is up to date", "out of date: "):
+        if message == "out of date: ":
             write_table(
                 tmp_path / "data" / "utt2uniq",
                 dict.fromkeys(FeatureReader(corpus / "data", InputOptions(cmvn="none")).keys[:2], "x"),
             )
         train(corpus, tmp_path / "out", "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
-        assert told is None or told in capsys.readouterr().out
+        assert message is None or message in capsys.readouterr().out
 
 
 class Doubled(Ctc):

@@ -132,8 +132,8 @@ def test_quality_of_teacher_is_logged(corpus, caplog):
     assert f"agrees with the alignment in {np.mean(agreeing):.2%} of the training frames" in caplog.text
     objective = sum(float(part @ np.log(part)) for part in q) / len(q)
     assert f"{np.mean(list(map(len, q))):.1f} pdfs per frame have 90% of the mass" in caplog.text
-    told = float(re.search(r"the objective of a student with the same posteriors is (\S+)", caplog.text)[1])
-    assert told == pytest.approx(objective, abs=1e-4)
+    output = float(re.search(r"the objective of a student with the same posteriors is (\S+)", caplog.text)[1])
+    assert output == pytest.approx(objective, abs=1e-4)
     assert re.search(
         rf"the targets of {len(q)} frames will take about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text
     )
