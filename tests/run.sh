@@ -40,7 +40,7 @@ wait "$programs"
 # tests/conftest.py says which tests a process runs together, and with which to begin.
 spread=(--dist loadgroup --no-loadscope-reorder)
 
-cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)    # nproc heeds these, which are for threads
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)    # nproc counts by these variables, which are meant for threads
 
 # in_memory: puts pytest's directories on a tmpfs until the script ends, if root may mount one and 8 GB of memory are available. Steps sync
 # each file that they write; on a disk, many tests wait longer for that than they compute. Recipes check for more disk than half the memory.

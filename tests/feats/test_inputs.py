@@ -104,7 +104,7 @@ def test_input_options_are_saved_with_model(tmp_path):
         ("splice_right", 10**9, "--splice-right: 1000000000 is above"),
         ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
         ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"),
-        ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
+        ("cmvn", "mean", "--cmvn: 'mean' is not one of"),
         ("sliding", 3, "sliding: expected options"),
         ("deltas", None, "--deltas: 'None' is not a value of type int"),
         ("type", "os:system", "options of os"),

@@ -68,7 +68,7 @@ WORDS = [(0.0, 0.4, "hello"), (0.4, 0.9, "there"), (0.9, 2.0, "sil"), (2.0, 2.5,
 TEXTS = ["hello there", "good bye"]
 CHOICES = {
     "one tier of any name": ({"Mary": ONE}, None, [None, None]),
-    "sentences beside words and phones": (
+    "sentences in addition to words and phones": (
         {"phones": WORDS, "words": WORDS, "utterances": ONE},
         None,
         [None, None],

@@ -100,7 +100,7 @@ def test_text_before_first_report(tmp_path):
 
 
 def test_remaining_time_counts_passes_of_this_run_only(tmp_path, monkeypatch):
-    """The 10th to 12th of 40 passes took 3 s. The note is skipped if nobody reads it or it cannot be
+    """The 10th to 12th of 40 passes took 3 s. The note is skipped if it has no reader or cannot be
     written."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

@@ -283,10 +283,10 @@ def test_segments_are_validated(tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     assert validate(data, audio="read") == []
     edit(data / "segments", 2, lambda s: "ann-001 ann 0.5 0.4")
-    edit(data / "segments", 3, lambda s: "ann-002 nobody 0.4 0.6")
+    edit(data / "segments", 3, lambda s: "ann-002 zoe 0.4 0.6")
     messages = [str(p) for p in validate(data)]
     assert any("segments:2: 'ann-001 ann 0.5 0.4': the end is not after the beginning" in m for m in messages)
-    assert any("segments:3:" in m and "recording 'nobody' is not in wav.scp" in m for m in messages)
+    assert any("segments:3:" in m and "recording 'zoe' is not in wav.scp" in m for m in messages)
     fix(data)
     assert validate(data) == [] and len(keys(data)) == 10
 
