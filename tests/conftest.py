@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = {
     "toy_run": "recipe",
     "grid_of_hosts": "training",
-    "undisturbed": "training",
+    "uninterrupted": "training",
     "librispeech_run": "slurm",
     "slurm": "slurm",
     "swbd_corpora": "swbd",

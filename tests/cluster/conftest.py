@@ -48,7 +48,7 @@ def grid_of_hosts(tmp_path_factory):
 
 
 @pytest.fixture
-def hangups():
+def default_sighup():
     """Restore the default action of SIGHUP for processes of tests, also if the tests run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield

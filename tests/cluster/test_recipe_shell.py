@@ -366,7 +366,7 @@ def test_path_sh_ignores_and_preserves_cdpath(root, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killed_recipe_leaves_no_process(number, recipe, hangups):
+def test_killed_recipe_leaves_no_process(number, recipe, default_sighup):
     process = subprocess.Popen(
         [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

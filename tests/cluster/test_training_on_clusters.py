@@ -66,7 +66,7 @@ def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(corpus):
+def uninterrupted(corpus):
     """Scores of a model that was trained on this machine without interruption."""
     with training(corpus, corpus / "local", "run.pl", os.environ) as process:
         said, errors = process.communicate(timeout=WAIT_S)
@@ -114,7 +114,7 @@ def was_requeued(process, out):
     return int(frames)
 
 
-def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, undisturbed):
+def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, uninterrupted):
     """Four ranks on two nodes are preempted by a job of a partition with higher priority."""
     (corpus / "slurm.conf").write_text(
         "option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n"
@@ -127,10 +127,10 @@ def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, undisturb
             "sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=true"
         )
         assert was_requeued(process, out) > 0
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
-def test_srun_starts_ranks_without_mpiexec(slurm, corpus, undisturbed):
+def test_srun_starts_ranks_without_mpiexec(slurm, corpus, uninterrupted):
     """Four ranks on two nodes."""
     slurm.wait_until_idle("urgent", 2, WAIT_S)
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
@@ -146,7 +146,7 @@ def test_srun_starts_ranks_without_mpiexec(slurm, corpus, undisturbed):
         assert process.poll() is None, process.communicate()
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
 def ranks_by_node(slurm, *starters):
@@ -175,14 +175,14 @@ def command_of(pid):
         return b""
 
 
-def test_grid_engine_suspends_ranks(grid, corpus, undisturbed):
+def test_grid_engine_suspends_ranks(grid, corpus, uninterrupted):
     """Four ranks are suspended and resumed."""
     out = corpus / "grid"
     with training(corpus, out, "queue.pl", grid.environment) as process:
         has_learned(process, out)
         grid.call("qmod", "-sj", "train")
         assert was_requeued(process, out) > 0
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
 def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
@@ -205,7 +205,7 @@ def ranks_by_host(grid_of_hosts):
     return [num_ranks(grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
 
 
-def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, undisturbed):
+def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, uninterrupted):
     """Four ranks on two of three hosts; on one of these, Grid Engine's qrsh starts them."""
     out = corpus / "hosts"
     with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"], ["host1", "host2"]) as process:
@@ -213,7 +213,7 @@ def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, undist
         assert ranks_by_host(grid_of_hosts) == [2, 2, 0]
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
 @pytest.mark.parametrize("which", ["first", "other"])

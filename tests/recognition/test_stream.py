@@ -595,7 +595,7 @@ class Microphone:
 
 
 @pytest.fixture
-def interruptions():
+def default_sigint():
     """Restore the default action of SIGINT, which is ignored if the tests run in the background of a
     script."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -603,7 +603,7 @@ def interruptions():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptions")
+@pytest.mark.usefixtures("default_sigint")
 @pytest.mark.parametrize("flags", [(), ("--format", "ctm")])
 def test_interrupted_program_writes_words_so_far(flags, tmp_path, capsys, monkeypatch):
     path = gaussians(tmp_path).system.path
@@ -627,7 +627,7 @@ def test_interrupted_program_writes_words_so_far(flags, tmp_path, capsys, monkey
         )
 
 
-@pytest.mark.usefixtures("interruptions")
+@pytest.mark.usefixtures("default_sigint")
 def test_blocking_read_is_interrupted():
     stop = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
     with (
@@ -639,7 +639,7 @@ def test_blocking_read_is_interrupted():
         assert (file.read(10), file.read(10)) == (b"said", b"")
 
 
-@pytest.mark.usefixtures("interruptions")
+@pytest.mark.usefixtures("default_sigint")
 def test_second_interruption_of_endless_file_ends_program():
     with (
         open("/dev/zero", "rb") as zero,

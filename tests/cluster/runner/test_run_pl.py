@@ -352,7 +352,7 @@ def test_ranks_on_other_hosts_keep_their_gpu_variables(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def holding(tmp_path, monkeypatch):
+def start_with_gpus(tmp_path, monkeypatch):
     """Function (name, options) that starts a run.pl with GPUs. Its job prints its GPUs and waits for the file
     `end`."""
     monkeypatch.setenv("PYASR_LOCKS", str(tmp_path / "locks"))
@@ -382,10 +382,10 @@ def has(log):
     return re.search(r"(?m)^has=(.*)", log.read_text())[1]
 
 
-def test_two_runners_on_one_machine_take_different_gpus(holding, tmp_path):
+def test_two_runners_on_one_machine_take_different_gpus(start_with_gpus, tmp_path):
     """The second takes another GPU, the third is refused, a sharing one is not. GPUs of an ended runner are
     free."""
-    first, _ = holding("a", "--gpu", "1"), holding("b", "--gpu", "1")
+    first, _ = start_with_gpus("a", "--gpu", "1"), start_with_gpus("b", "--gpu", "1")
     assert (has(tmp_path / "a.log"), has(tmp_path / "b.log")) == ("4", "7")
     done = run_pl("--gpu", "1", "c.log", "true", cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (tmp_path / "c.log").exists()
@@ -401,7 +401,7 @@ def test_two_runners_on_one_machine_take_different_gpus(holding, tmp_path):
     assert has(tmp_path / "e.log") == "4"
 
 
-def test_gpus_of_killed_runner_are_released_after_its_jobs_ended(holding, tmp_path):
+def test_gpus_of_killed_runner_are_released_after_its_jobs_ended(start_with_gpus, tmp_path):
     """Its guard holds the locks until then. Here, the guard kills a job that ignores the request to end."""
     script = r"trap : TERM; echo \$$ > pid; until [ -e end ]; do sleep 0.05; done"
     runner = subprocess.Popen(["run.pl", "--gpu", "2", "a.log", "bash", "-c", script], cwd=tmp_path)
@@ -413,7 +413,7 @@ def test_gpus_of_killed_runner_are_released_after_its_jobs_ended(holding, tmp_pa
     assert read(Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline") == b""
 
 
-def test_runner_releases_gpus_that_no_waiting_job_needs(holding, tmp_path):
+def test_runner_releases_gpus_that_no_waiting_job_needs(start_with_gpus, tmp_path):
     """One of its two jobs has ended."""
     script = r"until [ JOB = 1 -o -e end ]; do sleep 0.05; done"
     runner = subprocess.Popen(
@@ -421,7 +421,7 @@ def test_runner_releases_gpus_that_no_waiting_job_needs(holding, tmp_path):
         cwd=tmp_path,
     )
     wait_until(lambda: read_status(tmp_path / "x.1.log"))
-    holding("a", "--gpu", "1")
+    start_with_gpus("a", "--gpu", "1")
     assert has(tmp_path / "a.log") == "4"
     (tmp_path / "end").touch()
     assert runner.wait(60) == 0
@@ -449,7 +449,7 @@ def test_gpus_are_listed_by_driver(listed, seen, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killed_run_pl_leaves_no_process(number, tmp_path, hangups):
+def test_killed_run_pl_leaves_no_process(number, tmp_path, default_sighup):
     mark = f"30{os.getpid()}{number}"
     runner = subprocess.Popen(
         [

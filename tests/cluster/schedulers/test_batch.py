@@ -361,7 +361,7 @@ def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, 
 
 
 @pytest.fixture
-def asking(tmp_path):
+def query_case(tmp_path):
     """Function (fate) that returns the heartbeat directory of a job's only rank and a function that queries a
     scheduler with this answer."""
 
@@ -394,16 +394,16 @@ class Says(Slurm):
         return {0: self.says}
 
 
-def test_files_of_ranks_of_requeued_job_are_removed(asking):
-    hearts, ask = asking(Fate(True, waits=True))
+def test_files_of_ranks_of_requeued_job_are_removed(query_case):
+    hearts, ask = query_case(Fate(True, waits=True))
     ask()
     assert [file.suffix for file in hearts_in(hearts)] == [".2"]
 
 
 @pytest.mark.parametrize("state, is_lost", [("SUSPENDED", False), ("RUNNING", True)])
-def test_ranks_of_suspended_job_are_not_lost(state, is_lost, asking, capsys):
+def test_ranks_of_suspended_job_are_not_lost(state, is_lost, query_case, capsys):
     """Slurm reports a suspended job as running for some time, like a job on a frozen host."""
-    hearts, ask = asking(fate({"JobState": state}))
+    hearts, ask = query_case(fate({"JobState": state}))
     ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
     report = []
     for _ in range(100):

@@ -104,17 +104,17 @@ def test_speaker_and_utterance_vectors_are_appended_to_every_frame(streams, tmp_
         np.testing.assert_array_equal(matrix[:, 5:], np.tile(vector.astype(np.float32), (LENGTHS[utt], 1)))
 
 
-@pytest.mark.parametrize("told_by", ["file", "option"])
-def test_periodic_vectors_are_appended(streams, tmp_path, told_by):
+@pytest.mark.parametrize("given_by", ["file", "option"])
+def test_periodic_vectors_are_appended(streams, tmp_path, given_by):
     rng = np.random.default_rng(8)
     vectors = {
         utt: rng.standard_normal((-(-num // 10), 4)).astype(np.float32) for utt, num in LENGTHS.items()
     }
     vectors["b-2"] = vectors["b-2"][:-1]  # one row is missing: the last one is repeated
     scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
-    if told_by == "file":
+    if given_by == "file":
         (tmp_path / "ivector_period").write_text("10\n")
-    period = () if told_by == "file" else ("--vector-period", 10)
+    period = () if given_by == "file" else ("--vector-period", 10)
     found = paste(tmp_path, "--vectors", scp, *period, tmp_path / "out", *streams)
     for utt, num_frames in LENGTHS.items():
         expected = [vectors[utt][min(t // 10, len(vectors[utt]) - 1)] for t in range(num_frames)]

@@ -135,12 +135,12 @@ def test_few_silent_frames_do_not_shrink_rbm():
 
 
 @pytest.mark.parametrize(
-    "minibatch, num, looked_at",
+    "minibatch, num, explosion",
     [(100, 49, False), (100, 50, True), (20, 15, False), (20, 16, True), (3, 3, False)],
 )
-def test_explosion_needs_half_a_minibatch(minibatch, num, looked_at):
+def test_explosion_needs_half_a_minibatch(minibatch, num, explosion):
     learner = make_learner(True, stddev=5.0, minibatch=minibatch)
-    assert learner.step(minibatches(1, 7, True, num)[0], None, 1e-5)[1] == looked_at
+    assert learner.step(minibatches(1, 7, True, num)[0], None, 1e-5)[1] == explosion
 
 
 @pytest.mark.parametrize("gaussian", [True, False])

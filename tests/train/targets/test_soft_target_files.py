@@ -57,7 +57,7 @@ def corpus(tmp_path):
 
 
 @pytest.fixture
-def looked_at(monkeypatch):
+def teacher_calls(monkeypatch):
     """Utterances for which teachers have computed targets."""
     table, keys = Teacher.table, []
     monkeypatch.setattr(
@@ -93,10 +93,10 @@ def said(corpus, keys) -> tuple[list, list]:
 
 
 @pytest.mark.parametrize("num_ranks, from_all", [(1, False), (2, False), (13, False), (3, True)])
-def test_files_hold_posteriors_of_teacher(corpus, num_ranks, from_all, looked_at):
+def test_files_hold_posteriors_of_teacher(corpus, num_ranks, from_all, teacher_calls):
     files = prepare(corpus, num_ranks, from_all)
     targets = corpus[2]
-    assert sorted(looked_at) == [key for key in LENGTHS if key != "a-03"]
+    assert sorted(teacher_calls) == [key for key in LENGTHS if key != "a-03"]
     for rank, file in enumerate(files):
         if from_all and rank == 0:
             assert file is None
@@ -153,18 +153,18 @@ def test_quality_of_teacher_is_logged(corpus, caplog):
         ((3, True), (2, False)),
     ],
 )
-def test_teacher_runs_once(corpus, before, after, looked_at):
+def test_teacher_runs_once(corpus, before, after, teacher_calls):
     """Also if the job continues with another number of ranks."""
     prepare(corpus, *before)
-    looked_at.clear()
+    teacher_calls.clear()
     files = [file for file in prepare(corpus, *after) if file]
-    assert looked_at == []
+    assert teacher_calls == []
     for file in files:
         assert everything([file.table(np.arange(len(file.keys)))]) == said(corpus, file.keys)
     assert len(list(corpus[3].iterdir())) == 3 * (1 if after[1] else after[0])
 
 
-def test_incomplete_file_is_not_used(corpus, looked_at, monkeypatch):
+def test_incomplete_file_is_not_used(corpus, teacher_calls, monkeypatch):
     """The complete file of the other rank is used."""
     own, table = corpus[2].shard(1, 2, heldout=False), Teacher.table
 
@@ -178,18 +178,18 @@ def test_incomplete_file_is_not_used(corpus, looked_at, monkeypatch):
         prepare(corpus)
     monkeypatch.setattr(Teacher, "table", table)
     assert (corpus[3] / "soft_targets.1-of-2.npz.entries").stat().st_size > 0
-    looked_at.clear()
+    teacher_calls.clear()
     monkeypatch.setattr(
-        Teacher, "table", lambda teacher, key, pdfs: (looked_at.append(key), table(teacher, key, pdfs))[1]
+        Teacher, "table", lambda teacher, key, pdfs: (teacher_calls.append(key), table(teacher, key, pdfs))[1]
     )
     files = prepare(corpus)
-    assert set(own) <= set(looked_at)
+    assert set(own) <= set(teacher_calls)
     for file in files:
         assert everything([file.table(np.arange(len(file.keys)))]) == said(corpus, file.keys)
 
 
 @pytest.mark.parametrize("harm", ["cut", "other mass", "other teacher", "no index", "garbage"])
-def test_file_of_other_training_is_replaced(corpus, harm, looked_at, tmp_path):
+def test_file_of_other_training_is_replaced(corpus, harm, teacher_calls, tmp_path):
     file = prepare(corpus, 1)[0]
     path, options = corpus[3] / "soft_targets.0-of-1.npz", corpus[0]
     if harm == "cut":
@@ -207,10 +207,10 @@ def test_file_of_other_training_is_replaced(corpus, harm, looked_at, tmp_path):
         path.unlink()
     else:
         path.write_bytes(b"garbage")
-    looked_at.clear()
+    teacher_calls.clear()
     corpus = options, *corpus[1:]
     again = prepare(corpus, 1)[0]
-    assert looked_at == file.keys and everything([again.table(np.arange(11))]) == said(corpus, file.keys)
+    assert teacher_calls == file.keys and everything([again.table(np.arange(11))]) == said(corpus, file.keys)
 
 
 def shard_of(corpus, file) -> Shard:
@@ -284,7 +284,7 @@ def test_soft_targets_are_copied_to_device(corpus, max_bytes):
     torch.testing.assert_close(found, expected, rtol=2.0**-22, atol=0.0)
 
 
-def test_insufficient_disk_space_is_reported_after_first_utterances(corpus, monkeypatch, looked_at):
+def test_insufficient_disk_space_is_reported_after_first_utterances(corpus, monkeypatch, teacher_calls):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(soft_target_files, "_TRIED_FRAMES", 100)
     monkeypatch.setattr(soft_target_files.shutil, "disk_usage", lambda path: usage(1000))
@@ -294,7 +294,7 @@ def test_insufficient_disk_space_is_reported_after_first_utterances(corpus, monk
     )
     with pytest.raises(UserError, match=f"^{corpus[3]}: {found} --teacher-mass$"):
         prepare(corpus, 1)
-    assert looked_at == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
+    assert teacher_calls == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
 
 
 def test_full_disk_gives_one_sentence(corpus, monkeypatch):
