@@ -101,7 +101,7 @@ def timed(options, waves) -> tuple[float, list[np.ndarray]]:
     return time.process_time() - begin, features
 
 
-def greatest_difference(some: list[np.ndarray], others: list[np.ndarray]) -> float:
+def largest_difference(some: list[np.ndarray], others: list[np.ndarray]) -> float:
     return max(np.abs(a - b).max(initial=0) for a, b in zip(some, others))
 
 
@@ -156,7 +156,7 @@ def main(options: Benchmark) -> None:
         our_s, peer_s = min(run[0][0] for run in runs), min(run[1][0] for run in runs)
         (_, mine), (_, theirs) = runs[0]
         exact = [dense_features(system, wave) for wave in waves]
-        errors = [greatest_difference(*pair) for pair in ((mine, exact), (theirs, exact), (mine, theirs))]
+        errors = [largest_difference(*pair) for pair in ((mine, exact), (theirs, exact), (mine, theirs))]
         speeds = (audio_s / our_s, audio_s / peer_s, peer_s / our_s)
         print("{:10} {:8.0f} {:20.0f} {:7.2f} {:17.1e} {:16.1e} {:14.1e}".format(name, *speeds, *errors))
         if peer_s / our_s < TARGET_RATIO or errors[0] > MAX_ERROR:

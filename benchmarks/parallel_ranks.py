@@ -171,7 +171,7 @@ def peer_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     return clock
 
 
-def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
+def times_of_case(comm: MpiComm, clock: Clock, period: int) -> list[float]:
     """The results of a case for PLAN.times.json."""
     own = clock.rates(period)
     minibatches, mixings, *parts = comm.allreduce(own, "mean")
@@ -190,7 +190,7 @@ def main(path: Path) -> None:
     for case in plan["cases"]:
         comm.barrier()
         clock = (peer_loop if "peer" in case else strategy_loop)(comm, plan, case)
-        message[case["label"]] = told_by(comm, clock, case["period"])
+        message[case["label"]] = times_of_case(comm, clock, case["period"])
     if comm.rank == 0:
         with atomic_write(path.with_suffix(".times.json")) as f:
             json.dump(message, f)

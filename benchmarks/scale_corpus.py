@@ -267,7 +267,7 @@ def free_texts(num_words: int) -> Iterator[str]:
 def copy_alignments(out: Path, of_contents: Path, num: int) -> None:
     """Write an alignment directory of `num` utterances, from one of the contents."""
     vectors = list(read_job_archives(of_contents).values())
-    copy_beside(out, of_contents)
+    copy_other_files(out, of_contents)
     for job, part in parts(num):
         write_int_vectors(out / f"ali.{job}.gz", {key: vectors[content] for key, _, content in part})
     (out / "num_jobs").write_text(f"{job}\n", encoding="utf-8")
@@ -287,13 +287,13 @@ def write_transforms(out: Path, num: int) -> None:
 def copy_lattices(out: Path, of_contents: Path, num: int) -> None:
     """Write a decoding directory of `num` utterances, from one of the contents."""
     lattices = [lattice for _, lattice in read_compact_lattices(of_contents / "lat.1.gz")]
-    copy_beside(out, of_contents)
+    copy_other_files(out, of_contents)
     for job, part in parts(num):
         write_lattices(out / f"lat.{job}.gz", ((key, lattices[content]) for key, _, content in part))
     (out / "num_jobs").write_text(f"{job}\n", encoding="utf-8")
 
 
-def copy_beside(out: Path, of_contents: Path) -> None:
+def copy_other_files(out: Path, of_contents: Path) -> None:
     """Copy the files of a directory except its archives and its done-file, so that programs treat the copy as
     foreign."""
     out.mkdir(parents=True)

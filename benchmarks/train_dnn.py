@@ -129,7 +129,7 @@ class Plain:
 
     def __init__(self, task: Task, num_frames: int, device: str, precision: str):
         self.device, self.autocast = device, precision == "bfloat16"
-        self.network = nn.Sequential(*map(torchs_own, task.network().layers)).to(device)
+        self.network = nn.Sequential(*map(torch_layer, task.network().layers)).to(device)
         self.optimiser = torch.optim.SGD(self.network.parameters(), RATE)
         self.x, self.targets = (
             tensor.to(device) for tensor in task.store(num_frames).gather(torch.arange(num_frames))
@@ -144,7 +144,7 @@ class Plain:
         return loss.detach()
 
 
-def torchs_own(layer: nn.Module) -> nn.Module:
+def torch_layer(layer: nn.Module) -> nn.Module:
     """The same layer as an instance of torch's own class."""
     if not isinstance(layer, nn.Linear):
         return nn.Tanh() if isinstance(layer, nn.Tanh) else layer

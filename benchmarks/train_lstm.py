@@ -26,7 +26,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from train_dnn import RATE, Timing, allow_tf32, compare, gpu_peaks, learner_options, show, torchs_own
+from train_dnn import RATE, Timing, allow_tf32, compare, gpu_peaks, learner_options, show, torch_layer
 
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
@@ -104,7 +104,7 @@ class PlainNetwork(nn.Module):
         self.layers = nn.ModuleList(
             bidirectional(layer.directions) for layer in network.layers if isinstance(layer, Recurrent)
         )
-        self.bottleneck, self.output = torchs_own(network.layers[-1].others[0]), torchs_own(network.output)
+        self.bottleneck, self.output = torch_layer(network.layers[-1].others[0]), torch_layer(network.output)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:

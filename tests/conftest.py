@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = {
     "toy_run": "recipe",
     "grid_of_hosts": "training",
-    "undisturbed": "training",
+    "uninterrupted": "training",
     "librispeech_run": "slurm",
     "slurm": "slurm",
     "swbd_corpora": "swbd",
@@ -30,7 +30,7 @@ LONG = (
     "test_lost_ranks.py",
     "test_train_dnn.py",
     "test_environment.py",
-    "test_faults.py",
+    "test_injected_faults.py",
     "test_batch.py",
     "test_any_length.py",
     "test_published_trainings.py",

@@ -40,7 +40,7 @@ wait "$programs"
 # tests/conftest.py says which tests a process runs together, and with which to begin.
 spread=(--dist loadgroup --no-loadscope-reorder)
 
-cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)    # nproc heeds these, which are for threads
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)    # nproc counts by these variables, which are meant for threads
 
 # in_memory: puts pytest's directories on a tmpfs until the script ends, if root may mount one and 8 GB of memory are available. Steps sync
 # each file that they write; on a disk, many tests wait longer for that than they compute. Recipes check for more disk than half the memory.
@@ -62,7 +62,7 @@ run_as_avx2() {
   done
   echo "== ${#numeric[@]} files and folders of numeric tests, without AVX-512"
   python tests/processors.py avx2 python -m pytest -n "$cores" "${spread[@]}" --durations=5 --ignore tests/tensor/test_fast_paths.py \
-    --deselect tests/train/evolve/test_resume.py::test_killed_at_random_moments "${numeric[@]}"
+    --deselect tests/train/evolve/test_resume.py::test_resume_after_kill_gives_same_bits "${numeric[@]}"
 }
 
 if [ $# -gt 0 ]; then

@@ -46,7 +46,7 @@ def layers() -> dict[str, set[str]]:
     return architecture_picture.layers(architecture_picture.PAGE.read_text())
 
 
-def test_the_picture_is_that_of_the_table():
+def test_picture_equals_table():
     """`python tests/architecture_picture.py` writes it again."""
     page = architecture_picture.PAGE.read_text()
     assert "graph TD" in page and page == architecture_picture.with_picture(page)
@@ -54,7 +54,7 @@ def test_the_picture_is_that_of_the_table():
     assert architecture_picture.reduced(graph) == {"a": {"b"}, "b": {"c"}, "c": set()}
 
 
-def test_the_table_names_every_package():
+def test_table_names_every_package():
     packages = {
         path.name for path in (ROOT / "pyasr").iterdir() if path.is_dir() and path.name != "__pycache__"
     }
@@ -62,7 +62,7 @@ def test_the_table_names_every_package():
 
 
 @pytest.mark.parametrize("package", sorted(layers()))
-def test_packages_import_only_what_their_line_names(package):
+def test_packages_import_only_what_table_allows(package):
     allowed = layers()[package] | {package}
     for path in python_files(f"pyasr/{package}"):
         used = {name.split(".")[1] for name in imports_of(path) if name.startswith("pyasr.")} - {
@@ -105,13 +105,13 @@ ROOMED = sorted({room.partition("/")[0] for room in rooms()})
 
 
 @pytest.mark.parametrize("package", ROOMED)
-def test_the_table_names_every_room(package):
+def test_table_names_every_room(package):
     real = {room_of(path) for path in python_files(f"pyasr/{package}") if path.name != "__init__.py"}
     assert real == {room for room in rooms() if room.startswith(f"{package}/")}
 
 
 @pytest.mark.parametrize("room", sorted(rooms()))
-def test_rooms_import_only_what_their_line_names(room):
+def test_rooms_import_only_what_table_allows(room):
     package, _, folder = room.partition("/")
     allowed = rooms()[room] | {room}
     for path in python_files(f"pyasr/{room}") if folder else sorted((ROOT / "pyasr" / package).glob("*.py")):
@@ -122,7 +122,7 @@ def test_rooms_import_only_what_their_line_names(room):
 
 
 @pytest.mark.parametrize("package", ROOMED)
-def test_rooms_form_no_circle(package):
+def test_rooms_form_no_cycle(package):
     left = {room: allowed for room, allowed in rooms().items() if room.startswith(f"{package}/")}
     while left:
         bottom = {room for room, allowed in left.items() if not allowed & left.keys()}
@@ -149,12 +149,12 @@ def circle(imports: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_a_circle_is_found():
+def test_cycle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
     assert not circle({"a": {"b", "c"}, "b": {"c"}})
 
 
-def test_modules_form_no_circle():
+def test_modules_form_no_cycle():
     found = circle(module_imports())
     assert not found, f"modules that import each other in a circle: {' -> '.join(found)}"
 
@@ -172,11 +172,11 @@ def used_twice(places: list[tuple[str, str]]) -> dict[str, list[str]]:
     return {name: several for name, several in found.items() if len(several) > 1}
 
 
-def test_names_used_twice_are_found():
+def test_duplicate_names_are_found():
     assert used_twice([("Step", "a"), ("Loss", "a"), ("Step", "b")]) == {"Step": ["a", "b"]}
 
 
-def test_module_names_are_used_once():
+def test_module_names_are_unique():
     names = [
         (path.stem, str(path.relative_to(ROOT)))
         for path in python_files("pyasr")
@@ -187,7 +187,7 @@ def test_module_names_are_used_once():
     )
 
 
-def test_names_of_public_classes_are_used_once():
+def test_names_of_public_classes_are_unique():
     classes = [
         (node.name, str(path.relative_to(ROOT)))
         for path in python_files("pyasr")
@@ -197,7 +197,7 @@ def test_names_of_public_classes_are_used_once():
     assert not used_twice(classes)
 
 
-def test_no_folder_has_too_many_modules():
+def test_number_of_modules_per_folder_is_limited():
     folders = {path.parent for path in python_files("pyasr")}
     for folder in folders:
         modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
@@ -206,7 +206,7 @@ def test_no_folder_has_too_many_modules():
         )
 
 
-def test_the_library_imports_no_scripts():
+def test_library_imports_no_scripts():
     for path in python_files("pyasr"):
         assert not {name.partition(".")[0] for name in imports_of(path)} & {
             "steps",
@@ -228,7 +228,7 @@ def test_the_library_imports_no_scripts():
         ("triton", {"pyasr/tensor"}),
     ],
 )
-def test_libraries_with_one_home(library, homes):
+def test_wrapped_libraries_are_imported_in_one_place(library, homes):
     for path in python_files("pyasr", "steps", "utils"):
         if library in {name.partition(".")[0] for name in imports_of(path)}:
             assert any(str(path.relative_to(ROOT)).startswith(home) for home in homes), (
@@ -236,7 +236,7 @@ def test_libraries_with_one_home(library, homes):
             )
 
 
-def test_oracles_are_for_tests_only():
+def test_oracles_are_imported_by_tests_only():
     oracles = {
         "kaldi_native_fbank",
         "kaldi_native_io",
@@ -256,7 +256,7 @@ def test_oracles_are_for_tests_only():
         assert not oracles & {name.partition(".")[0] for name in imports_of(path)}, path
 
 
-def test_starting_jobs_is_quick():
+def test_job_start_imports_no_heavy_modules():
     """run.pl and the check of a command line must not wait for torch, numpy or numba."""
     code = (
         "import sys, pyasr.cluster.runner.local_runner, pyasr.cluster.ranks.jobs, pyasr.base.cli.step; "
@@ -294,7 +294,7 @@ def functions(tree):
 
 
 @pytest.mark.parametrize("folder", ["pyasr", "steps", "utils", "egs", "benchmarks", "tests"])
-def test_lengths(folder):
+def test_lengths_of_files_and_functions_are_limited(folder):
     for path in python_files(folder):
         lines = path.read_text().splitlines()
         assert len(lines) <= MAX_FILE_LINES, f"{path}: {len(lines)} lines"
@@ -308,7 +308,7 @@ def test_lengths(folder):
 
 
 @pytest.mark.parametrize("path", python_files("pyasr"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_and_public_things_are_documented(path):
+def test_modules_and_public_names_are_documented(path):
     tree = ast.parse(path.read_text())
     assert path.name == "__init__.py" or ast.get_docstring(tree), f"{path}: no docstring"
     for node in tree.body:
@@ -330,7 +330,7 @@ def scripts() -> list[Path]:
 
 
 @pytest.mark.parametrize("script", scripts(), ids=lambda path: path.name)
-def test_scripts_say_what_they_do(script):
+def test_scripts_document_inputs_outputs_and_example(script):
     """One sentence; Reads; Writes; an example that names the script."""
     text = script.read_text()
     assert text.startswith("#!/usr/bin/env python3\n") and script.stat().st_mode & 0o111, (
@@ -345,7 +345,7 @@ def test_scripts_say_what_they_do(script):
 
 
 @pytest.mark.parametrize("script", ["steps/train_dnn.py", "utils/check_install.py"])
-def test_a_mistake_is_one_sentence_and_status_1(script):
+def test_invalid_option_gives_one_sentence_and_status_1(script):
     """An unknown option, as a user sees it."""
     done = subprocess.run(
         [sys.executable, str(ROOT / script), "--no-such-option"], capture_output=True, text=True, timeout=60
@@ -354,7 +354,7 @@ def test_a_mistake_is_one_sentence_and_status_1(script):
 
 
 @pytest.mark.parametrize("step", sorted(path.name for path in (ROOT / "steps").glob("*.py")))
-def test_steps_that_take_a_number_of_jobs_go_by_it(step):
+def test_steps_with_nj_option_use_it(step):
     sources = [
         ROOT / "steps" / step,
         *(ROOT / f"{name.replace('.', '/')}.py" for name in imports_of(ROOT / "steps" / step)),
@@ -388,7 +388,7 @@ def shared_block(files: dict[str, str]) -> tuple[str, str, str] | None:
     return None
 
 
-def test_recipes_share_steps_not_copies():
+def test_recipes_share_steps_instead_of_copies():
     block = [f"line {i}" for i in range(MAX_SHARED_LINES + 1)]
     texts = {"a": "\n\n".join(["x", *block]), "b": "\n".join([*block, "y"])}
     assert (

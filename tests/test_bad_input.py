@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from data_dirs import make_data_dir
 from gmm_corpus import write_corpus
 from steps_here import run_here
 from toy_language import random_ngrams, write_arpa_text
-from trees import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import read_scp
@@ -124,7 +124,7 @@ def test_truncated_audio(audio, tmp_path):
     )
 
 
-def test_empty_line_of_transcripts(audio, tmp_path):
+def test_empty_line_in_transcripts(audio, tmp_path):
     change_line(audio / "text", 3, lambda line: "")
     said = assert_refused(tmp_path, "3 problem(s)", "validate_data_dir.py", audio)
     assert f"{audio}/text:3: empty line; fix: utils/fix_data_dir.py {audio}" in said
@@ -141,7 +141,7 @@ def test_control_characters(program, audio):
     assert done.returncode == (program != "fix_data_dir.py")
 
 
-def test_nothing_but_empty_transcripts(trained, corpus, tmp_path):
+def test_only_empty_transcripts(trained, corpus, tmp_path):
     write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), ""))
     assert_refused(
         tmp_path,
@@ -199,7 +199,7 @@ def test_unsorted_ids(corpus, audio, tmp_path):
     ]
 
 
-def test_alignment_that_does_not_match(trained, tmp_path):
+def test_mismatched_alignment(trained, tmp_path):
     ali = Path(shutil.copytree(trained / "mono", tmp_path / "ali"))
     vectors = read_int_vectors(ali / "ali.1.gz")
     utt = next(iter(vectors))
@@ -224,7 +224,7 @@ def test_alignment_that_does_not_match(trained, tmp_path):
     assert_refused(tmp_path, f"{ali}/ali.1.gz: damaged or truncated", *command)
 
 
-def test_transcript_of_nothing_but_oov_words(trained, corpus, tmp_path):
+def test_transcript_with_only_oov_words(trained, corpus, tmp_path):
     """Accepted in training, with a log line; a problem for the validator; an error if no transcript has a
     known word."""
     lang = trained / "lang"
@@ -241,7 +241,7 @@ def test_transcript_of_nothing_but_oov_words(trained, corpus, tmp_path):
     assert_refused(tmp_path, sentence, "train_mono.py", *TRAINING, corpus, lang, tmp_path / "other")
 
 
-def test_arpa_with_a_broken_header(trained, tmp_path):
+def test_arpa_with_invalid_header(trained, tmp_path):
     arpa = tmp_path / "lm.arpa"
     write_arpa_text(arpa, random_ngrams(0, [f"w{i}" for i in range(12)], (0, 20)))
     arpa.write_text(arpa.read_text().replace("ngram 2=20", "ngram 2=many"))
@@ -308,10 +308,10 @@ def test_data_without_speakers(words, audio, tmp_path):
     damaged = shutil.copytree(audio, tmp_path / "damaged")
     (damaged / "utt2spk").unlink()
     where = {"DATA": damaged, "SOUND": audio, "OUT": tmp_path / "out"}
-    told = assert_refused(
+    output = assert_refused(
         tmp_path, f"{damaged}/utt2spk: no such file", *(where.get(word, word) for word in words)
     )
-    assert "left out" not in told
+    assert "left out" not in output
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_normalisation_without_features(audio, tmp_path):
     )
 
 
-def test_a_file_in_place_of_a_directory(audio, tmp_path):
+def test_file_in_place_of_directory(audio, tmp_path):
     taken = tmp_path / "taken"
     taken.touch()
     sentence = f"--out-dir {taken}: a file of this name exists; give a directory"
@@ -359,7 +359,7 @@ def test_a_file_in_place_of_a_directory(audio, tmp_path):
 
 
 @pytest.mark.parametrize("program", ["decode.py", "train_mono.py", "score.py"])
-def test_bad_command_lines(program, tmp_path):
+def test_invalid_command_lines(program, tmp_path):
     for words, sentence in (
         (["--nj", "abc", "a"], "--nj: 'abc' is not a whole number"),
         (["a", "--nj"], "--nj: a value is missing after it"),
@@ -384,13 +384,13 @@ def test_bad_command_lines(program, tmp_path):
         ("train_sat.py", ("--fmllr-iters", "2,4"), "--fmllr-iters: '2,4' is not a list of iterations"),
     ],
 )
-def test_what_is_known_beforehand_is_not_found_by_ranks(program, flags, sentence, trained, tmp_path):
+def test_invalid_options_are_found_before_ranks_start(program, flags, sentence, trained, tmp_path):
     with pytest.raises(UserError, match=re.escape(sentence)):
         run_here(program, *flags, *(trained / name for name in GMM_INPUTS[program]), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_mpiexec_missing(trained, tmp_path):
+def test_missing_mpiexec(trained, tmp_path):
     """tests/parallel/ranks/test_rank.py tests an environment without mpiexec."""
     sentence = (
         "PYASR_MPIEXEC=/nowhere/mpiexec: no such program; name an mpiexec by its absolute path, or "
@@ -401,7 +401,7 @@ def test_mpiexec_missing(trained, tmp_path):
     assert said == f"train_mono.py: error: {sentence}\n"
 
 
-def test_one_rank_crashing(trained, corpus, tmp_path):
+def test_one_crashing_rank(trained, corpus, tmp_path):
     """Only the rank that reads the damaged file fails; the other one, which waits for its statistics, is
     ended, too."""
     table = read_scp(corpus / "feats.scp")

@@ -38,11 +38,11 @@ def by_page(pattern: str):
 
 
 @pytest.mark.parametrize("page, targets", by_page(r"\]\(([^)#\s]+)\)"))
-def test_links_lead_somewhere(page, targets):
+def test_links_have_existing_targets(page, targets):
     assert not [target for target in targets if "://" not in target and not (page.parent / target).exists()]
 
 
-def test_every_page_can_be_found_from_the_first():
+def test_every_page_is_linked_from_the_first():
     linked = set(re.findall(r"\]\(docs/(\w+)\.md\)", (ROOT / "README.md").read_text()))
     assert linked == {page.stem for page in PAGES[1:]}
 
@@ -51,17 +51,17 @@ def test_every_page_can_be_found_from_the_first():
     "page, paths",
     by_page(r"\b((?:tests|benchmarks|steps|utils|egs|pyasr|docs)/[\w/]+\.(?:py|md|sh|pl|json|tsv))\b"),
 )
-def test_files_that_are_named_exist(page, paths):
+def test_named_files_exist(page, paths):
     assert not [path for path in paths if not (ROOT / path).exists()]
 
 
 @pytest.mark.parametrize("page, names", by_page(r"\bpyasr(?:\.\w+)+"))
-def test_modules_and_functions_that_are_named_exist(page, names):
+def test_named_modules_and_functions_exist(page, names):
     assert not [name for name in names if not resolves(name)]
 
 
 @pytest.mark.parametrize("page, imports", by_page(r"from (pyasr[\w.]*) import ([\w, ]+)"))
-def test_imports_that_are_shown_work(page, imports):
+def test_shown_imports_work(page, imports):
     assert not [
         f"{module}.{name}"
         for module, names in imports
@@ -106,7 +106,7 @@ def shown():
                 yield pytest.param(name, words, id=f"{source.stem}: {command}"[:90])
 
 
-def test_steps_of_the_readme_follow_each_other():
+def test_readme_steps_have_their_inputs():
     """Each step reads existing directories (data and lang) or outputs of earlier steps, including features
     and normalisation."""
     [block] = re.findall(r"(?:^    steps/.*\n){2,}", (ROOT / "README.md").read_text(), re.M)
@@ -137,7 +137,7 @@ def options_of(path: Path):
 
 
 @pytest.mark.parametrize("name, words", list(shown()))
-def test_commands_that_are_shown_are_taken(name, words, monkeypatch):
+def test_shown_commands_are_accepted(name, words, monkeypatch):
     monkeypatch.chdir(RECIPE)
     paths = [place / name for place in (ROOT, *RECIPES) if (place / name).exists()]
     assert paths, f"{name}: no such program"

@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[1]
         "tests/x/test_y.py::test_z[a@b]@tests/x/test_y.py",
     ],
 )
-def test_parameters_and_groups_belong_to_one_function(nodeid):
+def test_parameters_and_groups_map_to_one_function(nodeid):
     assert function_of(nodeid) == "tests/x/test_y.py::test_z"
 
 
-def test_seconds_of_all_phases_and_parameters_are_added(tmp_path):
+def test_durations_of_phases_and_parameters_are_summed(tmp_path):
     recorder = Recorder(tmp_path / "seconds.json")
     for nodeid, seconds in [
         ("t.py::slow[1]", 0.4),
@@ -78,7 +78,7 @@ def test_fixtures_of_modules_are_recorded_apart(tmp_path):
 @pytest.mark.parametrize(
     "seconds, fixtures, quick", [(QUICK_S - 0.1, [], True), (QUICK_S, [], False), (0.0, ["slurm"], False)]
 )
-def test_quick_tests_take_less_than_the_limit_and_share_no_slow_fixture(seconds, fixtures, quick):
+def test_quick_tests_are_short_and_use_no_slow_fixture(seconds, fixtures, quick):
     item = SimpleNamespace(nodeid="t.py::test[1]", fixturenames=fixtures)
     assert is_quick(item, {"t.py::test": seconds}, {"slurm"}) == quick
 

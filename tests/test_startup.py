@@ -8,9 +8,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from corpora import make_alignments, make_data
 from startup import Run, start_all
 from steps_here import run_here
+from training_corpora import make_alignments, make_data
 
 from pyasr.base.errors import UpToDate
 from pyasr.base.outputs.output import stage_output
@@ -60,16 +60,16 @@ def asked() -> dict[tuple[str, str], Run]:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
-def test_help_and_mistakes_are_quick(path, asked):
-    told, refused = asked[str(path), "--help"], asked.get((str(path), "--no-such-option"))
-    assert told.status == 0 and len(told.output) > 60 and not told.errors
+def test_help_and_errors_import_few_modules(path, asked):
+    report, refused = asked[str(path), "--help"], asked.get((str(path), "--no-such-option"))
+    assert report.status == 0 and len(report.output) > 60 and not report.errors
     assert (
         not refused
         or refused.status == 1
         and "--no-such-option: no such option" in refused.errors
         and refused.errors.count("\n") == 1
     )
-    for run in filter(None, (told, refused)):
+    for run in filter(None, (report, refused)):
         assert not run.heavy and len(run.modules) <= MOST_MODULES
 
 
@@ -124,7 +124,7 @@ def repeated(tmp_path_factory) -> dict[str, Run]:
 
 
 @pytest.mark.parametrize("case", KINDS)
-def test_outputs_that_are_up_to_date_are_quickly_found(case, repeated):
+def test_up_to_date_outputs_import_few_modules(case, repeated):
     run = repeated[case]
     assert run.status == 0 and run.output.endswith(" is up to date\n"), run.output + run.errors
     assert not run.heavy and len(run.modules) <= MOST_MODULES

@@ -137,7 +137,7 @@ def default_of(cls, flag):
     "program, chosen, unused",
     [(program, chosen, unused) for programs, chosen, unused in CASES for program in programs],
 )
-def test_they_are_refused(program, chosen, unused):
+def test_unused_options_are_refused(program, chosen, unused):
     cls = options_of(program)
     parsed(cls, *chosen.split())
     for flag in unused.split():
@@ -197,11 +197,11 @@ def test_they_are_refused(program, chosen, unused):
         ("score.py", "--decode-mbr true --posterior-scale 0.3"),
     ],
 )
-def test_what_is_used_is_taken(program, words):
+def test_used_options_are_accepted(program, words):
     parsed(options_of(program), *words.split())
 
 
-def test_conditions_within_groups_of_groups_are_told():
+def test_nested_conditions_are_applied():
     (found,) = (
         found for found in flags_of(options_of("simulate_parallel.py")) if found.name == "checkpoint-minutes"
     )

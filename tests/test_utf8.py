@@ -50,10 +50,10 @@ def root(tmp_path_factory):
     return root
 
 
-def test_from_text_to_score(root):
+def test_utf8_text_from_corpus_to_score(root):
     run("utils/prepare_lang.py", root / "dict", "<unk>", root / "lang")
     assert WORD in read_table(root / "lang/words.txt")
-    told = run(
+    output = run(
         "utils/train_lm.py",
         "--eval-text",
         root / "data/text",
@@ -63,7 +63,7 @@ def test_from_text_to_score(root):
         root / "dict/lexicon.txt",
         root / "lm",
     )
-    assert f"{root}/data/text" in told
+    assert f"{root}/data/text" in output
     run("utils/make_grammar.py", root / "lang", root / "lm/lm.arpa.gz", root / "lang_test")
     run("utils/validate_lang.py", root / "lang_test")
     right = int(read_table(root / "lang/words.txt")[WORD])
@@ -71,8 +71,8 @@ def test_from_text_to_score(root):
     for lattice in lattices.values():
         lattice.olabels[:] = right
     make_decode_dir(root / "decode", lattices)
-    told = run("steps/score.py", root / "data", root / "lang_test", root / "decode")
-    assert "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in told
+    output = run("steps/score.py", root / "data", root / "lang_test", root / "decode")
+    assert "%WER 50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in output
     per_utt = read_lines(root / "decode/scoring/per_utt")
     assert f"a-2 hyp {WORD}".split() in [line.split() for line in per_utt] and any(
         line.startswith("zoë-1 ") for line in per_utt
@@ -84,12 +84,12 @@ def test_from_text_to_score(root):
     ).read_text(encoding="utf-8")
 
 
-def test_what_goes_wrong_is_told_in_utf8(root):
+def test_errors_are_printed_in_utf8(root):
     assert f"{root}/café: no such file" in run(
         "utils/train_lm.py", root / "café", root / "dict/lexicon.txt", root / "never", ok=False
     )
     (root / "latin1.conf").write_bytes("--order=3  # für\n".encode("latin-1"))
-    told = run(
+    output = run(
         "utils/train_lm.py",
         "--config",
         root / "latin1.conf",
@@ -98,7 +98,7 @@ def test_what_goes_wrong_is_told_in_utf8(root):
         root / "never",
         ok=False,
     )
-    assert "latin1.conf:1: not UTF-8 text; convert the file with iconv -t utf-8" in told
+    assert "latin1.conf:1: not UTF-8 text; convert the file with iconv -t utf-8" in output
 
 
 def text_calls(tree: ast.AST) -> list[int]:
@@ -121,7 +121,7 @@ def text_calls(tree: ast.AST) -> list[int]:
     return found
 
 
-def test_text_is_never_read_or_written_in_the_encoding_of_the_locale():
+def test_every_text_file_is_opened_with_encoding():
     assert text_calls(ast.parse("open(x)")) and not text_calls(ast.parse("x.open('rb')"))
     for folder in ("pyasr", "steps", "utils", "egs/toy/s5/local", "egs/amazon_queen/s5/local"):
         for path in sorted((ROOT / folder).rglob("*.py")):

@@ -50,7 +50,7 @@ def run(tmp_path, site: str, program: list[str], **environment) -> subprocess.Co
 
 
 @pytest.mark.parametrize("program, module", PROGRAMS)
-def test_a_module_that_cannot_be_read(program, module, root, tmp_path):
+def test_unreadable_module_gives_one_sentence(program, module, root, tmp_path):
     done = run(
         tmp_path,
         UNREADABLE,
@@ -62,7 +62,7 @@ def test_a_module_that_cannot_be_read(program, module, root, tmp_path):
     assert f"{module}: too many files are open in this process" in done.stderr
 
 
-def test_a_module_that_is_not_found(root, tmp_path):
+def test_missing_module_gives_one_sentence(root, tmp_path):
     done = run(tmp_path, MISSING, [root / "utils/run.pl"], MISSING="json.decoder")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert done.stderr.startswith(
@@ -70,7 +70,7 @@ def test_a_module_that_is_not_found(root, tmp_path):
     )
 
 
-def test_programs_of_others_keep_their_traceback(root, tmp_path):
+def test_other_programs_keep_their_traceback(root, tmp_path):
     program = tmp_path / "own.py"
     program.write_text("import pyasr\nopen('/no/such/file')\n")
     done = run(tmp_path, "", [program], PYTHONPATH=str(root))

@@ -19,6 +19,6 @@ from pyasr.base.figures import figure
         (4e-7, "0.00000040"),
     ],
 )
-def test_small_numbers_do_not_become_zero(value, text):
+def test_small_numbers_are_not_rounded_to_zero(value, text):
     assert figure(value) == text
     assert float(figure(value, 6)) == pytest.approx(value, rel=1e-5)

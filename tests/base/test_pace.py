@@ -14,14 +14,14 @@ def moments(until_s: float) -> list[float]:
     return found
 
 
-def test_fifteen_lines_in_the_first_hour_then_six_an_hour():
+def test_fifteen_reports_in_first_hour_then_six_per_hour():
     found = moments(24 * 3600)
     gaps = [after - before for before, after in zip(found, found[1:])]
     assert found[:3] == [20, 30, 45] and sum(moment <= 3600 for moment in found) == 15
     assert gaps == sorted(gaps) and gaps[-1] == 600 and len(found) < 15 + 23 * 6 + 2
 
 
-def test_a_moment_that_was_missed_comes_once():
+def test_missed_report_is_due_once():
     now = [0.0]
     pace = Pace(first_s=5.0, clock=lambda: now[0])
     assert not pace.is_due() and pace.wait_s == 5

@@ -19,7 +19,7 @@ CLOSED = ["</dev/null >&- 2>&-", "<&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"]
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-def test_closed_streams_are_those_of_dev_null(closed, tmp_path):
+def test_closed_streams_behave_like_dev_null(closed, tmp_path):
     done = subprocess.run(
         ["bash", "-c", f'"$0" -c "$1" {closed}', sys.executable, PROGRAM],
         cwd=tmp_path,
@@ -34,7 +34,7 @@ def test_closed_streams_are_those_of_dev_null(closed, tmp_path):
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-def test_run_pl_without_them(closed, tmp_path):
+def test_run_pl_without_standard_streams(closed, tmp_path):
     assert (
         subprocess.run(
             ["bash", "-c", f"run.pl JOB=1:2 x.JOB.log echo done {closed}"], cwd=tmp_path
@@ -44,7 +44,7 @@ def test_run_pl_without_them(closed, tmp_path):
     assert "\ndone\n" in (tmp_path / "x.2.log").read_text()
 
 
-def test_a_step_without_standard_input_and_output(tmp_path):
+def test_step_without_standard_input_and_output(tmp_path):
     """It prints its one sentence as usual."""
     done = subprocess.run(
         ["bash", "-c", "make_mfcc.py data <&- >&-"], cwd=tmp_path, capture_output=True, text=True

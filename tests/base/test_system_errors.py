@@ -71,7 +71,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_a_step_ends_with_one_sentence(what, tmp_path):
+def test_system_error_ends_step_with_one_sentence(what, tmp_path):
     done = subprocess.run([sys.executable, "-c", STEP, what], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("-c: error: ") and CASES[what] in done.stderr, (
         done.stderr
@@ -79,7 +79,7 @@ def test_a_step_ends_with_one_sentence(what, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_mistake_in_the_code_is_no_error_of_the_system(tmp_path):
+def test_programming_error_keeps_traceback(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", STEP, "raise KeyError('x')"], cwd=tmp_path, capture_output=True, text=True
     )
@@ -90,7 +90,7 @@ def test_a_mistake_in_the_code_is_no_error_of_the_system(tmp_path):
     "what",
     ["print('a line')", "log.info('a line')", "print('a' * 100_000)", "raise OSError(5, 'failed', 'x')"],
 )
-def test_standard_output_on_a_full_disk(what, tmp_path):
+def test_full_disk_at_standard_output_is_reported(what, tmp_path):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", STEP, what], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True
@@ -100,19 +100,21 @@ def test_standard_output_on_a_full_disk(what, tmp_path):
     ), done.stderr
 
 
-def test_every_number_has_a_sentence_that_names_the_file():
+def test_every_errno_has_a_sentence_with_file_name():
     for number in errno.errorcode:
-        told = disk_error(OSError(number, os.strerror(number), "data/x"))
+        report = disk_error(OSError(number, os.strerror(number), "data/x"))
         if number in (errno.EPIPE, errno.ESHUTDOWN):
-            assert isinstance(told, BrokenPipeError)
+            assert isinstance(report, BrokenPipeError)
             continue
         assert (
-            isinstance(told, SystemRefusal) and told.errno == number and str(told).startswith("data/x: ")
+            isinstance(report, SystemRefusal)
+            and report.errno == number
+            and str(report).startswith("data/x: ")
         ), errno.errorcode[number]
-        assert len(str(told)) > len("data/x: ") + 10 and "{" not in str(told)
+        assert len(str(report)) > len("data/x: ") + 10 and "{" not in str(report)
 
 
-def test_what_an_error_without_a_name_is_about(tmp_path):
+def test_error_without_file_name_gets_name_from_context(tmp_path):
     with pytest.raises(UserError, match="^here: the disk or the filesystem failed"), naming("here"):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     with pytest.raises(UserError, match="^own: "), naming("here"):
@@ -131,7 +133,7 @@ def fail_without_a_name():
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_copies_of_whole_directories_tell_their_first_reason(tmp_path):
+def test_copytree_error_reports_first_reason(tmp_path):
     error = shutil.Error(
         [("a/x", "b/x", "[Errno 28] No space left on device: 'b/x'"), ("a/y", "b/y", "[Errno 28] ...")]
     )
@@ -152,7 +154,7 @@ def failing(monkeypatch, owner, name: str, number: int, of: str) -> None:
     monkeypatch.setattr(owner, name, call)
 
 
-def test_an_output_whose_done_file_cannot_be_read_is_not_made_anew(tmp_path, monkeypatch):
+def test_output_with_unreadable_done_file_is_not_replaced(tmp_path, monkeypatch):
     (tmp_path / "in").write_text("")
     with output.stage_output(tmp_path / "out", {"a": 1}, [tmp_path / "in"]) as out:
         (out / "result").write_text("hours of work")
@@ -162,7 +164,7 @@ def test_an_output_whose_done_file_cannot_be_read_is_not_made_anew(tmp_path, mon
             pytest.fail("it would be replaced")
 
 
-def test_an_interrupted_run_whose_options_cannot_be_read_keeps_its_checkpoints(tmp_path, monkeypatch):
+def test_interrupted_run_with_unreadable_options_keeps_checkpoints(tmp_path, monkeypatch):
     def run():
         with output.stage_output(tmp_path / "out", {"a": 1}, [], resume=True) as out:
             (out / "checkpoint").write_text("hours of work")
@@ -176,7 +178,7 @@ def test_an_interrupted_run_whose_options_cannot_be_read_keeps_its_checkpoints(t
     assert (tmp_path / "out.tmp/checkpoint").read_text() == "hours of work"
 
 
-def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path, monkeypatch):
+def test_unlistable_folder_is_not_treated_as_empty(tmp_path, monkeypatch):
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "x").write_text("")
     assert list(fingerprint.file_states(tmp_path)) == ["part/x"]
@@ -185,7 +187,7 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path, monkeyp
         fingerprint.file_states(tmp_path)
 
 
-def test_a_file_that_cannot_be_looked_at_is_not_taken_for_absent(tmp_path, monkeypatch):
+def test_inaccessible_file_is_not_treated_as_absent(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("")
     assert is_there(tmp_path / "x") and not is_there(tmp_path / "y") and not is_there(tmp_path / "x" / "y")
     failing(monkeypatch, os, "lstat", errno.EIO, "x")
@@ -193,7 +195,7 @@ def test_a_file_that_cannot_be_looked_at_is_not_taken_for_absent(tmp_path, monke
         is_there(tmp_path / "x")
 
 
-def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
+def test_failing_copy_leaves_no_file(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("changed")
 
     def half(source, target, **_):
@@ -215,7 +217,7 @@ class Unclosable(io.BytesIO):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_errors_of_copying_times_and_of_closing_name_the_file(tmp_path, monkeypatch):
+def test_errors_of_copystat_and_close_name_the_file(tmp_path, monkeypatch):
     (tmp_path / "x").touch()
     monkeypatch.setattr(content, "open", lambda *words: Unclosable(), raising=False)
     with pytest.raises(UserError, match=f"^{tmp_path}/x: the disk or the filesystem failed"):
@@ -228,7 +230,7 @@ def test_errors_of_copying_times_and_of_closing_name_the_file(tmp_path, monkeypa
     ]
 
 
-def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch):
+def test_unreadable_arrays_are_not_reported_as_damaged(tmp_path, monkeypatch):
     save_arrays(tmp_path / "a.npz", x=[1])
     assert "x" in load_arrays(tmp_path / "a.npz")
     monkeypatch.setattr(
@@ -238,7 +240,7 @@ def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch
         load_arrays(tmp_path / "a.npz")
 
 
-def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeypatch):
+def test_unreadable_checkpoint_is_not_reported_as_damaged(tmp_path, monkeypatch):
     (tmp_path / INDEX).write_text('{"number": 1, "files": ["x.pt"]}')
     assert read_index(tmp_path)["files"] == ["x.pt"]
     failing(monkeypatch, Path, "read_text", errno.ESTALE, INDEX)
@@ -259,7 +261,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeyp
         checkpoints._load(tmp_path / "x.pt")
 
 
-def test_checkpoints_whose_removal_fails_count_as_removed(tmp_path, monkeypatch):
+def test_checkpoints_count_as_removed_even_if_removal_fails(tmp_path, monkeypatch):
     """Otherwise the same command would find an index of removed files."""
     directory = tmp_path / "checkpoint"
     directory.mkdir()
@@ -278,19 +280,19 @@ def test_checkpoints_whose_removal_fails_count_as_removed(tmp_path, monkeypatch)
     assert not directory.exists()
 
 
-def test_an_archive_that_cannot_be_closed_after_reading_is_not_told_by_the_interpreter(monkeypatch):
+def test_failing_close_of_read_archive_prints_nothing(monkeypatch):
     class BadFile:
         def close(self):
             raise OSError(errno.EINTR, os.strerror(errno.EINTR))
 
-    told, reader = [], ArkReader()
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    report, reader = [], ArkReader()
+    monkeypatch.setattr(sys, "unraisablehook", report.append)
     reader._path, reader._file = "a.ark", BadFile()
     del reader
-    assert told == []
+    assert report == []
 
 
-def test_a_fork_that_fails_in_a_step_is_not_another_process_at_the_same_output(tmp_path):
+def test_failing_fork_is_not_reported_as_concurrent_run(tmp_path):
     with pytest.raises(UserError, match="no more processes or threads"):
         with output.stage_output(tmp_path / "out", {}, []):
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))

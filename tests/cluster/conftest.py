@@ -48,8 +48,8 @@ def grid_of_hosts(tmp_path_factory):
 
 
 @pytest.fixture
-def hangups():
-    """SIGHUP ends what a test starts, also where the tests themselves run under nohup."""
+def default_sighup():
+    """Restore the default action of SIGHUP for processes of tests, also if the tests run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

@@ -1,5 +1,5 @@
-"""A real Grid Engine on this machine, in a directory of its own: no cell, ports or spool of an installed one
-are touched."""
+"""A real Grid Engine on this machine, in its own directory. It does not touch the cell, ports or spool of an
+installed Grid Engine."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from private_network import PrivateNetwork  # noqa: E402
 
 _PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qacct", "qconf")
-# in /usr/sbin Debian has scripts of these names, which start thirty programs before they call them
+# Debian's /usr/sbin has scripts of these names that start thirty programs before the binaries
 _BINARIES = "/usr/lib/gridengine"
 _DAEMONS = f"{_BINARIES}:/usr/sbin"
 _INSTALLED = Path("/var/lib/gridengine")  # Debian's
@@ -24,7 +24,7 @@ _INIT = Path("/usr/share/gridengine/scripts/init_cluster")
 
 
 def why_not() -> str | None:
-    """What Grid Engine lacks here to be started; None when nothing."""
+    """Reason why Grid Engine cannot be started here; None if it can."""
     missing = [
         name for name in _PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:{_DAEMONS}") is None
     ]
@@ -86,15 +86,15 @@ def _none(kind: str) -> str:
 
 
 def _changed(configuration: str, **values: str) -> str:
-    """The lines `NAME VALUE` of a configuration, some with other values."""
+    """Lines `NAME VALUE` of a configuration, some with changed values."""
     lines = [line.split(maxsplit=1) for line in configuration.splitlines() if line and line[0] != "#"]
     return "".join(f"{name} {values.get(name, rest)}\n" for name, rest in lines)
 
 
 class GridEngineCluster:
-    """Hosts with `slots` slots each in all.q, Kaldi's complexes, and parallel environments smp and mpi: this
-    machine alone, or all hosts of a private network, of which the first is master as well. Programs find it
-    by `environment`, and run `on` a host."""
+    """Hosts with `slots` slots each in all.q, Kaldi's complexes, and parallel environments smp and mpi. The
+    hosts are either this machine alone or all hosts of a private network, whose first host is also the
+    master. `environment` lets programs find the cluster; `on` runs a command on a host."""
 
     def __init__(self, directory: Path, slots: int = 8, network: PrivateNetwork | None = None):
         self.directory, self.network = Path(directory), network
@@ -118,7 +118,7 @@ class GridEngineCluster:
             raise
 
     def _make_cell(self) -> None:
-        """A cell whose spool is here and whose manager is root."""
+        """Create a cell with its spool in this directory and root as manager."""
         root, common = self.directory / "root", self.directory / "root" / "default" / "common"
         for path in (
             common,
@@ -134,7 +134,7 @@ class GridEngineCluster:
             .replace("/var/spool/gridengine", str(self.directory))
         )
         (common / "bootstrap").write_text(_changed(installed, admin_user="none", binary_path=_BINARIES))
-        if not self.network:  # 127.0.0.1 is called localhost
+        if not self.network:  # 127.0.0.1 resolves to localhost
             (common / "host_aliases").write_text(
                 f"{self.host} localhost localhost.localdomain ip6-localhost\n"
             )
@@ -181,7 +181,7 @@ class GridEngineCluster:
             load_report_time="00:00:02",
             max_unheard="00:00:08",
             gid_range=_gids(self.environment),
-            login_shells="csh",  # other shells read a profile, which may take its time
+            login_shells="csh",  # other shells read a profile, which may be slow
             reporting_params=(
                 "accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00"
             ),
@@ -189,7 +189,7 @@ class GridEngineCluster:
         self.start(*self.hosts)
 
     def start(self, *hosts: str) -> None:
-        """Their daemons; wait until their queues take jobs."""
+        """Start the daemons and wait until the queues accept jobs."""
         for host in hosts:
             self.call("sge_execd", host=host)
         self._until(self._take_jobs, "not all hosts came up")
@@ -199,13 +199,13 @@ class GridEngineCluster:
         return all(f"@{host} " in queues for host in self.hosts) and "-NA-" not in queues
 
     def _scratch(self, host: str) -> Path:
-        """Where a host's jobs have their temporary files: another's must not be there, nor those of another
-        Grid Engine."""
+        """Directory for temporary files of a host's jobs, separate from those of other users and other Grid
+        Engines."""
         return self.directory / "tmp" / host
 
     def _give(self, flag: str, text: str) -> None:
-        """Have qconf read `text`."""
-        # the file's name says which host's configuration it is
+        """Give `text` to qconf."""
+        # the file name selects the host's configuration
         file = self.directory / ("global" if flag == "-Mconf" else "given")
         file.write_text(text)
         self.call("qconf", flag, str(file))
@@ -220,7 +220,7 @@ class GridEngineCluster:
             time.sleep(0.2)
 
     def on(self, host: str, words: Sequence[str | Path]) -> list[str]:
-        """The command that runs a command on a host."""
+        """Command that runs a command on a host."""
         return self.network.on(host, words) if self.network else list(map(str, words))
 
     def _ask(self, *words: str, host: str | None = None) -> subprocess.CompletedProcess:
@@ -233,31 +233,31 @@ class GridEngineCluster:
         )
 
     def call(self, *words: str, host: str | None = None) -> str:
-        """The output of one of Grid Engine's programs; what goes wrong is the test's end."""
+        """Output of a Grid Engine program. A failure ends the test."""
         done = self._ask(*words, host=host)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
     def lose(self, host: str) -> None:
-        """As when its power fails: its daemon, and all that it has started, is there no more."""
+        """Simulate a power failure: kill the host's daemon and everything that it started."""
         if self.network:
             return self.network.lose(host)
         for process in [*map(_pid, self._execds()), *self._started()]:
             kill(process)
 
     def restore(self, host: str) -> None:
-        """As when its power is back."""
+        """Simulate the end of a power failure."""
         if self.network:
             self.network.restore(host)
         self.start(host)
 
     def _execds(self) -> list[Path]:
-        """Files of the numbers of hosts' daemons; the directory of this machine's own is not always called as
-        its host."""
+        """PID files of the execution daemons. The directory of this machine is not always named after its
+        host."""
         return list(self.directory.glob("execd/*/execd.pid"))
 
     def _started(self) -> list[int]:
-        """Processes of jobs, those that watch over them first."""
+        """Processes of jobs, their shepherds first."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
@@ -279,8 +279,8 @@ class GridEngineCluster:
 
 
 def _gids(environment: dict[str, str]) -> str:
-    """Groups by which its hosts know the processes of jobs, others than those of another Grid Engine on this
-    machine."""
+    """Group ids by which hosts identify processes of jobs, different from those of an installed Grid
+    Engine."""
     first = 20000 + 100 * (int(environment["SGE_QMASTER_PORT"]) % 400)
     return f"{first}-{first + 99}"
 

@@ -1,4 +1,4 @@
-"""A runner that is tried on a real scheduler."""
+"""A runner under a real scheduler."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from test_run_pl import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 300  # for what takes seconds on an idle machine
+WAIT_S = 300  # for commands that take seconds on an idle machine
 DIRECTORIES_WITH_THE_WORD = {
     "word_in_a_name": ["JOBX=1:2", "JOBS/log/a.JOBX.log", "echo", "job", "JOBX"],
     "a_directory_each": ["JOB=1:2", "exp/JOB/log/a.log", "echo", "job", "JOB"],
@@ -34,8 +34,8 @@ ANY_PATHS = {
 
 
 class Case:
-    """A command of `runner` (slurm.pl, queue.pl) that runs in a directory of its own. Where its log is named
-    after the directory, so is the job."""
+    """A command of `runner` (slurm.pl, queue.pl) in a directory of its own. Log and job have the same name if
+    the log is named after the directory."""
 
     def __init__(self, cluster, runner, directory, *words):
         directory.mkdir()
@@ -59,15 +59,14 @@ class Case:
         return self
 
     def end(self):
-        """Exit status and what was said, but for how many jobs have ended, which is said where they take more
-        than 20 seconds."""
+        """Exit status and messages, without the progress reports of runs longer than 20 seconds."""
         said, errors = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, said + re.sub(r"(?m)^\d\d:\d\d:\d\d \S+: .* jobs, .*\n", "", errors)
 
 
 def check_directories_with_the_word(cases):
-    """A directory whose own name holds "JOB", as steps call it, and one for each job; what the script itself
-    says has a place to go to."""
+    """Directories whose names contain "JOB": one with that literal name, as steps call it, and one per job.
+    The output of the job script itself has a valid path."""
     assert cases["word_in_a_name"].end() == (0, "") and cases["a_directory_each"].end() == (0, "")
     assert "\njob 2\n" in (cases["word_in_a_name"] / "JOBS/log/a.2.log").read_text()
     assert sorted(path.name for path in (cases["word_in_a_name"] / "JOBS/q").iterdir()) == [
@@ -84,7 +83,7 @@ def check_directories_with_the_word(cases):
 
 
 def begin_in_any_path(cluster, runner, directory):
-    """Cases whose own directory and log have names that mean something to schedulers and shells."""
+    """Cases whose directories and logs have characters that are special for schedulers and shells."""
     cases = {name: Case(cluster, runner, directory / name, *words) for name, words in ANY_PATHS.items()}
     for name in ANY_PATHS:
         (directory / name / "words").write_text(f"of {name}\n")
@@ -92,7 +91,7 @@ def begin_in_any_path(cluster, runner, directory):
 
 
 def check_any_path(cases):
-    """All went well, and every file is where it belongs; the script has written down its own words."""
+    """All cases succeeded, and every file is in its place, including the output of the job script."""
     for name in ANY_PATHS:
         assert cases[name].end() == (0, ""), name
     many, one = (cases[name].directory for name in ANY_PATHS)

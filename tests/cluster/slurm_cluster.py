@@ -1,5 +1,5 @@
-"""A real Slurm of fake nodes on this machine, in a directory of its own: no ports, keys or files of an
-installed one are touched."""
+"""A real Slurm with emulated nodes on this machine, in its own directory. It does not touch ports, keys or
+files of an installed Slurm."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _DAEMONS = ":/usr/sbin:/usr/local/sbin"
 
 
 def why_not() -> str | None:
-    """What Slurm lacks here to be started; None when nothing."""
+    """Reason why Slurm cannot be started here; None if it can."""
     missing = [name for name in _PROGRAMS if shutil.which(name, path=os.environ["PATH"] + _DAEMONS) is None]
     if missing:
         return (
@@ -72,9 +72,9 @@ PartitionName=lonely Nodes=n{num}
 
 
 class SlurmCluster:
-    """`num` nodes n1, n2, ... of `cpus` CPUs, the last of them in a partition "lonely" of its own. A job of
-    the partition "urgent" takes the place of one of "main". Programs find all this by SLURM_CONF, which
-    `environment` holds."""
+    """`num` nodes n1, n2, ... with `cpus` CPUs each; the last one is in its own partition "lonely". Jobs of
+    the partition "urgent" preempt jobs of "main". Programs find the cluster by SLURM_CONF, which
+    `environment` has."""
 
     def __init__(self, directory: Path, num: int = 4, cpus: int = 2):
         self.directory, self.num = Path(directory), num
@@ -126,15 +126,15 @@ class SlurmCluster:
         self.wait_until_idle("urgent,lonely", self.num)
 
     def wait_until_idle(self, partitions: str, num: int, timeout_s: float = 20) -> None:
-        """Wait until so many nodes of these partitions are up and have no jobs, nor remains of any."""
+        """Wait until so many nodes of these partitions are up and have no running or completing jobs."""
         deadline = time.monotonic() + timeout_s
         while self.call("sinfo", "-h", "-N", "-t", "idle", "-p", partitions, "-o", "%N").count("n") < num:
             assert time.monotonic() < deadline, "Slurm's nodes did not become idle: " + self.call("sinfo")
             time.sleep(0.1)
 
     def lose_node(self, name: str) -> None:
-        """As when its power fails: its daemon, and all that it has started, is there no more; the site's
-        health check finds it down."""
+        """Simulate a power failure: kill the node's daemon and everything that it started. The site's health
+        check sets the node down."""
         daemon = int((self.directory / f"slurmd-{name}.pid").read_text())
         jobs = self.processes(name)
         watching = {parent_of(pid) for pid in jobs} - set(jobs)
@@ -143,7 +143,7 @@ class SlurmCluster:
         self.call("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
 
     def processes(self, name: str) -> list[int]:
-        """Processes of what runs on a node."""
+        """Processes of jobs on a node."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
@@ -158,7 +158,7 @@ class SlurmCluster:
         return found
 
     def call(self, *words: str) -> str:
-        """The output of one of Slurm's programs; what goes wrong is the test's end."""
+        """Output of a Slurm program. A failure ends the test."""
         done = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
@@ -171,7 +171,7 @@ class SlurmCluster:
 
 
 def end_process(pid: int, timeout_s: float = 5.0) -> None:
-    """SIGTERM, and SIGKILL when that is not enough."""
+    """Send SIGTERM, and SIGKILL if the process does not end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + timeout_s
         while pid > 1 and is_alive(pid) and time.monotonic() < deadline:
@@ -191,7 +191,7 @@ def is_alive(pid: int) -> bool:
 
 
 def parent_of(pid: int) -> int:
-    """The process that has started this one, and is still there; 0 for one that has gone."""
+    """PID of the living parent of a process; 0 if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -199,7 +199,7 @@ def parent_of(pid: int) -> int:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, where it is still there."""
+    """Send SIGKILL if the process exists."""
     with contextlib.suppress(ProcessLookupError):
         if pid > 1:
             os.kill(pid, signal.SIGKILL)

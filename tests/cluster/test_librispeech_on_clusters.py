@@ -33,7 +33,7 @@ DECODED = ("tri2b/decode_dev_clean_2", "tri3b/decode_dev_clean_2", "dnn_mini/dec
 
 @pytest.fixture(scope="module")
 def recipes(librispeech_run, slurm, grid, tmp_path_factory):
-    """Both at once, on copies of a finished run that have lost all that comes after the dictionary:
+    """Both runs concurrently, on copies of a finished run without the outputs after the dictionary:
     {scheduler: (process, place)}."""
     found = {}
     for name, cluster in (("slurm", slurm), ("grid", grid)):
@@ -49,7 +49,7 @@ def recipes(librispeech_run, slurm, grid, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_all_jobs_are_run_by_the_scheduler(name, recipes, librispeech_run):
+def test_scheduler_runs_all_jobs_with_equal_results(name, recipes, librispeech_run):
     process, place = recipes[name]
     log_of(name, process, place)
     wanted = {*MADE_THERE[:4], *(f"exp_mini/{made}" for made in (*MODELS, *DECODED))}

@@ -1,4 +1,4 @@
-"""utils/recipe.sh: no failure goes unseen, no process is left, options are checked."""
+"""utils/recipe.sh: every failure is reported, no process remains, options are checked."""
 
 import fcntl
 import os
@@ -66,7 +66,7 @@ fi
 
 @pytest.fixture
 def recipe(tmp_path, root) -> Path:
-    """The recipe above in a directory of its own, with utils beside it as recipes have it."""
+    """The recipe above in its own directory, with utils next to it as in real recipes."""
     (tmp_path / "s5").mkdir()
     (tmp_path / "s5" / "utils").symlink_to(root / "utils")
     path = tmp_path / "s5" / "run.sh"
@@ -76,7 +76,7 @@ def recipe(tmp_path, root) -> Path:
 
 
 def run(recipe, *words, cwd=None, timeout=120, program=None):
-    """The recipe run from `cwd`; options must never make it hang."""
+    """Run the recipe from `cwd`. No option may make it hang."""
     return subprocess.run(
         [*filter(None, [program]), str(recipe), *words],
         cwd=cwd or recipe.parent,
@@ -86,13 +86,13 @@ def run(recipe, *words, cwd=None, timeout=120, program=None):
     )
 
 
-def test_a_good_recipe_ends_well(recipe):
+def test_successful_recipe_prints_stages_and_no_errors(recipe):
     done = run(recipe)
     assert done.returncode == 0 and done.stderr == ""
     assert "== stage 2: Things that may go wrong (" in done.stdout and done.stdout.endswith("after\n")
 
 
-def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
+def test_recipe_with_closed_streams_finishes(recipe):
     done = subprocess.run(["bash", "-c", '"$0" <&- >&- 2>&-', str(recipe)], timeout=120)
     assert done.returncode == 0 and (recipe.parent / "done").exists()
 
@@ -111,7 +111,7 @@ def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
         ("forgotten", ""),
     ],
 )
-def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
+def test_failure_stops_recipe_and_names_command(what, command, recipe):
     done = run(recipe, "--what", what)
     assert done.returncode == 1
     assert "not reached" not in done.stdout + done.stderr
@@ -121,7 +121,7 @@ def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
             number for number, text in enumerate(RECIPE.splitlines(), 1) if text.startswith(f"    {what}) ")
         )
         assert f"run.sh line {line})" in done.stderr
-    if what != "forgotten":  # that one is found at the end
+    if what != "forgotten":  # this one is found at the end
         assert "after" not in done.stdout
     if what in ("spawn", "forgotten"):
         assert (
@@ -141,7 +141,7 @@ def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
         (3, ""),
     ],
 )
-def test_the_likely_cause_of_a_status_is_named(status, cause, recipe):
+def test_likely_cause_of_status_is_named(status, cause, recipe):
     done = run(recipe, "--what", "status", "--num", str(status))
     assert done.returncode == status
     assert f"""'sh -c "exit $num"' failed with status {status}{cause} (run.sh line """ in done.stderr
@@ -150,7 +150,7 @@ def test_the_likely_cause_of_a_status_is_named(status, cause, recipe):
     )
 
 
-def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
+def test_shown_log_lines_are_escaped(recipe):
     done = run(recipe, "--what", "orders")
     assert done.returncode == 1 and "\nfine\\x1b[31m\n" in done.stdout
     assert (
@@ -159,7 +159,7 @@ def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_stages(recipe):
+def test_stages_limit_what_runs(recipe):
     done = run(recipe, "--stage", "2", "--stop-stage=2")
     assert "stage 1" not in done.stdout and "stage 2" in done.stdout and "after" not in done.stdout
 
@@ -171,7 +171,7 @@ def test_stages(recipe):
         (["--stop-stage", "0"], "--stage 0 --stop-stage 0"),
     ],
 )
-def test_a_run_of_no_stage_is_told(words, given, recipe):
+def test_empty_stage_range_is_reported(words, given, recipe):
     done = run(recipe, *words)
     assert (done.returncode, done.stderr) == (
         1,
@@ -182,7 +182,7 @@ def test_a_run_of_no_stage_is_told(words, given, recipe):
 @pytest.mark.parametrize(
     "line", ["train_cmd=run.pl --mem 2G", "export train_cmd=run.pl --mem 2G", "decode_cmd=queue.pl -l mem=2G"]
 )
-def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
+def test_unquoted_runner_in_cmd_sh_is_reported(line, recipe):
     (recipe.parent / "cmd.sh").write_text(f"# how jobs are run\n{line}\n")
     recipe.write_text(RECIPE.replace("parse_recipe_options", ". ./cmd.sh\nparse_recipe_options"))
     done = run(recipe)
@@ -210,7 +210,7 @@ def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
         (["--sizes", ""], "num=3 rate=0.5 quick=false corpus="),
     ],
 )
-def test_good_options(words, line, recipe):
+def test_valid_options(words, line, recipe):
     done = run(recipe, *words)
     assert done.returncode == 0 and done.stdout.splitlines()[0] == line
 
@@ -265,7 +265,7 @@ def test_good_options(words, line, recipe):
         (["--drink", "tea water"], "--drink: 'tea water' is not one of"),
     ],
 )
-def test_bad_options(words, sentence, recipe):
+def test_invalid_options_give_one_sentence(words, sentence, recipe):
     done = run(recipe, *words)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith(f"run.sh: error: {sentence}") and done.stderr.count("\n") == 1
@@ -296,8 +296,8 @@ def test_help_lists_the_recipe_variables(recipe):
         ("s5/s5", "../run.sh"),
     ],
 )
-def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_path):
-    """However the recipe is called, and whatever has the same name below it."""
+def test_paths_are_relative_to_callers_directory(place, name, recipe, tmp_path):
+    """For any way of calling the recipe, even if the same path exists below the recipe's directory."""
     (tmp_path / place).mkdir(exist_ok=True)
     (tmp_path / "s5" / "s5").mkdir(exist_ok=True)
     (tmp_path / "s5" / "s5" / "run.sh").write_text("echo another recipe")
@@ -305,7 +305,7 @@ def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_pa
     assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path / place / 'queen.1c'}\n"
 
 
-def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_path):
+def test_each_of_several_paths_is_relative_to_callers_directory(recipe, tmp_path):
     recipe.write_text(recipe.read_text().replace("corpus=$corpus", "discs=$discs"))
     (tmp_path / "e:f").mkdir()
     for given, expected in (
@@ -319,8 +319,8 @@ def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_
         assert done.stdout == f"num=3 rate=0.5 quick=false discs={expected}\n"
 
 
-def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypatch):
-    """Neither the recipe, beside another of the same name, nor what it sources."""
+def test_exported_cdpath_is_ignored(recipe, tmp_path, root, monkeypatch):
+    """Neither another recipe of the same name nor other sourced files are used."""
     shutil.copytree(recipe.parent, tmp_path / "other/s5", symlinks=True)
     (tmp_path / "other/s5/run.sh").write_text("echo another recipe")
     monkeypatch.setenv("CDPATH", f"{tmp_path / 'other'}:{root}:.")
@@ -333,8 +333,8 @@ def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypat
     )
 
 
-def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
-    """Of two in one shell, in turn; each is there once."""
+def test_last_sourced_copy_is_first_on_paths(root, tmp_path):
+    """Two copies are sourced in turn in one shell. Each is on the path once."""
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "path.sh").write_text(
@@ -349,11 +349,11 @@ def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
     assert modules == f"{tmp_path}/a:{tmp_path}/b:/of/a/user"
     del given["PYTHONPATH"]
     done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=given, capture_output=True, text=True)
-    # an empty name would stand for the directory of the moment
+    # an empty entry would stand for the current directory
     assert done.stdout.splitlines()[1] == f"{tmp_path}/a:{tmp_path}/b"
 
 
-def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
+def test_path_sh_ignores_and_preserves_cdpath(root, tmp_path, monkeypatch):
     (tmp_path / root.name).mkdir()
     monkeypatch.setenv("CDPATH", str(tmp_path))
     done = subprocess.run(
@@ -366,7 +366,7 @@ def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killing_the_recipe_leaves_no_process(number, recipe, hangups):
+def test_killed_recipe_leaves_no_process(number, recipe, default_sighup):
     process = subprocess.Popen(
         [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -382,8 +382,9 @@ PATIENT = (
 )
 
 
-def test_a_second_signal_ends_the_recipe_at_once():
-    """Also what would not end by itself, which else has time, here an hour, to save what it has."""
+def test_second_signal_ends_recipe_at_once():
+    """Also processes that do not end by themselves. After the first signal they have time, here an hour, to
+    save their state."""
     command = [
         sys.executable,
         "-c",
@@ -402,8 +403,8 @@ def test_a_second_signal_ends_the_recipe_at_once():
     assert process.wait(120) == 128 + signal.SIGTERM
 
 
-def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
-    """And is ended by SIGTERM as ever."""
+def test_recipe_under_nohup_survives_hangup(recipe):
+    """SIGTERM still ends it."""
     process = subprocess.Popen(
         ["nohup", str(recipe), "--what", "hang"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -415,8 +416,8 @@ def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
-def test_a_shell_that_is_killed_is_told_of(recipe):
-    """It cannot do so itself."""
+def test_killed_shell_is_reported(recipe):
+    """The killed shell cannot print the report itself."""
     process = subprocess.Popen(
         [str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -434,12 +435,16 @@ def test_a_shell_that_is_killed_is_told_of(recipe):
     "words, status, said",
     [
         (["{recipe}", "--what", "ask"], 0, "answered yes\r\n"),
-        (["{recipe}", "--what", "password"], 1, "/dev/tty: No such device or address"),  # as ssh and sudo ask
-        # the terminal is its shell's
+        (
+            ["{recipe}", "--what", "password"],
+            1,
+            "/dev/tty: No such device or address",
+        ),  # in the way of ssh and sudo
+        # the terminal belongs to its shell
         (["bash", "-c", "set -m; {recipe} --what ask & wait $!"], 1, "'read -r answer' failed with status 1"),
     ],
 )
-def test_a_recipe_that_reads_its_terminal_does_not_hang(words, status, said, recipe):
+def test_recipe_that_reads_from_terminal_ends(words, status, said, recipe):
     ours, its = os.openpty()
     process = subprocess.Popen(
         [word.format(recipe=recipe) for word in words],
@@ -455,11 +460,11 @@ def test_a_recipe_that_reads_its_terminal_does_not_hang(words, status, said, rec
         shown = b"".join(iter(lambda: read_terminal(ours), b"")).decode()
         assert process.wait(10) == status and said in shown, shown
     finally:
-        os.close(ours)  # which ends all that still waits there
+        os.close(ours)  # ends all programs that still wait
 
 
 def read_terminal(fd: int) -> bytes:
-    """What is shown next; nothing when all programs on the terminal have ended."""
+    """Next output on the terminal; empty if all programs on the terminal have ended."""
     assert select.select([fd], [], [], 30)[0], "it hangs"
     try:
         return os.read(fd, 1000)
@@ -468,7 +473,7 @@ def read_terminal(fd: int) -> bytes:
 
 
 def num_sleeping(seconds: str) -> int:
-    """Processes `sleep SECONDS`."""
+    """Number of processes `sleep SECONDS`."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -495,8 +500,8 @@ def recipe_scripts(root) -> list[Path]:
 
 
 @pytest.mark.parametrize("utils", ["absent", "../../../utils"])
-def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
-    """Such as the copy that sbatch runs, and a link that came out of an archive as a file."""
+def test_recipe_copied_out_of_its_directory_does_nothing(utils, root, tmp_path):
+    """For example the copy that sbatch runs, or a link that an archive unpacked as a file."""
     if utils != "absent":
         (tmp_path / "utils").write_text(utils)
     scripts = recipe_scripts(root)
@@ -517,8 +522,8 @@ def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")
-def test_shellcheck(root):
-    """Word splitting is wanted where recipes hold options in a variable; everything else must be clean."""
+def test_shell_scripts_pass_shellcheck(root):
+    """Word splitting is intended where recipes keep options in a variable. All other checks must pass."""
     scripts = [
         root / "path.sh",
         root / "tests" / "run.sh",
@@ -547,8 +552,7 @@ def test_shellcheck(root):
 
 @pytest.fixture
 def cmd_sh(root, tmp_path):
-    """Function that runs cmd.sh where each of these programs is, as a shell's text, and no other of a
-    cluster."""
+    """Function that runs cmd.sh with these cluster programs (as shell functions) and no others."""
 
     def run(**programs):
         (tmp_path / "bin").mkdir()
@@ -568,8 +572,8 @@ def cmd_sh(root, tmp_path):
     return run
 
 
-def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
-    """Also where sbatch is there. What is run on one machine finds GPUs by itself."""
+def test_cmd_sh_uses_run_pl_without_cluster(cmd_sh):
+    """Also if sbatch exists without a cluster. Jobs on one machine find GPUs by themselves."""
     done = cmd_sh(sbatch="")
     assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", (
         done.stderr
@@ -589,15 +593,15 @@ def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
         ("queue.pl", {"qconf": "", "qsub": "echo 'Unable to run job: unknown resource \"gpu\"' >&2; exit 1"}),
     ],
 )
-def test_cmd_sh_asks_for_gpus_where_the_cluster_has_some(gpu, programs, cmd_sh):
+def test_cmd_sh_requests_gpus_if_cluster_has_some(gpu, programs, cmd_sh):
     done = cmd_sh(**programs)
     assert (
         done.stdout == f"jobs are run by {gpu.split()[0]}, those that train networks by {gpu} (cmd.sh)\n"
     ), done.stderr
 
 
-def test_recipes_train_networks_by_the_runner_for_gpus(root):
-    """And nothing else."""
+def test_recipes_train_networks_with_gpu_runner(root):
+    """Only networks use it."""
     trainings = {
         path.name
         for path in (root / "steps").glob("*.py")
@@ -613,7 +617,7 @@ def test_recipes_train_networks_by_the_runner_for_gpus(root):
     ), used
 
 
-def test_a_command_that_does_not_exist_is_one_sentence(root):
+def test_unknown_command_gives_one_sentence(root):
     done = subprocess.run(
         [sys.executable, root / "utils/supervise.py", "no-such-program"], capture_output=True, text=True
     )

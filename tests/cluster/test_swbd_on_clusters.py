@@ -17,7 +17,7 @@ MODELS = ("mono", "tri1", "tri2", "tri3", "tri4", "dbn", "dnn")
 
 
 def start(place, discs, *words, environment=None):
-    """The recipe, running in a process group of its own; its output goes to PLACE/recipe.log."""
+    """Start the recipe in its own process group, with output in PLACE/recipe.log."""
     command = ["./run.sh", "--toy", "true", "--nj", "1", "--dir", place, "--swbd", discs, *words]
     with (place / "recipe.log").open("w") as log:
         return subprocess.Popen(
@@ -37,7 +37,8 @@ def discs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def places(discs, tmp_path_factory):
-    """{scheduler: directory}, in each the data and lang directories that this machine alone has made."""
+    """{scheduler: directory}, each with the data and lang directories that were prepared without a
+    scheduler."""
     first = tmp_path_factory.mktemp("prepared")
     process = start(first, discs, "--stop-stage", "2")
     assert process.wait(WAIT_S) == 0, (first / "recipe.log").read_text()
@@ -46,7 +47,7 @@ def places(discs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(slurm, grid, places, discs):
-    """Function (words, status) that runs the recipe under both schedulers at once, and gives {scheduler: its
+    """Function (words, status) that runs the recipe under both schedulers concurrently; returns {scheduler:
     log}."""
     environments = {"slurm": slurm.environment, "grid": grid.environment}
 
@@ -66,8 +67,8 @@ def run(slurm, grid, places, discs):
 
 @pytest.fixture(scope="module")
 def failed(run, discs):
-    """Logs of runs of two jobs, of which one finds a recording cut short; then the recording is whole
-    again."""
+    """Logs of runs with two jobs, one of which finds a truncated recording. The recording is restored
+    afterwards."""
     [recording] = discs.rglob(f"{CALL}.sph")
     content = recording.read_bytes()
     recording.write_bytes(content[:-1000])
@@ -83,8 +84,8 @@ def finished(failed, run):
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_a_failing_job_is_told_in_one_sentence(name, failed, places):
-    """With its log, which says the same; then the recipe's stage and command."""
+def test_failing_job_is_reported_in_one_sentence(name, failed, places):
+    """The report has the log, which contains the same sentence, then the recipe's stage and command."""
     said, runner = failed[name], RUNNERS[name][0]
     log = rf"{places[name]}/data/train/feats\.tmp/log/extract\.2\.log"
     reason = rf"{CALL}-[AB]: \S+/{CALL}\.sph: cut short, .*; replace the file or remove its utterances"
@@ -96,13 +97,13 @@ def test_a_failing_job_is_told_in_one_sentence(name, failed, places):
     )
 
 
-def test_all_jobs_are_run_by_schedulers(finished, places):
+def test_schedulers_run_all_jobs(finished, places):
     made = {name: outputs_of_jobs(place) for name, place in places.items()}
     wanted = {"data/train/feats", *(f"exp/{model}" for model in MODELS), "exp/dnn/decode_train_dev"}
     assert made["slurm"] == made["grid"] >= wanted
 
 
-def test_both_schedulers_come_to_the_same_models(finished, places):
+def test_both_schedulers_give_same_models(finished, places):
     made = {name: digests(place) for name, place in places.items()}
     assert made["slurm"] == made["grid"] and {f"exp/{model}" for model in MODELS} <= {
         str(path.parent) for path in made["grid"]
@@ -116,6 +117,6 @@ def digests(place):
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_the_network_recognises(name, finished, places):
+def test_network_recognises_speech(name, finished, places):
     found = (places[name] / "exp/dnn/decode_train_dev/best_wer").read_text()
     assert float(re.search(r"WER ([\d.]+)", found)[1]) < 60

@@ -1,5 +1,5 @@
-"""A training of several ranks on real schedulers: over two nodes, and through the loss of its place to the
-same model."""
+"""A training with several ranks on real schedulers: over two nodes, and moved by preemption or loss of a
+host, with the same final model."""
 
 import contextlib
 import functools
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import make_alignments, make_data
 from runner_case import ROOT, WAIT_S
 from slurm_cluster import parent_of
 from test_run_pl import wait_until
+from training_corpora import make_alignments, make_data
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.networks.acoustic import load_scorer
@@ -23,7 +23,7 @@ FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatc
          "--learning-rate", 0.03, "--period-frames", 96, "--momentum", 0.5, "--precision", "float32",
          "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
          "--checkpoint-minutes", 0, "--log-frames", 500, "--max-restarts", 0, "--num-ranks", 4]  # fmt: skip
-OF_MPI = (b"hydra_pmi_proxy", b"prte")  # start the ranks of a host: MPICH's, Open MPI's
+OF_MPI = (b"hydra_pmi_proxy", b"prte")  # programs that start the ranks of a host: MPICH's, Open MPI's
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ def corpus(tmp_path_factory):
 
 @contextlib.contextmanager
 def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
-    """The process of a step, which is not left behind, run by the command that `on` makes of a command."""
+    """Process of a step, started by the command that `on` returns for a command; ended at the end of the
+    block."""
     words = [
         sys.executable,
         ROOT / "steps/train_dnn.py",
@@ -65,8 +66,8 @@ def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(corpus):
-    """The scores of a model that was trained on this machine."""
+def uninterrupted(corpus):
+    """Scores of a model that was trained on this machine without interruption."""
     with training(corpus, corpus / "local", "run.pl", os.environ) as process:
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
@@ -79,7 +80,7 @@ def scores(corpus, out):
 
 
 def log_of(out, name="train.log"):
-    """A log of a training that goes on, or of one that has ended."""
+    """Log of a running or finished training."""
     path = next(
         (
             path
@@ -92,20 +93,20 @@ def log_of(out, name="train.log"):
 
 
 def has_learned(process, out):
-    """Wait for its second epoch."""
+    """Wait for the second epoch."""
     wait_until(lambda: "epoch 2 ended" in log_of(out) or process.poll() is not None, WAIT_S)
     assert process.poll() is None, process.communicate()
 
 
 def was_requeued(process, out):
-    """The frames at which the training was asked to end, and went on."""
+    """Frames at which the training was asked to end and resumed."""
     said, errors = process.communicate(timeout=2 * WAIT_S)
     assert process.returncode == 0, said + errors
-    told = (
+    report = (
         "the job was asked to end, has saved its state and is submitted again, time 1 of at most 3 (log "
         "until then: "
     )
-    assert told in errors and errors.count("submitted again") == 1, errors
+    assert report in errors and errors.count("submitted again") == 1, errors
     [frames] = re.findall(
         r"error: stopped on request; saved at (\d+) frames", log_of(out, "train.requeued-1.log")
     )
@@ -113,8 +114,8 @@ def was_requeued(process, out):
     return int(frames)
 
 
-def test_slurm(slurm, corpus, undisturbed):
-    """Four ranks on two nodes have to make room for a job of a partition that takes precedence."""
+def test_slurm_requeues_preempted_training_on_two_nodes(slurm, corpus, uninterrupted):
+    """Four ranks on two nodes are preempted by a job of a partition with higher priority."""
     (corpus / "slurm.conf").write_text(
         "option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n"
     )
@@ -126,15 +127,15 @@ def test_slurm(slurm, corpus, undisturbed):
             "sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=true"
         )
         assert was_requeued(process, out) > 0
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
-def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
-    """Four on two nodes, without an mpiexec."""
+def test_srun_starts_ranks_without_mpiexec(slurm, corpus, uninterrupted):
+    """Four ranks on two nodes."""
     slurm.wait_until_idle("urgent", 2, WAIT_S)
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
     out = corpus / "srun"
-    # nodes that are made up share the memory in which MPICH has ranks of a node meet
+    # emulated nodes share the memory that MPICH uses within a node
     apart = {"MPIR_CVAR_NOLOCAL": "1"}
     with training(
         corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun", **apart}
@@ -145,17 +146,17 @@ def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
         assert process.poll() is None, process.communicate()
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
 def ranks_by_node(slurm, *starters):
-    """How many there are on each node of the partition, ascending."""
+    """Number of ranks on each node of the partition, ascending."""
     return sorted(num_ranks(slurm.processes(f"n{i}"), *starters) for i in (1, 2, 3))
 
 
 def num_ranks(pids, *starters):
-    """How many of the processes have been started as ranks by these programs, or MPI's own; each of them is
-    the witness of its only child."""
+    """Number of processes that these programs or MPI's own launcher started as ranks. Each is the watchdog of
+    its only child."""
     return sum(
         of_a_rank(pid) and any(name in command_of(parent_of(pid)) for name in starters or OF_MPI)
         for pid in pids
@@ -163,7 +164,7 @@ def num_ranks(pids, *starters):
 
 
 def of_a_rank(pid):
-    """Whether it is a rank or its witness."""
+    """Whether a process is a rank or its watchdog."""
     return command_of(pid).split(b"\0")[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.ranks.rank"]
 
 
@@ -174,19 +175,19 @@ def command_of(pid):
         return b""
 
 
-def test_grid_engine(grid, corpus, undisturbed):
-    """Four ranks are to be suspended."""
+def test_grid_engine_suspends_ranks(grid, corpus, uninterrupted):
+    """Four ranks are suspended and resumed."""
     out = corpus / "grid"
     with training(corpus, out, "queue.pl", grid.environment) as process:
         has_learned(process, out)
         grid.call("qmod", "-sj", "train")
         assert was_requeued(process, out) > 0
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
 def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
-    """A training whose ranks are on these hosts, at most two on each, its first on one of `first`; they meet
-    over their network, not in memory."""
+    """A training with ranks on these hosts, at most two per host, the first on one of `first`. Ranks
+    communicate over the network, not through shared memory."""
     queues, of_first = (",".join(f"all.q@{host}" for host in some) for some in (hosts, first))
     cmd = f"queue.pl -v UCX_TLS=tcp -q {queues} -masterq {of_first}"
     return training(
@@ -200,25 +201,25 @@ def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
 
 
 def ranks_by_host(grid_of_hosts):
-    """How many there are on each."""
+    """Number of ranks on each host."""
     return [num_ranks(grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
 
 
-def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
-    """Four ranks on two of three hosts; on one of these Grid Engine's own qrsh starts them."""
+def test_grid_engine_starts_ranks_on_several_hosts(grid_of_hosts, corpus, uninterrupted):
+    """Four ranks on two of three hosts; on one of these, Grid Engine's qrsh starts them."""
     out = corpus / "hosts"
     with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"], ["host1", "host2"]) as process:
         has_learned(process, out)
         assert ranks_by_host(grid_of_hosts) == [2, 2, 0]
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
-    assert np.array_equal(scores(corpus, out), undisturbed)
+    assert np.array_equal(scores(corpus, out), uninterrupted)
 
 
 @pytest.mark.parametrize("which", ["first", "other"])
-def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
-    """Its name is reported, and the training resumes from its last checkpoint on the others; Grid Engine
-    itself would never end a job whose first host does not answer."""
+def test_training_resumes_after_loss_of_grid_engine_host(which, grid_of_hosts, corpus):
+    """The lost host is named, and the training resumes from its last checkpoint on the other hosts. Grid
+    Engine itself would never end a job whose first host does not answer."""
     out = corpus / f"lost-{which}"
     with on_hosts(
         grid_of_hosts, corpus, out, grid_of_hosts.hosts, ["host2", "host3"], "--max-restarts", 1
@@ -230,11 +231,11 @@ def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
         said, errors = process.communicate(timeout=WAIT_S)
         grid_of_hosts.restore(host)
     assert process.returncode == 0, said + errors
-    told = (
+    report = (
         rf"its host {host} was lost \(Grid Engine says au\); 3 ranks continue from (\d+) frames, restart "
         r"1 of at most 1"
     )
-    [frames] = re.findall(told, said + errors)
+    [frames] = re.findall(report, said + errors)
     assert f"resuming at {frames} frames" in log_of(out)
     wait_until(
         lambda: (

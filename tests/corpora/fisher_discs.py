@@ -1,5 +1,4 @@
-"""Trees in the layout of Fisher's releases, with speech of invented callers, and the faults that the corpus
-has.
+"""Trees in the layout of Fisher's releases, with synthetic speech and the known faults of the corpus.
 
 Part 1 has the audio under the names of the download, part 2 the text without its outer folder. What the
 prepared data have to hold is written down while the tree is made (`Discs.texts`), word by word, not by the
@@ -29,14 +28,14 @@ CALLERS = {
 }
 SEXES = {5853: "fm"}  # of the call that the table of callers lacks
 WITHOUT_TEXT, WITHOUT_AUDIO = 4, 99
-WORDS = {  # with sounds for their phones in the CMU dictionary
+WORDS = {  # words with sounds for their phones in the CMU dictionary
     "call": "k ao l", "moon": "m uw n", "see": "s iy", "well": "w eh l", "seven": "s eh v ah n",
     "know": "n ow", "really": "r ih l iy", "think": "th ih ng k", "school": "s k uw l", "soon": "s uw n",
     "she": "sh iy", "he": "hh iy", "like": "l ay k", "red": "r eh d", "time": "t ay m", "good": "g ih d",
     "day": "d ey", "boy": "b ow iy", "sister": "s ih s t er", "happy": "hh ae p iy", "father": "f aa dh er",
     "zoo": "z uw", "yes": "y eh s", "you": "y uw",
 }  # fmt: skip
-TOKENS = {  # what is written: what it becomes in training, how it sounds
+TOKENS = {  # transcript token: (training words, spoken words)
     "[laugh]": ("[laughter]", "lau"),
     "[sigh]": ("[noise]", "nsn"),
     "[[skip]]": ("", ""),
@@ -93,7 +92,7 @@ class Call:
         begin_s: float | None = None,
         written_begin_s: float | None = None,
     ) -> None:
-        """Add a line that training uses; it begins at `begin_s`, or at the end of the previous line."""
+        """Add a line for training. It begins at `begin_s`, or at the end of the previous line."""
         begin_s = round(self.end_s if begin_s is None else begin_s, 2)
         phones = " ".join(TOKENS[token][1] for token in tokens).split()
         sound = (
@@ -143,8 +142,8 @@ class Call:
 
 
 def make_discs(root: Path, with_speech: bool = False, num_lines: int = 16) -> Discs:
-    """Make the four releases below `root`. Without speech the audio is uncompressed silence, which takes less
-    time."""
+    """Write the four releases below `root`. Without speech, the audio is uncompressed silence, which is
+    faster."""
     discs, rng = Discs(root), np.random.default_rng(1)
     for number in CALLERS:
         call = Call(number, with_speech)
@@ -169,7 +168,7 @@ def make_discs(root: Path, with_speech: bool = False, num_lines: int = 16) -> Di
 
 
 def _tokens(i: int, rng: np.random.Generator) -> list[str]:
-    """The tokens of the i-th line of a call."""
+    """Tokens of the i-th line of a call."""
     words = [str(word) for word in rng.choice(list(WORDS), size=rng.integers(2, 6))]
     if i == 3:
         return ["me"]  # two letters
@@ -177,7 +176,7 @@ def _tokens(i: int, rng: np.random.Generator) -> list[str]:
 
 
 def _add_faults(number: int, call: Call, left_out: Counter) -> float:
-    """Add lines with the faults of the corpus to a call; returns the seconds of its audio."""
+    """Add lines with the faults of the corpus to a call; returns the duration of its audio in seconds."""
     seconds = call.end_s + 1.0
     if number == 1:
         call.write(3.0, 3.5, 0, "(( ))")
@@ -188,7 +187,7 @@ def _add_faults(number: int, call: Call, left_out: Counter) -> float:
         left_out.update({"unsure": 3, "no words": 1, "a line that is not": 2})
     elif number == 2:
         call.say(0, ["see", "moon"])
-        seconds = call.end_s - 0.2  # which is little enough
+        seconds = call.end_s - 0.2  # a duration below the limit
         call.write(call.end_s - 2, seconds + 5, 1, "red red")
         call.write(seconds + 1, seconds + 1.3, 1, "red")
         left_out.update({"more than 0.5 s after the end": 1, "begins after the end": 1})
@@ -209,13 +208,13 @@ def _add_faults(number: int, call: Call, left_out: Counter) -> float:
 
 
 def audio_name(number: int) -> str:
-    """Where the audio of a call lies below the root."""
+    """Path of the audio of a call below the root."""
     disc = "LDC2004S13/fisher_eng_tr_sp_d1" if number < 5851 else "LDC2005S13/fe_03_p2_sph1"
     return f"{disc}/audio/{number // 100:03d}/fe_03_{number:05d}.sph"
 
 
 def text_name(number: int) -> str:
-    """Where the transcript of a call lies below the root."""
+    """Path of the transcript of a call below the root."""
     disc = "LDC2004T19/fe_03_p1_tran" if number < 5851 else "LDC2005T19"
     return f"{disc}/data/trans/{number // 100:03d}/fe_03_{number:05d}.txt"
 
@@ -231,7 +230,7 @@ def _write_transcript(root: Path, number: int, call: Call) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file; missing folders are made."""
+    """Write a file and create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
 

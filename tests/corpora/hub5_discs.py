@@ -1,4 +1,4 @@
-"""Discs of Hub5'00 (LDC2002S09, LDC2002T43) and RT-03 (LDC2007S10) in small, with the known mistakes of their
+"""Small discs of Hub5'00 (LDC2002S09, LDC2002T43) and RT-03 (LDC2007S10), with the known faults of their
 references."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from synthetic_speech import RATE, Voice, write_sphere
 
-# reference -> (its words in lower case, what is said); None: not scored
+# reference -> (words in lower case, spoken words); None: not scored
 SEGMENTS = {
     "HE (%HESITATION) LIKE { IT'S / IT IS } SEVEN": (
         "he %hesitation like it's seven",
@@ -110,7 +110,7 @@ def _talk(
     audio: Path, call: str, first: int, silence_at_end: bool = False
 ) -> list[tuple[str, float, float, str]]:
     """(channel, begin, end, reference) of segments of A and B in turn, spoken into the file. The fourth
-    begins 0.1 s early."""
+    begins 0.1 s too early."""
     texts = list(SEGMENTS)[first:] + list(SEGMENTS)[:first]
     voices, channels = (
         {channel: Voice.of(call + channel) for channel in "AB"},
@@ -137,8 +137,8 @@ def _expect(tree: EvaluationDiscs, call: str, channel: str, begin: float, end: f
 
 
 def in_capitals(tree: Path, target: Path, version: str = "") -> Path:
-    """The tree with names in capitals, HUB5E_00/ENGLISH/SW_4390.SPH, and behind them a version, as images of
-    discs have them."""
+    """The tree with names in capitals and version suffixes, HUB5E_00/ENGLISH/SW_4390.SPH;1, as in disc
+    images."""
     for path in sorted(tree.rglob("*")):
         if path.is_file():
             link = target / f"{path.relative_to(tree)}{version}".upper()

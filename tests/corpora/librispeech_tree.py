@@ -1,4 +1,4 @@
-"""Trees in the layout in which LibriSpeech and mini_librispeech unpack, with speech-like signals, and the
+"""Trees in the unpacked layout of LibriSpeech and mini_librispeech, with speech-like signals, and the
 published lexicon and models."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEXICON = {
     "MOONY": "M UW1 N IY0", "NOON": "N UW1 N", "SEAMEN": "S IY1 M EH0 N", "SHAWL": "SH AO1 L",
     "SHE": "SH IY1", "SHEELA": "SH IY1 L AA0", "SHOE": "SH UW1", "SOON": "S UW1 N", "SAW": "S AO1",
 }  # fmt: skip
-UNKNOWN = {"FEEL": "F IY1 L"}  # is said, but stands neither in the lexicon nor in the language models
+UNKNOWN = {"FEEL": "F IY1 L"}  # spoken, but neither in the lexicon nor in the language models
 READERS = {  # part: {reader: (sex, name)}
     "train-clean-5": {
         1088: ("F", "Christabel"),
@@ -43,7 +43,7 @@ READERS = {  # part: {reader: (sex, name)}
     "test-clean": {61: ("M", "Paul"), 121: ("F", "Nikolle")},
     "test-other": {367: ("M", "Ram"), 533: ("F", "Deborah")},
 }
-# order, least counts
+# order, minimum counts
 MODELS = {
     "3-gram.pruned.3e-7": (2, "1"),
     "3-gram.pruned.1e-7": (3, "1,2"),
@@ -56,7 +56,7 @@ Say = Callable[[list[str], int, str], np.ndarray]  # words, reader, utterance ->
 
 @cache
 def synthesiser() -> ModuleType:
-    """The sounds of the toy recipe at another sampling rate. Stress makes no difference."""
+    """Sounds of the toy recipe at another sampling rate. Stress has no effect."""
     spec = importlib.util.spec_from_file_location("librispeech_synthesiser", TOY)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -76,12 +76,12 @@ def speech(words: list[str], reader: int, utterance: str) -> np.ndarray:
 
 
 def noise(words: list[str], reader: int, utterance: str) -> np.ndarray:
-    """A tenth of a second for each word, for tests that do not recognise it."""
+    """A tenth of a second of noise per word, for tests without recognition."""
     return 0.1 * generator(1, utterance).standard_normal(len(words) * RATE // 10)
 
 
 def write_tree(place: Path, parts: dict[str, int], say: Say = speech) -> dict[str, dict[str, str]]:
-    """Write place/LibriSpeech with so many utterances of each part; {part: {utterance: words}}."""
+    """Write place/LibriSpeech with so many utterances of each part; returns {part: {utterance: words}}."""
     corpus = place / "LibriSpeech"
     texts = {part: write_part(corpus / part, READERS[part], num, say) for part, num in parts.items()}
     lines = [
@@ -98,7 +98,7 @@ def write_tree(place: Path, parts: dict[str, int], say: Say = speech) -> dict[st
 
 
 def write_part(folder: Path, readers, num: int, say: Say) -> dict[str, str]:
-    """Utterances in turn by the readers, each of whom reads two chapters."""
+    """Utterances by the readers in turn. Each reads two chapters."""
     texts: dict[str, str] = {}
     turns = [(reader, chapter) for chapter in CHAPTERS for reader in readers]
     for i in range(num):
@@ -117,10 +117,10 @@ def write_part(folder: Path, readers, num: int, say: Say) -> dict[str, str]:
 
 
 def write_models(place: Path, num_sentences: int = 400) -> None:
-    """The published lexicon and language models in the directory `place`."""
+    """Write the published lexicon and language models into the directory `place`."""
     place.mkdir(parents=True, exist_ok=True)
     entries = [f"{word}\t{phones}" for word, phones in sorted(LEXICON.items())]
-    # an entry stands there twice
+    # a duplicate entry
     (place / "librispeech-lexicon.txt").write_text("\n".join([*entries, entries[0]]) + "\n")
     (place / "librispeech-vocab.txt").write_text("\n".join(sorted(LEXICON)) + "\n")
     rng, text = generator(1, "text"), place / "text"

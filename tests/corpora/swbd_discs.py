@@ -1,4 +1,4 @@
-"""Switchboard's discs in small: LDC97S62 and Mississippi State's transcripts, with the irregularities of the
+"""Small discs of Switchboard: LDC97S62 and Mississippi State's transcripts, with the irregularities of the
 real ones.
 
 tree = make_discs(tmp_path / "tree")            # 4 DVDs, transcripts, tables of callers
@@ -53,7 +53,7 @@ COMMON = [token for token in TOKENS if token.isalpha() and token.islower() and t
     "I",
     "uh-huh",
 ]
-# what is said besides: (transcript, prepared text)
+# further lines: (transcript, prepared text)
 LINES = [
     ("[laughter] um [laughter-yeah] I know {yuppiedom} is", "[laughter] um yeah i know yuppiedom is"),
     ("well [laughter-yeah]- [it'n/isn't]  the [lem[guini]-/linguini]", "well yeah- it'n the lem-"),
@@ -118,8 +118,8 @@ class Side:
 
 
 def make_discs(root: Path, turns_per_call: int = 14, more_calls: int = 0) -> Discs:
-    """Make a tree. `more_calls` is the number of further ordinary calls, with which the models of a recipe
-    can learn."""
+    """Make a tree. `more_calls` is the number of further regular calls, on which the models of a recipe are
+    trained."""
     tree = Discs(root)
     ordinary = {4600 + i: 1 + i % 4 for i in range(more_calls)}
     lines = _lines()
@@ -140,7 +140,7 @@ def make_discs(root: Path, turns_per_call: int = 14, more_calls: int = 0) -> Dis
 
 
 def _lines() -> Iterator[tuple[str, str]]:
-    """The special lines one after the other, between lines of common words."""
+    """The special lines one after the other, separated by lines of frequent words."""
     rng = np.random.default_rng(1)
     while True:
         for line in LINES:
@@ -151,12 +151,12 @@ def _lines() -> Iterator[tuple[str, str]]:
 
 
 def known(token: str) -> tuple[str, str]:
-    """(word, phones) of a token; marks of asides are known in any case."""
+    """(word, phones) of a token. Marks of asides are accepted in any case."""
     return TOKENS[token if token in TOKENS else token.lower()]
 
 
 def _talk(call: int, num_turns: int, lines: Iterator[tuple[str, str]]) -> tuple[Side, Side]:
-    """Turns of A and B in alternation, each silent while the other speaks; side B of 2167 has no speech."""
+    """A and B talk in turn; each is silent during the other's turn. Side B of 2167 has no speech."""
     sides = tuple(Side(f"sw{call}{channel}", Voice.of(f"{call}{channel}")) for channel in "AB")
     for turn in range(num_turns):
         speaker, listener = sides if turn % 2 == 0 or call == 2167 else sides[::-1]
@@ -170,7 +170,7 @@ def _talk(call: int, num_turns: int, lines: Iterator[tuple[str, str]]) -> tuple[
 
 
 def _spoil(call: int, sides: tuple[Side, Side]) -> None:
-    """In call 3409 the last segment of A ends after the file, and one of B begins after it."""
+    """In call 3409, the last segment of A ends after the file, and one of B begins after it."""
     if call != 3409:
         return
     begin, end, words = sides[0].lines[-1]
@@ -239,8 +239,8 @@ def audio_files(root: Path) -> list[Path]:
 
 def lay_out(tree: Discs, layout: str, target: Path) -> Path:
     """The tree's audio in another layout: 'dvds', 'cds' (a folder for each call), 'together', 'upper' (names
-    in capitals), 'image' (as images of discs show them), 'short' (names of four digits), 'copies' (a call
-    lies on two discs), 'inside' (with transcripts in it)."""
+    in capitals), 'image' (names in disc images), 'short' (names of four digits), 'copies' (a call is on two
+    discs), 'inside' (with transcripts in it)."""
     for i, path in enumerate(audio_files(tree.root), 1):
         relative = path.relative_to(tree.root)
         place = {

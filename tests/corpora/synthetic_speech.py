@@ -37,7 +37,7 @@ PHONES = {
 
 @dataclass
 class Voice:
-    """A speaker: pitch in Hz, factor on formants, and the random numbers of what they say."""
+    """A speaker: pitch in Hz, factor on formants, and a random number generator."""
 
     pitch: float
     scale: float
@@ -45,7 +45,7 @@ class Voice:
 
     @classmethod
     def of(cls, name: str) -> Voice:
-        """The voice of this name, always the same."""
+        """Voice of this name, always the same."""
         rng = np.random.default_rng(list(name.encode()))
         return cls(rng.uniform(90, 220), rng.uniform(0.93, 1.08), rng)
 
@@ -69,7 +69,7 @@ class Voice:
         return 0.4 * ramp * sound / (np.abs(sound).max() + 1e-9)
 
     def _envelope(self, hertz: np.ndarray, formants: tuple[int, int, int]) -> np.ndarray:
-        """Three resonances of 120 Hz bandwidth, falling by level from first to third."""
+        """Three resonances with a bandwidth of 120 Hz, whose levels fall from first to third."""
         resonances = (
             level / (1 + ((hertz - self.scale * f) / 120) ** 2)
             for level, f in zip((1.0, 0.6, 0.35), formants)
@@ -78,8 +78,8 @@ class Voice:
 
 
 def write_sphere(path: Path, channels: list[np.ndarray], count_all: bool = False) -> None:
-    """A mu-law SPHERE file of float samples in [-1, 1], padded with noise to one length; with `count_all` its
-    header counts the samples of all channels together, as in Switchboard's first release."""
+    """Write float samples in [-1, 1] as a mu-law SPHERE file, padded with noise to one length. With
+    `count_all`, its header counts the samples of all channels together, as in Switchboard's first release."""
     length = max(map(len, channels))
     rng = np.random.default_rng(length)
     samples = 0.004 * rng.standard_normal((length, len(channels)))

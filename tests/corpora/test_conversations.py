@@ -1,4 +1,4 @@
-"""Calls of two sides as tables of a data directory, and the account of what is left out."""
+"""Calls with two sides as tables of a data directory, and the report on omitted utterances."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ def utterance(begin: int, channel: str = "A", text: str | None = "hello") -> Utt
     )
 
 
-def test_hundredths_are_rounded():
+def test_seconds_are_rounded_to_hundredths():
     assert [hundredths(seconds) for seconds in (0.98, 11.564999, 11.565001, 4.35)] == [98, 1156, 1157, 435]
 
 
-def test_tables():
+def test_utterances_give_tables_of_data_directory():
     utterances = [utterance(98), utterance(200, text=None), utterance(300, "B", text="")]
     tables = tables_of(
         utterances,
@@ -43,7 +43,7 @@ def test_tables():
     assert "spk2gender" not in tables_of(utterances, {"sw02001": Path("/d/sw02001.sph")})
 
 
-def test_what_is_left_out_is_counted_and_named(capsys):
+def test_omitted_utterances_are_counted_and_named(capsys):
     log.setup("test")
     left = SkippedItems()
     for i in range(7):

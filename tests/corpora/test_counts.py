@@ -1,4 +1,4 @@
-"""The table of a data directory's counts beside the published ones."""
+"""The table of a data directory's counts next to the published ones."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from pyasr.data.tables.datadir import write_data_dir
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory of 1,200 utterances of 3 s by four speakers, the last of 7.5 s."""
+    """A data directory of 1,200 utterances of 3 s by four speakers; the last utterance has 7.5 s."""
     names = [f"s{i % 4}-{i:04d}" for i in range(1200)]
     path = tmp_path / "train"
     path.mkdir()
@@ -25,7 +25,7 @@ def data(tmp_path):
     return path
 
 
-def test_what_is_measured(data):
+def test_quantities_of_data_directory(data):
     assert measured(data) == {
         "recordings": 1200,
         "utterances": 1200,
@@ -55,7 +55,7 @@ def test_segments_are_measured_by_their_times(tmp_path):
     }
 
 
-def test_the_table_is_aligned_and_marks_what_deviates(data):
+def test_table_is_aligned_and_marks_deviations(data):
     published = [Published("utterances", (1500, 1600)), Published("hours", (1.0,)), Published("calls", (2,))]
     head, *rows = compare(data, published, {"calls": 1})
     assert [row.split() for row in rows] == [
@@ -75,11 +75,11 @@ def test_the_table_is_aligned_and_marks_what_deviates(data):
 
 
 @pytest.mark.parametrize("found, fits", [(2435, True), (2438, True), (2436, False), (2400, False)])
-def test_one_of_several_releases(found, fits):
+def test_count_of_any_release_is_accepted(found, fits):
     assert Published("recordings", (2435, 2438), tolerance=0).fits(found) == fits
 
 
-def test_within_the_tolerance_nothing_deviates(data, caplog):
+def test_counts_within_tolerance_are_not_marked(data, caplog):
     caplog.set_level("INFO", "pyasr")
     log.setup("test")
     log_table(data, [Published("utterances", (1204,)), Published("hours", (1.0,))])
@@ -90,6 +90,6 @@ def test_within_the_tolerance_nothing_deviates(data, caplog):
     assert f"{data}: utterances, words: not as published" in caplog.text
 
 
-def test_a_quantity_that_is_not_measured_is_a_mistake(data):
+def test_unknown_quantity_is_refused(data):
     with pytest.raises(ValueError, match="calls: not a quantity of a data directory"):
         compare(data, [Published("calls", (2,))])

@@ -1,4 +1,4 @@
-"""Files of a corpus are found in any folders, and with names in upper or lower case."""
+"""Corpus files are found in any folder and with names in upper or lower case."""
 
 from pathlib import Path
 
@@ -24,17 +24,17 @@ def discs(tmp_path):
     return tmp_path
 
 
-def test_names_in_any_case_and_folder(discs):
+def test_file_names_in_any_case_and_folder(discs):
     found = files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")
     assert found == {"sw02001": discs / "d1/data/sw02001.sph", "sw02002": discs / "d2/DATA/SW02002.SPH"}
 
 
-def test_folders_in_patterns(discs):
+def test_patterns_may_contain_folders(discs):
     assert list(files_by_name(list(paths_below([discs])), r"data/(sw\d+)\.sph")) == ["sw02001", "sw02002"]
     assert not files_by_name(list(paths_below([discs])), r"ata/(sw\d+)\.sph")
 
 
-def test_of_two_copies_the_first_is_taken_and_both_are_named(discs, capsys):
+def test_first_of_two_copies_is_used_and_both_are_named(discs, capsys):
     log.setup("test")
     (discs / "d3").mkdir()
     (discs / "d3/sw02001.sph").touch()
@@ -48,7 +48,7 @@ def test_of_two_copies_the_first_is_taken_and_both_are_named(discs, capsys):
     ) in capsys.readouterr().out
 
 
-def test_links_are_followed_but_not_round_and_round(discs):
+def test_symbolic_links_are_followed_without_cycles(discs):
     (discs / "d1/data/up").symlink_to(discs)
     (discs / "elsewhere").symlink_to(discs / "d1")
     names = [path.relative_to(discs).as_posix() for path in paths_below([discs]) if path.suffix == ".sph"]
@@ -58,8 +58,8 @@ def test_links_are_followed_but_not_round_and_round(discs):
 @pytest.mark.parametrize(
     "folder", [".AppleDouble", ".Trash-1000/files", "lost+found", "__MACOSX", "@eaDir", "$RECYCLE.BIN"]
 )
-def test_what_systems_put_beside_the_files_is_not_looked_at(discs, folder):
-    """Some of it has the names of the files."""
+def test_system_files_beside_the_corpus_are_ignored(discs, folder):
+    """Some of them have the names of corpus files."""
     (discs / "d1/data" / folder).mkdir(parents=True)
     (discs / "d1/data" / folder / "sw02001.sph").touch()
     assert (
@@ -69,24 +69,24 @@ def test_what_systems_put_beside_the_files_is_not_looked_at(discs, folder):
 
 
 @pytest.mark.parametrize("name", ["SW02007.SPH;1", "SW02007.SPH.;1", "sw02007.sph;12"])
-def test_versions_in_names_of_disc_images(discs, name):
+def test_version_suffixes_of_disc_images_are_removed(discs, name):
     (discs / name).touch()
     assert files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02007"] == discs / name
 
 
-def test_links_that_lead_nowhere_are_missing_files(discs, capsys):
+def test_broken_links_are_missing_files(discs, capsys):
     log.setup("test")
     (discs / "sw02008.sph").symlink_to(discs / "unmounted/sw02008.sph")
     (discs / "sw02009.sph").symlink_to(discs / "sw02009.sph")
     assert not {"sw02008", "sw02009"} & files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph").keys()
-    told = (
+    report = (
         f"2 dangling links, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files "
         "are missing"
     )
-    assert told in capsys.readouterr().out
+    assert report in capsys.readouterr().out
 
 
-def test_a_place_may_be_a_file(discs):
+def test_location_may_be_a_file(discs):
     assert list(paths_below([discs / "xsw02004.sph", discs / "d1"])) == [
         discs / "xsw02004.sph",
         discs / "d1/data/sw02001.sph",
@@ -102,7 +102,7 @@ def test_a_place_may_be_a_file(discs):
         ("x.zip.001", "an archive: unpack it first, after joining the parts (.zip.001, .zip.002) with cat"),
     ],
 )
-def test_discs_that_are_not_unpacked_are_named(tmp_path, name, hint):
+def test_packed_discs_are_named(tmp_path, name, hint):
     (tmp_path / name).touch()
     error = Disc("Corpus", "x.sph", "--corpus").missing([tmp_path], paths_below([tmp_path]))
     assert (
@@ -111,7 +111,7 @@ def test_discs_that_are_not_unpacked_are_named(tmp_path, name, hint):
     )
 
 
-def test_what_is_missing_is_one_sentence(tmp_path):
+def test_missing_files_give_one_sentence(tmp_path):
     disc = Disc("Corpus (LDC00X00)", "x.sph", "--corpus")
     assert (
         str(disc.missing([tmp_path]))
@@ -125,7 +125,7 @@ def test_what_is_missing_is_one_sentence(tmp_path):
         list(paths_below([tmp_path / "nowhere"]))
 
 
-def test_several_places(tmp_path, monkeypatch):
+def test_several_locations_are_separated_by_colons(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     assert places_in("/a:~/b") == [Path("/a"), Path("/home/me/b")]
     assert places_in("") == [] and places_in("/a:/b") == [Path("/a"), Path("/b")]
@@ -133,7 +133,7 @@ def test_several_places(tmp_path, monkeypatch):
     assert places_in(str(tmp_path / "a:b")) == [tmp_path / "a:b"]
 
 
-def test_texts_of_older_discs(tmp_path, capsys):
+def test_latin_1_texts_of_older_discs(tmp_path, capsys):
     log.setup("test")
     (tmp_path / "text").write_bytes("one\r\ncaf\xe9\r\n".encode("latin-1"))
     assert read_lines(tmp_path / "text") == ["one", "café"]

@@ -1,4 +1,4 @@
-"""The dictionary of Fisher English, and its sets."""
+"""The dictionary of Fisher English, and its training and test sets."""
 
 from collections import Counter
 from pathlib import Path
@@ -48,18 +48,18 @@ def test_words_acronyms_and_noises(cmudict, tmp_path):
     assert (tmp_path / "missing_words.txt").read_text() == "7 th-\n5 zzxq\n1 [static]\n1 c._zzx\n"
 
 
-def test_all_words_of_the_dictionary_need_39_phones_and_noises(cmudict, tmp_path):
+def test_dictionary_has_39_phones_and_noises(cmudict, tmp_path):
     write_dict(Counter(cmudict.entries.keys()), cmudict, tmp_path)
     assert len((tmp_path / "nonsilence_phones.txt").read_text().split()) == 39
 
 
-def test_a_text_of_other_words_is_refused(cmudict, tmp_path):
+def test_text_without_dictionary_words_is_refused(cmudict, tmp_path):
     with pytest.raises(UserError, match="no word of the transcripts is in the dictionary"):
         write_dict(Counter({"zzxq": 5, "[noise]": 1}), cmudict, tmp_path)
 
 
-def test_sets_follow_the_order_of_calls_whatever_the_speakers():
-    """As without speakers in the names: call, side, time."""
+def test_sets_follow_order_of_calls_not_speakers():
+    """The order is that of names without speakers: call, side, time."""
     names = [
         f"fe_03_{call:05d}-{side}-{begin:06d}-{begin + 50:06d}"
         for call in (1, 2, 3)

@@ -1,5 +1,4 @@
-"""Fisher English from its discs to data directories: every layout in circulation, and the faults that the
-corpus has."""
+"""Fisher English from discs to data directories: all common layouts, and the known faults of the corpus."""
 
 import gzip
 import re
@@ -24,12 +23,12 @@ LOCAL = "egs/fisher_english/s5/local"
 
 
 def run(program: str, *words) -> None:
-    """A program of the recipe, in this process."""
+    """Run a program of the recipe in this process."""
     run_here(f"{program}.py", *words, folder=LOCAL)
 
 
 def prepare(out: Path, places: list, *words) -> DataDir:
-    """The data directory of all utterances of these places."""
+    """Data directory of all utterances of these locations."""
     run("prepare_fisher", "--fisher", ":".join(map(str, places)), *words, out)
     return DataDir(out)
 
@@ -41,7 +40,7 @@ def discs(tmp_path_factory) -> Discs:
 
 @pytest.fixture
 def copied(discs, tmp_path) -> Discs:
-    """A tree that a test can change."""
+    """A copy of the tree that a test may change."""
     shutil.copytree(discs.root, tmp_path / "discs")
     return Discs(tmp_path / "discs", discs.texts, discs.speakers, discs.left_out)
 
@@ -51,8 +50,8 @@ def without_speaker(utterance: str) -> str:
 
 
 def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
-    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls that
-    are used."""
+    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls in
+    use."""
     expected = {name: words for name, words in discs.texts.items() if calls(name[:11])}
     assert {without_speaker(name): words for name, words in found.text.items()} == expected
     assert dict(found.utt2spk.items()) == {
@@ -69,24 +68,24 @@ def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
     return found
 
 
-def test_texts_speakers_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
+def test_texts_speakers_and_counts_equal_those_of_discs(discs, tmp_path, capsys):
     data = check(prepare(tmp_path / "data" / "all", discs.places), discs)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert {data.wav_scp[f"fe_03_00001-{side}"] for side in "AB"} == {str(discs.root / audio_name(1))}
     sexes = data.table("spk2gender")
     assert sexes.keys() == data.spk2utt.keys() and all(
         sexes[speaker] == speaker[-1] for speaker in sexes if not speaker.startswith("fe_03")
     )
     assert {"2637m", "2637f", "fe_03_05853-A"} <= data.spk2utt.keys() and sexes["fe_03_05853-A"] == "f"
-    assert f"1 calls left out: no transcript: fe_03_{WITHOUT_TEXT:05d}" in told
-    assert f"1 calls left out: no speech: fe_03_{WITHOUT_AUDIO:05d}" in told
+    assert f"1 calls left out: no transcript: fe_03_{WITHOUT_TEXT:05d}" in output
+    assert f"1 calls left out: no speech: fe_03_{WITHOUT_AUDIO:05d}" in output
     for fault, number in discs.left_out.items():
         counted = [
             int(count)
-            for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", told)
+            for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", output)
             if fault in reason
         ]
-        assert counted == [number], (fault, told)
+        assert counted == [number], (fault, output)
     assert not validate(data.path, audio="read")
     assert "fe_03_11487-A-023109-" in " ".join(data.text)
     prepare(tmp_path / "data" / "all", discs.places)
@@ -102,9 +101,8 @@ def test_sides_as_speakers(discs, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["", ";1"])
-def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, capsys, version):
-    """Audio called .wav, and a file of that name which is something else; with versions behind the names, as
-    images of discs have them."""
+def test_upper_case_directory_and_renamed_audio(copied, tmp_path, capsys, version):
+    """Audio named .wav, and another file of that name; names with version suffixes, as in disc images."""
     for path in sorted(copied.root.rglob("*"), key=lambda path: -len(path.parts)):
         path.rename(path.with_name(path.name.upper().replace(".SPH", ".WAV") + version * path.is_file()))
     write_file(copied.root / "OTHERS" / "fe_03_00001.wav", b"RIFF1234WAVEfmt ")
@@ -112,8 +110,8 @@ def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, 
     assert "copies" not in capsys.readouterr().out
 
 
-def test_transcripts_compressed_and_in_other_folders(copied, tmp_path):
-    """BBN's originals, which have their names, are not taken for them."""
+def test_compressed_transcripts_in_other_folders(copied, tmp_path):
+    """BBN's originals have the same names, but are not used."""
     for path in copied.root.rglob("trans/*/*.txt"):
         write_file(
             copied.root / "text" / path.parent.name / f"{path.name}.gz", gzip.compress(path.read_bytes())
@@ -126,13 +124,13 @@ def test_transcripts_compressed_and_in_other_folders(copied, tmp_path):
         prepare(tmp_path / "others", [copied.root])
 
 
-def test_audio_of_one_channel_is_left_out(copied, tmp_path, capsys):
+def test_single_channel_audio_is_omitted(copied, tmp_path, capsys):
     write_file(copied.root / audio_name(3), plain_sphere(np.zeros((8000, 1), np.int16), channels=1))
     check(prepare(tmp_path / "all", copied.places), copied, lambda call: call != "fe_03_00003")
     assert f"fe_03_00003 is left out: {copied.root}/{audio_name(3)}: 1 channel(s)" in capsys.readouterr().out
 
 
-def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
+def test_duplicate_transcripts_and_calls_are_used_once(copied, tmp_path, capsys):
     """If an archive was unpacked twice, with and without its outer folder, the first file in sorted order is
     used."""
     shutil.copytree(
@@ -142,21 +140,21 @@ def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
         copied.root / "LDC2005S13" / "more" / "FE_03_05851.SPH", (copied.root / audio_name(5851)).read_bytes()
     )
     data = check(prepare(tmp_path / "all", copied.places), copied)
-    told = capsys.readouterr().out
-    assert "4 files exist in several copies" in told and "1 files exist in several copies" in told
+    output = capsys.readouterr().out
+    assert "4 files exist in several copies" in output and "1 files exist in several copies" in output
     assert data.wav_scp["fe_03_05851-A"].endswith("p2_sph1/audio/058/fe_03_05851.sph")
 
 
-def test_one_part(discs, tmp_path, capsys):
+def test_part_1_without_part_2(discs, tmp_path, capsys):
     check(prepare(tmp_path / "all", discs.places[2:]), discs, lambda call: call >= "fe_03_05851")
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "Fisher part 1: 0 calls with speech (LDC2004S13), 0 with transcripts (LDC2004T19), published 5850 "
         "of each"
-    ) in told
+    ) in output
 
 
-def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
+def test_added_audio_recomputes_data_directory(copied, tmp_path, capsys):
     """The transcripts do not change."""
     audio = copied.root / audio_name(3)
     audio.rename(tmp_path / "elsewhere.sph")
@@ -166,8 +164,8 @@ def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
     check(prepare(tmp_path / "all", copied.places), copied)
 
 
-def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
-    """Calls with audio that is known to be bad, broken headers, truncated files."""
+def test_unusable_audio_is_omitted(copied, tmp_path, capsys):
+    """Calls whose audio is known to be bad, invalid headers, truncated files."""
     for number in (446, 1243, 6716):
         write_file(copied.root / audio_name(number), (copied.root / audio_name(1)).read_bytes())
         text = (copied.root / text_name(1)).read_text().replace("fe_03_00001", f"fe_03_{number:05d}")
@@ -184,18 +182,18 @@ def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
         copied,
         lambda call: call not in ("fe_03_00002", "fe_03_05851", "fe_03_05852"),
     )
-    told = capsys.readouterr().out
-    assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in told
-    assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", told)
-    assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", told)
+    output = capsys.readouterr().out
+    assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in output
+    assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", output)
+    assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", output)
     assert re.search(
         rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples found",
-        told,
+        output,
     )
 
 
-def test_names_of_utterances():
-    """Times are rounded: 2.53 s are 253 units of 10 ms, though 100 x 2.53 is a little less."""
+def test_names_of_utterances_have_rounded_times():
+    """2.53 s are 253 units of 10 ms, although 100 x 2.53 is slightly less."""
     line = TranscriptLine("fe_03_00001", "A", 2.53, 4.808, "hi")
     callers = {"fe_03_00001-A": Caller("2637", "m")}
     found = [
@@ -229,10 +227,10 @@ TEXT = "Fisher English transcripts (LDC2004T19, LDC2005T19): no data/trans/NNN/f
         ("LDC2004S13 nowhere", "DISCS/nowhere: no such directory; correct the path, or mount the disc"),
     ],
 )
-def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_path):
-    with pytest.raises(UserError) as told:
+def test_missing_and_wrong_discs_give_one_sentence(given, sentence, discs, tmp_path):
+    with pytest.raises(UserError) as caught:
         prepare(tmp_path / "all", [discs.root / name for name in given.split()])
-    assert str(told.value) == sentence.replace("DISCS", str(discs.root)) and not (tmp_path / "all").exists()
+    assert str(caught.value) == sentence.replace("DISCS", str(discs.root)) and not (tmp_path / "all").exists()
 
 
 @pytest.mark.parametrize(
@@ -243,26 +241,26 @@ def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_pa
         ("fe_03_p1_sph1.iso", "is a disc image: mount or unpack it first"),
     ],
 )
-def test_what_lies_in_the_place_of_audio_is_named(name, hint, discs, tmp_path):
+def test_other_file_in_place_of_audio_is_named(name, hint, discs, tmp_path):
     write_file(tmp_path / "speech" / name, b"RIFF")
     with pytest.raises(UserError, match=f"{tmp_path}/speech/{name} {hint}"):
         prepare(tmp_path / "all", [tmp_path / "speech", discs.places[1]])
 
 
-def test_tables_without_a_line_of_their_form_are_named(copied, tmp_path, capsys):
+def test_tables_without_valid_lines_are_named(copied, tmp_path, capsys):
     for path in (*copied.root.rglob("*.tbl"), *copied.root.rglob("filetable*.txt")):
         path.write_text("nothing\n")
     data = prepare(tmp_path / "all", copied.places)
     assert data.text == copied.texts and set(data.utt2spk.values()) == {name[:13] for name in data.text}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        told.count("no line contains a call and its callers") == 6
-        and "no spk2gender: " in told
+        output.count("no line contains a call and its callers") == 6
+        and "no spk2gender: " in output
         and not data.has("spk2gender")
     )
 
 
-def test_sets(discs, tmp_path):
+def test_sets_are_split_in_order_of_calls(discs, tmp_path):
     data = prepare(tmp_path / "all", discs.places)
     run("split_fisher", "--num-dev", 5, "--num-test", 7, data.path, tmp_path)
     sets = [sorted(map(without_speaker, DataDir(tmp_path / name).text)) for name in ("dev", "test", "train")]
@@ -273,8 +271,8 @@ def test_sets(discs, tmp_path):
 
 
 def test_text_for_language_models(discs, tmp_path):
-    """No audio is needed, and one part is enough. Uncertain words are included, and noises follow
-    Switchboard's convention."""
+    """No audio is needed, and one part is enough. Uncertain words are included, and noises are written as in
+    Switchboard."""
     run("prepare_lm_text", "--fisher", ":".join(discs.places[1::2]), tmp_path / "lm")
     text = read_table(tmp_path / "lm" / "text")
     assert text["fe_03_00001-B-000400-000450"] == "you know" and f"fe_03_{WITHOUT_AUDIO:05d}" in {

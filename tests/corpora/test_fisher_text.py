@@ -1,4 +1,4 @@
-"""Rules on the words, lines and tables of Fisher English, with the examples of the reference."""
+"""Rules for words, lines and tables of Fisher English, with the examples of the reference."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_words_for_acoustic_training(written, words):
 @pytest.mark.parametrize(
     "written, unsure", [("(( ))", True), ("well (( you know ))", True), ("((", True), ("you know", False)]
 )
-def test_words_that_are_not_sure(written, unsure):
+def test_uncertain_words_are_recognised(written, unsure):
     assert is_unsure(written) == unsure
 
 
@@ -62,7 +62,7 @@ def test_words_for_language_models(written, words):
 
 
 def transcript(path, *lines: str, call: str = "fe_03_00001"):
-    """(the lines read, what was left out) of a transcript."""
+    """(lines, omitted lines) of a transcript."""
     path.write_bytes(
         "\n".join([f"# {call}.sph", "# Transcribed by BBN/WordWave", "", *lines]).encode(
             "utf-8", "surrogateescape"
@@ -97,7 +97,7 @@ def test_lines_of_a_transcript(tmp_path):
     assert not left_out
 
 
-def test_lines_that_cannot_be_read_are_passed_over(tmp_path):
+def test_unreadable_lines_are_omitted(tmp_path):
     lines, left_out = transcript(
         tmp_path / "a.txt",
         "1.00 2.00 A: caf\udce9",
@@ -111,7 +111,7 @@ def test_lines_that_cannot_be_read_are_passed_over(tmp_path):
     assert [line.text for line in lines] == ["café"] and left_out == {NO_UTF8: 2, OTHER_FORM: 4}
 
 
-def test_transcripts_that_cannot_be_read_are_passed_over(tmp_path):
+def test_unreadable_transcripts_are_omitted(tmp_path):
     assert transcript(tmp_path / "a.txt", "1.00 2.00 A: x", call="fe_03_00002") == ([], {OTHER_CALL: 1})
     (tmp_path / "a.txt").write_bytes("1.00 2.00 A: x\n".encode("utf-16"))
     left_out = SkippedItems()
@@ -120,7 +120,7 @@ def test_transcripts_that_cannot_be_read_are_passed_over(tmp_path):
     }
 
 
-def test_the_wrong_time_of_call_11487(tmp_path):
+def test_wrong_time_of_call_11487_is_corrected(tmp_path):
     (tmp_path / "a.txt").write_text("31.09 234.06 A: well\n31.09 32.00 B: yes\n")
     times = {
         call: [line.begin_s for line in read_transcript(call, tmp_path / "a.txt", SkippedItems())]
@@ -135,7 +135,7 @@ HEADER = (
 )
 
 
-def test_callers(tmp_path):
+def test_caller_tables_are_read(tmp_path):
     (tmp_path / "a.tbl").write_text(
         f"{HEADER}\n00001,x,ENG01,2,3,2637,m.a,1,2,3,1001,f.o,1,2,3\n2,x,y,2,3, ,u.a,1,2,3,77,F.a,1,2,3\n\n"
         "# x\n"
@@ -165,12 +165,12 @@ def test_callers(tmp_path):
         "FE_03_P1_SPH1 FE_03_00001.SPH MF",
     ],
 )
-def test_sexes(line, tmp_path):
+def test_sexes_are_read(line, tmp_path):
     (tmp_path / "a.tbl").write_text(f"VOL CALL SEXES\n00002 fe_03_p1_sph1 LDC\n{line}\n")
     assert read_sexes(tmp_path / "a.tbl") == {"fe_03_00001-A": "m", "fe_03_00001-B": "f"}
 
 
-def test_the_sex_comes_from_the_table_that_has_it(tmp_path):
+def test_sex_comes_from_the_table_that_has_it(tmp_path):
     (tmp_path / "calldata.tbl").write_text("00001,x,y,2,3,2637,m.a,1,2,3,1001,,1,2,3\n")
     (tmp_path / "filelist.tbl").write_text("00001 fe_03_p1_sph1 fm LDC\n00002 fe_03_p1_sph1 mm LDC\n")
     callers = read_callers({kind: [tmp_path / f"{kind}.tbl"] for kind in ("filelist", "calldata")})

@@ -50,7 +50,7 @@ def hypothesis(*words: str) -> list[CtmLine]:
     return [*side_a, CtmLine("sw02001", "B", 0.2, 0.1, "uh-huh", 1.0)]
 
 
-def test_the_stm_of_a_data_directory(data, capsys):
+def test_stm_of_data_directory(data, capsys):
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     assert (data.path / "stm").read_text().splitlines() == [
         "sw02001 A sw02001-A 0.98 1.56  (um) yeah i (wen-) to i b m",
@@ -59,13 +59,13 @@ def test_the_stm_of_a_data_directory(data, capsys):
     ]
     assert (data.path / "glm").read_bytes() == GLM.read_bytes()
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
-    assert "stm written" in (told := capsys.readouterr().out) and told.endswith("stm is up to date\n")
+    assert "stm written" in (report := capsys.readouterr().out) and report.endswith("stm is up to date\n")
     (data.path / "segments").unlink()
     with pytest.raises(UserError, match="dev: no segments, which an stm needs for its times"):
         run_here("make_stm.py", data.path, folder=LOCAL)
 
 
-def test_a_malformed_glm_is_not_copied(data, tmp_path):
+def test_malformed_glm_is_not_copied(data, tmp_path):
     rules = tmp_path / "bad.glm"
     rules.write_text(GLM.read_text() + "UHM  %HESITATION / [ ] __ [ ]\n")
     with pytest.raises(UserError, match=f"^{rules}:[0-9]+: .* has no '=>'"):
@@ -73,8 +73,8 @@ def test_a_malformed_glm_is_not_copied(data, tmp_path):
     assert not (data.path / "glm").exists() and not (data.path / "stm").exists()
 
 
-def test_noises_and_hesitations_do_not_count(data):
-    """They would decide which LM weight is chosen, although they count in no test set."""
+def test_noises_and_hesitations_are_not_scored(data):
+    """Otherwise they would influence the LM weight, although no test set scores them."""
     run_here("make_stm.py", "--glm", GLM, data.path, folder=LOCAL)
     scorer = StmScorer(read_stm(data.path / "stm"), read_glm(GLM))
     for words in (
@@ -98,12 +98,12 @@ def test_noises_and_hesitations_do_not_count(data):
         ("UM Huh well", "(UM) (Huh) well"),
     ],
 )
-def test_texts(words, text):
+def test_stm_texts(words, text):
     assert stm_text(words) == text
 
 
 @pytest.mark.parametrize("name", ["swbd", "fisher_swbd"])
-def test_recipes_score_their_held_out_part_as_the_first_test_set(name, tmp_path):
+def test_recipes_score_heldout_part_with_rules_of_first_test_set(name, tmp_path):
     recipe = recorded_recipe(tmp_path / "s5", ROOT / "egs" / name / "s5")
     commands = calls(recipe, "run.sh", "--rt03", "/r", "--stop-stage", "4")
     assert ["local/make_stm.py", "--glm", "./data/rt03/glm", "./data/train_dev"] in commands

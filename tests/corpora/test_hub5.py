@@ -1,4 +1,4 @@
-"""egs/swbd's preparation of eval2000 and RT-03 on small discs of the same shape."""
+"""egs/swbd's preparation of eval2000 and RT-03 on small discs with the same structure."""
 
 import re
 import shutil
@@ -49,12 +49,14 @@ def test_eval2000(eval2000, tmp_path, capsys):
     assert fields((data.path / "stm").read_text().splitlines()) == fields(expected)
     assert (data.path / "glm").read_text() == hub5_discs.GLM
     assert read_table(data.path / "stm_subsets") == {"swbd": "^sw_", "callhm": "^en_"}
-    told = capsys.readouterr().out
-    assert "4 segments left out: ignored in scoring: " in told and "utterances" in told and "4,459" in told
-    assert re.search(r"hub5e00.english.000405.stm: '\(\(' read as '\(' \(\d+ times\)", told)
+    output = capsys.readouterr().out
+    assert (
+        "4 segments left out: ignored in scoring: " in output and "utterances" in output and "4,459" in output
+    )
+    assert re.search(r"hub5e00.english.000405.stm: '\(\(' read as '\(' \(\d+ times\)", output)
 
 
-def test_segments_are_stretched_but_not_into_neighbours(eval2000, tmp_path):
+def test_segments_are_extended_but_do_not_overlap(eval2000, tmp_path):
     data = prepare("eval2000", tmp_path, audio=eval2000.audio, text=eval2000.text)
     for name, segment in data.segments.items():
         begin, end = eval2000.spans[name]
@@ -101,8 +103,8 @@ def test_rt03(rt03, tmp_path, capsys):
     assert lines.count(hub5_discs.LABELS[0]) == 1 and {
         segment.begin_s for segment in data.segments.values()
     } == {begin for name, (begin, _) in rt03.spans.items() if name in rt03.texts}
-    told = capsys.readouterr().out
-    assert "8,420" in told and "but no reference" not in told  # speech of other languages is not looked at
+    output = capsys.readouterr().out
+    assert "8,420" in output and "but no reference" not in output  # speech of other languages is ignored
 
 
 @pytest.mark.parametrize("folder", ["", "hub5e_00"])
@@ -116,7 +118,7 @@ def test_older_layouts(eval2000, tmp_path, folder):
 
 
 @pytest.mark.parametrize("version", ["", ";1"])
-def test_names_in_capitals(eval2000, rt03, tmp_path, version):
+def test_upper_case_file_names(eval2000, rt03, tmp_path, version):
     upper = [
         hub5_discs.in_capitals(tree, tmp_path / "upper" / str(i), version)
         for i, tree in enumerate((eval2000.audio, eval2000.text, rt03.audio))
@@ -128,15 +130,15 @@ def test_names_in_capitals(eval2000, rt03, tmp_path, version):
     assert prepare("rt03", tmp_path, rt03=upper[2]).text == rt03.texts
 
 
-def test_calls_without_audio_and_without_reference(eval2000, tmp_path, capsys):
+def test_calls_without_audio_or_reference(eval2000, tmp_path, capsys):
     audio = shutil.copytree(eval2000.audio, tmp_path / "audio")
     (audio / "hub5e_00/english/en_4183.sph").rename(audio / "hub5e_00/english/en_9999.sph")
     data = prepare("eval2000", tmp_path, audio=audio, text=eval2000.text)
     assert data.text == {name: text for name, text in eval2000.texts.items() if "en_4183" not in name}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "1 calls have a reference, but no audio: en_4183" in told
-        and "1 calls have audio, but no reference: en_9999" in told
+        "1 calls have a reference, but no audio: en_4183" in output
+        and "1 calls have audio, but no reference: en_9999" in output
     )
 
 
@@ -149,37 +151,37 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
     pem.write_text("\n".join([*kept, "sw_4390 A: unknown_speaker 30.00 31.00"]) + "\n")
     assert len(kept) == len(lines) - 1
     assert prepare("eval2000", tmp_path, audio=audio, text=eval2000.text).text == eval2000.texts
-    told = capsys.readouterr().out
-    assert f"1 segments of the reference are not in the pem; the first is sw_4390-A {begin:.2f} " in told
-    assert "1 segments of the pem are not in the reference; the first is sw_4390-A 30.00 31.00" in told
+    output = capsys.readouterr().out
+    assert f"1 segments of the reference are not in the pem; the first is sw_4390-A {begin:.2f} " in output
+    assert "1 segments of the pem are not in the reference; the first is sw_4390-A 30.00 31.00" in output
     pem.unlink()
     assert prepare("eval2000", tmp_path, audio=audio, text=eval2000.text).text == eval2000.texts
     assert "it contains no list of segments (.pem)" in capsys.readouterr().out
 
 
-def test_a_glm_from_elsewhere(rt03, tmp_path):
+def test_glm_from_another_location(rt03, tmp_path):
     shutil.copytree(rt03.audio, tmp_path / "rt03")
     (tmp_path / "rt03/data/trans_rules/en20030506.glm").rename(tmp_path / "my.glm")
-    told = (
+    report = (
         r"word mappings of RT-03 .*SCTK\): no data/trans_rules/en20030506.glm below .*rt03; give .* with "
         r"--rt03-glm"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         prepare("rt03", tmp_path, rt03=tmp_path / "rt03")
     assert (
         prepare("rt03", tmp_path / "data", rt03=tmp_path / "rt03", glm=tmp_path / "my.glm").path / "glm"
     ).read_text() == hub5_discs.GLM
 
 
-def test_rules_that_scoring_cannot_read_are_named_before_anything_is_made(rt03, tmp_path):
+def test_invalid_glm_is_refused_before_any_output(rt03, tmp_path):
     (tmp_path / "my.glm").write_text(hub5_discs.GLM + "UH = %HESITATION\n")
     with pytest.raises(UserError, match=f"{tmp_path}/my.glm:14: "):
         prepare("rt03", tmp_path / "data", rt03=rt03.audio, glm=tmp_path / "my.glm")
     assert not (tmp_path / "data/rt03").exists()
 
 
-def test_segments_of_the_same_side_and_times(eval2000, tmp_path, capsys):
-    """As of a second person: both are scored, one is decoded."""
+def test_segments_with_same_side_and_times(eval2000, tmp_path, capsys):
+    """For example segments of a second person: both are scored, one is decoded."""
     text = shutil.copytree(eval2000.text, tmp_path / "text")
     line = next(line for line in eval2000.stm if line.startswith("en_4183 A") and "IGNORE" not in line)
     with next(text.rglob("*.stm")).open("a") as stm:
@@ -189,7 +191,7 @@ def test_segments_of_the_same_side_and_times(eval2000, tmp_path, capsys):
     assert "1 segments left out: the same side and times as another: en_4183-A_" in capsys.readouterr().out
 
 
-def test_references_that_are_packed(eval2000, tmp_path):
+def test_packed_references_are_refused(eval2000, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text/2000_hub5_eng_eval_tr.LDC2002T43.tgz").touch()
     for place in (tmp_path / "text", next((tmp_path / "text").iterdir())):
@@ -203,7 +205,7 @@ def test_references_that_are_packed(eval2000, tmp_path):
             prepare("eval2000", tmp_path, audio=eval2000.audio, text=place)
 
 
-def test_wrong_discs(eval2000, rt03, tmp_path):
+def test_wrong_discs_are_refused(eval2000, rt03, tmp_path):
     for name, places, message in (
         (
             "eval2000",
@@ -246,13 +248,13 @@ def test_wrong_discs(eval2000, rt03, tmp_path):
         ("sw_4390 A sw_4390_A 1 2 <O,sw,M,sw-M>  (HE", "the parentheses of '(HE' do not match"),
     ],
 )
-def test_broken_references_are_named(tmp_path, line, complaint):
+def test_invalid_references_are_named(tmp_path, line, complaint):
     (tmp_path / "x.stm").write_text(f";; comment\n\n{line}\n")
     with pytest.raises(UserError, match=re.escape(f"{tmp_path}/x.stm:3: {complaint}")):
         read_references([tmp_path / "x.stm"])
 
 
-def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsys):
+def test_empty_segments_remain_only_in_reference(rt03, tmp_path, capsys):
     discs = shutil.copytree(rt03.audio, tmp_path / "discs")
     with (discs / "data/references/eval03/english/cts/sw_45097.stm").open("a") as stm:
         stm.write(
@@ -270,7 +272,7 @@ def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsy
     )
 
 
-def test_references_without_segments_and_lists_of_segments(tmp_path):
+def test_references_and_pem_files_without_segments_are_refused(tmp_path):
     (tmp_path / "x.stm").write_text(";; comment\n")
     with pytest.raises(UserError, match="x.stm: no segments; a line is 'FILE CHANNEL"):
         read_references([tmp_path / "x.stm"])
@@ -306,5 +308,5 @@ def test_references_are_repaired(tmp_path):
         ("{UM/UH/@}", "um"),
     ],
 )
-def test_plain_words(text, plain):
+def test_plain_words_of_references(text, plain):
     assert plain_words(text) == plain

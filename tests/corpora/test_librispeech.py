@@ -1,4 +1,5 @@
-"""local/prepare_librispeech.py and local/get_lms.py on trees as LibriSpeech's archives unpack to."""
+"""local/prepare_librispeech.py and local/get_lms.py on trees in the unpacked layout of LibriSpeech's
+archives."""
 
 import gzip
 import re
@@ -32,7 +33,7 @@ def mini(tmp_path):
 
 @pytest.fixture
 def prepare(tmp_path, caplog):
-    """A function of the corpus's places and flags: what is logged. Raises what the program does."""
+    """Function of the corpus's locations and flags that returns the log. Raises the errors of the program."""
 
     def run(corpus, *flags):
         caplog.clear()
@@ -43,7 +44,7 @@ def prepare(tmp_path, caplog):
     return run
 
 
-def test_the_data_directories_are_what_the_tree_was_made_from(mini, prepare):
+def test_data_directories_equal_generated_tree(mini, prepare):
     place, texts = mini
     prepare(place)
     for part, expected in texts.items():
@@ -62,7 +63,7 @@ def test_the_data_directories_are_what_the_tree_was_made_from(mini, prepare):
         assert validate(data.path) == []
 
 
-def test_names_of_readers_may_hold_bars(mini):
+def test_reader_names_may_contain_bars(mini):
     assert read_sexes([mini[0] / "LibriSpeech/train-clean-5"]) == {
         str(reader): sex.lower() for readers in READERS.values() for reader, (sex, _) in readers.items()
     }
@@ -78,7 +79,7 @@ def test_parts_of_the_whole_corpus(subset, tmp_path, prepare):
     }
 
 
-def test_one_kind_of_test_sets(tmp_path, prepare):
+def test_selected_kind_of_test_sets(tmp_path, prepare):
     write_tree(tmp_path, FULL, noise)
     shutil.rmtree(tmp_path / "LibriSpeech/dev-other")
     prepare(tmp_path, "--subset", "100", "--test-kinds", "clean")
@@ -93,7 +94,7 @@ def test_one_kind_of_test_sets(tmp_path, prepare):
 
 
 def compressed(place: Path) -> str:
-    """Transcripts one by one, and system files beside the audio."""
+    """Individually compressed transcripts, and system files next to the audio."""
     for path in list(place.rglob("*.trans.txt")):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
@@ -103,14 +104,14 @@ def compressed(place: Path) -> str:
 
 
 def move_apart(place: Path) -> str:
-    """Parts at two places, one of them its own folder alone, as `A:B`."""
+    """Parts at two locations, one of them only its own folder, as `A:B`."""
     (place / "disk").mkdir()
     (place / "LibriSpeech/dev-clean-2").rename(place / "disk/dev-clean-2")
     return f"{place}/LibriSpeech:{place}/disk/dev-clean-2"
 
 
 def unpack_each_apart(place: Path) -> str:
-    """Each archive in a folder of its own."""
+    """Each archive in its own folder."""
     for part in MINI:
         (place / "all" / part / "LibriSpeech").mkdir(parents=True)
         (place / "LibriSpeech" / part).rename(place / "all" / part / "LibriSpeech" / part)
@@ -129,14 +130,14 @@ def in_capitals(place: Path) -> str:
     "layout",
     [compressed, move_apart, unpack_each_apart, in_capitals, lambda place: place, lambda place: f"{place}:"],
 )
-def test_layouts(layout, mini, prepare):
+def test_layouts_give_equal_texts(layout, mini, prepare):
     place, texts = mini
     prepare(layout(place))
     assert {part: DataDir(place / "data" / part.replace("-", "_")).text for part in texts} == texts
 
 
-def test_a_second_copy_is_told_and_not_read(mini, prepare):
-    """A link does not count as a second copy."""
+def test_second_copy_is_reported_and_not_read(mini, prepare):
+    """A link is not a second copy."""
     place, texts = mini
     (place / "link").symlink_to(place / "LibriSpeech")
     assert "several copies" not in prepare(place)
@@ -145,7 +146,7 @@ def test_a_second_copy_is_told_and_not_read(mini, prepare):
     assert DataDir(place / "data/train_clean_5").text == texts["train-clean-5"]
 
 
-def test_parts_that_are_missing_are_named(mini, prepare):
+def test_missing_parts_are_named(mini, prepare):
     place, _ = mini
     shutil.rmtree(place / "LibriSpeech/dev-clean-2")
     with pytest.raises(
@@ -164,7 +165,7 @@ def test_parts_that_are_missing_are_named(mini, prepare):
     assert not (place / "data").exists()
 
 
-def test_archives_that_are_not_unpacked_are_named(mini, prepare):
+def test_packed_archives_are_named(mini, prepare):
     place, _ = mini
     shutil.rmtree(place / "LibriSpeech/dev-clean-2")
     (place / "dev-clean-2.tar.gz").write_bytes(gzip.compress(b"not looked at"))
@@ -185,7 +186,7 @@ def test_archives_that_are_not_unpacked_are_named(mini, prepare):
         (__file__, f"{__file__}: a file, not a directory; give the directory that contains it"),
     ],
 )
-def test_places_that_are_not_there(corpus, message, prepare):
+def test_missing_locations_are_reported(corpus, message, prepare):
     with pytest.raises(UserError, match=re.escape(message)):
         prepare(corpus)
 
@@ -199,13 +200,13 @@ def lose_transcripts(place: Path) -> None:
 
 
 def cut(place: Path) -> None:
-    """An interrupted unpacking truncates a file within its last frame."""
+    """Truncate a file within its last frame, as an interrupted unpacking does."""
     content = (place / FIRST).read_bytes()
     (place / FIRST).write_bytes(content[:-100])
 
 
 def lose_target(place: Path) -> None:
-    """Of a link, as where another disk is not mounted."""
+    """Break a link, as if another disk were not mounted."""
     (place / FIRST).unlink()
     (place / FIRST).symlink_to(place / "unmounted.flac")
 
@@ -240,7 +241,7 @@ def without_words(place: Path) -> None:
         (without_words, 1, "a transcript without words: 1088-134315-0000"),
     ],
 )
-def test_what_cannot_be_used_is_named_counted_and_passed_over(damage, count, reason, mini, prepare):
+def test_unusable_utterances_are_named_and_omitted(damage, count, reason, mini, prepare):
     place, texts = mini
     damage(place)
     said = prepare(place)
@@ -249,8 +250,8 @@ def test_what_cannot_be_used_is_named_counted_and_passed_over(damage, count, rea
     assert left == set(reason.partition(": ")[2].split())
 
 
-def test_what_was_completed_is_read_again(mini, prepare):
-    """Other parts are not made again."""
+def test_changed_part_is_read_again(mini, prepare):
+    """Other parts are not prepared again."""
     place, texts = mini
     content = (place / FIRST).read_bytes()
     cut(place)
@@ -272,7 +273,7 @@ def test_what_was_completed_is_read_again(mini, prepare):
         ),
     ],
 )
-def test_broken_transcripts(content, message, mini, prepare):
+def test_invalid_transcripts_are_refused(content, message, mini, prepare):
     path = mini[0] / "LibriSpeech/train-clean-5/1088/134315/1088-134315.trans.txt"
     path.write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
@@ -280,7 +281,7 @@ def test_broken_transcripts(content, message, mini, prepare):
     assert str(path) in str(error.value) and not (mini[0] / "data/train_clean_5").exists()
 
 
-def test_a_folder_without_audio(mini, prepare):
+def test_folder_without_audio_is_refused(mini, prepare):
     for path in (mini[0] / "LibriSpeech/dev-clean-2").rglob("*.flac"):
         path.unlink()
     with pytest.raises(
@@ -298,18 +299,18 @@ def test_a_folder_without_audio(mini, prepare):
         ("32 | x | y | z | N\n", "32 60 118 1088"),
     ],
 )
-def test_sexes_that_are_not_known(table, unknown, mini, prepare):
+def test_unknown_sexes_are_reported(table, unknown, mini, prepare):
     path = mini[0] / "LibriSpeech/SPEAKERS.TXT"
     path.unlink()
     if table:
         path.write_bytes(table.encode("utf-8" if table.startswith("\ufeff") else "latin-1"))
-    told = f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {unknown}\n"
-    assert told in prepare(mini[0])
+    report = f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {unknown}\n"
+    assert report in prepare(mini[0])
     assert not (mini[0] / "data/train_clean_5/spk2gender").exists()
     assert validate(mini[0] / "data/train_clean_5") == []
 
 
-def test_counts_stand_beside_the_published_ones(mini, prepare):
+def test_counts_are_shown_beside_published_ones(mini, prepare):
     said = prepare(mini[0])
     (row,) = re.findall(r"dev_clean_2 .*\n.*\n.*( utterances .*)", said)
     assert row.split() == ["utterances", "8", "1,089", "-99.3", "%"]
@@ -317,7 +318,7 @@ def test_counts_stand_beside_the_published_ones(mini, prepare):
     assert re.search(r" readers +4\n", said)
 
 
-def test_published_counts_are_of_parts_that_are_prepared():
+def test_published_counts_cover_all_training_parts():
     assert {part for subset in TRAINING for part in parts_of(subset)} == PUBLISHED.keys()
 
 
@@ -330,12 +331,12 @@ def test_folders_of_parts_are_not_searched(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seconds", [0.05, 1.0, 12.3])
-def test_lengths_are_those_of_the_header_and_cuts_are_seen(seconds, tmp_path):
+def test_lengths_come_from_headers_and_truncation_is_detected(seconds, tmp_path):
     """Also in other folders."""
     path = tmp_path / "a.flac"
     soundfile.write(path, 0.3 * np.random.default_rng(0).standard_normal(int(16_000 * seconds)), 16_000)
     content = path.read_bytes()
-    padding = b"\x01" + (200_000).to_bytes(3, "big") + bytes(200_000)  # a block of metadata behind the first
+    padding = b"\x01" + (200_000).to_bytes(3, "big") + bytes(200_000)  # a block of metadata after the first
     for whole in (content[:42] + padding + content[42:], content):
         path.write_bytes(whole)
         assert look_at_flac(path) == (pytest.approx(seconds, abs=1e-4), "")
@@ -376,7 +377,7 @@ def test_lexicon_and_language_models(tmp_path, get_lms):
     assert get_lms(tmp_path / "models", "--rescoring", "tgmed").count("is up to date") == 3
 
 
-def test_unpacked_models_and_names_of_kaldis_recipe(tmp_path, get_lms):
+def test_unpacked_models_with_names_of_kaldi_recipe(tmp_path, get_lms):
     write_models(tmp_path / "models")
     packed = tmp_path / "models/3-gram.pruned.1e-7.arpa.gz"
     packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
@@ -391,7 +392,7 @@ def test_unpacked_models_and_names_of_kaldis_recipe(tmp_path, get_lms):
     assert read_arpa(tmp_path / "lm/tgmed/lm.arpa.gz").order == 3
 
 
-def test_models_that_are_missing_are_named(tmp_path, get_lms):
+def test_missing_models_are_named(tmp_path, get_lms):
     write_models(tmp_path / "models")
     (tmp_path / "models/4-gram.arpa.gz").unlink()
     with pytest.raises(
@@ -410,7 +411,7 @@ def test_models_that_are_missing_are_named(tmp_path, get_lms):
     assert not (tmp_path / "lm").exists()
 
 
-def test_a_lexicon_with_a_word_without_phones(tmp_path, get_lms):
+def test_lexicon_entry_without_phones_is_refused(tmp_path, get_lms):
     write_models(tmp_path / "models")
     with (tmp_path / "models/librispeech-lexicon.txt").open("a") as f:
         f.write("ZOO\n")

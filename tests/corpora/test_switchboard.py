@@ -1,5 +1,5 @@
-"""egs/swbd's preparation of Switchboard on small discs of the same shape: layouts, counts, texts, and what is
-wrong with real discs."""
+"""egs/swbd's preparation of Switchboard on small discs with the same structure: layouts, counts, texts, and
+faults of real discs."""
 
 import gzip
 import re
@@ -26,7 +26,7 @@ def discs(tmp_path_factory):
 
 
 def prepare(data, **places) -> DataDir:
-    """DATA/train of these places, options of local/prepare_swbd.py."""
+    """DATA/train of these locations, given as options of local/prepare_swbd.py."""
     run_here(
         "prepare_swbd.py",
         *(word for name, place in places.items() for word in (f"--{name}", place)),
@@ -36,23 +36,23 @@ def prepare(data, **places) -> DataDir:
     return DataDir(data / "train")
 
 
-def test_texts_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
+def test_texts_and_counts_equal_those_of_discs(discs, tmp_path, capsys):
     train = prepare(tmp_path, swbd=discs.root)
     assert train.text == discs.texts and len(set(train.utt2spk.values())) == 15
     assert len(train.wav_scp) == 15 and "sw02167-B" not in train.wav_scp
     assert train.table("reco2file_and_channel")["sw02001-B"] == "sw02001 B"
     assert not validate(tmp_path / "train", audio="read")
-    told = capsys.readouterr().out
-    assert f"{len(discs.unheard)} segments left out: no audio of their call: sw02289-" in told
-    assert "1 segments left out: it begins after the end of its recording: sw03409-B" in told
+    output = capsys.readouterr().out
+    assert f"{len(discs.unheard)} segments left out: no audio of their call: sw02289-" in output
+    assert "1 segments left out: it begins after the end of its recording: sw03409-B" in output
     assert (
-        "1 calls have a transcript, but no audio: sw02289" in told
-        and "8 calls have audio, of 2,435 or 2,438" in told
+        "1 calls have a transcript, but no audio: sw02289" in output
+        and "8 calls have audio, of 2,435 or 2,438" in output
     )
-    assert re.search(rf"utterances +{len(train.utterances)} +264,000 +-", told)
+    assert re.search(rf"utterances +{len(train.utterances)} +264,000 +-", output)
 
 
-def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, capsys):
+def test_unchanged_corpus_is_up_to_date_and_changed_audio_is_not(discs, tmp_path, capsys):
     prepare(tmp_path / "data", swbd=discs.root)
     capsys.readouterr()
     prepare(tmp_path / "data", swbd=discs.root)
@@ -76,7 +76,7 @@ def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, ca
         ("inside", None),
     ],
 )
-def test_layouts(discs, tmp_path, capsys, layout, source):
+def test_layouts_give_equal_texts(discs, tmp_path, capsys, layout, source):
     places = {"swbd": swbd_discs.lay_out(discs, layout, tmp_path / layout)}
     if source:
         places["transcripts"] = getattr(discs, source)
@@ -85,7 +85,7 @@ def test_layouts(discs, tmp_path, capsys, layout, source):
     assert ("1 files exist in several copies" in capsys.readouterr().out) == (layout == "copies")
 
 
-def test_transcripts_compressed_one_by_one(discs, tmp_path):
+def test_individually_compressed_transcripts(discs, tmp_path):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     for path in [*transcripts.rglob("*-trans.text"), transcripts / "sw-ms98-dict.text"]:
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -97,15 +97,15 @@ def test_transcripts_compressed_one_by_one(discs, tmp_path):
     with tarfile.open(tmp_path / "swb_ms98_transcriptions (1).tgz", "w:gz") as archive:
         archive.add(transcripts, "swb_ms98_transcriptions")
     shutil.rmtree(transcripts)
-    # the second of two archives, and not read
+    # the second of two archives, which is not read
     (tmp_path / "switchboard_word_alignments.tar.gz").symlink_to(discs.archive)
     assert "moon" in " ".join(
         prepare(tmp_path / "data", swbd=discs.root / "swb1_d1", transcripts=tmp_path).text.values()
     )
 
 
-def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, capsys):
-    """For example a mixture of both, or one side; it is unknown which."""
+def test_audio_without_one_channel_per_side_is_omitted(discs, tmp_path, capsys):
+    """For example a mixture of both or one unknown side."""
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     mono = swbd / "swb1_d1/data/sw02001.sph"
     mono.unlink()
@@ -118,7 +118,7 @@ def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, caps
     )
 
 
-def test_audio_of_which_none_can_be_used(discs, tmp_path):
+def test_corpus_without_usable_audio_is_refused(discs, tmp_path):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     for path in swbd_discs.audio_files(swbd):
         path.unlink()
@@ -143,14 +143,14 @@ def test_callers_as_speakers(discs, tmp_path):
     assert not train.has("spk2gender")  # the callers of 4519 are unknown
 
 
-def test_sexes_where_all_are_known(discs, tmp_path):
+def test_sexes_are_written_if_all_are_known(discs, tmp_path):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     next(swbd.rglob("sw04519.sph")).unlink()
     train = prepare(tmp_path, swbd=swbd, transcripts=discs.transcripts, docs=discs.root / "docs")
     assert read_table(train.path / "spk2gender")["sw02001-A"] == "f" and not validate(train.path)
 
 
-def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
+def test_malformed_lines_are_omitted_and_named(discs, tmp_path, capsys):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     side = transcripts / "20/2001/sw2001A-ms98-a-trans.text"
     lines = side.read_text().splitlines()
@@ -165,17 +165,17 @@ def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
     side.write_bytes("\r\n".join(lines).encode() + b"\r\nsw2001A-ms98-a-0094 3.0 3.5 caf\xe9\r\n")
     train = prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     assert train.text == {**discs.texts, "sw02001-A_000300-000350": "café"}
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for reason in ("its end is not after its beginning: ", "a line that is not 'SEGMENT BEGIN END WORDS': "):
-        assert f"1 segments left out: {reason}{side}:" in told
-    assert "1 segments left out: shorter than 10 ms: sw02001-A_000150-000150" in told
+        assert f"1 segments left out: {reason}{side}:" in output
+    assert "1 segments left out: shorter than 10 ms: sw02001-A_000150-000150" in output
     assert (
-        "1 segments left out: the same times as another: sw02001-A_" in told
-        and f"{side}:{len(lines) + 1}: not UTF-8" in told
+        "1 segments left out: the same times as another: sw02001-A_" in output
+        and f"{side}:{len(lines) + 1}: not UTF-8" in output
     )
 
 
-def test_a_side_on_which_nothing_is_said(discs, tmp_path, capsys):
+def test_side_without_speech(discs, tmp_path, capsys):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     (transcripts / "21/2167/sw2167B-ms98-a-trans.text").write_text("sw2167B-ms98-a-0001 0.5 1.5 [noise]\n")
     assert prepare(tmp_path, swbd=discs.root, transcripts=transcripts).text == discs.texts
@@ -185,7 +185,7 @@ def test_a_side_on_which_nothing_is_said(discs, tmp_path, capsys):
     )
 
 
-def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys):
+def test_unusable_audio_is_omitted_and_named(discs, tmp_path, capsys):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     cut, broken = swbd / "swb1_d1/data/sw02001.sph", swbd / "swb1_d3/data/sw04002.sph"
     contents = {path: path.read_bytes() for path in (cut, broken)}
@@ -196,12 +196,12 @@ def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys
     assert train.text == {
         name: text for name, text in discs.texts.items() if name[:7] not in ("sw02001", "sw04002")
     }
-    told = capsys.readouterr().out
-    assert "segments left out: their audio is not usable: sw02001-A_" in told
-    assert f"sw02001 is left out: {cut}: cut short" in told and f"sw04002 is left out: {broken}: " in told
+    output = capsys.readouterr().out
+    assert "segments left out: their audio is not usable: sw02001-A_" in output
+    assert f"sw02001 is left out: {cut}: cut short" in output and f"sw04002 is left out: {broken}: " in output
 
 
-def test_wrong_and_missing_discs(discs, tmp_path, capsys):
+def test_wrong_and_missing_discs_are_reported(discs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for places, message in (
         (
@@ -236,7 +236,7 @@ def test_wrong_and_missing_discs(discs, tmp_path, capsys):
     assert "no calls in swb1_d3, but in 3 other discs" in capsys.readouterr().out
 
 
-def test_transcripts_of_other_calls(discs, tmp_path):
+def test_transcripts_of_other_calls_are_refused(discs, tmp_path):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     for folder in (path for path in transcripts.glob("*/*") if path.name != "2289"):
         shutil.rmtree(folder)
@@ -246,14 +246,14 @@ def test_transcripts_of_other_calls(discs, tmp_path):
     ):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     (transcripts / "sw-ms98-dict.text").unlink()
-    told = (
+    report = (
         "the dictionary of the transcripts: no sw-ms98-dict.text below .*transcripts; give its directory with"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
 
 
-def test_archives_that_are_none(discs, tmp_path):
+def test_invalid_archives_are_refused(discs, tmp_path):
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(discs.archive.read_bytes()[:-3000])
     (tmp_path / "text.tar.gz").write_text("no archive")

@@ -1,4 +1,4 @@
-"""The rules for words of Switchboard's transcripts and dictionary, each with the example of the corpus."""
+"""Rules for words of Switchboard's transcripts and dictionary, each with its example from the corpus."""
 
 from collections import Counter
 
@@ -64,11 +64,11 @@ from pyasr.lang.lexicons.lexicon import Lexicon
         ("w-", "w-"),
     ],
 )
-def test_tokens(token, word):
+def test_transcript_tokens_become_words(token, word):
     assert word_of(token) == word
 
 
-def test_segments_of_noise_alone_have_words():
+def test_segments_with_only_noise_keep_noise_words():
     assert words_of("  [silence]  <b_aside> ") == [] and words_of("[noise]") == ["[noise]"]
     assert words_of("[laughter] um [laughter-yeah] i wen[t]- {zwieback} to it") == [
         "[laughter]",
@@ -102,11 +102,11 @@ def test_segments_of_noise_alone_have_words():
         ("s", "eh s", None),
     ],
 )
-def test_acronyms_are_words_with_a_capital_whose_letters_are_named(word, phones, acronym):
+def test_acronyms_are_recognised_by_letter_names(word, phones, acronym):
     assert acronym_of(word, [("x",), tuple(phones.split())]) == acronym
 
 
-def test_acronyms_go_into_transcripts_by_exact_case_and_back():
+def test_acronyms_are_replaced_by_exact_case_and_restored():
     acronyms = {
         "IBM": "i._b._m.",
         "TVs": "t._v.s",
@@ -129,7 +129,7 @@ def test_acronyms_go_into_transcripts_by_exact_case_and_back():
     assert " ".join(scored) == "i i b m t v's b b c's c yeah mr. a._"
 
 
-def test_letters_that_have_no_acronym_stay():
+def test_letters_without_acronym_are_unchanged():
     assert with_acronyms("C I A".split(), {"C": "c.", "A": "a."}) == ["c.", "I", "a."]
 
 
@@ -158,17 +158,17 @@ def dictionary(capsys):
     return entries_in(DICTIONARY, "dict")
 
 
-def test_entries_of_the_dictionary(dictionary, capsys):
+def test_dictionary_entries_are_read(dictionary, capsys):
     assert dictionary.entries.keys() == {"ab-", "yeah", "IBM", "AT&T", "I", "us", "US"}
     assert dictionary.pronunciations("yeah") == [("y", "ae"), ("y", "eh")]
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "dict: 2 lines without a pronunciation of speech are left out: 15 ('Bad s sil z'), 16 ('lonely')"
-        in told
+        in output
     )
 
 
-def test_lexicon(dictionary):
+def test_lexicon_has_noises_letters_and_words(dictionary):
     lexicon, acronyms = lexicon_of(dictionary)
     assert acronyms == {
         "IBM": "i._b._m.",
@@ -209,7 +209,7 @@ def test_dictionary_directory(dictionary, tmp_path):
     assert ("ae",) in content.nonsilence and ("sil",) not in content.nonsilence and not find_problems(content)
 
 
-def test_words_that_the_dictionary_lacks(dictionary):
+def test_words_missing_in_dictionary_are_added(dictionary):
     lexicon, _ = lexicon_of(dictionary)
     rows = add_missing(lexicon, Counter({"yeah": 9, "about": 3, "wugly": 2, "[laughter]": 1}))
     assert (
@@ -255,15 +255,18 @@ def test_callers_and_their_sexes(tmp_path):
         (read_callers, f'"{"x" * 140_000}'),
     ],
 )
-def test_broken_lines_of_tables_are_named(tmp_path, capsys, read, line):
+def test_malformed_table_lines_are_named(tmp_path, capsys, read, line):
     log.setup("test")
     (tmp_path / "table").write_text(f"\n{line}\n")
     with pytest.raises(UserError, match="table: no line 'CALL.*; give the table as the LDC has published it"):
         read(tmp_path / "table")
     (tmp_path / "table").write_text(f"\n{line}\n1000, 1, 1001, 1002\n")
     read(tmp_path / "table")
-    assert f"{tmp_path}/table:2: '" in (told := capsys.readouterr().out) and "(1 such lines); skipped" in told
+    assert (
+        f"{tmp_path}/table:2: '" in (report := capsys.readouterr().out)
+        and "(1 such lines); skipped" in report
+    )
 
 
-def test_all_capital_letters_are_acronyms_whatever_the_dictionary_has():
+def test_capital_letters_are_acronyms_for_any_dictionary():
     assert acronyms_in(Lexicon())["W"] == "w." and len(acronyms_in(Lexicon())) == 26

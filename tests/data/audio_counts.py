@@ -56,8 +56,8 @@ def counted(form: str, content: bytes, num_bytes: int) -> bytes:
 
 def of_flac(content: bytes, num_samples: int) -> bytes:
     """A FLAC file with the given number of samples in its header (RFC 9639, 8.2)."""
-    told = int.from_bytes(content[18:26], "big") >> 36 << 36 | num_samples
-    return content[:18] + told.to_bytes(8, "big") + content[26:]
+    report = int.from_bytes(content[18:26], "big") >> 36 << 36 | num_samples
+    return content[:18] + report.to_bytes(8, "big") + content[26:]
 
 
 def without_xing(content: bytes) -> bytes:

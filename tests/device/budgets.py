@@ -1,4 +1,4 @@
-"""What one step of a learner may cost on a GPU: the table to change when a step becomes cheaper."""
+"""Limits on the cost of one step of a learner on a GPU. Update this table when a step becomes cheaper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyasr.train.sgd.rbm_learner import RbmLearner
 
 @dataclass(frozen=True)
 class Budget:
-    """The most of any step.
+    """Upper limits for any step.
 
     launches  operations on the device
     megabytes  read and written by these
@@ -32,8 +32,8 @@ class Budget:
     copies: int = 0
 
 
-# Of the small networks of the tests: launches and waits do not depend on the widths of layers, but on their
-# number, and on the frames that a loop over time goes through.
+# For the small networks of the tests: launches and waits depend on the number of layers and, for loops over
+# time, on the number of frames, not on the widths of layers.
 BUDGETS: dict[str, Budget] = {
     "captured sgd": Budget(6, 7.9),
     "sgd with momentum, l2 and limits": Budget(140, 10.0),
@@ -48,8 +48,7 @@ BUDGETS: dict[str, Budget] = {
 
 @contextlib.contextmanager
 def counted_steps(gpu: MockGpu) -> Iterator[list[Counts]]:
-    """What each step of a learner costs that is made in the block, but for those in which a CUDA graph is
-    captured."""
+    """Cost of each learner step in the block, except steps in which a CUDA graph is captured."""
     steps: list[Counts] = []
     captures: list[CapturedStep] = []
 
@@ -75,7 +74,7 @@ def counted_steps(gpu: MockGpu) -> Iterator[list[Counts]]:
 
 
 def check(name: str, steps: list[Counts]) -> None:
-    """Fail, and tell what costs most, unless all steps are within the budget of this name."""
+    """Fail with the most expensive places, unless all steps are within the budget of this name."""
     budget = BUDGETS[name]
     assert steps
     for counts in steps:

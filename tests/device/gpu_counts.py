@@ -1,4 +1,4 @@
-"""What the mock GPU counts: launches, bytes, waits of the host, and where in the code they come from."""
+"""Counters of the mock GPU: launches, bytes, waits of the host, and their places in the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPAQUE = tuple(
 
 @dataclass
 class Counts:
-    """What one thread has had the device do.
+    """Device operations of one thread.
 
     launches    how often each (operation, place in the code) ran
     num_bytes   read and written by these
@@ -33,17 +33,17 @@ class Counts:
 
     @property
     def num_launches(self) -> int:
-        """All of them."""
+        """Number of all launches."""
         return self.launches.total()
 
     @property
     def blocking_copies(self) -> list[str]:
-        """Those of `syncs` that are copies between host and device."""
+        """Entries of `syncs` that are copies between host and device."""
         return [sync for sync in self.syncs if sync.startswith("copy")]
 
 
 def place() -> str:
-    """The innermost code outside torch and this file that is at work: "file:line function"."""
+    """Innermost active code outside torch and this file: "file:line function"."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OPAQUE):
         frame = frame.f_back
@@ -51,8 +51,8 @@ def place() -> str:
 
 
 def bytes_moved(name: str, inputs: list[torch.Tensor], outputs: list) -> int:
-    """What a kernel reads and writes; of expanded dimensions one element, of a table from which it gathers
-    what it takes."""
+    """Bytes that a kernel reads and writes. Expanded dimensions count as one element; a table from which
+    elements are gathered counts by these elements."""
     written = sum(_num_bytes(x) for x in outputs if isinstance(x, torch.Tensor))
     if name in ("zero_", "fill_"):
         return written

@@ -1,4 +1,4 @@
-"""CUDA graphs of the mock GPU: operations that were captured are executed again, on the same memory."""
+"""CUDA graphs of the mock GPU: captured operations are executed again on the same memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 
 class CudaGraph:
-    """For `torch.cuda.CUDAGraph`. Values of Python are those of the capture, as in a graph of a GPU; a replay
-    is one launch.
+    """For `torch.cuda.CUDAGraph`. Python values are those of the capture, as in a real graph; a replay is one
+    launch.
 
     num_nodes  kernels of a replay
     """
@@ -21,18 +21,18 @@ class CudaGraph:
         self.num_nodes, self._num_bytes, self._steps = 0, 0, []
 
     def captured(self, compute: Callable[[], object], result: object) -> None:
-        """An operation, as a function of nothing, and the CPU tensors that it has given."""
+        """Record an operation, as a function without arguments, with the CPU tensors that it returned."""
         self._steps.append(
             (compute, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
         )
 
     def launched(self, num_bytes: int) -> None:
-        """A kernel of the capture."""
+        """Count a kernel of the capture."""
         self.num_nodes, self._num_bytes = self.num_nodes + 1, self._num_bytes + num_bytes
 
     @torch.no_grad()
     def replay(self) -> None:
-        """Compute it all again."""
+        """Execute all operations again."""
         present[-1].launched("replay", self._num_bytes)
         for compute, places in self._steps:
             found = [leaf for leaf in tree_leaves(compute()) if isinstance(leaf, torch.Tensor)]
@@ -43,7 +43,7 @@ class CudaGraph:
 
 @contextlib.contextmanager
 def graph(made: CudaGraph, **_keywords) -> Iterator[None]:
-    """For `torch.cuda.graph`. Unlike a GPU, the mock executes what it captures."""
+    """For `torch.cuda.graph`. Unlike a GPU, the mock also executes what it captures."""
     gpu = present[-1]
     gpu.of_thread.graph = made
     try:

@@ -1,4 +1,4 @@
-"""Streams and events of the mock GPU, and the copies to pinned memory that wait in them."""
+"""Streams and events of the mock GPU, and their pending copies to pinned memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 if TYPE_CHECKING:
     from mock_gpu import MockGpu
 
-present: list[MockGpu] = []  # the device, while a `mock_gpu` block runs
+present: list[MockGpu] = []  # the device, inside a `mock_gpu` block
 
 
 class LateCopy:
-    """A copy to pinned memory, which holds no sensible value until the copy has arrived."""
+    """A copy to pinned memory, which has no valid value until the copy has arrived."""
 
     def __init__(self, destination: torch.Tensor, source: torch.Tensor):
         self.destination, self.values = (
@@ -24,15 +24,14 @@ class LateCopy:
         destination.reshape(-1).view(torch.uint8).fill_(255)
 
     def arrive(self) -> None:
-        """Put the values down, once."""
+        """Write the values, once."""
         if self.values is not None:
             self.destination.copy_(self.values)
             self.values = None
 
 
 class Stream:
-    """A queue of the device, for `torch.cuda.Stream`. `work`: copies to the host that it has still to
-    make."""
+    """A queue of the device, for `torch.cuda.Stream`. `work` has its pending copies to the host."""
 
     def __init__(self, *_arguments, **_keywords):
         self.work: list[LateCopy] = []
@@ -48,34 +47,33 @@ class Stream:
         self.arrive()
 
     def query(self) -> bool:
-        """Whether all is done; a host that asks will see that it is in the end."""
+        """Whether all work is done. Each query finishes the work, so repeated queries end with True."""
         self.arrive()
         return True
 
     def record_event(self, event: Event | None = None) -> Event:
-        """An event behind the present work."""
+        """An event after the present work."""
         event = event or Event()
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Later work of this stream comes after the event, so that waiting for it is waiting for the event
-        too."""
+        """Put later work of this stream after the event. Waiting for it includes waiting for the event."""
         self.work = [*self.work, *event.work]
 
     def wait_stream(self, other: Stream) -> None:
-        """The same, for what the other has to do."""
+        """Put later work of this stream after the present work of the other."""
         self.work = [*self.work, *other.work]
 
 
 class Event:
-    """For `torch.cuda.Event`. `work`: copies that were to be made when it was recorded."""
+    """For `torch.cuda.Event`. `work` has the copies that were pending when it was recorded."""
 
     def __init__(self, *_arguments, **_keywords):
         self.work: list[LateCopy] = []
 
     def record(self, stream: Stream | None = None) -> None:
-        """Stand behind the present work of a stream."""
+        """Record the present work of a stream."""
         self.work, self.time = list((stream or present[-1].stream).work), time.monotonic()
 
     def synchronize(self) -> None:
@@ -84,13 +82,13 @@ class Event:
         self.query()
 
     def query(self) -> bool:
-        """As of a stream."""
+        """Like `Stream.query`."""
         for copy in self.work:
             copy.arrive()
         return True
 
     def wait(self, stream: Stream | None = None) -> None:
-        """As `Stream.wait_event`."""
+        """Like `Stream.wait_event`."""
         (stream or present[-1].stream).wait_event(self)
 
     def elapsed_time(self, later: Event) -> float:

@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 import torch
 from budgets import check, counted_steps
-from corpora import make_data
 from mock_gpu import mock_gpu
 from toy_jobs import NUM_PDFS, with_options
+from training_corpora import make_data
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
@@ -27,8 +27,8 @@ NATURAL = NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_ran
 
 
 def on_both(train: Callable[[str], Result], budget: str = "") -> tuple[Result, Result]:
-    """(what `train("cpu")` gives, what `train("cuda")` gives on the mock GPU). Its steps there are held to a
-    budget, if one is named."""
+    """(result of `train("cpu")`, result of `train("cuda")` on the mock GPU). The GPU's steps are checked
+    against a budget, if one is named."""
     host = train("cpu")
     with mock_gpu() as gpu, counted_steps(gpu) as steps:
         there = train("cuda")
@@ -39,7 +39,7 @@ def on_both(train: Callable[[str], Result], budget: str = "") -> tuple[Result, R
 
 
 def distance(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> float:
-    """Norm of the difference of two sets of parameters, relative to that of the second."""
+    """Norm of the difference of two sets of parameters, relative to the norm of the second."""
     one, other = (
         torch.cat([value.detach().double().flatten() for value in parameters]) for parameters in (one, other)
     )
@@ -47,7 +47,7 @@ def distance(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> floa
 
 
 def make_corpus(path: Path, num_utterances: int = 8) -> Path:
-    """PATH/data and targets: utterances of 31 frames and more, a quarter of which are held out."""
+    """PATH/data and targets: utterances of 31 or more frames, a quarter of which are held out."""
     targets = make_data(path / "data", {f"a-{i:02d}": 31 + i for i in range(num_utterances)}, NUM_PDFS)
     dataclasses.replace(targets, heldout=np.arange(num_utterances) % 4 == 0).save(path / TARGETS_FILE)
     return path
@@ -62,8 +62,8 @@ def spec_of(
     carry_state: bool = False,
     **groups,
 ) -> TrainSpec:
-    """The work of `train_rank`, two epochs: of a network of such lines over chunks, or of a DNN on spliced
-    frames."""
+    """Specification for `train_rank` with two epochs: a network with such lines over chunks, or a DNN on
+    spliced frames."""
     out.mkdir(parents=True)
     Targets.load(corpus / TARGETS_FILE).save(out / TARGETS_FILE)
     if lines:
@@ -80,6 +80,6 @@ def spec_of(
 
 
 def trained(spec: TrainSpec, num_ranks: int = 2, kind: type = Trainer) -> list[torch.Tensor]:
-    """The parameters in the end, of the model file."""
+    """Parameters of the final model file."""
     run_threads(num_ranks, lambda comm: train_rank(spec, comm, kind))
     return list(load_model(spec.out / MODEL_FILE).network.state_dict().values())

@@ -1,4 +1,5 @@
-"""A GPU for tests on machines without one: tensors that compute on the CPU and say that they are on `cuda:0`.
+"""A GPU for tests on machines without one: tensors that compute on the CPU and report `cuda:0` as their
+device.
 
     with mock_gpu() as gpu:
         x = torch.randn(4, 3).to("cuda")          # a GpuTensor
@@ -70,18 +71,18 @@ _SYNCHRONISING = {
 }
 # CTC takes lengths from the host
 _OF_ANY_DEVICE = {"set_", "_has_compatible_shallow_copy_type", "_ctc_loss", "_ctc_loss_backward"}
-# these refuse numbers of the host too, which other operations take
+# these refuse host scalars, which other operations accept
 _JOINING = {"cat", "stack", "mm", "addmm", "bmm"}
 
 
 def on_host(value):
-    """The value of a tensor of the device, as a plain CPU tensor of the same memory; anything else as it is.
-    Nothing is counted."""
+    """Value of a device tensor as a plain CPU tensor of the same memory; anything else unchanged. Nothing is
+    counted."""
     return value.inner if isinstance(value, GpuTensor) else value
 
 
 class GpuTensor(torch.Tensor):
-    """A tensor of the device. `inner` has its values."""
+    """A device tensor. `inner` has its values."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -89,7 +90,7 @@ class GpuTensor(torch.Tensor):
     def __new__(cls, inner: torch.Tensor) -> GpuTensor:
         if inner.layout is torch.strided:
             return torch.Tensor._make_subclass(cls, inner.detach(), inner.requires_grad)
-        # a sparse one is seen by operations alone
+        # sparse tensors are seen only by operations
         return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
 
     def __init__(self, inner: torch.Tensor):
@@ -100,7 +101,7 @@ class GpuTensor(torch.Tensor):
 
     @property
     def data(self) -> GpuTensor:
-        """As of every tensor."""
+        """Like `data` of any tensor."""
         return GpuTensor(self.inner)
 
     @data.setter
@@ -118,17 +119,17 @@ class GpuTensor(torch.Tensor):
     __array__ = numpy
 
     def get_device(self) -> int:
-        """The number of the device."""
+        """Number of the device."""
         return 0
 
     def record_stream(self, _stream: Stream) -> None:
-        """Memory is never given to another stream."""
+        """No operation, because memory is never reused by another stream."""
 
     def __repr__(self) -> str:
         return f"GpuTensor({self.inner})"
 
     def __reduce_ex__(self, protocol: int):
-        return self.inner.__reduce_ex__(protocol)  # what torch.load with map_location="cpu" gives
+        return self.inner.__reduce_ex__(protocol)  # result of torch.load with map_location="cpu"
 
     def __deepcopy__(self, memo: dict) -> GpuTensor:
         copy = GpuTensor(self.inner.clone())
@@ -164,7 +165,7 @@ class MockGpu:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Counts]:
-        """Counts what this thread has the device do in the block."""
+        """Count the device operations of this thread in the block."""
         counts = Counts()
         self._counts.append(counts)
         try:
@@ -178,28 +179,28 @@ class MockGpu:
 
     @property
     def graph(self) -> CudaGraph | None:
-        """The one that captures in this thread."""
+        """Graph that this thread captures."""
         return self.of_thread.__dict__.get("graph")
 
     @property
     def stream(self) -> Stream:
-        """The current one of this thread."""
+        """Current stream of this thread."""
         return self.of_thread.__dict__.get("stream", self.default_stream)
 
     def wait(self, what: str, num_bytes: int = 0) -> None:
-        """The host waits for the present stream."""
+        """Let the host wait for the current stream."""
         self.note_sync(what, num_bytes)
         self.stream.arrive()
 
     def note_sync(self, what: str, num_bytes: int = 0) -> None:
-        """Count it. Raises RuntimeError in a capture."""
+        """Count a synchronisation. Raises RuntimeError in a capture."""
         if self.graph is not None:
             raise RuntimeError(f"operation not permitted when stream is capturing: {what} at {place()}")
         for counts in self._counts:
             counts.syncs.append(f"{what}: {num_bytes} bytes at {place()}")
 
     def execute(self, operation: torch._ops.OpOverload, args: tuple, kwargs: dict):
-        """An operation of ATen with a tensor of the device among its arguments."""
+        """Execute an ATen operation with a device tensor among its arguments."""
         name = operation._schema.name.partition("::")[2]
         if name == "copy_" and not all(isinstance(x, GpuTensor) for x in args[:2]):
             return self.copy(*args, **kwargs)
@@ -212,7 +213,7 @@ class MockGpu:
         self._look_for_syncs(name, args, tensors)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": HOST}
-        if operation is torch.ops.aten.bmm.dtype:  # of GPUs alone
+        if operation is torch.ops.aten.bmm.dtype:  # exist only on GPUs
             operation = _bmm_in
         inner, inner_keywords = tree_map(on_host, args), tree_map(on_host, kwargs)
         with self._drawing(draws):
@@ -237,8 +238,8 @@ class MockGpu:
             counts.num_bytes += num_bytes
 
     def _check_devices(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
-        """Raise RuntimeError where tensors of the host stand beside some of the device; numbers may, and
-        indices are copied."""
+        """Raise RuntimeError if an operation mixes host and device tensors. Scalars are allowed, and indices
+        are copied."""
         if name in _OF_ANY_DEVICE:
             return
         strangers = [
@@ -259,7 +260,7 @@ class MockGpu:
             )
 
     def _look_for_syncs(self, name: str, args: tuple, tensors: list[torch.Tensor]) -> None:
-        """Wait where an operation needs values of the device on the host."""
+        """Synchronise if an operation needs device values on the host."""
         if name == "_local_scalar_dense":
             self.wait("item", tensors[0].dtype.itemsize)
         elif name in _SYNCHRONISING:
@@ -289,18 +290,18 @@ class MockGpu:
         self.random_state = torch.Generator().manual_seed(number).get_state()
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Let the memory of a CPU tensor count as pinned."""
+        """Mark the memory of a CPU tensor as pinned."""
         self.pinned[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
         return tensor
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Whether it is."""
+        """Whether the memory of a tensor is pinned."""
         return not isinstance(tensor, GpuTensor) and tensor.untyped_storage().data_ptr() in self.pinned
 
     def copy(
         self, destination: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
     ) -> torch.Tensor:
-        """Copy between host and device. A type is changed on the device where the host does not wait."""
+        """Copy between host and device. The device converts the type if the host does not wait."""
         to_device, moved = isinstance(destination, GpuTensor), source.numel() * source.element_size()
         host, what = (source, "copy to the device") if to_device else (destination, "copy to the host")
         waits = not (
@@ -342,13 +343,12 @@ def _bmm_in(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
 
 
 def on_device(value):
-    """A tensor of the device that has the memory of a CPU tensor; anything else as it is. Nothing is
-    counted."""
+    """A device tensor with the memory of a CPU tensor; anything else unchanged. Nothing is counted."""
     return GpuTensor(value) if isinstance(value, torch.Tensor) and not isinstance(value, GpuTensor) else value
 
 
 class Generator(torch.Generator):
-    """For `torch.Generator`, of either device. The same seed gives the same numbers on both."""
+    """For `torch.Generator` of either device. The same seed gives the same numbers on both."""
 
     def __new__(cls, device: torch.device | str = "cpu"):
         made = super().__new__(cls)
@@ -359,8 +359,8 @@ class Generator(torch.Generator):
 
 
 class _Calls(TorchFunctionMode):
-    """Sees the calls that tell devices apart before any tensor of the device is there: `torch.zeros(3,
-    device="cuda")`, `x.to("cuda")`."""
+    """Intercepts calls that name a device before any device tensor exists: `torch.zeros(3, device="cuda")`,
+    `x.to("cuda")`."""
 
     def __init__(self, gpu: MockGpu):
         super().__init__()
@@ -391,7 +391,7 @@ class _Calls(TorchFunctionMode):
         return self.gpu.pin(made) if is_pinned else made
 
     def _make(self, function: Callable, args: tuple, kwargs: dict):
-        """A call with a device: the tensor is made on the host, and counted if it is to be on the device."""
+        """Create the tensor of a call with a device on the host; count it if it belongs to the device."""
         device, name = torch.device(kwargs["device"]), function.__name__
         if name in ("tensor", "as_tensor", "new_tensor") and device.type == "cuda":
             if isinstance(args[0], GpuTensor) and name == "as_tensor":
@@ -419,7 +419,7 @@ class _Calls(TorchFunctionMode):
 
 
 def _check_generator(generator: torch.Generator | None, device: object, args: tuple) -> None:
-    """Raise RuntimeError where a generator is of another device than what it draws for."""
+    """Raise RuntimeError if a generator belongs to another device than its output."""
     if generator is not None:
         first = args[0].device if args and isinstance(args[0], torch.Tensor) else HOST
         wanted = first if device is None else torch.device(device)
@@ -430,7 +430,7 @@ def _check_generator(generator: torch.Generator | None, device: object, args: tu
 
 
 def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, object]:
-    """What `torch.cuda` has in the block."""
+    """Replacements for functions of `torch.cuda` in the block."""
 
     @contextlib.contextmanager
     def on_stream(stream: Stream | None):
@@ -468,7 +468,7 @@ def _stand_ins(gpu: MockGpu, bfloat16: bool, free_bytes: int) -> dict[str, objec
 
 @contextlib.contextmanager
 def mock_gpu(bfloat16: bool = True, free_bytes: int = 80 << 30) -> Iterator[MockGpu]:
-    """Let torch have this GPU in the block, in this thread and those that are started meanwhile.
+    """Provide torch with this GPU in the block, for this thread and threads started meanwhile.
 
     bfloat16    whether it multiplies that by itself
     free_bytes  of memory, by what it says

@@ -1,5 +1,5 @@
-"""What a step costs on a GPU, counted on the mock GPU: launches, bytes, waits of the host, of which none is
-between two log lines."""
+"""Cost of a step on the mock GPU: launches, bytes, and waits of the host. The host must not wait between two
+log lines."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ ONLINE = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online")
 
 
 def steps_of_dnn(num: int, **learner):
-    """Counts of `num` steps, after the first ones, of a DNN with six hidden layers, as Su's, in bfloat16."""
+    """Counts of `num` steps, after the first ones, of a DNN with Su's six hidden layers, in bfloat16."""
     options = with_options(
         dnn=dict(hidden_layers=6, hidden_dim=128),
         learner=dict(precision="bfloat16", device="cuda", **learner),
@@ -44,13 +44,13 @@ def steps_of_dnn(num: int, **learner):
 @pytest.mark.parametrize(
     "name, learner", [("captured sgd", {}), ("sgd with momentum, l2 and limits", LIMITS)]
 )
-def test_sgd(name, learner):
+def test_sgd_step_stays_within_budget(name, learner):
     check(name, steps_of_dnn(2, **learner))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_natural_gradient(momentum):
-    """One of four steps updates F. Neither it nor the others wait for the device."""
+def test_natural_gradient_step_stays_within_budget(momentum):
+    """One of four steps updates F. No step waits for the device."""
     check("captured natural gradient", steps_of_dnn(2 * PERIOD, momentum=momentum, **ONLINE))
 
 
@@ -60,7 +60,7 @@ def corpus(tmp_path_factory):
 
 
 def waits_between_lines(spec) -> list[list[str]]:
-    """Where the host waits between each two log lines of an epoch, on one rank."""
+    """Waits of the host between successive log lines of an epoch, on one rank."""
     lines = []
     with mock_gpu() as gpu, gpu.counting() as counts:
 
@@ -81,14 +81,14 @@ def waits_between_lines(spec) -> list[list[str]]:
     "lines", ["", "tdnn splice=-2..2 dim=16", "lstm cells=12 recurrent=8"], ids=["dnn", "tdnn", "lstm"]
 )
 @pytest.mark.parametrize("learner", [{}, LIMITS], ids=["sgd", "limits"])
-def test_the_host_does_not_wait_between_two_log_lines(corpus, tmp_path, lines, learner):
+def test_host_does_not_wait_between_log_lines(corpus, tmp_path, lines, learner):
     spec = spec_of(corpus, tmp_path / "out", "cuda", lines, learner=dict(minibatch=20, **learner), loop=LINES)
     waits = waits_between_lines(spec)
     assert len(waits) > 3 and not any(waits)
 
 
-def test_a_wait_between_two_log_lines_is_seen(corpus, tmp_path):
-    """Updates of F that are not captured wait."""
+def test_wait_between_log_lines_is_detected(corpus, tmp_path):
+    """Updates of F without capture wait."""
     spec = spec_of(
         corpus, tmp_path / "out", "cuda", learner=dict(minibatch=20, l2=1e-4, **ONLINE), loop=LINES
     )

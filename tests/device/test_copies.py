@@ -1,5 +1,5 @@
-"""Vectors and frames between a GPU and the host: values as on the CPU, in pinned memory that is kept, with no
-copy that the host waits for."""
+"""Vectors and frames between GPU and host: values equal the CPU's, pinned memory is reused, no copy blocks
+the host."""
 
 from contextlib import nullcontext
 
@@ -29,13 +29,13 @@ def vector(seed: int) -> torch.Tensor:
 
 
 def types_changed(counts) -> set[str]:
-    """The modules that have the device change types, each by a kernel; torch itself would have the host do
-    so, which the mock does not show."""
+    """Names of modules whose types the device converts, each with a kernel. Real torch would convert on the
+    host, which the mock does not show."""
     return {place.partition(".")[0] for name, place in counts.launches if name in ("_to_copy", "copy_")}
 
 
 @pytest.mark.parametrize("by_pieces, expected", [(False, [LENGTH]), (True, [333, 333, 334])])
-def test_a_vector_of_a_gpu_is_changed_in_pinned_memory_that_is_kept(by_pieces, expected, monkeypatch):
+def test_gpu_vector_is_changed_in_reused_pinned_memory(by_pieces, expected, monkeypatch):
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     with mock_gpu.mock_gpu() as gpu:
         host, x, lengths = HostCopy(), vector(1).to(GPU), []
@@ -47,7 +47,7 @@ def test_a_vector_of_a_gpu_is_changed_in_pinned_memory_that_is_kept(by_pieces, e
             assert len(gpu.pinned) == 1 and torch.equal(mock_gpu.on_host(x), vector(1) * 2 ** (turn + 1))
 
 
-def test_all_pieces_are_on_their_way_before_the_first_is_mixed(monkeypatch):
+def test_all_pieces_are_copied_before_first_is_mixed(monkeypatch):
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     begun = []
     monkeypatch.setattr(
@@ -62,7 +62,7 @@ def test_all_pieces_are_on_their_way_before_the_first_is_mixed(monkeypatch):
 
 
 def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> list[torch.Tensor]:
-    """What ranks have after the average that `allreduce` takes."""
+    """Parameters of the ranks after the average of `allreduce`."""
 
     def rank(comm):
         wire, master = PayloadCodec(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
@@ -77,8 +77,8 @@ def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> li
 
 @pytest.mark.parametrize("payload", ["float32", "float16"])
 @pytest.mark.parametrize("num_ranks, num_pieces", [(2, 3), (4, 1)])
-def test_averages_of_gpus_are_those_of_cpus_in_every_bit(num_ranks, num_pieces, payload, monkeypatch):
-    """In pieces where the order in which ranks are added is the same in them."""
+def test_gpu_averages_are_bit_identical_to_cpu(num_ranks, num_pieces, payload, monkeypatch):
+    """Pieces are chosen such that the order of the sum over ranks is the same."""
     monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
     pieces = []
     expected = averaged(num_ranks, torch.device("cpu"), payload, nullcontext)
@@ -95,7 +95,7 @@ def test_averages_of_gpus_are_those_of_cpus_in_every_bit(num_ranks, num_pieces, 
 
 
 def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Tensor]:
-    """The gradients of two ranks after `GradientSum`."""
+    """Gradients of two ranks after `GradientSum`."""
 
     def rank(comm):
         wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
@@ -116,7 +116,7 @@ def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Ten
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gradients_of_a_gpu_are_added_without_a_blocking_copy(dtype, monkeypatch):
+def test_gpu_gradients_are_added_without_blocking_copy(dtype, monkeypatch):
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", 250)
     expected = summed(torch.device("cpu"), dtype, nullcontext)
     with mock_gpu.mock_gpu() as gpu:
@@ -127,7 +127,7 @@ def test_gradients_of_a_gpu_are_added_without_a_blocking_copy(dtype, monkeypatch
 
 @pytest.mark.parametrize("piece", [100, 1 << 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_frames_are_narrowed_on_the_device(dtype, piece, monkeypatch):
+def test_frames_are_narrowed_on_device(dtype, piece, monkeypatch):
     monkeypatch.setattr(copies, "_PIECE_BYTES", piece)
     features = [np.random.default_rng(seed).standard_normal((20, 7)).astype(np.float32) for seed in range(3)]
     here, there = (FrameStore(features, [np.arange(20)] * 3, 2, 1, 7) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Criteria of sequences, and RBMs, on the mock GPU: the models of the CPU."""
+"""Sequence criteria and RBMs on the mock GPU give the models of the CPU."""
 
 import pytest
 import torch
@@ -17,8 +17,8 @@ PRECISELY = ["--num-ranks", 2, "--cmvn", "none", "--precision", "float32"]
 
 
 def distance_of(out, train, budget: str) -> float:
-    """Of the model that `train(out, device)` makes on the mock GPU, by steps within a budget, from that of
-    the CPU."""
+    """Distance between the models that `train(out, device)` computes on the mock GPU, with steps within a
+    budget, and on the CPU."""
 
     def parameters(device):
         train(out / device, device)
@@ -29,11 +29,11 @@ def distance_of(out, train, budget: str) -> float:
 
 
 def step(name, flags, places):
-    """A function (out, device) that runs a step, its ranks as threads."""
+    """Function (out, device) that runs a step with ranks as threads."""
     return lambda out, device: run_here(name, *flags, "--device", device, *places, out, threads=True)
 
 
-def test_ctc(tmp_path):
+def test_ctc_trains_same_model_as_cpu(tmp_path):
     write_spoken_letters(tmp_path / "data", 12)
     run_here("train_subwords.py", "--num-units", 9, tmp_path / "data", tmp_path / "units", folder="utils")
     (tmp_path / "network.net").write_text("tdnn splice=-1..1 dim=16\ntdnn splice=-1..1 dim=16 stride=2")
@@ -73,8 +73,8 @@ def chain(tmp_path_factory):
     return path
 
 
-def test_lf_mmi(chain, tmp_path):
-    """Its denominator is computed by other code."""
+def test_lfmmi_trains_same_model_as_cpu(chain, tmp_path):
+    """The denominator is computed by different code."""
     flags = [*PRECISELY, "--chunk", 60, "--minibatch", 80, "--lr-scaling", "none",
              "--heldout-by", "utterance", "--heldout-share", 0.1, "--num-extra-lm-states", 20,
              "--num-epochs", 1, "--network", chain / "network.net"]  # fmt: skip
@@ -88,7 +88,7 @@ def lattices(tmp_path_factory):
 
 
 @pytest.mark.parametrize("criterion", ["smbr", "mmi"])
-def test_criteria_of_lattices(lattices, tmp_path, criterion):
+def test_lattice_criteria_train_same_model_as_cpu(lattices, tmp_path, criterion):
     flags = ["--num-ranks", 2, "--precision", "float32", "--criterion", criterion, "--acoustic-scale", SCALE,
              "--learning-rate", 0.004, "--lr-scaling", "none", "--heldout-share", 0.2,
              "--num-epochs", 1]  # fmt: skip
@@ -96,8 +96,8 @@ def test_criteria_of_lattices(lattices, tmp_path, criterion):
     assert distance_of(tmp_path, step("train_smbr.py", flags, places), criterion) < 1e-6
 
 
-def test_rbms(tmp_path):
-    """A Gaussian one and one above it; samples are drawn on the device."""
+def test_rbms_train_same_models_as_cpu(tmp_path):
+    """A Gaussian RBM and one above it. Samples are drawn on the device."""
     data = make_toy(tmp_path, 8)
     flags = [
         *PRECISELY,

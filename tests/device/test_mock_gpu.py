@@ -1,4 +1,4 @@
-"""The mock GPU itself: values, refusals, what is counted, late copies, random states."""
+"""The mock GPU itself: values, refusals, counters, late copies, random states."""
 
 import copy
 import io
@@ -26,7 +26,7 @@ def network():
     return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
 
 
-def test_values_and_gradients_are_those_of_the_cpu(gpu):
+def test_values_and_gradients_equal_cpu(gpu):
     torch.manual_seed(3)
     host, x = network(), numbers(7, 5)
     there = copy.deepcopy(host).to("cuda")
@@ -47,7 +47,7 @@ def test_values_and_gradients_are_those_of_the_cpu(gpu):
     )
 
 
-def test_views_share_memory_and_autograd_functions_compute_on_the_device(gpu):
+def test_views_share_memory_and_autograd_functions_run_on_device(gpu):
     class Doubled(torch.autograd.Function):
         @staticmethod
         def forward(context, x):
@@ -78,7 +78,7 @@ def test_views_share_memory_and_autograd_functions_compute_on_the_device(gpu):
         "torch.where(y > 0, x, x)",
     ],
 )
-def test_mixtures_of_devices_are_refused(gpu, statement):
+def test_mixed_devices_are_refused(gpu, statement):
     names = dict(
         torch=torch, x=numbers(4, 3).to("cuda"), y=numbers(4, 3), z=numbers(3, 4), index=torch.tensor([0, 2])
     )
@@ -86,7 +86,7 @@ def test_mixtures_of_devices_are_refused(gpu, statement):
         eval(statement, names)
 
 
-def test_other_refusals(gpu):
+def test_other_invalid_operations_are_refused(gpu):
     x = numbers(3).to("cuda")
     for convert in (lambda: x.numpy(), lambda: np.asarray(x), lambda: np.add(x, 1)):
         with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
@@ -142,7 +142,7 @@ def named(gpu):
 
 
 @pytest.mark.parametrize("statement", WAITING)
-def test_the_host_waits_once(gpu, named, statement):
+def test_operations_that_wait_are_counted(gpu, named, statement):
     with gpu.counting() as counts:
         eval(statement, named)
     assert len(counts.syncs) == 1 and counts.syncs[0].startswith(f"{WAITING[statement]} at "), counts.syncs
@@ -159,13 +159,13 @@ def test_the_host_waits_once(gpu, named, statement):
     ("x.to('cpu', non_blocking=True)", 1), ("torch.cuda.current_stream().wait_event(torch.cuda.Event())", 0),
     ("list(x)", 0),
 ])  # fmt: skip
-def test_the_host_does_not_wait(gpu, named, statement, copies):
+def test_operations_that_do_not_wait(gpu, named, statement, copies):
     with gpu.counting() as counts:
         eval(statement, named)
     assert counts.syncs == [] and len(counts.copies) == copies
 
 
-def test_launches_bytes_and_places(gpu):
+def test_launches_bytes_and_places_are_counted(gpu):
     x = numbers(4, 3).to("cuda")
     with gpu.counting() as counts:
         y = x.T @ x  # 48 bytes twice, 36
@@ -178,10 +178,12 @@ def test_launches_bytes_and_places(gpu):
     assert {name for name, _ in counts.launches} == {"mm", "add_", "zeros", "index_select"}
     assert counts.num_launches == 5 and counts.num_bytes == 132 + 48 + 20 + 48 + 32
     place = next(place for name, place in counts.launches if name == "mm")
-    assert place.startswith("test_mock_gpu.py:") and place.endswith(" test_launches_bytes_and_places")
+    assert place.startswith("test_mock_gpu.py:") and place.endswith(
+        " test_launches_bytes_and_places_are_counted"
+    )
 
 
-def test_copies_to_pinned_memory_arrive_when_the_host_has_waited(gpu):
+def test_pinned_copies_arrive_after_synchronisation(gpu):
     x, side = torch.ones(3, device="cuda"), torch.cuda.Stream()
     first, second, integers = (
         torch.empty(3, dtype=kind, pin_memory=True) for kind in (torch.float32, torch.float64, torch.int32)
@@ -203,7 +205,7 @@ def test_copies_to_pinned_memory_arrive_when_the_host_has_waited(gpu):
     assert second.tolist() == [1, 1, 1]
 
 
-def test_pinned_memory_is_that_of_views_too(gpu):
+def test_views_of_pinned_memory_are_pinned(gpu):
     pinned, other = torch.zeros(8, pin_memory=True), torch.zeros(8)
     assert pinned[2:].is_pinned() and not other.is_pinned() and other.pin_memory().is_pinned()
     assert (
@@ -212,7 +214,7 @@ def test_pinned_memory_is_that_of_views_too(gpu):
     )
 
 
-def test_draws_on_the_device_have_a_state_of_their_own(gpu):
+def test_device_generator_has_its_own_state(gpu):
     torch.manual_seed(5)
     of_host, of_device = torch.rand(4), torch.rand(4, device="cuda")
     torch.manual_seed(5)
@@ -231,7 +233,7 @@ def test_draws_on_the_device_have_a_state_of_their_own(gpu):
     assert ours.is_cuda and torch.equal(on_host(ours), theirs)
 
 
-def test_files_are_read_on_the_cpu(gpu):
+def test_files_are_read_on_cpu(gpu):
     file = io.BytesIO()
     torch.save({"x": torch.arange(3, device="cuda"), "parameters": network().to("cuda").state_dict()}, file)
     file.seek(0)
@@ -245,7 +247,7 @@ def test_sparse_matrices(gpu):
     assert torch.equal(on_host(dense.to_sparse().to("cuda") @ x.to("cuda")), dense @ x)
 
 
-def test_threads_have_the_gpu_and_count_for_themselves(gpu):
+def test_threads_use_gpu_and_count_separately(gpu):
     def work():
         x = torch.ones(3, device="cuda")
         with gpu.counting() as counts:
@@ -259,7 +261,7 @@ def test_threads_have_the_gpu_and_count_for_themselves(gpu):
     assert counts.num_launches == 0 and counts.syncs == []
 
 
-def test_nothing_is_left_behind():
+def test_patches_are_removed_at_end():
     def patched():
         return (
             torch.cuda.is_available,

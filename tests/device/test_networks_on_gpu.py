@@ -1,5 +1,5 @@
-"""Cross-entropy trainings of every kind of network on the mock GPU, with all that happens to a network: the
-models of the CPU."""
+"""Cross-entropy trainings of every kind of network, with all changes to networks, give the models of the CPU
+on the mock GPU."""
 
 import dataclasses
 
@@ -25,8 +25,8 @@ NETWORKS = {
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
     "cnn": "conv channels=1 filters=8 time=3 bands=3 pool=2 step=2\naffine dim=12",
 }
-SAME_KERNELS = ("tdnn", "tdnnf", "cnn")  # those of the CPU, without natural gradient
-# distances: a loop instead of a fused LSTM; sums of squares and products in another order
+SAME_KERNELS = ("tdnn", "tdnnf", "cnn")  # distances from the models of the CPU, without natural gradient
+# sources of differences: a loop instead of a fused LSTM; sums of squares and products in another order
 RECURRENT, ONLINE = 1e-9, 1e-6
 BOUNDS = {"dnn": ONLINE, **dict.fromkeys(SAME_KERNELS, 0)}
 
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory):
 
 
 def distance_of(corpus, out, name, **groups) -> float:
-    """Of the model of the mock GPU from that of the CPU."""
+    """Distance between the models of the mock GPU and of the CPU."""
     host, there = on_both(
         lambda device: trained(spec_of(corpus, out / device, device, NETWORKS[name], **groups))
     )
@@ -45,13 +45,13 @@ def distance_of(corpus, out, name, **groups) -> float:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks(corpus, tmp_path, name):
+def test_networks_train_same_models_as_cpu(corpus, tmp_path, name):
     assert distance_of(corpus, tmp_path, name) <= BOUNDS.get(name, RECURRENT)
 
 
 @pytest.mark.parametrize("name", ["dnn", "tdnn", "blstm", "cnn"])
 def test_captured_natural_gradient(corpus, tmp_path, name):
-    """With a period of 1 it has no lag."""
+    """Period 1 has no lag."""
     natural_gradient = dataclasses.replace(NATURAL, ng_update_period=1)
     assert (
         distance_of(corpus, tmp_path, name, learner=dict(natural_gradient=natural_gradient, momentum=0.5))
@@ -71,17 +71,17 @@ def test_natural_gradient_within_minibatches(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dnn", "tdnn", "lstm"])
-def test_bfloat16(corpus, tmp_path, name):
-    """The CPU has kernels of its own for that, which round elsewhere: a few thousandths."""
+def test_bfloat16_training_is_close_to_cpu(corpus, tmp_path, name):
+    """CPU kernels for bfloat16 round at other places, which causes differences of a few thousandths."""
     assert distance_of(corpus, tmp_path, name, learner=dict(precision="bfloat16")) < 0.01
 
 
-def test_states_that_are_carried_over(corpus, tmp_path):
+def test_carried_states_train_same_model_as_cpu(corpus, tmp_path):
     assert distance_of(corpus, tmp_path, "lstm", carry_state=True) < RECURRENT
 
 
-def test_a_network_that_grows(corpus, tmp_path):
-    """A layer, then more outputs; the model is a combination of the last ones, its priors are mean
+def test_growing_network_trains_same_model_as_cpu(corpus, tmp_path):
+    """First a layer is added, then outputs. The model is a combination of the last ones; its priors are mean
     posteriors."""
     growth = dict(layer_period_frames=250, mix_up=8, mix_up_min_count=1.0)
     combine = dict(combine="weights", combine_period_frames=100, combine_iterations=3)
@@ -97,21 +97,21 @@ def test_a_network_that_grows(corpus, tmp_path):
     assert distance(there, host) < ONLINE
 
 
-def test_saturated_units_and_shrinking(corpus, tmp_path):
+def test_saturated_units_and_shrinking_train_same_model_as_cpu(corpus, tmp_path):
     growth = dict(fix_period_frames=200, shrink_period_frames=300)
     groups = dict(dnn=dict(activation="tanh"), growth=growth, sample=dict(sample_frames=200))
-    # factors of saturated units enlarge what is rounded
+    # factors of saturated units amplify rounding errors
     assert distance_of(corpus, tmp_path, "dnn", **groups) < 1e-4
 
 
-def test_frames_that_are_streamed(corpus, tmp_path, monkeypatch):
-    """In blocks, which are copied to the GPU from pinned memory while the one before is learned from."""
+def test_streamed_frames_train_same_model_as_cpu(corpus, tmp_path, monkeypatch):
+    """Blocks are copied to the GPU from pinned memory during training on the previous block."""
     monkeypatch.setattr(Shard, "varies", True)
     monkeypatch.setattr(minibatch_stream, "_num_blocks", lambda num_bytes, room: 3)
     assert distance_of(corpus, tmp_path, "dnn") < ONLINE
 
 
-def test_soft_targets_of_a_teacher(corpus, tmp_path):
+def test_soft_targets_train_same_model_as_cpu(corpus, tmp_path):
     teacher = spec_of(corpus, tmp_path / "teacher", "cpu")
     trained(teacher, 1)
     teacher.input.save(teacher.out)

@@ -1,5 +1,5 @@
-"""Every scheme of --parallel on the mock GPU, and trainings that break off and go on: the models of the CPU,
-or of one that was not cut."""
+"""Every scheme of --parallel on the mock GPU gives the model of the CPU, and interrupted trainings give that
+of an uninterrupted one."""
 
 import dataclasses
 
@@ -13,9 +13,9 @@ from toy_jobs import Crash
 from pyasr.parallel.strategies import strategy_names
 from pyasr.train.job.trainer import Trainer
 
-BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # what a rank mixes depends on how fast others are
-APART = 0.5  # the most that models of these may differ
-# from the model of the CPU, which rounds bfloat16 elsewhere and has no lag
+BY_CHANCE = ("adpsgd", "asgd", "hadpsgd")  # schemes whose mixings depend on the speed of other ranks
+APART = 0.5  # upper limit of the distance between models of such schemes
+# distance from the model of the CPU, which rounds bfloat16 at other places and has no lag
 DISTANCES = {"float32": 1e-6, "bfloat16": 3e-3}
 OWN_CODE_FOR_A_GPU = ("allreduce", "adpsgd", "asgd", "delayed", "diloco", "easgd", "gradient", "kaldi")
 
@@ -35,7 +35,7 @@ class Dying(Trainer):
 
 
 def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> float:
-    """Of the model of the mock GPU from that of the CPU."""
+    """Distance between the models of the mock GPU and of the CPU."""
     mixing = dict(parallel=scheme, period_frames=60, ranks_per_node=2)
     groups = dict(
         learner=dict(minibatch=20, precision=precision, **learner), mixing=mixing, schedule=dict(num_epochs=1)
@@ -47,20 +47,20 @@ def distance_of(corpus, out, scheme: str, precision: str, learner: dict) -> floa
 
 
 @pytest.mark.parametrize("scheme", strategy_names())
-def test_every_scheme(corpus, tmp_path, scheme):
+def test_every_scheme_trains_same_model_as_cpu(corpus, tmp_path, scheme):
     assert distance_of(corpus, tmp_path, scheme, "float32", {}) < (
         APART if scheme in BY_CHANCE else DISTANCES["float32"]
     )
 
 
 @pytest.mark.parametrize("scheme", OWN_CODE_FOR_A_GPU)
-def test_schemes_in_bfloat16_with_natural_gradient(corpus, tmp_path, scheme):
+def test_schemes_in_bfloat16_with_natural_gradient_are_close_to_cpu(corpus, tmp_path, scheme):
     found = distance_of(corpus, tmp_path, scheme, "bfloat16", dict(natural_gradient=NATURAL, momentum=0.5))
     assert found < (APART if scheme in BY_CHANCE else DISTANCES["bfloat16"])
 
 
 def assert_goes_on(corpus, out, num_ranks: int, *lines, **groups) -> None:
-    """A training that breaks off after a checkpoint ends in the bits of one that does not."""
+    """A training interrupted after a checkpoint ends with the same bits as an uninterrupted one."""
     with mock_gpu():
         whole, again = (spec_of(corpus, out / name, "cuda", *lines, **groups) for name in ("whole", "again"))
         expected = trained(whole, num_ranks)
@@ -71,23 +71,22 @@ def assert_goes_on(corpus, out, num_ranks: int, *lines, **groups) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["allreduce", "d1d", "gradient", "delayed"])
-def test_trainings_that_break_off_go_on(corpus, tmp_path, scheme):
-    """On three ranks, with all that is remembered."""
+def test_interrupted_trainings_resume(corpus, tmp_path, scheme):
+    """On three ranks, with the state of all options."""
     learner = dict(natural_gradient=NATURAL, momentum=0.5, precision="bfloat16")
     assert_goes_on(corpus, tmp_path, 3, learner=learner, mixing=dict(parallel=scheme, period_frames=60))
 
 
-def test_states_that_are_carried_over_go_on(corpus, tmp_path):
+def test_training_with_carried_states_resumes(corpus, tmp_path):
     assert_goes_on(corpus, tmp_path, 2, "lstm cells=6 recurrent=4", carry_state=True)
 
 
-def test_dropout_goes_on(corpus, tmp_path):
+def test_training_with_dropout_resumes(corpus, tmp_path):
     """Its random numbers are drawn on the device."""
     assert_goes_on(corpus, tmp_path, 1, dnn=dict(dropout=0.3))
 
 
-def test_a_checkpoint_of_a_gpu_goes_on_elsewhere(corpus, tmp_path):
-    """On the CPU, and on another number of ranks."""
+def test_gpu_checkpoint_resumes_on_cpu_and_other_number_of_ranks(corpus, tmp_path):
     with mock_gpu():
         spec = spec_of(corpus, tmp_path / "out", "cuda")
         with pytest.raises(Crash):

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import transition_model
 from export_toys import FIXED, model_of, with_random_parameters
 from kaldi_networks_by_text import Nnet3, nnet1_outputs
+from training_corpora import transition_model
 
 from pyasr.base.errors import UserError
 from pyasr.export.kaldi_dir import write_kaldi_dir
@@ -79,7 +79,7 @@ def nnet3_of(path):
 @pytest.mark.parametrize(
     "fixed", [FixedParts(), FixedParts(FIXED.transform, FIXED.prior_scales)], ids=["plain", "fixed parts"]
 )
-def test_feed_forward_as_nnet3(tmp_path, activation, fixed):
+def test_feed_forward_networks_as_nnet3(tmp_path, activation, fixed):
     model = model_of(dnn(activation, fixed, normalize=activation == "relu"), 12)
     network = nnet3_of(exported(tmp_path, model, SPLICED, "nnet3") / "final.mdl")
     features = RANDOM.standard_normal((7, 3)).astype(np.float32)
@@ -106,7 +106,7 @@ def test_layers_over_time_as_nnet3(tmp_path, kind):
     assert (out / "frame_subsampling_factor").exists() == (model.subsampling > 1)
 
 
-def test_derivatives_are_in_the_network(tmp_path):
+def test_deltas_are_part_of_nnet3_network(tmp_path):
     """Between the ends, where Kaldi repeats features and not their derivatives."""
     options = InputOptions(deltas=2, splice_left=1, splice_right=1)
     network = with_random_parameters(FeedForward(DnnOptions(1, 8), 18, NUM_PDFS))
@@ -122,7 +122,7 @@ def test_derivatives_are_in_the_network(tmp_path):
 @pytest.mark.parametrize(
     "fixed", [FixedParts(), FixedParts(FIXED.transform, FIXED.prior_scales)], ids=["plain", "fixed parts"]
 )
-def test_feed_forward_as_nnet1(tmp_path, activation, fixed):
+def test_feed_forward_networks_as_nnet1(tmp_path, activation, fixed):
     model = model_of(dnn(activation, fixed), 12)
     out = exported(tmp_path, model, SPLICED, "nnet1")
     features = RANDOM.standard_normal((7, 3)).astype(np.float32)
@@ -134,7 +134,7 @@ def test_feed_forward_as_nnet1(tmp_path, activation, fixed):
     assert read_transitions(out / "final.mdl").num_pdfs == NUM_PDFS
 
 
-def test_options_for_scripts(tmp_path):
+def test_option_files_for_kaldi_scripts(tmp_path):
     options = InputOptions(cmvn="speaker", norm_vars=True, deltas=1)
     model = model_of(with_random_parameters(FeedForward(DnnOptions(1, 8), 12, NUM_PDFS)), 12)
     out = exported(tmp_path, model, options, "nnet1")
@@ -153,7 +153,7 @@ def test_options_for_scripts(tmp_path):
     (LayeredNetwork(["blstm cells=4"], 12, NUM_PDFS), "nnet3",
      "layers of type Recurrent cannot be written in Kaldi's format"),
 ])  # fmt: skip
-def test_refused(tmp_path, network, form, message):
+def test_unsupported_networks_are_refused(tmp_path, network, form, message):
     with pytest.raises(UserError, match=message):
         exported(tmp_path, model_of(network, 12), InputOptions(), form)
 
@@ -165,7 +165,7 @@ def test_matrix_before_the_network_is_refused(tmp_path):
         write_kaldi_dir(model_dir, tmp_path, "nnet3")
 
 
-def test_step(tmp_path, root):
+def test_export_step(tmp_path, root):
     """Up to date when asked again; nothing is left of what is refused."""
     model_dir = write_model_dir(tmp_path / "model", model_of(dnn("pnorm"), 12), SPLICED)
     run = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True)
@@ -238,7 +238,7 @@ def words_by_kaldi(path, samples):
 
 
 @pytest.mark.parametrize("kind", ["dnn", "pnorm", "tdnn", "tdnnf"])
-def test_kaldi_itself_recognises_by_it(tmp_path, kind):
+def test_kaldi_decodes_with_exported_network(tmp_path, kind):
     """The best pdf of each frame of noise, by features that are Kaldi's own too; a frame in which two are as
     good may differ."""
     num_pdfs, dim, options = 8, 6, InputOptions() if kind in TDNNS else SPLICED

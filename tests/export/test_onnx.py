@@ -79,7 +79,7 @@ def check_against_model(model, options, dim, lengths):
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
 @pytest.mark.parametrize("fixed", [FixedParts(), FIXED], ids=["plain", "fixed parts"])
-def test_feed_forward(activation, fixed):
+def test_feed_forward_networks_equal_onnxruntime(activation, fixed):
     options = DnnOptions(
         hidden_layers=2,
         hidden_dim=8,
@@ -94,18 +94,18 @@ def test_feed_forward(activation, fixed):
 
 @pytest.mark.parametrize("chunk", [0, 6])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_layers_over_time(kind, chunk):
+def test_layers_over_time_equal_onnxruntime(kind, chunk):
     network = with_random_parameters(LayeredNetwork(LAYERS[kind], 6, 4, chunk))
     check_against_model(model_of(network, 6), InputOptions(), 6, [1, 2, 5, 6, 7, 11, 12, 13, 20])
 
 
-def test_deltas_and_factor():
+def test_deltas_and_factor_equal_onnxruntime():
     network = with_random_parameters(LayeredNetwork(["tdnn splice=-1..1 dim=5"], 18, 4))
     options = InputOptions(deltas=2, splice_left=1, splice_right=0)
     check_against_model(model_of(network, 18, factor=10.0), options, 3, [1, 3, 9])
 
 
-def test_crowded_outputs():
+def test_outputs_with_extreme_logits():
     """Differences beyond what an exponential in float32 holds."""
     network = with_random_parameters(FeedForward(DnnOptions(1, 8), 12, 4, FIXED), scale=40.0)
     session = session_of(acoustic_onnx(model_of(network, 12), InputOptions(), "utterance"))
@@ -118,7 +118,7 @@ def test_crowded_outputs():
 
 
 @pytest.mark.parametrize("kind", ["tdnn", "lf-mmi", "cnn", "window"])
-def test_chunks_with_their_context_are_those_of_the_utterance(kind):
+def test_chunks_with_context_equal_whole_utterance(kind):
     """Frames of an utterance that is long enough for no end to be in sight."""
     options = InputOptions(deltas=1, splice_left=2, splice_right=1)
     network = with_random_parameters(LayeredNetwork(LAYERS[kind], 16, 4))
@@ -134,7 +134,7 @@ def test_chunks_with_their_context_are_those_of_the_utterance(kind):
     )
 
 
-def test_metadata():
+def test_metadata_of_onnx_file():
     network = LayeredNetwork(LAYERS["lf-mmi"], 6, 4, 12)
     content = acoustic_onnx(
         model_of(network, 6), InputOptions(cmvn="sliding"), "utterance", '{"num_ceps": 6}'
@@ -154,7 +154,7 @@ def test_metadata():
     assert json.loads(told.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
 
 
-def test_refused():
+def test_unsupported_networks_are_refused():
     main = LayeredNetwork(LAYERS["tdnn"], 6, 4)
     with pytest.raises(UserError, match="TwoOutputs is only for training"):
         acoustic_onnx(model_of(TwoOutputs(main, 0.1), 6), InputOptions(), "chunk")
@@ -162,14 +162,14 @@ def test_refused():
         acoustic_onnx(model_of(main, 6), InputOptions(splice_left=3), "chunk")
 
 
-def test_too_large(monkeypatch):
+def test_too_large_model_is_refused(monkeypatch):
     monkeypatch.setattr(onnx_graph, "_MOST_BYTES", 1000)
     model = model_of(LayeredNetwork(LAYERS["tdnn"], 6, 4), 6)
     with pytest.raises(UserError, match=r"^the model has 0\.0 GB, but an ONNX file has at most 2; export a "):
         acoustic_onnx(model, InputOptions(), "chunk")
 
 
-def test_without_the_library(tmp_path, root):
+def test_missing_library_is_named(tmp_path, root):
     """The sentence names what to install."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['onnx'] = None")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -185,7 +185,7 @@ def test_without_the_library(tmp_path, root):
     assert not (tmp_path / "out").exists()
 
 
-def test_step(tmp_path, root):
+def test_export_step(tmp_path, root):
     """A model directory, its file's scores, and what is refused in a sentence, with nothing written."""
     network = with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4))
     model_of(network, 6).save(tmp_path / "final.nnet")
@@ -205,7 +205,7 @@ def test_step(tmp_path, root):
     assert not (tmp_path / "other.onnx").exists()
 
 
-def test_feature_options_of_the_metadata_are_those_of_training(tmp_path):
+def test_feature_options_in_metadata_equal_training(tmp_path):
     """Others are refused; what is only noise may differ."""
     model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
     InputOptions(cmvn="utterance").save(tmp_path)
@@ -233,7 +233,7 @@ def test_feature_options_of_the_metadata_are_those_of_training(tmp_path):
     assert json.loads(told["feature_options"])["num_ceps"] == 6
 
 
-def test_a_network_on_fmllr_features_takes_no_data(tmp_path):
+def test_fmllr_network_takes_no_data_directory(tmp_path):
     """Whichever is given: its features are made of other features, which the options of no directory tell."""
     model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
     InputOptions(cmvn="none").save(tmp_path)

@@ -1,5 +1,5 @@
-"""Make tests/fixtures/kaldi_feats.npz: what Kaldi's own code makes of our signals. benchmarks/peer_vosk.py
-tells where to find the library.
+"""Make tests/fixtures/kaldi_feats.npz: features of our signals computed by Kaldi's own code.
+benchmarks/peer_vosk.py describes where to find the library.
 
     PYTHONPATH=benchmarks:tests/feats VOSK_LIBRARY=/tmp/vosk/vosk/libvosk.so \\
         python tests/feats/make_kaldi_feats.py
@@ -75,7 +75,7 @@ EVERY = slice(0, None, 9)  # frames of PLP and filter banks that are kept
 
 
 def voiced_frames(rate: int) -> tuple[np.ndarray, np.ndarray]:
-    """Frames of the signal without its digital silence, of which Kaldi's PLP are no numbers."""
+    """Frames of the signal without digital silence, for which Kaldi's PLP are NaN."""
     frames, log_energies = windowed_frames(speech_like(rate), rate)
     loud = log_energies > 0
     return frames[loud][EVERY], log_energies[loud][EVERY]

@@ -1,5 +1,5 @@
-"""Signals with known properties, the same on every machine: voices of a given pitch, noise, and what frames
-of them hold."""
+"""Signals with known properties, equal on every machine: voices of a given pitch, noise, and their windowed
+frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def noise(num: int, seed: int = 1) -> np.ndarray:
-    """Uniform in -1 .. 1, by a linear congruential generator: no library's numbers."""
+    """Uniform in -1 .. 1, by a linear congruential generator, independent of libraries."""
     values, state = np.empty(num), seed
     for i in range(num):
         state = (1103515245 * state + 12345) % 2**31
@@ -16,7 +16,7 @@ def noise(num: int, seed: int = 1) -> np.ndarray:
 
 
 def voice(pitch_hz: np.ndarray, rate: int, highest_hz: float = 3500.0) -> np.ndarray:
-    """A voice of falling harmonics with a formant at 600 Hz; `pitch_hz` for every sample."""
+    """A voice with falling harmonics and a formant at 600 Hz; `pitch_hz` has a value for every sample."""
     phase = 2 * np.pi * np.cumsum(pitch_hz) / rate
     wave = np.zeros(len(pitch_hz))
     for harmonic in range(1, int(highest_hz / pitch_hz.min()) + 1):
@@ -27,8 +27,8 @@ def voice(pitch_hz: np.ndarray, rate: int, highest_hz: float = 3500.0) -> np.nda
 
 
 def speech_like(rate: int) -> np.ndarray:
-    """1.2 s at int16 scale: a rising voice, noise, digital silence, a falling voice that grows soft; hiss
-    under the voices."""
+    """1.2 s at int16 scale: a voice with rising pitch, noise, digital silence, a voice with falling pitch and
+    level; hiss under the voices."""
     part = int(0.3 * rate)
     rising, falling = np.linspace(100, 160, part), np.linspace(240, 180, part)
     loud = [
@@ -42,8 +42,8 @@ def speech_like(rate: int) -> np.ndarray:
 
 
 def windowed_frames(wave: np.ndarray, rate: int) -> tuple[np.ndarray, np.ndarray]:
-    """(frames, their log energies) as Kaldi cuts them by default: offset removed, preemphasis 0.97, Povey's
-    window, padded with zeros."""
+    """(frames, log energies) by Kaldi's defaults: offset removed, preemphasis 0.97, Povey window, zero
+    padding."""
     size, shift = int(0.025 * rate), int(0.010 * rate)
     frames = np.stack([wave[begin : begin + size] for begin in range(0, len(wave) - size + 1, shift)]).astype(
         np.float64

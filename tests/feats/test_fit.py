@@ -1,5 +1,5 @@
-"""Features that do not fit a model's matrix are refused before any job, with the splicing that the matrix
-means."""
+"""Features that do not match a model's matrix are refused before any job starts, with the splicing that the
+matrix implies."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from pyasr.io.kaldi_objects import KaldiWriter
 
 @pytest.fixture
 def system(tmp_path):
-    """A Kaldi system on LDA whose splice_opts is missing, and a data directory of 13 columns."""
+    """A Kaldi system on LDA features without splice_opts, and a data directory with 13 columns."""
     data, model = tmp_path / "data", tmp_path / "tri2"
     data.mkdir()
     model.mkdir()
@@ -29,22 +29,22 @@ def system(tmp_path):
     return data, model
 
 
-def test_a_lost_splice_opts_is_named_with_what_it_has_to_say(system):
+def test_missing_splice_opts_is_named_with_its_content(system):
     data, model = system
-    told = (
+    report = (
         f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
         f"'--left-context=3 --right-context=3': write that into {model}/splice_opts$"
     )
     for check in (check_features, check_input):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             check(data, model)
     (model / "splice_opts").write_text("--left-context=3 --right-context=3\n")
     check_features(data, model)
 
 
 @pytest.mark.parametrize("columns, frames", [(92, 7), (65, 5), (39, 3)])
-def test_other_matrices(system, columns, frames):
-    """92: with an offset."""
+def test_other_matrix_shapes_are_refused(system, columns, frames):
+    """92 columns include an offset."""
     data, model = system
     write_matrix(model / "final.mat", np.zeros((40, columns)))
     with pytest.raises(UserError, match=f"{columns} = 13 x {frames} means '--left-context={frames // 2} "):
@@ -52,13 +52,13 @@ def test_other_matrices(system, columns, frames):
 
 
 @pytest.mark.parametrize("columns", [117, 118])
-def test_the_splicing_that_kaldi_takes_by_itself(system, columns):
+def test_default_splicing_of_kaldi_is_accepted(system, columns):
     data, model = system
     write_matrix(model / "final.mat", np.zeros((40, columns)))
     check_features(data, model)
 
 
-def test_features_of_another_number_of_columns(system):
+def test_features_with_other_number_of_columns_are_refused(system):
     data, model = system
     InputOptions(splice_left=3, splice_right=3).save(model)
     check_features(data, model)
@@ -73,7 +73,7 @@ def test_features_of_another_number_of_columns(system):
         check_features(data, model)
 
 
-def test_what_a_number_of_columns_is_likely_to_mean():
+def test_splicing_is_guessed_from_number_of_columns():
     assert [meant_splicing(num) for num in (91, 92, 117, 118, 280, 360, 97)] == [
         (13, 7),
         (13, 7),
@@ -86,7 +86,7 @@ def test_what_a_number_of_columns_is_likely_to_mean():
 
 
 def write_gmm(path, dim, binary=True):
-    """One Gaussian behind the name of a transition model, which `check_dimension` does not look at."""
+    """One Gaussian after the name of a transition model, which `check_dimension` skips."""
     with KaldiWriter(path, binary) as writer:
         writer.token("<TransitionModel>")
         writer.token("</TransitionModel>")
@@ -100,7 +100,7 @@ def write_gmm(path, dim, binary=True):
 
 @pytest.fixture
 def deltas(system):
-    """A Kaldi system of 39 dimensions on derivatives, and a data directory of 13 columns."""
+    """A Kaldi system of dimension 39 with derivatives, and a data directory with 13 columns."""
     data, model = system
     (model / "final.mat").unlink()
     write_gmm(model / "final.mdl", 39)
@@ -110,12 +110,12 @@ def deltas(system):
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("dim", [4, 39, 256, 10])
-def test_dimension_of_a_model_file(tmp_path, dim, binary):
+def test_dimension_is_read_from_model_file(tmp_path, dim, binary):
     write_gmm(tmp_path / "final.mdl", dim, binary)
     assert gmm_dim(tmp_path / "final.mdl") == dim
 
 
-def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas, tmp_path):
+def test_features_not_matching_gaussians_are_refused_before_jobs(deltas, tmp_path):
     data, model = deltas
     check_dimension(data, model)
     lang, graph = tmp_path / "lang", tmp_path / "graph"
@@ -130,7 +130,7 @@ def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas,
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()
     (model / "delta_opts").write_text("--delta-order=1\n")
-    told = (
+    report = (
         f"^{data}/feats.scp: features of 13 columns become 26 by the options of {model}, but the Gaussians "
         f"of {model}/final.mdl have 39 dimensions; 39 = 13 x 3 means '--delta-order=2': write that into "
         f"{model}/delta_opts$"
@@ -139,12 +139,12 @@ def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas,
         ("align_si.py", data, lang, model, tmp_path / "out"),
         ("decode.py", "--model-dir", model, graph, data, tmp_path / "out"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run_here(*words)
         assert not list(tmp_path.glob("*out*"))
 
 
-def test_gaussians_of_other_features(deltas):
+def test_gaussians_of_other_features_are_refused(deltas):
     data, model = deltas
     write_gmm(model / "final.mdl", 60)
     with pytest.raises(
@@ -153,7 +153,7 @@ def test_gaussians_of_other_features(deltas):
         check_dimension(data, model)
 
 
-def test_gaussians_behind_a_matrix(system):
+def test_gaussians_not_matching_matrix_are_refused(system):
     data, model = system
     InputOptions(splice_left=3, splice_right=3).save(model)
     write_gmm(model / "final.mdl", 40)
@@ -166,7 +166,7 @@ def test_gaussians_behind_a_matrix(system):
         check_dimension(data, model)
 
 
-def test_gaussians_beside_a_network_may_have_any_dimension(deltas):
+def test_gaussians_next_to_network_may_have_any_dimension(deltas):
     data, model = deltas
     write_gmm(model / "final.mdl", 40)
     (model / "final.nnet").touch()

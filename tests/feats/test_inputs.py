@@ -1,4 +1,4 @@
-"""CMVN, deltas and splicing against their definitions, written out as loops."""
+"""CMVN, deltas and splicing against their definitions, implemented as loops."""
 
 import json
 
@@ -36,7 +36,7 @@ def frame(x, t):
     return x[min(max(t, 0), len(x) - 1)]
 
 
-def test_cmvn_files_hold_kaldis_statistics(data):
+def test_cmvn_files_have_statistics_of_kaldi(data):
     native = pytest.importorskip("kaldi_native_io")
     with native.SequentialDoubleMatrixReader(f"scp:{data}/cmvn.scp") as reader:
         stats = {key: np.array(matrix) for key, matrix in reader}
@@ -61,8 +61,8 @@ def test_utterance_normalisation_and_none(data):
 
 
 def test_deltas_follow_the_regression_formula():
-    """d[t] = sum_j j x[t + j] / 10 for j = -2..2; second order: the same of d, with x continued before d is
-    taken."""
+    """d[t] = sum_j j x[t + j] / 10 for j = -2..2. The second order is the same of d, with x repeated at the
+    ends before d is computed."""
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
     out = add_deltas(x, 2)
     for t in range(9):
@@ -72,7 +72,7 @@ def test_deltas_follow_the_regression_formula():
 
 
 @pytest.mark.parametrize("length", [1, 2, 20])
-def test_splicing_repeats_the_ends(length):
+def test_splicing_repeats_first_and_last_frame(length):
     x = np.random.default_rng(1).standard_normal((length, 3)).astype(np.float32)
     out = splice(x, 3, 2)
     for t in range(length):
@@ -88,7 +88,7 @@ def test_order_is_cmvn_deltas_splice(data):
     assert reader.num_frames("b-1") == 12
 
 
-def test_input_options_travel_with_the_model(tmp_path):
+def test_input_options_are_saved_with_model(tmp_path):
     options = InputOptions(deltas=2, splice_left=3)
     options.save(tmp_path)
     assert InputOptions.load(tmp_path) == options
@@ -97,14 +97,14 @@ def test_input_options_travel_with_the_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, value, told",
+    "name, value, message",
     [
         ("deltas", 9, "--deltas: 9 is above the maximum 4"),
         ("splice_left", -1, "--splice-left: -1 is below the minimum"),
         ("splice_right", 10**9, "--splice-right: 1000000000 is above"),
         ("norm_vars", "yes", "--norm-vars: 'yes' is not a value of type bool"),
         ("deltas", 1.5, "--deltas: '1.5' is not a value of type int"),
-        ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"),
+        ("cmvn", "mean", "--cmvn: 'mean' is not one of"),
         ("sliding", 3, "sliding: expected options"),
         ("deltas", None, "--deltas: 'None' is not a value of type int"),
         ("type", "os:system", "options of os"),
@@ -113,16 +113,16 @@ def test_input_options_travel_with_the_model(tmp_path):
         ("other", 1, "has no other"),
     ],
 )
-def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
-    """They are checked as a command line is, and name no other class."""
+def test_input_options_from_other_sources_are_checked(name, value, message, tmp_path):
+    """They are checked like a command line, and cannot name another class."""
     InputOptions().save(tmp_path)
     path = tmp_path / "input.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
-    with pytest.raises(UserError, match=f"input.json.*{told}"):
+    with pytest.raises(UserError, match=f"input.json.*{message}"):
         InputOptions.load(tmp_path)
 
 
-def test_nesting_without_end(tmp_path):
+def test_deeply_nested_json_is_refused(tmp_path):
     (tmp_path / "input.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match="input.json: not a file of saved options"):
         InputOptions.load(tmp_path)
@@ -140,7 +140,7 @@ def test_missing_tables_are_named(data):
         FeatureReader(data, InputOptions(cmvn="none"))
 
 
-def test_speaker_without_statistics(data):
+def test_speaker_without_statistics_is_refused(data):
     write_table(data / "utt2spk", dict.fromkeys(UTTERANCES, "c"))
     with pytest.raises(UserError, match="no statistics of speaker c"):
         FeatureReader(data, InputOptions())["a-1"]
@@ -148,7 +148,7 @@ def test_speaker_without_statistics(data):
 
 @pytest.mark.parametrize("norm_vars", [False, True])
 @pytest.mark.parametrize("shape", [(1, 6), (3, 6), (0, 0)])
-def test_statistics_of_another_shape(data, shape, norm_vars):
+def test_statistics_of_other_shape_are_refused(data, shape, norm_vars):
     with ArkWriter(data / "other.ark", data / "cmvn.scp") as writer:
         writer.write("a", np.ones(shape))
     found = (
@@ -160,8 +160,9 @@ def test_statistics_of_another_shape(data, shape, norm_vars):
 
 
 @pytest.mark.parametrize("cmvn", ["speaker", "utterance", "sliding", "none"])
-def test_features_of_another_width_are_named(data, cmvn):
-    """Those that come first count, also for who never reads them; utterances without frames have none."""
+def test_features_of_other_dimension_are_named(data, cmvn):
+    """The first features define the dimension, even if they are not read. Utterances without frames have
+    none."""
     features = {
         "a-0": np.zeros((0, 0)),
         "a-1": np.ones((30, 5)),
@@ -173,10 +174,10 @@ def test_features_of_another_width_are_named(data, cmvn):
         for utt, matrix in features.items():
             writer.write(utt, matrix.astype(np.float32))
     reader = FeatureReader(data, InputOptions(cmvn=cmvn, deltas=1))
-    told = (
+    report = (
         f"{data}: b-2 has 6 columns, other utterances have 5; compute the features of {data} again, or remove"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         reader["b-2"]
     assert reader.dim == reader["a-2"].shape[1] == 10
     assert (

@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 import pytest
-from corpora import make_alignments, random_pdfs
-from pages import among_modules, toolkit_with
+from data_dirs import make_data_dir
+from page_files import among_modules, toolkit_with
 from signals import speech_like
 from steps_here import run_here, step_of
-from trees import make_data_dir
+from training_corpora import make_alignments, random_pdfs
 
 from pyasr.base.cli.options import parse, save
 from pyasr.base.errors import UserError
@@ -34,7 +34,7 @@ NUM_PDFS = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def steps(tmp_path_factory):
-    """The module among the kinds of features; the directory of the step."""
+    """Install the module among the kinds of features; returns the directory of the step."""
     place = tmp_path_factory.mktemp("steps")
     with among_modules("feature.md", kinds, tmp_path_factory.mktemp("kinds"), {"make_gammatone.py": place}):
         yield place
@@ -73,12 +73,12 @@ def by_formula(wave: np.ndarray, rate: int, num_filters: int, warp: float = 1.0)
 
 
 def options_of(steps, *flags):
-    """The options of the features that these flags of the step choose."""
+    """Feature options for these flags of the step."""
     return parse(step_of("make_gammatone.py", steps)[1], [*map(str, flags), "data"])[0].gammatone
 
 
-def test_its_programs_compute_the_formula(tmp_path):
-    """The step and two jobs, each a process of its own, in a copy of the toolkit."""
+def test_new_feature_programs_compute_formula(tmp_path):
+    """The step and two jobs as separate processes, in a copy of the toolkit."""
     places = {"gammatone.py": "pyasr/feats/kinds", "make_gammatone.py": "steps"}
     toolkit, data = toolkit_with("feature.md", places, tmp_path / "toolkit"), make_data_dir(tmp_path / "data")
     command = [sys.executable, toolkit / "steps/make_gammatone.py", "--nj", 2, *FLAGS, data]
@@ -95,13 +95,13 @@ def test_its_programs_compute_the_formula(tmp_path):
 
 
 @pytest.mark.parametrize("warp", [1.0, 0.9])
-def test_warped_and_unwarped(warp, steps):
+def test_warped_and_unwarped_features_equal_formula(warp, steps):
     wave = speech_like(8000)[2000:6000]
     found = Extractor(options_of(steps, *FLAGS))([wave], warp=warp)[0]
     np.testing.assert_allclose(found, by_formula(wave, 8000, 12, warp), rtol=2e-5)
 
 
-def test_streams_and_packed_models_compute_them(data, tmp_path):
+def test_streams_and_packed_models_compute_new_features(data, tmp_path):
     options, wave = read_feature_options(data, "a test wants to know"), speech_like(8000)
     save(tmp_path / "features.json", options)
     whole = PlainFeatures(load_features(tmp_path / "features.json")).extract(wave)
@@ -110,14 +110,14 @@ def test_streams_and_packed_models_compute_them(data, tmp_path):
     np.testing.assert_array_equal(np.concatenate([part for part in parts if len(part)]), whole)
 
 
-def test_a_plan_knows_their_columns():
+def test_plan_knows_columns_of_new_features():
     for flags, expected in ([], 40), (FLAGS, 12), ([*FLAGS, "--add-pitch", "true"], 15):
         call = parse_call("steps/make_gammatone.py", [*map(str, flags), "--nj", "4", "data/train"])
         assert columns_made(None, call) == ("data/train", expected)
 
 
-def test_a_network_is_trained_on_them_and_refuses_others(data, steps, tmp_path):
-    """Also of another number of filters; noise, which they do not have, may differ."""
+def test_network_trained_on_new_features_refuses_others(data, steps, tmp_path):
+    """Including another number of filters. Noise options, which these features lack, may differ."""
     num_frames = {utt: int(num) for utt, num in read_table(data / "utt2num_frames").items()}
     pdfs = random_pdfs(sum(num_frames.values()), NUM_PDFS, np.random.default_rng(1))
     offsets = np.concatenate([[0], np.cumsum(list(num_frames.values()))])

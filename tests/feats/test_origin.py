@@ -1,5 +1,5 @@
-"""How features were made, from the archives to the model that was trained on them; what is refused there, and
-what is not."""
+"""Recorded options of features, from the archives to the trained model; which differences are refused and
+which are accepted."""
 
 import shutil
 from dataclasses import replace
@@ -30,7 +30,7 @@ MONO = ("--num-iters", 2, "--num-gauss", 20)
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A monophone system, trained on features of which options.json tells."""
+    """A monophone system, trained on features with a recorded options.json."""
     path = tmp_path_factory.mktemp("trained")
     write_corpus(path)
     save(path / "data" / OPTIONS_FILE, TRAINED)
@@ -39,8 +39,7 @@ def trained(tmp_path_factory):
 
 
 def made_with(trained, data, options):
-    """The features of `trained` in a directory of their own, as if made with other options, or by another
-    toolkit."""
+    """The features of `trained` in another directory, with records of other options or of another toolkit."""
     shutil.copytree(trained / "data", data)
     (data / OPTIONS_FILE).unlink()
     write_table(
@@ -59,7 +58,7 @@ def align(trained, data, out, model="mono", step="align_si.py"):
     run_here(step, "--nj", 1, data, trained / "lang", trained / model, out)
 
 
-def test_alignment_refuses_features_of_other_options(trained, tmp_path):
+def test_alignment_refuses_features_with_other_options(trained, tmp_path):
     data = made_with(trained, tmp_path / "dev", OTHERS)
     with pytest.raises(
         UserError,
@@ -75,25 +74,25 @@ def test_alignment_refuses_features_of_other_options(trained, tmp_path):
 @pytest.mark.parametrize(
     "options", [TRAINED, replace(TRAINED, frame=replace(TRAINED.frame, dither=1.0)), None]
 )
-def test_alignment_takes_the_same_and_unknown_features_and_tells_of_them(trained, tmp_path, options):
+def test_alignment_accepts_same_and_unknown_features(trained, tmp_path, options):
     data = made_with(trained, tmp_path / "dev", options)
     align(trained, data, tmp_path / "ali")
     assert (tmp_path / "ali" / ORIGIN_FILE).exists() == (options is not None)
 
 
-def test_a_model_that_does_not_tell_takes_all_features(trained, tmp_path):
+def test_model_without_recorded_features_accepts_all(trained, tmp_path):
     shutil.copytree(trained / "mono", tmp_path / "mono")
     (tmp_path / "mono" / ORIGIN_FILE).unlink()
     shutil.copytree(trained / "lang", tmp_path / "lang")
     align(tmp_path, made_with(trained, tmp_path / "dev", OTHERS), tmp_path / "ali")
 
 
-def test_a_part_of_a_data_directory_has_the_origin_of_the_whole(trained, tmp_path):
+def test_part_of_data_keeps_origin(trained, tmp_path):
     run_here("subset_data_dir.py", "--last", 8, trained / "data", tmp_path / "part", folder="utils")
     assert origins_of(tmp_path / "part") == origins_of(trained / "data") != []
 
 
-def test_a_union_has_all_origins(trained, tmp_path):
+def test_combined_data_has_all_origins(trained, tmp_path):
     other = made_with(trained, tmp_path / "other", OTHERS)
     table = read_scp(trained / "data/feats.scp")
     union = tmp_path / "union"
@@ -107,10 +106,10 @@ def test_a_union_has_all_origins(trained, tmp_path):
     keep_origin(tmp_path, union)  # of a model that was trained on both
     check_origin(other, tmp_path)
     (other / OPTIONS_FILE).unlink()
-    assert origins_of(union) == []  # the origin of a part is unknown
+    assert origins_of(union) == []  # the origin of one part is unknown
 
 
-def test_features_made_of_features_keep_their_origin(trained, tmp_path):
+def test_derived_features_keep_origin(trained, tmp_path):
     other = made_with(trained, tmp_path / "other", OTHERS)
     for name, data in {"ours": trained / "data", "theirs": other}.items():
         run_here("paste_feats.py", "--nj", 1, tmp_path / name, data, data)
@@ -124,7 +123,7 @@ def test_features_made_of_features_keep_their_origin(trained, tmp_path):
     assert load_all(tmp_path / "ours/feats.scp").keys() == load_all(other / "feats.scp").keys()
 
 
-def test_fmllr_features_have_an_origin_and_are_not_made_of_others(trained, tmp_path):
+def test_fmllr_features_have_origin_and_reject_other_input(trained, tmp_path):
     run_here(
         "align_fmllr.py",
         "--nj",
@@ -162,11 +161,11 @@ def test_fmllr_features_have_an_origin_and_are_not_made_of_others(trained, tmp_p
         (FbankOptions(frame=TRAINED.frame), False),
     ],
 )
-def test_what_makes_a_difference(other, same):
+def test_relevant_option_differences(other, same):
     assert same_features(TRAINED, other) is same
 
 
-def test_kinds_are_told_apart(tmp_path):
+def test_feature_kinds_are_distinguished(tmp_path):
     origins = []
     for options in (TRAINED, FbankOptions()):
         folder = tmp_path / type(options).__name__
@@ -177,12 +176,12 @@ def test_kinds_are_told_apart(tmp_path):
     assert difference(*origins) == "MFCC, not log mel energies"
 
 
-def test_a_command_in_the_table_tells_nothing(tmp_path):
+def test_command_in_table_has_no_origin(tmp_path):
     write_table(tmp_path / "feats.scp", {"u": "copy-feats scp:x ark:- |"})
     assert origins_of(tmp_path) == [] == origins_of(tmp_path / "nowhere")
 
 
-def test_a_damaged_file_is_named(tmp_path):
+def test_damaged_origin_file_is_named(tmp_path):
     (tmp_path / ORIGIN_FILE).write_text('{"origins": [{"type": "other:Options"}]}')
     with pytest.raises(UserError, match=f"^{tmp_path}/{ORIGIN_FILE}: not in the format of pyasr's steps"):
         check_origin(tmp_path, tmp_path)

@@ -1,4 +1,4 @@
-"""Readers of features by packed tables read what readers of the whole data directory do."""
+"""Feature readers with packed tables give the same features as readers of the whole data directory."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ KEYS = [f"{speaker}-{number}" for speaker in "abc" for number in range(4)]
 
 @pytest.fixture
 def data(tmp_path):
-    """Of three speakers, in two archives; an utterance is a part of a matrix."""
+    """Data of three speakers in two archives. One utterance is a range of a matrix."""
     rng, path = np.random.default_rng(1), tmp_path / "data"
     path.mkdir()
     features = {
@@ -45,8 +45,8 @@ def packed(path, data, wanted, options):
     "options",
     [InputOptions(), InputOptions(cmvn="none"), InputOptions(cmvn="utterance", deltas=1, splice_left=2)],
 )
-def test_features_of_some_utterances(data, tmp_path, options, monkeypatch):
-    """Without the tables of the data directory, which are gone."""
+def test_packed_tables_give_features_of_selected_utterances(data, tmp_path, options, monkeypatch):
+    """The tables of the data directory are removed."""
     wanted = ["a-1", "b-0", "c-3"]
     whole, some = packed(tmp_path / "tables.npz", data, wanted, options)
     expected = {key: whole[key] for key in wanted}
@@ -61,7 +61,7 @@ def test_features_of_some_utterances(data, tmp_path, options, monkeypatch):
         np.testing.assert_array_equal(some[key], expected[key])
 
 
-def test_other_utterances_and_speakers_are_refused_as_ever(data, tmp_path):
+def test_unselected_utterances_and_speakers_are_refused(data, tmp_path):
     write_table(data / "utt2spk", {key: key[0] for key in KEYS if key != "a-1"})
     write_table(
         data / "cmvn.scp",
@@ -89,8 +89,8 @@ def test_other_utterances_and_speakers_are_refused_as_ever(data, tmp_path):
     assert some.has("a-0") and not some.has("b-1")
 
 
-def test_tables_hold_for_one_directory(data, tmp_path, monkeypatch):
-    """Where relative names of archives begin."""
+def test_packed_tables_are_valid_for_one_directory(data, tmp_path, monkeypatch):
+    """The directory to which relative archive names refer."""
     packed(tmp_path / "tables.npz", data, KEYS, InputOptions())
     assert are_valid(tmp_path / "tables.npz") and not are_valid(tmp_path / "nothing.npz")
     monkeypatch.chdir(tmp_path)

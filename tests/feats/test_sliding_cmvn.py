@@ -21,7 +21,7 @@ def by_loop(x, window, least, centre, norm_vars):
             begin, end = (max(0, len(x) - window), len(x)) if end > len(x) else (begin, end)
         else:
             begin, end = max(0, t - window), max(t + 1, least)
-            # Kaldi moves the window back, also where its least length is longer than the utterance
+            # Kaldi shifts the window back, also if its minimum length exceeds the utterance
             if end > len(x):
                 begin, end = max(0, begin - (end - len(x))), len(x)
         part = x[begin:end].astype(np.float64)
@@ -32,7 +32,7 @@ def by_loop(x, window, least, centre, norm_vars):
 
 
 @pytest.mark.parametrize("name", SLIDING)
-def test_kaldis_answers(name, root):
+def test_sliding_cmvn_equals_kaldi(name, root):
     options = SLIDING[name]
     ours = SlidingOptions(options["cmn_window"], options["min_window"], options.get("center", False))
     found = sliding_cmvn(sliding_input(), ours, options.get("normalize_variance", False))
@@ -43,10 +43,10 @@ def test_kaldis_answers(name, root):
 @pytest.mark.parametrize("norm_vars", [False, True])
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize("length", [1, 2, 99, 100, 101, 700, 1500])
-def test_a_loop_over_frames(length, centre, norm_vars):
+def test_sliding_cmvn_equals_loop_over_frames(length, centre, norm_vars):
     x = (100 + 3 * np.random.default_rng(length).standard_normal((length, 4))).astype(np.float32)
     for window, least in ((600, 100), (61, 20), (60, 100), (1, 1)):
-        if window > 1 or not norm_vars:  # of one frame there is no variance
+        if window > 1 or not norm_vars:  # a single frame has no variance
             found = sliding_cmvn(x, SlidingOptions(window, least, centre), norm_vars)
             np.testing.assert_allclose(found, by_loop(x, window, least, centre, norm_vars), atol=1e-4)
 
@@ -58,7 +58,7 @@ def test_sums_stay_exact_over_an_hour():
     np.testing.assert_allclose(np.abs(found), 1, rtol=1e-4)
 
 
-def test_it_is_a_choice_of_the_input(tmp_path):
+def test_sliding_cmvn_is_an_input_option(tmp_path):
     x = sliding_input()
     with ArkWriter(tmp_path / "f.ark", tmp_path / "feats.scp") as writer:
         writer.write("a", x)

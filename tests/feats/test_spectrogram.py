@@ -1,10 +1,10 @@
-"""Spectrograms against Kaldi's formula in float64, and what they go through like other features."""
+"""Spectrograms against Kaldi's formula in float64, and their use in other programs."""
 
 import numpy as np
 import pytest
+from data_dirs import make_data_dir
 from signals import speech_like
 from steps_here import run_here
-from trees import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.feats.compute.feature_extractor import Extractor
@@ -26,7 +26,7 @@ from pyasr.recognition.front_end import PlainFeatures, load_features
 def by_formula(
     wave: np.ndarray, rate: int, size: int, raw_energy: bool = True, floor: float = 0.0
 ) -> np.ndarray:
-    """compute-spectrogram-feats, frame by frame, by a sum over samples for each line: ln max(P[k], eps), and
+    """compute-spectrogram-feats, frame by frame, with a sum over samples for each bin: ln max(P[k], eps), and
     ln energy for k = 0."""
     num, shift, eps = int(0.025 * rate), int(0.01 * rate), np.finfo(np.float32).eps
     i, lines = np.arange(num), np.arange(size // 2 + 1)
@@ -46,7 +46,7 @@ def by_formula(
 
 @pytest.mark.parametrize("rate, rounded, size", [(8000, True, 256), (8000, False, 200), (16000, True, 512)])
 @pytest.mark.parametrize("raw_energy, floor", [(True, 0.0), (False, 0.0), (True, 1e12)])
-def test_against_the_formula(rate, rounded, size, raw_energy, floor):
+def test_spectrogram_equals_formula(rate, rounded, size, raw_energy, floor):
     frame = FrameOptions(sample_frequency=float(rate), round_to_power_of_two=rounded, raw_energy=raw_energy)
     extractor = Extractor(SpectrogramOptions(frame=frame, energy_floor=floor))
     wave = np.round(speech_like(rate)[: rate // 4])
@@ -56,7 +56,7 @@ def test_against_the_formula(rate, rounded, size, raw_energy, floor):
     np.testing.assert_allclose(found[1][:, 1:], np.log(np.finfo(np.float32).eps), atol=1e-5)
 
 
-def test_frames_of_an_odd_number_of_samples_have_no_line_at_half_the_rate():
+def test_odd_frame_length_without_rounding_is_refused():
     frame = FrameOptions(sample_frequency=11025.0, round_to_power_of_two=False)
     with pytest.raises(
         UserError,
@@ -66,7 +66,7 @@ def test_frames_of_an_odd_number_of_samples_have_no_line_at_half_the_rate():
 
 
 @pytest.mark.parametrize("kind", [SpectrogramOptions, MfccOptions])
-def test_the_mean_of_an_utterance_is_subtracted(kind):
+def test_utterance_mean_is_subtracted(kind):
     frame, wave = FrameOptions(sample_frequency=8000.0), speech_like(8000)
     plain = Extractor(kind(frame=frame))([wave])[0]
     options = kind(
@@ -85,7 +85,7 @@ def data(tmp_path):
     return make_data_dir(tmp_path / "data")
 
 
-def test_the_step_and_what_knows_of_its_features(data):
+def test_spectrogram_step_and_dependent_programs(data):
     run_here("make_spectrogram.py", "--nj", 2, "--sample-frequency", 8000, "--frame-length", 20, data)
     made = load_all(data / "feats.scp")
     assert made and {matrix.shape[1] for matrix in made.values()} == {129}
@@ -108,7 +108,7 @@ def test_the_step_and_what_knows_of_its_features(data):
         run_here("make_spectrogram.py", "--sample-frequency", 8000, data)
 
 
-def test_utterances_below_a_duration_get_no_features(data):
+def test_utterances_below_minimum_duration_get_no_features(data):
     with pytest.raises(
         UserError,
         match="of 12 utterances are too short for one frame or --min-duration: .* or raise --max-short",

@@ -1,5 +1,5 @@
-"""Linear and affine transforms against their definition; Kaldi's files of matrices both ways; what a model
-directory makes of features."""
+"""Linear and affine transforms against their definition; exchange of matrix files with Kaldi; features by a
+model directory."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def matrix(rows: int, columns: int, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("outer_affine", [False, True])
 @pytest.mark.parametrize("inner_affine", [False, True])
-def test_composition_is_one_after_the_other(outer_affine, inner_affine):
+def test_composed_transforms_apply_in_sequence(outer_affine, inner_affine):
     inner, outer = matrix(3, 5 + inner_affine, 1), matrix(2, 3 + outer_affine, 2)
     x = matrix(11, 5, 3).astype(np.float32)
     both = compose(outer, inner, 5)
@@ -41,13 +41,13 @@ def test_composition_is_one_after_the_other(outer_affine, inner_affine):
     )
 
 
-def test_matrix_of_another_dimension_is_refused():
+def test_matrix_of_other_dimension_is_refused():
     with pytest.raises(UserError, match="the LDA matrix has 9 columns, but the features 5"):
         apply_transform(matrix(4, 5, 0), matrix(3, 9, 0), "the LDA matrix")
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_kaldi_reads_our_matrix_and_we_its(tmp_path, binary):
+def test_matrices_are_exchanged_with_kaldi(tmp_path, binary):
     native = pytest.importorskip("kaldi_native_io")
     ours = matrix(4, 7, 0).astype(np.float32)
     write_matrix(tmp_path / "final.mat", ours, binary)
@@ -56,7 +56,7 @@ def test_kaldi_reads_our_matrix_and_we_its(tmp_path, binary):
     np.testing.assert_allclose(read_matrix(tmp_path / "theirs.mat"), ours, rtol=1e-5)
 
 
-def test_kaldi_reads_our_transforms_and_we_its(tmp_path):
+def test_transforms_are_exchanged_with_kaldi(tmp_path):
     native = pytest.importorskip("kaldi_native_io")
     ours = {speaker: matrix(4, 5, i).astype(np.float32) for i, speaker in enumerate("abc")}
     write_transforms(tmp_path / "trans.1", ours)
@@ -83,20 +83,20 @@ def test_speaker_in_several_archives(tmp_path):
         read_transforms(tmp_path)
 
 
-def test_directory_without_transforms(tmp_path):
+def test_directory_without_transforms_is_refused(tmp_path):
     with pytest.raises(UserError, match="num_jobs: missing or not a number; transforms come from"):
         read_transforms(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["-1", "1000000"])
-def test_number_of_jobs_is_within_bounds(tmp_path, content):
+def test_number_of_jobs_is_limited(tmp_path, content):
     (tmp_path / "num_jobs").write_text(content)
     with pytest.raises(UserError, match="num_jobs: not a number from 1 to 100000; transforms come from"):
         transform_files(tmp_path)
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_vectors_are_no_transforms(tmp_path, binary):
+def test_vectors_instead_of_transforms_are_refused(tmp_path, binary):
     (tmp_path / "num_jobs").write_text("1\n")
     write_ark(tmp_path / "trans.1", {"a": matrix(3, 4, 0), "b": matrix(1, 3, 0)[0]}, binary)
     with pytest.raises(
@@ -106,8 +106,9 @@ def test_vectors_are_no_transforms(tmp_path, binary):
         read_transforms(tmp_path)
 
 
-def test_features_of_a_model_directory(tmp_path):
-    """CMVN off, frames spliced by hand, the model's matrix, the speaker's transform."""
+def test_features_follow_model_directory(tmp_path):
+    """CMVN is off; frames are spliced by hand, then the model's matrix and the speaker's transform are
+    applied."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((6, 3)).astype(np.float32)
     with ArkWriter(tmp_path / "f.ark", tmp_path / "feats.scp") as writer:
@@ -132,7 +133,7 @@ def test_features_of_a_model_directory(tmp_path):
         open_features(tmp_path, tmp_path, tmp_path)["a-1"]
 
 
-def test_a_job_has_the_transforms_of_its_own_speakers(tmp_path):
+def test_job_has_transforms_of_its_own_speakers(tmp_path):
     data, model, out = (tmp_path / name for name in ("data", "model", "out"))
     data.mkdir()
     model.mkdir()
@@ -149,7 +150,7 @@ def test_a_job_has_the_transforms_of_its_own_speakers(tmp_path):
     assert np.array_equal(readers[1]["c-1"], open_features(data, model, model)["c-1"])
 
 
-def test_a_transcript_that_was_corrected_is_copied(tmp_path):
+def test_corrected_transcript_is_copied(tmp_path):
     data, model, out = (tmp_path / name for name in ("data", "model", "out"))
     data.mkdir()
     model.mkdir()

@@ -1,5 +1,4 @@
-"""Reading damaged files in a process of its own: with little memory beyond what it has, and CPU seconds for
-each file.
+"""Read damaged files in a separate process with limits on additional memory and on CPU seconds per file.
 
 A file is read, or refused with one sentence that names it. All else is a finding: another exception, a crash,
 a hang, memory.
@@ -22,7 +21,9 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 
-MEMORY_BYTES = 256 << 20  # beyond what the process has when it begins; the damaged files are below 100 KB
+MEMORY_BYTES = (
+    256 << 20
+)  # in addition to the memory of the process at its start; the damaged files are below 100 KB
 CPU_S = 10
 _SIGNALS = {
     signal.SIGPROF: f"more than {CPU_S} CPU seconds",
@@ -34,8 +35,8 @@ _SIGNALS = {
 
 @dataclass
 class Outcome:
-    """How many files were read and refused, what was said of each, and what else happened: (number of the
-    file, what)."""
+    """Numbers of files that were read and refused, the messages, and findings: (number of the file,
+    description)."""
 
     counts: Counter = field(default_factory=Counter)
     findings: list[tuple[int, str]] = field(default_factory=list)
@@ -43,13 +44,12 @@ class Outcome:
 
 
 def judge(read: Callable[[Path], object], path: Path, named: str) -> str:
-    """'read', 'refused', or what is wrong with how the file was refused: its sentence should have `named` in
-    it."""
+    """'read', 'refused', or a description of a bad refusal: its sentence must contain `named`."""
     return ask(read, path, named)[0]
 
 
 def ask(read: Callable[[Path], object], path: Path, named: str) -> tuple[str, str]:
-    """What `judge` says, and the sentence by which the file was refused."""
+    """Result of `judge`, and the sentence of the refusal."""
     try:
         read(path)
         return "read", ""
@@ -65,22 +65,22 @@ def ask(read: Callable[[Path], object], path: Path, named: str) -> tuple[str, st
 
 
 def _last_place() -> str:
-    """The innermost lines of pyasr in the present exception's trace."""
+    """Innermost lines of pyasr in the trace of the present exception."""
     lines = [line for line in traceback.format_exc().splitlines() if re.search(r"pyasr/", line)]
     return " < ".join(line.strip() for line in reversed(lines[-3:]))
 
 
 def examine(read: Callable[[Path], object], path: Path, files: Iterable[bytes], named: str) -> Outcome:
-    """Write each content to `path` and read it, in child processes: one for all, and another after each that
-    has died."""
+    """Write each content to `path` and read it in child processes: one for all, replaced by a new one after
+    each crash."""
     outcome, rest = Outcome(), list(enumerate(files))
     while rest:
         done, signal_number = _in_child(read, path, rest, named)
-        for (number, _), (told, sentence) in zip(rest, done):
+        for (number, _), (message, sentence) in zip(rest, done):
             outcome.sentences.append(sentence)
-            outcome.counts[told if told in ("read", "refused") else "finding"] += 1
-            if told not in ("read", "refused"):
-                outcome.findings.append((number, told))
+            outcome.counts[message if message in ("read", "refused") else "finding"] += 1
+            if message not in ("read", "refused"):
+                outcome.findings.append((number, message))
         if len(done) < len(rest):
             outcome.counts["finding"] += 1
             outcome.findings.append(
@@ -95,7 +95,7 @@ def examine(read: Callable[[Path], object], path: Path, files: Iterable[bytes], 
 def _in_child(
     read, path: Path, files: list[tuple[int, bytes]], named: str
 ) -> tuple[list[tuple[str, str]], int]:
-    """(what `ask` said of each file, up to one at which the child died; the signal by which it did)."""
+    """(results of `ask` for each file up to a crash; signal of the crash)."""
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
@@ -105,8 +105,8 @@ def _in_child(
         os._exit(0)
     os.close(sending)
     with os.fdopen(receiving, encoding="utf-8") as pipe:
-        told = [json.loads(line) for line in pipe if line.endswith("\n")]
-    return told, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) * -1
+        answer = [json.loads(line) for line in pipe if line.endswith("\n")]
+    return answer, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) * -1
 
 
 def _tell_of_all(read, path: Path, files: list[tuple[int, bytes]], named: str, sending: int) -> None:
@@ -118,13 +118,13 @@ def _tell_of_all(read, path: Path, files: list[tuple[int, bytes]], named: str, s
     for _, content in files:
         path.write_bytes(content)
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        told = ask(read, path, named)
+        answer = ask(read, path, named)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        os.write(sending, (json.dumps(told) + "\n").encode())
+        os.write(sending, (json.dumps(answer) + "\n").encode())
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Let this process have `num_bytes` more than it has."""
+    """Allow this process `num_bytes` more than it uses now."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + num_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

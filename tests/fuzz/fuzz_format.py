@@ -1,4 +1,4 @@
-"""What a fuzzed format is: a small valid file, made by our own writer or by Kaldi's, and what reads it."""
+"""Description of a fuzzed format: a small valid file, written by pyasr or by Kaldi, and its reader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Format:
     refuses: bool = True
 
     def write(self, directory: Path) -> Path:
-        """The valid file, below `directory`."""
+        """Write the valid file below `directory`."""
         path = directory / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
         self.make(path)
@@ -37,7 +37,7 @@ class Format:
 
 
 def kaldi_file(name: str, read: Callable[[Path], object]) -> Format:
-    """A file of tests/fixtures/kaldi/files."""
+    """Path of a file of tests/fixtures/kaldi/files."""
     return Format(name, lambda path: shutil.copy(FIXTURES / "files" / name, path), read)
 
 
@@ -56,7 +56,7 @@ def files_of(source: Path, names: Iterable[str], read: Callable[[Path], object])
 
 
 def consume(*readers: Callable) -> Callable[[Path], list]:
-    """A reader that calls all of these, and draws what comes of iterators."""
+    """Reader that calls all of these functions and exhausts the iterators that they return."""
     return lambda path: [
         list(found) if hasattr(found, "__next__") else found for found in (read(path) for read in readers)
     ]

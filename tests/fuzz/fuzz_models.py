@@ -1,4 +1,4 @@
-"""Models and transducers: small valid files, and what reads them."""
+"""Models and transducers: small valid files and their readers."""
 
 from __future__ import annotations
 
@@ -87,8 +87,7 @@ def _read_checkpoint(path: Path):
 
 
 def _packed(path: Path) -> None:
-    """A packed model of Gaussians, on features after fMLLR and i-vectors beside them, so that model.json
-    holds all that it can."""
+    """A packed GMM system on features after fMLLR with i-vectors, so that model.json has all its entries."""
     model = path.parent
     write_graph(model / "graph")
     for folder, dim in (
@@ -122,7 +121,7 @@ def _read_packed(path: Path):
 
 
 def _experiment(name: str):
-    """Maker of a copy of a file of Kaldi's toy experiment."""
+    """Function that copies a file of Kaldi's toy experiment."""
     return lambda path: shutil.copy(FIXTURES / "exp/tri1" / name, path)
 
 

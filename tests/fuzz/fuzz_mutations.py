@@ -1,5 +1,5 @@
-"""Damage to files, drawn from a seeded generator: bits, ends, numbers, blocks, and what text formats stumble
-over."""
+"""Damage to files, drawn with a seeded generator: bits, truncation, numbers, blocks, and text that is
+difficult to parse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable
 
-LARGEST = 1 << 16  # a mutated file, in bytes, at most so much longer than before
+LARGEST = 1 << 16  # maximum growth of a mutated file in bytes
 _INTEGERS = (0, 1, -1, 2, 5, 127, 255, 256, 1 << 15, 1 << 20, 10**6, 1 << 24, 1 << 28, 10**9, (1 << 31) - 1,
              -(1 << 31), 1 << 31, 1 << 32, 10**12, 1 << 40, (1 << 63) - 1, -(1 << 63))  # fmt: skip
 _FLOATS = (float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 1e38, 1e-45, 1e300)
@@ -24,13 +24,13 @@ _WORD = re.compile(rb"\S+")
 
 
 def _place(rng: random.Random, data: bytes, size: int = 0) -> int:
-    """Where to do it: anywhere, more often near the head, where the counts are."""
+    """A random position, more often near the head, where the counts are."""
     most = max(len(data) - size, 0)
     return rng.randint(0, min(most, 64)) if rng.random() < 0.4 else rng.randint(0, most)
 
 
 def flip_bits(rng: random.Random, data: bytes) -> bytes:
-    """One to eight bits the other way round."""
+    """Flip one to eight bits."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
         if changed:
@@ -39,7 +39,7 @@ def flip_bits(rng: random.Random, data: bytes) -> bytes:
 
 
 def truncate(rng: random.Random, data: bytes) -> bytes:
-    """The end, or now and then the beginning, is missing."""
+    """Remove the end or, rarely, the beginning."""
     at = rng.randint(0, max(len(data) - 1, 0))
     return data[at:] if rng.random() < 0.1 else data[:at]
 
@@ -56,20 +56,20 @@ def _number(rng: random.Random) -> bytes:
 
 
 def overwrite_number(rng: random.Random, data: bytes) -> bytes:
-    """Another number in the place of some bytes."""
+    """Replace some bytes by another number."""
     number = _number(rng)
     at = _place(rng, data, len(number))
     return data[:at] + number + data[at + len(number) :]
 
 
 def insert_number(rng: random.Random, data: bytes) -> bytes:
-    """A number more."""
+    """Insert a number."""
     at = _place(rng, data)
     return data[:at] + _number(rng) + data[at:]
 
 
 def swap_bytes(rng: random.Random, data: bytes) -> bytes:
-    """Four bytes in the other byte order."""
+    """Reverse the order of four bytes."""
     at = _place(rng, data, 4)
     return data[:at] + data[at : at + 4][::-1] + data[at + 4 :]
 
@@ -80,27 +80,27 @@ def _block(rng: random.Random, data: bytes) -> tuple[int, int]:
 
 
 def duplicate_block(rng: random.Random, data: bytes) -> bytes:
-    """A block twice, or a thousand times."""
+    """Repeat a block once or a thousand times."""
     begin, end = _block(rng, data)
     times = rng.choice((1, 1, 3, 1000))
     return data[:end] + (data[begin:end] * times)[:LARGEST] + data[end:]
 
 
 def delete_block(rng: random.Random, data: bytes) -> bytes:
-    """A block is missing."""
+    """Delete a block."""
     begin, end = _block(rng, data)
     return data[:begin] + data[end:]
 
 
 def move_block(rng: random.Random, data: bytes) -> bytes:
-    """A block stands somewhere else too."""
+    """Copy a block to another position."""
     begin, end = _block(rng, data)
     at = _place(rng, data)
     return data[:at] + data[begin:end] + data[at:]
 
 
 def insert_bytes(rng: random.Random, data: bytes) -> bytes:
-    """What text formats separate things by, what is no text, and what terminals obey."""
+    """Insert separators of text formats, bytes that are not text, or control codes of terminals."""
     at = _place(rng, data)
     return data[:at] + rng.choice(_BYTES) + data[at:]
 
@@ -114,17 +114,17 @@ def _replace(rng: random.Random, data: bytes, pattern: re.Pattern) -> bytes:
 
 
 def replace_number(rng: random.Random, data: bytes) -> bytes:
-    """Another word in the place of a written number."""
+    """Replace a written number by another word."""
     return _replace(rng, data, _NUMBER)
 
 
 def replace_word(rng: random.Random, data: bytes) -> bytes:
-    """Another word in the place of one."""
+    """Replace a word by another word."""
     return _replace(rng, data, _WORD)
 
 
 def shuffle_lines(rng: random.Random, data: bytes) -> bytes:
-    """Two lines change places."""
+    """Exchange two lines."""
     lines = data.split(b"\n")
     a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
     lines[a], lines[b] = lines[b], lines[a]
@@ -137,12 +137,12 @@ _OF_TEXT = (replace_number, replace_number, replace_number, replace_word, shuffl
 
 
 def mutators(data: bytes) -> tuple[Callable[[random.Random, bytes], bytes], ...]:
-    """The kinds of damage that fit a file."""
+    """Kinds of damage that apply to a file."""
     return _ANY + (_OF_BINARY if b"\0" in data else _OF_TEXT)
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
-    """The file with one damage, or up to three."""
+    """The file with one to three mutations."""
     kinds = mutators(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = rng.choice(kinds)(rng, data)

@@ -1,4 +1,4 @@
-"""Tables, archives, lattices, audio and texts: small valid files, and what reads them."""
+"""Tables, archives, lattices, audio and texts: small valid files and their readers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from data_dirs import make_data_dir
 from fuzz_format import FIXTURES, Format, consume, files_of, kaldi_file
 from graphs import random_graph, tid2pdf
 from queen_toys import write_queen
 from shorten_encoder import shortened_sphere
 from toy_language import random_ngrams, write_arpa_text
-from trees import make_data_dir
 
 sys.path.append(str(FIXTURES.parents[2] / "egs/amazon_queen/s5/local"))
 
@@ -133,8 +133,8 @@ def _sound(path: Path, **keywords) -> None:
 
 
 def _shortened(path: Path, coding: str) -> None:
-    """With all commands: zero blocks, differences, linear prediction, dropped bits, a shorter block at the
-    end."""
+    """A shorten file with all commands: zero blocks, differences, linear prediction, dropped bits, a shorter
+    last block."""
     samples = (2000 * np.sin(np.arange(1500) / 9) * (np.arange(1500) % 600 > 256)).astype(np.int16) & ~3
     path.write_bytes(
         shortened_sphere(

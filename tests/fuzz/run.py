@@ -33,7 +33,7 @@ _BATCH, _MOST_KEPT = 200, 500
 
 
 def main() -> int:
-    """Fuzz the formats in turn; the exit status."""
+    """Fuzz the formats in turn; returns the exit status."""
     options = parse()
     if options.engine == "atheris":
         return with_atheris(options)
@@ -55,10 +55,10 @@ def main() -> int:
             f"{format.name:<32} {' '.join(f'{what} {num}' for what, num in sorted(counted.items()))}",
             flush=True,
         )
-        for place, (told, content) in enumerate(found.items()):
+        for place, (answer, content) in enumerate(found.items()):
             path = options.out / f"{format.name.replace('/', '_')}.{place}"
             path.write_bytes(content)
-            print(f"  finding: {told}\n  file: {path}", flush=True)
+            print(f"  finding: {answer}\n  file: {path}", flush=True)
     print(f"{sum(counts.values())} files: {dict(counts)}, {findings} different findings")
     return int(findings > 0)
 
@@ -78,14 +78,14 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def kind_of(told: str, directory: Path) -> str:
-    """A finding or sentence without what changes from file to file."""
-    return re.sub(r"'[^']*'|\"[^\"]*\"|[0-9]+", "_", told.replace(str(directory), ""))[:160]
+def kind_of(expected_text: str, directory: Path) -> str:
+    """A finding or sentence without the parts that change from file to file."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|[0-9]+", "_", expected_text.replace(str(directory), ""))[:160]
 
 
 def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """(outcomes counted, {finding: a file that shows it}); every kind of outcome is kept as something to go
-    on from."""
+    """(counted outcomes, {finding: a file that shows it}). A file of every new outcome is kept and mutated
+    further."""
     from fuzz_child import examine
     from fuzz_mutations import mutate
 
@@ -101,9 +101,9 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
         files = [mutate(rng, rng.choice(pool)) for _ in range(_BATCH)]
         outcome = examine(format.read, path, files, str(directory) if format.names else "")
         counts += outcome.counts
-        found |= {kind_of(told, directory): files[number] for number, told in outcome.findings}
-        for told, content in zip(outcome.sentences, files):
-            if (kind := kind_of(told, directory)) not in seen and len(pool) < _MOST_KEPT:
+        found |= {kind_of(message, directory): files[number] for number, message in outcome.findings}
+        for message, content in zip(outcome.sentences, files):
+            if (kind := kind_of(message, directory)) not in seen and len(pool) < _MOST_KEPT:
                 seen.add(kind)
                 pool.append(content)
         if time.time() > until:
@@ -111,8 +111,8 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
 
 
 def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """The same by hypothesis, for `options.max_examples` files or up to its first finding, made as small as
-    it can be."""
+    """The same with hypothesis, for `options.max_examples` files or up to its first finding, which hypothesis
+    minimises."""
     from fuzz_child import examine
     from hypothesis import HealthCheck, Phase, given, seed, settings
     from hypothesis import strategies as st
@@ -151,7 +151,7 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
 
 
 def with_atheris(options) -> int:
-    """libFuzzer over modules without compiled loops; it ends the process with status 77 at the first
+    """Fuzz modules without compiled loops with libFuzzer. It ends the process with status 77 at the first
     finding."""
     try:
         import atheris
@@ -185,9 +185,9 @@ def with_atheris(options) -> int:
 
     def one(content: bytes) -> None:
         path.write_bytes(content)
-        told = judge(format.read, path, str(directory) if format.names else "")
-        if told not in ("read", "refused"):
-            raise RuntimeError(told)
+        answer = judge(format.read, path, str(directory) if format.names else "")
+        if answer not in ("read", "refused"):
+            raise RuntimeError(answer)
 
     size_mb = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
     limits = [

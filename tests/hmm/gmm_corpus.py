@@ -1,4 +1,4 @@
-"""A data and a language directory of a toy language whose phones have simple spectra."""
+"""Data and language directory of a toy language whose phones have simple spectra."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ DIM = 4
 
 
 def distortion(speaker: str, strength: float) -> tuple[np.ndarray, np.ndarray]:
-    """A and b of the affine map x -> A x + b that a speaker makes of the frames; the unit matrix at strength
-    0."""
+    """A and b of a speaker's affine distortion x -> A x + b; the identity at strength 0."""
     rng = np.random.default_rng(list(speaker.encode()))
     return np.eye(DIM) + strength * rng.uniform(-1, 1, (DIM, DIM)), strength * rng.standard_normal(DIM)
 
@@ -25,8 +24,8 @@ def distortion(speaker: str, strength: float) -> tuple[np.ndarray, np.ndarray]:
 def write_corpus(
     path: Path, num_utterances: int = 30, seed: int = 0, coarticulation: float = 0.0, strength: float = 0.0
 ) -> tuple[Path, Path]:
-    """(data dir, lang dir): utterances of one to four words, every phone's HMM states around means of their
-    own, moved by `coarticulation` times those of the phone before; distorted by each of four speakers."""
+    """(data dir, lang dir): utterances of one to four words by four speakers. Every HMM state has its own
+    mean, shifted by `coarticulation` times that of the previous phone and distorted by the speaker."""
     rng = np.random.default_rng(seed)
     lang = LangDir(write_toy_lang(path / "lang", seed, num_words=12, num_phones=4))
     words = [word for word in lang.words.ids if word.startswith("w")]

@@ -1,4 +1,4 @@
-"""Small models and utterances for tests of GMM training, and slow, plain definitions to compare with."""
+"""Small models and utterances for tests of GMM training, with slow, plain definitions as references."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def log_gaussians(model: AmDiagGmm, feats: np.ndarray) -> np.ndarray:
 
 
 def topology() -> Topology:
-    """Silence with ways forward, back and around; other phones of two states."""
+    """Silence with forward, backward and skip arcs; other phones with two states."""
     ways = ((0, 0.4), (1, 0.4), (2, 0.2)), ((1, 0.5), (2, 0.25), (0, 0.25)), ((2, 0.5), (3, 0.5))
     silence = (*(HmmState(state, arcs) for state, arcs in enumerate(ways)), HmmState(NO_PDF, ()))
     return Topology([silence, left_to_right(2)], {SIL: 0} | dict.fromkeys(PHONES, 1))
@@ -71,7 +71,7 @@ def random_transitions(tree: ContextTree, seed: int = 0) -> TransitionModel:
 
 
 def phone_sequences(words: list[int]):
-    """(phones, cost) of every way to say `words`, with silence or none before, between and after."""
+    """(phones, cost) of every pronunciation of `words`, with or without silence before, between and after."""
     sequences = [((), 0.0)]
     for choices in [[((), 0.0)]] + [LEXICON[word] for word in words]:
         sequences = [
@@ -84,7 +84,7 @@ def phone_sequences(words: list[int]):
 
 
 def tid_cost(trans: TransitionModel, tid: int, transition_scale: float, loop_scale: float) -> float:
-    """The cost of a transition-id as Kaldi scales it, from the probabilities of its state."""
+    """Cost of a transition-id with Kaldi's scales, from the probabilities of its state."""
     tids = trans.tids_of(int(trans.tid2state[tid]))
     probs = np.exp(trans.log_prob[list(tids)])
     loop = sum(p for p, other in zip(probs, tids) if trans.is_self_loop[other])
@@ -95,8 +95,8 @@ def tid_cost(trans: TransitionModel, tid: int, transition_scale: float, loop_sca
 
 
 def state_sequences(phones, num_frames: int, trans: TransitionModel, tree: ContextTree):
-    """All sequences of `num_frames` transition-ids that pass through the HMMs of `phones`: first the way out
-    of a state, then its self-loops."""
+    """All sequences of `num_frames` transition-ids through the HMMs of `phones`: first the arc out of a
+    state, then its self-loops."""
 
     def walk(position: int, state: int, left: int):
         if position == len(phones):
@@ -136,7 +136,7 @@ def all_paths(
     transition_scale: float,
     loop_scale: float,
 ):
-    """{transition-ids: cost} of all paths of an utterance; the probabilities of equal paths are added."""
+    """{transition-ids: cost} of all paths of an utterance. Probabilities of equal paths are added."""
     found: dict[tuple[int, ...], float] = {}
     costs = [0.0] + [
         tid_cost(trans, tid, transition_scale, loop_scale) for tid in range(1, trans.num_tids + 1)

@@ -1,5 +1,5 @@
-"""Random trees and transition probabilities for a language directory, and the decoding graph as Kaldi's
-programs make it."""
+"""Random trees and transition probabilities for a language directory, and the decoding graph by Kaldi's
+programs."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def random_probabilities(trans: TransitionModel, seed: int) -> TransitionModel:
 
 
 def contexts(lg: Fst, lang: LangDir, tree: ContextTree):
-    """(CLG, the meanings of its input labels)."""
+    """(CLG, contexts of its input labels)."""
     return ops.compose_context(lg, lang.disambig_phones, tree.context_width, tree.central_position)
 
 
 def kaldi_hclg(lg: Fst, lang: LangDir, trans: TransitionModel, tree: ContextTree, scratch: Path) -> Fst:
-    """HCLG by Kaldi's composition, determinisation, epsilon removal and minimisation, from our H and C and
-    with our self-loops."""
+    """HCLG by Kaldi's composition, determinisation, epsilon removal and minimisation, from pyasr's H and C,
+    with pyasr's self-loops."""
     clg, info = contexts(lg, lang, tree)
     h, disambig = h_transducer(info, trans, tree)
     write_fst(scratch / "h.fst", h)

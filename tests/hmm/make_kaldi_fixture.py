@@ -1,5 +1,5 @@
-"""Make tests/fixtures/kaldi_hmm.json: the answers of Kaldi's own code for a topology, trees and transition
-models of ours.
+"""Make tests/fixtures/kaldi_hmm.json: answers of Kaldi's own code for a topology, trees and transition models
+of these tests.
 
 The oracle is the `kaldi-hmm-gmm` wheel (Kaldi's HmmTopology, ContextDependency, TransitionModel compiled in).
 It is too fragile to be a dependency of the tests: it deadlocks when kaldifst is imported first, and needs an

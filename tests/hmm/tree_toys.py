@@ -1,5 +1,5 @@
-"""Random phones, alignments and features for tests of decision trees, and slow, plain definitions to compare
-with."""
+"""Random phones, alignments and features for tests of decision trees, with slow, plain definitions as
+references."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETS = [[1, 2], [3, 4], [5], [6], [7, 8]]
 
 
 def topology() -> Topology:
-    """Silence with a skip and a way back; other phones with three states, of which the second may be
+    """Silence with a skip and a backward arc; other phones with three states, of which the second may be
     skipped."""
     silence = (
         HmmState(0, ((0, 0.4), (1, 0.4), (2, 0.2))),
@@ -29,7 +29,7 @@ def topology() -> Topology:
 
 
 def random_path(rng, phones) -> list[tuple[int, int, int, int, int]]:
-    """(place of the phone, phone, HMM state, arc out of it, turns of the self-loop) of each visit of a
+    """(index of the phone, phone, HMM state, arc out of it, repetitions of the self-loop) of each visit of a
     state."""
     topo, visits = topology(), []
     for place, phone in enumerate(phones):
@@ -47,7 +47,7 @@ def random_path(rng, phones) -> list[tuple[int, int, int, int, int]]:
 def alignment_of(
     path, phones, trans: TransitionModel, tree: ContextTree, reordered=True
 ) -> tuple[np.ndarray, list[int]]:
-    """The path as transition-ids, and the place of the phone of each frame."""
+    """The path as transition-ids, and the phone index of each frame."""
     tids, places = [], []
     for place, phone, state, arc, turns in path:
         first = place - tree.central_position
@@ -99,7 +99,7 @@ def plain_stats(trans, corpus, feats, ci_phones) -> dict[tuple, np.ndarray]:
 
 
 def plain_log_like(rows, var_floor: float = 0.01) -> float:
-    """The log-likelihood of the summed rows under their own Gaussian."""
+    """Log-likelihood of the summed rows under their own Gaussian."""
     total = sum(rows)
     if np.ndim(total) == 0 or total[0] == 0:
         return 0.0

@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from corpora import make_alignments, make_data, transition_model
+from training_corpora import make_alignments, make_data, transition_model
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
@@ -56,12 +56,12 @@ def problems(dirs):
     return check_directories(dirs, OPTIONS)[0]
 
 
-def test_sound_directories_have_no_problems(dirs):
+def test_valid_directories_have_no_problems(dirs):
     found, kinds = check_directories(dirs, OPTIONS)
     assert found == [] and list(kinds.values()) == [["data"], ["model"], ["graph"]]
 
 
-def test_units_of_a_ctc_network_beside_data(dirs, tmp_path):
+def test_units_of_ctc_network_are_accepted_with_data(dirs, tmp_path):
     (tmp_path / "units").mkdir()
     write_subword_lang(Lexicon({"w": {("a",): 1.0}}), ["<blk>", "<unk>", "a"], tmp_path / "units")
     (tmp_path / "data" / "text").write_text("ann-1 w\nann-2 w w\nbob-1 v\n")
@@ -69,14 +69,14 @@ def test_units_of_a_ctc_network_beside_data(dirs, tmp_path):
     assert f"none of its words is in {tmp_path}/units/words.txt" in problem
 
 
-def test_gaussians_beside_a_network_are_not_asked_for_dimensions(dirs):
+def test_gaussians_next_to_network_may_have_any_dimension(dirs):
     InputOptions(cmvn="none", splice_left=5).save(dirs[1])
     (dirs[1] / "final.occs").unlink()
     assert problems(dirs) == []
 
 
 @pytest.mark.parametrize("beside", ["frame_subsampling_factor", "final.nnet", None])
-def test_a_transition_model_alone(dirs, beside):
+def test_final_mdl_with_only_a_transition_model(dirs, beside):
     """That of a tree for LF-MMI, and of its networks; elsewhere the Gaussians have been cut off."""
     _, ali, graph = dirs
     with KaldiWriter(ali / "final.mdl") as writer:
@@ -91,14 +91,14 @@ def test_a_transition_model_alone(dirs, beside):
         assert any("a transition model without GMMs" in problem for problem in problems(dirs))
 
 
-def test_other_features_than_the_models_are_no_problem_unless_asked(dirs):
+def test_features_of_other_kind_are_no_problem_by_default(dirs):
     """Networks are trained on other features by the alignments of a GMM system."""
     InputOptions(cmvn="none", splice_left=5).save(dirs[1])
     assert check_directories(dirs, CheckOptions(need_text=False, audio="no"))[0] == []
     assert len(problems(dirs)) == 1
 
 
-def test_text_forms_and_plain_files_are_as_good(dirs):
+def test_text_and_uncompressed_files_are_accepted(dirs):
     """A text model, a text archive named .gz that is not compressed, and a compressed text archive."""
     ali = dirs[1]
     write_gmm(ali / "final.mdl", binary=False)
@@ -111,7 +111,7 @@ def test_text_forms_and_plain_files_are_as_good(dirs):
     assert problems(dirs) == []
 
 
-def test_of_two_names_the_one_is_looked_at_that_steps_read(dirs):
+def test_file_name_used_by_steps_is_checked_first(dirs):
     """The advice does not move one archive onto another."""
     ali = dirs[1]
     shutil.copy(ali / "ali.1.gz", ali / "ali.1")
@@ -185,29 +185,29 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_each_problem_is_told_with_its_fix(dirs, name):
-    change, told = BREAKS[name]
+def test_each_problem_is_reported_with_its_fix(dirs, name):
+    change, message = BREAKS[name]
     change(dirs[1])
     found = problems(dirs)
-    assert any(told in problem for problem in found), found
+    assert any(message in problem for problem in found), found
     assert all("; fix: " in problem and "\n" not in problem for problem in found)
 
 
-def test_all_at_once(dirs):
+def test_all_problems_are_reported_in_one_pass(dirs):
     for name in ("no tree", "no num_jobs", "damaged archive", "transform", "words of another"):
         BREAKS[name][0](dirs[1])
     (dirs[0] / "spk2utt").unlink()
     assert len(problems(dirs)) >= 6
 
 
-def test_no_directory_of_kaldis(tmp_path):
+def test_directory_of_other_format_is_refused(tmp_path):
     with pytest.raises(UserError, match="no such directory"):
         kinds_of(tmp_path / "nowhere")
     with pytest.raises(UserError, match="not a directory in Kaldi's format: it has none of"):
         kinds_of(tmp_path)
 
 
-def test_step(dirs, root):
+def test_step_reports_problems(dirs, root):
     def run():
         words = ["utils/validate_kaldi.py", "--need-text", "false", "--audio", "no", *dirs]
         return subprocess.run(words, cwd=root, capture_output=True, text=True)

@@ -61,7 +61,7 @@ def table(path):
     return path.read_text().splitlines()
 
 
-def test_data_directory(tmp_path):
+def test_manifests_become_data_directory(tmp_path):
     out = tmp_path / "data"
     out.mkdir()
     found = read_manifests(*manifests(tmp_path))
@@ -94,7 +94,7 @@ def test_data_directory(tmp_path):
     assert not validate(out, audio="no")
 
 
-@pytest.mark.parametrize("change, told", [
+@pytest.mark.parametrize("change, message", [
     (lambda r, s: s[0].update(recording_id="nowhere"), "supervision u1: there is no recording nowhere"),
     (lambda r, s: s[0].pop("start"), "supervision u1: its start is None"),
     (lambda r, s: s[0].update(start="0.5"), "supervision u1: its start is 0.5"),
@@ -130,17 +130,17 @@ def test_data_directory(tmp_path):
      "supervision u1: it lasts from 10.01 to 10.03 s in a recording of 10 s"),
     (lambda r, s: s[0].update(channel=[]), "supervision u1: it has no channel"),
 ])  # fmt: skip
-def test_every_problem_is_told(tmp_path, change, told):
+def test_every_problem_is_reported(tmp_path, change, message):
     """Also a recording that occurs twice, in one pass."""
     recordings, supervisions = json.loads(json.dumps([RECORDINGS, SUPERVISIONS]))
     change(recordings, supervisions)
     supervisions[2]["duration"] = -1
     problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
-    assert any(told in problem for problem in problems) and "u3" in problems[-1]
+    assert any(message in problem for problem in problems) and "u3" in problems[-1]
     assert all("; fix: " in problem and "\n" not in problem for problem in problems)
 
 
-def test_blanks_in_names(tmp_path):
+def test_blanks_in_names_become_underscores(tmp_path):
     """Unless another name has the underscores."""
     recordings = [RECORDINGS[0] | {"id": "the talk"}]
     supervisions = [
@@ -156,7 +156,7 @@ def test_blanks_in_names(tmp_path):
     assert list(found.audio) == ["the_talk"]
 
 
-def test_what_is_printed_for_times_and_recordings_repairs(tmp_path):
+def test_printed_commands_fix_times_and_recordings(tmp_path):
     pytest.importorskip("lhotse")
     supervisions = [
         SUPERVISIONS[0] | {"start": 7.95},
@@ -185,7 +185,7 @@ def test_what_is_printed_for_times_and_recordings_repairs(tmp_path):
     ]
 
 
-def test_arrays(tmp_path):
+def test_json_arrays_are_read(tmp_path):
     """As lhotse writes .json."""
     paths = [tmp_path / "recordings.json", tmp_path / "supervisions.json"]
     for path, entries in zip(paths, (RECORDINGS, SUPERVISIONS)):
@@ -193,7 +193,7 @@ def test_arrays(tmp_path):
     assert read_manifests(*paths) == read_manifests(*manifests(tmp_path))
 
 
-def test_a_speaker_that_is_a_number(tmp_path):
+def test_numeric_speaker_becomes_text(tmp_path):
     found = read_manifests(
         *manifests(
             tmp_path, supervisions=[{**SUPERVISIONS[0], "speaker": 0}, {**SUPERVISIONS[1], "speaker": ""}]
@@ -205,7 +205,7 @@ def test_a_speaker_that_is_a_number(tmp_path):
     ]
 
 
-def test_half_a_character_is_told(tmp_path):
+def test_unpaired_surrogate_is_reported(tmp_path):
     paths = manifests(
         tmp_path,
         supervisions=[
@@ -217,7 +217,7 @@ def test_half_a_character_is_told(tmp_path):
         read_manifests(*paths)
 
 
-def test_times_are_written_whole(tmp_path):
+def test_times_are_written_without_exponent(tmp_path):
     out = tmp_path / "data"
     out.mkdir()
     found = read_manifests(
@@ -232,7 +232,7 @@ def test_times_are_written_whole(tmp_path):
     assert table(out / "reco2dur") == ["mono 12345.6789"]
 
 
-def test_a_name_that_begins_like_its_speaker_is_no_prefix(tmp_path):
+def test_speaker_prefix_must_end_at_a_separator(tmp_path):
     """Otherwise s10-x of s1 would come after s10-a of s10."""
     said = {"recording_id": "mono", "start": 0, "duration": 1, "text": "yes"}
     names = [("s10-x", "s1"), ("s10-a", "s10"), ("s1", "s1")]
@@ -243,7 +243,7 @@ def test_a_name_that_begins_like_its_speaker_is_no_prefix(tmp_path):
     assert table(out / "utt2spk") == ["s1 s1", "s1-s10-x s1", "s10-a s10"] and not validate(out, audio="no")
 
 
-def test_step(tmp_path, root):
+def test_step_writes_data_directory(tmp_path, root):
     def run(*words):
         return subprocess.run(["utils/import_lhotse.py", *words], cwd=root, capture_output=True, text=True)
 
@@ -257,7 +257,7 @@ def test_step(tmp_path, root):
     assert not (tmp_path / "other").exists()
 
 
-def test_what_lhotse_writes_is_read_as_lhotse_exports_it(tmp_path):
+def test_manifests_by_lhotse_give_its_own_export(tmp_path):
     """Its own recordings with audio, a supervision each, and the samples of a segment."""
     lhotse = pytest.importorskip("lhotse")
     kaldi = pytest.importorskip("lhotse.kaldi")

@@ -76,7 +76,7 @@ def written(path: Path, cuts: list[dict]) -> Path:
     return path
 
 
-def test_data_directory(tmp_path):
+def test_cuts_become_data_directory(tmp_path):
     found = read_cuts(CUTS)
     assert {one.name: (one.recording, one.begin, one.end, one.text) for one in found.utterances} == EXPECTED
     assert not found.problems and found.seconds == {"talk": 4.0, "call_0": 4.0, "call_1": 4.0}
@@ -89,7 +89,7 @@ def test_data_directory(tmp_path):
     ]
 
 
-def test_what_lhotse_writes_is_cut_as_lhotse_cuts_it(lhotse, tmp_path):
+def test_cuts_by_lhotse_give_its_trim_to_supervisions(lhotse, tmp_path):
     cuts = cuts_of_lhotse(lhotse)
     assert [cut.to_dict() for cut in cuts] == entries()
     ours = {}
@@ -116,7 +116,7 @@ def test_what_lhotse_writes_is_cut_as_lhotse_cuts_it(lhotse, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cuts.jsonl.gz", "cuts.json", "cuts.json.gz", "cuts.jsonl"])
-def test_forms_of_files(name, lhotse, tmp_path):
+def test_file_formats_are_read_alike(name, lhotse, tmp_path):
     cuts_of_lhotse(lhotse).to_file(tmp_path / name)
     content = (tmp_path / name).read_bytes()
     begin = (gzip.decompress(content) if name.endswith(".gz") else content)[:1]
@@ -124,7 +124,7 @@ def test_forms_of_files(name, lhotse, tmp_path):
     assert read_cuts(tmp_path / name) == read_cuts(CUTS)
 
 
-def test_cuts_that_cannot_be_taken_are_told_by_kind(lhotse, tmp_path):
+def test_unsupported_cuts_are_reported_by_kind(lhotse, tmp_path):
     """And what is printed for those that one line each has leaves the others."""
     part, _, call, mono, _ = cuts_of_lhotse(lhotse)
     features = lhotse.MonoCut("no-audio", 0.0, 1.0, 0, part.supervisions)
@@ -158,7 +158,7 @@ def test_cuts_that_cannot_be_taken_are_told_by_kind(lhotse, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("change, told, fix", [
+@pytest.mark.parametrize("change, message, fix", [
     (lambda c: c[0].pop("start"), "cut talk-0: its start is None", "correct the entry"),
     (lambda c: c[0].update(recording=7), "cut talk-0: its recording is 7", "correct the entry"),
     (lambda c: c[0]["recording"].pop("id"), "cut talk-0: recording: its id is None", "correct the entry"),
@@ -184,19 +184,19 @@ def test_cuts_that_cannot_be_taken_are_told_by_kind(lhotse, tmp_path):
     (lambda c: c[0]["recording"]["sources"][0].update(type="memory"), "its audio is of the type memory",
      "save it in files with lhotse"),
 ])  # fmt: skip
-def test_every_problem_is_told(tmp_path, change, told, fix):
+def test_every_problem_is_reported(tmp_path, change, message, fix):
     cuts = entries()
     cuts[0]["id"] = "talk-0"
     change(cuts)
     problems = read_cuts(written(tmp_path / "cuts.jsonl", cuts)).problems
-    assert [problem for problem in problems if told in problem and f"; fix: {fix}" in problem], problems
+    assert [problem for problem in problems if message in problem and f"; fix: {fix}" in problem], problems
     assert all(
         problem.startswith(f"{tmp_path}/cuts.jsonl: ") and problem.count("; fix: ") == 1
         for problem in problems
     )
 
 
-def test_names_that_do_not_print(tmp_path):
+def test_unprintable_names_are_reported(tmp_path):
     cuts = entries()
     cuts[4].update(id="a\n\x1b[2J", type="PaddingCut")
     cuts[0]["supervisions"][0].update(id="b\n\x1b[2J", start="x")
@@ -206,7 +206,7 @@ def test_names_that_do_not_print(tmp_path):
     )
 
 
-def test_step(tmp_path, root):
+def test_step_writes_data_directory(tmp_path, root):
     def run(*words):
         return subprocess.run(["utils/import_lhotse.py", *words], cwd=root, capture_output=True, text=True)
 
@@ -222,7 +222,7 @@ def test_step(tmp_path, root):
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         ("[1]", "entry 1: '1' is not a JSON object"),
         ("[{}, [", "'[{}, [' is not a JSON object"),
@@ -233,8 +233,8 @@ def test_step(tmp_path, root):
     ],
     ids=["numbers", "cut off", "endless", "half a character", "array and line", "deep"],
 )
-def test_arrays_that_are_none(text, told, tmp_path):
+def test_invalid_arrays_are_refused(text, message, tmp_path):
     (tmp_path / "cuts.json").write_text(text)
     with pytest.raises(UserError) as error:
         read_cuts(tmp_path / "cuts.json")
-    assert str(error.value).startswith(f"{tmp_path}/cuts.json") and told in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path}/cuts.json") and message in str(error.value)

@@ -44,8 +44,8 @@ def own_recipe(tmp_path_factory) -> tuple[Path, str]:
     return folder / "my recipe", done.stdout
 
 
-def test_it_says_what_it_found_and_chose(own_recipe):
-    told = own_recipe[1]
+def test_findings_and_choices_are_printed(own_recipe):
+    report = own_recipe[1]
     for sentence in (
         "found a table of audio files (1, table.tsv)",
         "90 utterances of 90 recordings",
@@ -60,11 +60,11 @@ def test_it_says_what_it_found_and_chose(own_recipe):
         "created ",
         "; run ",
     ):
-        assert sentence in told, (sentence, told)
-    assert re.search(r"found .*\n.*\d+\.\d min of speech in 90", told)
+        assert sentence in report, (sentence, report)
+    assert re.search(r"found .*\n.*\d+\.\d min of speech in 90", report)
 
 
-def test_the_recipe_runs_from_audio_to_word_error_rates(own_recipe, tmp_path):
+def test_recipe_runs_from_audio_to_word_error_rates(own_recipe, tmp_path):
     folder, _ = own_recipe
     words = ["./run.sh", "--decoded", "", "--nj", "1", "--num-ranks", "1"]
     done = subprocess.run(
@@ -83,7 +83,7 @@ def test_the_recipe_runs_from_audio_to_word_error_rates(own_recipe, tmp_path):
     assert again.returncode == 0 and again.stdout.count("is up to date") == 4, again.stdout
 
 
-def test_made_again_it_replaces_its_own_files_alone(own_recipe, tmp_path):
+def test_repeated_call_replaces_only_own_files(own_recipe, tmp_path):
     folder = tmp_path / "recipe"
     corpus = own_recipe[0].parent / "my corpus"
     assert new_recipe(folder, corpus).returncode == 0
@@ -105,7 +105,7 @@ def test_made_again_it_replaces_its_own_files_alone(own_recipe, tmp_path):
     )
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path):
+def test_existing_other_folder_is_refused(tmp_path):
     write(tmp_path / "mine" / "note", "x")
     tone(tmp_path / "corpus" / "a.wav")
     done = new_recipe(tmp_path / "mine", tmp_path / "corpus")
@@ -113,7 +113,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["note"]
 
 
-def test_nothing_is_made_of_a_corpus_with_a_mistake(tmp_path):
+def test_corpus_with_error_gives_no_output(tmp_path):
     tone(tmp_path / "corpus" / "a.wav")
     done = new_recipe(tmp_path / "recipe", tmp_path / "corpus")
     assert (
@@ -127,7 +127,7 @@ def test_nothing_is_made_of_a_corpus_with_a_mistake(tmp_path):
     )
 
 
-def test_choices_are_options_of_the_recipe(own_recipe):
+def test_choices_become_recipe_options(own_recipe):
     done = subprocess.run(
         ["./run.sh", "--help"], cwd=own_recipe[0], capture_output=True, text=True, timeout=60
     )
@@ -135,7 +135,7 @@ def test_choices_are_options_of_the_recipe(own_recipe):
         assert option in done.stdout
 
 
-def test_rates_channels_and_another_language_are_in_the_configuration(tmp_path):
+def test_rates_channels_and_language_are_in_configuration(tmp_path):
     for i in range(20):
         tone(tmp_path / "corpus" / f"{i:02d}.wav", 1.0, 48000 if i else 8000, 2)
         write(tmp_path / "corpus" / f"{i:02d}.txt", f"Straße Nummer {chr(97 + i)}, schöne Grüße")
@@ -169,7 +169,7 @@ def test_rates_channels_and_another_language_are_in_the_configuration(tmp_path):
     assert set(read_table(data / "train/utt2num_frames").values()) == {"98"}  # of a second
 
 
-def test_links_within_the_toolkit_are_relative(tmp_path):
+def test_links_within_toolkit_are_relative(tmp_path):
     """In a copy of the toolkit's folders."""
     from pyasr.intake.own import recipe as module
 

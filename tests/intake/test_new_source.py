@@ -5,7 +5,7 @@ import re
 
 import pytest
 from own_corpora import prepared, speakers_and_sentences, tone, write
-from pages import among_modules
+from page_files import among_modules
 
 from pyasr.base.errors import UserError
 from pyasr.intake.own import sources
@@ -38,14 +38,14 @@ def words(text: str) -> list[str]:
     return re.sub(r"[^a-z0-9' -]", "", text.lower().replace("&", "and").replace("5", "five")).split()
 
 
-def test_its_utterances_are_those_of_the_files(folder):
+def test_utterances_equal_those_of_files(folder):
     found = {one.name: (one.speaker, words(one.text)) for one in utterances(prepared(folder))}
     assert sorted(found.values()) == sorted(
         (speaker, words(text)) for speaker, _, text in speakers_and_sentences()
     )
 
 
-def test_a_file_that_cannot_be_read_is_reported_or_skipped(folder):
+def test_unreadable_file_is_reported_or_skipped(folder):
     (folder / "spk00-0.json").write_text("{")
     with pytest.raises(
         UserError,

@@ -179,7 +179,7 @@ KINDS = {make.__name__: make for make in (common_voice, spreadsheet, utf16_table
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_becomes_the_same_utterances(kind, tmp_path, monkeypatch):
+def test_every_source_kind_gives_same_utterances(kind, tmp_path, monkeypatch):
     """Speakers, words and seconds equal those of the corpus; data directories are valid."""
     folder = tmp_path / "my corpus"
     folder.mkdir()
@@ -224,11 +224,11 @@ def text_of(text: str) -> str:
         ("a\tone\t\t\nb\ttwo\t\t\n", [""] * 2),
     ],
 )
-def test_quotation_marks_and_delimiters(text, rows, tmp_path):
+def test_quotation_marks_and_delimiters_are_parsed(text, rows, tmp_path):
     assert [row.fields[-1] for row in read_rows(write(tmp_path / "t.csv", text))] == rows
 
 
-def test_lists_in_folders_below_and_paths_outside(tmp_path):
+def test_lists_in_subfolders_and_absolute_paths(tmp_path):
     """Lists of ids and words in several folders, as in LibriSpeech; a single table with absolute paths."""
     for i in range(3):
         names = [tone(tmp_path / "corpus" / f"{i}" / f"{i}-{j}.flac").stem for j in range(4)]
@@ -250,7 +250,7 @@ def test_lengths_rates_and_channels_of_all_formats(suffix, tmp_path):
     assert (found.rate, found.channels) == (16000, 2) and abs(found.seconds - 1.5) < 0.08
 
 
-def test_channels_of_lhotse_are_read_without_a_command(tmp_path):
+def test_lhotse_channels_are_read_without_a_command(tmp_path):
     tone(tmp_path / "call.wav", 8.0, channels=2)
     recording = {
         "id": "call",
@@ -281,7 +281,7 @@ def test_channels_of_lhotse_are_read_without_a_command(tmp_path):
     )
 
 
-def test_microphones_of_vctk(tmp_path):
+def test_one_microphone_of_vctk_is_selected(tmp_path):
     for i in range(4):
         for microphone in (1, 2):
             tone(tmp_path / "wav48" / "p225" / f"p225_{i:03d}_mic{microphone}.flac")
@@ -292,7 +292,7 @@ def test_microphones_of_vctk(tmp_path):
     )
 
 
-def test_commands_of_kaldi_tell_their_rate_once(tmp_path):
+def test_kaldi_commands_run_once_for_their_rate(tmp_path):
     """Lengths are known, so only one command is run."""
     path = tmp_path / "data"
     path.mkdir()
@@ -311,7 +311,7 @@ def test_commands_of_kaldi_tell_their_rate_once(tmp_path):
     assert (tmp_path / "ran").read_text().count("\n") == 1
 
 
-def test_long_utterances_are_told(tmp_path):
+def test_long_utterances_are_reported(tmp_path):
     table(tmp_path, "t.tsv", [*rows_of(tmp_path), [tone(tmp_path / "long.wav", 50.0).name, "the dog"]], "\t")
     assert any(
         "1 utterances are longer than 40 s, such as long-long with 50 s" in sentence
@@ -319,7 +319,7 @@ def test_long_utterances_are_told(tmp_path):
     )
 
 
-def test_parts_of_the_source_are_kept(tmp_path):
+def test_parts_of_source_are_kept(tmp_path):
     names = list(files(tmp_path / "clips").values())
     for part, chosen in (("train", names[:30]), ("dev", names[30:33]), ("test", names[33:])):
         table(
@@ -339,7 +339,7 @@ def test_parts_of_the_source_are_kept(tmp_path):
     } and "source" in found.split.message
 
 
-def test_folders_named_for_parts_are_parts(tmp_path):
+def test_folders_named_like_parts_are_parts(tmp_path):
     for part, num in (("train", 6), ("dev", 2), ("test", 3)):
         for i in range(num):
             write(tone(tmp_path / part / f"{part}{i}.wav").with_suffix(".txt"), f"sentence number {i}")
@@ -351,7 +351,7 @@ def test_folders_named_for_parts_are_parts(tmp_path):
 
 
 @pytest.mark.parametrize("column, end", [("end", lambda i: i + 0.5), ("duration", lambda i: 0.5)])
-def test_times_of_a_table_are_segments(column, end, tmp_path):
+def test_times_in_table_become_segments(column, end, tmp_path):
     tone(tmp_path / "talk.wav", 10.0)
     rows = [
         ["audio", "start", column, "text"],
@@ -365,7 +365,7 @@ def test_times_of_a_table_are_segments(column, end, tmp_path):
     assert len(found.corpus.utterances) == 10 and abs(3600 * found.corpus.hours - 5) < 1e-6
 
 
-def test_columns_can_be_named(tmp_path):
+def test_columns_are_selected_by_name(tmp_path):
     audio = [tone(tmp_path / f"{i}.wav") for i in range(9)]
     rows = [[path.name, "x", "yes" if i % 2 else f"no {i}", "s"] for i, path in enumerate(audio)]
     found = prepared(
@@ -387,7 +387,7 @@ def test_columns_can_be_named(tmp_path):
     ],
 )
 @pytest.mark.parametrize("ending", [".wav", ""])
-def test_headers_in_other_words(header, flags, ending, tmp_path):
+def test_alternative_header_words_are_recognised(header, flags, ending, tmp_path):
     """With names of files or their stems below, of which one or two are missing."""
     rows = [[f"a{i}{ending}", f"the cat {'sat ' * (i % 3)}", f"s{i % 3}"] for i in range(12)]
     for row in rows:
@@ -407,7 +407,7 @@ def test_headers_in_other_words(header, flags, ending, tmp_path):
         prepared(table(tmp_path, "t.csv", rows, ";"), tmp_path, columns="file,text,speaker")
 
 
-def test_what_programs_put_beside_a_corpus_is_not_looked_at(tmp_path):
+def test_system_files_beside_corpus_are_ignored(tmp_path):
     rows = rows_of(tmp_path)
     table(tmp_path / "lists", "t.csv", rows, ",")
     table(tmp_path / "lists/.ipynb_checkpoints", "t-checkpoint.csv", rows, ",")
@@ -445,8 +445,8 @@ def wrong_number_of_columns(folder):
 
 def comma_without_quotation(folder):
     rows = rows_of(folder)
-    told = "; correct the line, or put fields that contain ',' in quotation"
-    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], told
+    report = "; correct the line, or put fields that contain ',' in quotation"
+    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], report
 
 
 def open_quotation(folder):
@@ -472,8 +472,8 @@ def two_tables(folder):
 
 
 def no_text_column(folder):
-    told = "the column of the text is not recognised (file, colour); name"
-    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], told
+    report = "the column of the text is not recognised (file, colour); name"
+    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], report
 
 
 def audio_alone(folder):
@@ -504,8 +504,8 @@ def damaged_audio(folder):
 def foreign_format(folder):
     for i in range(3):
         write(folder / f"a{i}.m4a", "x")
-    told = "audio only in unsupported formats (.m4a); convert the files to WAV"
-    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], told
+    report = "audio only in unsupported formats (.m4a); convert the files to WAV"
+    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], report
 
 
 def ambiguous_name(folder):
@@ -646,7 +646,7 @@ BAD = {make.__name__: make for make in (missing_files, wrong_number_of_columns, 
 
 
 @pytest.mark.parametrize("mistake", BAD)
-def test_every_mistake_is_one_sentence(mistake, tmp_path):
+def test_every_invalid_source_gives_one_sentence(mistake, tmp_path):
     sources, sentence = BAD[mistake](tmp_path)
     with pytest.raises(UserError) as error:
         prepared(*sources)
@@ -654,13 +654,13 @@ def test_every_mistake_is_one_sentence(mistake, tmp_path):
 
 
 @pytest.mark.parametrize("mistake", ["missing_files", "damaged_audio", "text_without_audio"])
-def test_bad_ones_can_be_left_out(mistake, tmp_path):
+def test_invalid_utterances_are_skipped_on_request(mistake, tmp_path):
     sources, _ = BAD[mistake](tmp_path)
     found = prepared(*sources, skip_bad="true", split="utterances")
     assert any(note.startswith("left out: ") for note in found.corpus.notes) and found.corpus.utterances
 
 
-def test_audio_without_a_transcript_is_told(tmp_path):
+def test_audio_without_transcript_is_reported(tmp_path):
     table(tmp_path, "t.tsv", rows_of(tmp_path), "\t")
     tone(tmp_path / "alone.wav")
     assert any(
@@ -668,7 +668,7 @@ def test_audio_without_a_transcript_is_told(tmp_path):
     )
 
 
-def test_a_missing_file_is_not_replaced_by_another_speakers(tmp_path):
+def test_missing_file_is_not_replaced_by_namesake(tmp_path):
     """If names occur in several folders, the folder must match."""
     audio = files(tmp_path)
     for path in audio.values():

@@ -31,7 +31,7 @@ def shares(found: Corpus, parts: dict) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_speakers_are_held_out_whole(seed):
+def test_speakers_are_held_out_completely(seed):
     chance = random.Random(seed)
     found = corpus(
         {
@@ -57,7 +57,7 @@ def test_speakers_are_held_out_whole(seed):
 
 
 @pytest.mark.parametrize("speakers", [{"a": [3.0] * 50}, {"a": [3.0] * 40, "b": [3.0] * 20}])
-def test_few_speakers_are_split_by_utterances_of_other_texts(speakers):
+def test_few_speakers_are_split_by_disjoint_texts(speakers):
     found = corpus(speakers, lambda speaker, i: f"sentence {i % 15}")
     chosen = split(found, SplitOptions())
     texts = [{one.text for one in chosen.parts[part]} for part in PARTS]
@@ -69,25 +69,25 @@ def test_few_speakers_are_split_by_utterances_of_other_texts(speakers):
     )
 
 
-def test_one_sentence_that_all_say_is_split_nevertheless():
+def test_single_repeated_sentence_is_split_anyway():
     found = corpus({"a": [3.0] * 30}, lambda speaker, i: "the same")
     assert all(split(found, SplitOptions()).parts[part] for part in PARTS)
 
 
-def test_hours_that_are_held_out_have_a_limit():
+def test_held_out_hours_are_limited():
     found = corpus({f"s{i}": [3600.0] for i in range(100)})
     train, dev, test = shares(found, split(found, SplitOptions(most_held_out=3.0)).parts)
     assert 0.01 < dev < 0.05 and 0.01 < test < 0.05
 
 
-def test_speakers_that_are_too_few_are_an_error_where_they_are_wanted():
+def test_too_few_speakers_are_refused_with_split_speakers():
     with pytest.raises(
         UserError, match=r"--split speakers: the 2 speaker\(s\) cannot be split into train, dev and test"
     ):
         split(corpus({"a": [3.0] * 9, "b": [1.0]}), SplitOptions(split="speakers"))
 
 
-def test_sizes_grow_with_hours():
+def test_model_sizes_grow_with_hours():
     for less, more in zip(TABLE, TABLE[1:]):
         assert (
             less.hours < more.hours
@@ -115,7 +115,7 @@ def test_sizes_grow_with_hours():
         ({22050: 9, 11025: 1}, 11025),
     ],
 )
-def test_sampling_rate(rates, wanted):
+def test_sampling_rate_is_chosen(rates, wanted):
     found = Corpus(
         "toy",
         recordings={
@@ -135,7 +135,7 @@ def test_sampling_rate(rates, wanted):
         (["1.wav", "2.wav"], ["1", "2"]),
     ],
 )
-def test_speakers_that_the_source_does_not_name(paths, speakers):
+def test_speakers_are_derived_from_file_names(paths, speakers):
     found = Corpus("toy")
     for path in paths:
         found.recordings[path] = OwnRecording(f"/corpus/{path}", 1.0, 16000)
@@ -146,13 +146,13 @@ def test_speakers_that_the_source_does_not_name(paths, speakers):
     assert len({one.name for one in found.utterances}) == len(paths)
 
 
-def test_speakers_of_one_name_are_an_error():
+def test_speakers_with_colliding_names_are_refused():
     found = corpus({"Anna B": [1.0], "Anna_B": [1.0]})
     with pytest.raises(UserError, match="speakers 'Anna B' and 'Anna_B' would both be named Anna_B"):
         name_speakers(found, ReadingOptions())
 
 
-def test_what_is_there_twice_is_left_out(tmp_path):
+def test_duplicates_are_dropped(tmp_path):
     for i in range(12):
         tone(tmp_path / f"{i}.wav")
     rows = "".join(f"{i}.wav\tthe cat {i}\n" for i in (*range(12), 3))
@@ -173,5 +173,5 @@ def test_what_is_there_twice_is_left_out(tmp_path):
         ("train_and_test", ""),
     ],
 )
-def test_parts_by_names(name, part):
+def test_parts_are_derived_from_names(name, part):
     assert part_of(name) == part

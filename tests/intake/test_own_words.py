@@ -38,7 +38,7 @@ def cmudict():
 
 
 @pytest.mark.parametrize("text, words", ENGLISH)
-def test_english_texts(text, words, cmudict):
+def test_english_texts_are_normalised(text, words, cmudict):
     assert Normaliser(cmudict, english=True)(text) == words
 
 
@@ -54,11 +54,11 @@ OTHER = [
 
 
 @pytest.mark.parametrize("text, words", OTHER)
-def test_texts_of_other_languages(text, words):
+def test_texts_of_other_languages_are_normalised(text, words):
     assert Normaliser(frozenset(), english=False)(text) == words
 
 
-def test_the_dictionary_decides_the_case_and_what_is_a_word():
+def test_dictionary_decides_case_and_word_characters():
     known = frozenset(("Haus", "der", "USA", "e-mail", "5", "rock'n'roll"))
     assert (
         Normaliser(known, english=False)("Der Haus HAUS, usa E-Mail 5 Rock'n'Roll fremd-Wort")
@@ -66,7 +66,7 @@ def test_the_dictionary_decides_the_case_and_what_is_a_word():
     )
 
 
-def test_english_numbers():
+def test_english_numbers_are_spelled_out():
     assert [cardinal(n) for n in (0, 13, 40, 99, 100, 905, 1000, 2_000_014, 999_999_999)] == [
         "zero",
         "thirteen",
@@ -118,13 +118,13 @@ LANGUAGES = {
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_the_language_is_told_by_alphabet_and_dictionary(name):
-    texts, dictionary, told = LANGUAGES[name]
+def test_language_is_detected_by_alphabet_and_dictionary(name):
+    texts, dictionary, expected_message = LANGUAGES[name]
     found = choose_language(texts, LanguageOptions())
-    assert found.dictionary == dictionary and told in found.message
+    assert found.dictionary == dictionary and expected_message in found.message
 
 
-def test_a_given_lexicon_or_language_is_taken(tmp_path):
+def test_given_lexicon_or_language_is_used(tmp_path):
     lexicon = tmp_path / "lexicon.txt"
     lexicon.write_text("Hund H U N T\nder D E R\n", encoding="utf-8")
     found = choose_language(["Der Hund bellt"], LanguageOptions(lexicon=lexicon))
@@ -146,12 +146,12 @@ def test_a_given_lexicon_or_language_is_taken(tmp_path):
         (["123", "..."], "the texts contain no words"),
     ],
 )
-def test_texts_that_cannot_be_taken(texts, sentence):
+def test_unusable_texts_are_refused(texts, sentence):
     with pytest.raises(UserError, match=sentence):
         choose_language(texts, LanguageOptions())
 
 
-def test_letters_as_phones():
+def test_letters_are_used_as_phones():
     lexicon = letter_lexicon(["Été", "l'eau", "नमस्ते", "'"])
     assert lexicon.pronunciations("Été") == [("é", "t", "é")] and lexicon.pronunciations("l'eau") == [
         ("l", "e", "a", "u")

@@ -16,7 +16,7 @@ TIERS = {
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_both_forms_in_all_encodings(short, encoding, line_end, tmp_path):
+def test_both_formats_in_all_encodings(short, encoding, line_end, tmp_path):
     text = textgrid(TIERS, 3.0, short).replace("\n", line_end)
     path = write(tmp_path / "a.TextGrid", ("\ufeff" if encoding == "utf-16-be" else "") + text, encoding)
     words, phones = read_textgrid(path)
@@ -24,14 +24,14 @@ def test_both_forms_in_all_encodings(short, encoding, line_end, tmp_path):
     assert [tuple(vars(one).values()) for one in words.intervals] == TIERS["words"]
 
 
-def test_point_tiers_are_passed_over(tmp_path):
+def test_point_tiers_are_skipped(tmp_path):
     text = textgrid({"words": [(0, 1, "yes")]}, 1.0, short=True).replace(
         "<exists>\n1\n", '<exists>\n2\n"TextTier"\n"points"\n0\n1\n2\n0.2\n"H*"\n0.4\n"L*"\n'
     )
     assert [tier.name for tier in read_textgrid(write(tmp_path / "a.TextGrid", text))] == ["words"]
 
 
-def test_a_file_without_tiers(tmp_path):
+def test_file_without_tiers_is_read(tmp_path):
     text = 'File type = "ooTextFile"\nObject class = "TextGrid"\n\nxmin = 0\nxmax = 1\ntiers? <absent>\n'
     assert read_textgrid(write(tmp_path / "a.TextGrid", text)) == []
 
@@ -47,7 +47,7 @@ def test_a_file_without_tiers(tmp_path):
         (lambda text: text.replace("IntervalTier", "OddTier", 1), "a tier of the class 'OddTier'"),
     ],
 )
-def test_what_is_not_a_textgrid_is_named(change, sentence, tmp_path):
+def test_other_files_are_refused(change, sentence, tmp_path):
     path = write(tmp_path / "a.TextGrid", change(textgrid(TIERS, 3.0)))
     with pytest.raises(UserError, match=sentence):
         read_textgrid(path)
@@ -68,7 +68,7 @@ WORDS = [(0.0, 0.4, "hello"), (0.4, 0.9, "there"), (0.9, 2.0, "sil"), (2.0, 2.5,
 TEXTS = ["hello there", "good bye"]
 CHOICES = {
     "one tier of any name": ({"Mary": ONE}, None, [None, None]),
-    "sentences beside words and phones": (
+    "sentences in addition to words and phones": (
         {"phones": WORDS, "words": WORDS, "utterances": ONE},
         None,
         [None, None],
@@ -90,12 +90,12 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_the_tier_of_what_was_said(name):
+def test_transcript_tier_is_selected(name):
     tiers, wanted, speakers = CHOICES[name]
     assert said(tiers, wanted) == list(zip(speakers, TEXTS))
 
 
-def test_tiers_that_do_not_tell_are_an_error():
+def test_ambiguous_tiers_are_refused():
     with pytest.raises(
         UserError, match=r"the names of the tiers \(phones, tones\) do not show which one contains the words"
     ):

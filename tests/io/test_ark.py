@@ -23,7 +23,7 @@ def write(directory, matrices, **keywords):
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_kaldi_reads_what_we_write(tmp_path, matrices, compress):
+def test_kaldi_reads_our_archives(tmp_path, matrices, compress):
     native = pytest.importorskip("kaldi_native_io")
     scp = write(tmp_path, matrices, compress=compress)
     ours = load_all(scp)
@@ -36,7 +36,7 @@ def test_kaldi_reads_what_we_write(tmp_path, matrices, compress):
 
 
 @pytest.mark.parametrize("specifier", ["ark,scp", "ark,t,scp", "compressed"])
-def test_we_read_what_kaldi_writes(tmp_path, matrices, specifier):
+def test_kaldi_archives_are_read(tmp_path, matrices, specifier):
     native = pytest.importorskip("kaldi_native_io")
     target = f"{tmp_path}/k.ark,{tmp_path}/k.scp"
     if specifier == "compressed":
@@ -57,7 +57,7 @@ def test_double_matrices_keep_their_precision(tmp_path):
     np.testing.assert_array_equal(load_matrix(read_scp(scp)["spk"], np.float64), value)
 
 
-def test_text_matrix_whose_first_number_is_whole(tmp_path):
+def test_text_matrix_with_integer_in_first_place(tmp_path):
     (tmp_path / "m.txt").write_text(" [\n  1 2.5\n  3e-1 4 ]\n")
     np.testing.assert_allclose(load_matrix(f"{tmp_path}/m.txt"), [[1, 2.5], [0.3, 4]])
 
@@ -76,7 +76,7 @@ def test_ranges_are_inclusive(tmp_path, matrices):
             load_matrix(rx + span)
 
 
-def test_text_that_ends_with_a_block_of_reading(tmp_path):
+def test_text_ending_at_read_block_boundary(tmp_path):
     """The line break after the bracket is the first byte of the next block."""
     numbers = "1 " * ((1 << 15) - 3)
     entry = f"a  [ {numbers}]\n"
@@ -88,7 +88,7 @@ def test_text_that_ends_with_a_block_of_reading(tmp_path):
     assert list(found) == ["a", "b"] and found["a"].shape == ((1 << 15) - 3,)
 
 
-def test_table_names_where_the_archive_will_be(tmp_path, matrices):
+def test_table_names_final_place_of_archive(tmp_path, matrices):
     write(tmp_path, matrices, named=tmp_path / "final" / "a.ark")
     (tmp_path / "final").mkdir()
     (tmp_path / "a.ark").rename(tmp_path / "final" / "a.ark")
@@ -105,7 +105,7 @@ def test_each_archive_is_opened_once(tmp_path, matrices, monkeypatch):
 
 @pytest.mark.parametrize("cut", [5, 120])
 @pytest.mark.parametrize("compress", [False, True])
-def test_truncated_archive(tmp_path, matrices, cut, compress):
+def test_truncated_archive_is_refused(tmp_path, matrices, cut, compress):
     scp = write(tmp_path, matrices, compress=compress)
     data = (tmp_path / "a.ark").read_bytes()
     (tmp_path / "a.ark").write_bytes(data[:-cut])
@@ -114,7 +114,7 @@ def test_truncated_archive(tmp_path, matrices, cut, compress):
     assert f"{tmp_path}/a.ark:" in str(error.value)
 
 
-def test_header_cut_short(tmp_path, matrices):
+def test_truncated_header_is_refused(tmp_path, matrices):
     scp = write(tmp_path, matrices)
     offset = int(read_scp(scp)["utt11"].rpartition(":")[2])
     for kept in (offset, offset + 3, offset + 9):
@@ -124,7 +124,7 @@ def test_header_cut_short(tmp_path, matrices):
 
 
 @pytest.mark.parametrize("kind", ["FM", "DM", "CM", "CM2", "CM3"])
-def test_rows_without_columns(tmp_path, kind):
+def test_matrix_with_rows_but_no_columns_is_refused(tmp_path, kind):
     """About twenty bytes whose header gives two thousand million frames without columns; splicing them would
     take gigabytes."""
     most = 2**31 - 1
@@ -136,14 +136,14 @@ def test_rows_without_columns(tmp_path, kind):
         load_matrix(f"{tmp_path}/a.ark")
 
 
-def test_missing_archive(tmp_path, matrices):
+def test_missing_archive_is_refused(tmp_path, matrices):
     scp = write(tmp_path, matrices)
     (tmp_path / "a.ark").unlink()
     with pytest.raises(UserError, match="a.ark: no such file"):
         load_all(scp)
 
 
-def test_table_is_not_written_after_a_failure(tmp_path, matrices):
+def test_failed_writing_leaves_no_table(tmp_path, matrices):
     with pytest.raises(RuntimeError), ArkWriter(tmp_path / "a.ark", tmp_path / "a.scp") as writer:
         writer.write("utt", matrices["utt3"])
         raise RuntimeError

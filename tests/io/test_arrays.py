@@ -14,7 +14,7 @@ from pyasr.io.arrays import load_arrays, save_arrays
 ARRAYS = {"keys": np.array(["a", "ü"]), "counts": np.arange(6).reshape(2, 3), "one": np.array(2.5)}
 
 
-def test_round_trip(tmp_path):
+def test_arrays_survive_round_trip(tmp_path):
     save_arrays(tmp_path / "x.npz", **ARRAYS)
     read = load_arrays(tmp_path / "x.npz", ("keys", "one"))
     assert list(read) == list(ARRAYS)
@@ -24,7 +24,7 @@ def test_round_trip(tmp_path):
     )
 
 
-def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):
+def test_literals_are_evaluated_by_one_thread_at_a_time(tmp_path, monkeypatch):
     """Concurrent evaluation is not reliable in Python 3.11."""
     inside, most, evaluate = [], [], ast.literal_eval
 
@@ -43,7 +43,7 @@ def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK damaged", b"PK\3\4 damaged", b"text\n", b"\x93NUMPY", None])
-def test_other_files(tmp_path, content):
+def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "x.npz"
     if content is not None:
         path.write_bytes(content)
@@ -51,7 +51,7 @@ def test_other_files(tmp_path, content):
         load_arrays(path, remedy="begin again")
 
 
-def test_a_truncated_file(tmp_path):
+def test_truncated_file_is_refused(tmp_path):
     path = tmp_path / "x.npz"
     save_arrays(path, **ARRAYS)
     path.write_bytes(path.read_bytes()[:-30])
@@ -59,13 +59,13 @@ def test_a_truncated_file(tmp_path):
         load_arrays(path)
 
 
-def test_an_array_that_is_missing(tmp_path):
+def test_missing_array_is_named(tmp_path):
     save_arrays(tmp_path / "x.npz", **ARRAYS)
     with pytest.raises(UserError, match="x.npz: missing arrays sums; create it again"):
         load_arrays(tmp_path / "x.npz", ("keys", "sums"))
 
 
-def test_one_array_is_not_many(tmp_path):
+def test_single_npy_array_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", ARRAYS["counts"])
     with pytest.raises(UserError, match="not a file of arrays"):
         load_arrays(tmp_path / "x.npy")

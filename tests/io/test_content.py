@@ -37,7 +37,7 @@ def test_content_of_a_pipe(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, message",
     [
         ("/dev/zero", "a device, not a file"),
         ("a\0b", "a zero byte"),
@@ -46,8 +46,8 @@ def test_content_of_a_pipe(tmp_path):
         ("/nowhere/x", "no such file"),
     ],
 )
-def test_what_is_no_file(name, told):
-    with pytest.raises(UserError, match=told):
+def test_directories_and_devices_are_refused(name, message):
+    with pytest.raises(UserError, match=message):
         read_file(name)
 
 
@@ -79,7 +79,7 @@ def bomb(tmp_path_factory):
         lambda path: list(read_lattices(path)),
     ],
 )
-def test_files_that_unpack_to_too_much(read, bomb):
+def test_decompression_bombs_are_refused(read, bomb):
     with pytest.raises(
         UserError,
         match=f"{bomb}: [0-9]+ bytes that unpack to more than [0-9]+; if this is intended, unpack it first",
@@ -96,7 +96,7 @@ def test_files_that_unpack_to_too_much(read, bomb):
         b"\0BCM2 " + struct.pack("<ffii", 0, 1, 40000, 40000),
     ],
 )
-def test_matrices_of_absurd_sizes(head, tmp_path):
+def test_matrices_with_implausible_sizes_are_refused(head, tmp_path):
     (tmp_path / "a.ark").write_bytes(b"utt " + head + bytes(1000))
     for read, place in ((load_matrix, f"{tmp_path}/a.ark:4"), (read_ark, tmp_path / "a.ark")):
         with pytest.raises(UserError, match="a.ark.*no complete matrix"):
@@ -117,7 +117,7 @@ def npy(shape: str, content: bytes) -> bytes:
         (b"", zipfile.ZIP_STORED),
     ],
 )
-def test_arrays_of_absurd_sizes(content, compression, tmp_path):
+def test_arrays_with_implausible_sizes_are_refused(content, compression, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as archive:
         archive.writestr("a.npy", content)
     with pytest.raises(UserError, match="a.npz: not a file of arrays"):

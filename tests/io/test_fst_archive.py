@@ -16,7 +16,7 @@ FSTS = {f"utt-{'x' * i}{i}": random_fst(i, 20, 60) for i in range(5)} | {
 
 @pytest.mark.parametrize("name", ["fsts.ark", "fsts.1.gz"])
 @pytest.mark.parametrize("binary", [True, False])
-def test_round_trip(tmp_path, name, binary):
+def test_archives_survive_round_trip(tmp_path, name, binary):
     write_fsts(tmp_path / name, FSTS, binary)
     found = read_fsts(tmp_path / name)
     assert list(found) == list(FSTS)
@@ -30,7 +30,7 @@ def test_round_trip(tmp_path, name, binary):
 
 @kaldi_binaries.needed
 @pytest.mark.parametrize("options", ["ark", "ark,t"])
-def test_archives_that_kaldi_writes(tmp_path, options):
+def test_kaldi_archives_are_read(tmp_path, options):
     (tmp_path / "text").write_text("utt-1 3 4 5\nütt-22 7\n")
     kaldi_binaries.run("transcripts-to-fsts", f"ark:{tmp_path}/text", f"{options}:{tmp_path}/theirs")
     found = read_fsts(tmp_path / "theirs")
@@ -38,7 +38,7 @@ def test_archives_that_kaldi_writes(tmp_path, options):
     assert found["utt-1"].text() == "0\t1\t3\t3\t0\n1\t2\t4\t4\t0\n2\t3\t5\t5\t0\n3\t0\n"
 
 
-def test_every_truncation_is_an_error_that_names_the_byte(tmp_path):
+def test_every_truncation_error_names_the_byte(tmp_path):
     for binary in (True, False):
         write_fsts(tmp_path / "whole", {"utt-1": random_fst(0, 8, 9)}, binary)
         whole = (tmp_path / "whole").read_bytes()
@@ -49,13 +49,13 @@ def test_every_truncation_is_an_error_that_names_the_byte(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["0 1 2", "0 1 x 2", "0 1 2 3 nan", "0 -1 2 3", "-1", "0 1 2 3 4 5"])
-def test_broken_lines_are_named_by_their_byte(tmp_path, line):
+def test_invalid_lines_are_named_by_byte(tmp_path, line):
     (tmp_path / "fsts").write_text(f"a \n0 1 1 1\n{line}\n\n")
     with pytest.raises(UserError, match="fsts: not an archive of transducers: .* at byte 11;"):
         read_fsts(tmp_path / "fsts")
 
 
-def test_other_kinds_of_transducers_are_refused_by_name(tmp_path):
+def test_other_transducer_types_are_refused_by_name(tmp_path):
     write_fst(tmp_path / "one", random_fst(0, 8, 9))
     content = b"a " + (tmp_path / "one").read_bytes()
     for kind, place in ((b"vector", "vectar"), (b"standard", "standerd")):

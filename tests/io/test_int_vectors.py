@@ -24,7 +24,7 @@ def assert_equal(found):
 
 @pytest.mark.parametrize("name", ["ali.ark", "ali.1.gz"])
 @pytest.mark.parametrize("binary", [True, False])
-def test_round_trip(tmp_path, name, binary):
+def test_archives_survive_round_trip(tmp_path, name, binary):
     write_int_vectors(tmp_path / name, VECTORS, binary)
     assert_equal(read_int_vectors(tmp_path / name))
 
@@ -40,7 +40,7 @@ def test_keys_with_joiners_and_soft_hyphens(tmp_path):
             read_int_vectors(tmp_path / "ali.ark")
 
 
-def test_a_tab_after_the_key_as_kaldi_takes_it(tmp_path):
+def test_tab_after_key_is_accepted_like_kaldi(tmp_path):
     kaldi = pytest.importorskip("kaldi_native_io")
     (tmp_path / "ali.ark").write_bytes(b"utt1\t1 2 3\nutt2 4\n")
     with kaldi.SequentialInt32VectorReader(f"ark:{tmp_path}/ali.ark") as reader:
@@ -51,7 +51,7 @@ def test_a_tab_after_the_key_as_kaldi_takes_it(tmp_path):
     assert read_ark(tmp_path / "feats.ark")["utt1"].tolist() == [[1, 2], [3, 4]]
 
 
-def test_kaldi_reads_what_we_write(tmp_path):
+def test_kaldi_reads_our_archives(tmp_path):
     kaldi = pytest.importorskip("kaldi_native_io")
     for binary in True, False:
         write_int_vectors(tmp_path / "ali.ark", VECTORS, binary)
@@ -61,7 +61,7 @@ def test_kaldi_reads_what_we_write(tmp_path):
             }
 
 
-def test_we_read_what_kaldi_writes(tmp_path):
+def test_kaldi_archives_are_read(tmp_path):
     kaldi = pytest.importorskip("kaldi_native_io")
     for options in "ark", "ark,t":
         with kaldi.Int32VectorWriter(f"{options}:{tmp_path}/ali.ark") as writer:
@@ -70,7 +70,7 @@ def test_we_read_what_kaldi_writes(tmp_path):
         assert_equal(read_int_vectors(tmp_path / "ali.ark"))
 
 
-def test_jobs_are_merged(tmp_path):
+def test_archives_of_jobs_are_merged(tmp_path):
     write_int_vectors(tmp_path / "ali.1.gz", {"a": [1]})
     write_int_vectors(tmp_path / "ali.2.gz", {"b": [2]})
     (tmp_path / "num_jobs").write_text("2\n")
@@ -87,7 +87,7 @@ def test_jobs_are_merged(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["0", "-3", "100001"])
-def test_number_of_jobs_is_within_bounds(tmp_path, content):
+def test_number_of_jobs_is_limited(tmp_path, content):
     """A damaged number would lead to an endless list or an empty one."""
     (tmp_path / "num_jobs").write_text(content)
     with pytest.raises(
@@ -97,7 +97,7 @@ def test_number_of_jobs_is_within_bounds(tmp_path, content):
         job_archive_files(tmp_path)
 
 
-def test_every_truncation_is_an_error_that_names_the_file(tmp_path):
+def test_every_truncation_error_names_the_file(tmp_path):
     write_int_vectors(tmp_path / "whole", {"utt-1": [1, 2, 3]})
     whole = (tmp_path / "whole").read_bytes()
     for size in range(1, len(whole)):
@@ -117,12 +117,12 @@ def test_every_truncation_is_an_error_that_names_the_file(tmp_path):
         b"alone\n",
     ],
 )
-def test_broken_files(tmp_path, content):
+def test_invalid_files_are_refused(tmp_path, content):
     (tmp_path / "ali.1.gz").write_bytes(content)
     with pytest.raises(UserError, match="ali.1.gz: "):
         read_int_vectors(tmp_path / "ali.1.gz")
 
 
-def test_missing_file(tmp_path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="ali.1.gz: no such file"):
         read_int_vectors(tmp_path / "ali.1.gz")

@@ -37,7 +37,7 @@ def assert_equal(found, expected, atol=0.0):
 
 
 @pytest.mark.parametrize("name, atol", [("float", 0), ("double", 0), ("text", 1e-5)])
-def test_features(tmp_path, name, atol):
+def test_feature_archives(tmp_path, name, atol):
     found = read_ark(FILES / f"feats_{name}.ark", None)
     assert_equal(found, FEATURES, atol)
     with ArkWriter(tmp_path / "f.ark", tmp_path / "f.scp", binary=name != "text") as writer:
@@ -94,7 +94,7 @@ def test_archives_of_integers_posteriors_and_vectors(tmp_path, binary, suffix):
 
 @pytest.mark.parametrize("type_, dtype", [("float", np.float32), ("double", np.float64)])
 @pytest.mark.parametrize("binary, suffix", [(True, "ark"), (False, "txt")])
-def test_matrices_and_vectors_in_files_of_their_own(tmp_path, type_, dtype, binary, suffix):
+def test_matrices_and_vectors_in_single_files(tmp_path, type_, dtype, binary, suffix):
     for kind, expected in (("matrix", FEATURES["utt0"]), ("vector", FEATURES["utt0"][0])):
         path = FILES / f"{kind}_{type_}.{suffix}"
         found = getattr(KaldiReader(path), kind)()
@@ -155,7 +155,7 @@ def test_models_binary_and_text(tmp_path):
     assert len((tmp_path / "text").read_text().split()) == len(text.read_text().split())
 
 
-def test_kaldis_likelihoods_of_its_model():
+def test_log_likelihoods_equal_kaldi():
     gmm = read_model(KALDI / "exp/tri1/final.mdl")[1]
     found = gmm.log_likelihoods(np.array(VALUES["scores"]["frames"], np.float32))
     np.testing.assert_allclose(found, VALUES["scores"]["log_likelihoods"], rtol=2e-6)
@@ -225,7 +225,7 @@ def test_symbol_tables(tmp_path):
         ] == 0
 
 
-def test_language_directory_is_sound():
+def test_language_directory_is_valid():
     assert find_problems(KALDI / "lang") == []
 
 
@@ -363,7 +363,7 @@ def test_truncated_files_give_one_sentence(tmp_path, name, read):
             assert len(found) < len(read(KALDI / name))  # cut between two entries
 
 
-def test_every_row_of_the_page_names_tests_that_are_there():
+def test_documentation_names_existing_tests():
     root = KALDI.parents[2]
     sources = "".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
     rows = [

@@ -37,7 +37,7 @@ def test_keys_behave_like_a_list(items, places, span):
 
 
 @given(items=ITEMS, data=st.data())
-def test_keys_divided_into_lists(items, data):
+def test_keys_are_split_into_lists(items, data):
     keys, lists = (
         sorted(items),
         data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items))),
@@ -47,7 +47,7 @@ def test_keys_divided_into_lists(items, data):
 
 
 @given(items=st.dictionaries(WORD, st.sampled_from(["a", "b", "ab", "\u00e4"]), max_size=20))
-def test_first_keys_of_values(items):
+def test_first_keys_with_each_value(items):
     """The key of a value is the first one that begins with the value, or else the first one."""
     expected = {}
     for key in sorted(items, key=lambda key: (not key.startswith(items[key]), key)):
@@ -83,7 +83,7 @@ def test_numbers_behave_like_a_dictionary(items):
 
 
 @given(values=st.lists(WORD))
-def test_distinct_values_and_ranks(values):
+def test_distinct_values_and_ranks_equal_plain_python(values):
     names, lines = distinct(values)
     assert list(names) == list(dict.fromkeys(values)) and [list(names)[line] for line in lines] == values
     in_order = sorted(set(values))
@@ -91,7 +91,7 @@ def test_distinct_values_and_ranks(values):
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
-def test_known_names_number_new_names(most, monkeypatch):
+def test_known_names_are_numbered_once(most, monkeypatch):
     monkeypatch.setattr(keys_module, "_MOST_NEW", most)
     known, names = KnownNames(), [f"name{number}" for number in range(200)]
     assert all(known.add(name) for name in names) and not any(known.add(name) for name in names)

@@ -71,7 +71,7 @@ def names(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_tables_are_made_once_and_mapped(source):
+def test_tables_are_created_once_and_mapped(source):
     for _ in range(2):
         tables = source.tables()
         source.check(tables, 1)
@@ -85,32 +85,32 @@ def _owner(array):
     return getattr(array, "obj", array)
 
 
-def test_a_missing_source_is_one_sentence(source):
+def test_missing_source_gives_one_sentence(source):
     source.path.unlink()
     with pytest.raises(UserError, match="source.bin: no such file"):
         source.tables()
     assert not source.made
 
 
-def test_what_is_wrong_with_a_source_is_told_alone(source, caplog):
+def test_source_error_is_reported_without_warnings(source, caplog):
     refusal = SystemRefusal("source.bin: the disk or the filesystem failed", errno.EIO)
 
     def fail():
         raise refusal
 
     source.make = fail
-    with pytest.raises(SystemRefusal) as told:
+    with pytest.raises(SystemRefusal) as caught:
         source.tables()
-    assert told.value is refusal and not caplog.text and names(source.path.parent) == ["source.bin"]
+    assert caught.value is refusal and not caplog.text and names(source.path.parent) == ["source.bin"]
 
 
-def test_small_sources_are_left_alone(source, monkeypatch):
+def test_small_sources_are_not_mapped(source, monkeypatch):
     monkeypatch.setattr(mapped, "LEAST_BYTES", 201)
     source.check(source.tables(), 1)
     assert names(source.path.parent) == ["source.bin"]
 
 
-def test_another_content_is_told_and_readers_of_the_earlier_file_keep_it(source):
+def test_changed_source_is_logged_and_open_tables_stay_valid(source):
     before = source.tables()
     source.path.write_bytes(bytes(range(100, 200)))
     source.check(source.tables(), 2)
@@ -123,7 +123,7 @@ def test_another_content_is_told_and_readers_of_the_earlier_file_keep_it(source)
     source.check(source.tables(), 3)
 
 
-def test_tables_for_an_earlier_content_are_removed_with_what_killed_makers_left(source):
+def test_outdated_and_partial_tables_are_removed(source):
     derived(source.path, "kind", "aaaaaaaa", source.make)
     derived(source.path, "other", "aaaaaaaa", source.make)
     (source.path.parent / f".{source.kept.name}.17.tmp").write_bytes(b"half")
@@ -155,14 +155,14 @@ def _flip(path, place):
         lambda path: _flip(path, -100),
     ],
 )
-def test_damaged_files_are_made_again(source, spoil):
+def test_damaged_tables_are_created_again(source, spoil):
     source.tables()
     spoil(source.kept)
     source.check(source.tables(), 2)
     source.check(source.tables(), 2)
 
 
-def test_copies_are_used(source, tmp_path):
+def test_copied_tables_are_used(source, tmp_path):
     source.tables()
     shutil.copytree(source.path.parent, tmp_path / "copy")
     for path in (tmp_path / "copy").iterdir():
@@ -171,7 +171,7 @@ def test_copies_are_used(source, tmp_path):
     assert source.made == 1
 
 
-def test_a_named_directory_holds_tables_of_sources_of_the_same_name(source, tmp_path, monkeypatch):
+def test_cache_directory_has_tables_of_sources_with_equal_names(source, tmp_path, monkeypatch):
     monkeypatch.setenv(mapped.VARIABLE, str(tmp_path / "new/mapped"))
     (tmp_path / "else").mkdir()
     other = Source(tmp_path / "else")
@@ -182,7 +182,7 @@ def test_a_named_directory_holds_tables_of_sources_of_the_same_name(source, tmp_
     assert len(names(tmp_path / "new/mapped")) == 2 and names(source.path.parent) == ["source.bin"]
 
 
-def test_where_nothing_can_be_written_tables_are_in_memory(source, tmp_path, monkeypatch, caplog):
+def test_tables_stay_in_memory_if_nothing_is_writable(source, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv(mapped.VARIABLE, str(source.path / "no directory"))
     for times in (1, 2):
         source.check(source.tables(), times)
@@ -192,7 +192,7 @@ def test_where_nothing_can_be_written_tables_are_in_memory(source, tmp_path, mon
     ) in caplog.text
 
 
-def test_a_full_disk_leaves_nothing_and_another_directory_is_tried(source, tmp_path, caplog):
+def test_full_disk_leaves_no_file_and_next_directory_is_tried(source, tmp_path, caplog):
     source.path.write_bytes(bytes(40_000))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
@@ -207,7 +207,7 @@ def test_a_full_disk_leaves_nothing_and_another_directory_is_tried(source, tmp_p
     source.check(source.tables(more=[tmp_path / "more"]), 2)
 
 
-def test_of_several_at_once_one_makes_them(source):
+def test_concurrent_processes_create_tables_once(source):
     make, found = source.make, []
 
     def slowly():
@@ -225,7 +225,7 @@ def test_of_several_at_once_one_makes_them(source):
         source.check(tables, 1)
 
 
-def test_after_a_maker_was_killed_another_makes_them(source):
+def test_killed_creation_is_repeated_by_another_process(source):
     child = os.fork()
     if not child:
         source.make = lambda: os.kill(os.getpid(), signal.SIGKILL)
@@ -235,7 +235,7 @@ def test_after_a_maker_was_killed_another_makes_them(source):
     assert names(source.path.parent) == [source.kept.name, "source.bin"]
 
 
-def test_a_source_that_changes_while_it_is_read_is_not_kept(source):
+def test_source_changed_while_read_is_not_stored(source):
     make = source.make
 
     def changing():

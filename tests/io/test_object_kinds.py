@@ -69,7 +69,7 @@ def archive(path, *objects: bytes, packed: bool = False):
 
 
 @pytest.mark.parametrize("objects", [BINARY, TEXT], ids=["binary", "text"])
-def test_what_is_there_in_the_place_of_a_matrix(objects, tmp_path):
+def test_objects_in_place_of_matrix_are_named(objects, tmp_path):
     for kind, content in objects.items():
         path = archive(tmp_path / "a.ark", content, content)
         for read in (lambda: load_matrix(f"{path}:5"), lambda: read_ark(path)):
@@ -77,7 +77,7 @@ def test_what_is_there_in_the_place_of_a_matrix(objects, tmp_path):
                 read()
 
 
-def test_vectors_are_no_matrices(tmp_path):
+def test_vectors_in_place_of_matrices_are_named(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0BFV " + sized(2)[:5] + bytes(8))
     with pytest.raises(UserError, match="a.ark:5: found a vector, expected a matrix; give an archive"):
         load_matrix(f"{path}:5")
@@ -87,7 +87,7 @@ def test_vectors_are_no_matrices(tmp_path):
         load_matrix(f"{tmp_path}/b.ark:4")
 
 
-def test_few_integers_are_a_list_of_them(tmp_path):
+def test_integers_in_place_of_matrix_are_named(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0B" + sized(2, 1, 2))
     with pytest.raises(
         UserError,
@@ -96,7 +96,7 @@ def test_few_integers_are_a_list_of_them(tmp_path):
         load_matrix(f"{path}:5")
 
 
-def test_a_place_before_the_key_is_told_with_the_right_one(tmp_path):
+def test_offset_before_key_is_corrected_in_message(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0BFM " + sized(4, 3) + MATRIX.tobytes())
     for rx in (f"{path}", f"{path}:0"):
         with pytest.raises(
@@ -110,7 +110,7 @@ def test_a_place_before_the_key_is_told_with_the_right_one(tmp_path):
 
 
 @pytest.mark.parametrize("num_frames", [3, 9000])
-def test_feature_files_of_htk(num_frames, tmp_path):
+def test_htk_feature_files_are_named(num_frames, tmp_path):
     """With HTK's big-endian header, and more bytes than PEEK_BYTES, or fewer."""
     path = tmp_path / "utt.htk"
     path.write_bytes(struct.pack(">iihh", num_frames, 100000, 52, 6 | 0o20000) + bytes(52 * num_frames))
@@ -121,7 +121,7 @@ def test_feature_files_of_htk(num_frames, tmp_path):
         load_matrix(f"{path}")
 
 
-def test_what_is_there_in_the_place_of_the_matrix_of_a_model(tmp_path):
+def test_objects_in_place_of_model_matrix_are_named(tmp_path):
     path = tmp_path / "final.mat"
     for content in BINARY.values():
         path.write_bytes(content)
@@ -136,7 +136,7 @@ def test_what_is_there_in_the_place_of_the_matrix_of_a_model(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["CM", "CM2", "CM3", "FM", "DM"])
-def test_damaged_matrices_are_called_damaged(kind, tmp_path):
+def test_damaged_matrices_are_reported_as_damaged(kind, tmp_path):
     path = archive(tmp_path / "a.ark", b"\0B" + kind.encode() + b" " + bytes(3))
     with pytest.raises(UserError, match="truncated or damaged"):
         load_matrix(f"{path}:5")
@@ -156,7 +156,7 @@ def test_damaged_matrices_are_called_damaged(kind, tmp_path):
         (read_fsts, "a lattice or another transducer", "a lattice or another transducer"),
     ],
 )
-def test_what_is_there_in_the_place_of_others(read, own, wanted, packed, tmp_path):
+def test_objects_in_place_of_other_objects_are_named(read, own, wanted, packed, tmp_path):
     others = {
         kind: content for kind, content in BINARY.items() if kind not in (own, "a numpy file", "a number")
     }
@@ -192,7 +192,7 @@ SINGLE = {
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("wanted", READERS)
-def test_a_single_object_in_the_place_of_an_archive(wanted, packed, tmp_path):
+def test_single_object_in_place_of_archive_is_named(wanted, packed, tmp_path):
     path = tmp_path / "a.gz"
     for kind, content in {
         **SINGLE,
@@ -200,16 +200,16 @@ def test_a_single_object_in_the_place_of_an_archive(wanted, packed, tmp_path):
         "vector in text": b"[ 1 2 3 ]\n",
     }.items():
         path.write_bytes(gzip.compress(content) if packed else content)
-        told = (
+        report = (
             f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key "
             f"and a space precede each of the {wanted}"
         )
-        with pytest.raises(UserError, match=f"^{path}: {told}$"):
+        with pytest.raises(UserError, match=f"^{path}: {report}$"):
             READERS[wanted](path)
 
 
 @pytest.mark.parametrize("wanted", READERS)
-def test_files_that_hold_no_entries_in_the_place_of_an_archive(wanted, tmp_path):
+def test_files_without_entries_in_place_of_archive_are_named(wanted, tmp_path):
     path = tmp_path / "a.ark"
     for kind in ("a WAV file", "a numpy file", "a decision tree", "an nnet3 network", "a transition model"):
         path.write_bytes(BINARY[kind])
@@ -219,7 +219,7 @@ def test_files_that_hold_no_entries_in_the_place_of_an_archive(wanted, tmp_path)
             READERS[wanted](path)
 
 
-def test_what_is_there_in_the_place_of_a_table(tmp_path):
+def test_files_in_place_of_table_are_named(tmp_path):
     path, matrix = tmp_path / "feats.scp", SINGLE["matrix"]
     for content in (
         b"utt " + matrix,
@@ -245,7 +245,7 @@ def test_what_is_there_in_the_place_of_a_table(tmp_path):
         read_scp(path)
 
 
-def test_a_place_in_a_file_of_a_single_matrix(tmp_path):
+def test_offset_in_file_of_single_matrix_is_refused(tmp_path):
     path = tmp_path / "m.mat"
     path.write_bytes(SINGLE["matrix"])
     with pytest.raises(
@@ -259,7 +259,7 @@ def test_a_place_in_a_file_of_a_single_matrix(tmp_path):
     assert np.array_equal(load_matrix(f"{path}"), MATRIX)
 
 
-def test_an_archive_in_the_place_of_the_matrix_of_a_model(tmp_path):
+def test_archive_in_place_of_model_matrix_is_named(tmp_path):
     path = archive(tmp_path / "final.mat", SINGLE["matrix"])
     with pytest.raises(
         UserError,
@@ -271,7 +271,7 @@ def test_an_archive_in_the_place_of_the_matrix_of_a_model(tmp_path):
         read_matrix(path)
 
 
-def test_what_is_there_in_the_place_of_audio(tmp_path):
+def test_objects_in_place_of_audio_are_named(tmp_path):
     for kind, content in {
         **BINARY,
         "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(),
@@ -283,7 +283,7 @@ def test_what_is_there_in_the_place_of_audio(tmp_path):
                 read_audio(f"{path}:5", "u")
 
 
-def test_what_kaldi_writes(tmp_path):
+def test_kinds_in_archives_by_kaldi_are_named(tmp_path):
     """The same for archives written by Kaldi's own code."""
     native = pytest.importorskip("kaldi_native_io")
     writers = {

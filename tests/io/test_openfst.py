@@ -24,7 +24,7 @@ def random_fst(seed=0, num_states=200, num_arcs=900):
 
 
 @pytest.mark.parametrize("kind", ["vector", "const"])
-def test_written_files_read_back_bit_for_bit(tmp_path, kind):
+def test_written_files_are_read_bit_for_bit(tmp_path, kind):
     fst = random_fst()
     write_fst(tmp_path / "a.fst", fst, kind)
     again = read_fst(tmp_path / "a.fst")
@@ -32,7 +32,7 @@ def test_written_files_read_back_bit_for_bit(tmp_path, kind):
     assert all(vars(fst)[name].dtype == vars(again)[name].dtype for name in vars(fst) if name != "start")
 
 
-def test_gzipped_file(tmp_path):
+def test_gzipped_file_is_read(tmp_path):
     fst = random_fst()
     write_fst(tmp_path / "a.fst", fst, "vector")
     (tmp_path / "a.fst").write_bytes(gzip.compress((tmp_path / "a.fst").read_bytes()))
@@ -40,13 +40,13 @@ def test_gzipped_file(tmp_path):
     assert all(np.array_equal(vars(fst)[name], vars(again)[name]) for name in vars(fst))
 
 
-def test_empty_fst(tmp_path):
+def test_empty_fst_is_read(tmp_path):
     for kind in ("vector", "const"):
         write_fst(tmp_path / "a.fst", Fst.from_arcs(0, -1, [], [], [], [], []), kind)
         assert read_fst(tmp_path / "a.fst").num_states == 0
 
 
-def test_kaldifst_reads_ours_and_we_read_its_files(tmp_path):
+def test_files_are_exchanged_with_kaldifst(tmp_path):
     kaldifst = pytest.importorskip("kaldifst")
     fst = random_fst()
     write_fst(tmp_path / "a.fst", fst)
@@ -64,7 +64,7 @@ def test_kaldifst_reads_ours_and_we_read_its_files(tmp_path):
     assert read_fst(tmp_path / "b.fst").text() == fst.text()
 
 
-def test_symbol_tables_inside_are_skipped(tmp_path):
+def test_embedded_symbol_tables_are_skipped(tmp_path):
     kaldifst = pytest.importorskip("kaldifst")
     native = kaldifst.compile("0 1 2 3 0.5\n1 0.25\n")
     for add in ("input_symbols", "output_symbols"):
@@ -86,7 +86,7 @@ def test_openfst_converts_our_const_files(tmp_path):
     assert read_fst(tmp_path / "vector.fst").text() == fst.text() == read_fst(tmp_path / "again.fst").text()
 
 
-def test_arcs_come_in_any_order_and_can_be_sorted():
+def test_unordered_arcs_can_be_sorted():
     fst = Fst.from_arcs(2, 0, [1, 0, 0], [5, 4, 3], [7, 8, 9], [0, 1, 2], [0, 1, 1], {1: 0.0})
     assert fst.ilabels.tolist() == [4, 3, 5] and fst.sources.tolist() == [0, 0, 1]
     assert fst.arcsort("ilabel").ilabels.tolist() == [3, 4, 5] and fst.arcsort("olabel").olabels.tolist() == [
@@ -97,7 +97,7 @@ def test_arcs_come_in_any_order_and_can_be_sorted():
 
 
 @pytest.mark.parametrize("kind", ["vector", "const"])
-def test_every_truncation_is_one_clear_error(tmp_path, kind):
+def test_every_truncation_gives_one_sentence(tmp_path, kind):
     write_fst(tmp_path / "a.fst", random_fst(num_states=8, num_arcs=20), kind)
     data = (tmp_path / "a.fst").read_bytes()
     for size in range(len(data)):
@@ -141,18 +141,18 @@ def header(kind=b"vector", arc_type=b"standard", num_states=1, num_arcs=0, start
         ),
     ],
 )
-def test_damaged_files(tmp_path, data, complaint):
+def test_damaged_files_are_refused(tmp_path, data, complaint):
     (tmp_path / "a.fst").write_bytes(data)
     with pytest.raises(UserError, match=complaint):
         read_fst(tmp_path / "a.fst")
 
 
-def test_missing_file(tmp_path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="none.fst: no such file"):
         read_fst(tmp_path / "none.fst")
 
 
-def test_labels_below_zero(tmp_path):
+def test_negative_labels_are_refused(tmp_path):
     """Loops without bounds checks use labels as indices."""
     for labels in (([-5], [1]), ([1], [-5])):
         write_fst(tmp_path / "a.fst", Fst.from_arcs(2, 0, [0], *labels, [0.5], [1], {1: 0.0}))

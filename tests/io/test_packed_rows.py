@@ -11,7 +11,7 @@ ROWS = ["a-01", "", "ä ü", "b-0002", "x", "", "y" * 300, "z"]
 
 
 @pytest.mark.parametrize("block", [1, 3, 4, 8, 100])
-def test_some_rows_of_a_file(block, tmp_path, monkeypatch):
+def test_selected_rows_of_file(block, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_rows, "_BLOCK", block)
     save_rows(tmp_path / "rows", iter(ROWS))
     stored = StoredRows(tmp_path / "rows")
@@ -22,7 +22,7 @@ def test_some_rows_of_a_file(block, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("block", [1, 3, 100])
-def test_some_rows_of_numbers(block, tmp_path, monkeypatch):
+def test_selected_rows_of_numbers(block, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_rows, "_BLOCK", block)
     numbers = np.random.default_rng(1).integers(-9, 9, (7, 3))
     save_numbers(tmp_path / "numbers", numbers, 3)
@@ -32,12 +32,12 @@ def test_some_rows_of_numbers(block, tmp_path, monkeypatch):
         )
 
 
-def test_no_rows(tmp_path):
+def test_empty_file_has_no_rows(tmp_path):
     save_rows(tmp_path / "rows", [])
     assert len(StoredRows(tmp_path / "rows")) == 0 and list(StoredRows(tmp_path / "rows")) == []
 
 
-def test_rows_that_are_not_there(tmp_path):
+def test_missing_rows_are_reported(tmp_path):
     save_rows(tmp_path / "rows", ROWS)
     with pytest.raises(UserError, match="rows: row 8 is missing; run the same command again"):
         read_rows(tmp_path / "rows", np.array([7, 8]))

@@ -16,13 +16,13 @@ def as_lists(posteriors):
 
 @pytest.mark.parametrize("name", ["post.ark", "post.1.gz"])
 @pytest.mark.parametrize("binary", [True, False])
-def test_round_trip(tmp_path, name, binary):
+def test_posteriors_survive_round_trip(tmp_path, name, binary):
     write_posteriors(tmp_path / name, POSTERIORS, binary)
     assert as_lists(read_posteriors(tmp_path / name)) == FRAMES
 
 
 @pytest.mark.parametrize("options", ["ark", "ark,t"])
-def test_kaldi_reads_what_we_write_and_we_what_it_writes(tmp_path, options):
+def test_posteriors_are_exchanged_with_kaldi(tmp_path, options):
     kaldi = pytest.importorskip("kaldi_native_io")
     write_posteriors(tmp_path / "ours", POSTERIORS, options == "ark")
     with kaldi.SequentialPosteriorReader(f"ark:{tmp_path}/ours") as reader:
@@ -34,12 +34,12 @@ def test_kaldi_reads_what_we_write_and_we_what_it_writes(tmp_path, options):
     assert (tmp_path / "theirs").read_bytes() == (tmp_path / "ours").read_bytes()
 
 
-def test_posteriors_of_an_alignment():
+def test_alignment_becomes_posteriors():
     value = Posteriors.of_alignment(np.array([4, 4, 9]))
     assert [value.frame(t) for t in range(3)] == [[(4, 1.0)], [(4, 1.0)], [(9, 1.0)]]
 
 
-def test_every_truncation_is_an_error_that_names_the_byte(tmp_path):
+def test_every_truncation_error_names_the_byte(tmp_path):
     write_posteriors(tmp_path / "whole", {"utt-1": POSTERIORS["utt-1"]})
     whole = (tmp_path / "whole").read_bytes()
     for size in range(1, len(whole)):
@@ -59,14 +59,14 @@ def test_every_truncation_is_an_error_that_names_the_byte(tmp_path):
         b"a \0B\x08\1\0\0\0",
     ],
 )
-def test_broken_files(tmp_path, content):
+def test_invalid_files_are_refused(tmp_path, content):
     (tmp_path / "post.1.gz").write_bytes(content)
     with pytest.raises(UserError, match=r"post.1.gz: not an archive of posteriors: .* at byte \d+") as error:
         read_posteriors(tmp_path / "post.1.gz")
     assert "\n" not in str(error.value)
 
 
-def test_wrong_types_are_named_by_their_byte(tmp_path):
+def test_wrong_types_are_named_by_byte(tmp_path):
     write_posteriors(tmp_path / "post", POSTERIORS)
     content = bytearray((tmp_path / "post").read_bytes())
     second = 6 + 2 + 5 + 5 + 10

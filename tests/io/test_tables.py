@@ -22,7 +22,7 @@ FAR_BYTES = 400  # the strings of a dictionary take more per line
 
 
 @given(items=ITEMS, asked=st.lists(WORD, max_size=30))
-def test_as_a_dictionary(items, asked):
+def test_table_behaves_like_a_dictionary(items, asked):
     table, plain = Table.of(items), dict(items)
     assert (
         dict(table) == dict(table.items()) == plain
@@ -41,7 +41,7 @@ def written(table: dict[str, str]) -> bytes:
 
 
 @given(lines=st.lists(LINE, max_size=12), ends=st.booleans())
-def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
+def test_lines_are_parsed_like_single_lines(lines, ends, tmp_path_factory):
     """With all kinds of blanks anywhere; an error if a key is empty or a duplicate."""
     path = tmp_path_factory.mktemp("tables") / "table"
     path.write_bytes("\n".join(lines).encode() + b"\n" * (ends and bool(lines)))
@@ -58,13 +58,13 @@ def test_lines_are_read_as_one_after_the_other(lines, ends, tmp_path_factory):
     if not fault:
         assert list(Table.read(path).items()) == list(pairs_of_file(path)) == list(expected.items())
         return
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         Table.read(path)
-    assert str(told.value) == str(UserError(fault))
+    assert str(caught.value) == str(UserError(fault))
 
 
 @given(items=ITEMS, kept=st.sets(WORD))
-def test_tables_that_are_made_when_asked_for(items, kept):
+def test_computed_tables_are_evaluated_lazily(items, kept):
     plain = dict(items)
     longer = mapped(Table.of(items), lambda key: f"x{key}", len)
     assert dict(longer.items()) == {f"x{key}": len(value) for key, value in plain.items()} and bool(
@@ -88,7 +88,7 @@ def test_tables_that_are_made_when_asked_for(items, kept):
 
 
 @given(parts=st.lists(ITEMS, max_size=4), prefixes=st.booleans())
-def test_joined_tables_are_written_as_their_union(parts, prefixes, tmp_path_factory):
+def test_joined_tables_are_written_as_union(parts, prefixes, tmp_path_factory):
     """For interleaved, separate or equal keys; of several lines with the same key the last one is valid."""
     parts = [
         [(f"{9 - number}{key}" if prefixes else key, value) for key, value in items]
@@ -110,7 +110,7 @@ def test_joined_tables_are_written_as_their_union(parts, prefixes, tmp_path_fact
     )
 
 
-def test_lines_in_order_are_written_some_at_a_time(tmp_path):
+def test_sorted_lines_are_written_in_batches(tmp_path):
     """Lines of computed and joined tables are in memory only while they are written."""
     path, num, peaks = tmp_path / "table", 100_000, []
     parts = [
@@ -128,7 +128,7 @@ def test_lines_in_order_are_written_some_at_a_time(tmp_path):
     assert max(peaks) < 0.8 * path.stat().st_size
 
 
-def test_the_lines_of_a_file_are_gone_through_some_at_a_time(tmp_path, monkeypatch):
+def test_lines_of_file_are_read_in_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(content, "_CHUNK_BYTES", 1 << 13)
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
     path = tmp_path / "table"
@@ -141,7 +141,7 @@ def test_the_lines_of_a_file_are_gone_through_some_at_a_time(tmp_path, monkeypat
 
 
 @given(items=ITEMS, data=st.data())
-def test_some_lines_of_a_table(items, data):
+def test_selected_lines_of_a_table(items, data):
     table = Table.of(items)
     chosen = sorted(data.draw(st.sets(st.sampled_from(range(len(table)))))) if len(table) else []
     lines = table.content.splitlines(keepends=True)
@@ -152,7 +152,7 @@ def test_some_lines_of_a_table(items, data):
 
 
 @given(speakers=st.dictionaries(WORD, WORD, min_size=1, max_size=30), ordered=st.booleans())
-def test_speakers_are_written_as_the_inverse(speakers, ordered, tmp_path_factory):
+def test_speaker_table_is_written_as_inverse(speakers, ordered, tmp_path_factory):
     """Whether they come in the order of the utterances, one after the other, or not."""
     path = tmp_path_factory.mktemp("inverse")
     utt2spk = {f"{speaker}-{utt}" if ordered else utt: speaker for utt, speaker in speakers.items()}
@@ -162,7 +162,7 @@ def test_speakers_are_written_as_the_inverse(speakers, ordered, tmp_path_factory
     assert (path / "spk2utt").read_bytes() == (path / "expected").read_bytes()
 
 
-def test_memory_is_that_of_the_file(tmp_path):
+def test_memory_is_proportional_to_file(tmp_path):
     """A table is read, searched, filtered and written; a line of a dictionary takes at least 400 bytes."""
     lines, path = (
         [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)],

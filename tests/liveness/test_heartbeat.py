@@ -1,4 +1,4 @@
-"""Heartbeats that continue, end regularly or fail, with wrong clocks."""
+"""Heartbeats that continue, end regularly or fail; wrong clocks."""
 
 import os
 import shutil
@@ -21,22 +21,22 @@ def hearts(directory, num: int) -> list[Heartbeat]:
 
 
 def listen(ear: HeartbeatReader, seconds: float, *beating: Heartbeat):
-    """The result of the listener within `seconds` of its own time, during which these hearts beat."""
+    """Result of the listener within `seconds` of its own time, while these ranks send heartbeats."""
     for look in range(round(seconds / ear.look_s)):
         for heart in beating:
             heart.beat()
-        if told := ear.listen():
-            return told, look * ear.look_s
+        if loss := ear.listen():
+            return loss, look * ear.look_s
     return None
 
 
-def test_who_beats_is_there(directory):
+def test_beating_rank_is_alive(directory):
     one, other = hearts(directory, 2)
     ear = HeartbeatReader(directory, 2, 20.0)
     assert ear.look_s == 2.0
     assert listen(ear, 100, one, other) is None
-    told, seconds = listen(ear, 100, one)
-    assert told.num_ranks == 1 and told.sentence.startswith(
+    loss, seconds = listen(ear, 100, one)
+    assert loss.num_ranks == 1 and loss.sentence.startswith(
         "rank 1 of 2 on node1: no heartbeat for more than 20 s"
     )
     assert 20 <= seconds <= 24
@@ -53,19 +53,21 @@ def test_clocks_of_hosts_are_not_compared(directory):
     assert listen(ear, 100, past)[0].sentence.startswith("rank 1 of 2")
 
 
-def test_all_ranks_of_a_host_are_lost_together(directory):
+def test_ranks_of_a_host_are_lost_together(directory):
     one, *others = hearts(directory, 4)
     ear = HeartbeatReader(directory, 4, 20.0)
     listen(ear, 10, one, *others)
-    for heart in others[:2]:  # their last beats are between the same looks as those of the third and the next
+    for heart in others[
+        :2
+    ]:  # the listener sees their last heartbeats at the same time as those of the third and the next
         heart.beat()
-    told, _ = listen(ear, 100, one)
-    assert told.num_ranks == 3 and told.sentence.startswith(
+    loss, _ = listen(ear, 100, one)
+    assert loss.num_ranks == 3 and loss.sentence.startswith(
         "rank 1 of 4 on node1, rank 2 of 4 on node2, rank 3 of 4 on node3: "
     )
 
 
-def test_who_has_ended_is_not_missed(directory):
+def test_ended_rank_is_not_missed(directory):
     one, other = hearts(directory, 2)
     ear = HeartbeatReader(directory, 2, 20.0)
     listen(ear, 10, one, other)
@@ -75,18 +77,18 @@ def test_who_has_ended_is_not_missed(directory):
     assert listen(ear, 200, one) is None
 
 
-def test_who_never_began(directory):
+def test_rank_that_never_started_is_lost_after_timeout(directory):
     """If no rank has started, the job waits in a queue. If one of three has started, the others have at least
     a minute."""
     ear = HeartbeatReader(directory, 3, 6.0)
     assert listen(ear, 600) is None
     (one,) = hearts(directory, 1)
-    told, seconds = listen(ear, 600, one)
-    assert 59 <= seconds <= 62 and told.num_ranks == 2
-    assert told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
+    loss, seconds = listen(ear, 600, one)
+    assert 59 <= seconds <= 62 and loss.num_ranks == 2
+    assert loss.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
 
 
-def test_a_job_that_begins_again(directory):
+def test_restarted_job_gets_new_ranks(directory):
     """If the files of the previous ranks were removed between two looks, they are no longer expected; all new
     ranks must start."""
     before = hearts(directory, 3)
@@ -95,20 +97,20 @@ def test_a_job_that_begins_again(directory):
     forget(hearts_in(directory))
     again = Heartbeat(directory, 200)
     again.introduce("rank 0 of 3 on node9")
-    told, seconds = listen(ear, 200, again, *before)
+    loss, seconds = listen(ear, 200, again, *before)
     assert (
-        told.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
+        loss.sentence.startswith("2 of 3 ranks did not start within 60 s of the first; others started on ")
         and 59 <= seconds <= 63
     )
 
 
-def test_a_timeout_shorter_than_a_busy_host_takes(directory):
+def test_short_timeout_is_respected(directory):
     hearts(directory, 1)
     ear = HeartbeatReader(directory, 1, 0.5)
     assert 5 <= listen(ear, 60)[1] <= 6
 
 
-def test_a_directory_that_is_gone_is_harmless(directory):
+def test_removed_directory_is_no_error(directory):
     (one,) = hearts(directory, 1)
     ear = HeartbeatReader(directory, 1, 20.0)
     listen(ear, 10, one)

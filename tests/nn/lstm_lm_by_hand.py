@@ -8,7 +8,7 @@ from pyasr.nn.networks.lstm_lm import LstmLm, WordLstm
 
 
 def random_lm(words: list[str], seed: int = 0, dim: int = 5, num_layers: int = 2) -> LstmLm:
-    """A model of these words whose probabilities differ clearly."""
+    """A model of these words with clearly different probabilities."""
     import torch
 
     torch.manual_seed(seed)
@@ -19,7 +19,7 @@ def random_lm(words: list[str], seed: int = 0, dim: int = 5, num_layers: int = 2
 
 
 def token_scores(model: LstmLm, sentence: list[int]) -> list[float]:
-    """ln p of each word, as the model's ids from 1, and of the sentence's end."""
+    """ln p of each word, given as the model's ids from 1, and of the sentence end."""
     values = {name: value.double().numpy() for name, value in model.network.state_dict().items()}
     vectors, bias, dim = values["embedding.weight"], values["bias"], model.network.dim
     cells, outputs = np.zeros((2, model.network.num_layers, dim))

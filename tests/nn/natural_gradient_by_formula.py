@@ -1,5 +1,5 @@
-"""Online natural gradient in float64, from the equations of Kaldi's natural-gradient-online as they stand: an
-oracle for the module.
+"""Online natural gradient in float64, by the equations of Kaldi's natural-gradient-online: an oracle for the
+module.
 
 It forms every matrix of them, in the units of the data; the state W, d, rho can be set. See D. Povey, X.
 Zhang, S. Khudanpur, arXiv:1410.7455, whose letters these are; `t` counts minibatches.
@@ -16,8 +16,8 @@ ALPHA, EPSILON, DELTA, HISTORY = 4.0, 1e-10, 5e-4, 2000.0
 
 
 class ByFormula:
-    """Of the last update, c (before it is floored) and `lowest` are kept, and what happened in `clauses`: a
-    set of "capped", "c floored", "d floored", "rho floored", "orthogonal enough", "cholesky" and
+    """Keeps c (before its floor) and `lowest` of the last update, and in `clauses` which rules applied: a set
+    of "capped", "c floored", "d floored", "rho floored", "orthogonal enough", "cholesky" and
     "gram-schmidt"."""
 
     def __init__(self, rank: int, period: int = 4, num_minibatches_history: float = 0.0):
@@ -44,7 +44,7 @@ class ByFormula:
             self.update(X)
 
     def update(self, X: np.ndarray) -> None:
-        """The next W, d and rho."""
+        """Update W, d and rho."""
         N, D = X.shape
         W, d, rho, R = self.W, self.d, self.rho, len(self.d)
         eta = min(
@@ -81,7 +81,7 @@ class ByFormula:
             self._orthogonalise(sqrt(e)[:, None])
 
     def _orthogonalise(self, root_e):
-        """Where the rows of W E^-1/2 are not orthonormal any more."""
+        """Restore the orthonormality of the rows of W E^-1/2."""
         O = (self.W / root_e) @ (self.W / root_e).T  # noqa: E741
         if (abs(O - eye(len(O))) <= 1e-3).all():
             self.clauses.add("orthogonal enough")
@@ -96,13 +96,13 @@ class ByFormula:
 
 
 def smoothed(d: np.ndarray, rho: float, dim: int) -> np.ndarray:
-    """e of d and rho."""
+    """e from d and rho."""
     beta = rho * (1 + ALPHA) + ALPHA / dim * d.sum()
     return 1 / (beta / d + 1)
 
 
 def first_rows(rank: int, dim: int) -> np.ndarray:
-    """Orthonormal, with 1.1 at the first place of each."""
+    """Orthonormal rows with 1.1 at the first position of each."""
     rows = np.zeros((rank, dim))
     for column in range(dim):
         rows[column % rank, column] = 1.1 if column < rank else 1.0
@@ -110,7 +110,7 @@ def first_rows(rank: int, dim: int) -> np.ndarray:
 
 
 def gram_schmidt(rows: np.ndarray) -> np.ndarray:
-    """One row after another, twice for accuracy."""
+    """Orthonormalise row by row, twice for accuracy."""
     done = np.zeros((0, rows.shape[1]))
     for row in rows:
         for _ in range(2):

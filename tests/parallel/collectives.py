@@ -1,4 +1,4 @@
-"""One set of checks for every communicator: each rank makes all ranks' arrays itself and compares with a
+"""Checks for every communicator: each rank creates the arrays of all ranks and compares the result with a
 plain numpy sum."""
 
 import numpy as np
@@ -9,8 +9,8 @@ from pyasr.parallel.communication.mpi_comm import MpiComm
 
 
 def arrays_of(size: int, dtype: str) -> list[np.ndarray]:
-    """What each of `size` ranks puts in; the same on every rank. Small whole numbers, exact in every type but
-    for bfloat16's sum."""
+    """Inputs of `size` ranks, the same on every rank: small integers, exact in every type except for bfloat16
+    sums."""
     generator = np.random.default_rng(7)
     return [generator.integers(0, 40, size=(5, 7)).astype(dtype) for _ in range(size)]
 
@@ -74,7 +74,7 @@ def check_tensors(comm) -> None:
 
 
 def check_refused(comm) -> None:
-    """What cannot be added right is refused with a sentence, before any message is sent."""
+    """Unsupported arrays are refused with one sentence before any message is sent."""
     for bad, word in (
         (np.zeros(2, bool), "bool"),
         (np.zeros(2, complex), "complex"),
@@ -109,8 +109,8 @@ def check_objects(comm) -> None:
 
 
 def check_split(comm) -> None:
-    """Even and odd ranks apart; the groups' sums do not mix, and unequal numbers of calls in the groups are
-    no trouble."""
+    """Even and odd ranks in separate groups: sums do not mix, and groups may have different numbers of
+    calls."""
     group = comm.split(comm.rank % 2)
     members = list(range(comm.rank % 2, comm.size, 2))
     assert (group.size, group.rank) == (len(members), members.index(comm.rank))
@@ -128,7 +128,8 @@ def check_split(comm) -> None:
 
 
 def check_messages(comm) -> None:
-    """Around the ring, to oneself, by tag and sender; narrow types and arrays that are not contiguous."""
+    """Messages around the ring, to the rank itself, by tag and sender; narrow types and non-contiguous
+    arrays."""
     left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         incoming = torch.zeros(3, 2, dtype=dtype)
@@ -142,7 +143,7 @@ def check_messages(comm) -> None:
     for wait in on_their_way:
         wait()
     assert all((incoming == 10 * left + i).all() for i, incoming in enumerate(arriving))
-    large = np.arange(2_500_000, dtype=np.float32)  # travels in pieces
+    large = np.arange(2_500_000, dtype=np.float32)  # is sent in pieces
     comm.exchange(large + comm.rank, right, incoming := np.zeros_like(large), left)
     assert (incoming == large + left).all()
     if comm.size == 1:
@@ -162,7 +163,8 @@ def check_messages(comm) -> None:
 
 
 def check_background(comm) -> None:
-    """Another thread of the rank hands over a value; what it raises is raised by those who ask."""
+    """Another thread of the rank returns a value. Its exception is raised in the thread that asks for the
+    value."""
     ready, box = comm.condition(), []
 
     def work():
@@ -181,7 +183,7 @@ def check_background(comm) -> None:
     with pytest.raises(ZeroDivisionError):
         comm.background(lambda: 1 / 0).join()
     array = np.full(300_000, comm.rank + 1, np.float32)
-    if comm.rank % 2:  # ranks add in whichever thread they like
+    if comm.rank % 2:  # ranks may add in any thread
         comm.allreduce(array)
     else:
         comm.background(lambda: comm.allreduce(array)).join()
@@ -189,8 +191,8 @@ def check_background(comm) -> None:
 
 
 def check_condition(comm) -> None:
-    """The lock is its owner's alone, who may take it twice; waiting ends in time, and with what is waited
-    for."""
+    """The lock belongs to its owner, who may acquire it twice. Waiting has a timeout and ends when
+    notified."""
     changed, counts = comm.condition(), []
 
     def count():

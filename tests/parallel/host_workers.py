@@ -1,4 +1,4 @@
-"""What ranks of test_slow_network do, each alone on its host: `python -m mpi4py host_workers.py`."""
+"""Work of the ranks of test_slow_network, one per host: `python -m mpi4py host_workers.py`."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ import numpy as np
 from pyasr.parallel.communication.mpi_comm import MpiComm
 
 LENGTH, MBIT_PER_S = 1_250_000, 100
-OVERHEAD = 1.2  # of packets
+OVERHEAD = 1.2  # header bytes of packets
 
 
 def bytes_sent() -> int:
-    """By this host so far, to others."""
+    """Bytes that this host has sent so far to others."""
     lines = (line.partition(":") for line in Path("/proc/net/dev").read_text().splitlines()[2:])
     return sum(int(numbers.split()[8]) for name, _, numbers in lines if name.strip() != "lo")
 
 
 def check_sum(comm) -> None:
-    """A large sum goes around the ring: every host sends its share, and no more."""
+    """A large sum uses the ring: every host sends no more than its part."""
     assert comm.spans_hosts and comm.split_by_host().size == 1
     numbers = np.arange(LENGTH, dtype=np.float32) % 1000
     comm.barrier()

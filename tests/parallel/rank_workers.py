@@ -1,4 +1,4 @@
-"""Functions that the tests run as MPI ranks; most of them end badly."""
+"""Functions that the tests run as MPI ranks. Most of them fail."""
 
 import os
 import signal
@@ -34,14 +34,14 @@ def rank_one_killed(spec, comm):
 
 
 def rank_one_killed_with_a_late_witness(spec, comm):
-    """As on a busy host, where other witnesses might come to speak before."""
+    """On a busy host, other watchdogs may report first."""
     if comm.rank == 1:
         _die_with_a_late_witness()
     comm.barrier()
 
 
 def rank_one_killed_with_a_late_witness_and_missed(spec, comm):
-    """Its message, which MPI reads from where it lies, is gone: an error on rank 0, at once."""
+    """Its message is lost, because MPI reads it from the rank's memory: an error on rank 0, at once."""
     message, process = np.zeros(1_000_000), comm.allgather(os.getpid())[1]
     if comm.rank == 1:
         comm.start_exchange(message, 0, np.empty_like(message), 0)
@@ -54,7 +54,7 @@ def rank_one_killed_with_a_late_witness_and_missed(spec, comm):
 
 
 def alive(pid: int) -> bool:
-    """Is the process there, and no zombie that only waits to be collected?"""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -70,8 +70,8 @@ def _die_with_a_late_witness():
 
 
 def rank_one_killed_and_no_memory_kept(spec, comm):
-    """It would stay until the host is rebooted, and block a job with the same name. Open MPI's own prterun
-    removes it."""
+    """The shared memory would stay until the host is rebooted, and block a job with the same name. Open MPI's
+    own prterun removes it."""
     shared = [
         line
         for line in Path("/proc/self/maps").read_text().splitlines()
@@ -88,12 +88,12 @@ def rank_one_exits(spec, comm):
 
 
 def lost_before_the_end(spec, comm):
-    """As when a node is lost and mpiexec says 0 all the same."""
+    """A node is lost, but mpiexec exits with status 0."""
     os._exit(0)
 
 
 def witness_killed(spec, comm):
-    """Without a witness, a failure of the rank would not be reported; the rank ends with it."""
+    """Without its watchdog, a failure of the rank would not be reported, so the rank ends with it."""
     _count(spec, comm)
     if comm.rank == 1:
         os.kill(os.getppid(), signal.SIGKILL)
@@ -102,7 +102,7 @@ def witness_killed(spec, comm):
 
 
 def last_lost_until_alone(spec, comm):
-    """Killed as the last of three, stopped as the last of two."""
+    """Killed as the last of three ranks, stopped as the last of two."""
     _count(spec, comm)
     if comm.rank == comm.size - 1 > 0:
         print(f"rank {comm.rank} is process {os.getpid()}", flush=True)
@@ -112,7 +112,7 @@ def last_lost_until_alone(spec, comm):
 
 
 def host_of_the_last_two_freezes(spec, comm):
-    """Two of three ranks stop, their witnesses before them; one alone ends well."""
+    """Two of three ranks stop, their watchdogs before them. The remaining rank ends normally."""
     _count(spec, comm)
     if comm.size == 1:
         return
@@ -140,8 +140,7 @@ def _count(spec, comm):
 
 
 def asked_to_end_and_lost_before_an_error(spec, comm):
-    """The job is run again after one of its ranks was lost, and has an error of the user's own a while
-    later."""
+    """The job runs again after the loss of a rank, and fails later with a user error."""
     job = Path(spec.cmd, "log", "x.spec.json")
     _count(spec, comm)
     if len(Path(spec.cmd, "attempts").read_text().splitlines()) == 1:
@@ -160,11 +159,11 @@ def sleeps(spec, comm):
 
 
 def everything_in_groups(spec, comm):
-    """The first of these ranks, in ever greater numbers, do all that ranks can do; the others leave them the
-    processor."""
-    from collectives import check_all  # here, because they import torch
+    """The first of these ranks, in increasing numbers, run all checks; the others do not use the processor
+    meanwhile."""
+    from collectives import check_all  # not at the top, because they import torch
     from ring_sums import check_sums
-    from uneven import (
+    from uneven_shards import (
         check_minibatches_of_any_size,
         check_neighbours_do_not_wait,
         check_uneven,
@@ -193,7 +192,7 @@ def everything_in_groups(spec, comm):
 
 
 def _meet(comm, tag: int) -> None:
-    """A barrier in which waiting ranks take no CPU time from working ones."""
+    """A barrier in which waiting ranks use no CPU time."""
     token, others = np.zeros(1), range(1, comm.size)
     if comm.rank:
         comm.send(token, 0, tag)
@@ -206,7 +205,7 @@ def _meet(comm, tag: int) -> None:
 
 
 def check_large_sums(comm) -> None:
-    """Ranks that share memory take the ring for sums of 40 MB or more, the library for smaller ones."""
+    """Ranks with shared memory use the ring for sums of 40 MB or more, the MPI library for smaller ones."""
     for length, by_ring in ((9_999_999, False), (10_000_000, True)):
         total = comm.allreduce(np.full(length, comm.rank + 1, np.float32))
         assert total[0] == total[-1] == 3 and ("_ring" in vars(comm)) == by_ring, length

@@ -1,5 +1,5 @@
-"""The checks of the ring all-reduce that every communicator can run: all ranks know all ranks' vectors and
-compare with a float64 sum."""
+"""Checks of the ring all-reduce for every communicator: all ranks know the vectors of all ranks and compare
+with a float64 sum."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # relative er
 
 
 def vectors(size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """(each rank's vector, each rank's weight); one rank has seen no data."""
+    """(vector of each rank, weight of each rank). One rank has no data."""
     rng = np.random.default_rng((size, length))
     weights = rng.dirichlet(np.ones(size))
     weights[size // 2] *= size == 1
@@ -26,7 +26,7 @@ def check_sums(comm) -> None:
 
 
 def check_sum(comm, reduce: RingAllreduce, wire: str, length: int) -> None:
-    """Within the bound that the module states, and the same bits everywhere."""
+    """The error is within the documented bound, and bits are the same on all ranks."""
     parts, weights = vectors(comm.size, length)
     mine = torch.from_numpy(parts[comm.rank].copy())
     assert reduce(mine, weights[comm.rank]) is mine

@@ -1,4 +1,4 @@
-"""MPI between hosts: network namespaces, which need root."""
+"""MPI between hosts, simulated by network namespaces, which need root."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ def test_sums_between_hosts(slow_network, private_network):
     assert not [name for name in private_network.namespaces() if f".{os.getpid()}." in name]
 
 
-def test_without_root_a_sentence_says_so(private_network, monkeypatch):
+def test_missing_root_gives_one_sentence(private_network, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UserError, match="run this program as root"):
         private_network.check_possible()

@@ -9,7 +9,7 @@ BANK = b"B" * 20
 
 
 def padded(text: str, align: int, at: int) -> bytes:
-    """A counted string that begins at offset `at`."""
+    """A counted string at offset `at`."""
     content = bytes([len(text)]) + text.encode()
     return content + b"\0" * (-(at + len(content)) % align if text else 0)
 

@@ -1,4 +1,4 @@
-"""Recipes with programs that only record how they are called."""
+"""Recipes whose programs only record their calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
-CMD_SH = "train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n"  # of a machine without a cluster
+CMD_SH = "train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n"  # on a machine without a cluster
 _CORPORA = ("--swbd", "x", "--eval2000-audio", "x", "--rt03", "x")
 _SUBSET = [("--subset", "960")]
-# Options with which a recipe runs nearly all of its commands, where it needs any; then those for the others.
+# Options with which a recipe runs nearly all of its commands, if it needs any; then options for the others.
 ALL_COMMANDS = {
     "librispeech run.sh": _SUBSET,
     "librispeech run_models.sh": _SUBSET,
@@ -28,7 +28,7 @@ def options_of_all(recipe: Path, script: str) -> list[tuple[str, ...]]:
 
 
 def scripts_of(recipe: Path) -> list[str]:
-    """The scripts of a recipe that source utils/recipe.sh."""
+    """Scripts of a recipe that source utils/recipe.sh."""
     paths = [*sorted(recipe.glob("*.sh")), *sorted(recipe.glob("local/**/*.sh"))]
     return [
         str(path.relative_to(recipe))
@@ -38,8 +38,8 @@ def scripts_of(recipe: Path) -> list[str]:
 
 
 def recorded_recipe(path: Path, recipe: Path = RECIPE) -> Path:
-    """A directory with the scripts of a recipe, where programs are functions of the shell, whose calls are
-    lines of `calls`, words ended by tabs."""
+    """A directory with the scripts of a recipe. Programs are shell functions that append their calls to
+    `calls`, one per line, with words separated by tabs."""
     (path / "local").mkdir(parents=True)
     (path / "conf").symlink_to(recipe / "conf")
     for script in (*recipe.glob("run*.sh"), *recipe.glob("local/**/*.sh")):
@@ -50,7 +50,7 @@ def recorded_recipe(path: Path, recipe: Path = RECIPE) -> Path:
 
 
 def with_recorded_programs(path: Path, recipe: Path = RECIPE) -> Path:
-    """The directory of a script, with all that it sources."""
+    """Directory of a script with all files that it sources."""
     (path / "utils").symlink_to(ROOT / "utils")
     programs = [
         program.relative_to(place)
@@ -66,9 +66,9 @@ def with_recorded_programs(path: Path, recipe: Path = RECIPE) -> Path:
 
 
 def calls(recipe: Path, script: str, *words: str) -> list[list[str]]:
-    """The commands of a run, in order: the program and its words."""
+    """Commands of a run in order: program and arguments."""
     (recipe / "calls").unlink(missing_ok=True)
-    environment = {**os.environ, "PYASR_SUPERVISED": "1"}  # nothing is started that could outlive it
+    environment = {**os.environ, "PYASR_SUPERVISED": "1"}  # no started process could outlive it
     done = subprocess.run(
         ["bash", f"./{script}", *words],
         cwd=recipe,

@@ -1,4 +1,4 @@
-"""The corpus of egs/amazon_queen: its data file (a small one that the test writes), Debian packages, and
+"""The corpus of egs/amazon_queen: its data file (a small one written by the test), Debian packages, and
 transcripts."""
 
 import io
@@ -23,7 +23,7 @@ from pyasr.base.cli import options, step
 from pyasr.base.errors import UserError  # noqa: E402
 
 
-def test_texts_of_a_data_file(tmp_path):
+def test_texts_are_read_from_data_file(tmp_path):
     assert read_texts(QueenFile(write_queen(tmp_path / "queen.1c"))) == {
         "07SSSSJ1": "Hi!",
         "07000AJ1": "Who?",
@@ -38,7 +38,7 @@ def test_texts_of_a_data_file(tmp_path):
     }
 
 
-def test_damaged_data_files(tmp_path):
+def test_damaged_data_files_are_refused(tmp_path):
     path = write_queen(tmp_path / "queen.1c")
     content = path.read_bytes()
     for broken, message in (
@@ -54,7 +54,7 @@ def test_damaged_data_files(tmp_path):
         get_corpus.verify(write_queen(tmp_path / "other.1c"))
 
 
-def test_segments_are_cut_at_commands():
+def test_segments_are_split_at_commands():
     assert segments("*FRWow!*15So*XY120,300,025big") == ["", "Wow!", "So", "big"]
 
 
@@ -91,13 +91,13 @@ def test_packages_are_unpacked_without_dpkg(tmp_path):
         debian_package.extract(tmp_path / "a.deb", "queen.1c", tmp_path / "out")
 
 
-def test_no_apt_says_what_to_do(tmp_path, monkeypatch):
+def test_missing_apt_gives_advice(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="no apt-get on this machine.*packages.debian.org.*--corpus FILE"):
         debian_package.download("flight-of-the-amazon-queen", tmp_path)
 
 
-def test_a_copy_is_found(tmp_path):
+def test_given_copy_is_found(tmp_path):
     (tmp_path / "usr/games").mkdir(parents=True)
     with pytest.raises(UserError, match="contains neither"):
         get_corpus.find_copy(tmp_path)
@@ -120,11 +120,11 @@ def test_a_copy_is_found(tmp_path):
         ("&#($!!, he got ' away!", "he got away"),
     ],
 )
-def test_transcripts(text, words):
+def test_transcripts_are_normalised(text, words):
     assert normalise(text) == words
 
 
-def test_numbers():
+def test_numbers_are_spelled_out():
     assert cardinal(304_217) == "three hundred four thousand two hundred seventeen"
     assert normalise("13th July, 1922", numbers="drop") == "th july"
 
@@ -134,7 +134,7 @@ def test_speakers_are_roles_and_sort_before_their_utterances():
     assert prepare_data.speaker("reitel-or-hurley", "Klunk") == "reitel_or_hurley_klunk"
 
 
-def test_quick_sample_takes_every_speaker_in_proportion():
+def test_quick_sample_has_all_speakers_in_proportion():
     utterances = [
         prepare_data.Utterance(f"{s}{i}", s, s, 1.0, "train", "")
         for s, num in (("a", 80), ("b", 20))
@@ -147,7 +147,8 @@ def test_quick_sample_takes_every_speaker_in_proportion():
 
 @pytest.fixture
 def prepare(tmp_path, monkeypatch, capsys):
-    """A function of flags: the output of local/prepare_data.py for two utterances with synthetic audio."""
+    """Function of flags that returns the output of local/prepare_data.py for two utterances with synthetic
+    audio."""
     (tmp_path / "corpus").mkdir()
     write_queen(tmp_path / "corpus/queen.1c")
     split = tmp_path / "split.tsv"
@@ -176,7 +177,7 @@ def prepare(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
+def test_number_of_processes_does_not_change_output(prepare, tmp_path):
     assert "up to date" not in prepare("--nj", 2)
     assert prepare("--nj", 4).count("is up to date") == 3  # audio, train, test
     with pytest.raises(
@@ -186,7 +187,7 @@ def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
         prepare("--numbers", "drop")
 
 
-def test_force_makes_audio_and_tables_of_another_format(prepare, tmp_path, monkeypatch):
+def test_force_recomputes_with_other_format(prepare, tmp_path, monkeypatch):
     prepare()
     with pytest.raises(
         UserError,

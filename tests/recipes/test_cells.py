@@ -1,5 +1,4 @@
-"""The scripts of published experiments make the trainings that the claims look at, each once, and keep the
-results."""
+"""The scripts of published experiments run each training that the claims use once, and record the results."""
 
 import json
 from pathlib import Path
@@ -15,7 +14,7 @@ WORKS = sorted(path.stem for path in EXPERIMENTS.glob("*.sh") if path.stem not i
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
-    """The trainings that each script makes: their words."""
+    """Trainings of each script, as lists of arguments."""
     recipes = {work: recorded_recipe(tmp_path_factory.mktemp(work) / "s5") for work in WORKS}
     commands = {
         work: calls(recipe, f"local/experiments/{work}.sh", "--seeds", "1 2")
@@ -25,16 +24,16 @@ def cells(tmp_path_factory) -> dict[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_every_cell_is_made_once_for_each_seed(work, cells):
+def test_every_cell_is_trained_once_per_seed(work, cells):
     made = [words[-1] for words in cells[work]]
     assert len(set(made)) == len(made) and all(name.startswith(f"exp/experiments/{work}/") for name in made)
     first, second = (
         {name.removesuffix(seed) for name in made if name.endswith(seed)} for seed in ("/seed1", "/seed2")
     )
-    assert second <= first  # some cells are trained with seed 1 alone
+    assert second <= first  # some cells are trained with seed 1 only
 
 
-def test_claims_look_at_cells_that_are_made(cells):
+def test_claims_refer_to_trained_cells(cells):
     made = {
         name.removeprefix("exp/experiments/").rpartition("/")[0]
         for found in cells.values()
@@ -43,9 +42,9 @@ def test_claims_look_at_cells_that_are_made(cells):
     assert {name for claim in read_claims(EXPERIMENTS / "claims.tsv") for name in claim.cells} <= made
 
 
-def test_the_rates_are_the_published_ones(cells):
-    """0.1 for a batch of 256 segments in torch's terms, 10 in ours; a batch of 8192 on 16 learners is 8
-    segments of 21 frames of each here."""
+def test_learning_rates_equal_published_ones(cells):
+    """A rate of 0.1 for a batch of 256 segments in torch is 10 here; a batch of 8192 on 16 learners is 8
+    segments of 21 frames per learner."""
     (words,) = [words for words in cells["ibm"] if words[-1].endswith("/batch/adpsgd-fixed-ring/8192/seed1")]
     given = dict(zip(words, words[1:]))
     assert (given["--learning-rate"], given["--minibatch"], given["--topology"]) == (
@@ -56,7 +55,7 @@ def test_the_rates_are_the_published_ones(cells):
     assert "--warm-up-factor=10\n" in (RECIPE / given["--config"]).read_text()
 
 
-def test_what_is_kept_is_left_out(tmp_path):
+def test_recorded_trainings_are_skipped(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/ibm.sh", "--seeds", "1", "--stage", "2", "--stop-stage", "2")
     first, second, *rest = kept = [
@@ -72,11 +71,11 @@ def test_what_is_kept_is_left_out(tmp_path):
     ]
     (recipe / "parallel" / "ibm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     again = [words for words in calls(recipe, *options) if words[0] == "local/keep_training.py"]
-    # the word error rate of the second is missing, the third has no model
+    # the second has no word error rate, the third has no model
     assert again == [second, *rest[1:]]
 
 
-def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path):
+def test_cell_with_single_learner_model_needs_both_word_error_rates(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     options = ("local/experiments/su_chen.sh", "--seeds", "1", "--stage", "5", "--stop-stage", "5")
     commands = [
@@ -99,7 +98,7 @@ def test_a_cell_with_a_model_of_one_learner_wants_both_word_error_rates(tmp_path
     assert again == [commands[0], *commands[2:]]
 
 
-def test_the_model_of_one_learner_is_decoded_beside_that_of_all(tmp_path):
+def test_single_learner_model_is_decoded_too(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     out = Path("exp/experiments/su_chen/poster-10/ring/16/seed1")
     for model in (out, out / "learner"):
@@ -114,8 +113,8 @@ def test_the_model_of_one_learner_is_decoded_beside_that_of_all(tmp_path):
     assert scored == [place for _, place in decoded]
 
 
-def test_what_is_planned_is_listed_and_nothing_is_trained(tmp_path, cells):
-    """The list has the trainings that the script makes, in their order."""
+def test_plan_lists_cells_without_training(tmp_path, cells):
+    """The list has the trainings of the script in order."""
     for work in ("su_chen", "povey"):
         recipe = recorded_recipe(tmp_path / work)
         assert list_of(recipe, work, "--seeds", "1 2") == [
@@ -124,29 +123,29 @@ def test_what_is_planned_is_listed_and_nothing_is_trained(tmp_path, cells):
 
 
 def list_of(recipe: Path, work: str, *options: str) -> list[str]:
-    """What --list writes; raises where a program is called."""
+    """Output of --list. Raises an error if a program is called."""
     with pytest.raises(FileNotFoundError):
         calls(recipe, f"local/experiments/{work}.sh", *options, "--list", str(recipe / "planned"))
     return (recipe / "planned").read_text().splitlines()
 
 
-def test_a_file_named_stop_ends_the_script(tmp_path):
+def test_stop_file_ends_script(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
     (recipe / "stop").touch()
     assert [words[0] for words in calls(recipe, "local/experiments/ibm.sh")] == ["utils/subset_data_dir.py"]
 
 
-def test_features_of_networks(cells):
-    """The CNN and the DNN beside it learn from log mel energies."""
+def test_networks_get_their_features(cells):
+    """The CNN and the DNN that is compared with it are trained on log mel energies."""
     data = {Path(words[-1]).parts[-3]: words[-4] for words in cells["chan"]}
     assert (data["cnn"], data["dnn"], data["lstm"]) == tuple(
         f"exp/experiments/data_1260_{kind}" for kind in ("fbank", "fbank", "fmllr")
     )
 
 
-def test_only_the_cells_that_are_named_are_trained(tmp_path):
+def test_only_named_cells_are_trained(tmp_path):
     recipe = recorded_recipe(tmp_path / "s5")
-    (recipe / "rate").mkdir()  # names are no file names
+    (recipe / "rate").mkdir()  # names are not file names
     (recipe / "rate" / "gradient").touch()
     found = calls(
         recipe,

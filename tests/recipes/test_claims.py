@@ -1,5 +1,4 @@
-"""Claims are confirmed or refuted by recorded trainings, whose file is only appended to; the page shows
-both."""
+"""Recorded trainings confirm or refute claims. The record is only appended to; the page shows both."""
 
 import json
 import math
@@ -41,8 +40,8 @@ RUN = KeptRun(
 
 
 def trained(directory: Path, **losses) -> None:
-    """Write ibm.jsonl with the cells batch/NAME/8, each with seeds 1, 2, ... and these losses; None: numbers
-    that are not finite."""
+    """Write ibm.jsonl with the cells batch/NAME/8, each with seeds 1, 2, ... and these losses. None means
+    non-finite."""
     runs = [
         replace(
             RUN,
@@ -82,7 +81,7 @@ def judged(directory: Path, test: str) -> str:
     ("learns ibm/batch/good/8 and learns ibm/batch/stuck/8", REFUTED),
     ("learns ibm/batch/stuck/8 and learns ibm/batch/none/8", NOT_TRIED),
     ("loss ibm/batch/good/8 < ibm/batch/few/8", CONFIRMED)])  # fmt: skip
-def test_verdicts(test, verdict, tmp_path):
+def test_verdicts_of_claims(test, verdict, tmp_path):
     trained(
         tmp_path,
         good=[3.0, 3.1, 3.05],
@@ -97,7 +96,7 @@ def test_verdicts(test, verdict, tmp_path):
     assert judged(tmp_path, test) == verdict
 
 
-def test_time_to_an_accuracy_is_interpolated(tmp_path):
+def test_time_to_accuracy_is_interpolated(tmp_path):
     curve = [(0.0, 7.0, 1.0), (100.0, 4.0, 21.0), (200.0, 3.5, 20.0), (300.0, 3.0, 30.0)]
     assert [seconds_to(accuracy, replace(RUN, curve=curve)) for accuracy in (11.0, 21.0, 25.0, 30.1)] == [
         50.0,
@@ -117,7 +116,7 @@ def test_time_to_an_accuracy_is_interpolated(tmp_path):
     assert judged(tmp_path, "to-25 ibm/batch/fast/8 < 0.45 ibm/batch/slow/8") == REFUTED
 
 
-def test_time_to_a_share_of_an_accuracy(tmp_path):
+def test_time_to_fraction_of_accuracy(tmp_path):
     """80 % of the slow cell's 25 % is 20 %, which it reaches after 80 s and the fast one after 25 s. The slow
     one never reaches 80 % of 50 %."""
     cells = {
@@ -144,8 +143,8 @@ def test_time_to_a_share_of_an_accuracy(tmp_path):
     assert judged(tmp_path, "to-80% ibm/batch/fast/8 < ibm/batch/nan/8") == NOT_TRIED
 
 
-def test_intervals_are_students_where_there_are_seeds_enough():
-    """By hand: logs 0.1, 0.2, 0.3 have a mean of 0.2 and a standard deviation of 0.1; t of two degrees of
+def test_intervals_use_student_t_with_enough_seeds():
+    """By hand: logs 0.1, 0.2, 0.3 have a mean of 0.2 and a standard deviation of 0.1; t for two degrees of
     freedom is 4.303."""
     low, high = difference([(math.exp(x), 1.0) for x in (0.1, 0.2, 0.3)], 0.01)
     assert (low, high) == pytest.approx((0.2 - 4.303 * 0.1 / math.sqrt(3), 0.2 + 4.303 * 0.1 / math.sqrt(3)))
@@ -163,7 +162,7 @@ def test_intervals_are_students_where_there_are_seeds_enough():
         "a\tb\tc\tlearns x or learns y",
     ],
 )
-def test_lines_that_are_no_claims(line, tmp_path):
+def test_invalid_claims_are_refused(line, tmp_path):
     (tmp_path / "claims.tsv").write_text(f"# comment\n{line}\n")
     with pytest.raises(UserError, match="claims.tsv:2: "):
         read_claims(tmp_path / "claims.tsv")
@@ -193,7 +192,7 @@ def simulation(directory: Path, loss: float | None) -> Path:
     return directory
 
 
-def test_what_is_kept_of_simulations(tmp_path):
+def test_simulations_are_recorded(tmp_path):
     results = tmp_path / "kept" / "ibm.jsonl"
     for name, loss in (("b/x/2/seed1", 3.5), ("b/x/1/seed1", None), ("b/x/2/seed1", 3.25)):
         place = tmp_path / str(loss) / name
@@ -211,7 +210,7 @@ def test_what_is_kept_of_simulations(tmp_path):
     assert run.command == "command of b/x/2/seed1" and run.made_by == MADE_BY
 
 
-def test_what_is_kept_of_a_training_on_ranks(tmp_path):
+def test_trainings_on_ranks_are_recorded(tmp_path):
     place = tmp_path / "whole" / "dbn" / "2" / "seed1"
     (scoring := place / "decode_test" / "scoring").mkdir(parents=True)
     (place / ".done.json").write_text(json.dumps(MADE_BY | {"options": {}, "inputs": {}}))
@@ -248,7 +247,7 @@ def test_what_is_kept_of_a_training_on_ranks(tmp_path):
         keep(place, tmp_path / "systems.jsonl")
 
 
-def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_path):
+def test_final_model_is_that_of_last_accepted_epoch(tmp_path):
     """The initial model has an objective of -7, the model after the epoch -3."""
     place = simulation(tmp_path / "b/x/2/seed1", 3.0)
     for accepted, loss, accuracy in ((True, 3.0, 25.1), (False, 7.0, 1.0)):
@@ -257,7 +256,7 @@ def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_pa
         assert (run.loss, run.accuracy) == (loss, accuracy)
 
 
-def test_word_error_rates_of_both_models_are_kept(tmp_path):
+def test_word_error_rates_of_both_models_are_recorded(tmp_path):
     place = simulation(tmp_path / "poster/ring/16/seed1", 3.0)
     assert (run := keep(place, tmp_path / "x.jsonl")).wer is None and run.learner_wer is None
     for model, wer in (("", 20.0), ("learner", 22.1)):
@@ -270,7 +269,7 @@ def test_word_error_rates_of_both_models_are_kept(tmp_path):
     assert (run.wer, run.learner_wer) == (20.0, 22.1)
 
 
-def test_what_cannot_be_kept(tmp_path):
+def test_invalid_records_are_refused(tmp_path):
     place = simulation(tmp_path / "short" / "seed1", 3.0)
     with pytest.raises(UserError, match="TABLE/ROW/COLUMN/seedN"):
         keep(place.rename(tmp_path / "other"), tmp_path / "x.jsonl")
@@ -279,7 +278,7 @@ def test_what_cannot_be_kept(tmp_path):
         read_kept(tmp_path / "x.jsonl")
 
 
-def test_the_page(tmp_path):
+def test_claims_page(tmp_path):
     trained(tmp_path, good=[3.0, 3.1], stuck=[6.0, 6.0])
     (tmp_path / "claims.tsv").write_text(
         "it learns\tpaper\t1.66\tlearns ibm/batch/good/8\nit is fast\tpaper\t2 h\tnone no clock\n"
@@ -315,7 +314,7 @@ def test_the_page(tmp_path):
         and "| stuck |" in text
         and "* machine: EPYC" in text
     )
-    assert experiment_pictures(found.cells) == {}  # one batch and one epoch give no line
+    assert experiment_pictures(found.cells) == {}  # one batch and one epoch give no curve
     longer = replace(
         RUN,
         name="batch/good/16/seed1",

@@ -1,5 +1,5 @@
-"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are shown, figures are
-SVG."""
+"""The page of parallel schemes: numbers come from the recorded trainings, missing ones are marked, figures
+are SVG."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ LOCAL = "egs/amazon_queen/s5/local"
 
 
 def run(name: str, loss: float | None = 3.0, **changes) -> KeptRun:
-    """A training of one seed; a loss above 6 means that the network does not learn."""
+    """A training with one seed. A loss above 6 means that the network does not learn."""
     verdict = "not a number" if loss is None else "learns" if loss < 6 else STUCK
     return replace(RUN, name=f"{name}/seed1", loss=loss, verdict=verdict, **changes)
 
@@ -49,7 +49,7 @@ def rows(text: str, heading: str) -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in table}
 
 
-def test_cells_that_are_planned_are_missing_until_they_are_trained(tmp_path):
+def test_planned_cells_are_missing_until_trained(tmp_path):
     planned = [f"ibm/batch/{scheme}/{batch}" for scheme in ("d1d", "gradient") for batch in (64, 8)] + [
         "povey/rates/sgd/1"
     ]
@@ -68,7 +68,7 @@ def test_cells_that_are_planned_are_missing_until_they_are_trained(tmp_path):
     assert "## povey: rates" not in text and "**Test WER" not in text
 
 
-def test_what_schemes_bear(tmp_path):
+def test_stability_limits_of_schemes(tmp_path):
     ibm = [
         run("batch/d1d/2048", 2.0),
         run("batch/d1d/4096", 2.5),
@@ -87,8 +87,8 @@ def test_what_schemes_bear(tmp_path):
     assert "Limits of batch and learning rate" not in written(tmp_path / "other", povey=[run("rates/sgd/1")])
 
 
-def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
-    """The largest batch that learns counts, and failures above it."""
+def test_loss_threshold_missed_by_intermediate_batch(tmp_path):
+    """The limit is the largest batch that learns, and larger ones that fail."""
     borne = rows(
         written(tmp_path, ibm=[run("batch/a/1", 6.5), run("batch/a/2", 2.0), run("batch/a/4", 2.5)]),
         "## Limits of batch and learning rate",
@@ -96,8 +96,8 @@ def test_a_loss_that_some_batch_between_does_not_reach(tmp_path):
     assert borne["a"][:2] == ["4 (2.500)", "none"]
 
 
-def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
-    """One shard reaches 40 % after 2 hours, linearly; four shards are three times as fast, and 16 never reach
+def test_time_to_frame_accuracy_with_efficiencies(tmp_path):
+    """One shard reaches 40 % after 2 hours, linearly. Four shards are three times as fast, and 16 never reach
     it."""
 
     def course(hours: float, end: float) -> tuple:
@@ -117,7 +117,7 @@ def test_time_to_frame_accuracies_with_efficiencies(tmp_path):
     assert "Virtual hours until" not in written(tmp_path / "other", chan=[run("many/alone/8")])
 
 
-def test_a_row_whose_first_training_has_diverged_has_no_time_to_a_share_of_its_accuracy(tmp_path):
+def test_row_with_diverged_first_training_has_no_time_to_accuracy(tmp_path):
     diverged = run("shards/cnn/1", None, accuracy=None, curve=((0.0, 7.0, 0.0),))
     course = ((0.0, 7.0, 0.0), (3600.0, 3.0, 40.0))
     others = [run(f"shards/{row}", accuracy=40.0, curve=course) for row in ("cnn/4", "dnn/1", "dnn/4")]
@@ -126,13 +126,13 @@ def test_a_row_whose_first_training_has_diverged_has_no_time_to_a_share_of_its_a
     assert list(timed)[2:] == ["dnn, 36.0 %"] and rows(text, "**Outcome**")["cnn"][0] == "not a number"
 
 
-def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
+def test_failed_networks_are_labelled(tmp_path):
     text = written(tmp_path, ibm=[run("batch/a/1"), run("batch/a/2", 6.5), run("batch/a/4", None)])
     assert rows(text, "**Outcome**")["a"] == ["learns", STUCK, "not a number"]
     assert rows(text, "**Held-out loss**")["a"] == ["3.000", "6.500", "-"]
 
 
-def test_models_of_one_learner_have_tables_of_their_own(tmp_path):
+def test_single_learner_models_have_separate_tables(tmp_path):
     text = written(tmp_path, su_chen=[run("poster/ring/16", wer=20.0, learner_wer=30.0, learner_loss=2.4)])
     assert rows(text, "**Test WER % of the model of one learner**")["ring"] == ["30.0"]
     assert rows(text, "**Loss of the model of one learner**")["ring"] == ["2.400"] and rows(
@@ -141,13 +141,13 @@ def test_models_of_one_learner_have_tables_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["ibm/batch/a/8", "batch/a/8/seed1", "ibm/batch/a/8/seed", ""])
-def test_lines_that_are_no_plan(line, tmp_path):
+def test_invalid_plan_lines_are_refused(line, tmp_path):
     (tmp_path / "planned").write_text(f"ibm/batch/a/8/seed1\n{line}\n")
     with pytest.raises(UserError, match="planned:2: "):
         read_planned(tmp_path / "planned")
 
 
-def test_the_program_writes_page_and_pictures(tmp_path):
+def test_program_writes_page_and_pictures(tmp_path):
     curve = tuple((100.0 * k, 4.0 - k, 20.0) for k in range(3))
     write_kept(
         tmp_path / "ibm.jsonl", [run("batch/a & b/1", curve=curve), run("batch/a & b/2", 2.5, curve=curve)]
@@ -174,8 +174,8 @@ def test_the_program_writes_page_and_pictures(tmp_path):
         run_here("collect_parallel.py", tmp_path / "page", tmp_path / "RESULTS.md", folder=LOCAL)
 
 
-def test_overview(tmp_path):
-    """The curves that the file names, without cells that have no training."""
+def test_overview_has_named_curves(tmp_path):
+    """Curves of the file, without cells that have no training."""
     curve = ((0, 7.0, 0.0), (3600, 3.0, 0.0), (7200, 2.0, 0.0))
     write_kept(tmp_path / "schemes.jsonl", [replace(run(f"every/{name}/16"), curve=curve) for name in "ab"])
     curves = tmp_path / "curves.tsv"
@@ -186,14 +186,14 @@ def test_overview(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["schemes/every/a/16", "A\tschemes/every/a", "A\tschemes/every/a/16\tB"])
-def test_lines_that_are_no_curve(line, tmp_path):
+def test_invalid_curve_lines_are_refused(line, tmp_path):
     (tmp_path / "curves.tsv").write_text(f"A\tschemes/every/a/16\n{line}\n")
     with pytest.raises(UserError, match="curves.tsv:2: .*expected LABEL, a tab and WORK/TABLE/ROW/COLUMN"):
         read_curves(tmp_path / "curves.tsv")
 
 
-def test_lines_go_through_their_points():
-    """Positions are linear in the numbers, and marks are at the positions of their labels."""
+def test_curves_pass_through_their_points():
+    """Positions are linear in the numbers, and tick marks are at the positions of their labels."""
     drawn = ElementTree.fromstring(
         line_plot({"one": [(0, 10), (5, 20), (10, 30)], "two": [(2, 12)]}, "t", "x", "y")
     )

@@ -1,5 +1,5 @@
-"""Files of options of all recipes, and networks of the Amazon Queen recipe: steps take them, and published
-networks are those that were published."""
+"""Option files of all recipes, and networks of the Amazon Queen recipe: steps accept them, and published
+networks have the published structure."""
 
 import re
 import subprocess
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import make_data
 from steps_here import step_of
+from training_corpora import make_data
 
 from pyasr.base.cli.option_flags import positionals_of
 from pyasr.base.cli.options import parse
@@ -36,7 +36,7 @@ STEPS = {"dbn_512": "pretrain_dbn", "dbn_quick": "pretrain_dbn", "chain": "train
          "smbr": "train_smbr", "mmi": "train_smbr", "toy_dbn": "pretrain_dbn",
          "toy_ivector": "train_ivector_extractor", "toy_lda_mllt": "train_lda_mllt",
          "toy_sat": "train_sat"}  # fmt: skip
-# what toy_network.conf is given beside
+# options of toy_network.conf in addition to its base
 BASES = {"fisher_english": "conf/pnorm.conf", "fisher_swbd": "conf/ibm.conf"}
 INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_16": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
 OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431, "tdnn_7q": 6034}  # of others, 2000
@@ -46,7 +46,7 @@ PARAMETERS = {
     "ibm": 2 * 4 * 512 * (260 + 512 + 1 + 5 * (1024 + 512 + 1)) + 256 * 1025 + 32_000 * 257,
     "lstmp": 512 * (5 * 40 + 1) + 3 * LSTMP + 2000 * 513,
     "published/lstmp": 512 * (5 * 40 + 1) + 3 * (LSTMP + 512) + 2000 * 513,  # and biases of projections
-    # Kaldi's, but for i-vectors and the branch of its cross-entropy
+    # as in Kaldi, without i-vectors and the cross-entropy branch
     "tdnn_7q": 21_356_836 - 1536 * 100 - 1536 * (257 + 256) - 6034 * 257,
     "tc_dnn_blstm_dnn": 2048 * (41 + 2049) + 2 * 4 * 128 * (2048 + 128) + 2048 * (257 + 2049) + 3431 * 2049,
 }
@@ -55,7 +55,7 @@ PARAMETERS = {
 @pytest.mark.parametrize(
     "recipe, conf", CONFS, ids=[f"{recipe.parent.name} {conf}" for recipe, conf in CONFS]
 )
-def test_steps_take_their_configurations(recipe, conf, monkeypatch):
+def test_steps_accept_their_configurations(recipe, conf, monkeypatch):
     monkeypatch.chdir(recipe)
     _, cls = step_of(f"{STEPS.get(conf.stem, 'train_dnn')}.py")
     base = ["--config", BASES[recipe.parent.name]] if conf.stem == "toy_network" else []
@@ -76,9 +76,9 @@ def test_steps_take_their_configurations(recipe, conf, monkeypatch):
         ("chain", "kaldi"),
     ],
 )
-def test_published_schemes(conf, scheme, monkeypatch):
-    """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server; on features that
-    are normalised already."""
+def test_published_schemes_have_published_options(conf, scheme, monkeypatch):
+    """Minibatches over all ranks, iterations of Kaldi's scripts, a parameter server; on normalised
+    features."""
     monkeypatch.chdir(RECIPE)
     _, cls = step_of(f"{STEPS.get(conf, 'train_dnn')}.py")
     options, _ = parse(cls, ["--config", f"conf/published/{conf}.conf", *("x" for _ in positionals_of(cls))])
@@ -86,9 +86,9 @@ def test_published_schemes(conf, scheme, monkeypatch):
 
 
 @pytest.mark.parametrize("path", NETWORKS, ids=lambda path: path.stem)
-def test_networks(path):
-    """They can be built on the recipe's features; published ones have as many parameters as were published,
-    or as their sizes make."""
+def test_networks_have_published_sizes(path):
+    """They can be created for the recipe's features. The number of parameters is the published one, or
+    follows from the published sizes."""
     with torch.device("meta"):
         network = LayeredNetwork(
             read_network(path), INPUT_DIMS.get(path.stem, 40), OUTPUTS.get(path.stem, 2000)
@@ -98,9 +98,9 @@ def test_networks(path):
         assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[name]
 
 
-def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
-    """With a few cells and rows: without projections, its state carried over, from data to a model that tells
-    pdfs apart."""
+def test_plain_lstm_learns_with_its_configuration(tmp_path, monkeypatch):
+    """With few cells and rows, without projections, with carried state: from data to a model that
+    distinguishes pdfs."""
     monkeypatch.chdir(RECIPE)
     lines = read_network(RECIPE / "conf" / "network" / "lstm.net")
     (tmp_path / "lstm.net").write_text("\n".join(lines).replace("cells=384", "cells=16"))
@@ -128,7 +128,7 @@ def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
     assert right.mean() > 0.6, right.mean()
 
 
-def test_a_model_that_does_not_exist_is_refused_before_anything_is_done():
+def test_unknown_model_is_refused_before_any_work():
     done = subprocess.run(
         [RECIPE / "run_models.sh", "--models", "dnn lstmpp,cnn"], capture_output=True, text=True, timeout=60
     )
@@ -139,7 +139,7 @@ def test_a_model_that_does_not_exist_is_refused_before_anything_is_done():
     )
 
 
-def test_models_of_the_recipe_have_stages_in_order():
+def test_models_have_stages_in_order():
     script = (RECIPE / "run_models.sh").read_text()
     stages = re.findall(r'stage (\d+) "', script)
     assert stages == [str(number) for number in range(1, len(stages) + 1)]
@@ -150,9 +150,9 @@ def test_models_of_the_recipe_have_stages_in_order():
     assert wanted == set(models)
 
 
-def test_all_layers_of_chans_network_learn():
-    """Drawn as published, with a variance: once the output layer is no longer 0, each matrix has a gradient
-    worth the name."""
+def test_all_layers_of_chan_network_learn():
+    """With initial values of the published variance: once the output layer is not 0, every matrix has a
+    significant gradient."""
     network = LayeredNetwork(read_network(RECIPE / "conf" / "network" / "tc_dnn_blstm_dnn.net"), 40, 100)
     random = torch.Generator().manual_seed(1)
     network.initialise(random)

@@ -1,4 +1,4 @@
-"""The scripts of published experiments make the systems that the published tables are compared with."""
+"""The scripts of published experiments train the systems that the published tables list."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def tables(name: str):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_script_makes_what_the_tables_need(name, tmp_path):
+def test_script_trains_systems_of_tables(name, tmp_path):
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), f"local/experiments/{name}.sh")
     below = Path("exp/experiments", name)
     made = {Path(words[-1]) for program, *words in commands if program.startswith("steps/")}
@@ -32,7 +32,7 @@ def test_the_script_makes_what_the_tables_need(name, tmp_path):
     ]
 
 
-def test_systems_of_other_numbers_of_ranks_are_left_out(tmp_path):
+def test_systems_with_other_numbers_of_ranks_are_skipped(tmp_path):
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/su_chen.sh", "--gpus", "8")
     assert [words[-1] for words in commands if words[0] == "steps/train_dnn.py"] == [
         "./exp/experiments/su_chen/gpus_8",
@@ -40,8 +40,8 @@ def test_systems_of_other_numbers_of_ranks_are_left_out(tmp_path):
     ]
 
 
-def test_ibms_systems_on_2000_hours(tmp_path):
-    """The features, alignments and graph are those of egs/fisher_swbd."""
+def test_ibm_systems_on_2000_hours(tmp_path):
+    """The features, alignments and graph come from egs/fisher_swbd."""
     made = ("--stage", "2", "--dir", "/fsh", "--gmm", "tri6a", "--train-set", "train_all_nodup")
     commands = calls(
         recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh", "--gpus", "1", *made
@@ -58,8 +58,8 @@ def test_ibms_systems_on_2000_hours(tmp_path):
     ]
 
 
-def test_ibms_rings_have_no_barrier(tmp_path):
-    """Those of arXiv:2110.11199; D-PSGD of arXiv:2112.01433 has one."""
+def test_ibm_rings_have_no_barrier(tmp_path):
+    """Rings of arXiv:2110.11199; D-PSGD of arXiv:2112.01433 has a barrier."""
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
     schemes = {
         Path(words[-1]).name: tuple(words[words.index(flag) + 1] for flag in ("--parallel", "--topology"))
@@ -73,13 +73,13 @@ def test_ibms_rings_have_no_barrier(tmp_path):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_page_before_the_first_run(name, tmp_path):
+def test_page_without_any_result(name, tmp_path):
     written = (RECIPE / "local" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
     assert written == page(tables(name), tmp_path) and "missing" in written
 
 
-def test_the_rate_of_ibm_is_in_proportion_to_the_batch(tmp_path):
-    """0.1 at 256 segments in torch's terms, a tenth of it before the warm-up; ours is ten times torch's with
+def test_ibm_learning_rate_is_proportional_to_batch(tmp_path):
+    """0.1 at 256 segments in torch, a tenth of it before the warm-up. pyasr's rate is ten times torch's with
     a momentum of 0.9."""
     commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
     seen = set()

@@ -1,4 +1,4 @@
-"""Recipes of which one command fails: they stop there, and name the stage."""
+"""Recipes with one failing command stop there, and name the stage."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ SHARED = "utils/recipe_decoding.sh"
 
 
 def with_one_that_fails(text):
-    """(command, its stage, the text with this one replaced by `false` and all others by `true`) for each
+    """(command, its stage, the text with this command replaced by `false` and all others by `true`) for each
     command of a script."""
     for found in COMMAND.finditer(text):
         stages = re.findall(r"\bstage (\d+) ", text[: found.start()])
@@ -26,7 +26,7 @@ def with_one_that_fails(text):
 
 
 def with_own_functions(recipe):
-    """The text of a recipe's script, with that of the files of `local/` that it reads in their place."""
+    """Text of a recipe's script with the files of `local/` that it sources inserted."""
     return re.sub(
         r"^\. (local/\w+\.sh)$",
         lambda found: (recipe.parent / found[1]).read_text(),
@@ -36,8 +36,8 @@ def with_own_functions(recipe):
 
 
 def copied(directory, root, recipe, script, functions):
-    """A directory with this text of a recipe's script, and of the functions that recipes share. `options.sh`
-    sets its options."""
+    """Directory with this text of a recipe's script, and the functions that recipes share. `options.sh` sets
+    its options."""
     directory.mkdir()
     (directory / "utils").symlink_to(root / "utils")
     for name in ("conf", "local"):
@@ -52,10 +52,9 @@ def copied(directory, root, recipe, script, functions):
     return directory / "run.sh"
 
 
-def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path, monkeypatch):
-    """Whichever of a recipe's commands fails, also of those in shared functions, the recipe stops there, with
-    the stage's name."""
-    monkeypatch.setenv("PYASR_SUPERVISED", "1")  # the process above the recipe has tests of its own
+def test_each_recipe_command_replaced_by_false_stops_recipe(root, tmp_path, monkeypatch):
+    """Including commands in shared functions. The message has the name of the stage."""
+    monkeypatch.setenv("PYASR_SUPERVISED", "1")  # the parent process of the recipe has its own tests
     shared = (root / SHARED).read_text()
     broken = []
     for recipe in sorted((root / "egs").glob("*/s5/run*.sh")):
@@ -91,13 +90,13 @@ def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path, monk
 
 
 def assignments(recipe, *words):
-    """What parse_recipe_options evaluates for these words; it would start a Python for each of the runs."""
+    """Output of parse_recipe_options for these words, without starting Python for each run."""
     values = recipe_options.parse(recipe_options.read_variables(recipe)[1], list(words), recipe.parent)
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
 def until_it_fails(script, options):
-    """The first run of a recipe that fails, of those with these options; else the last one."""
+    """First failing run of a recipe with these options, else the last run."""
     for text in options:
         script.with_name("options.sh").write_text(text)
         done = subprocess.run(

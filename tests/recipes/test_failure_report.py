@@ -1,5 +1,5 @@
-"""What a user sees of a failing recipe, the causes being real: job, host and a command that repeats the job,
-the reason once, log, step, stage."""
+"""Report of a failing recipe with real causes: job, host, a command that repeats the job, the reason once,
+log, step, stage."""
 
 import re
 import shlex
@@ -109,7 +109,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("what, reason, hint", CASES)
-def test_one_report_says_all(what, reason, hint, recipe, monkeypatch):
+def test_one_report_has_all_information(what, reason, hint, recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", what)
     assert done.returncode == 1
     report = check_report(done.stderr, reason, hint, job=1 if what.startswith("rank") else 2)
@@ -126,7 +126,7 @@ def test_one_report_says_all(what, reason, hint, recipe, monkeypatch):
     )
 
 
-def test_a_spawned_step_is_reported_as_fully(recipe, monkeypatch):
+def test_spawned_step_has_same_report(recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", "missing", "--spawned", "true")
     assert done.returncode == 1
     check_report(
@@ -136,7 +136,7 @@ def test_a_spawned_step_is_reported_as_fully(recipe, monkeypatch):
 
 
 def check_report(said: str, reason: str, hint: str, job: int) -> str:
-    """The report, of which there is one, without the reason, which the step gives."""
+    """Exactly one report, without the reason, which the step prints."""
     assert said.count("failed, log is in") == 1 and said.count(reason) == 1, said
     report = said[said.index("run.pl: ") : said.index("step.py: error:")]
     assert re.match(
@@ -155,7 +155,7 @@ def check_report(said: str, reason: str, hint: str, job: int) -> str:
     return report
 
 
-def test_a_rank_that_is_lost_and_replaced_is_no_failure(recipe, monkeypatch):
+def test_replaced_lost_rank_is_not_a_failure(recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", "rank_lost_once")
     assert done.returncode == 0 and "1 rank continues" in done.stdout + done.stderr
     assert "failed, log is in" not in done.stderr and not list(recipe.glob("exp/x/log/*.report"))

@@ -1,5 +1,5 @@
-"""Corrupted transcripts of a toy corpus are found, by the real step, with the model of fixtures/kaldi; and
-the files it writes."""
+"""Corrupted transcripts of a toy corpus are found by the real step with the model of fixtures/kaldi; output
+files."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ NUM, SHARE = 200, 0.05
 
 
 def corrupt(path: Path) -> dict[str, str]:
-    """Exchange, cut and lengthen 5 % of the transcripts in a `text`; returns {utterance: what was done}."""
+    """Exchange, cut and lengthen 5 % of the transcripts in a `text`; returns {utterance: kind of change}."""
     rng, text = np.random.default_rng(1), {utt: words.split() for utt, words in read_table(path).items()}
     words = sorted({word for said in text.values() for word in said})
     long_enough = [utt for utt, said in text.items() if len(said) >= 3]
@@ -74,8 +74,7 @@ def found(corpus):
 
 
 def test_corrupted_transcripts_are_found(corpus, found):
-    """Precision and recall; two words that sound alike and words left out of a model keep both from being
-    perfect."""
+    """Precision and recall. Two words that sound alike and words missing in a model keep both below 1."""
     truth, bad = set(corpus[-1]), set(read_table(found / "bad_utts"))
     precision, recall = len(truth & bad) / len(bad), len(truth & bad) / len(truth)
     print(f"precision {precision:.2f}, recall {recall:.2f}")
@@ -99,7 +98,7 @@ def test_lists_are_complete_and_sorted(corpus, found):
         assert sum(map(int, line.split()[3:])) == int(errors)
 
 
-def test_data_directory_without_the_bad_ones(corpus, found, tmp_path):
+def test_data_directory_without_bad_utterances(corpus, found, tmp_path):
     assert (
         run(
             "utils/subset_data_dir.py", "--utt-list", found / "good_utts", corpus[1], tmp_path / "clean"
@@ -119,12 +118,12 @@ def test_groups_have_enough_words_and_lose_none():
     ]
 
 
-def test_commonest_words():
+def test_most_frequent_words():
     texts = {"a": np.array([5, 2, 5, 9]), "b": np.array([9, 5, 1])}
     assert top_words(texts, 3).tolist() == [5, 9, 1] and top_words({}, 3).tolist() == []
 
 
-def test_comparison_by_hand():
+def test_comparison_equals_hand_calculation():
     transcripts = {"a": "x y z".split(), "b": "x".split(), "c": "x y z w".split()}
     found = compare(transcripts, {"a": "x z", "b": "v w", "c": "x y z w"})
     assert {
@@ -148,24 +147,24 @@ def test_comparison_by_hand():
         ("a y y y\n", "{}", "all of 1 utterances are bad; check"),
     ],
 )
-def test_data_that_do_not_belong_together(tmp_path, decoded, failed, message):
+def test_mismatched_data_are_refused(tmp_path, decoded, failed, message):
     (tmp_path / "decoded.1.txt").write_text(decoded)
     (tmp_path / "failed.1.json").write_text(failed)
     with pytest.raises(UserError, match=message):
         write_report(tmp_path, {"a": "x"}, {"x", "y"}, "<unk>", 1, BadUttOptions())
 
 
-def test_symbols_of_disambiguation_are_an_input(corpus, tmp_path, monkeypatch, capsys):
+def test_disambiguation_symbols_are_an_input(corpus, tmp_path, monkeypatch, capsys):
     root, data, lang, _ = corpus
     for function in ("decode.decoding.biased.decode_shard", "score.bad_utts.write_report"):
         monkeypatch.setattr(f"pyasr.{function}", lambda *arguments: None)
     numbers = lang / "phones/disambig.int"
     content = numbers.read_text()
     try:
-        for told in ("", f"is out of date: {numbers} changed"):
+        for message in ("", f"is out of date: {numbers} changed"):
             capsys.readouterr()
             run_here("find_bad_utts.py", "--nj", 1, data, lang, SYSTEM, tmp_path / "out")
-            assert told in capsys.readouterr().out
+            assert message in capsys.readouterr().out
             numbers.write_text(content + "\n")
     finally:
         numbers.write_text(content)

@@ -1,4 +1,4 @@
-"""The recipe of Fisher English on small discs of the same layout, from discs to word error rates, with its
+"""The recipe for Fisher English on small discs of the same layout, from discs to word error rates, with its
 smallest models."""
 
 import os
@@ -18,7 +18,7 @@ RECIPE = Path(__file__).parents[2] / "egs" / "fisher_english" / "s5"
 
 
 def run(directory: Path, *words: object, status: int = 0) -> str:
-    """What the recipe prints with these options, for data and models below `directory`."""
+    """Output of the recipe with these options, for data and models below `directory`."""
     command = [
         "./run.sh",
         "--sizes",
@@ -57,9 +57,8 @@ def run(directory: Path, *words: object, status: int = 0) -> str:
         ("train_dnn", "tanh toy_network"),
     ],
 )
-def test_steps_take_their_configurations(step, confs):
-    """One after the other, as run.sh gives them; rates are those of one rank, for sums over minibatches, as
-    Kaldi's."""
+def test_steps_accept_their_configurations(step, confs):
+    """In the order of run.sh. Rates are those of one rank for sums over minibatches, as in Kaldi."""
     _, cls = step_of(f"{step}.py")
     files = [word for conf in confs.split() for word in ("--config", str(RECIPE / "conf" / f"{conf}.conf"))]
     options, _ = parse(cls, [*files, *("x" for _ in positionals_of(cls))])
@@ -80,14 +79,14 @@ def fisher_corpora(tmp_path_factory) -> fisher_discs.Discs:
 
 @pytest.fixture(scope="module")
 def finished(fisher_corpora, tmp_path_factory) -> Path:
-    """Directory of a run, in two parts."""
+    """Directory of a run in two parts."""
     directory = tmp_path_factory.mktemp("run")
     run(directory, "--fisher", ":".join(fisher_corpora.places), "--stop-stage", 4)
     run(directory, "--fisher", ":".join(fisher_corpora.places), "--stage", 5)
     return directory
 
 
-def test_from_discs_to_word_error_rates(finished):
+def test_recipe_runs_from_discs_to_word_error_rates(finished):
     results = (finished / "exp/RESULTS.md").read_text()
     for system, most in (("tri5a", 50), ("pnorm", 60)):
         for test in ("dev", "test"):
@@ -99,18 +98,20 @@ def test_from_discs_to_word_error_rates(finished):
     assert "|drop:<unk>,[laughter],[noise],[oov]|" in results and "| tri5a/decode_dev " in results
 
 
-def test_a_stage_is_made_again_alone(finished, fisher_corpora):
+def test_single_stage_runs_again(finished, fisher_corpora):
     shutil.rmtree(finished / "exp/pnorm/decode_test")
-    told = run(finished, "--fisher", ":".join(fisher_corpora.places), "--stage", 9, "--stop-stage", 9)
-    assert "exp/pnorm is up to date" in told and (finished / "exp/pnorm/decode_test/best_wer").exists()
+    output = run(finished, "--fisher", ":".join(fisher_corpora.places), "--stage", 9, "--stop-stage", 9)
+    assert "exp/pnorm is up to date" in output and (finished / "exp/pnorm/decode_test/best_wer").exists()
 
 
-def test_wrong_discs(fisher_corpora, tmp_path):
-    """tests/corpora/test_fisher_discs.py has the sentences of all cases."""
+def test_wrong_discs_are_reported(fisher_corpora, tmp_path):
+    """tests/corpora/test_fisher_discs.py tests the messages of all cases."""
     text_disc = fisher_corpora.places[1]
-    told = run(tmp_path / "run", "--fisher", text_disc, status=1)
+    output = run(tmp_path / "run", "--fisher", text_disc, status=1)
     sentence = (
         f"Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph below {text_disc}; "
         "give its directory with --fisher"
     )
-    assert f"prepare_fisher.py: error: {sentence}" in told.splitlines() and "run.sh: error: stage 1 " in told
+    assert (
+        f"prepare_fisher.py: error: {sentence}" in output.splitlines() and "run.sh: error: stage 1 " in output
+    )

@@ -1,4 +1,4 @@
-"""The recipe of Fisher and Switchboard on small discs of the same layouts, from discs to word error rates,
+"""The recipe for Fisher and Switchboard on small discs of the same layouts, from discs to word error rates,
 with its smallest models."""
 
 import os
@@ -20,7 +20,7 @@ RECIPE = Path(__file__).parents[2] / "egs" / "fisher_swbd" / "s5"
 
 
 def run(directory: Path, places: dict, *words: object, status: int = 0) -> str:
-    """What the recipe prints with these options, for data and models below `directory`."""
+    """Output of the recipe with these options, for data and models below `directory`."""
     sizes = ["--sizes", "toy", "--nj", "1", "--num-ranks", "2", "--dir", str(directory)]
     command = [
         "./run.sh",
@@ -42,7 +42,7 @@ def run(directory: Path, places: dict, *words: object, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def joint_corpora(tmp_path_factory) -> dict:
-    """{option: place} of all corpora."""
+    """{option: location} of all corpora."""
     root = tmp_path_factory.mktemp("corpora")
     swbd = swbd_discs.make_discs(root / "swbd")
     fisher = fisher_discs.make_discs(root / "fisher", with_speech=True, num_lines=8)
@@ -55,8 +55,8 @@ def joint_corpora(tmp_path_factory) -> dict:
     }
 
 
-def test_the_dictionary_of_both(joint_corpora, tmp_path):
-    """Words of either text, acronyms of Switchboard's dictionary in phones of the CMU dictionary, noises of
+def test_joint_dictionary(joint_corpora, tmp_path):
+    """Words of either text, acronyms of Switchboard's dictionary with phones of the CMU dictionary, noises of
     both."""
     (tmp_path / "text").write_text("a i know [vocalized-noise] i._b._m.\nb c._n._n. moon [laughter] zzxq\n")
     places = joint_corpora["--swbd"], tmp_path / "text", tmp_path / "dict"
@@ -80,8 +80,8 @@ def test_the_dictionary_of_both(joint_corpora, tmp_path):
 @pytest.mark.parametrize(
     "batch, ranks, minibatch, rate", [(8192, 16, 10752, 3.2), (2560, 16, 3360, 1.0), (256, 1, 5376, 0.1)]
 )
-def test_the_network_learns_at_the_published_rate(batch, ranks, minibatch, rate, tmp_path):
-    """0.1 for 256 segments in torch, ten times less at first and ten times more here, where steps are 1 - 0.9
+def test_network_learns_at_published_rate(batch, ranks, minibatch, rate, tmp_path):
+    """0.1 for 256 segments in torch; a tenth of it at first; ten times more here, where steps are 1 - 0.9
     times torch's."""
     found = calls(
         recorded_recipe(tmp_path / "s5", RECIPE),
@@ -112,7 +112,7 @@ def test_the_network_learns_at_the_published_rate(batch, ranks, minibatch, rate,
     )
 
 
-def test_the_network_on_a_ring(tmp_path):
+def test_network_on_a_ring(tmp_path):
     """Its directory is named after the topology."""
     found = calls(
         recorded_recipe(tmp_path / "s5", RECIPE), "run.sh", "--stage", "9", "--topology", "random-ring"
@@ -127,7 +127,7 @@ def test_the_network_on_a_ring(tmp_path):
     assert command[-1].endswith("/blstm_adpsgd_random-ring")
 
 
-def test_from_discs_to_word_error_rates(joint_corpora, tmp_path):
+def test_recipe_runs_from_discs_to_word_error_rates(joint_corpora, tmp_path):
     run(tmp_path, joint_corpora)
     results = (tmp_path / "exp/RESULTS.md").read_text()
     for system, most in (("tri6a", 80), ("blstm_adpsgd", 90)):
@@ -140,7 +140,7 @@ def test_from_discs_to_word_error_rates(joint_corpora, tmp_path):
     assert (tmp_path / "exp/blstm_adpsgd/decode_eval2000_4g/best_wer").exists()
 
 
-def test_wrong_and_missing_discs(joint_corpora, tmp_path):
+def test_wrong_and_missing_discs_are_reported(joint_corpora, tmp_path):
     (tmp_path / "empty").mkdir()
     for option, sentence in (
         ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
@@ -152,10 +152,14 @@ def test_wrong_and_missing_discs(joint_corpora, tmp_path):
             ),
         ),
     ):
-        told = run(tmp_path / "run", {**joint_corpora, option: tmp_path / "empty"}, status=1)
-        assert sentence in told and f" below {tmp_path}/empty; give its directory with {option}" in told
+        output = run(tmp_path / "run", {**joint_corpora, option: tmp_path / "empty"}, status=1)
+        assert sentence in output and f" below {tmp_path}/empty; give its directory with {option}" in output
 
 
-def test_a_plan_runs_no_program_of_other_recipes(tmp_path):
-    told = run(tmp_path / "run", {"--swbd": tmp_path}, "--plan", "true", status=1)
-    assert "no sw0NNNN.sph" not in told and "data/swbd/train does not exist" in told and "then plan" in told
+def test_plan_runs_no_program_of_other_recipes(tmp_path):
+    output = run(tmp_path / "run", {"--swbd": tmp_path}, "--plan", "true", status=1)
+    assert (
+        "no sw0NNNN.sph" not in output
+        and "data/swbd/train does not exist" in output
+        and "then plan" in output
+    )

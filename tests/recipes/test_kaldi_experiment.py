@@ -1,5 +1,5 @@
-"""A Kaldi experiment (fixtures/kaldi: no input.json, no done-files) taken in by the real steps; ours as
-Kaldi's scripts want it."""
+"""The real steps use a Kaldi experiment (fixtures/kaldi: no input.json, no done-files), and their outputs
+follow Kaldi's conventions."""
 
 import importlib.util
 import os
@@ -40,7 +40,7 @@ def given(
 
 
 def write_scp(ark: Path, scp: Path) -> None:
-    """The table of an archive, found by its keys."""
+    """Table of an archive, found by its keys."""
     content = ark.read_bytes()
     write_table(
         scp, {key: f"{ark}:{content.index(f'{key} '.encode()) + len(key) + 1}" for key in read_ark(ark)}
@@ -73,7 +73,7 @@ def succeed(script: str, *words: object) -> str:
     return done.stdout
 
 
-def test_alignment_graph_and_decoding_with_kaldis_model(kaldi):
+def test_alignment_graph_and_decoding_with_kaldi_model(kaldi):
     system, data = kaldi / "exp/tri1", kaldi / "data"
     succeed("steps/align_si.py", "--nj", 1, "--beam", 30, data, kaldi / "lang", system, kaldi / "ours_ali")
     ours, theirs = read_job_archives(kaldi / "ours_ali"), read_job_archives(system)
@@ -93,7 +93,7 @@ def test_alignment_graph_and_decoding_with_kaldis_model(kaldi):
     assert errors < 0.4 * sum(map(len, text.values()))
 
 
-def test_alignment_with_kaldis_adapted_system(kaldi):
+def test_alignment_with_adapted_kaldi_system(kaldi):
     system = kaldi / "exp/tri4_ali"
     succeed(
         "steps/align_fmllr.py",
@@ -116,7 +116,7 @@ def test_alignment_with_kaldis_adapted_system(kaldi):
 @pytest.mark.skipif(
     shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI"
 )
-def test_network_on_kaldis_alignments(kaldi):
+def test_network_on_kaldi_alignments(kaldi):
     succeed(
         "steps/train_dnn.py",
         "--num-ranks",
@@ -143,7 +143,7 @@ def test_network_on_kaldis_alignments(kaldi):
     assert "24 utterances" in report
 
 
-def test_input_of_kaldis_delta_system(kaldi):
+def test_input_of_kaldi_delta_system(kaldi):
     assert InputOptions.load(kaldi / "exp/tri1") == given("speaker", False, 2, 0, 0)
     assert (
         open_features(kaldi / "data", kaldi / "exp/tri1").dim
@@ -152,9 +152,9 @@ def test_input_of_kaldis_delta_system(kaldi):
     )
 
 
-def test_input_of_kaldis_adapted_system(kaldi):
-    """Splicing, final.mat, then the speakers' transforms, by the formula; they make the alignments more
-    likely."""
+def test_input_of_adapted_kaldi_system(kaldi):
+    """Splicing, final.mat, then the speakers' transforms, by the formula. They increase the likelihood of the
+    alignments."""
     system = kaldi / "exp/tri4_ali"
     assert InputOptions.load(system) == given("speaker", False, 0, 3, 3)
     adapted, plain = open_features(kaldi / "data", system, system), open_features(kaldi / "data", system)
@@ -190,7 +190,7 @@ def test_input_of_kaldis_adapted_system(kaldi):
         ),
     ],
 )
-def test_kaldis_conventions(tmp_path, files, expected):
+def test_kaldi_conventions_are_recognised(tmp_path, files, expected):
     for name, content in {"final.mdl": "", **files}.items():
         (tmp_path / name).write_text(content)
     assert InputOptions.load(tmp_path) == expected
@@ -211,14 +211,14 @@ def test_kaldis_conventions(tmp_path, files, expected):
         ("delta_opts", "--delta-order=x", "no whole number after the ="),
     ],
 )
-def test_options_that_are_not_understood(tmp_path, name, content, message):
+def test_unknown_options_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message) as error:
         InputOptions.load(tmp_path)
     assert "\n" not in str(error.value)
 
 
-def test_directory_of_no_model(tmp_path):
+def test_directory_without_model_is_refused(tmp_path):
     with pytest.raises(UserError, match="input.json: no such file, nor cmvn_opts and final.mdl"):
         InputOptions.load(tmp_path)
 
@@ -226,7 +226,7 @@ def test_directory_of_no_model(tmp_path):
 @pytest.mark.parametrize(
     "inputs", [given("speaker", True, 2), given("none", False, 1), given("speaker", False, 0)]
 )
-def test_our_directories_tell_kaldi_the_same_as_us(kaldi, tmp_path, inputs):
+def test_own_directories_follow_kaldi_conventions(kaldi, tmp_path, inputs):
     write_static_files(tmp_path, LangDir(kaldi / "lang"), inputs, 3)
     assert InputOptions.load(tmp_path) == inputs
     (tmp_path / "input.json").unlink()
@@ -237,7 +237,7 @@ def test_our_directories_tell_kaldi_the_same_as_us(kaldi, tmp_path, inputs):
 
 
 def prepare_network(path: Path) -> None:
-    """steps/train_dnn.py as far as it goes without its ranks."""
+    """Run steps/train_dnn.py up to the start of its ranks."""
     spec = importlib.util.spec_from_file_location("train_dnn", ROOT / "steps/train_dnn.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -255,7 +255,7 @@ def shorten(path: Path) -> None:
 
 
 def renumber(path: Path) -> None:
-    """As by a model whose transition-ids are other ones."""
+    """Replace transition-ids by those of another model."""
     write_int_vectors(
         path, {key: np.maximum(vector - 1, 1) for key, vector in read_int_vectors(path).items()}
     )
@@ -307,7 +307,7 @@ def test_damaged_experiments_give_one_sentence(tmp_path, damage, message):
     assert "\n" not in str(error.value) and not (tmp_path / "dnn").exists()
 
 
-def test_matrix_that_does_not_fit(kaldi, tmp_path):
+def test_mismatched_matrix_is_refused(kaldi, tmp_path):
     shutil.copytree(kaldi / "exp/tri4_ali", tmp_path / "ali")
     (tmp_path / "ali/splice_opts").write_text("--left-context=2 --right-context=2\n")
     reader = open_features(kaldi / "data", tmp_path / "ali")
@@ -315,7 +315,7 @@ def test_matrix_that_does_not_fit(kaldi, tmp_path):
         reader[reader.keys[0]]
 
 
-def test_alignment_with_a_damaged_model_leaves_nothing(kaldi, tmp_path):
+def test_alignment_with_damaged_model_leaves_no_output(kaldi, tmp_path):
     shutil.copytree(kaldi / "exp/tri1", tmp_path / "tri1")
     change(tmp_path / "tri1/final.mdl", lambda content: content[:-30])
     done = run(

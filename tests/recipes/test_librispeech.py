@@ -1,5 +1,5 @@
-"""egs/librispeech: mini_librispeech from the tree to word error rates at toy size, and the commands of all
-subsets."""
+"""egs/librispeech: mini_librispeech at toy size from the unpacked corpus to word error rates, and the
+commands of all subsets."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ OF_ALL = {"utils/check_install.py", "utils/collect_results.py"}  # need none in 
 DECODED = {"tri2b": [""], "tri3b": ["", "_tgmed", "_fglarge"], "dnn_mini": ["", "_tgmed", "_fglarge"]}
 
 
-def test_the_recipe_ends_with_good_word_error_rates(librispeech_run):
+def test_recipe_ends_with_good_word_error_rates(librispeech_run):
     found = librispeech_recipe.wers(librispeech_run[0])
     assert found.keys() == {
         f"{system}/decode_dev_clean_2{suffix}" for system, suffixes in DECODED.items() for suffix in suffixes
@@ -26,7 +26,7 @@ def test_the_recipe_ends_with_good_word_error_rates(librispeech_run):
         assert float(re.search(r"WER ([\d.]+)", line)[1]) < 40, f"{name}: {line}"
 
 
-def test_the_page_has_published_rates_beside_ours(librispeech_run):
+def test_page_has_published_rates_beside_ours(librispeech_run):
     page = (librispeech_run[0] / "s5/exp_mini/RESULTS.md").read_text()
     rows = {
         cells[1].strip(): cells[2:4]
@@ -40,7 +40,7 @@ def test_the_page_has_published_rates_beside_ours(librispeech_run):
     assert [cell.strip() for cell in rows["tri3b/decode_dev_clean_2_tglarge"]] == ["13.45", "-"]
 
 
-def test_the_dictionary_has_stress_and_words_that_the_lexicon_lacks(librispeech_run):
+def test_dictionary_has_stress_and_words_missing_in_lexicon(librispeech_run):
     folder = librispeech_run[0] / "s5/data_mini/local/dict"
     words = dict(line.split(" ", 1) for line in (folder / "lexicon.txt").read_text().splitlines())
     assert words["FEEL"].split()[0] == "F" and words["<UNK>"] == "SPN" and words["MOONY"] == "M UW1 N IY0"
@@ -49,7 +49,7 @@ def test_the_dictionary_has_stress_and_words_that_the_lexicon_lacks(librispeech_
     assert (folder / "silence_phones.txt").read_text().split() == ["SIL", "SPN"]
 
 
-def test_stages_that_are_run_again_find_everything_up_to_date(librispeech_run):
+def test_repeated_stages_are_up_to_date(librispeech_run):
     place, _ = librispeech_run
     before = librispeech_recipe.wers(place)
     said = librispeech_recipe.run(place, "--stage", "8")
@@ -59,7 +59,7 @@ def test_stages_that_are_run_again_find_everything_up_to_date(librispeech_run):
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "words, message",
     [
         (
             ["--corpus", "", "--stop-stage", "1"],
@@ -77,11 +77,11 @@ def test_stages_that_are_run_again_find_everything_up_to_date(librispeech_run):
         ),
     ],
 )
-def test_mistakes_stop_the_recipe_with_a_sentence(words, told, librispeech_run):
+def test_errors_stop_recipe_with_one_sentence(words, message, librispeech_run):
     place, _ = librispeech_run
     said = librispeech_recipe.run(place, *words, status=1)
     errors = [line for line in said.splitlines() if "error: " in line and "run.sh: error: stage " not in line]
-    assert len(errors) == 1 and told in errors[0], said
+    assert len(errors) == 1 and message in errors[0], said
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def recorded(tmp_path_factory) -> Path:
 
 
 def follow(commands: list[list[str]], subset: str, made: set[str]) -> set[str]:
-    """What is there after these commands. Each must find its inputs among what was made before."""
+    """Outputs of these commands. The inputs of each must be among the outputs of earlier ones."""
     made = set(made)
     for program, *words in commands:
         if program in OF_ALL:
@@ -104,8 +104,8 @@ def follow(commands: list[list[str]], subset: str, made: set[str]) -> set[str]:
 
 
 def parts_made(program: str, subset: str) -> list[str]:
-    """Names of what a program of several outputs makes below the directory that it is given; of others, the
-    directory itself."""
+    """Names of the outputs below the directory given to a program with several outputs; for other programs,
+    the directory itself."""
     if program == "local/prepare_librispeech.py":
         return [part.replace("-", "_") for part in parts_of(subset)]
     return ["lexicon", GRAPH_MODEL, *RESCORING_MODELS] if program == "local/get_lms.py" else ["."]
@@ -120,7 +120,7 @@ def parts_made(program: str, subset: str) -> list[str]:
         ("960", {"tri4b", "tri5b", "tri6b"}),
     ],
 )
-def test_each_command_finds_what_it_needs(subset, systems, recorded):
+def test_each_command_finds_its_inputs(subset, systems, recorded):
     first = calls(recorded, "run.sh", "--subset", subset)
     then = calls(recorded, "run_models.sh", "--subset", subset)
     made = follow(then, subset, follow(first, subset, set()))
@@ -128,7 +128,7 @@ def test_each_command_finds_what_it_needs(subset, systems, recorded):
     assert decoded == systems | {f"dnn_{subset}", f"lfmmi_{subset}"}
 
 
-def test_sizes_are_the_published_ones(recorded):
+def test_sizes_equal_published_ones(recorded):
     trained = {
         words[-1].removeprefix("exp/"): words
         for words in calls(recorded, "run.sh", "--subset", "960")
@@ -159,7 +159,7 @@ def test_sizes_are_the_published_ones(recorded):
     }
 
 
-def test_test_sets_take_the_parameters_of_their_own_dev_sets(recorded):
+def test_test_sets_use_parameters_of_their_dev_sets(recorded):
     scored = [words for words in calls(recorded, "run.sh", "--subset", "100") if words[0] == "steps/score.py"]
     sources = {words[words.index("--params-from") + 1] for words in scored if "test_other" in words[-1]}
     assert {Path(source).name for source in sources} == {

@@ -1,4 +1,4 @@
-"""utils/recipe_decoding.sh: the commands by which recipes decode, score and rescore their sets."""
+"""utils/recipe_decoding.sh: commands by which recipes decode, score and rescore their sets."""
 
 import pytest
 from recorded_calls import calls, with_recorded_programs
@@ -16,7 +16,7 @@ JOBS = ["--nj", "4", "--cmd", "run.pl"]
 
 @pytest.fixture
 def commands(tmp_path):
-    """Function of the text of a recipe: the commands that it runs."""
+    """Function that returns the commands of a recipe with this text."""
     with_recorded_programs(tmp_path)
 
     def run(text):
@@ -26,7 +26,7 @@ def commands(tmp_path):
     return run
 
 
-def test_a_set_takes_the_parameters_of_the_set_that_it_names(commands):
+def test_set_uses_parameters_of_named_set(commands):
     text = """
 decode_sets="clean other test:clean far:other"
 decode decode exp/m exp/m/graph _hires --beam 9
@@ -49,7 +49,7 @@ decode decode exp/m exp/m/graph _hires --beam 9
     assert commands(text) == decoded + scored
 
 
-def test_variables_of_the_recipe(commands):
+def test_recipe_variables_change_commands(commands):
     text = """
 data=d decode_nj=1 decode_opts="--beam 11 --max-active 500" score_lang=d/words score_opts="--max-lmwt 30"
 make_lattices decode_fmllr exp/m exp/g ""
@@ -78,7 +78,7 @@ score exp/m "" .si --decode-mbr true
     ]
 
 
-def test_rescored_lattices_have_parameters_of_their_own(commands):
+def test_rescored_lattices_have_own_parameters(commands):
     text = """
 decode_sets="dev test:dev"
 rescore lm_rescore exp/m data/lang_small data/lm/large _fmllr _large
@@ -103,7 +103,7 @@ rescore lm_rescore exp/m data/lang_small data/lm/large _fmllr _large
     ]
 
 
-def test_one_set_that_chooses_for_itself(commands):
+def test_single_set_uses_its_own_parameters(commands):
     assert commands("decode_sets=dev_clean_2\nscore exp/m ''\n") == [
         ["steps/score.py", *JOBS, "data/dev_clean_2", "data/lang_test", "exp/m/decode_dev_clean_2"]
     ]

@@ -12,7 +12,7 @@ from steps_here import step_of
 from pyasr.base.cli.options import parse
 
 RECIPES = sorted((ROOT / "egs").glob("*/s5"))
-SETTINGS = ("cmd.sh", "path.sh")  # a user's own in each recipe
+SETTINGS = ("cmd.sh", "path.sh")  # users have their own copies
 
 
 def files_of(recipe: Path) -> list[Path]:
@@ -26,21 +26,21 @@ def files_of(recipe: Path) -> list[Path]:
 
 
 def content(path: Path) -> str:
-    """Without comments, blanks at ends of lines and empty lines."""
+    """Content without comments, trailing blanks and empty lines."""
     lines = [
         re.sub(r"(^|\s+)#.*", "", line).rstrip() for line in path.read_text(encoding="utf-8").splitlines()
     ]
     return "\n".join(filter(None, lines))
 
 
-def test_no_file_is_a_copy_of_another_recipes():
+def test_no_file_is_a_copy_of_another_recipe():
     places = defaultdict(list)
     for path in (path for recipe in RECIPES for path in files_of(recipe) if not path.is_symlink()):
         places[content(path)].append(str(path.relative_to(ROOT)))
     assert not [paths for text, paths in places.items() if text and len(paths) > 1]
 
 
-def test_links_lead_to_files_of_the_toolkit():
+def test_links_lead_to_files_of_toolkit():
     links = [path for recipe in RECIPES for path in files_of(recipe) if path.is_symlink()]
     assert len(links) > 15
     for link in links:
@@ -48,12 +48,12 @@ def test_links_lead_to_files_of_the_toolkit():
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings_are_the_same_in_all_recipes(name):
+def test_settings_are_equal_in_all_recipes(name):
     assert len({(recipe / name).read_text(encoding="utf-8") for recipe in RECIPES}) == 1
 
 
 @pytest.mark.parametrize("name", ["swbd", "fisher_swbd"])
-def test_the_recipes_prepare_the_same_test_sets(name, tmp_path):
+def test_recipes_prepare_same_test_sets(name, tmp_path):
     words = ("--eval2000-audio", "/a", "--eval2000-text", "/t", "--rt03", "/r", "--stop-stage", "1")
     recipe = recorded_recipe(tmp_path / "s5", ROOT / "egs" / name / "s5")
     prepared = {

@@ -26,7 +26,7 @@ OF_DISCS = {
 
 
 def run(directory: Path, *words: object, status: int = 0) -> str:
-    """What the recipe prints with these options, for data and models below `directory`."""
+    """Output of the recipe with these options, for data and models below `directory`."""
     command = [
         "./run.sh",
         "--toy",
@@ -53,7 +53,7 @@ def run(directory: Path, *words: object, status: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def swbd_corpora(tmp_path_factory):
-    """{option: place} of all corpora."""
+    """{option: location} of all corpora."""
     root = tmp_path_factory.mktemp("corpora")
     swbd = swbd_discs.make_discs(root / "swbd", more_calls=8)
     fisher_discs.make_discs(root / "fisher")
@@ -73,7 +73,7 @@ def options(places: dict[str, Path]) -> list:
 
 @pytest.fixture(scope="module")
 def finished(swbd_corpora, tmp_path_factory):
-    """Directory of a whole run."""
+    """Directory of a complete run."""
     directory = tmp_path_factory.mktemp("run")
     run(directory, *options(swbd_corpora))
     return directory
@@ -83,7 +83,7 @@ def wer(path: Path) -> float:
     return float(re.search(r"WER ([\d.]+)", path.read_text())[1])
 
 
-def test_programs_take_the_commands_with_all_corpora(tmp_path, monkeypatch):
+def test_programs_accept_commands_with_all_corpora(tmp_path, monkeypatch):
     words = [
         word
         for option in (
@@ -122,7 +122,7 @@ def test_programs_take_the_commands_with_all_corpora(tmp_path, monkeypatch):
     assert ["utils/mix_lms.py", "--heldout"] in [command[:2] for command in commands]
 
 
-def test_from_discs_to_word_error_rates(finished):
+def test_recipe_runs_from_discs_to_word_error_rates(finished):
     for system, most in (("tri4", 60), ("dnn", 60)):
         for test in ("train_dev", "eval2000", "rt03"):
             assert wer(finished / "exp" / system / f"decode_{test}" / "best_wer") < most, (system, test)
@@ -138,27 +138,26 @@ def test_from_discs_to_word_error_rates(finished):
     ) and "Comparison with published results" in page
 
 
-def test_a_stage_is_made_again_alone(finished, swbd_corpora):
+def test_single_stage_runs_again(finished, swbd_corpora):
     shutil.rmtree(finished / "exp/dnn/decode_eval2000")
-    told = run(finished, *options(swbd_corpora), "--stage", 11, "--stop-stage", 11)
-    assert "exp/dnn is up to date" in told and (finished / "exp/dnn/decode_eval2000/best_wer").exists()
+    output = run(finished, *options(swbd_corpora), "--stage", 11, "--stop-stage", 11)
+    assert "exp/dnn is up to date" in output and (finished / "exp/dnn/decode_eval2000/best_wer").exists()
     with_other_discs = {**swbd_corpora, "--eval2000-audio": "", "--eval2000-text": "", "--rt03": ""}
     assert "eval2000" not in run(finished, *options(with_other_discs), "--stage", 8, "--stop-stage", 8)
 
 
-def test_wrong_discs(swbd_corpora, tmp_path):
-    """tests/corpora/test_hub5.py and test_switchboard.py have the sentences of all discs, and of missing
-    ones."""
+def test_wrong_discs_are_reported(swbd_corpora, tmp_path):
+    """The error messages for all discs are tested in tests/corpora."""
     (tmp_path / "empty").mkdir()
     for option, message in (
         ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
         ("--rt03", "prepare_rt03.py: error: RT-03 (LDC2007S10): no data/audio/eval03/english/cts"),
     ):
-        told = run(
+        output = run(
             tmp_path / "run",
             *options({**swbd_corpora, option: tmp_path / "empty"}),
             "--stop-stage",
             1,
             status=1,
         )
-        assert message in told and f"below {tmp_path}/empty; give its directory with {option}" in told
+        assert message in output and f"below {tmp_path}/empty; give its directory with {option}" in output

@@ -23,12 +23,12 @@ def lines(name: str, *arguments, **options) -> list[str]:
     return list(FORMATS[name].lines(transcript(*arguments, **options)))
 
 
-def test_text_and_ctm():
+def test_text_and_ctm_lines():
     assert lines("text", ["a", "b"]) == ["a b"]
     assert lines("ctm", ["a", "b"]) == ["my_talk 2 0.00 0.36 a 0.5000", "my_talk 2 0.40 0.36 b 0.5000"]
 
 
-def test_json():
+def test_json_lines():
     (line,) = lines("json", ["über"])
     found = json.loads(line)
     assert "über" in line and found["segments"][0]["words"] == [
@@ -42,18 +42,18 @@ def test_json():
     )
 
 
-def test_names_of_files_that_are_no_utf8():
+def test_file_names_that_are_not_utf8_are_escaped():
     name = os.fsdecode("über ".encode() + "grüße.wav".encode("latin-1"))
     assert lines("ctm", ["a"], file=name) == [r"über_gr\xfc\xdfe 2 0.00 0.36 a 0.5000"]
     assert json.loads(lines("json", ["a"], file=name)[0])["file"] == r"über gr\xfc\xdfe.wav"
 
 
-def test_no_line_of_a_ctm_is_a_comment():
+def test_ctm_lines_are_never_comments():
     assert lines("ctm", ["a"], file="talks/;;; talk.wav") == ["__;_talk 2 0.00 0.36 a 0.5000"]
     assert lines("ctm", ["a"], file="a;;b.wav") == ["a;;b 2 0.00 0.36 a 0.5000"]
 
 
-def test_subtitles_have_lines_that_can_be_read():
+def test_subtitles_have_readable_lines():
     words = [f"word{i}" for i in range(60)]
     cues = "\n".join(lines("srt", words)).split("\n\n")
     times = []
@@ -66,7 +66,7 @@ def test_subtitles_have_lines_that_can_be_read():
     assert " ".join(" ".join(cue.rstrip("\n").split("\n")[2:]) for cue in cues).split() == words
 
 
-def test_subtitles_stay_long_enough_and_end_at_pauses():
+def test_subtitles_have_minimum_duration_and_end_at_pauses():
     spoken = (Word("a", 0.0, 0.2, 1.0), Word("b", 1.5, 1.7, 1.0), Word("x" * 50, 3661.0, 3661.5, 1.0))
     found = list(FORMATS["srt"].lines(Transcript("f", "1", (DecodedSegment(0.0, 3662.0, spoken),))))
     assert found[:4] == ["1", "00:00:00,000 --> 00:00:01,000", "a", ""]

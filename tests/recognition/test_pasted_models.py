@@ -1,5 +1,4 @@
-"""Packed models on features of several kinds side by side, against the recipe's features, scores and words of
-the same audio."""
+"""Packed models on pasted features, against the recipe's features, scores and words of the same audio."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ IVECTOR_FLAGS = (
 
 @pytest.fixture(scope="module")
 def exp(tmp_path_factory) -> Path:
-    """A folder with all that the recipe makes before features are pasted, model/ and its graph among it."""
+    """A folder with all outputs of the recipe before features are pasted, including model/ and its graph."""
     folder = tmp_path_factory.mktemp("pasted")
     data, sat = write_data(folder), write_system(folder)
     shutil.copyfile(sat / MODEL, sat / "final.alimdl")
@@ -95,8 +94,8 @@ def exp(tmp_path_factory) -> Path:
 
 
 def write_data(exp: Path) -> Path:
-    """A data directory with features, of a speaker with two recordings and one whose recording is cut into
-    segments, as it is here."""
+    """A data directory with features, for a speaker with two recordings and another whose recording is split
+    into segments."""
     data, segments, text = exp / "data", {}, {}
     for number, (name, words) in enumerate(SAID.items()):
         wave = speech(words, number)
@@ -132,8 +131,7 @@ def fbank_of(exp: Path, name: str, *flags) -> Path:
 
 
 def system_on(exp: Path, name: str, streams: list[str], *flags) -> Path:
-    """The decode directory, scored, of a network on data directories side by side, the first of them the one
-    with fMLLR features.
+    """Scored decode directory of a network on pasted data directories, the first of which has fMLLR features.
 
     The network is that of the tones on the first columns; the others move its scores by a little.
     """
@@ -164,7 +162,7 @@ def recordings_of(exp: Path, speaker: str) -> list[Recording]:
 
 
 def assert_as_the_recipe(exp: Path, name: str, packed: Path) -> None:
-    """Features, scores and words of both speakers."""
+    """Features, scores and words of both speakers equal those of the recipe."""
     model, expected = load_scorer(exp / name), load_all(exp / f"data_{name}/feats.scp")
     point = json.loads((exp / name / "decode/scoring/summary.json").read_text())["chosen"]["point"]
     words = read_table(exp / name / f"decode/scoring/hyp/{point[0]}_{point[1]}.txt")
@@ -186,7 +184,7 @@ def assert_as_the_recipe(exp: Path, name: str, packed: Path) -> None:
     assert words == read_table(exp / "data/text") and len(words) > len(SAID) + 1
 
 
-def test_fmllr_and_fbank_and_online_ivectors(exp, tmp_path):
+def test_fmllr_fbank_and_online_ivectors(exp, tmp_path):
     flags = (
         "--cmvn",
         "none speaker",
@@ -227,8 +225,8 @@ def test_fmllr_and_fbank_and_online_ivectors(exp, tmp_path):
         recognizer.stream()
 
 
-def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_path):
-    """The second stream has longer frames, so that each utterance has fewer of them."""
+def test_speaker_ivectors_and_streams_of_different_lengths(exp, tmp_path):
+    """The second stream has longer frames, so each of its utterances has fewer."""
     long = fbank_of(exp, "data_long", "--frame-length", 45)
     decode = system_on(
         exp,
@@ -254,8 +252,8 @@ def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_
         PastedFeatures(packed, pasting)
 
 
-def test_features_are_those_of_the_training_wherever_these_lie(exp, tmp_path):
-    """The archives of a chosen part of the training data lie where they were made."""
+def test_training_features_are_found_at_any_place(exp, tmp_path):
+    """The archives of a subset of the training data are in their original place."""
     run_here("subset_data_dir.py", "--first", 1, exp / "data_fbank", tmp_path / "part", folder="utils")
     shutil.copytree(
         exp / "data_fbank",
@@ -282,7 +280,7 @@ def test_features_are_those_of_the_training_wherever_these_lie(exp, tmp_path):
             FeatureSource.of(tmp_path / "dev", exp / "model", trained)
 
 
-def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
+def test_inputs_unavailable_for_new_recordings_are_refused(exp, tmp_path):
     def refused(sentence: str, data: Path) -> None:
         with pytest.raises(UserError, match=sentence):
             pasted = PastedData.of(data)

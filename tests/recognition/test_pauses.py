@@ -1,4 +1,4 @@
-"""Recordings cut at their pauses: energies as they are defined, in memory that is small beside the
+"""Recordings split at pauses: energies equal their definition; memory is small compared with the
 recording."""
 
 import tracemalloc
@@ -10,13 +10,13 @@ from pyasr.recognition.pauses import _levels, cut_at_pauses
 
 
 def talk(seconds: int, rate: int) -> np.ndarray:
-    """Noise with a second of quiet in every five."""
+    """Noise with a second of silence in every five."""
     time = np.arange(seconds * rate)
     loud = np.where(time % (5 * rate) < rate, 1.0, 1000.0).astype(np.float32)
     return loud * np.random.default_rng(0).standard_normal(len(time), np.float32)
 
 
-def test_energies_are_those_of_the_windows():
+def test_energies_equal_definition():
     samples, step = talk(60, 8000), 80
     levels = _levels(samples, step)
     for t in (0, 3, 999, 1000, 4100, len(levels) - 1):
@@ -24,7 +24,7 @@ def test_energies_are_those_of_the_windows():
         assert levels[t] == pytest.approx(10 * np.log10(np.mean(window**2) + 1), abs=1e-6)
 
 
-def test_a_recording_of_minutes_takes_little_memory_beside_itself():
+def test_memory_is_small_compared_with_recording():
     samples = talk(600, 16000)
     tracemalloc.start()
     edges = cut_at_pauses(samples, 16000)

@@ -1,4 +1,4 @@
-"""Audio as it arrives, against the same audio as a whole: features, scores, words; where utterances end."""
+"""Streamed audio against the same audio as a whole: features, scores, words; ends of utterances."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def network(
     inputs: InputOptions = InputOptions(cmvn="none"),
     dnn: DnnOptions = DnnOptions(1, 16),
 ) -> Recognizer:
-    """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it
-    says this and that."""
+    """A network over time with random parameters or, without `lines`, a feed-forward one, scaled such that
+    different words are recognised."""
     packed, dim, generator = write_packed(folder, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
     made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(dnn, dim, NUM_PDFS)
     for parameter in made.parameters():
@@ -140,7 +140,7 @@ INPUTS = [
 
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS)
-def test_networks_over_time_say_the_same_of_a_stream(lines, chunk, tmp_path):
+def test_streamed_networks_equal_batch(lines, chunk, tmp_path):
     recognizer, samples = network(tmp_path, lines, chunk), speech(SAID)
     expected = recognizer.transcribe(samples.astype(np.int16))
     assert len(expected.words) > 2
@@ -156,13 +156,13 @@ def test_networks_over_time_say_the_same_of_a_stream(lines, chunk, tmp_path):
 
 
 @pytest.mark.parametrize("inputs", INPUTS)
-def test_input_is_that_of_the_whole(inputs, tmp_path):
+def test_stream_input_equals_whole_recording(inputs, tmp_path):
     recognizer, samples = network(tmp_path, [], inputs=inputs), speech(SAID)
     assert_same(streamed(recognizer, samples, [12345]), recognizer.transcribe(samples.astype(np.int16)))
 
 
-def test_first_samples_may_be_look_ahead_alone(tmp_path):
-    """The network is then given no frames, which p-norm units have to bear as others do."""
+def test_first_block_may_be_shorter_than_look_ahead(tmp_path):
+    """The network then gets no frames, which p-norm units must accept like others."""
     inputs, samples = InputOptions(cmvn="none", deltas=2, splice_left=5, splice_right=5), speech(SAID)
     recognizer = network(tmp_path, [], inputs=inputs, dnn=DnnOptions(1, 16, "pnorm", 2))
     assert_same(streamed(recognizer, samples, [12345]), recognizer.transcribe(samples.astype(np.int16)))
@@ -171,8 +171,8 @@ def test_first_samples_may_be_look_ahead_alone(tmp_path):
 
 @pytest.mark.parametrize("snip_edges", [True, False])
 @pytest.mark.parametrize("dither, shift_ms", [(0.0, 10.0), (2.0, 10.0), (0.0, 60.0)])
-def test_frames_are_those_of_the_whole_to_the_bit(snip_edges, dither, shift_ms):
-    """Also where samples between frames are seen by none."""
+def test_frames_are_bit_identical_to_whole(snip_edges, dither, shift_ms):
+    """Also if some samples between frames belong to no frame."""
     features = dataclasses.replace(
         FBANK,
         frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither, frame_shift=shift_ms),
@@ -187,7 +187,7 @@ def test_frames_are_those_of_the_whole_to_the_bit(snip_edges, dither, shift_ms):
         )
 
 
-def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
+def test_words_appear_during_speech_at_any_sampling_rate(tmp_path):
     recognizer = gaussians(tmp_path)
     stream, seen = recognizer.stream(16000, endpoint=None), []
     for block in np.array_split(speech(SAID, rate=16000) / 32768, 40):
@@ -205,8 +205,8 @@ def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
     assert_same(found, recognizer.transcribe(speech(SAID, rate=16000).astype(np.int16), 16000))
 
 
-def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
-    """They are those of the recording, in every format and in a second utterance of a stream."""
+def test_word_times_with_frame_subsampling(tmp_path):
+    """Times are those of the recording, in every format and in a second utterance of a stream."""
     packed = write_packed(tmp_path, InputOptions(cmvn="none"))
     save_network(packed, linear_network(*moments(), BINS, stride=3))
     write_model(
@@ -242,7 +242,7 @@ def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
     assert [word.end_s for word in words] == pytest.approx([begin + WORD_S for begin in expected], abs=0.041)
 
 
-def test_a_long_block_is_not_copied_for_each_utterance(tmp_path, monkeypatch):
+def test_long_block_is_copied_once(tmp_path, monkeypatch):
     """Twice the audio takes twice the copies, in one block as in short ones."""
     recognizer, copied = gaussians(tmp_path), Counter()
 
@@ -264,7 +264,7 @@ def test_a_long_block_is_not_copied_for_each_utterance(tmp_path, monkeypatch):
     assert found[8] < 2.2 * found[4]
 
 
-def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
+def test_utterances_end_without_losing_audio(tmp_path):
     recognizer = gaussians(tmp_path)
     rng = np.random.default_rng(0)
     samples = np.concatenate(
@@ -290,8 +290,8 @@ def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
 @pytest.mark.parametrize("when", ["accept", "finish"])
 @pytest.mark.parametrize("failing", ["advance", "finish"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, UserError("memory is not enough")])
-def test_a_stream_that_was_broken_off_takes_nothing_more(when, failing, error, tmp_path, monkeypatch):
-    """What was half taken would be taken twice."""
+def test_interrupted_stream_accepts_no_more_audio(when, failing, error, tmp_path, monkeypatch):
+    """Otherwise, samples that were accepted before the interruption would be accepted twice."""
     stream, rng = gaussians(tmp_path).stream(), np.random.default_rng(0)
     stream.accept(np.concatenate([speech(["do"]), silence(3.0, rng), speech(["mi", "re"])]).astype(np.int16))
     rest = np.concatenate([speech(["fa"]), silence(3.0, rng)]).astype(np.int16)
@@ -309,7 +309,7 @@ def test_a_stream_that_was_broken_off_takes_nothing_more(when, failing, error, t
     assert [segment.text for segment in stream.segments] == ["do"]
 
 
-def test_an_utterance_ends_in_any_case_and_an_empty_stream_has_no_words(tmp_path):
+def test_utterance_always_ends_and_empty_stream_has_no_words(tmp_path):
     recognizer = gaussians(tmp_path)
     stream = recognizer.stream(
         endpoint=EndpointOptions(utterance_s=1.0, sure_end_s=9.0, likely_end_s=9.0, any_end_s=9.0)
@@ -320,9 +320,9 @@ def test_an_utterance_ends_in_any_case_and_an_empty_stream_has_no_words(tmp_path
         assert streamed(recognizer, np.zeros(num), [1]).text == ""
 
 
-def test_running_normalisation_is_that_of_kaldi_by_its_definition():
-    """A frame's window is the last 600 frames; what is missing of it stand in for the speaker's earlier
-    frames and 200 of everyone."""
+def test_online_cmvn_equals_kaldi_definition():
+    """The window of a frame is the last 600 frames. Missing frames are replaced by earlier frames of the
+    speaker and up to 200 of the global statistics."""
     rng = np.random.default_rng(0)
     x, earlier, everyone = (
         rng.normal(mean, 2.0, (num, 3)).astype(np.float32)
@@ -346,7 +346,7 @@ def test_running_normalisation_is_that_of_kaldi_by_its_definition():
         assert np.allclose(online.running.stats, cmvn_stats(x))
 
 
-def test_a_model_normalised_by_speaker_streams_nearly_as_it_transcribes(tmp_path):
+def test_speaker_normalised_model_streams_close_to_batch(tmp_path):
     packed = write_packed(tmp_path, InputOptions(cmvn="speaker"))
     means, variances = moments()
     centre = Extractor(FBANK)([speech(SAID)])[0]
@@ -364,7 +364,7 @@ def test_a_model_normalised_by_speaker_streams_nearly_as_it_transcribes(tmp_path
     )
 
 
-def test_rules_of_endpoints():
+def test_endpoint_rules():
     rules = EndpointOptions()
     assert not rules.ends(4.9, 4.9, False, np.inf) and rules.ends(5.0, 5.0, False, np.inf)
     assert (
@@ -378,12 +378,12 @@ def test_rules_of_endpoints():
         and rules.ends(2.0, 3.0, True, np.inf)
     )
     assert rules.ends(0.0, 20.0, True, np.inf)
-    slow = EndpointOptions(sure_end_s=3.0, likely_end_s=2.5)  # the other rules hold for small gaps too
+    slow = EndpointOptions(sure_end_s=3.0, likely_end_s=2.5)  # the other rules also apply for small gaps
     assert slow.ends(2.0, 3.0, True, 0.0) and not slow.ends(1.9, 3.0, True, 0.0)
     assert EndpointOptions(sure_end_s=1.5).ends(1.0, 3.0, True, 0.0)
 
 
-def test_models_that_need_whole_recordings_say_so(tmp_path):
+def test_models_that_need_whole_recordings_are_refused(tmp_path):
     pitch = FbankOptions(frame=FBANK.frame, mel=FBANK.mel, pitch=PitchOptions(add_pitch=True))
     for number, (make, sentence) in enumerate(
         [
@@ -404,7 +404,7 @@ def test_models_that_need_whole_recordings_say_so(tmp_path):
         gaussians(tmp_path / "good").stream().accept(np.zeros(3, np.int32))
 
 
-def test_pipes():
+def test_wav_pipes_are_read():
     samples = speech(SAID).astype(np.int16)
     for header in (RATE, None):
         file = io.BytesIO()
@@ -441,15 +441,15 @@ def wav_stream(samples: np.ndarray, *sizes: int) -> io.BytesIO:
 @pytest.mark.parametrize(
     "sizes", [(0, 0), (8, 0), (36, 0), (0x7FFFF024, 0x7FFFF000), (0xFFFFFFFF, 0xFFFFFFFF)]
 )
-def test_pipes_of_unknown_size(sizes):
+def test_pipes_of_unknown_size_are_read(sizes):
     samples = speech(SAID)
     _, rate, blocks = live_blocks(wav_stream(samples, *sizes))
     assert rate == RATE and np.array_equal((32768 * np.concatenate(list(blocks))).astype(np.int16), samples)
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
-def test_pipes_with_an_extensible_header(subtype):
-    """Of PCM, and with other chunks before it."""
+def test_pipes_with_extensible_header_are_read(subtype):
+    """For PCM, and with other chunks before the audio."""
     file, samples = io.BytesIO(), speech(SAID)
     soundfile.write(file, samples / 32768, RATE, subtype, format="WAVEX")
     content = file.getvalue()
@@ -470,8 +470,8 @@ def test_pipes_with_an_extensible_header(subtype):
             live_blocks(io.BytesIO(broken))
 
 
-def test_pipes_whose_header_has_absurd_numbers():
-    """Room for a tenth of a second would be 10 GB; a block of any file has no more than a megabyte."""
+def test_pipes_with_implausible_header_are_read_in_small_blocks():
+    """A tenth of a second would take 10 GB. A block of any file has at most a megabyte."""
     content = bytearray(wav_stream(speech(SAID), 0xFFFFFFFF, 0xFFFFFFFF).getvalue())
     content[22:28] = struct.pack("<HI", 65535, 768_000)
     asked, file = [], io.BytesIO(content)
@@ -484,7 +484,7 @@ def test_pipes_whose_header_has_absurd_numbers():
     )
 
 
-def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
+def test_pipes_of_unknown_size_are_read_beyond_announced_size(monkeypatch):
     of_sox_arecord_and_ffmpeg = 0x7FFFF000, 0x80000000, 0xFFFFFFFF
     assert all(map(audio_sizes.is_of_stream, of_sox_arecord_and_ffmpeg)) and not audio_sizes.is_of_stream(
         1000
@@ -494,24 +494,24 @@ def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
     assert sum(map(len, blocks)) == len(speech(SAID)) > 500
 
 
-def test_pipes_whose_header_counts_less():
-    """Other chunks may follow the audio that the header counts; anything else is not passed over."""
+def test_pipes_with_short_count_are_checked():
+    """Other chunks may follow the audio that the header counts; anything else is an error."""
     samples = speech(SAID)
     size = 2 * len(samples)
     chunks = b"LIST" + struct.pack("<I", 5) + bytes(6) + b"id3 " + struct.pack("<I", 4) + b"name"
     _, _, blocks = live_blocks(io.BytesIO(wav_stream(samples).getvalue() + chunks))
     assert sum(map(len, blocks)) == len(samples)
-    for told in (size - 2, size // 2):
-        _, _, blocks = live_blocks(wav_stream(samples, 36 + told, told))
+    for message in (size - 2, size // 2):
+        _, _, blocks = live_blocks(wav_stream(samples, 36 + message, message))
         sentence = (
-            f"^stdin: its header declares {told} bytes of audio, but further bytes follow that are "
+            f"^stdin: its header declares {message} bytes of audio, but further bytes follow that are "
             "not other chunks"
         )
         with pytest.raises(UserError, match=sentence):
             list(blocks)
 
 
-def test_the_program_streams(tmp_path, capsys):
+def test_program_streams_standard_input(tmp_path, capsys):
     recognizer = gaussians(tmp_path)
     write_wav(
         tmp_path / "a.wav",
@@ -531,7 +531,7 @@ def test_the_program_streams(tmp_path, capsys):
         folder="utils",
     )
     assert [line.split()[4] for line in capsys.readouterr().out.splitlines()] == ["do", "re", "mi"]
-    # 1.1 s, of which the last samples are known at the end only
+    # 1.1 s, whose last samples are known only at the end
     write_wav(tmp_path / "b.wav", speech(SAID, rate=44100)[:48510], 44100)
     run_here(
         "transcribe.py",
@@ -575,7 +575,7 @@ def test_the_program_streams(tmp_path, capsys):
 
 
 class Microphone:
-    """A pipe that stays open; when so many bytes of it have been read, the program is interrupted."""
+    """A pipe that stays open. After so many bytes have been read, the program is interrupted."""
 
     def __init__(self, content: bytes, num_read: int):
         reading, self.writing = os.pipe()
@@ -595,17 +595,17 @@ class Microphone:
 
 
 @pytest.fixture
-def interruptions():
-    """SIGINT interrupts, also where the tests themselves run in the background of a script, which ignores
-    it."""
+def default_sigint():
+    """Restore the default action of SIGINT, which is ignored if the tests run in the background of a
+    script."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptions")
+@pytest.mark.usefixtures("default_sigint")
 @pytest.mark.parametrize("flags", [(), ("--format", "ctm")])
-def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_path, capsys, monkeypatch):
+def test_interrupted_program_writes_words_so_far(flags, tmp_path, capsys, monkeypatch):
     path = gaussians(tmp_path).system.path
     said = (
         np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi", "fa"])])
@@ -627,8 +627,8 @@ def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_pa
         )
 
 
-@pytest.mark.usefixtures("interruptions")
-def test_a_reading_that_waits_is_interrupted():
+@pytest.mark.usefixtures("default_sigint")
+def test_blocking_read_is_interrupted():
     stop = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
     with (
         closing(Microphone(b"said", 1000)) as microphone,
@@ -639,8 +639,8 @@ def test_a_reading_that_waits_is_interrupted():
         assert (file.read(10), file.read(10)) == (b"said", b"")
 
 
-@pytest.mark.usefixtures("interruptions")
-def test_an_interruption_ends_a_file_without_end_and_a_second_one_is_not_held_back():
+@pytest.mark.usefixtures("default_sigint")
+def test_second_interruption_of_endless_file_ends_program():
     with (
         open("/dev/zero", "rb") as zero,
         pytest.raises(KeyboardInterrupt, match="^$"),

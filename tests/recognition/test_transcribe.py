@@ -1,5 +1,5 @@
-"""utils/pack_model.py and utils/transcribe.py, against what was said, and against steps/decode.py on the same
-audio."""
+"""utils/pack_model.py and utils/transcribe.py, against the spoken words and against steps/decode.py on the
+same audio."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recognizer(exp):
     return pyasr.Recognizer(exp / "packed")
 
 
-def test_words_are_those_of_the_recipe(exp, recognizer):
+def test_words_equal_those_of_recipe(exp, recognizer):
     point = json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]["point"]
     expected = read_table(exp / f"model/decode/scoring/hyp/{point[0]}_{point[1]}.txt")
     assert (recognizer.system.info.lmwt, recognizer.system.info.word_ins_penalty) == tuple(point)
@@ -60,7 +60,7 @@ def test_words_are_those_of_the_recipe(exp, recognizer):
     )
 
 
-def test_times_and_confidences(exp, recognizer):
+def test_times_and_confidences_are_reported(exp, recognizer):
     words = recognizer.transcribe(exp / "u3.wav").words
     assert [word.word for word in words] == SAID["u3"]
     for number, word in enumerate(words):
@@ -70,7 +70,7 @@ def test_times_and_confidences(exp, recognizer):
         assert word.confidence > 0.99
 
 
-def test_any_rate_and_number_of_channels(exp, recognizer, tmp_path):
+def test_any_sampling_rate_and_number_of_channels(exp, recognizer, tmp_path):
     fast = speech(SAID["u0"], rate=22050)
     other = speech(SAID["u1"], rate=22050)[: len(fast)]
     soundfile.write(
@@ -85,7 +85,7 @@ def test_any_rate_and_number_of_channels(exp, recognizer, tmp_path):
     assert same[0] == same[1] and same[0].words == left.words
 
 
-def test_long_recordings_are_cut_at_pauses_and_no_word_is_lost(exp):
+def test_long_recordings_are_split_at_pauses_without_losing_words(exp):
     said = [str(word) for word in np.random.default_rng(7).choice(WORDS, 30)]
     pauses = [0.15, 0.15, 0.6] * 10
     wave = np.concatenate(
@@ -104,7 +104,7 @@ def test_long_recordings_are_cut_at_pauses_and_no_word_is_lost(exp):
     assert [word.begin_s for word in found.words] == pytest.approx(at, abs=0.031)
 
 
-def test_a_lattice_that_cannot_be_aligned_is_narrowed_until_it_can(exp, recognizer, monkeypatch):
+def test_unalignable_lattice_is_narrowed(exp, recognizer, monkeypatch):
     sizes, align, num_refused = [], system.align_words, 2
 
     def refuse(lattice, *arguments):
@@ -122,17 +122,17 @@ def test_a_lattice_that_cannot_be_aligned_is_narrowed_until_it_can(exp, recogniz
         recognizer.transcribe(exp / "u0.wav")
 
 
-def test_a_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
+def test_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.system.acoustics, "scores", lambda features: np.empty(10**15))
-    told = (
+    report = (
         r"^u1.wav from 0.00 to 2.15 s: memory is not enough for its 2\d\d frames: .*; cut it into "
         r"shorter segments \(--max-segment-s\)$"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         recognizer.transcribe(exp / "u1.wav")
 
 
-def test_the_input_of_a_segment_is_made_when_it_is_decoded(exp, monkeypatch):
+def test_segment_input_is_computed_when_it_is_decoded(exp, monkeypatch):
     recognizer, order = (
         pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5)),
         [],
@@ -148,7 +148,7 @@ def test_the_input_of_a_segment_is_made_when_it_is_decoded(exp, monkeypatch):
     assert num_segments > 2 and order == ["extended", "scored"] * num_segments
 
 
-def test_recordings_without_a_frame_or_a_word(recognizer):
+def test_recordings_without_frames_or_words(recognizer):
     assert (
         recognizer.transcribe(np.zeros(0, np.int16)).text
         == recognizer.transcribe(np.zeros(10, np.int16)).text
@@ -157,7 +157,7 @@ def test_recordings_without_a_frame_or_a_word(recognizer):
     assert recognizer.transcribe(30 * np.random.default_rng(0).standard_normal(RATE) / 32768).text == ""
 
 
-def test_the_program(exp, tmp_path, capsys):
+def test_program_transcribes_recordings(exp, tmp_path, capsys):
     shutil.copytree(
         exp,
         tmp_path / "talks",
@@ -183,7 +183,7 @@ def test_the_program(exp, tmp_path, capsys):
     assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
 
 
-def test_what_several_recordings_write_to_standard_output(exp, tmp_path, capsys):
+def test_standard_output_distinguishes_recordings(exp, tmp_path, capsys):
     """Lines of different channels can be distinguished; recordings for which that is impossible are
     refused."""
     first, second = speech(SAID["u0"]), speech(SAID["u1"])[: len(speech(SAID["u0"]))]
@@ -211,7 +211,7 @@ def test_what_several_recordings_write_to_standard_output(exp, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("flags", [(), ("--one-speaker", "true"), ("--stream", "true")])
-def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, capsys):
+def test_damaged_recording_does_not_stop_others(flags, exp, tmp_path, capsys):
     for name in ("a.wav", "b/c.wav"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"no audio")
@@ -222,9 +222,9 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
         UserError, match="^2 of 4 recordings could not be transcribed; see the reasons above$"
     ):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
-    told = capsys.readouterr()
-    assert told.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
-    first, second = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
+    first, second = output.err.splitlines()
     assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(
         f"{tmp_path}/b/c.wav: not readable as audio"
     )
@@ -233,7 +233,7 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
 
 
 @pytest.mark.parametrize("flags", [(), ("--one-speaker", "true")])
-def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags, exp, tmp_path, capsys):
+def test_recording_with_unsupported_rate_does_not_stop_others(flags, exp, tmp_path, capsys):
     """Audio that can be read, but not converted."""
     for utt in ("u0", "u1"):
         shutil.copy(exp / f"{utt}.wav", tmp_path)
@@ -243,9 +243,9 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
         UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"
     ):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
-    told = capsys.readouterr()
-    assert told.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
-    assert re.fullmatch(rf"{tmp_path}/odd.wav: .*audio of 900000 Hz; give audio of .*\n", told.err)
+    output = capsys.readouterr()
+    assert output.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
+    assert re.fullmatch(rf"{tmp_path}/odd.wav: .*audio of 900000 Hz; give audio of .*\n", output.err)
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
@@ -256,7 +256,7 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
         (recognizer_module, "cut_at_pauses", lambda wave: 2 * len(wave)),
     ],
 )
-def test_a_recording_too_long_for_memory_does_not_stop_the_others(
+def test_recording_too_long_for_memory_does_not_stop_others(
     module, name, num_bytes, one_speaker, exp, tmp_path, capsys, monkeypatch
 ):
     for copy, utt in (("a", "u0"), ("long", "u3"), ("z", "u1")):
@@ -272,18 +272,18 @@ def test_a_recording_too_long_for_memory_does_not_stop_the_others(
         UserError, match="^1 of 3 recordings could not be transcribed; see the reasons above$"
     ):
         run_here("transcribe.py", "--one-speaker", one_speaker, exp / "packed", tmp_path, folder="utils")
-    told = capsys.readouterr()
-    assert told.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
+    output = capsys.readouterr()
+    assert output.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
     assert re.fullmatch(
         rf"{tmp_path}/long.wav: (long.wav: )?memory is not enough for the whole recording: .*; cut it into "
         r".*\n",
-        told.err,
+        output.err,
     )
 
 
-def test_a_long_recording_is_in_memory_as_few_times_as_can_be(tmp_path):
-    """Twice the file, of 2 bytes a sample; 4 bytes a sample of the parts that were read, and of the whole.
-    Pauses take less than it has."""
+def test_memory_of_long_recording_is_bounded(tmp_path):
+    """Twice the file, with 2 bytes per sample, plus 4 bytes per sample of the parts read and of the whole.
+    Pause detection takes less than these."""
     num = 1_000_000
     soundfile.write(
         tmp_path / "long.wav", np.tile(speech(SAID["u0"]), 200)[:num].astype(np.int16), RATE, subtype="PCM_16"
@@ -300,9 +300,7 @@ def test_a_long_recording_is_in_memory_as_few_times_as_can_be(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(
-    exp, tmp_path, capsys, monkeypatch
-):
+def test_segment_too_long_for_memory_does_not_stop_others_of_speaker(exp, tmp_path, capsys, monkeypatch):
     for utt in ("u0", "u1"):
         (tmp_path / utt).mkdir()
         shutil.copy(exp / f"{utt}.wav", tmp_path / utt / "t.wav")
@@ -335,9 +333,7 @@ def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
-def test_a_name_that_cannot_be_written_does_not_stop_the_others(
-    one_speaker, exp, tmp_path, capsys, monkeypatch
-):
+def test_unwritable_output_does_not_stop_others(one_speaker, exp, tmp_path, capsys, monkeypatch):
     talks, out, long = tmp_path / "talks", tmp_path / "out", 251 * "n"
     for name in ("a.wav", f"b/{long}.wav", "c/c.wav", "d.wav"):
         (talks / name).parent.mkdir(parents=True, exist_ok=True)
@@ -382,7 +378,7 @@ def test_a_name_that_cannot_be_written_does_not_stop_the_others(
 
 
 @pytest.mark.parametrize("format", ["text", "ctm", "json"])
-def test_a_recording_whose_name_is_no_utf8(format, exp, tmp_path, capfd):
+def test_recording_name_that_is_not_utf8_is_escaped(format, exp, tmp_path, capfd):
     for name in (b"a/gr\xfc\xdfe.wav", b"b\xff.wav"):
         path = tmp_path / os.fsdecode(name)
         path.parent.mkdir(exist_ok=True)
@@ -411,13 +407,13 @@ def test_a_recording_whose_name_is_no_utf8(format, exp, tmp_path, capfd):
         tmp_path / os.fsdecode(b"b\xff.wav"),
         folder="utils",
     )
-    told = capfd.readouterr().out.replace("\\\\", "\\")  # which JSON doubles
-    assert r"gr\xfc\xdfe" in told and r"b\xff" in told
+    output = capfd.readouterr().out.replace("\\\\", "\\")  # which JSON doubles
+    assert r"gr\xfc\xdfe" in output and r"b\xff" in output
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
-def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
-    """Their folders are made below --out-dir; two of one name in one folder are refused."""
+def test_recordings_of_same_name_in_several_folders(one_speaker, exp, tmp_path):
+    """Subfolders are created below --out-dir. Two recordings of one name in one folder are refused."""
     for folder, utt in (("", "u0"), ("a", "u1"), ("a/b", "u2")):
         (tmp_path / "talks" / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy(exp / f"{utt}.wav", tmp_path / "talks" / folder / "t.wav")
@@ -445,9 +441,9 @@ def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
 
 
 @pytest.mark.parametrize("channels, name", [("mix", "t"), ("each", "t-1")])
-def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_path, monkeypatch):
-    """Only unchanged transcripts of the same recording are replaced; all else is refused before anything is
-    decoded."""
+def test_only_own_transcripts_are_replaced(channels, name, exp, tmp_path, monkeypatch):
+    """Only unchanged transcripts of the same recording are replaced; anything else is refused before
+    decoding."""
     talks, out = tmp_path / "talks", tmp_path / "out"
     for path, utt in (("a/s.wav", "u0"), ("a/t.wav", "u1"), ("b/t.flac", "u2")):
         (talks / path).parent.mkdir(parents=True, exist_ok=True)
@@ -484,15 +480,15 @@ def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_
     monkeypatch.setitem(step._state, "force", False)
     assert (out / f"{name}.txt").read_text() == text
     record = out / ".transcripts"
-    record.write_text(record.read_text()[:-20])  # by a run that was killed
+    record.write_text(record.read_text()[:-20])  # by a killed run
     transcribe(talks / "a/s.wav")
     (out / "stdin.txt").write_text("said before\n")
     (out / "stdin-2.txt").write_text("said before\n")
     refused(out / ("stdin.txt" if channels == "mix" else "stdin-2.txt"), "-")
 
 
-def test_a_folder_of_transcripts_is_listed_once(exp, tmp_path, monkeypatch):
-    """For any number of recordings; names that end in numbers themselves are distinguished."""
+def test_transcript_folder_is_listed_once(exp, tmp_path, monkeypatch):
+    """For any number of recordings. Names that end in numbers are distinguished."""
     (tmp_path / "talks/b").mkdir(parents=True)
     for name in ("a.wav", "a-1.wav", "b.wav", "b/a.wav"):
         shutil.copy(exp / "u0.wav", tmp_path / "talks" / name)
@@ -517,7 +513,7 @@ def test_a_folder_of_transcripts_is_listed_once(exp, tmp_path, monkeypatch):
         run_here(*command, folder="utils")
 
 
-def test_a_transcript_of_the_users_beside_the_recording(exp, tmp_path):
+def test_user_transcript_beside_recording_is_kept(exp, tmp_path):
     shutil.copy(exp / "u0.wav", tmp_path)
     (tmp_path / "u0.txt").write_text("what was really said\n")
     with pytest.raises(
@@ -538,7 +534,7 @@ def test_one_speaker_in_several_recordings(exp, recognizer):
     assert [found.text.split() for found in recognizer.transcribe_speaker(recordings)] == list(SAID.values())
 
 
-def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
+def test_incomplete_model_is_refused(exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
     words = copy / "graph/words.txt"
@@ -558,7 +554,7 @@ def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["final.mat", "global_cmvn", "first/final.alimdl", "graph/lexiconp.txt"])
-def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
+def test_file_not_in_pack_is_refused(name, exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
     for beside in ("README.md", "LICENSE", ".git/config", "graph/.DS_Store", "log/pack.log"):
@@ -572,7 +568,7 @@ def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "group, name, value, told",
+    "group, name, value, message",
     [
         ("mel", "num_mel_bins", -5, "-5 is below the minimum 3"),
         ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
@@ -583,7 +579,7 @@ def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
         ("frame", "window_type", "round", "'round' is not one of povey"),
     ],
 )
-def test_options_of_features_have_the_bounds_of_the_command_line(group, name, value, told, exp, tmp_path):
+def test_feature_options_are_limited_like_on_command_line(group, name, value, message, exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
     features, info = (json.loads((copy / file).read_text()) for file in ("features.json", "model.json"))
@@ -593,11 +589,11 @@ def test_options_of_features_have_the_bounds_of_the_command_line(group, name, va
     (copy / "model.json").write_text(
         json.dumps(info | {"files": [*files, dataclasses.asdict(PackedFile.of(copy, "features.json"))]})
     )
-    with pytest.raises(UserError, match=f"--{name.replace('_', '-')}.*{told}"):
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')}.*{message}"):
         pyasr.Recognizer(copy)
 
 
-def test_models_of_an_earlier_format_and_of_a_later_one(exp, tmp_path):
+def test_models_of_earlier_and_later_formats(exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
     info = json.loads((copy / "model.json").read_text())
@@ -609,7 +605,7 @@ def test_models_of_an_earlier_format_and_of_a_later_one(exp, tmp_path):
         pyasr.Recognizer(copy)
 
 
-def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
+def test_mismatched_parts_are_not_packed(exp, tmp_path):
     copy = tmp_path / "exp"
     shutil.copytree(exp, copy)
     done = copy / "model/decode/.done.json"
@@ -631,7 +627,7 @@ def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
         run_here("pack_model.py", copy / "data", copy / "packed", folder="utils")
 
 
-def test_audio_that_cannot_be_used(recognizer, tmp_path):
+def test_unusable_audio_is_refused(recognizer, tmp_path):
     (tmp_path / "bad.wav").write_bytes(b"no audio")
     with pytest.raises(UserError, match="bad.wav: not readable as audio"):
         recognizer.transcribe(tmp_path / "bad.wav")
@@ -655,14 +651,14 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
         recognizer.transcribe_recording(Recording("huge", "1", np.zeros(10, np.float32), 10_000_000))
 
 
-def test_pyasr_has_nothing_else():
+def test_package_exports_only_public_names():
     with pytest.raises(AttributeError, match="no attribute 'Transcriber'"):
         pyasr.Transcriber
 
 
-@pytest.mark.parametrize("num_quiet, told", [(1, False), (3, True)])
-def test_recordings_that_are_mostly_without_a_word(num_quiet, told, exp, tmp_path, capfd):
-    """Of these and two with words; transcripts are written as ever."""
+@pytest.mark.parametrize("num_quiet, message", [(1, False), (3, True)])
+def test_recordings_mostly_without_words_give_warning(num_quiet, message, exp, tmp_path, capfd):
+    """Three such recordings and two with words; transcripts are written as usual."""
     for number in range(num_quiet):
         noise = 30 * np.random.default_rng(number).standard_normal(RATE)
         soundfile.write(tmp_path / f"q{number}.wav", noise.astype(np.int16), RATE, subtype="PCM_16")
@@ -676,5 +672,5 @@ def test_recordings_that_are_mostly_without_a_word(num_quiet, told, exp, tmp_pat
     assert (
         f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); usual causes: "
         in err
-    ) == told
-    assert told or not err
+    ) == message
+    assert message or not err

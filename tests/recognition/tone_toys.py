@@ -1,5 +1,5 @@
-"""A language of tones: every word a tone of its own pitch, pauses of noise; systems that understand it, made
-without training."""
+"""A language of tones: every word is a tone of its own pitch, pauses are noise. Systems that recognise it,
+created without training."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def speech(words: list[str], seed: int = 0, rate: int = RATE, pause_s: float = P
 
 
 def begin_s(number: int, pause_s: float = PAUSE_S) -> float:
-    """Where the word of this number begins in `speech`."""
+    """Begin of the word with this index in `speech`."""
     return pause_s + number * (WORD_S + pause_s)
 
 
@@ -76,7 +76,7 @@ def moments() -> tuple[np.ndarray, np.ndarray]:
 
 
 def transitions() -> TransitionModel:
-    """A phone of one state for silence, 1, and for each word, 2, 3, ..."""
+    """One-state phones for silence, 1, and for each word, 2, 3, ..."""
     return TransitionModel(
         Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_PDFS + 1), 0)),
         [(k + 1, 0, k) for k in range(NUM_PDFS)],
@@ -104,7 +104,7 @@ def write_graph(graph: Path) -> None:
 
 
 def write_system(folder: Path, inputs: InputOptions = InputOptions(cmvn="none")) -> Path:
-    """exp/model of Gaussians, with its graph."""
+    """exp/model with Gaussians and its graph."""
     model = folder / "model"
     write_graph(model / "graph")
     means, variances = moments()
@@ -118,7 +118,7 @@ def write_system(folder: Path, inputs: InputOptions = InputOptions(cmvn="none"))
 
 
 def write_data(folder: Path, said: dict[str, list[str]]) -> Path:
-    """A data directory of utterances, a wav file each, with features; each is a speaker."""
+    """A data directory with features: one wav file and one speaker per utterance."""
     data = folder / "data"
     data.mkdir()
     for number, (utt, words) in enumerate(said.items()):
@@ -140,7 +140,7 @@ def decode_and_score(model: Path, data: Path, *flags) -> Path:
 
 
 def write_packed(folder: Path, inputs: InputOptions, features=FBANK) -> Path:
-    """A packed model without a model and a description yet, whose graph and features are there."""
+    """A packed model without model file and description; graph and features exist."""
     packed = folder / "packed"
     write_graph(packed / "graph")
     save(packed / "features.json", features)
@@ -149,7 +149,7 @@ def write_packed(folder: Path, inputs: InputOptions, features=FBANK) -> Path:
 
 
 def described(packed: Path, kind: str) -> Path:
-    """The packed model, with its description."""
+    """The packed model with its description."""
     files = tuple(PackedFile.of(packed, name) for name in files_of(packed))
     write_info(
         packed,
@@ -196,7 +196,7 @@ def save_network(folder: Path, made: LayeredNetwork, factor: float = 1.0) -> Non
 
 
 def write_ctc(folder: Path) -> Path:
-    """exp/ctc, with units that are words, and its graph."""
+    """exp/ctc, with words as units, and its graph."""
     ctc, graph = folder / "ctc", folder / "ctc/graph"
     (ctc / "units").mkdir(parents=True)
     (graph / "phones").mkdir(parents=True)

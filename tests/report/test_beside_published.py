@@ -13,7 +13,7 @@ from pyasr.score.score_dir import read_summary
 TABLES = sorted([*ROOT.glob("egs/*/s5/conf/published/*.tsv"), *ROOT.glob("egs/*/s5/conf/published.tsv")])
 
 
-def test_the_page_has_our_rates_beside_the_published_ones(tmp_path):
+def test_page_has_our_rates_beside_published_ones(tmp_path):
     exp, page, table = (
         make_experiment(tmp_path, {"mono": 0.4}),
         tmp_path / "RESULTS.md",
@@ -97,7 +97,7 @@ def test_subsets_of_a_set(tmp_path):
         ("b/decode\t3\tpaper", ":2: 'b/decode' occurs twice; keep one of the two lines"),
     ],
 )
-def test_lines_that_are_wrong(line, message, tmp_path):
+def test_invalid_lines_are_refused(line, message, tmp_path):
     path = tmp_path / "published.tsv"
     path.write_text(f"b/decode\t1\tpaper\n{line}\n")
     with pytest.raises(UserError, match=message):
@@ -105,12 +105,12 @@ def test_lines_that_are_wrong(line, message, tmp_path):
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.relative_to(ROOT / "egs").as_posix())
-def test_tables_of_recipes(path):
+def test_recipe_tables_are_valid(path):
     found = read_published(path)
     assert found and all(0 < row.wer < 100 and "/decode_" in row.decoding and row.source for row in found)
 
 
-def test_librispeech_has_the_rates_of_kaldis_results():
+def test_librispeech_table_equals_kaldi_results():
     found = {
         row.decoding: row.wer for row in read_published(ROOT / "egs/librispeech/s5/conf/published/full.tsv")
     }

@@ -47,7 +47,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in cells}
 
 
-def test_without_any_system_all_is_missing(tables, tmp_path):
+def test_all_numbers_are_missing_without_systems(tables, tmp_path):
     text = page(read_experiment(tables), tmp_path / "exp")
     assert text.startswith(
         "# A paper (arXiv:1234.5678)\n\nWritten by `utils/compare_published.py`; not edited by hand.\n\n* A "
@@ -59,7 +59,7 @@ def test_without_any_system_all_is_missing(tables, tmp_path):
     assert found["another set"] == ["1.60", "-"] and "## Commands" not in text
 
 
-def test_numbers_of_ours_stand_beside(tables, tmp_path):
+def test_our_numbers_are_beside_published_ones(tables, tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})
     seconds(exp / "mono", 7200)
     seconds(exp / "tri", 3600)
@@ -87,7 +87,7 @@ def test_numbers_of_ours_stand_beside(tables, tmp_path):
     assert found["hours"][:2] == ["3.00", "2.00"]
 
 
-def test_the_program_writes_its_page_again_and_no_other(tables, tmp_path, capsys):
+def test_program_replaces_only_its_own_page(tables, tmp_path, capsys):
     out = tmp_path / "pages" / "RESULTS.md"
     for _ in range(2):
         run_here("compare_published.py", tables, tmp_path / "exp", out, folder="utils")
@@ -116,14 +116,14 @@ def test_the_program_writes_its_page_again_and_no_other(tables, tmp_path, capsys
         ),
     ],
 )
-def test_lines_of_another_form_are_refused(line, message, tables):
+def test_malformed_lines_are_refused(line, message, tables):
     tables.write_text(TABLES + line + "\n")
     with pytest.raises(UserError) as refused:
         read_experiment(tables)
     assert str(refused.value).startswith(f"{tables}:12: ") and message in str(refused.value)
 
 
-def test_a_file_without_a_title_is_refused(tmp_path):
+def test_file_without_title_is_refused(tmp_path):
     (tmp_path / "tables.tsv").write_text("T\tr\tc\t1\tnone\n")
     with pytest.raises(
         UserError, match="expected a title, '# TITLE', and lines of TABLE ROW COLUMN PUBLISHED MEASURE"

@@ -54,7 +54,7 @@ def make_experiment(root: Path, rates: dict[str, float]) -> Path:
     return root / "exp"
 
 
-def test_page(tmp_path, monkeypatch):
+def test_page_has_systems_and_commands(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["steps/some_step.py", "--num-gauss", "10"])
     page = results_page(find_systems(make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})))
     rows = [line for line in page.splitlines() if line.startswith(("| mono", "| tri"))]
@@ -71,7 +71,7 @@ def test_page(tmp_path, monkeypatch):
         assert needed in page
 
 
-def test_the_best_system_on_dev(tmp_path):
+def test_best_system_is_chosen_on_dev(tmp_path):
     """The best system is chosen on the dev set; networks of several seeds count by their mean."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.4, "dnn/seed1": 0.45, "dnn/seed2": 0.3})
     systems = find_systems(exp)
@@ -84,19 +84,19 @@ def test_the_best_system_on_dev(tmp_path):
     assert "since no system has a dev set" in best_on_dev([], [])
 
 
-def test_the_page_of_a_new_folder(tmp_path):
+def test_page_in_new_folder(tmp_path):
     exp, page = make_experiment(tmp_path, {"mono": 0.5}), tmp_path / "new/folder/RESULTS.md"
     run_here("collect_results.py", exp, page, folder="utils")
     assert page.read_text() == results_page(find_systems(exp))
 
 
-def test_same_run_gives_the_same_table(tmp_path):
+def test_same_run_gives_same_table(tmp_path):
     rates = {"mono": 0.5, "tri": 0.48}
     tables = [results_table(find_systems(make_experiment(tmp_path / name, rates))) for name in ("one", "two")]
     assert tables[0] == tables[1]
 
 
-def test_what_was_kept_of_an_output_is_no_system(tmp_path):
+def test_kept_copy_of_output_is_not_a_system(tmp_path):
     exp = make_experiment(tmp_path / "runs.tmp", {"mono": 0.5})
     names = [system.name for system in find_systems(exp)]
     for name in (".mono.old", "mono.old", "mono.tmp", "mono/.decode_test.changed"):
@@ -105,7 +105,7 @@ def test_what_was_kept_of_an_output_is_no_system(tmp_path):
 
 
 @pytest.mark.parametrize("own_dev", [False, True])
-def test_parameters_of_another_system(own_dev, tmp_path, monkeypatch):
+def test_parameters_of_other_system_are_stated(own_dev, tmp_path, monkeypatch):
     """The page states that they were chosen neither on the test set nor on the system's own dev set."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})
     summary = exp / "tri/decode_test/scoring/summary.json"
@@ -127,7 +127,7 @@ def test_parameters_of_another_system(own_dev, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("model", ["mono", "renamed/seed1"])
-def test_a_directory_that_was_moved_or_renamed(model, tmp_path):
+def test_moved_or_renamed_directory(model, tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri/seed1": 0.3})
     (tmp_path / "moved/renamed").mkdir(parents=True)
     (exp / "mono").rename(tmp_path / "moved" / model)
@@ -139,11 +139,11 @@ def test_a_directory_that_was_moved_or_renamed(model, tmp_path):
     )
 
 
-def test_a_difference_within_chance_is_not_bold(tmp_path):
+def test_insignificant_difference_is_not_bold(tmp_path):
     assert "**" not in results_table(find_systems(make_experiment(tmp_path, {"one": 0.50, "two": 0.499})))
 
 
-def test_numbers_are_those_of_the_scoring(tmp_path):
+def test_numbers_equal_scoring(tmp_path):
     (system,) = find_systems(make_experiment(tmp_path, {"mono": 0.4}))
     line = (system.decode_dir / "scoring/best_wer").read_text().splitlines()[0]
     assert f"{system.test['chosen']['wer']:.2f}" == line.split()[1] and system.dev["chosen"]["point"] == [
@@ -152,18 +152,18 @@ def test_numbers_are_those_of_the_scoring(tmp_path):
     ]
 
 
-def test_nothing_scored(tmp_path):
+def test_directory_without_scores_is_refused(tmp_path):
     with pytest.raises(UserError, match="nothing below it has been scored"):
         find_systems(tmp_path)
 
 
-def test_simulations_are_left_to_their_own_page(tmp_path):
+def test_simulations_are_not_on_page(tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5, "parallel/ring_4": 0.4})
     (exp / "parallel" / "ring_4" / "simulation.json").write_text("{}")
     assert [system.name for system in find_systems(exp)] == ["mono"]
 
 
-def test_minimum_bayes_risk_is_a_row_of_its_own(tmp_path):
+def test_minimum_bayes_risk_has_its_own_row(tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5})
     for name in ("dev", "test"):
         shutil.copytree(
@@ -174,7 +174,7 @@ def test_minimum_bayes_risk_is_a_row_of_its_own(tmp_path):
     assert all(system.dev for system in systems) and paired(*systems) is not None
 
 
-def test_several_seeds_become_one_row(tmp_path):
+def test_several_seeds_share_one_row(tmp_path):
     rates = {"mono": 0.5, "dnn/seed1": 0.30, "dnn/seed2": 0.34, "dnn/seed3": 0.32}
     systems = find_systems(make_experiment(tmp_path, rates))
     wers = [system.test["chosen"]["wer"] for system in systems if system.name != "mono"]
@@ -188,7 +188,7 @@ def test_several_seeds_become_one_row(tmp_path):
     assert "seed1" not in page.split("## Made with")[0] and "dnn/seed2 3" in page
 
 
-def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
+def test_seeds_share_a_row_if_one_was_decoded_twice(tmp_path):
     exp = make_experiment(tmp_path, {"dnn/seed1": 0.30, "dnn/seed2": 0.34})
     shutil.copytree(exp / "dnn/seed1/decode_test", exp / "dnn/seed1/decode_big")
     assert {(system.name, system.family) for system in find_systems(exp)} == {
@@ -198,7 +198,7 @@ def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
     }
 
 
-def test_lattices_that_were_rescored_stand_beside_those_as_decoded(tmp_path):
+def test_rescored_lattices_have_their_own_row(tmp_path):
     """For one of two seeds, as in run_models.sh: results of rescored lattices have names; unrescored ones are
     the model's own row."""
     exp = make_experiment(tmp_path, {"mono": 0.5, "dnn/seed1": 0.30, "dnn/seed2": 0.34})
@@ -231,13 +231,13 @@ def test_lattices_that_were_rescored_stand_beside_those_as_decoded(tmp_path):
     )
 
 
-def test_seeds_that_were_decoded_in_different_ways_have_rows_of_their_own(tmp_path):
+def test_seeds_with_different_decodings_have_separate_rows(tmp_path):
     exp = make_experiment(tmp_path, {"dnn/seed1": 0.30, "dnn/seed2": 0.34})
     (exp / "dnn/seed2/decode_test").rename(exp / "dnn/seed2/decode_test_big")
     assert [system.family for system in find_systems(exp)] == ["dnn", "dnn decode_test_big"]
 
 
-def test_nothing_but_seeds(tmp_path):
+def test_page_with_only_seed_runs(tmp_path):
     systems = find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))
     assert tables(systems).splitlines()[2].startswith("| dnn ") and "## Cost" not in results_page(systems)
 
@@ -250,7 +250,7 @@ def collect(exp, page, kept):
     }
 
 
-def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
+def test_seeds_of_several_runs_share_one_page(tmp_path, monkeypatch):
     """As if all had been in one experiment directory; for a network that was trained again, the new result
     counts."""
     parts = [
@@ -272,7 +272,7 @@ def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
     assert "dnn/seed2 3" in page.read_text()
 
 
-def test_what_is_kept_is_written_once(tmp_path):
+def test_collected_results_are_written_once(tmp_path):
     exp, page, kept = (
         make_experiment(tmp_path, {"dnn/seed1": 0.3}),
         tmp_path / "RESULTS.md",
@@ -295,7 +295,7 @@ def test_what_is_kept_is_written_once(tmp_path):
         '{"steps": {}, "runs": {"a": 1}}',
     ],
 )
-def test_a_file_that_keeps_something_else(content, tmp_path):
+def test_other_file_in_place_of_results_is_refused(content, tmp_path):
     exp, page, kept = (
         make_experiment(tmp_path, {"dnn/seed1": 0.3}),
         tmp_path / "RESULTS.md",
@@ -316,7 +316,7 @@ def test_a_file_that_keeps_something_else(content, tmp_path):
         lambda run: {**run, "made_by": None},
     ],
 )
-def test_kept_results_that_were_damaged(damage, tmp_path):
+def test_damaged_results_are_refused(damage, tmp_path):
     kept = tmp_path / "kept.json"
     write_seed_runs(kept, seed_runs(find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))))
     whole = json.loads(kept.read_text())

@@ -1,5 +1,5 @@
-"""Decode directories that tests make: linear lattices with a cheap wrong word, a dear right one, and what
-tips the balance."""
+"""Decode directories of tests: linear lattices with a cheap wrong word, an expensive correct one, and a
+weight that decides between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = {"<eps>": 0, "yes": 1, "no": 2, "well": 3}
 
 
 def choice(num: int, right_graph: float, right_acoustic: float):
-    """`num` places for 'yes' (graph and acoustic cost given) or 'no' (graph cost 0, acoustic cost 0)."""
+    """`num` positions for 'yes' (given graph and acoustic cost) or 'no' (graph cost 0, acoustic cost 0)."""
     ways = ((WORDS["yes"], right_graph, right_acoustic), (WORDS["no"], 0.0, 0.0))
     arcs = [(i, i + 1, 1, *way) for i in range(num) for way in ways]
     finals = np.full(num + 1, np.inf)

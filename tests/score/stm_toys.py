@@ -1,4 +1,4 @@
-"""Random stm and ctm files for NIST's programs and ours, and what NIST's programs count of them.
+"""Random stm and ctm files, and counts by NIST's programs.
 
 python tests/score/stm_toys.py 200        compares as many random pairs of files, each with hundreds of
                                           segments
@@ -76,8 +76,8 @@ RICH = ["A", "B", "C", "@", "{ A / @ }", "{ @ / B }", "{ A B / @ }", "{ C / A A 
 
 
 def random_files(rng: np.random.Generator, num_files: int) -> tuple[str, str]:
-    """(stm, ctm): two channels a file, segments with gaps and overlaps, some empty or ignored, words across
-    their ends."""
+    """(stm, ctm): two channels per file, segments with gaps and overlaps, some empty or ignored, words that
+    cross segment ends."""
     stm, ctm = [], []
     for f in range(num_files):
         for channel in "AB":
@@ -115,8 +115,8 @@ def random_words(rng: np.random.Generator, side: str, text: str, end_s: float) -
 
 
 def files_with_alternatives(rng: np.random.Generator, num_segments: int) -> tuple[str, str]:
-    """(stm, ctm) with many `@` in both: paths whose costs differ by the rounding of float32 only. The ctm has
-    NIST's own alternatives."""
+    """(stm, ctm) with many `@` in both: paths whose costs differ only by float32 rounding. The ctm has NIST's
+    own alternatives."""
     stm, ctm = [], []
     for k in range(num_segments):
         stm.append(
@@ -130,7 +130,7 @@ def files_with_alternatives(rng: np.random.Generator, num_segments: int) -> tupl
 
 
 def alternatives_of_ctm(place: str, token: str) -> list[str]:
-    """The lines of `{ A / B }` with the same time for all words."""
+    """Lines of `{ A / B }` with the same time for all words."""
     parts = [[f"{place} {word}" for word in part.split()] for part in token.strip("{} ").split("/")]
     marks = ["<ALT_BEGIN>", *["<ALT>"] * (len(parts) - 1), "<ALT_END>"]
     head = " ".join(place.split()[:2])
@@ -138,8 +138,8 @@ def alternatives_of_ctm(place: str, token: str) -> list[str]:
 
 
 def files_with_words_at_ends(rng: np.random.Generator, num_segments: int) -> tuple[str, str]:
-    """(stm, ctm): one word at the end of each segment; its middle is the end, or on one side of it by the
-    rounding of times only."""
+    """(stm, ctm): one word at the end of each segment. Its middle is at the end, or differs from it only by
+    rounding."""
     ends = np.cumsum(rng.integers(60, 100, num_segments)) / 100
     stm, ctm = [], []
     for k, (begin, end) in enumerate(zip([0.0, *ends], ends)):
@@ -154,18 +154,18 @@ def files_with_words_at_ends(rng: np.random.Generator, num_segments: int) -> tup
 
 
 def rows_of_sctk(stm: Path, ctm: Path, glm: Path | None, directory: Path) -> Rows:
-    """What csrfilt.sh (with a glm) and sclite -F -D count; the lines of stm and ctm must be by file, channel
-    and time."""
+    """Counts by csrfilt.sh (with a glm) and sclite -F -D. Lines of stm and ctm must be sorted by file,
+    channel and time."""
     environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}", "LC_ALL": "C"}
     files = {"stm": stm, "ctm": ctm}
     if glm:
         for kind, purpose in (("stm", "ref"), ("ctm", "hyp")):
             command = [BIN / "csrfilt.sh", "-i", kind, "-t", purpose, "-dh", glm]
-            told = subprocess.run(
+            output = subprocess.run(
                 command, input=files[kind].read_bytes(), capture_output=True, check=True, env=environment
             )
             files[kind] = directory / f"filtered.{kind}"
-            files[kind].write_bytes(told.stdout)
+            files[kind].write_bytes(output.stdout)
     words = [
         BIN / "sclite",
         "-r",
@@ -207,7 +207,7 @@ def our_rows(stm: Path, ctm: Path, glm: Path | None) -> Rows:
 
 
 def compare(files: tuple[str, str], directory: Path, with_glm: bool) -> tuple[Rows, Rows]:
-    """(sctk's rows, ours) of the contents of an stm and a ctm."""
+    """(rows of sctk, our rows) for the contents of an stm and a ctm."""
     stm, ctm, glm = directory / "ref.stm", directory / "hyp.ctm", directory / "rules.glm"
     for path, content in zip((stm, ctm, glm), (*files, GLM)):
         path.write_text(content)

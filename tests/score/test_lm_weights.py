@@ -1,5 +1,5 @@
-"""Ranges of LM weights that grow until the best one is inside, on lattices whose best words at each weight
-are known."""
+"""Ranges of LM weights grow until the best one is inside, on lattices whose best words at each weight are
+known."""
 
 import json
 import shutil
@@ -58,16 +58,16 @@ class Corpus:
 @pytest.mark.parametrize(
     "first, last, weights, chosen",
     [
-        (9, 12, (7, 17), 9),  # inside: as ever
-        (20, 24, (7, 30), 20),  # where networks have it
+        (9, 12, (7, 17), 9),  # inside: unchanged
+        (20, 24, (7, 30), 20),  # typical for networks
         (38, 44, (7, 50), 38),
         (60, 70, (7, 100), 60),
         (2, 4, (1, 17), 2),
     ],
 )
-def test_the_range_grows_until_the_best_is_inside(tmp_path, caplog, first, last, weights, chosen):
-    """The number of errors grows with the distance from the best weights. A wide range given by hand finds
-    the same."""
+def test_range_grows_until_best_weight_is_inside(tmp_path, caplog, first, last, weights, chosen):
+    """The number of errors grows with the distance from the best weights. A given wide range finds the
+    same."""
     steps = [right_from(weight) for weight in range(1, first + 1)] + [
         right_to(weight) for weight in range(last, 101)
     ]
@@ -86,19 +86,22 @@ def test_the_range_grows_until_the_best_is_inside(tmp_path, caplog, first, last,
     assert by_hand["chosen"] == found["chosen"]
 
 
-def test_a_step_beyond_the_end_is_found(tmp_path):
+def test_minimum_one_step_beyond_range_is_found(tmp_path):
     """All weights of the first range have the same number of errors."""
     assert Corpus(tmp_path / "a", WRONG, right_from(26)).score()["chosen"]["point"] == [26, 0.0]
 
 
-def test_what_is_equally_good_everywhere_keeps_its_weight(tmp_path, caplog):
+def test_equal_errors_keep_lowest_weight(tmp_path, caplog):
     found = Corpus(tmp_path / "a", WRONG).score()
     assert found["chosen"]["point"] == [7, 0.0] and found["weights"] == (1, 30)
-    assert Corpus(tmp_path / "b", right_to(40)).score()["weights"] == (7, 17)  # no errors: nothing to gain
+    assert Corpus(tmp_path / "b", right_to(40)).score()["weights"] == (
+        7,
+        17,
+    )  # no errors: no improvement is possible
     assert "at the end of the range;" not in caplog.text
 
 
-def test_ends_that_were_given_stay(tmp_path, caplog):
+def test_given_ends_are_fixed(tmp_path, caplog):
     utterances = [WRONG, *(right_from(weight) for weight in range(1, 24))]
     found = Corpus(tmp_path / "a", *utterances).score("--max-lmwt", 20)
     assert found["weights"] == (7, 20) and found["chosen"]["point"] == [20, 0.0]
@@ -111,14 +114,14 @@ def test_ends_that_were_given_stay(tmp_path, caplog):
     assert "the best LM weight 5 is at the end of the range; lower --min-lmwt, or omit it" in caplog.text
 
 
-def test_the_limit_is_told(tmp_path, caplog):
+def test_limit_of_range_gives_warning(tmp_path, caplog):
     found = Corpus(tmp_path / "a", WRONG, *(right_from(weight) for weight in range(1, 120))).score()
     assert found["weights"] == (7, 100) and found["chosen"]["point"] == [100, 0.0]
     assert "the best LM weight 100 is at the end of the range; raise --max-lmwt" in caplog.text
 
 
-def test_the_weight_of_another_set_is_applied_outside_the_first_range(tmp_path):
-    """The other set has its best weight at 12."""
+def test_weight_of_other_set_is_applied_outside_first_range(tmp_path):
+    """The best weight of the other set is 12."""
     dev = Corpus(
         tmp_path / "dev",
         WRONG,
@@ -148,7 +151,7 @@ def test_the_weight_of_another_set_is_applied_outside_the_first_range(tmp_path):
         test.score("--params-from", dev.decode, "--max-lmwt", 17)
 
 
-def test_earlier_scores_of_the_same_range_stay(tmp_path, capsys):
+def test_scores_of_earlier_version_are_up_to_date(tmp_path, capsys):
     """Their done-file has numbers for both ends."""
     corpus = Corpus(tmp_path / "a", WRONG, right_from(12), right_to(12))
     corpus.score()
@@ -158,7 +161,7 @@ def test_earlier_scores_of_the_same_range_stay(tmp_path, capsys):
     assert "up to date" in capsys.readouterr().out
 
 
-def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys):
+def test_given_range_overrides_grown_range(tmp_path, capsys):
     """Also in the other order: a fixed range grows if the best weight is at its end."""
     steps = [right_from(weight) for weight in range(15, 24)] + [right_to(weight) for weight in range(23, 28)]
     corpus = Corpus(tmp_path / "a", WRONG, *steps)
@@ -182,15 +185,15 @@ def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys)
     assert corpus.score("--max-lmwt", 17)["weights"] == (7, 17)
 
 
-def test_ranges_whose_best_is_inside_serve_each_other(tmp_path, capsys):
+def test_ranges_with_best_weight_inside_are_interchangeable(tmp_path, capsys):
     corpus = Corpus(tmp_path / "a", WRONG, right_from(12), right_to(12))
     for words in (("--min-lmwt", 7, "--max-lmwt", 17), (), ("--max-lmwt", 17)):
         corpus.score(*words)
         assert ("up to date" in capsys.readouterr().out) == (words != ("--min-lmwt", 7, "--max-lmwt", 17))
 
 
-def test_words_of_least_risk_grow_alike(tmp_path):
-    """Scores by minimum Bayes risk have a range of their own."""
+def test_minimum_bayes_risk_range_grows(tmp_path):
+    """Minimum Bayes risk scores have their own range."""
     steps = [right_from(weight) for weight in range(1, 22)] + [right_to(weight) for weight in range(21, 40)]
     corpus = Corpus(tmp_path / "a", WRONG, *steps)
     run_here("score.py", "--nj", 1, "--decode-mbr", "true", corpus.data, corpus.lang, corpus.decode)
@@ -200,7 +203,7 @@ def test_words_of_least_risk_grow_alike(tmp_path):
     ]
 
 
-def test_first_ranges():
+def test_initial_ranges():
     assert [
         first_range(*given) for given in ((None, None), (3, None), (None, 30), (None, 5), (20, None), (9, 11))
     ] == [(7, 17), (3, 17), (7, 30), (5, 5), (20, 20), (9, 11)]

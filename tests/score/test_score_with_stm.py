@@ -37,8 +37,8 @@ def system(tmp_path_factory) -> System:
 
 @pytest.fixture(scope="module")
 def exp(system, tmp_path_factory) -> Path:
-    """Decoded utterances of three channels. The stm has the best words of some and other words for the rest,
-    and a fourth channel."""
+    """Decoded utterances of three channels. The stm has the best words of some, other words for the rest, and
+    a fourth channel."""
     root = tmp_path_factory.mktemp("exp")
     lattices = {
         utt: determinize(system.lattice(seed, NUM_FRAMES), 8.0, SCALE)[0] for seed, utt in enumerate(PLACES)
@@ -90,7 +90,8 @@ def scored(system, exp) -> Path:
 
 
 def ctm_at(system: System, root: Path, point: str, decode_mbr: str) -> list[CtmLine]:
-    """What steps/get_ctm.py writes at a point; so sure of the best path that it gives this path's times."""
+    """Output of steps/get_ctm.py at a point, with posteriors so sharp that times are those of the best
+    path."""
     weight, penalty = point.split("_")
     options = {
         "--lmwt": weight,
@@ -111,7 +112,7 @@ def ctm_at(system: System, root: Path, point: str, decode_mbr: str) -> list[CtmL
 
 
 @pytest.mark.parametrize("decode_mbr", ["false", "true"])
-def test_words_and_times_are_those_of_get_ctm(system, exp, scored, decode_mbr):
+def test_words_and_times_equal_get_ctm(system, exp, scored, decode_mbr):
     scoring = score(system, exp, "--decode-mbr", "true") if decode_mbr == "true" else scored
     found = {
         path.stem: [CtmLine.parse(line) for line in path.read_text().splitlines()]
@@ -127,7 +128,7 @@ def test_words_and_times_are_those_of_get_ctm(system, exp, scored, decode_mbr):
     assert len({str(lines) for lines in found.values()}) > 1
 
 
-def test_counts_are_those_of_the_ctm(exp, scored):
+def test_counts_equal_those_of_ctm(exp, scored):
     """At all points, and for all subsets."""
     for path in (scored / "hyp").iterdir():
         wer = (scored / f"wer_{path.stem}").read_text().split()
@@ -149,7 +150,7 @@ def test_counts_are_those_of_the_ctm(exp, scored):
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-def test_sctk_counts_the_same(exp, scored, tmp_path):
+def test_counts_equal_sctk(exp, scored, tmp_path):
     """Without the channel that has no words, because sclite refuses it."""
     stm = tmp_path / "stm"
     stm.write_text(
@@ -163,9 +164,9 @@ def test_sctk_counts_the_same(exp, scored, tmp_path):
         assert our_rows(stm, path, exp / "data/glm") == rows_of_sctk(stm, path, exp / "data/glm", tmp_path)
 
 
-def test_files(exp, scored):
-    told = (scored / "per_subset").read_text().split()
-    assert {"SUBSET", "callhm", "swbd", "<O>", "<en>"} <= set(told)
+def test_stm_scoring_files(exp, scored):
+    output = (scored / "per_subset").read_text().split()
+    assert {"SUBSET", "callhm", "swbd", "<O>", "<en>"} <= set(output)
     assert [path.name for path in sorted((exp / "decode").glob("best_wer*"))] == [
         "best_wer",
         "best_wer_callhm",
@@ -178,7 +179,7 @@ def test_files(exp, scored):
     )
 
 
-def test_page_of_results(exp, scored, tmp_path):
+def test_results_page_has_subsets(exp, scored, tmp_path):
     run_here("collect_results.py", exp, tmp_path / "RESULTS.md", folder="utils")
     page = (tmp_path / "RESULTS.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if "callhm" in line or "swbd" in line]
@@ -189,7 +190,7 @@ def test_page_of_results(exp, scored, tmp_path):
     ]
 
 
-def test_params_of_another_set(system, exp, scored, tmp_path):
+def test_parameters_come_from_other_set(system, exp, scored, tmp_path):
     other = copy_of(exp, tmp_path)
     scoring = score(system, other, "--params-from", exp / "decode")
     ours, theirs = (json.loads((place / "summary.json").read_text()) for place in (scoring, scored))
@@ -205,7 +206,7 @@ def test_params_of_another_set(system, exp, scored, tmp_path):
     )
 
 
-def test_up_to_date(system, exp, scored, tmp_path, capsys):
+def test_repeated_scoring_is_up_to_date(system, exp, scored, tmp_path, capsys):
     other = copy_of(exp, tmp_path)
     score(system, other)
     score(system, other)
@@ -222,14 +223,14 @@ def test_up_to_date(system, exp, scored, tmp_path, capsys):
 
 
 def copy_of(exp: Path, root: Path) -> Path:
-    """Data and lattices, not scored."""
+    """Copy of data and lattices without scores."""
     shutil.copytree(exp / "data", root / "data")
     scores = ["scoring", "scoring_mbr", *(path.name for path in (exp / "decode").glob("*wer*"))]
     shutil.copytree(exp / "decode", root / "decode", ignore=lambda *_: scores)
     return root
 
 
-def test_against_the_transcripts_if_asked(system, exp, tmp_path):
+def test_transcripts_are_scored_on_request(system, exp, tmp_path):
     summary = json.loads(
         (score(system, copy_of(exp, tmp_path), "--stm", "false") / "summary.json").read_text()
     )
@@ -247,6 +248,6 @@ def test_against_the_transcripts_if_asked(system, exp, tmp_path):
         (("--stm", "false", "--model-dir", "x"), "--model-dir has no effect without an stm"),
     ],
 )
-def test_options_without_use(system, exp, options, message):
+def test_unused_options_are_refused(system, exp, options, message):
     with pytest.raises(UserError, match=message):
         score(system, exp, *options)

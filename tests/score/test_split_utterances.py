@@ -1,5 +1,5 @@
-"""Long utterances split by the times of their words: no word lost, doubled or moved in time, and the best of
-all ways to cut."""
+"""Long utterances split by the times of their words: no word is lost, duplicated or moved in time, and the
+cuts are optimal."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trees import write_tone
+from data_dirs import write_tone
 
 from pyasr.data.augmentation.perturb import Perturbation, perturbed
 from pyasr.data.checks.validation import validate
@@ -28,8 +28,8 @@ UTILS = Path(__file__).parents[2] / "utils"
 
 
 def make_talk(path, seed, num_words=60, with_segments=True):
-    """A recording of two long utterances and a short one, and the ctm of all that is said; {utterance:
-    [(word, begin, end)]}."""
+    """A recording of two long utterances and a short one, and the ctm of all words; {utterance: [(word,
+    begin, end)]}."""
     rng, spoken, time_s = np.random.default_rng(seed), {}, 1.0
     for utt, num in (("ann-1", num_words), ("ann-2", 3), ("bob-1", num_words)):
         spoken[utt] = []
@@ -68,7 +68,7 @@ def split(*arguments):
     )
 
 
-def test_no_word_is_lost_doubled_or_moved(tmp_path):
+def test_no_word_is_lost_duplicated_or_moved(tmp_path):
     spoken = make_talk(tmp_path / "data", 0)
     done = split("--max-segment-s", 4, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
     assert done.returncode == 0 and "have a piece" not in done.stderr + done.stdout, done.stderr
@@ -98,8 +98,8 @@ def test_no_word_is_lost_doubled_or_moved(tmp_path):
         )
 
 
-def test_wrongly_recognised_words_stay_within_a_piece(tmp_path):
-    """Substitutions, insertions and deletions: cuts only where both words beside the silence are as in the
+def test_misrecognised_words_stay_within_a_piece(tmp_path):
+    """Substitutions, insertions and deletions: cuts only where both words next to the silence equal the
     transcript."""
     text = list("abcdefghij")
     heard = [
@@ -122,14 +122,14 @@ def test_wrongly_recognised_words_stay_within_a_piece(tmp_path):
     assert cuts[1] == Cut(1, 0.7, 1.8, 1.5)
 
 
-def test_silences_shorter_than_the_padding_are_halved():
+def test_silences_shorter_than_padding_are_halved():
     lines = [CtmLine("r", "1", begin, 0.5, word, 1.0) for word, begin in (("a", 0.0), ("b", 0.8))]
     (cut,) = possible_cuts(timed_words(["a", "b"], lines), (0.0, 2.0), UtteranceSplitOptions())[1:-1]
     assert cut.end_s == cut.begin_s == pytest.approx(0.65)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_best_of_all_ways(seed):
+def test_cuts_are_optimal(seed):
     rng = np.random.default_rng(seed)
     times = np.sort(rng.uniform(0, 20, 9))
     inner = [Cut(i, time, time + 0.01, float(rng.integers(1, 4))) for i, time in enumerate(times, 1)]
@@ -147,7 +147,7 @@ def test_the_best_of_all_ways(seed):
     assert cost(best_cuts(cuts, max_s)) == min(map(cost, ways))
 
 
-def test_a_recording_that_is_an_utterance_and_an_unsplittable_one(tmp_path):
+def test_recording_as_single_utterance_and_unsplittable_utterance(tmp_path):
     make_talk(tmp_path / "data", 1)
     (tmp_path / "data/segments").unlink()
     write_data_dir(
@@ -167,7 +167,7 @@ def test_a_recording_that_is_an_utterance_and_an_unsplittable_one(tmp_path):
     )
 
 
-def test_another_recording_of_the_same_name_is_split_anew(tmp_path):
+def test_changed_recording_of_same_name_is_split_again(tmp_path):
     make_talk(tmp_path / "data", 0)
     arguments = ("--max-segment-s", 100, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
     assert split(*arguments).returncode == 0 and "is up to date" in split(*arguments).stdout
@@ -176,7 +176,7 @@ def test_another_recording_of_the_same_name_is_split_anew(tmp_path):
 
 
 @pytest.mark.parametrize("times", ["1.23456 2.34567", "1.23456 -1"])
-def test_what_is_not_split_keeps_its_times(tmp_path, times):
+def test_unsplit_utterances_keep_their_times(tmp_path, times):
     make_talk(tmp_path / "data", 0)
     lines = {**DataDir(tmp_path / "data").table("segments"), "ann-2": f"talk {times}"}
     write_data_dir(tmp_path / "data", {"segments": lines, "utt2dur": dict.fromkeys(lines, "1.11111")})
@@ -187,8 +187,8 @@ def test_what_is_not_split_keeps_its_times(tmp_path, times):
     )
 
 
-def test_copies_at_other_speeds(tmp_path):
-    """Each has the words that are said in it, and leads to the utterance as it was."""
+def test_copies_at_other_speeds_are_split(tmp_path):
+    """Each piece has its words, and maps to the original utterance."""
     spoken = make_talk(tmp_path / "data", 3)
     write_data_dir(tmp_path / "data", {"reco2file_and_channel": {"talk": "call A"}})
     (tmp_path / "sp").mkdir()
@@ -235,7 +235,7 @@ def test_copies_at_other_speeds(tmp_path):
         (None, "ctm: no such file or directory"),
     ],
 )
-def test_what_is_refused(tmp_path, ctm, sentence):
+def test_invalid_requests_are_refused(tmp_path, ctm, sentence):
     make_talk(tmp_path / "data", 1, 5)
     (tmp_path / "ctm").unlink() if ctm is None else (tmp_path / "ctm").write_text(ctm)
     done = split(tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
@@ -247,13 +247,13 @@ def test_what_is_refused(tmp_path, ctm, sentence):
     )
 
 
-def test_lines_as_they_were(tmp_path):
+def test_ctm_lines_survive_round_trip(tmp_path):
     make_talk(tmp_path / "data", 2, 5)
     assert "".join(f"{line}\n" for line in read_ctm(tmp_path / "ctm")) == (tmp_path / "ctm").read_text()
 
 
-def test_words_of_an_utterance_are_those_whose_middle_lies_in_it():
-    """By time of their begin, also where words overlap."""
+def test_words_belong_to_utterance_that_has_their_middle():
+    """Sorted by begin, also if words overlap."""
     rng = np.random.default_rng(0)
     lines = [
         CtmLine("talk", "1", begin, length, "w", 1.0)
@@ -264,8 +264,8 @@ def test_words_of_an_utterance_are_those_whose_middle_lies_in_it():
         assert _Channel(lines).within(begin_s, end_s) == sorted(expected, key=lambda line: line.begin_s)
 
 
-def test_a_recording_of_many_utterances_is_read_once(tmp_path):
-    """Its words are not gone through for each of them."""
+def test_recording_with_many_utterances_is_read_once(tmp_path):
+    """Its words are not searched for each of them."""
     read = 0
 
     class Counted(CtmLine):

@@ -1,4 +1,5 @@
-"""utils/score_stm.py: the numbers of NIST's hubscr.pl on small references, and what becomes of bad input."""
+"""utils/score_stm.py: the numbers of NIST's hubscr.pl on small references, and messages about invalid
+input."""
 
 from __future__ import annotations
 
@@ -67,12 +68,12 @@ KNOWN = {  # of hubscr.pl -l english -h hub5 (Debian's sctk 2.4.10)
 
 
 @pytest.mark.parametrize("case", KNOWN)
-def test_known_answers(case, tmp_path):
+def test_counts_equal_known_answers(case, tmp_path):
     stm, ctm, expected = KNOWN[case]
     assert counts(tmp_path, stm, ctm) == expected
 
 
-def test_the_program_shows_speakers_subsets_and_labels(tmp_path, capsys):
+def test_program_prints_speakers_subsets_and_labels(tmp_path, capsys):
     (tmp_path / "subsets").write_text("swbd ^sw_\ncallhm ^en_\nalice \\bsw_4390_A\\b\nmen ,M,\nnone ^xx_\n")
     run_here(
         "score_stm.py",
@@ -86,8 +87,8 @@ def test_the_program_shows_speakers_subsets_and_labels(tmp_path, capsys):
         HUB5 / "hub5_right.ctm",
         folder="utils",
     )
-    told = capsys.readouterr().out
-    rows = {cells[0]: cells[1:] for line in told.splitlines() if len(cells := line.split()) == 9}
+    output = capsys.readouterr().out
+    rows = {cells[0]: cells[1:] for line in output.splitlines() if len(cells := line.split()) == 9}
     assert (
         rows["SUM"] == ["28", "116", "112", "0", "0", "4", "4", "4"]
         and rows["swbd"] == rows["men"] == rows["<sw-M>"]
@@ -97,11 +98,11 @@ def test_the_program_shows_speakers_subsets_and_labels(tmp_path, capsys):
         and rows["callhm"][1] == "58"
         and rows["alice"] == rows["sw_4390_A"]
     )
-    assert "%WER 3.45 [ 4 / 116, 0 ins, 4 del, 0 sub ] wer|stm:hub5e00.english.000405.stm@" in told
+    assert "%WER 3.45 [ 4 / 116, 0 ins, 4 del, 0 sub ] wer|stm:hub5e00.english.000405.stm@" in output
     assert (
-        "|glm:en20000405_hub5.glm@" in told
-        and "'((' read as '(' (4 times)" in told
-        and "subset 'none' is skipped" in told
+        "|glm:en20000405_hub5.glm@" in output
+        and "'((' read as '(' (4 times)" in output
+        and "subset 'none' is skipped" in output
     )
     per_utt = (tmp_path / "per_utt").read_text()
     assert (
@@ -113,8 +114,8 @@ def test_the_program_shows_speakers_subsets_and_labels(tmp_path, capsys):
     )
 
 
-def test_words_of_a_recogniser(tmp_path):
-    """What Kaldi's recipes take out, in any case, and acronyms as letters."""
+def test_recogniser_words_are_normalised(tmp_path):
+    """Words that Kaldi's recipes remove, in upper and lower case, and acronyms as letters."""
     words = (
         "[noise] [LAUGHTER] [vocalized-noise] <UNK> th- UH um eh mm hm ah huh ha er oof hee ach eee ew "
         "uhm i._b._m. t._v.'s b._b._c.s a. mr. o"
@@ -155,13 +156,13 @@ def test_words_of_a_recogniser(tmp_path):
         ("f A s 1 2 <O YES", "stm:2: '<O' is not '<LABEL,LABEL,...>'"),
     ],
 )
-def test_bad_stm(line, message, tmp_path):
+def test_invalid_stm_is_refused(line, message, tmp_path):
     (tmp_path / "stm").write_text(f"f A s 0 1 <O> YES\n{line}\n")
     with pytest.raises(UserError, match=re.escape(message)):
         read_stm(tmp_path / "stm")
 
 
-def test_an_stm_without_segments_or_words(tmp_path):
+def test_stm_without_segments_or_words_is_refused(tmp_path):
     (tmp_path / "stm").write_text(";; a comment\n\nf A inter_segment_gap 0 1 <O> YES\n")
     with pytest.raises(UserError, match="stm: no segments"):
         read_stm(tmp_path / "stm")
@@ -170,7 +171,7 @@ def test_an_stm_without_segments_or_words(tmp_path):
         StmScorer(read_stm(tmp_path / "stm"))
 
 
-def test_latin_1_is_named(tmp_path):
+def test_latin_1_file_is_named(tmp_path):
     for name, read, line in (
         ("stm", read_stm, "f A s 0 1 <O> CAFÉ\n"),
         ("ctm", read_entries, "f A 0 1 café\n"),
@@ -191,13 +192,13 @@ def test_latin_1_is_named(tmp_path):
         (["f A * * <ALT_BEGIN>", "f A 0 1 yes"], "ctm:1: the alternatives that begin here have no end"),
     ],
 )
-def test_bad_ctm(lines, message, tmp_path):
+def test_invalid_ctm_is_refused(lines, message, tmp_path):
     (tmp_path / "ctm").write_text("\n".join(lines) + "\n")
     with pytest.raises(UserError, match=re.escape(message)):
         read_entries(tmp_path / "ctm")
 
 
-def test_words_of_a_file_that_the_stm_does_not_have(tmp_path):
+def test_words_of_file_missing_in_stm_are_refused(tmp_path):
     message = (
         re.escape("2 word(s) are in file 'g', channel 'a', without a segment in ") + ".*stm .1 such channels"
     )
@@ -205,17 +206,17 @@ def test_words_of_a_file_that_the_stm_does_not_have(tmp_path):
         counts(tmp_path, ["f A s 0 1 <O> YES"], ["f A 0 1 yes", "g A 0 1 yes", "g A 1 1 no"])
 
 
-def test_sides_without_words_count_as_deleted(tmp_path, capsys):
+def test_channels_without_words_count_as_deletions(tmp_path, capsys):
     (tmp_path / "stm").write_text("f A s 0 1 <O> YES NO\nf B t 0 1 <O> YES (NO)\nf B t 1 2 <O> YES\n")
     (tmp_path / "ctm").write_text("f A 0 1 yes\n")
     run_here("score_stm.py", tmp_path / "stm", tmp_path / "ctm", folder="utils")
-    told = capsys.readouterr().out
-    assert "%WER 60.00 [ 3 / 5, 0 ins, 3 del, 0 sub ]" in told
-    assert "2 segment(s) are in channels without a word in" in told
+    output = capsys.readouterr().out
+    assert "%WER 60.00 [ 3 / 5, 0 ins, 3 del, 0 sub ]" in output
+    assert "2 segment(s) are in channels without a word in" in output
 
 
-def test_alternatives_of_a_ctm(tmp_path):
-    """The ctm's own, as NIST's format has them, go to one segment as a whole."""
+def test_alternatives_in_ctm(tmp_path):
+    """NIST's notation of alternatives in a ctm; each group belongs to one segment."""
     stm = ["f A s 0 1 <O> IT IS", "f A s 1 2 <O> YES"]
     ctm = [
         "f A * * <ALT_BEGIN>",
@@ -237,7 +238,7 @@ def test_alternatives_of_a_ctm(tmp_path):
         ("a/b ^sw_", "subsets:1: 'a/b ^sw_' is not 'NAME PATTERN'"),
     ],
 )
-def test_bad_subsets(line, message, tmp_path):
+def test_invalid_subsets_are_refused(line, message, tmp_path):
     (tmp_path / "subsets").write_text(f"{line}\n")
     with pytest.raises(UserError, match=re.escape(message)):
         run_here(

@@ -24,7 +24,7 @@ def test_missing_hypothesis_is_deleted_and_named():
     )
 
 
-def test_no_hypothesis_at_all():
+def test_no_hypotheses_are_100_percent_wer():
     score = score_texts(REFERENCES, {}, TextFilter())
     assert score.total.wer == 100 and score.total.dele == 6 and len(score.missing) == 3
     assert score_texts(REFERENCES, dict.fromkeys(REFERENCES, ""), TextFilter()).total.wer == 100
@@ -57,7 +57,7 @@ def test_totals_are_sums_of_rows():
     assert np.sum(csid, axis=0).tolist() == [4, 1, 2, 1]
 
 
-def test_per_utterance_table():
+def test_per_utterance_table_lines():
     assert per_utterance({"a": "one two three"}, {"a": "one three four"}, TextFilter()).splitlines() == [
         "a ref  one two three ***",
         "a hyp  one *** three four",
@@ -66,7 +66,7 @@ def test_per_utterance_table():
     ]
 
 
-def test_interval_of_many_utterances_is_the_normal_one():
+def test_interval_of_many_utterances_is_normal():
     rng = np.random.default_rng(0)
     words = np.full(2000, 10)
     errors = rng.binomial(10, 0.3, 2000)
@@ -76,7 +76,7 @@ def test_interval_of_many_utterances_is_the_normal_one():
     assert (low, high) == wer_interval(errors, words) != wer_interval(errors, words, seed=1)
 
 
-def test_paired_difference_is_sharper_than_two_intervals():
+def test_paired_interval_is_narrower_than_two_intervals():
     rng = np.random.default_rng(0)
     words = np.full(500, 10)
     first = rng.binomial(10, rng.beta(2, 4, 500))
@@ -85,5 +85,5 @@ def test_paired_difference_is_sharper_than_two_intervals():
     assert high < 0 and wer_interval(second, words)[1] > wer_interval(first, words)[0]
 
 
-def test_by_group():
+def test_errors_by_group():
     assert by_group(np.array([1, 2, 3]), ["b", "a", "b"]).tolist() == [2, 4]

@@ -24,8 +24,8 @@ def random_sequences(seed: int, num: int = 12, longest: int = 6) -> list[np.ndar
 
 
 def tree_of(width: int, centre: int, num_classes: int = 2, tied: bool = False) -> ContextTree:
-    """A leaf or two for each phone and pdf-class, divided by a neighbour; `tied`: the classes of phone 3
-    share one pdf."""
+    """One or two leaves for each phone and pdf-class, split by a neighbour. With `tied`, the classes of phone
+    3 share one pdf."""
     numbers = iter(range(100))
 
     def leaf(phone):
@@ -50,7 +50,7 @@ def chain_model(width: int = 2, centre: int = 1, tied: bool = False) -> tuple[Tr
 
 
 def skipping_model() -> tuple[TransitionModel, ContextTree]:
-    """Two states with self-loops each, of which phone 1 may leave out the second."""
+    """Two states with self-loops each; phone 1 may skip the second."""
     skip = (HmmState(0, ((0, 0.25), (1, 0.25), (2, 0.5))), *left_to_right(2)[1:])
     topology, tree = Topology([skip, left_to_right(2)], {1: 0, 2: 1, 3: 1}), tree_of(2, 1)
     return random_probs(TransitionModel.from_tree(topology, tree)), tree
@@ -68,8 +68,8 @@ def phone_strings(num_phones: int):
 
 
 def model_probs(phones, num_frames: int, trans: TransitionModel, tree: ContextTree) -> Counter:
-    """{(string of pdfs, index of each frame's phone): probability} of all ways of `phones` through their
-    HMMs, left at the end."""
+    """{(string of pdfs, index of each frame's phone): probability} of all complete paths of `phones` through
+    their HMMs."""
     windows, found = windows_of(np.array(phones), tree), Counter()
 
     def arcs(place, state):
@@ -95,7 +95,7 @@ def model_probs(phones, num_frames: int, trans: TransitionModel, tree: ContextTr
 
 
 def lm_prob(fst, phones) -> float:
-    """The probability that the acceptor, which is deterministic, gives to a whole sequence."""
+    """Probability of a whole sequence by the acceptor, which is deterministic."""
     state, prob = fst.start, 1.0
     for phone in phones:
         arcs = [
@@ -120,8 +120,8 @@ def dense(graph: DenominatorGraph) -> np.ndarray:
 
 
 def string_weight(graph: DenominatorGraph, pdfs, leak: float = 0.0) -> float:
-    """The sum over the graph's paths with this string of pdfs, initial probabilities included, any state
-    being final."""
+    """Sum over the graph's paths with this string of pdfs, including initial probabilities; all states are
+    final."""
     table, mixed = (
         dense(graph),
         np.eye(graph.num_states) + leak * np.tile(graph.initial_probs, (graph.num_states, 1)),
@@ -157,8 +157,8 @@ def all_strings(graph: DenominatorGraph, num_frames: int, leak: float = 0.0) -> 
 def log_space_denominator(
     graph: DenominatorGraph, logits: torch.Tensor, leak: float
 ) -> tuple[float, torch.Tensor]:
-    """(log-likelihood, posteriors (T, num_pdfs)) of one sequence by sums of logarithms in float64 over a
-    table of all arcs; nothing is scaled, and the leak is the matrix I + eps 1 pi' between frames."""
+    """(log-likelihood, posteriors (T, num_pdfs)) of one sequence in the log domain in float64 over a table of
+    all arcs, without scaling. The leak is the matrix I + eps 1 pi' between frames."""
     table, log_pi = torch.from_numpy(dense(graph)).log(), torch.from_numpy(graph.initial_probs).log()
     log_leak = torch.tensor(leak, dtype=torch.float64).log()
     alphas, arcs = [log_pi], [table + y[:, None] for y in logits.double()]
@@ -179,8 +179,8 @@ def log_space_denominator(
 
 
 def allowed_strings(aligned: AlignedPhones, options: SupervisionOptions, trans, tree) -> set:
-    """The strings of pdfs of a whole utterance whose phones keep to their time, by looking at each of all
-    ways."""
+    """Strings of pdfs of a whole utterance whose phones stay within their time limits, by checking each
+    path."""
     factor, found = options.frame_subsampling_factor, set()
     frames = [t for t in range(aligned.num_frames) if t % factor == 0]
     for pdfs, places in model_probs(aligned.phones.tolist(), len(frames), trans, tree):
@@ -195,7 +195,7 @@ def allowed_strings(aligned: AlignedPhones, options: SupervisionOptions, trans, 
 
 
 def two_state_graph() -> DenominatorGraph:
-    """Four pdfs, of which the last is in no arc."""
+    """Four pdfs, of which the last is on no arc."""
     columns = ([0, 0, 1, 1, 0], [0, 0, 1, 2, 1], [0.3, 0.2, 0.6, 0.4, 0.5])
     return DenominatorGraph(
         4,
@@ -207,7 +207,7 @@ def two_state_graph() -> DenominatorGraph:
 
 
 def two_loops() -> DenominatorGraph:
-    """Two states, each of which can only be stayed in, with the pdfs 0 and 2."""
+    """Two states with only self-loops, with the pdfs 0 and 2."""
     graph = two_state_graph()
     loops = graph.arc_entries == graph.arc_sources * 2
     arcs = (array[loops] for array in (graph.arc_sources, graph.arc_entries, graph.arc_probs))

@@ -1,4 +1,4 @@
-"""The topology that a phone passes in one frame, and alignments brought to it."""
+"""The topology that a phone can pass in one frame, and conversion of alignments to it."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_n_frames_have_probability_two_to_the_minus_n(tmp_path):
         assert (np.linalg.matrix_power(inner, n - 1) @ [0.5, 0.5])[0] == 0.5**n
 
 
-def test_aligned_phones():
+def test_phones_of_alignments():
     made = corpus()
     for utt, aligned in aligned_phones(OLD, {utt: tids for utt, (_, tids, _) in made.items()}):
         phones, tids, places = made[utt]
@@ -63,7 +63,7 @@ def test_aligned_phones():
         ([0, 3, 4, 5], 3, None),
     ],
 )
-def test_subsampling_leaves_each_phone_a_frame(starts, factor, expected):
+def test_subsampling_keeps_a_frame_per_phone(starts, factor, expected):
     low = subsample(AlignedPhones(np.array([1, 2, 3], np.int32), np.array(starts)), factor)
     assert expected is None and low is None or low.starts.tolist() == expected
 
@@ -83,7 +83,7 @@ def test_chain_alignments_are_paths_of_their_phones():
     assert (trans.tid2pdf[segments.tids] == tree.pdfs(windows, is_later)).all()
 
 
-def test_a_tree_from_chain_alignments():
+def test_tree_of_left_biphones_from_chain_alignments():
     """Alignments of three-state HMMs, every third frame, and from these a tree of left biphones by the code
     for other trees."""
     made = corpus(1, 60)

@@ -32,7 +32,7 @@ def batch(seed: int, labels, frames, num_outputs: int = 3, dtype=torch.float64):
     )
 
 
-def test_equals_the_sum_over_all_alignments():
+def test_loss_equals_sum_over_all_alignments():
     labels, frames = [[1, 2], [1, 1], [], [2], [2, 1, 2], [2, 2, 1]], [5, 3, 4, 1, 4, 5]
     logits, supervision = batch(0, labels, frames)
     expected = sum(
@@ -46,7 +46,7 @@ def test_equals_the_sum_over_all_alignments():
     assert ctc_loss(logits.bfloat16(), supervision)[0].dtype == torch.float32
 
 
-def test_gradient_is_that_of_finite_differences_and_zero_beyond_the_frames():
+def test_gradient_equals_finite_differences_and_is_zero_after_end():
     logits, supervision = batch(1, [[1, 1], [2], []], [4, 2, 3])
     assert torch.autograd.gradcheck(lambda x: ctc_loss(x, supervision)[0], logits)
     ctc_loss(logits, supervision)[0].backward()
@@ -54,7 +54,7 @@ def test_gradient_is_that_of_finite_differences_and_zero_beyond_the_frames():
     assert logits.grad.sum(2).abs().max() < 1e-12
 
 
-def test_equals_torchs_own_on_larger_sequences():
+def test_loss_equals_torch_on_larger_sequences():
     rng = np.random.default_rng(2)
     labels, frames = [rng.integers(1, 20, rng.integers(1, 12)) for _ in range(8)], rng.integers(30, 60, 8)
     logits, supervision = batch(3, labels, frames.tolist(), 20, torch.float32)
@@ -71,7 +71,7 @@ def test_equals_torchs_own_on_larger_sequences():
     assert ctc_loss(logits, supervision)[0].item() == pytest.approx(peer.sum().item(), rel=1e-5)
 
 
-def test_utterances_too_short_are_left_out_and_named():
+def test_too_short_utterances_are_skipped_and_named():
     logits, supervision = batch(4, [[1, 1], [1, 2], [1, 2, 1], [1]], [2, 2, 2, 0])
     assert supervision.min_frames.tolist() == [3, 2, 3, 1]
     assert supervision.too_short()[0] == "utt0: 2 output frame(s) for 2 unit(s), which need 3"
@@ -82,21 +82,21 @@ def test_utterances_too_short_are_left_out_and_named():
     assert logits.grad[[0, 2, 3]].abs().max() == 0 and logits.grad[1].abs().min() > 0
 
 
-def test_a_minibatch_without_any_reachable_utterance_is_zero():
+def test_minibatch_without_possible_alignment_is_zero():
     logits, supervision = batch(5, [[1, 1]], [2])
     loss, counts = ctc_loss(logits, supervision)
     loss.backward()
     assert loss.item() == 0 and counts.left_out == ("utt0",) and logits.grad.abs().max() == 0
 
 
-def test_mistakes_name_the_utterance():
-    for labels, frames, told in (
+def test_errors_name_the_utterance():
+    for labels, frames, message in (
         ([3], 2, "utt1: unit 3 is not in 1 to 2"),
         ([0], 2, "utt1: unit 0 is not in 1 to 2"),
         ([1], 5, "utt1: expected 5 output frames, but the network has 2"),
     ):
         logits, _ = batch(6, [[1], [1]], [2, 2])
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             ctc_loss(
                 logits, CtcSupervision.of([np.array([1]), np.array(labels)], [2, frames], ["utt0", "utt1"])
             )

@@ -1,4 +1,4 @@
-"""Denominator graphs against enumeration of phones and of ways through their HMMs."""
+"""Denominator graphs against enumeration of phones and of paths through their HMMs."""
 
 import itertools
 from collections import Counter
@@ -52,7 +52,7 @@ def string_probs(arcs: PdfArcs, num_frames: int) -> dict:
         pytest.param(skipping_model(), id="skips"),
     ],
 )
-def test_strings_of_pdfs_have_the_probabilities_of_phones_and_hmms(model):
+def test_pdf_strings_have_probabilities_of_phones_and_hmms(model):
     trans, tree = model
     expanded = expand_phone_lm(PHONE_LM, trans, tree)
     joined = join_equal_states(expanded)
@@ -68,7 +68,7 @@ def test_strings_of_pdfs_have_the_probabilities_of_phones_and_hmms(model):
     assert sums == pytest.approx(1, abs=1e-5)
 
 
-def test_the_two_states_of_a_chain_phone_are_one_where_they_have_the_same_probabilities():
+def test_equal_states_of_chain_phone_are_merged():
     _, tree = chain_model()
     expanded = expand_phone_lm(PHONE_LM, TransitionModel.from_tree(chain_topology(PHONES), tree), tree)
     joined = join_equal_states(expanded)
@@ -77,7 +77,7 @@ def test_the_two_states_of_a_chain_phone_are_one_where_they_have_the_same_probab
         assert string_probs(joined, num_frames) == pytest.approx(string_probs(expanded, num_frames), rel=1e-4)
 
 
-def test_states_with_equal_futures_are_joined_and_no_others():
+def test_only_states_with_equal_futures_are_merged():
     arcs = PdfArcs(
         np.array([0, 0, 1, 2, 3]),
         np.array([1, 2, 3, 3, 3]),
@@ -102,7 +102,7 @@ def test_states_with_equal_futures_are_joined_and_no_others():
     assert join_equal_states(different).num_states == 4
 
 
-def test_initial_probabilities_are_the_average_of_a_hundred_steps():
+def test_initial_probabilities_average_a_hundred_steps():
     arcs = join_equal_states(expand_phone_lm(PHONE_LM, *chain_model()))
     matrix = np.zeros((arcs.num_states, arcs.num_states))
     np.add.at(matrix, (arcs.sources, arcs.targets), arcs.probs)
@@ -114,7 +114,7 @@ def test_initial_probabilities_are_the_average_of_a_hundred_steps():
     assert initial_probs(arcs) == pytest.approx(total, abs=1e-9) and total.sum() == pytest.approx(1)
 
 
-def test_the_graph_has_all_arcs_and_its_views_agree(tmp_path):
+def test_graph_has_all_arcs_and_consistent_views(tmp_path):
     trans, tree = chain_model(3, 1)
     arcs = join_equal_states(expand_phone_lm(PHONE_LM, trans, tree))
     graph = make_denominator_graph(PHONE_LM, trans, tree)
@@ -141,7 +141,7 @@ def test_the_graph_has_all_arcs_and_its_views_agree(tmp_path):
     )
 
 
-def test_bad_graphs(tmp_path):
+def test_invalid_graphs_are_refused(tmp_path):
     unknown = Fst.from_arcs(2, 0, [0], [9], [9], [0.0], [1], {1: 0.0})
     with pytest.raises(UserError, match="phone 9"):
         expand_phone_lm(unknown, *chain_model())

@@ -47,7 +47,7 @@ def searched(seed: int) -> Lattice:
 
 
 def task(seed: int, lattice: Lattice | None = None):
-    """(lattice, log-likelihoods that its search did not know, reference)."""
+    """(lattice, log-likelihoods that differ from those of its search, reference)."""
     rng = np.random.default_rng(1000 + seed)
     return (
         lattice or searched(seed),
@@ -94,7 +94,7 @@ def by_enumeration(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_posteriors_of_states_at_each_frame(seed):
+def test_state_posteriors_of_each_frame(seed):
     lattice, loglikes, _ = task(seed)
     tids, weights = weighted_paths(lattice, loglikes)
     expected = np.zeros((NUM_FRAMES, NUM_PDFS))
@@ -112,14 +112,14 @@ def test_posteriors_of_states_at_each_frame(seed):
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
 @pytest.mark.parametrize("seed", range(4))
-def test_criteria_are_those_of_all_paths(seed, options):
+def test_criteria_equal_enumeration_of_all_paths(seed, options):
     lattice, loglikes, reference = task(seed)
     found = evaluate(loglikes, hypotheses_of(lattice, 2 * NUM_PDFS), reference, CLASSES, options)
     assert found.objective == pytest.approx(by_enumeration(lattice, loglikes, reference, options), abs=1e-6)
 
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
-def test_derivatives_are_those_of_finite_differences(options):
+def test_derivatives_equal_finite_differences(options):
     lattice, loglikes, reference = task(7)
     one, step = hypotheses_of(lattice, 2 * NUM_PDFS), 1e-5
     found, expected = evaluate(loglikes, one, reference, CLASSES, options).derivative, np.zeros_like(loglikes)
@@ -135,7 +135,7 @@ def test_derivatives_are_those_of_finite_differences(options):
 
 
 def test_one_silence_class():
-    """A path of another silence is right, or neither is."""
+    """With one class, a path with another silence is correct; otherwise it is not."""
     line = dict(graph_costs=[0.0, 0.0], acoustic_costs=[0.0, 0.0], final_graph=[np.inf, np.inf, 0.0])
     # silences 3 and 4, then the same pdf
     lattice, reference = from_arcs(0, [0, 1], [1, 2], [9, 1], [0, 0], **line), np.array([11, 1])
@@ -145,7 +145,7 @@ def test_one_silence_class():
         assert [evaluate(loglikes, one, wanted, CLASSES, each).objective for each in options] == right
 
 
-def test_frames_whose_reference_is_not_in_the_lattice_are_rejected():
+def test_frames_with_reference_outside_lattice_are_rejected():
     lattice, loglikes, reference = task(3)
     one, options = hypotheses_of(lattice, 2 * NUM_PDFS), replace(OPTIONS, criterion="mmi")
     tids, _ = weighted_paths(lattice, loglikes)
@@ -160,7 +160,7 @@ def test_frames_whose_reference_is_not_in_the_lattice_are_rejected():
     np.testing.assert_array_equal(rejecting.derivative[kept], whole.derivative[kept])
 
 
-def test_rejected_frames_learn_from_their_share_of_cross_entropy_alone():
+def test_rejected_frames_have_only_cross_entropy_gradient():
     lattice, logits, reference = task(3)
     options = replace(OPTIONS, criterion="mmi", frame_smoothing=0.25)
     tids, _ = weighted_paths(lattice, logits)
@@ -179,7 +179,7 @@ def test_rejected_frames_learn_from_their_share_of_cross_entropy_alone():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_compact_lattices_say_the_same(seed):
+def test_compact_lattices_give_same_criteria(seed):
     lattice, loglikes, reference = task(seed)
     values = [
         evaluate(loglikes, hypotheses_of(form, 2 * NUM_PDFS), reference, CLASSES, OPTIONS)
@@ -192,9 +192,8 @@ def test_compact_lattices_say_the_same(seed):
 
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
-def test_the_normaliser_of_the_softmax_cancels(options):
-    """Logits, and log posteriors with a softmax before them, have the same criterion; so have the derivatives
-    by the logits."""
+def test_softmax_normaliser_cancels(options):
+    """Logits and their log posteriors have the same criterion, and the same derivatives by the logits."""
     lattice, logits, reference = task(2)
     supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
     objective = LatticeObjective(
@@ -215,7 +214,7 @@ def test_the_normaliser_of_the_softmax_cancels(options):
 
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
-def test_autograd_checks_the_objective_of_several_utterances(options):
+def test_gradient_of_several_utterances_passes_gradcheck(options):
     tasks = [task(seed) for seed in (0, 4)]
     supervision = LatticeSupervision(
         [reference for *_, reference in tasks],
@@ -235,7 +234,7 @@ def test_autograd_checks_the_objective_of_several_utterances(options):
 
 
 @pytest.mark.parametrize("options", ALL.values(), ids=ALL)
-def test_frame_smoothing_adds_a_share_of_the_cross_entropy(options):
+def test_frame_smoothing_adds_cross_entropy(options):
     lattice, logits, reference = task(3)
     supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
     objective = LatticeObjective(replace(options, frame_smoothing=0.25), CLASSES, torch.zeros(NUM_PDFS))
@@ -244,12 +243,12 @@ def test_frame_smoothing_adds_a_share_of_the_cross_entropy(options):
     loss, counts = objective.loss(torch.from_numpy(logits), supervision)
     value = by_enumeration(lattice, logits, reference, options)
     assert loss.item() == pytest.approx(0.75 * -value / SCALE + 0.25 * cross_entropy)
-    assert counts[0].item() == pytest.approx(-value)  # what is reported is the criterion alone
+    assert counts[0].item() == pytest.approx(-value)  # the reported value is the criterion without smoothing
     z = torch.from_numpy(logits).requires_grad_()
     assert torch.autograd.gradcheck(lambda z: objective.loss(z, supervision)[0], z, eps=1e-5, atol=1e-7)
 
 
-def test_float32_is_near_float64():
+def test_float32_is_close_to_float64():
     lattice, loglikes, reference = task(6)
     one = hypotheses_of(lattice, 2 * NUM_PDFS)
     narrow, wide = (
@@ -262,7 +261,7 @@ def test_float32_is_near_float64():
     np.testing.assert_allclose(narrow.derivative, wide.derivative, atol=1e-6)
 
 
-def test_following_the_derivative_raises_every_criterion():
+def test_gradient_ascent_raises_every_criterion():
     lattice, loglikes, reference = task(5)
     one = hypotheses_of(lattice, 2 * NUM_PDFS)
     for options in ALL.values():
@@ -274,7 +273,7 @@ def test_following_the_derivative_raises_every_criterion():
         assert (np.diff(values) > 0).all() and values[-1] > values[0] + 0.05
 
 
-def test_lattices_that_cannot_be_used():
+def test_unusable_lattices_are_refused():
     costs = dict(graph_costs=[0.1] * 3, acoustic_costs=[0.0] * 3, final_graph=[np.inf, np.inf, 0.0])
     with pytest.raises(UserError, match="lat.1.gz: utt1: the paths have different numbers of frames"):
         hypotheses_of(from_arcs(0, [0, 0, 1], [1, 2, 2], [1, 2, 3], [1, 2, 3], **costs), 12, "lat.1.gz: utt1")

@@ -57,8 +57,8 @@ def random_logits(*shape, seed=0, scale=2.0, dtype=torch.float64):
 
 
 def dense_denominator(graph, logits: np.ndarray, leak: float) -> tuple[float, np.ndarray]:
-    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame: mixing by
-    I + eps 1 pi' between frames."""
+    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame, with
+    mixing by I + eps 1 pi' between frames."""
     table, pi = dense(graph), graph.initial_probs
     mix = np.eye(len(pi)) + leak * np.outer(np.ones(len(pi)), pi)
     steps = [np.einsum("spt,p->st", table, np.exp(y - y.max())) @ mix for y in logits]
@@ -78,7 +78,7 @@ def dense_denominator(graph, logits: np.ndarray, leak: float) -> tuple[float, np
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("leak", [0.0, 1e-5, 0.1])
-def test_denominators_are_sums_over_all_strings(path, leak):
+def test_denominator_equals_sum_over_all_strings(path, leak):
     graph = two_state_graph()
     for num_frames in (1, 2, 4):
         logits = random_logits(3, num_frames, graph.num_pdfs, seed=num_frames)
@@ -91,8 +91,8 @@ def test_denominators_are_sums_over_all_strings(path, leak):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("dtype, precision", [(torch.float64, 1e-10), (torch.float32, 2e-4)])
-def test_the_leaky_hmm_is_the_explicit_formula(path, dtype, precision):
-    """For more sequences than a block has, and as many as are not a multiple of it."""
+def test_leaky_hmm_equals_explicit_formula(path, dtype, precision):
+    """For more sequences than a block has, and for a number that is not a multiple of the block size."""
     for leak in (1e-5, 0.1):
         logits = random_logits(19, 20, GRAPH.num_pdfs, scale=4.0, dtype=dtype)
         log_likes, posteriors = path(logits, GRAPH, leak)
@@ -104,8 +104,8 @@ def test_the_leaky_hmm_is_the_explicit_formula(path, dtype, precision):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("num_frames", [1, 2, 3, 40, 10_000])
-def test_float32_lasts_for_any_length(path, num_frames):
-    """Outputs of hundreds, up and down, cannot leave the range of float32."""
+def test_float32_is_stable_for_any_length(path, num_frames):
+    """Outputs of several hundred, positive and negative, stay within the range of float32."""
     logits = random_logits(2, num_frames, GRAPH.num_pdfs, scale=20.0, dtype=torch.float32)
     logits[1] += 500
     log_likes, posteriors = path(logits, GRAPH, 1e-5)
@@ -117,9 +117,9 @@ def test_float32_lasts_for_any_length(path, num_frames):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("leak", [1e-6, 1e-5, 0.1])
-def test_scaled_sums_lose_nothing_of_those_in_log_space(path, leak):
-    """Over 500 frames whose outputs lie up to 200 apart, and where the state that is best in the end was long
-    worse by thousands."""
+def test_scaled_sums_equal_log_space(path, leak):
+    """Over 500 frames whose outputs differ by up to 200, and if the final best state was worse by thousands
+    for a long time."""
     turning = torch.zeros(1, 500, 4)
     turning[0, :200, 2], turning[0, 200:, 0] = -120, -60
     for graph, logits in (
@@ -134,8 +134,8 @@ def test_scaled_sums_lose_nothing_of_those_in_log_space(path, leak):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_most_of_what_is_lost_without_a_leak_is_seen(path):
-    """Likelihoods are there, but those of the first frame and of the last differ."""
+def test_loss_of_accuracy_without_leak_is_detected(path):
+    """Likelihoods are finite, but those of the first frame and of the last differ."""
     logits = random_logits(16, 500, GRAPH.num_pdfs, scale=30.0, dtype=torch.float32)
     log_likes, posteriors = path(logits, GRAPH, 0.0)
     kept = torch.isfinite(log_likes)
@@ -146,7 +146,7 @@ def test_most_of_what_is_lost_without_a_leak_is_seen(path):
 
 
 class Operations(TorchDispatchMode):
-    """Names of what torch is asked to do."""
+    """Names of the torch operations that are called."""
 
     def __init__(self):
         super().__init__()
@@ -157,9 +157,9 @@ class Operations(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_what_depends_on_the_graph_alone_is_made_once():
-    """For each type; another graph has its own. From the second call on, no number goes to or from a device
-    and none is waited for."""
+def test_graph_data_is_computed_once():
+    """Once per number type and graph. From the second call on, no number is copied to or from a device, and
+    the host does not wait."""
     graph, logits = two_state_graph(), random_logits(2, 5, 4)
     operations = Operations()
     with operations:
@@ -178,7 +178,7 @@ def test_what_depends_on_the_graph_alone_is_made_once():
 
 
 def large_graph() -> DenominatorGraph:
-    """Of thousands of arcs, of which some pdfs are in none."""
+    """Thousands of arcs; some pdfs are on none."""
     rng = np.random.default_rng(4)
     sources, targets, pdfs = (
         rng.integers(200, size=4000),
@@ -190,7 +190,7 @@ def large_graph() -> DenominatorGraph:
     )
 
 
-def test_sparse_matrices_say_what_the_kernel_says():
+def test_sparse_matrices_equal_kernel():
     graph = large_graph()
     for dtype, precision in ((torch.float64, 1e-11), (torch.float32, 1e-4)):
         logits = random_logits(20, 40, 60, scale=5.0, dtype=dtype)
@@ -199,8 +199,8 @@ def test_sparse_matrices_say_what_the_kernel_says():
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_sequences_of_many_lengths_are_what_they_are_alone(path):
-    """In any order, more than fit into a block; values after the end of a sequence are arbitrary and
+def test_batched_sequences_equal_single_ones(path):
+    """In any order, more than fit into a block. Values after the end of a sequence are arbitrary and
     unused."""
     lengths = np.random.default_rng(3).integers(1, 30, 20)
     logits = random_logits(20, 30, GRAPH.num_pdfs, scale=4.0)
@@ -216,7 +216,7 @@ def test_sequences_of_many_lengths_are_what_they_are_alone(path):
         torch.testing.assert_close(posteriors[n, :length], shares, rtol=1e-12, atol=1e-14)
 
 
-def test_long_sequences_go_in_smaller_blocks(monkeypatch):
+def test_long_sequences_use_smaller_blocks(monkeypatch):
     logits = random_logits(5, 7, GRAPH.num_pdfs)
     expected = leaky_hmm.forward_backward(logits, GRAPH, 0.1)
     for num_bytes in (1, 2 * 7 * GRAPH.num_entries * 8):
@@ -227,7 +227,7 @@ def test_long_sequences_go_in_smaller_blocks(monkeypatch):
         )
 
 
-def test_gradients_are_finite_differences():
+def test_gradients_equal_finite_differences():
     options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     logits = random_logits(3, 5, GRAPH.num_pdfs).requires_grad_()
 
@@ -237,7 +237,7 @@ def test_gradients_are_finite_differences():
     assert torch.autograd.gradcheck(objective, (logits,), eps=1e-5, atol=1e-6)
 
 
-def test_the_objective_is_the_difference_of_enumerated_sums():
+def test_objective_equals_difference_of_enumerated_sums():
     logits = random_logits(3, 5, GRAPH.num_pdfs, seed=5)
     objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH, LfMmiOptions(0.0, 0.01))
     numerator = denominator = squares = 0.0
@@ -265,7 +265,7 @@ def chosen_strings(supervision: Supervision, state: int = 0, pdfs: tuple = ()):
         )
 
 
-def test_what_was_said_is_never_more_than_all_that_could_be_and_can_become_all():
+def test_objective_is_at_most_zero_and_can_reach_it():
     for seed in range(5):
         _, counts = lf_mmi(
             random_logits(3, 5, GRAPH.num_pdfs, seed=seed, scale=6.0), SUPERVISIONS, GRAPH, LfMmiOptions(0.0)
@@ -281,7 +281,7 @@ def test_what_was_said_is_never_more_than_all_that_could_be_and_can_become_all()
     assert values[-1] > values[0] / 5 and values[-1] < 0
 
 
-def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog):
+def test_frames_after_end_and_skipped_rows_have_zero_gradient(caplog):
     logits = random_logits(3, 6, GRAPH.num_pdfs, dtype=torch.float32)
     logits[1, 2, 0] = float("nan")
     logits.requires_grad_()
@@ -304,17 +304,17 @@ def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 2e-4)])
-def test_a_gpu_computes_what_a_cpu_does_in_float64(dtype, tolerance):
+def test_gpu_equals_cpu_in_float64(dtype, tolerance):
     """Value, counts, gradient and posteriors of sequences of several lengths, and the denominator of a graph
-    of thousands of arcs."""
+    with thousands of arcs."""
     options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     logits = random_logits(3, 6, GRAPH.num_pdfs, scale=4.0)
     found = [results(logits.to(*place), options) for place in (("cpu", torch.float64), ("cuda", dtype))]
-    (expected, counts), (tensors, told) = found
+    (expected, counts), (tensors, report) = found
     assert all(tensor.is_cuda and tensor.dtype == dtype for tensor in tensors)
     for one, other in zip(tensors, expected, strict=True):
         torch.testing.assert_close(one.double().cpu(), other, rtol=tolerance, atol=tolerance)
-    assert vars(told) == pytest.approx(vars(counts), rel=tolerance)
+    assert vars(report) == pytest.approx(vars(counts), rel=tolerance)
     graph = large_graph()
     logits, lengths = random_logits(20, 40, 60, scale=5.0), np.random.default_rng(3).integers(1, 41, 20)
     expected = leaky_hmm.forward_backward(logits, graph, 0.1, lengths)
@@ -333,8 +333,8 @@ def results(logits: torch.Tensor, options: LfMmiOptions) -> tuple[list[torch.Ten
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_likelihoods_that_underflow_are_not_finite(path):
-    """Without a leak, a sequence can leave every path behind in float32."""
+def test_underflowing_likelihoods_are_not_finite(path):
+    """Without a leak, all paths of a sequence can underflow in float32."""
     logits = torch.zeros(2, 3, 4)
     logits[1, 1, :3], logits[1, 2, :3] = torch.tensor([[0.0, -500, -500], [-500, -500, 0]])
     log_likes, posteriors = path(logits, two_loops(), 0.0)
@@ -342,7 +342,7 @@ def test_likelihoods_that_underflow_are_not_finite(path):
     assert posteriors[0].sum(dim=1).numpy() == pytest.approx(1, abs=1e-5)
 
 
-def test_scale_of_the_gradient_follows_the_caller():
+def test_gradient_scale_follows_caller():
     logits = random_logits(3, 5, GRAPH.num_pdfs).requires_grad_()
     (once,) = torch.autograd.grad(lf_mmi(logits, SUPERVISIONS, GRAPH)[0], logits)
     (halved,) = torch.autograd.grad(lf_mmi(logits, SUPERVISIONS, GRAPH)[0] / -2, logits)
@@ -352,16 +352,16 @@ def test_scale_of_the_gradient_follows_the_caller():
     assert narrow.grad.dtype == torch.bfloat16 and torch.isfinite(narrow.grad).all()
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_inconsistent_shapes_are_refused():
     good = torch.zeros(3, 5, GRAPH.num_pdfs)
-    for logits, told in (
+    for logits, message in (
         (good[:2], "for 3 supervisions"),
         (good[0], "for 3 supervisions"),
         (good[:, :0], "for 3 supervisions"),
         (good[:, :4], "a: a supervision of 5 frames"),
         (good[..., :3], "the network has 3 outputs"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             lf_mmi(logits, SUPERVISIONS, GRAPH)
     with pytest.raises(ValueError, match="for 0 supervisions"):
         lf_mmi(torch.zeros(0, 5, GRAPH.num_pdfs), [], GRAPH)

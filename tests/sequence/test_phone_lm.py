@@ -20,7 +20,7 @@ SEQUENCES = random_sequences(0, 40)
 
 
 def plain_prob(sequences, phones, order) -> float:
-    """The product of c(h, p) / c(h), counted by looking through all sequences."""
+    """The product of c(h, p) / c(h), counted by a search through all sequences."""
     prob = 1.0
     for place, phone in enumerate([*phones, END]):
         history = tuple(phones[max(place - order + 1, 0) : place])
@@ -34,7 +34,7 @@ def plain_prob(sequences, phones, order) -> float:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_without_pruning_probabilities_are_ratios_of_counts(order):
+def test_unpruned_probabilities_are_count_ratios(order):
     fst = estimate_phone_lm(SEQUENCES, PhoneLmOptions(order, 3, 10000))
     seen = {tuple(sequence.tolist()) for sequence in SEQUENCES}
     for phones in [*seen, *phone_strings(2), (3, 3, 3, 3)]:
@@ -42,7 +42,7 @@ def test_without_pruning_probabilities_are_ratios_of_counts(order):
 
 
 @pytest.mark.parametrize("num_extra", [0, 3, 8])
-def test_pruned_models_are_stochastic_deterministic_and_as_large_as_asked(num_extra):
+def test_pruned_models_are_stochastic_deterministic_and_have_given_size(num_extra):
     fst = estimate_phone_lm(SEQUENCES, PhoneLmOptions(4, 3, num_extra))
     short = set(count_histories(SEQUENCES, 3))
     assert fst.num_states == len(short) + num_extra
@@ -57,8 +57,8 @@ def test_pruned_models_are_stochastic_deterministic_and_as_large_as_asked(num_ex
 @pytest.mark.parametrize(
     "options", [PhoneLmOptions(5, 3, 20), PhoneLmOptions(4, 2, 20), PhoneLmOptions(6, 1, 7)]
 )
-def test_counts_are_where_the_sequences_come_by(options):
-    """Each is accepted, and probabilities are those of how often it is taken from state to state."""
+def test_counts_equal_traversals_of_sequences(options):
+    """All sequences are accepted, and probabilities are relative frequencies of arcs on their paths."""
     for seed in range(10):
         sequences, ways = random_sequences(seed, 40), Counter()
         fst = estimate_phone_lm(sequences, options)
@@ -78,8 +78,8 @@ def test_counts_are_where_the_sequences_come_by(options):
         assert len(ways) == fst.num_arcs + np.isfinite(fst.finals).sum()
 
 
-def test_without_long_histories_it_is_the_model_of_lower_order():
-    """But for the beginnings of sequences, which have histories of their own in both."""
+def test_no_extra_states_give_lower_order_model():
+    """Except for the beginnings of sequences, which have their own histories in both."""
     pruned, lower = (estimate_phone_lm(SEQUENCES, PhoneLmOptions(order, 3, 0)) for order in (4, 3))
     for sequence in SEQUENCES:
         assert lm_prob(pruned, sequence.tolist()) == pytest.approx(
@@ -87,7 +87,7 @@ def test_without_long_histories_it_is_the_model_of_lower_order():
         )
 
 
-def test_the_first_history_given_up_costs_least():
+def test_first_pruned_history_costs_least():
     counts = count_histories(SEQUENCES, 4)
     losses = {}
     for history in (history for history in counts if len(history) == 3):
@@ -102,7 +102,7 @@ def test_the_first_history_given_up_costs_least():
     assert counts[gone[1:]] == before[gone] + before.get(gone[1:], Counter())
 
 
-def test_pruning_keeps_counts_and_more_states_fit_better():
+def test_pruning_keeps_counts_and_larger_models_fit_better():
     likes = []
     for num_extra in (0, 2, 5, 10, 1000):
         counts = count_histories(SEQUENCES, 5)
@@ -116,6 +116,6 @@ def test_pruning_keeps_counts_and_more_states_fit_better():
 
 
 @pytest.mark.parametrize("sequences", [[], [np.zeros(0, int)], [np.array([1, 0, 2])], [np.array([-1])]])
-def test_bad_sequences(sequences):
+def test_invalid_sequences_are_refused(sequences):
     with pytest.raises(UserError, match="phone"):
         estimate_phone_lm(sequences)

@@ -1,4 +1,4 @@
-"""Numerator graphs against all ways of phones through their HMMs and all paths of the denominator."""
+"""Numerator graphs against all paths of phones through their HMMs and all paths of the denominator."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def weighed(graph, strings) -> dict:
 
 @pytest.mark.parametrize("aligned", ALIGNED)
 @pytest.mark.parametrize("model", MODELS)
-def test_a_whole_utterance_has_the_strings_within_the_tolerances(model, aligned):
+def test_whole_utterance_has_strings_within_tolerances(model, aligned):
     for tolerances in ((5, 5), (1, 4), (20, 20)):
         made = maker(model, *tolerances)
         allowed = allowed_strings(aligned, made.options, *model)
@@ -88,7 +88,7 @@ def test_a_whole_utterance_has_the_strings_within_the_tolerances(model, aligned)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_chunks_have_the_parts_of_the_strings(model):
+def test_chunks_have_parts_of_strings(model):
     made = maker(model, 4, 4)
     for aligned in ALIGNED:
         states = made.utterance("utt", aligned)
@@ -106,7 +106,7 @@ def test_chunks_have_the_parts_of_the_strings(model):
                         made.chunk(states, first, num_frames)
 
 
-def test_posteriors_are_those_of_enumerated_strings_and_sum_to_one():
+def test_posteriors_equal_enumeration_and_sum_to_one():
     model = chain_model(3, 1)
     made = maker(model)
     supervisions = [made.whole("a", ALIGNED[0]), made.whole("b", ALIGNED[3])]
@@ -120,7 +120,7 @@ def test_posteriors_are_those_of_enumerated_strings_and_sum_to_one():
         assert not found[number, num_frames:].any()
 
 
-def test_every_state_is_on_a_path_and_arcs_are_in_the_order_of_time():
+def test_every_state_is_on_a_path_and_arcs_are_in_time_order():
     supervision = maker(chain_model(2, 1), 9, 9).whole("utt", ALIGNED[3])
     assert (np.diff(supervision.sources) >= 0).all() and (supervision.targets > supervision.sources).all()
     num_states = len(supervision.finals)
@@ -128,7 +128,7 @@ def test_every_state_is_on_a_path_and_arcs_are_in_the_order_of_time():
     assert set(supervision.sources.tolist()) == set(np.flatnonzero(supervision.finals > 0).tolist())
 
 
-def test_what_cannot_be_supervised_is_refused_by_name():
+def test_impossible_supervision_is_refused_by_name():
     made = maker(chain_model(2, 1), 0, 0)
     with pytest.raises(UserError, match="late: the 4 aligned phones do not fit in 3 frames"):
         made.whole("late", AlignedPhones(np.array([1, 2, 1, 2], np.int32), np.array([0, 2, 4, 6, 8])))
@@ -148,9 +148,9 @@ def test_what_cannot_be_supervised_is_refused_by_name():
         made.whole("unseen", unseen)
 
 
-def test_a_chunk_that_begins_later_than_the_initial_states_lie_is_refused():
-    """Of a language of one sentence, 150 phones of two outputs each, of which a chunk may begin in the first
-    100 at most."""
+def test_chunk_after_reach_of_initial_states_is_refused():
+    """The language has one sentence with 150 phones of two outputs each. A chunk may begin in the first 100
+    at most."""
     phones = np.arange(1, 151)
     tree = monophone_tree([[phone] for phone in phones.tolist()], dict.fromkeys(phones.tolist(), 2))
     model = TransitionModel.from_tree(chain_topology(phones.tolist()), tree), tree

@@ -1,5 +1,5 @@
-"""All fast paths of the library beside their plain forms: `python fast_paths.py` prints, as JSON, how far
-each is from its own.
+"""All fast paths of the library and their plain forms: `python fast_paths.py` prints, as JSON, the distance
+between each pair.
 
 A fast path is code that is taken for some processors, types, libraries or shapes, or compiled with leave to
 reorder sums. A function here gives pairs (what the library computes, the same in plain form) and names the
@@ -32,8 +32,7 @@ class FastPath:
     pairs: Callable[[], Pairs]
 
     def error(self) -> float:
-        """The greatest distance of the two forms, relative; infinite where one is not finite and the other
-        is."""
+        """Largest relative distance of the two forms; infinite if only one is finite."""
         return max(_distance(torch.as_tensor(fast), torch.as_tensor(plain)) for fast, plain in self.pairs())
 
 
@@ -41,7 +40,7 @@ FAST_PATHS: dict[str, FastPath] = {}
 
 
 def fast_path(home: str, bound: float):
-    """Enter a function into the list."""
+    """Add a function to the list."""
 
     def enter(pairs: Callable[[], Pairs]):
         FAST_PATHS[pairs.__name__] = FastPath(home, bound, pairs)
@@ -59,12 +58,12 @@ def _distance(fast: Tensor, plain: Tensor) -> float:
 
 
 def matrix(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Numbers of a normal distribution."""
+    """Normally distributed numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
 
 
 def _numbers_of_bfloat16() -> Tensor:
-    """All but those below the smallest normal one."""
+    """All except those below the smallest normal number."""
     x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     return x[(x.abs() >= torch.finfo(x.dtype).tiny) | (x == 0) | x.isnan()]
 
@@ -86,7 +85,7 @@ def tanh_of_bfloat16() -> Pairs:
 
 
 def _operands() -> Iterator[tuple[Tensor, Tensor]]:
-    """Of products with more than 2^20 numbers, which lie in memory in several ways."""
+    """Operands of products with more than 2^20 numbers, in several memory layouts."""
     for a in (
         matrix(120, 130),
         matrix(130, 120).T,
@@ -134,7 +133,7 @@ def linear_layer() -> Pairs:
 
 @fast_path("nn/layers/natural_gradient.py", 1e-2)
 def residual_of_natural_gradient() -> Pairs:
-    """A bfloat16 has 8 bits, and the plain form rounds once more."""
+    """bfloat16 has 8 bits, and the plain form rounds once more."""
     from pyasr.nn.layers import natural_gradient
 
     x, ht, w = (
@@ -159,8 +158,8 @@ NETWORKS = {
 
 @fast_path("nn/layers/natural_gradient.py", 0.25)
 def change_by_minibatches_in_bfloat16() -> Pairs:
-    """What every kind of network learns from two, with natural gradient; rounding may decide which of two
-    bands is the greater."""
+    """Changes of every kind of network after two minibatches with natural gradient. Rounding may decide which
+    of two bands is larger."""
     from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
     from pyasr.nn.networks.layered import LayeredNetwork
     from pyasr.train.sgd.learner import Learner, LearnerOptions
@@ -204,7 +203,7 @@ def update_of_parameters() -> Pairs:
 
     flat = FlatParameters([nn.Parameter(matrix(50, 70))], torch.bfloat16)
     before, gradient = flat.master.clone(), matrix(*flat.master.shape, seed=2, dtype=torch.bfloat16)
-    # of all that are no number the one of most bits
+    # among all NaNs, the one with most bits
     before[0] = flat.master[0] = torch.tensor(2**31 - 1, dtype=torch.int32).view(torch.float32)
     flat.grad.copy_(gradient)
     flat.add(flat.grad, [(slice(None), -0.3)])
@@ -250,7 +249,7 @@ def derivatives_of_an_lstm() -> Pairs:
 
 @fast_path("tensor/lstm_kernels.py", 3e-7)
 def nonlinearities_of_an_lstm() -> Pairs:
-    """tanh(c) as the loop has it: da_o is dm tanh(c) o (1 - o)."""
+    """tanh(c) as computed by the loop: da_o is dm tanh(c) o (1 - o)."""
     from pyasr.tensor import lstm_kernels
 
     c = np.linspace(-30, 30, 20_000, dtype=np.float32)[None, None]
@@ -350,7 +349,7 @@ def sums_over_gaussians() -> Pairs:
 
 
 def choices() -> dict[str, bool]:
-    """What this process takes where the processor decides."""
+    """Choices of this process that depend on the processor."""
     from pyasr.nn.layers import fast_tanh
     from pyasr.tensor import processor, products
 

@@ -1,6 +1,6 @@
-"""Triton's kernels of a step against their plain form. As a program, with TRITON_INTERPRET=1, it checks all
-cases in float32 on the CPU and prints their names. The interpreter's products of bfloat16 are not what a GPU
-computes."""
+"""Triton's kernels of a step against their plain form. As a program with TRITON_INTERPRET=1, it checks all
+cases in float32 on the CPU and prints their names. The interpreter's bfloat16 products differ from those of a
+GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN, NUM_OUTPUTS = 40, 90
 
 
 class Step(NamedTuple):
-    """What `judge` takes behind the verdict."""
+    """Arguments of `judge` after the verdict."""
 
     losses: Tensor
     correct: Tensor
@@ -29,13 +29,12 @@ class Step(NamedTuple):
 
 
 def to(x, device: str):
-    """A tensor, or those of a list, on this device; what lies in one vector there, too, lies so
-    afterwards."""
+    """A tensor, or those of a list, on this device. Tensors that are views of one vector remain so."""
     return [to(part, device) for part in x] if isinstance(x, list) else x if x is None else x.to(device)
 
 
 def components_of_a_step(natural: bool, dtype: torch.dtype, device: str = "cpu") -> Step:
-    """Of four layers whose biases lie in one vector."""
+    """Four layers whose biases are in one vector."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape):
@@ -75,8 +74,8 @@ def make_verdict(step: Step) -> Verdict:
 
 
 def check_cross_entropy(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """More classes than a program has at a time, and fewer; the last place, one behind the classes that is
-    greatest, a negative target."""
+    """Numbers of classes above and below that of one program; the last class; a largest value after the
+    classes; a negative target."""
     for width, num_classes in ((4224, 4200), (128, 67)):
         z = torch.randn(6, width, generator=torch.Generator().manual_seed(1)).to(device, dtype)
         targets = torch.tensor([0, 5, -100, num_classes - 1, 3, 1], device=device)
@@ -94,7 +93,7 @@ def check_cross_entropy(kernels, dtype: torch.dtype, tolerance: float, device: s
 
 
 def check_residual(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """Sizes that are no multiples of a program's, several sides, ranks of two layers' sides."""
+    """Sizes that are not multiples of a program's, several sides, ranks of two layers' sides."""
     generator = torch.Generator().manual_seed(2)
     for rank, num_rows, dim in ((5, 100, 150), (20, 64, 130), (80, 70, 128)):
         x, w = (torch.randn(2, num, dim, generator=generator).to(device, dtype) for num in (num_rows, rank))
@@ -107,8 +106,8 @@ def check_residual(kernels, dtype: torch.dtype, tolerance: float, device: str) -
 
 
 def check_judge(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """With and without natural gradient, finite and not; losses and squares are float32 whatever the
-    gradients are."""
+    """With and without natural gradient, finite and not. Losses and squares are float32 for any type of
+    gradients."""
     for natural in (True, False):
         for bad in (None, "bias", "trace", "square", "loss"):
             step = components_of_a_step(natural, torch.float32, device)
@@ -138,7 +137,7 @@ def check_verdict(kernels, step: Step) -> None:
 
 
 def check_descend(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """With a copy in bfloat16 and without, with a relative rate; a factor of 0 changes nothing."""
+    """With and without a copy in bfloat16, with a relative rate. A factor of 0 changes nothing."""
     generator = torch.Generator().manual_seed(3)
     start, grad = (
         torch.randn(5000, generator=generator).to(device),
@@ -153,7 +152,7 @@ def check_descend(kernels, dtype: torch.dtype, tolerance: float, device: str) ->
             master, torch.addcmul(start, grad.float(), factor * relative), rtol=1e-6, atol=1e-7
         )
         assert torch.equal(alone, master)
-        # the interpreter cuts off
+        # the interpreter truncates
         torch.testing.assert_close(
             work, master.to(torch.bfloat16), rtol=2**-7 if device == "cpu" else 0, atol=0
         )

@@ -11,10 +11,10 @@ def matrix(seed, rows=50, columns=70):
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)).bfloat16()
 
 
-def test_difference_and_squares():
+def test_difference_and_squares_equal_torch():
     x, y = matrix(1), matrix(2)
     x[0, :4] = torch.tensor([0.0, 1e-39, 1.0, 1.0])
-    y[0, :4] = torch.tensor([-0.0, 3e-39, 2**-9, 3 * 2**-9])  # the last two lie halfway between two numbers
+    y[0, :4] = torch.tensor([-0.0, 3e-39, 2**-9, 3 * 2**-9])  # the last two are halfway between two numbers
     rest = x.float() - y.float()
     squares = [float(part.double().square().sum()) for part in (x, rest)]
     assert subtract_from(x, y) == pytest.approx(squares, rel=1e-6)
@@ -22,7 +22,7 @@ def test_difference_and_squares():
 
 
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
-def test_what_is_not_finite_stays_so(bad):
+def test_non_finite_values_stay_non_finite(bad):
     x, y = matrix(1), matrix(2)
     x[3, 5] = bad
     squares = subtract_from(x, y)
@@ -33,8 +33,8 @@ def test_what_is_not_finite_stays_so(bad):
     )
 
 
-def test_descent():
-    """`FlatParameters` tests it at all kinds of numbers; here, that it works in place."""
+def test_descent_works_in_place():
+    """`FlatParameters` is tested with all kinds of numbers; this test checks the update in place."""
     master, grad, work = (
         torch.tensor([1.0, 2.0]),
         torch.tensor([1.0, -1.0]).bfloat16(),

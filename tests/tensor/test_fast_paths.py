@@ -1,5 +1,5 @@
-"""Every fast path gives what its plain form does, or is not taken, on this processor and on others; none is
-left out."""
+"""Every fast path equals its plain form, or is not taken, on this processor and on others; the list of fast
+paths is complete."""
 
 import json
 import re
@@ -31,7 +31,7 @@ HELD_ELSEWHERE = {
 
 @pytest.fixture(scope="module", params=NAMES)
 def seen(request: pytest.FixtureRequest) -> tuple[str, dict]:
-    """(name of a processor, what fast_paths.py tells as this processor sees it)."""
+    """(name of a processor, output of fast_paths.py with the instructions of this processor)."""
     name, program = request.param, Path(__file__).with_name("fast_paths.py")
     done = subprocess.run(
         [sys.executable, str(program)], env=environment(name), capture_output=True, text=True, timeout=300
@@ -41,11 +41,11 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, dict]:
 
 
 @pytest.mark.parametrize("path", FAST_PATHS)
-def test_a_fast_path_equals_its_plain_form(seen, path):
+def test_fast_path_equals_plain_form(seen, path):
     assert seen[1]["errors"][path] <= FAST_PATHS[path].bound
 
 
-def test_paths_beyond_a_processors_instructions_are_not_taken(seen):
+def test_fast_paths_need_instructions_of_processor(seen):
     name, choices = seen[0], seen[1]["choices"]
     if name in ("avx2", "sse"):
         assert not any(choices.values())
@@ -56,9 +56,9 @@ def test_paths_beyond_a_processors_instructions_are_not_taken(seen):
         assert not choices["bfloat16 by default"]
 
 
-def test_the_list_is_complete():
-    """A file that compiles with leave to reorder, or asks for a library or a type, is in the list, or among
-    the few that have another test."""
+def test_list_of_fast_paths_is_complete():
+    """A file that compiles with reassociation, or requests a library or a type, is in the list, or among the
+    few with another test."""
     marked = {
         str(path.relative_to(LIBRARY))
         for path in LIBRARY.rglob("*.py")
@@ -79,8 +79,8 @@ def test_the_list_is_complete():
         ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX", "DNNL_MAX_CPU_ISA": "AVX2"}, True, True),
     ],
 )
-def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch):
-    """On a processor with all of it."""
+def test_limits_of_onednn_are_respected(variables, bfloat16, registers, monkeypatch):
+    """On a processor with all instructions."""
     for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -91,8 +91,8 @@ def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch
     assert ComputeOptions(device="cpu").torch_dtype() == (torch.bfloat16 if bfloat16 else torch.float32)
 
 
-def test_nothing_is_taken_where_nothing_is_known_of_the_processor(monkeypatch):
-    """As without /proc, or with a build of torch that lacks a library or a function."""
+def test_unknown_processor_takes_no_fast_path(monkeypatch):
+    """For example without /proc, or if torch lacks a library or a function."""
 
     def missing(*arguments, **keywords):
         raise FileNotFoundError

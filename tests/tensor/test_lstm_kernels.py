@@ -1,4 +1,4 @@
-"""Nonlinearities of the LSTM's loops, over all float32 that matter."""
+"""Nonlinearities of the LSTM loops, over the whole relevant range of float32."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def both(x):
     return sigma, tanh
 
 
-def test_sigmoid_and_tanh():
+def test_sigmoid_and_tanh_equal_torch():
     x = np.concatenate(
         [np.linspace(-30, 30, 200_001), [-1e30, 1e30, -88.7, 88.7, -104, 104, 0, 1e-30]]
     ).astype(np.float32)

@@ -1,5 +1,5 @@
-"""Triton's kernels of LSTM cells against their twins in torch; without a GPU Triton's interpreter runs
-them."""
+"""Triton's kernels of LSTM cells against the same functions in torch; without a GPU, Triton's interpreter
+runs them."""
 
 import importlib
 import importlib.util
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def fused():
-    """The module, for the GPU or, where there is none, for the interpreter, which Triton chooses when it is
+    """The module for the GPU or, without one, for the interpreter, which Triton chooses when it is
     imported."""
     if DEVICE == "cpu" and "triton" in sys.modules:
         pytest.skip("another test has imported Triton without its interpreter")
@@ -33,15 +33,15 @@ def fused():
 
 
 def frames(*dims: int, dtype=torch.float32, seed=1) -> torch.Tensor:
-    """The second of three frames (B, N, D), of tensors whose rows lie apart where a further number says
-    so."""
+    """The second of three frames (B, N, D) of tensors; a further number is the distance between their
+    rows."""
     dim, room = dims[0], dims[-1]
     values = torch.randn(B, 3, N, room, generator=torch.Generator().manual_seed(seed))
     return values.to(DEVICE, dtype)[:, 1, :, :dim]
 
 
 def pairs(*tensors: torch.Tensor) -> tuple[list, list]:
-    """Twice the tensors as they lie in memory."""
+    """Two copies of the tensors with the same memory layout."""
     copies = [torch.as_strided(x._base.clone(), x.shape, x.stride(), x.storage_offset()) for x in tensors]
     return list(tensors), copies
 
@@ -59,7 +59,7 @@ def options_of(has_peepholes: bool, dtype) -> torch.Tensor | None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("has_peepholes, clip", [option[:2] for option in OPTIONS])
-def test_step(fused, has_peepholes, clip, dtype):
+def test_forward_step_equals_torch(fused, has_peepholes, clip, dtype):
     results, peepholes = [], options_of(has_peepholes, dtype)
     both = pairs(
         frames(4 * H, dtype=dtype),
@@ -76,7 +76,7 @@ def test_step(fused, has_peepholes, clip, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("has_peepholes, clip, limit", OPTIONS)
-def test_step_back(fused, has_peepholes, clip, limit, dtype):
+def test_backward_step_equals_torch(fused, has_peepholes, clip, limit, dtype):
     gates = frames(4 * H, dtype=dtype)
     gates.sigmoid_()
     tensors = [
@@ -99,7 +99,7 @@ def test_step_back(fused, has_peepholes, clip, limit, dtype):
 
 @pytest.mark.parametrize("size", [1.0, 0.0, 1e25])
 @pytest.mark.parametrize("name", ["bound", "add_bounded"])
-def test_bounds(fused, name, size):
+def test_clipping_equals_torch(fused, name, size):
     x, total, results = frames(H, H + 2), frames(H, H + 1, seed=2), []
     x.mul_(size)
     before = total.clone()
@@ -133,8 +133,8 @@ def test_bounds(fused, name, size):
         ),
     ],
 )
-def test_layers_with_these_kernels(fused, shape, monkeypatch):
-    """Outputs and gradients, in float32 by both."""
+def test_layers_with_kernels_equal_plain_layers(fused, shape, monkeypatch):
+    """Outputs and gradients, in float32 with both."""
     from pyasr.nn.layers import lstm_loop
     from pyasr.nn.layers.lstm import Lstm, side_by_side
 

@@ -1,4 +1,4 @@
-"""Products by either library are the same to rounding, for any strides; layers have the derivatives of
+"""Products by either library are equal up to rounding for any strides; layers have the derivatives of
 torch's."""
 
 import pytest
@@ -11,7 +11,7 @@ from pyasr.tensor.products import add_mm, affine, minus_mm, mm
 
 @pytest.fixture(params=[True, False], ids=["onednn", "torch"])
 def library(request, monkeypatch):
-    """Both, for matrices of any size."""
+    """Both libraries, for matrices of any size."""
     if request.param and not (
         torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     ):
@@ -28,7 +28,7 @@ def near(found, expected):
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_products_of_any_strides(library):
+def test_products_with_any_strides(library):
     a, b, bias = matrix(37, 20), matrix(20, 50), matrix(50)
     for left in (a, a.T.contiguous().T, matrix(37, 41)[:, :20]):
         for right in (b, b.T.contiguous().T, matrix(20, 90)[:, 40:]):
@@ -41,20 +41,20 @@ def test_products_of_any_strides(library):
             near(total, matrix(37, 50).double() - 2.5 * exact)
 
 
-def test_no_rows_and_several_dimensions(library):
+def test_empty_and_multidimensional_products(library):
     assert mm(matrix(0, 20), matrix(20, 50)).shape == (0, 50)
     x, weight = matrix(3, 5, 20), matrix(7, 20)
     near(affine(x, weight), x.double() @ weight.double().T)
 
 
-def test_other_types_are_torchs_own(library):
+def test_other_types_use_torch(library):
     a, b = matrix(37, 20).bfloat16(), matrix(20, 50).bfloat16()
     assert torch.equal(mm(a, b), a @ b) and mm(a.double(), b.double()).dtype == torch.float64
 
 
 @pytest.mark.parametrize("shape", [(40, 12), (4, 10, 12)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_layer_has_the_derivatives_of_torchs(library, shape, bias):
+def test_layer_derivatives_equal_torch(library, shape, bias):
     own, peer = Linear(12, 9, bias), torch.nn.Linear(12, 9, bias)
     peer.load_state_dict(own.state_dict())
     inputs = [matrix(*shape).requires_grad_() for _ in range(2)]
@@ -67,8 +67,8 @@ def test_a_layer_has_the_derivatives_of_torchs(library, shape, bias):
         assert torch.allclose(own(inputs[0]), peer(inputs[1]), atol=1e-5)
 
 
-def test_the_choice_is_that_of_the_processor():
-    """It stays, so that results do."""
+def test_library_choice_follows_processor():
+    """The choice is fixed, so that results are."""
     assert products.prefers_onednn() == products.prefers_onednn() and isinstance(
         products.prefers_onednn(), bool
     )

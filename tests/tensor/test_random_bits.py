@@ -1,4 +1,4 @@
-"""Random units have their probabilities and know nothing of one another."""
+"""Random units have their probabilities and are independent."""
 
 import torch
 

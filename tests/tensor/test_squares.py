@@ -1,4 +1,4 @@
-"""Sums of squares against float64, at scales whose squares float32 does not hold."""
+"""Sums of squares against float64, at scales whose squares exceed float32."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from pyasr.tensor.squares import sum_of_squares
 )
 @pytest.mark.parametrize("scale", [1e-25, 1e-15, 1.0, 1e15, 1e30])
 @pytest.mark.parametrize("shape", [(3000,), (7,), (40, 300), (300, 4), (0, 5)])
-def test_of_vectors_and_matrices(dtype, tolerance, scale, shape):
+def test_vectors_and_matrices_equal_float64(dtype, tolerance, scale, shape):
     x = (scale * torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).to(
         dtype
     )
@@ -21,7 +21,7 @@ def test_of_vectors_and_matrices(dtype, tolerance, scale, shape):
 
 
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
-def test_what_is_not_finite_stays_so(bad):
+def test_non_finite_values_stay_non_finite(bad):
     x = torch.ones(50, 20)
     x[3, 4] = bad
     assert not torch.tensor(sum_of_squares(x)).isfinite()

@@ -24,9 +24,8 @@ def random(*shape: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_cross_entropy_and_its_derivatives():
-    """Against autograd; what lies behind the classes is not looked at, a negative target has no loss and no
-    derivatives."""
+def test_cross_entropy_and_derivatives_equal_autograd():
+    """Values after the classes are ignored. A negative target has no loss and no derivatives."""
     z, targets, num_classes = 3 * random(9, 20), torch.tensor([0, 5, -100, 12, 3, 1, 12, -1, 7]), 13
     z[:, num_classes:] = 1e6
     z[3, 12], z[4, 8] = 20.0, 20.0
@@ -45,7 +44,7 @@ def test_cross_entropy_and_its_derivatives():
     )
 
 
-def test_residual_and_its_squares():
+def test_residual_and_squares_equal_formula():
     x, ht, w = random(2, 30, 11), random(2, 4, 30, seed=2), random(2, 4, 11, seed=3)
     xhat = torch.full_like(x, NAN)
     squares = step_kernels.residual(x, ht, w, xhat)
@@ -68,8 +67,8 @@ def test_verdict_without_natural_gradient():
 
 
 def test_verdict_with_natural_gradient():
-    """g of a layer is that of its input times that of its derivatives; ones have a square of 1 in each
-    row."""
+    """g of a layer is that of its input times that of its derivatives. Columns of ones have a square of 1 in
+    each row."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
     first, inputs, hidden, output = step.squares
     before, after = (torch.cat([first[i].sum(1), inputs[i].sum(1)]) for i in (0, 1))
@@ -85,7 +84,7 @@ def test_verdict_with_natural_gradient():
     )
 
 
-def test_a_side_that_is_zero_has_the_factor_1():
+def test_zero_side_has_factor_1():
     step = components_of_a_step(natural=True, dtype=torch.float64)
     step.squares[2][:, 1] = 0
     verdict, usual = make_verdict(step), make_verdict(step)
@@ -106,8 +105,8 @@ def test_a_side_that_is_zero_has_the_factor_1():
         (lambda step: step.squares[3].__setitem__((1, 0, 0), NAN), [3]),
     ],
 )
-def test_what_is_not_finite_changes_nothing(spoil, parts):
-    """One bias or one trace is enough for all factors to be 0; its component is counted."""
+def test_non_finite_gradient_sets_all_factors_to_zero(spoil, parts):
+    """One bias or one trace is sufficient. Its component is counted."""
     step = components_of_a_step(natural=True, dtype=torch.float64)
     spoil(step)
     verdict = make_verdict(step)
@@ -120,7 +119,7 @@ def test_what_is_not_finite_changes_nothing(spoil, parts):
     assert verdict.counts[2] == NUM_ROWS
 
 
-def test_counts_of_a_loss_that_is_not_finite_are_zero():
+def test_non_finite_loss_has_zero_counts():
     step = components_of_a_step(natural=False, dtype=torch.float64)
     step.losses[7] = NAN
     verdict = make_verdict(step)
@@ -129,9 +128,9 @@ def test_counts_of_a_loss_that_is_not_finite_are_zero():
 
 
 @pytest.mark.parametrize("narrow", [torch.float32, torch.bfloat16])
-def test_descent(narrow):
-    """Of float32 parameters, which may be those that the network computes with; a factor of 0 changes
-    nothing, whatever the gradient is."""
+def test_descent_updates_parameters_in_place(narrow):
+    """For float32 parameters, with which the network may compute directly. A factor of 0 changes nothing, for
+    any gradient."""
     master, grad = random(50).float(), random(50, seed=2).to(narrow)
     before, factor = master.clone(), torch.tensor(-0.3)
     work = master if narrow == torch.float32 else torch.zeros(50, dtype=narrow)
@@ -148,8 +147,8 @@ def test_descent(narrow):
     importlib.util.find_spec("triton") is None,
     reason="Triton, which comes with torch for CUDA, is not installed",
 )
-def test_kernels_in_the_interpreter():
-    """Numbers in a process of its own: Triton looks at the variable when it is imported."""
+def test_kernels_in_interpreter_equal_plain_form():
+    """In a separate process, because Triton reads the variable when it is imported."""
     program = Path(__file__).with_name("step_kernel_cases.py")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(
@@ -162,13 +161,13 @@ def test_kernels_in_the_interpreter():
 @GPU
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 5e-3)])
 @pytest.mark.parametrize("name", CASES)
-def test_kernels_on_a_gpu(name, dtype, tolerance):
+def test_kernels_on_gpu_equal_plain_form(name, dtype, tolerance):
     from pyasr.tensor import step_triton
 
     CASES[name](step_triton, dtype, tolerance, "cuda")
 
 
 @GPU
-def test_a_gpu_takes_the_kernels():
+def test_gpu_uses_kernels():
     assert step_kernels._kernels(to(torch.zeros(1), "cuda")) is step_kernels._triton() is not None
     assert step_kernels._kernels(torch.zeros(1, device="cuda", dtype=torch.float64)) is None

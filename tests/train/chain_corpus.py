@@ -1,5 +1,5 @@
-"""A small language spoken in clouds of frames, one for each phone, with alignments: what LF-MMI training
-starts from."""
+"""A small language spoken in clusters of frames, one for each phone, with alignments: the input of LF-MMI
+training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEXICON = {"adam": "A D A M", "bad": "B A D", "dab": "D A B", "mad": "M A D", "m
 def write_chain_corpus(
     path: Path, num_utterances: int = 40, words: tuple[int, int] = (1, 4), seed: int = 1
 ) -> Path:
-    """PATH/{data,lang,lang_test,ali}; utterances have words[0] to words[1] - 1 words."""
+    """PATH/{data,lang,lang_test,ali}. Utterances have words[0] to words[1] - 1 words."""
     write_language(path)
     rng = np.random.default_rng(seed)
     texts = {
@@ -52,7 +52,7 @@ def write_chain_corpus(
 
 
 def write_language(path: Path) -> None:
-    """All words equally likely."""
+    """All words are equally likely."""
     lexicon = Lexicon()
     for word, phones in (*LEXICON.items(), ("<unk>", "SPN")):
         lexicon.add(word, tuple(phones.split()), 1.0)
@@ -71,14 +71,14 @@ def write_language(path: Path) -> None:
 
 
 def spoken(phones: list[int], rng: np.random.Generator) -> AlignedPhones:
-    """Each for 4 to 9 frames."""
+    """Each phone for 4 to 9 frames."""
     return AlignedPhones(
         np.array(phones, np.int32), np.concatenate([[0], np.cumsum(rng.integers(4, 10, len(phones)))])
     )
 
 
 def write_alignments(path: Path, lang: LangDir, aligned: dict[str, AlignedPhones]) -> None:
-    """By a system of phones without context, at the rate of the features."""
+    """Alignments by a context-independent system, at the frame rate of the features."""
     path.mkdir(parents=True)
     phones = lang.real_phones
     tree = monophone_tree([[phone] for phone in phones], dict.fromkeys(phones, 2))
@@ -95,7 +95,7 @@ def write_alignments(path: Path, lang: LangDir, aligned: dict[str, AlignedPhones
 
 
 def write_features(path: Path, aligned: dict[str, AlignedPhones], rng: np.random.Generator) -> None:
-    """A cloud of frames around a point for each phone."""
+    """A cluster of frames around a point for each phone."""
     path.mkdir(parents=True)
     centres = 2.0 * np.random.default_rng(9).standard_normal((20, DIM))
     with ArkWriter(path / "f.ark", path / "feats.scp") as writer:

@@ -1,5 +1,5 @@
-"""A corpus of frames that can be classified, a network that does so badly, and its lattices: what training on
-lattices starts from."""
+"""A corpus of separable frames, a network that classifies them badly, and its lattices: the input of
+lattice-based training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import DIM, make_alignments, make_data
+from training_corpora import DIM, make_alignments, make_data
 
 from pyasr.decode.lattice_jobs.lattice_dir import write_num_jobs
 from pyasr.decode.lattices.determinize import determinize
@@ -45,7 +45,7 @@ def write_lattice_corpus(path: Path, lengths: dict[str, int] = LENGTHS) -> Path:
 
 
 def weak_network() -> AcousticModel:
-    """Random, and moved a little towards the centres of the pdfs' frames."""
+    """A random network, shifted a little towards the centres of the pdfs' frames."""
     random, rng = torch.Generator().manual_seed(3), np.random.default_rng(5)
     options = DnnOptions(hidden_layers=1, hidden_dim=2 * DIM)
     network = FeedForward(options, 3 * DIM, NUM_PDFS)
@@ -67,7 +67,7 @@ def weak_network() -> AcousticModel:
 
 
 def write_denlats(path: Path) -> None:
-    """Two archives of lattices of any sequence of phones, one determinised, one as the search left it."""
+    """Two archives of lattices of any phone sequence, one determinised, one as written by the search."""
     reader, scorer = FeatureReader(path / "data", InputOptions.load(path / "dnn")), load_scorer(path / "dnn")
     options = DecodeOptions(beam=30.0, lattice_beam=5.0, acoustic_scale=SCALE)
     decoder = Decoder(phone_loop(), read_transitions(path / "dnn" / "final.mdl").tid2pdf, options)
@@ -82,7 +82,7 @@ def write_denlats(path: Path) -> None:
 
 
 def phone_loop() -> Fst:
-    """The exit of a phone's state on entering it, then its self-loop, then back."""
+    """Entering a phone's state, its self-loop, and the arc back."""
     arcs = [
         arc
         for k in range(NUM_PDFS)

@@ -1,4 +1,4 @@
-"""What tests of all parallel schemes need to know of each, and how far a training had to go."""
+"""Properties of all parallel schemes for tests, and the initial objective of a training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS_OF_SCHEMES = ["gradient", "allreduce", "bmuf", "d1d", "adpsgd", "asgd"]
 
 
 def fitting(words) -> list:
-    """Words of a command line, without --period-frames where the scheme that they name does not go by it."""
+    """Words of a command line, without --period-frames if the scheme that they name does not use it."""
     words = list(words)
     scheme = words[words.index("--parallel") + 1] if "--parallel" in words else "allreduce"
     while "--period-frames" in words and "period_frames" not in names_of(option_kinds()[scheme]):
@@ -25,10 +25,11 @@ def fitting(words) -> list:
 
 
 def ranks_for(scheme: str) -> int:
-    """Three where the scheme takes them: a server and two learners, a node of two ranks and one of one."""
+    """Three ranks if the scheme supports them: a server and two learners, or a node of two ranks and one of
+    one."""
     return 2 if scheme == "butterfly" else 3
 
 
 def initial_objective(log: str) -> float:
-    """Of the held-out data before training, by what the log says."""
+    """Objective on the held-out data before training, from the log."""
     return float(re.search(r"initial model: held-out objective (\S+)", log)[1])

@@ -29,22 +29,20 @@ class Gpu:
         ("tf32", True, torch.float32),
     ],
 )
-def test_bfloat16_is_for_gpus_that_do_not_emulate_it_unless_asked_for(
-    precision, is_native, dtype, monkeypatch
-):
+def test_bfloat16_is_default_on_gpus_with_support(precision, is_native, dtype, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", Gpu(is_native).is_bf16_supported)
     assert ComputeOptions(precision=precision, device="cuda").torch_dtype() == dtype
 
 
-def test_the_name_of_the_products_for_the_log(monkeypatch):
+def test_type_of_products_is_named_in_log(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [
         ComputeOptions(precision=name, device="cuda").products() for name in ("float32", "tf32", "bfloat16")
     ] == ["float32", "tf32", "bfloat16"]
 
 
-def test_tf32_is_refused_on_a_cpu(monkeypatch):
+def test_tf32_is_refused_on_cpu(monkeypatch):
     """By the step if the options suffice to know it, else by the rank."""
     with pytest.raises(
         UserError, match="^--precision tf32 needs a GPU, but --device is cpu; give --precision float32$"

@@ -25,7 +25,7 @@ SCHEDULED = with_options(dnn=dict(dropout=0.25), learner=dict(dropout_schedule=K
         (" 0 , 0.5 @ 0.5 , 0 ", {0.25: 0.25}),
     ],
 )
-def test_shares_in_the_course_of_a_training(text, points):
+def test_dropout_probabilities_over_training(text, points):
     schedule = DropoutSchedule(text)
     assert {done: schedule(done) for done in points} == pytest.approx(points)
 
@@ -33,13 +33,13 @@ def test_shares_in_the_course_of_a_training(text, points):
 @pytest.mark.parametrize(
     "text", ["0.3", "a,b", "0,0.6,0", "0,-0.1@0.5,0", "0,,0", "0@0.1,0", "0,0.1@x,0", "0,nan,0", ",", "0;0.5"]
 )
-def test_what_says_no_shares(text):
+def test_invalid_probabilities_are_refused(text):
     with pytest.raises(UserError, match="--dropout-schedule '.*': give two or more shares from 0 to 0.5"):
         LearnerOptions(dropout_schedule=text).check()
 
 
 @pytest.mark.parametrize("text", ["0,0.1@0.5,0.2@0.4,0", "0,0.1@1.1,0", "0,0.1@-1,0", "0,0.1@nan,0"])
-def test_what_goes_back_in_time(text):
+def test_descending_times_are_refused(text):
     with pytest.raises(UserError, match="--dropout-schedule '.*': times do not ascend"):
         LearnerOptions(dropout_schedule=text).check()
 
@@ -72,7 +72,7 @@ def shares_of(
     return seen, job.learner.flat.master.clone()
 
 
-def test_trainings_keep_to_it(tmp_path):
+def test_trainings_follow_schedule(tmp_path):
     """On two ranks: from 0 to 0.5 and back."""
     for seen, _ in run_threads(2, lambda comm: shares_of(comm, tmp_path)):
         assert [share for _, share in seen] == pytest.approx(
@@ -86,7 +86,7 @@ def test_trainings_keep_to_it(tmp_path):
         )
 
 
-def test_a_training_that_goes_on_ends_in_the_same_bits(tmp_path):
+def test_resumed_training_gives_same_bits(tmp_path):
     expected = shares_of(SoloComm(), tmp_path / "whole")
     first = shares_of(SoloComm(), tmp_path / "again", num_steps=40)
     rest = shares_of(SoloComm(), tmp_path / "again")

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import make_alignments, make_data
 from schemes import fitting
 from test_train_dnn import rank_processes
+from training_corpora import make_alignments, make_data
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.networks.acoustic import load_scorer
@@ -91,7 +91,7 @@ def accuracy(corpus, out):
     ).mean()
 
 
-def test_lost_ranks(corpus, tmp_path):
+def test_training_continues_after_lost_ranks(corpus, tmp_path):
     """One of three gossiping ranks is stopped for a short time, which only costs time. Then a random rank is
     killed at a random moment. Then one of the two remaining ranks is stopped for longer than the time-out."""
     random, out = np.random.default_rng(os.getpid()), tmp_path / "dnn"
@@ -130,7 +130,7 @@ def test_lost_ranks(corpus, tmp_path):
     [(["adpsgd"], 1, 2), (["adpsgd", "--topology", "random-ring"], 1, 2), (["asgd"], 0, 1)],
     ids=["adpsgd", "adpsgd-random-ring", "asgd"],
 )
-def test_an_asynchronous_epoch_goes_on(corpus, tmp_path, scheme, victim, left):
+def test_asynchronous_epoch_continues_after_lost_rank(corpus, tmp_path, scheme, victim, left):
     """One of three ranks, with asgd the server, is killed within the first epoch: the job ends within 10 s.
     Two ranks resume within the epoch, from the last checkpoint. With asgd, one rank resumes, because two
     would be a server and a single shard."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import make_alignments, make_data
 from steps_here import run_here
 from test_train_dnn import rank_processes, wait_for
+from training_corpora import make_alignments, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import ArkReader, ArkWriter, read_scp
@@ -83,7 +83,7 @@ def dbn(corpus, tmp_path_factory):
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="needs MPI")
-def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_path):
+def test_killed_rank_ends_job_and_same_command_resumes(corpus, dbn, tmp_path):
     flags = ["--rbm-iter", 6]
     process = subprocess.Popen(**command(corpus / "data", tmp_path / "dbn", *flags, "--max-restarts", 0))
     scratch = tmp_path / "dbn.tmp"
@@ -106,7 +106,7 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_
         ("simulate_parallel.py", ["--num-learners", 3], {}),
     ],
 )
-def test_fine_tuning_from_the_dbn(corpus, dbn, tmp_path, step, number, how):
+def test_fine_tuning_starts_from_dbn(corpus, dbn, tmp_path, step, number, how):
     flags = [*INPUT, *SHAPE, *number, "--activation", "sigmoid", "--schedule", "newbob",
              "--learning-rate", 0.0005, "--lr-convention", "sum", "--minibatch", 32, "--num-epochs", 2,
              "--heldout-share", 0.15, "--dbn", dbn]  # fmt: skip
@@ -130,7 +130,7 @@ def test_fine_tuning_from_the_dbn(corpus, dbn, tmp_path, step, number, how):
         ),
     ],
 )
-def test_network_unlike_the_dbn(corpus, dbn, tmp_path, flags, sentence):
+def test_network_not_matching_dbn_is_refused(corpus, dbn, tmp_path, flags, sentence):
     with pytest.raises(UserError, match=sentence):
         run_here(
             "train_dnn.py",
@@ -146,7 +146,7 @@ def test_network_unlike_the_dbn(corpus, dbn, tmp_path, flags, sentence):
     assert not (tmp_path / "dnn").exists()
 
 
-def test_data_without_features(corpus, tmp_path):
+def test_data_without_features_are_refused(corpus, tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(UserError, match="data/feats.scp: no such file"):
         run_here("pretrain_dbn.py", *FLAGS, tmp_path / "data", tmp_path / "dbn", threads=True)
@@ -157,7 +157,7 @@ def test_data_without_features(corpus, tmp_path):
     assert not (tmp_path / "dbn").exists()
 
 
-def test_features_that_are_no_numbers_are_named(corpus, tmp_path):
+def test_non_finite_features_are_named(corpus, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(corpus / "data", data)
     table, reader = read_scp(data / "feats.scp"), ArkReader()

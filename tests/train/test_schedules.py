@@ -23,7 +23,7 @@ def rates_of_epochs(schedule):
     return rates
 
 
-def test_exponential_goes_from_the_initial_to_the_final_rate():
+def test_exponential_rate_from_initial_to_final():
     """lr_e = i exp(x ln(f / i) / n) with x = e - 1, n = E - 1: 15 epochs from 0.32 to 0.0032 as in Su, Chen,
     Xu 2015."""
     rates = rates_of_epochs(
@@ -59,7 +59,7 @@ def test_steps_at_epochs_and_frames():
     assert rates == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
 
 
-def test_steps_end_at_the_least_rate():
+def test_steps_end_at_minimum_rate():
     rates = rates_of_epochs(
         schedule_of(learning_rate=0.8, schedule="step", num_epochs=5, step_epochs="1,2,3,4", least_rate=0.15)
     )
@@ -74,7 +74,7 @@ def test_steps_end_at_the_least_rate():
         schedule_of(learning_rate=0.8, schedule="step", step_epochs="1", least_rate=0.9)
 
 
-def test_steps_that_are_none():
+def test_invalid_steps_are_refused():
     with pytest.raises(UserError, match="no step is given"):
         schedule_of(schedule="step")
     with pytest.raises(UserError, match="--step-epochs: '3;4' is not a comma-separated list of numbers"):
@@ -114,29 +114,29 @@ def test_warm_up_and_annealing():
 
 def run(schedule, losses):
     schedule.begin(*losses[0])
-    told = []
+    report = []
     for loss, accuracy in losses[1:]:
         rate = schedule.rate(0)
         accepted = schedule.end_epoch(loss, accuracy)
-        told.append((rate, accepted, schedule.finished))
-    return told
+        report.append((rate, accepted, schedule.finished))
+    return report
 
 
 def test_newbob():
     """Gains 50, 10, 0.5 (halving begins), 2 (still halving), worse (rejected, gain 0: end)."""
     schedule = schedule_of(learning_rate=0.008, schedule="newbob", num_epochs=20)
     losses = [(4.0, 0), (2.0, 0), (1.8, 0), (1.791, 0), (1.755, 0), (1.76, 0)]
-    told = [
+    report = [
         (0.008, True, False),
         (0.008, True, False),
         (0.008, True, False),
         (0.004, True, False),
         (0.002, False, True),
     ]
-    assert run(schedule, losses) == told
+    assert run(schedule, losses) == report
 
 
-def test_newbob_rejects_before_halving_and_goes_on():
+def test_newbob_rejects_before_halving_and_continues():
     schedule = schedule_of(learning_rate=1.0, schedule="newbob", num_epochs=3)
     assert run(schedule, [(2.0, 0), (2.5, 0), (1.0, 0), (0.5, 0)]) == [
         (1.0, False, False),
@@ -148,8 +148,8 @@ def test_newbob_rejects_before_halving_and_goes_on():
 def test_newbob_by_accuracy():
     """Gains of 3 %, 0.4 % (halve), 0.6 % (no halving), 0.05 % (end)."""
     schedule = schedule_of(learning_rate=1.0, schedule="newbob-accuracy", num_epochs=20)
-    told = run(schedule, [(0, 0.40), (0, 0.43), (0, 0.434), (0, 0.44), (0, 0.4405)])
-    assert told == [(1.0, True, False), (1.0, True, False), (0.5, True, False), (0.5, True, True)]
+    output = run(schedule, [(0, 0.40), (0, 0.43), (0, 0.434), (0, 0.44), (0, 0.4405)])
+    assert output == [(1.0, True, False), (1.0, True, False), (0.5, True, False), (0.5, True, True)]
 
 
 @pytest.mark.parametrize("scaling, factor", [("linear", 4), ("sqrt", 2), ("none", 1)])
@@ -159,7 +159,7 @@ def test_scaling_with_ranks(scaling, factor):
     assert ScheduleOptions(lr_scaling=scaling, lr_convention="mean").rate_factor(4, 256) == factor / 256
 
 
-def test_what_is_printed():
+def test_description_of_schedule():
     options = ScheduleOptions(
         learning_rate=0.32, lr_convention="sum", schedule="newbob-accuracy", num_epochs=20
     )

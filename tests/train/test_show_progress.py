@@ -39,7 +39,7 @@ def write_metrics(directory: Path, lines: list[dict]) -> None:
     (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_done_and_under_way(tmp_path, monkeypatch, capsys):
+def test_finished_and_running_outputs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     for name in ("exp/mono", "exp/dnn"):
         with stage_output(tmp_path / name, {}, []) as scratch:
@@ -82,7 +82,7 @@ def courses(training: int) -> list[dict]:
     return [*intervals[:20], {**EPOCHS[0], "rate": 0.5}, *intervals[20:], {**EPOCHS[1], "rate": 0.5}]
 
 
-def test_courses_of_a_training(tmp_path, capsys):
+def test_curves_of_a_training(tmp_path, capsys):
     """Curves are shown for a given output and for unfinished outputs, but not for all finished ones."""
     with stage_output(tmp_path / "exp/dnn", {}, []) as scratch:
         write_metrics(scratch, courses(1))
@@ -102,12 +102,12 @@ def test_courses_of_a_training(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[3].startswith("objective                 -2 ▁")
 
 
-def test_bars_are_means_of_parts():
+def test_spark_lines_average_parts():
     assert spark([0.0, 7.0, 3.5]) == "▁█▅" and spark([3.0, 3.0]) == "▁▁"
     assert spark([*4 * [1.0], *4 * [9.0], *4 * [5.0]], 3) == "▁█▅" and len(spark(list(range(25)))) == 24
 
 
-def test_a_training_that_has_diverged_is_shown(tmp_path, capsys):
+def test_diverged_training_is_shown(tmp_path, capsys):
     """The objective first becomes infinite, then NaN; the other curves are shown as usual."""
     lines = courses(1)[:24]
     lines[-3:] = [{**line, "objective": value} for line, value in zip(lines[-3:], (-np.inf, np.nan, np.nan))]
@@ -135,7 +135,7 @@ def test_a_training_that_has_diverged_is_shown(tmp_path, capsys):
     assert [len(plot.findall(f"{SVG}circle")) for plot in plots] == [60, 3, 64, 64]
 
 
-def test_a_training_of_which_no_value_is_finite(tmp_path, capsys):
+def test_training_without_finite_values(tmp_path, capsys):
     with stage_output(tmp_path / "exp/dnn", {}, []) as scratch:
         write_metrics(scratch, [{**INTERVAL, "objective": np.nan}, {**INTERVAL, "objective": np.inf}])
     run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn", folder="utils")
@@ -187,7 +187,7 @@ def test_picture_of_all_trainings(tmp_path):
     run_here("show_progress.py", "--svg", tmp_path / "new/x.svg", tmp_path / "exp", folder="utils")
 
 
-def test_pictures_that_cannot_be_drawn(tmp_path):
+def test_impossible_pictures_are_refused(tmp_path):
     with stage_output(tmp_path / "exp/mono", {}, []):
         pass
     with pytest.raises(UserError, match="exp: no training to plot; give a directory that contains one"):
@@ -211,7 +211,7 @@ def test_pictures_that_cannot_be_drawn(tmp_path):
         run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn1", folder="utils")
 
 
-def test_the_job_that_failed_first_is_named(tmp_path, capsys):
+def test_first_failed_job_is_named(tmp_path, capsys):
     """Jobs that were stopped because of a failed one are not named. Logs of requeued jobs do not count as
     further jobs."""
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
@@ -261,7 +261,7 @@ def hear_signals() -> None:
 
 
 @pytest.mark.parametrize(
-    "number, told, goes_on",
+    "number, expected_text, goes_on",
     [
         (None, r"in progress, last written to \d+ s ago", True),
         (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
@@ -274,7 +274,7 @@ def hear_signals() -> None:
         ),
     ],
 )
-def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
+def test_state_of_a_step(number, expected_text, goes_on, tmp_path, capsys, monkeypatch):
     """The remaining time is shown only for steps that continue."""
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
@@ -294,11 +294,11 @@ def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypa
         run_here("show_progress.py", tmp_path / "exp", folder="utils")
         step.kill()
     line, bar = capsys.readouterr().out.splitlines()[:2]
-    assert re.fullmatch(rf"{tmp_path}/exp/x: begun \S+ \S+, {told}", line), line
+    assert re.fullmatch(rf"{tmp_path}/exp/x: begun \S+ \S+, {expected_text}", line), line
     assert (" left" in bar) == goes_on and " 40%  epoch 2" in bar
 
 
-def test_a_step_that_has_failed_is_shown_with_its_sentence(tmp_path, capsys):
+def test_failed_step_is_shown_with_its_error(tmp_path, capsys):
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
     subprocess.run([sys.executable, "step.py", "exp/fails"], cwd=tmp_path, capture_output=True, timeout=60)
     run_here("show_progress.py", tmp_path / "exp", folder="utils")
@@ -309,7 +309,7 @@ def test_a_step_that_has_failed_is_shown_with_its_sentence(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "runs, told",
+    "runs, message",
     [
         (
             "1000.000 on node7",
@@ -323,15 +323,15 @@ def test_a_step_that_has_failed_is_shown_with_its_sentence(tmp_path, capsys):
         ),
     ],
 )
-def test_runs_on_other_hosts_and_of_earlier_versions(runs, told, tmp_path, capsys):
+def test_runs_on_other_hosts_and_of_earlier_versions(runs, message, tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
         raise KeyboardInterrupt
     (scratch / RUNS).write_text(runs)
     run_here("show_progress.py", tmp_path, folder="utils")
-    assert f", {told}" in capsys.readouterr().out
+    assert f", {message}" in capsys.readouterr().out
 
 
-def test_metrics_of_a_run_that_was_killed_while_it_wrote(tmp_path, capsys):
+def test_truncated_metrics_of_killed_run(tmp_path, capsys):
     """The truncated line is kept when the training continues."""
     cut = json.dumps(INTERVAL)[:30] + "\n"
     for name, last in (("cut", [cut]), ("whole", [])):
@@ -350,7 +350,7 @@ def test_metrics_of_a_run_that_was_killed_while_it_wrote(tmp_path, capsys):
     )
 
 
-def test_what_was_kept_of_an_output_is_not_shown(tmp_path, capsys):
+def test_kept_copies_of_outputs_are_not_shown(tmp_path, capsys):
     for name in ("dnn", ".dnn.old"):
         with stage_output(tmp_path / name, {}, []):
             pass
@@ -359,7 +359,7 @@ def test_what_was_kept_of_an_output_is_not_shown(tmp_path, capsys):
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [f"{tmp_path}/dnn"]
 
 
-def test_an_output_that_is_finished_while_it_is_looked_at(tmp_path, capsys, monkeypatch):
+def test_output_finished_meanwhile_is_shown(tmp_path, capsys, monkeypatch):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "mono", {}, [], resume=True):
         raise KeyboardInterrupt
     (tmp_path / "mono.tmp" / RUNS).unlink()
@@ -375,7 +375,7 @@ def test_an_output_that_is_finished_while_it_is_looked_at(tmp_path, capsys, monk
     assert f"{tmp_path}/mono: done " in capsys.readouterr().out
 
 
-def test_an_output_that_is_being_made_is_named_as_it_will_be_called(tmp_path, capsys):
+def test_unfinished_output_has_its_final_name(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "exp/dnn.v2", {}, []):
         raise KeyboardInterrupt
     run_here("show_progress.py", tmp_path / "exp/dnn.v2", folder="utils")
@@ -383,7 +383,7 @@ def test_an_output_that_is_being_made_is_named_as_it_will_be_called(tmp_path, ca
     assert line.startswith(f"{tmp_path}/exp/dnn.v2: begun ") and ", stopped by SIGINT " in line
 
 
-def test_nothing_to_show(tmp_path):
+def test_nothing_to_show_is_reported(tmp_path):
     with pytest.raises(UserError, match="no finished or unfinished output; give the exp/ of a recipe"):
         run_here("show_progress.py", tmp_path, folder="utils")
     with pytest.raises(UserError, match="none: no such directory"):

@@ -1,4 +1,4 @@
-"""Small DBNs on toy data; also what MPI ranks of the tests run."""
+"""Small DBNs on toy data, also for MPI ranks of the tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import make_data
 from scheme_toys import changed_groups
+from training_corpora import make_data
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.files import DBN_FILE
@@ -52,7 +52,7 @@ def make_toy(path: Path, num_utterances: int = 16) -> Path:
 def spec_of(
     data: Path, out: Path, options: DbnTraining = OPTIONS, heldout_share: float = 0.2
 ) -> PretrainSpec:
-    """The work of `pretrain_rank`, its utterances prepared."""
+    """Specification for `pretrain_rank` with prepared utterances."""
     out.mkdir(exist_ok=True)
     prepare_utterances(data, out, HeldoutOptions(heldout_share=heldout_share), options.rbm.max_frames)
     return PretrainSpec(data, out, INPUT, options)
@@ -76,14 +76,14 @@ class FixedOrderStore(FrameStore):
 
 
 def _sample_by_thresholds(p: torch.Tensor, generator=None) -> torch.Tensor:
-    """Samples that depend on the probabilities of a row alone, whichever rank the row is on."""
+    """Samples that depend only on the probabilities of a row, not on its rank."""
     return (p > torch.linspace(0.1, 0.9, p.shape[1])).to(p.dtype)
 
 
 def trained_without_chance(
     comm: Comm, directory: Path, gaussian: bool, minibatch: int, num_shares: int
 ) -> torch.Tensor:
-    """The parameters of a machine after two epochs of minibatches of which a rank has every `comm.size`-th; a
+    """Parameters of an RBM after two epochs in which each rank has every `comm.size`-th minibatch, with a
     mixing after each."""
     rbm_module.sample_bernoulli = _sample_by_thresholds
     torch.manual_seed(11)
@@ -117,8 +117,8 @@ def trained_without_chance(
 
 
 def period_one(spec, comm: Comm) -> None:
-    """What three MPI ranks of a test run: both kinds of machines, on two of them and on all, their parameters
-    put down by rank 0."""
+    """Program of three MPI ranks: both kinds of RBMs, on two of the ranks and on all. Rank 0 writes their
+    parameters."""
     pair = comm.split(comm.rank // 2)  # ranks 0 and 1; rank 2 alone
     for group in (pair, comm):
         for gaussian in (True, False):

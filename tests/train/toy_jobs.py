@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, frames_of, make_data, random_pdfs
 from scheme_toys import changed_groups
+from training_corpora import DIM, frames_of, make_data, random_pdfs
 
 from pyasr.feats.compute.warp import Warper
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -54,14 +54,14 @@ def store(
 
 
 def warper() -> Warper:
-    """One that takes the columns for filters."""
+    """A warper that treats columns as filters."""
     return Warper(FbankOptions(mel=MelOptions(num_mel_bins=DIM)))
 
 
 def shard(
     path: Path, num_utterances: int, left: int = 2, right: int = 2, code=None, length: int = 50
 ) -> Shard:
-    """The utterances of a data directory, which is made in `path`."""
+    """The utterances of a data directory, which is created in `path`."""
     targets = make_data(path, {f"a-{i:02d}": length + i % 3 for i in range(num_utterances)}, NUM_PDFS)
     reader = FeatureReader(path, InputOptions(cmvn="none"))
     return Shard(reader, targets, targets.keys, Packing(left, right), code or Plain(torch.float32))
@@ -82,8 +82,8 @@ def streamed(
 def training(
     comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Trainer, tries_speed: bool = False
 ) -> Trainer:
-    """A job on a FrameStore or on streamed frames; unless it tries how fast one rank is, all steps of its
-    learner are of the training."""
+    """A job on a FrameStore or on streamed frames. Unless it measures the single-rank throughput, all steps
+    of its learner belong to the training."""
     dtype = options.learner.torch_dtype()
     if isinstance(frames, FrameStore):
         frames.move(CPU, dtype)
@@ -108,7 +108,7 @@ def training(
 
 
 def trained(comm, directory: Path, frames, options: DnnTraining = OPTIONS) -> torch.Tensor:
-    """The parameters in the end."""
+    """Final parameters."""
     job = training(comm, directory, frames, options)
     job.run()
     return job.learner.flat.master.clone()
@@ -119,7 +119,7 @@ def metrics(directory: Path) -> list[dict]:
 
 
 def poisoned(job: Trainer, steps) -> None:
-    """Let the inputs of the minibatches numbered in `steps`, from 1, hold a number that is none."""
+    """Set a number of the inputs to NaN in the minibatches numbered in `steps`, from 1."""
     step, count = job.learner.step, itertools.count(1)
 
     def poison(x, *arguments):
@@ -136,7 +136,7 @@ class Crash(Exception):
 
 
 def crash_after(job: Trainer, num_steps: int) -> None:
-    """Let the job die in the middle of minibatch `num_steps`."""
+    """Let the job crash in the middle of minibatch `num_steps`."""
     step, done = job.learner.step, []
 
     def dying(*arguments):
@@ -150,8 +150,7 @@ def crash_after(job: Trainer, num_steps: int) -> None:
 
 @contextmanager
 def power_cut(learners: type, num_steps: int):
-    """What is trained within by such learners dies in the middle of minibatch `num_steps`, and the block ends
-    by that."""
+    """A training inside this block crashes in the middle of minibatch `num_steps`, which ends the block."""
     step, done = learners.step, []
 
     def dying(*arguments):

@@ -54,7 +54,7 @@ ALL = """--round-to-power-of-two=true
 """
 
 
-def test_kaldis_option_files(tmp_path):
+def test_kaldi_option_files_are_read(tmp_path):
     for name, content in (("fbank", FBANK_CONF), ("pitch", PITCH_CONF), ("all", ALL)):
         (tmp_path / name).write_text(content)
     words = [f"--config={tmp_path / name}" for name in ("fbank", "all")]
@@ -99,19 +99,19 @@ def test_kaldis_option_files(tmp_path):
         ("--htk-compatt=true", "no such option; did you mean --htk-compat?"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
+def test_unsupported_kaldi_option_is_refused_with_reason(line, reason, tmp_path):
     (tmp_path / "conf").write_text(f"# Kaldi's\n{line}\n")
     name = line.partition("=")[0]
     for words, where in (
         ([f"--config={tmp_path / 'conf'}"], f"{tmp_path / 'conf'}:2: {name}"),
         ([line], name),
     ):
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as caught:
             parse(MfccOptions, words)
-        assert str(told.value).startswith(f"{where}: ") and reason in str(told.value)
+        assert str(caught.value).startswith(f"{where}: ") and reason in str(caught.value)
 
 
-@pytest.mark.parametrize("step, words, told", [
+@pytest.mark.parametrize("step, words, message", [
     ("train_mono.py", ["--totgauss", "1000"], "--totgauss: no such option; pyasr's option is --num-gauss"),
     ("train_lda_mllt.py", ["--splice-opts", "--left-context=3 --right-context=3"],
      "pyasr's option is --splice-left and --splice-right"),
@@ -141,12 +141,12 @@ def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
     ("train_mono.py", ["--global-frames", "200"],
      "it has no effect: only frames of the utterance are used; omit it"),
 ])  # fmt: skip
-def test_names_of_kaldis_scripts(step, words, told):
-    with pytest.raises(UserError, match=told.replace("(", "\\(")):
+def test_kaldi_script_option_gives_advice(step, words, message):
+    with pytest.raises(UserError, match=message.replace("(", "\\(")):
         parsed(step, *words, "data/train")
 
 
-def test_a_file_for_several_decoders_is_taken_by_each(tmp_path):
+def test_file_for_several_decoders_is_read_by_each(tmp_path):
     """Kaldi's conf/decode.config has the first beam of decode_fmllr.sh and is also read by decode.sh."""
     (tmp_path / "decode.config").write_text(
         "first_beam=10.0 # beam used in the first pass\nbeam=13.0\nlattice_beam=6.0\n"
@@ -159,27 +159,27 @@ def test_a_file_for_several_decoders_is_taken_by_each(tmp_path):
 @pytest.mark.parametrize(
     "word, value", [("t", True), ("1", True), ("F", False), ("0", False), ("True", True)]
 )
-def test_booleans_as_kaldis_programs_read_them(word, value):
+def test_booleans_are_parsed_like_kaldi(word, value):
     assert parse(MfccOptions, [f"--htk-compat={word}"])[0].htk_compat is value
 
 
-def test_numbers_of_leaves_and_gaussians_as_arguments():
-    told = (
+def test_leaves_and_gaussians_as_positional_arguments_give_advice():
+    report = (
         r"expected 4 argument\(s\) .*, got 6: .*; give the first two as --num-leaves 2500 --num-gauss 15000$"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         parsed("train_deltas.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")
     with pytest.raises(UserError, match="got 6: .*; see --help$"):
         parsed("align_si.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")
 
 
-def test_a_step_that_has_nothing_like_it_does_not_name_ours():
+def test_advice_is_silent_if_step_lacks_the_option():
     with pytest.raises(UserError, match="^--totgauss: no such option; see --help$"):
         parsed("compute_cmvn.py", "--totgauss", "9", "data/train")
     assert advice("totgauss", ["nj", "cmd"]) == ""
 
 
-def test_every_option_that_is_named_is_one():
+def test_every_advised_flag_exists():
     """Each pyasr flag belongs to some step, and no Kaldi name is a flag of a step that has the pyasr flag."""
     flags = [{flag.name for flag in flags_of(step_of(name)[1])} | {"config", "force"} for name in STEPS]
     flags += [{flag.name for flag in flags_of(step_of(name, "utils")[1])} for name in UTILS]

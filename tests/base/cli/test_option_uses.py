@@ -47,7 +47,7 @@ def parse(*words):
         ("--lm", "none"),
     ],
 )
-def test_what_is_used_is_taken(words):
+def test_used_option_is_accepted(words):
     parse(*words)
 
 
@@ -62,7 +62,7 @@ def test_what_is_used_is_taken(words):
     (("--exact", "--pruning", "1"), "--pruning cannot be combined with --exact; omit it"),
     (("--search", "greedy", "--scale", "1"), "--scale cannot be combined with --search greedy; omit it"),
 ])  # fmt: skip
-def test_what_is_not_used_is_refused_by_name(words, sentence, tmp_path):
+def test_unused_option_is_refused_by_name(words, sentence, tmp_path):
     """On the command line and in a file."""
     path = tmp_path / "search.conf"
     path.write_text(
@@ -88,7 +88,7 @@ def test_what_is_not_used_is_refused_by_name(words, sentence, tmp_path):
         assert str(caught.value) == where + sentence
 
 
-def test_what_the_command_line_makes_useless_in_a_file_is_told_with_its_line(tmp_path):
+def test_config_line_made_unused_by_command_line_is_refused_with_line_number(tmp_path):
     path = tmp_path / "search.conf"
     path.write_text("# of prefixes\n--scale=2\n--width=8\n--bonus=0\n")
     parse("--search", "prefix", "--lm", "x", "--config", str(path))
@@ -106,14 +106,14 @@ def test_what_the_command_line_makes_useless_in_a_file_is_told_with_its_line(tmp
         assert str(caught.value) == where + sentence
 
 
-def test_help_tells_the_conditions():
+def test_help_shows_conditions():
     with pytest.raises(opt.HelpRequested) as caught:
         parse("--help")
-    for told in (
+    for message in (
         "prefixes to keep (with --search prefix) [8]",
         "for a word (with --search prefix, with --lm) [0.0]",
         "of the search (with --search graph, prefix) [15.0]",
         "of the search (without --exact) [1.0]",
         "of scores (with any --search except greedy) [1.0]",
     ):
-        assert told in str(caught.value)
+        assert message in str(caught.value)

@@ -61,18 +61,18 @@ def parse(*words, cls=Step):
         (("--nj", "1", "--nj", "2"), dict(jobs=JobOptions(nj=2))),
     ],
 )
-def test_good_command_lines(words, changes):
+def test_valid_command_lines(words, changes):
     expected = dataclasses.replace(Step(Path("d"), Path("o"), Inner(20), JobOptions(nj=4)), **changes)
     assert parse(*words, "d", "o") == (expected, set())
     if "--fast" not in words:
         assert parse("d", "o", *words)[0] == expected == parse("d", *words, "o")[0]
 
 
-def test_the_rest_are_positionals_after_two_dashes():
+def test_words_after_two_dashes_are_positional():
     assert parse("--", "--d", "-o")[0].data == Path("--d")
 
 
-def test_switches_and_many():
+def test_switches_and_variadic_positionals():
     assert parse("d", "o", "--force")[1] == {"force"}
     assert parse("3", "a", "b", cls=Many)[0] == Many(3, (Path("a"), Path("b")))
 
@@ -106,13 +106,13 @@ def test_switches_and_many():
         (("d", ""), "OUT: the path is empty"),
     ],
 )
-def test_bad_command_lines(words, sentence):
+def test_invalid_command_lines_give_one_sentence(words, sentence):
     with pytest.raises(UserError) as caught:
         parse(*words)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_bad_positional():
+def test_invalid_positional_is_refused():
     with pytest.raises(UserError, match="NUMBER: 'x' is not a whole number"):
         parse("x", "a", cls=Many)
 
@@ -142,7 +142,7 @@ def test_bad_positional():
         max_size=7,
     )
 )
-def test_any_words_give_options_or_one_sentence(words):
+def test_random_words_give_options_or_one_sentence(words):
     try:
         parse(*words)
     except UserError as error:
@@ -165,14 +165,14 @@ def test_config_file(tmp_path):
         ("--num-ceps", r"c\.conf:2: --num-ceps: a value is missing"),
     ],
 )
-def test_bad_config_file(line, sentence, tmp_path):
+def test_invalid_config_file_is_refused(line, sentence, tmp_path):
     path = tmp_path / "c.conf"
     path.write_text(f"--rate=1\n{line}\n")
     with pytest.raises(UserError, match=sentence):
         parse("d", "o", "--config", str(path))
 
 
-def test_help_shows_every_flag_with_its_default():
+def test_help_shows_flags_with_defaults():
     with pytest.raises(opt.HelpRequested) as caught:
         parse("--help")
     text = str(caught.value)
@@ -217,7 +217,7 @@ def help_of(cls, flag: str) -> str:
     return str(caught.value)
 
 
-def test_flags_stand_under_the_heading_of_the_class_that_declares_them():
+def test_help_groups_flags_by_declaring_class():
     text = help_of(many(3, 0), "--help")
     assert re.search(
         r"Network:\n  --x0 .*\n  --x1 .*\n  --x2 .*\n\nResources:\n  --room .*\n\nGeneral:\n  --config FILE",
@@ -225,14 +225,14 @@ def test_flags_stand_under_the_heading_of_the_class_that_declares_them():
     )
 
 
-def test_rare_flags_of_a_program_with_many_are_left_to_help_all():
+def test_help_leaves_rare_flags_to_help_all():
     short, whole = help_of(many(40, 12), "--help"), help_of(many(40, 12), "--help-all")
     assert short.count("--x") == 28 and "--help-all                   show 12 more options" in short
     assert whole.count("--x") == 40 and "help-all" not in whole
     assert help_of(many(20, 12), "--help").count("--x") == 20  # few flags are all shown
 
 
-def test_a_name_declared_twice_is_our_mistake():
+def test_name_declared_twice_is_type_error():
     @dataclass(frozen=True)
     class Twice:
         nj: int = option(1, "jobs")
@@ -259,7 +259,7 @@ def test_json_round_trip_of_nested_values():
         assert opt.from_json(type(instance), content) == instance
 
 
-def test_defaults_are_what_is_left_alone():
+def test_unset_options_equal_defaults():
     """Defaults of groups are those of the step; arguments have none."""
     content = opt.to_json(parse("d", "o")[0])
     assert opt.defaults(Step) == {
@@ -279,14 +279,14 @@ def test_defaults_are_what_is_left_alone():
         ('{"type": "pyasr.base.cli.job_options:JobOptions", "njobs": 1}', "JobOptions has no njobs"),
     ],
 )
-def test_bad_saved_options(text, sentence, tmp_path):
+def test_invalid_saved_options_are_refused(text, sentence, tmp_path):
     path = tmp_path / "o.json"
     path.write_text(text)
     with pytest.raises(UserError, match=sentence):
         opt.load(path)
 
 
-def test_missing_saved_options(tmp_path):
+def test_missing_saved_options_are_refused(tmp_path):
     with pytest.raises(UserError, match="no.json: no such file"):
         opt.load(tmp_path / "no.json")
 
@@ -299,7 +299,7 @@ def test_missing_saved_options(tmp_path):
         (["d", "o"], 1, "step.py: error: d: no such file or directory\n"),
     ],
 )
-def test_a_step_says_one_sentence_and_exits(words, status, sentence, tmp_path):
+def test_step_with_user_error_prints_one_sentence_and_exits(words, status, sentence, tmp_path):
     script = tmp_path / "step.py"
     script.write_text("""
 from dataclasses import dataclass

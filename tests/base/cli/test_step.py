@@ -60,7 +60,7 @@ def run(what, cwd, stdout):
     "what, says",
     [("--help", 141), ("current", 141), ("print", 141), ("log", 141), ("buffered", 141), ("quiet", 0)],
 )
-def test_a_step_without_a_reader_ends_with_the_status_of_a_closed_pipe(what, says, tmp_path):
+def test_closed_reader_gives_status_of_closed_pipe(what, says, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     done = run(what, tmp_path, writer)
@@ -69,7 +69,7 @@ def test_a_step_without_a_reader_ends_with_the_status_of_a_closed_pipe(what, say
     assert (tmp_path / "made").exists() == (what == "quiet")
 
 
-def test_what_is_wrong_is_told_without_a_reader_too(tmp_path):
+def test_error_is_printed_despite_closed_reader(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     done = run("wrong", tmp_path, writer)
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_told_without_a_reader_too(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["--help", "current", "print", "log", "buffered", "quiet"])
-def test_with_a_reader_all_is_well(what, tmp_path):
+def test_open_reader_gets_all_output(what, tmp_path):
     done = run(what, tmp_path, subprocess.PIPE)
     assert (done.returncode, done.stderr, bool(done.stdout)) == (0, "", what != "quiet")
 
@@ -97,7 +97,7 @@ def make_copy(data, out, *lists, name=""):
         pass
 
 
-def test_another_way_to_the_same_directory_is_no_other_option(tmp_path, monkeypatch):
+def test_other_path_to_same_directory_is_same_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("data", "other"):
         (tmp_path / name).mkdir()
@@ -113,16 +113,16 @@ def test_another_way_to_the_same_directory_is_no_other_option(tmp_path, monkeypa
         for lists in ("other", tmp_path / "other"):
             with pytest.raises(UpToDate):
                 make_copy(*again, lists, name="data")
-    for words, name, told in (
+    for words, name, message in (
         (("other", "out", "other"), "data", "data: data -> other"),
         (("data", "out", "link"), "data", "lists: "),
         (("data", "out", "other"), "./data", "name: data -> ./data"),
     ):
-        with pytest.raises(UserError, match=rf"out exists with other options \({told}"):
+        with pytest.raises(UserError, match=rf"out exists with other options \({message}"):
             make_copy(*words, name=name)
 
 
-def test_a_file_that_a_program_has_not_written_is_replaced_by_force_alone(tmp_path, monkeypatch):
+def test_file_not_written_by_program_is_replaced_only_with_force(tmp_path, monkeypatch):
     page = tmp_path / "page"
     cases = (
         (False, None, False),

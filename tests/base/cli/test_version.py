@@ -26,17 +26,17 @@ KINDS = [
 
 
 @pytest.mark.parametrize("words", KINDS, ids=lambda words: words[0])
-def test_version(words):
+def test_version_option_prints_version(words):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"pyasr {pyasr.__version__}\n", "")
 
 
-def test_help_shows_it():
+def test_help_lists_version_option():
     done = subprocess.run(["steps/score.py", "--help"], cwd=ROOT, capture_output=True, text=True)
     assert re.search(r"^  --version +show pyasr's version$", done.stdout, re.MULTILINE)
 
 
-def test_changelog_names_the_version():
+def test_changelog_names_current_version():
     newest = re.search(r"^## \[(\d+\.\d+\.\d+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest[1] == pyasr.__version__
 
@@ -53,12 +53,12 @@ def wheel(tmp_path_factory) -> zipfile.ZipFile:
     return zipfile.ZipFile(place / f"pyasr-{pyasr.__version__}-py3-none-any.whl")
 
 
-def test_the_wheel_has_all_modules(wheel):
+def test_wheel_contains_all_modules(wheel):
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "pyasr").rglob("*.py")}
     assert modules | {"pyasr/py.typed"} <= set(wheel.namelist())
 
 
-def test_the_pinned_versions_are_within_the_ranges_of_the_wheel(wheel):
+def test_pinned_versions_are_in_ranges_of_wheel(wheel):
     text = wheel.read(f"pyasr-{pyasr.__version__}.dist-info/METADATA").decode()
     ranges = [Requirement(line) for line in email.message_from_string(text).get_all("Requires-Dist")]
     pinned = [line.partition("#")[0] for line in (ROOT / "requirements.txt").read_text().splitlines()]

@@ -7,7 +7,7 @@ import pytest
 from pyasr.base.compiled.imports import without_collection
 
 
-def test_nothing_is_collected_meanwhile(tmp_path, monkeypatch):
+def test_garbage_collection_is_off_during_imports(tmp_path, monkeypatch):
     """Imported objects are excluded from later collections. Without an import, the state is unchanged, even
     after an error."""
     (tmp_path / "large_library.py").write_text(

@@ -63,14 +63,14 @@ def place_in(run) -> Path:
     return Path(place)
 
 
-def test_a_directory_of_the_users_own(installation, tmp_path):
+def test_cache_directory_belongs_to_user(installation, tmp_path):
     own = tmp_path / "tmp" / f"pyasr-numba-{os.getuid()}"
     first, second, third = run(installation), run(installation, NUMBA_CACHE_DIR=str(own)), run(installation)
     assert place_in(first) == place_in(second) == place_in(third) and place_in(first).parent == own
     assert own.stat().st_mode & 0o777 == 0o700 and len(list(own.rglob("*.nbc"))) == 1
 
 
-def test_what_another_user_could_write_is_refused(installation, tmp_path):
+def test_cache_directory_writable_by_others_is_refused(installation, tmp_path):
     own = tmp_path / "tmp" / f"pyasr-numba-{os.getuid()}"
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     for make in (
@@ -82,11 +82,11 @@ def test_what_another_user_could_write_is_refused(installation, tmp_path):
         if own.is_dir() and not own.is_symlink():
             own.chmod(0o777)
         refused = run(installation)
-        told = (
+        report = (
             f"ImportError: {own}: not a private directory, which the cache of compiled kernels needs; "
             "set NUMBA_CACHE_DIR to one\n"
         )
-        assert refused.returncode == 1 and refused.stderr.endswith(told)
+        assert refused.returncode == 1 and refused.stderr.endswith(report)
         own.rmdir() if own.is_dir() and not own.is_symlink() else own.unlink()
 
 
@@ -99,7 +99,7 @@ def test_what_another_user_could_write_is_refused(installation, tmp_path):
         ({}, "installation/pyasr/__pycache__"),
     ],
 )
-def test_places_that_can_be_written(variables, place, installation, tmp_path):
+def test_cache_falls_back_to_writable_place(variables, place, installation, tmp_path):
     if not variables:
         (installation / "pyasr/__pycache__").unlink()
     found = run(installation, **{name: value.format(tmp_path) for name, value in variables.items()})
@@ -107,7 +107,7 @@ def test_places_that_can_be_written(variables, place, installation, tmp_path):
     assert not list((tmp_path / "tmp").iterdir()) and len(list(tmp_path.rglob("*.nbc"))) == 1
 
 
-def test_processors_that_share_a_home_have_directories_of_their_own(installation, tmp_path):
+def test_processors_sharing_a_home_have_separate_directories(installation, tmp_path):
     """Also if one of them starts the other, which finds the variable set: they never share an index of
     kernels."""
     places = []
@@ -122,7 +122,7 @@ def test_processors_that_share_a_home_have_directories_of_their_own(installation
     ) == 3
 
 
-def test_what_tells_processors_apart(monkeypatch, tmp_path):
+def test_processor_key_ignores_changing_values(monkeypatch, tmp_path):
     """The entry of the first processor without values that change between readings, and the target given to
     numba."""
     entry = (

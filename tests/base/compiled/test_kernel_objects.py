@@ -113,7 +113,7 @@ def objects(path: Path) -> list[Path]:
     return [file for file in path.rglob("objects/*") if file.is_file()]
 
 
-def test_second_processes_need_no_numba(compiled):
+def test_second_process_loads_kernels_without_numba(compiled):
     """For arguments of all kinds: types, layouts, mapped and read-only arrays, tuples; from several
     threads."""
     path, results = compiled
@@ -124,7 +124,7 @@ def test_second_processes_need_no_numba(compiled):
     )
 
 
-def test_what_a_file_cannot_hold_is_left_to_numba(compiled):
+def test_arguments_unsupported_by_object_file_use_numba(compiled):
     """In a process that has loaded kernels from files: lists, defaults, kernels that call others, and type
     errors."""
     _, rest = run(compiled[0], CALLS + ALSO_NUMBA)
@@ -134,26 +134,26 @@ def test_what_a_file_cannot_hold_is_left_to_numba(compiled):
 @pytest.mark.parametrize(
     "damaged", [lambda content: content[:2000], lambda content: b"", lambda content: b"N."]
 )
-def test_damaged_files_are_made_again(damaged, compiled):
+def test_damaged_object_files_are_compiled_again(damaged, compiled):
     path, results = compiled
     for file in objects(path):
         file.write_bytes(damaged(file.read_bytes()))
     assert run(path) == (results, "True\n") and run(path) == (results, "False\n")
 
 
-def test_variables_of_numba_are_heeded(compiled):
+def test_numba_environment_variables_are_respected(compiled):
     path, results = compiled
     assert run(path, NUMBA_BOUNDSCHECK="0") == (results, "True\n")
 
 
-def test_kernels_of_a_changed_source_are_compiled(compiled):
+def test_changed_source_is_compiled_again(compiled):
     path, results = compiled
     (path / "kept.py").write_text(KERNELS.replace("rows[:] = 7", "rows[:] = 8"))
     changed, numba = run(path)
     assert changed != results and numba == "True\n" and run(path) == (changed, "False\n")
 
 
-def test_a_kernel_is_compiled_again_if_a_kernel_that_it_calls_has_changed(tmp_path):
+def test_change_of_called_kernel_compiles_the_caller_again(tmp_path):
     """numba's own cache checks only the file of the calling kernel."""
     head = "from pyasr.base.compiled.kernels import njit\n"
     inner = f"{head}@njit(cache=True)\ndef inner(x):\n    return x + NUMBER\n"

@@ -37,7 +37,7 @@ def test_kernels_call_kernels():
     assert added(1, 2) == 5 and added.__wrapped__.__name__ == added.__name__ == "added"
 
 
-def test_what_belongs_together_is_one_argument():
+def test_record_of_arrays_is_one_argument():
     """Kernels take records of arrays instead of long argument lists."""
     for path in sorted((Path(__file__).parents[3] / "pyasr").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -49,7 +49,7 @@ def test_what_belongs_together_is_one_argument():
                 )
 
 
-def test_numba_is_imported_with_the_first_call_that_is_compiled(tmp_path, monkeypatch):
+def test_numba_is_imported_at_first_compiled_call(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     code = (
         "import sys, pyasr.decode.search.beam_search, pyasr.hmm.align.viterbi, "
@@ -114,7 +114,7 @@ def norms(rows, names):
 """
 
 
-def test_kernels_come_from_the_cache_without_the_compiler(tmp_path, monkeypatch):
+def test_cached_kernels_load_without_compiler(tmp_path, monkeypatch):
     """Also those with dictionaries, random numbers and hashes of strings, which use numba's runtime. Their
     bitcode is parsed when another kernel that calls them is compiled."""
     (tmp_path / "kept.py").write_text(KEPT)
@@ -151,7 +151,7 @@ print(sum(sum(kernel.stats.cache_misses.values()) for kernel in (four_times, twi
 """
 
 
-def test_records_of_arguments_can_be_renamed(tmp_path, monkeypatch):
+def test_renamed_argument_record_is_compiled_again(tmp_path, monkeypatch):
     """The cache names the class of a record; an earlier name does not prevent the kernel from being
     compiled."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
@@ -167,7 +167,7 @@ def test_records_of_arguments_can_be_renamed(tmp_path, monkeypatch):
             assert done.stdout == f"{4 * factor}\n", done.stderr
 
 
-def test_processes_that_need_kernels_at_once_compile_each_of_them_once(tmp_path, monkeypatch):
+def test_concurrent_processes_compile_each_kernel_once(tmp_path, monkeypatch):
     (tmp_path / "kept.py").write_text(TWO)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
@@ -186,7 +186,7 @@ def test_processes_that_need_kernels_at_once_compile_each_of_them_once(tmp_path,
     assert sum(compiled) == 2 and not list(tmp_path.rglob("*.lock"))
 
 
-def test_a_process_stops_waiting_for_one_that_is_suspended(tmp_path, monkeypatch):
+def test_wait_for_suspended_compiler_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_turns, "_PATIENCE_S", 0.1)
     turn = kernel_turns.CompileTurn(tmp_path / "kernel.lock")
     with (tmp_path / "kernel.lock").open("w") as of_another:
@@ -195,7 +195,7 @@ def test_a_process_stops_waiting_for_one_that_is_suspended(tmp_path, monkeypatch
     turn.end()
 
 
-def test_kernels_can_be_compiled_where_no_lock_can_be_made(tmp_path):
+def test_kernels_compile_where_lock_cannot_be_created(tmp_path):
     turn = kernel_turns.CompileTurn(tmp_path / "nowhere/kernel.lock")
     turn.take()
     turn.end()

@@ -58,7 +58,7 @@ def calls(tmp_path) -> list[tuple[str, str]]:
 
 
 @NEEDS_STRACE
-def test_write_fsync_rename_fsync_of_the_directory(tmp_path):
+def test_atomic_write_calls_write_fsync_rename_fsync_of_directory(tmp_path):
     found = calls(tmp_path)
 
     def at(name, file):
@@ -81,7 +81,7 @@ def test_write_fsync_rename_fsync_of_the_directory(tmp_path):
     assert found[renamed + 1] == ("fsync", "")  # the parent directory of out
 
 
-def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
+def test_filesystem_without_directory_fsync_is_accepted(tmp_path, monkeypatch):
     for number, raised in ((errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)):
 
         def fsync(_, number=number):
@@ -98,7 +98,7 @@ def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
         assert (tmp_path / "y").exists()
 
 
-def test_a_directory_that_may_be_written_in_but_not_read(tmp_path, monkeypatch):
+def test_writable_but_unreadable_directory_is_accepted(tmp_path, monkeypatch):
     """As a user other than root, who ignores permissions; from inside, because tmp_path is in directories of
     the test's user."""
     (tmp_path / "x").write_text("")
@@ -137,7 +137,7 @@ def status_of(work) -> int:
         os._exit(1)
 
 
-def test_both_directories_of_a_move_are_synced(tmp_path, monkeypatch):
+def test_move_syncs_both_directories(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(durable, "sync", synced.append)
     for name in ("a", "b"):
@@ -147,7 +147,7 @@ def test_both_directories_of_a_move_are_synced(tmp_path, monkeypatch):
     assert synced == [tmp_path / "b", tmp_path / "a"]
 
 
-def test_a_whole_tree_is_synced_files_first(tmp_path, monkeypatch):
+def test_tree_sync_starts_with_files(tmp_path, monkeypatch):
     synced = []
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/x").write_text("")
@@ -158,7 +158,7 @@ def test_a_whole_tree_is_synced_files_first(tmp_path, monkeypatch):
     assert [str(path.relative_to(tmp_path)) for path in synced] == ["a/b/x", "a/b", "a", "."]
 
 
-def test_outputs_are_renamed_in_one_place(root):
+def test_outputs_are_renamed_in_one_function(root):
     """Any other rename would have to implement the order of calls itself."""
     pattern = re.compile(
         r"os\.(rename|replace|renames)\(|\.rename\(|\.replace\([^,()]+(\([^()]*\))?\)|shutil\.move\("
@@ -184,7 +184,7 @@ def test_outputs_are_renamed_in_one_place(root):
     assert lines == []
 
 
-def test_an_error_in_removing_a_tree_names_the_whole_path(tmp_path, monkeypatch):
+def test_tree_removal_error_names_whole_path(tmp_path, monkeypatch):
     file = tmp_path / "tree" / "part" / "file"
     file.parent.mkdir(parents=True)
     file.touch()

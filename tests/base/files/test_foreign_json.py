@@ -30,14 +30,14 @@ READERS = {
 }
 
 
-def test_objects(tmp_path):
+def test_json_objects_are_read(tmp_path):
     deep = json.loads('{"a":' * 100 + "1" + "}" * 100)
     (tmp_path / "a.json").write_text(json.dumps(deep))
     assert read_object(tmp_path / "a.json") == parse_object(json.dumps(deep)) == deep
 
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD)
-def test_what_is_no_object(text, tmp_path):
+def test_non_objects_are_refused(text, tmp_path):
     with pytest.raises(ValueError):
         parse_object(text)
     with pytest.raises(ValueError):
@@ -50,7 +50,7 @@ def test_what_is_no_object(text, tmp_path):
     "text", [text for text in BAD.values() if text], ids=[name for name in BAD if BAD[name]]
 )
 @pytest.mark.parametrize("name", READERS)
-def test_readers_have_a_sentence(name, text, tmp_path):
+def test_readers_report_invalid_json_in_one_sentence(name, text, tmp_path):
     read, sentence = READERS[name]
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def test_readers_have_a_sentence(name, text, tmp_path):
         read(tmp_path)
 
 
-def test_summary_of_something_else(tmp_path):
+def test_invalid_summary_is_reported_as_damaged(tmp_path):
     (tmp_path / "scoring").mkdir()
     (tmp_path / "scoring/summary.json").write_text(
         '{"data": "data/dev", "signature": "wer", "best": {"wer": 10}}'
@@ -69,7 +69,7 @@ def test_summary_of_something_else(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, value, told",
+    "name, value, message",
     [
         ("lmwt", 0, "not the description"),
         ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"),
@@ -81,10 +81,10 @@ def test_summary_of_something_else(tmp_path):
         ("lattices", {"determinize_mb": 1e9}, "above the maximum"),
     ],
 )
-def test_descriptions_of_models_with_bad_values(name, value, told, tmp_path):
+def test_model_descriptions_with_bad_values_are_refused(name, value, message, tmp_path):
     path = tmp_path / "model.json"
     write_info(tmp_path, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri1"))
     assert read_info(tmp_path).lmwt == 10
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
-    with pytest.raises(UserError, match=f"{path}.*{told}"):
+    with pytest.raises(UserError, match=f"{path}.*{message}"):
         read_info(tmp_path)

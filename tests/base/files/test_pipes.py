@@ -17,7 +17,7 @@ def shown(monkeypatch):
     return lines
 
 
-def test_commands_are_shown_once_for_each_kind(shown):
+def test_commands_are_logged_once_per_kind(shown):
     for number in range(5):
         pipes.admit(f"sph2pipe -f wav -p -c 1 /a/{number}.sph |", "rec")
         pipes.admit(f"sox '/b/with blank {number}.WAV' -t wav - remix {number} |", "rec")
@@ -42,11 +42,11 @@ def test_commands_are_shown_once_for_each_kind(shown):
         "sph2pipe /a/1.sph\nrm x |",
     ],
 )
-def test_what_does_something_else_is_another_kind(command):
+def test_different_commands_are_different_kinds(command):
     assert pipes.kind_of(command) != pipes.kind_of("sph2pipe /a/2.sph |")
 
 
-def test_a_table_of_many_kinds_does_not_fill_the_log(shown):
+def test_number_of_logged_kinds_is_limited(shown):
     pipes.admit_table(
         {f"rec{i}": f"program-{chr(97 + i // 10)}{chr(97 + i % 10)} |" for i in range(60)}, "wav.scp"
     )
@@ -56,7 +56,7 @@ def test_a_table_of_many_kinds_does_not_fill_the_log(shown):
 @pytest.mark.parametrize(
     "value, refused", [("1", True), ("yes", True), ("0", False), ("", False), ("false", False)]
 )
-def test_the_environment_refuses_commands(value, refused, monkeypatch, shown, tmp_path):
+def test_environment_variable_refuses_commands(value, refused, monkeypatch, shown, tmp_path):
     monkeypatch.setenv(pipes.NO_PIPES, value)
     table = {"a": "/a.wav", "b": "cat /b.wav |", "c": "cat /c.wav |"}
     if not refused:

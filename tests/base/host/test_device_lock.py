@@ -64,7 +64,7 @@ def job():
         left.end()
 
 
-def test_jobs_take_different_gpus_and_one_too_many_is_refused(job):
+def test_jobs_take_different_gpus_and_excess_job_is_refused(job):
     first, second = job("x y"), job("x y", patience_s=60)
     assert sorted([first.said(), second.said()]) == ["x", "y"]
     third = job("x y").said()
@@ -79,7 +79,7 @@ def test_jobs_take_different_gpus_and_one_too_many_is_refused(job):
     )
 
 
-def test_the_lock_of_a_killed_job_is_gone(job):
+def test_lock_of_killed_job_is_released(job):
     first = job("x")
     assert first.said() == "x" and f"process {first.process.pid} " in job("x").said()
     waiting = job("x", patience_s=60)
@@ -110,7 +110,7 @@ def test_jobs_that_want_both_gpus_get_them_in_turn(tmp_path):
     assert [(one.communicate()[1], one.returncode) for one in jobs] == [("", 0)] * 3
 
 
-def test_who_gets_too_few_gives_back_what_it_has_got(job):
+def test_job_with_too_few_gpus_releases_its_locks(job):
     first = job("x")
     assert first.said() == "x" and "GPU x (x) is used by" in job("y x", 2).said()
     second = job("y")
@@ -123,7 +123,7 @@ def test_who_gets_too_few_gives_back_what_it_has_got(job):
     lock.release()
 
 
-def test_sharing_on_purpose(job):
+def test_shared_gpus_exclude_other_jobs(job):
     """Sharing jobs are never refused, and exclude other jobs as long as one of them runs; a free GPU is
     preferred."""
     first, second, third = (job("x y", share="share"), job("x y", share="share"), job("x y", share="share"))
@@ -138,7 +138,7 @@ def test_sharing_on_purpose(job):
     assert job("x y", 3, share="share").said() == "x y x"
 
 
-def test_a_job_is_not_refused_what_its_runner_holds_for_it(job, directory):
+def test_job_uses_gpu_locked_by_its_runner(job, directory):
     """Two programs of one job get different GPUs; a program outside the job is refused."""
     runner = claim([["GPU-AB1"]], {}, Path("runner.log"))
     inside = held_for_a_job(runner)
@@ -152,7 +152,7 @@ def test_a_job_is_not_refused_what_its_runner_holds_for_it(job, directory):
     assert sorted(path.name for path in directory.iterdir()) == ["choosing", "gpu.ab1", "gpu.ab1.inner"]
 
 
-def test_runners_in_runners(job, monkeypatch):
+def test_nested_runner_uses_gpus_of_outer_runner(job, monkeypatch):
     for name, value in held_for_a_job(outer := claim([["x"]], {}, Path("outer.log"))).items():
         monkeypatch.setenv(name, value)
     inner = claim([["x"]], {}, Path("inner.log"), patience_s=0)
@@ -161,7 +161,7 @@ def test_runners_in_runners(job, monkeypatch):
         lock.release()
 
 
-def test_a_directory_that_cannot_be_used(tmp_path, monkeypatch):
+def test_unusable_lock_directory_is_reported(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(DIRECTORY, str(tmp_path / "file"))
     with pytest.raises(
@@ -171,7 +171,7 @@ def test_a_directory_that_cannot_be_used(tmp_path, monkeypatch):
         claim([["x"]], {}, Path("a.log"))
 
 
-def test_a_directory_of_another_user(tmp_path, monkeypatch):
+def test_lock_directory_of_another_user_is_reported(tmp_path, monkeypatch):
     """Another user may have created the default directory."""
     monkeypatch.delenv(DIRECTORY)
     monkeypatch.setattr(

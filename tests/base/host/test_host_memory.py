@@ -16,7 +16,7 @@ from pyasr.base.host import host_memory
         },
     ],
 )
-def test_limits_of_control_groups(files, tmp_path):
+def test_cgroup_limits_bound_free_and_total_memory(files, tmp_path):
     """The minimum of the memory left by a group and its parents, and their lowest limit."""
     version = "" if "memory.max" in files else "memory"
     (tmp_path / "own").write_text(f"3:cpuset:/\n{'4:memory' if version else '0:'}:/job_7/step_0\n")
@@ -31,5 +31,5 @@ def test_limits_of_control_groups(files, tmp_path):
     assert host_memory.free_in_group(tmp_path / "root", tmp_path / "nothing") is None
 
 
-def test_of_this_host():
+def test_free_memory_of_this_host_is_below_total():
     assert 0 < host_memory.free_bytes() < host_memory.total_bytes()

@@ -23,6 +23,6 @@ leave(3)
 """
 
 
-def test_threads_and_exit_functions_end_and_modules_stay():
+def test_process_end_joins_threads_and_runs_exit_functions():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (3, "thread ended\nat exit\n", "no line end")

@@ -31,7 +31,7 @@ DAMAGES = [cut, overwrite, Path.unlink]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_path, capsys):
+def test_same_command_recomputes_damaged_output_and_keeps_changed_files(damage, tmp_path, capsys):
     make(tmp_path / "out")
     result = tmp_path / "out" / "part" / "result"
     damage(result)
@@ -59,7 +59,7 @@ def test_each_change_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
+def test_user_files_in_output_are_kept(force, tmp_path, capsys):
     """Not kept are copies of files of a nested output that is itself kept, files in log/, and hidden files.
     Without foreign content, nothing is printed."""
 
@@ -112,7 +112,7 @@ def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
     ) in capsys.readouterr().out
 
 
-def test_another_time_alone_is_no_change(tmp_path):
+def test_changed_times_alone_are_no_change(tmp_path):
     make(tmp_path / "out")
     before = fingerprint(tmp_path / "out")
     os.utime(tmp_path / "out" / "part" / "result", (1, 1))
@@ -122,7 +122,7 @@ def test_another_time_alone_is_no_change(tmp_path):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_nothing_is_made_from_it(damage, tmp_path):
+def test_damaged_output_is_no_input(damage, tmp_path):
     """Neither from the directory nor by a table that refers to it."""
     make(tmp_path / "out")
     (tmp_path / "feats.scp").write_text(f"utt1 {tmp_path}/out/part:5\nutt2 {tmp_path}/out/x:5\n")
@@ -141,7 +141,7 @@ def test_nothing_is_made_from_it(damage, tmp_path):
     make(tmp_path / "next", [tmp_path / "out"])
 
 
-def test_a_change_of_ones_own_is_kept_where_the_done_file_is_removed(tmp_path):
+def test_user_change_is_kept_if_done_file_is_removed(tmp_path):
     make(tmp_path / "out")
     overwrite(tmp_path / "out" / "part" / "result")
     (tmp_path / "out" / DONE).unlink()
@@ -151,7 +151,7 @@ def test_a_change_of_ones_own_is_kept_where_the_done_file_is_removed(tmp_path):
 
 
 @pytest.mark.parametrize("own_error", [None, ZeroDivisionError])
-def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
+def test_input_changed_while_read_stops_step(own_error, tmp_path):
     """The output is not written, and an earlier checkpoint is not resumed, even if the step fails for another
     reason."""
     make(tmp_path / "source")
@@ -170,7 +170,7 @@ def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
         assert not (scratch / "checkpoint").exists()
 
 
-def test_an_output_may_lie_in_a_directory_that_it_is_made_from(tmp_path, monkeypatch):
+def test_output_may_lie_inside_its_input(tmp_path, monkeypatch):
     """For example a graph in the directory of a model of another toolkit; by any path."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "final.mdl").write_text("")
@@ -179,7 +179,7 @@ def test_an_output_may_lie_in_a_directory_that_it_is_made_from(tmp_path, monkeyp
         (scratch / "HCLG.fst").write_text("")
 
 
-def test_a_file_that_changes_while_it_is_read(tmp_path):
+def test_file_changed_while_read_is_refused(tmp_path):
     (tmp_path / "in").write_text("one")
     with pytest.raises(UserError, match="in changed while it was read; run the same command again"):
         with stage_output(tmp_path / "out", {}, [tmp_path / "in"]):
@@ -187,7 +187,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_copy_beside_the_output(damage, tmp_path):
+def test_copy_beside_output_is_written(damage, tmp_path):
     """For example DATA/feats.scp of DATA/feats."""
     out, copy = tmp_path / "feats", tmp_path / "feats.scp"
 
@@ -204,7 +204,7 @@ def test_a_copy_beside_the_output(damage, tmp_path):
     assert copy.read_text() == "made"
 
 
-def test_a_copy_may_lie_in_an_output_that_had_one_of_its_name(tmp_path):
+def test_copy_may_lie_in_output_that_had_one_of_its_name(tmp_path):
     """For example cmvn.scp in a copy of a data directory."""
     data, table = tmp_path / "data", tmp_path / "data" / "table"
 
@@ -223,7 +223,7 @@ def test_a_copy_may_lie_in_an_output_that_had_one_of_its_name(tmp_path):
     copy_data()
 
 
-def test_a_program_that_changes_an_output_on_purpose_says_so(tmp_path):
+def test_intended_change_of_output_is_recorded(tmp_path):
     make(tmp_path / "out")
     before = fingerprint(tmp_path / "out")
     overwrite(tmp_path / "out" / "part" / "result")
@@ -237,7 +237,7 @@ def test_a_program_that_changes_an_output_on_purpose_says_so(tmp_path):
     adopt(tmp_path)  # not written by a step: no effect
 
 
-def test_an_output_of_a_version_that_kept_no_list(tmp_path):
+def test_output_of_version_without_file_list_is_up_to_date(tmp_path):
     make(tmp_path / "out")
     done = read_done(tmp_path / "out")
     del done["files"]
@@ -248,7 +248,7 @@ def test_an_output_of_a_version_that_kept_no_list(tmp_path):
 
 
 @pytest.mark.parametrize("was_listed", [False, True])
-def test_what_a_scheduler_says_after_the_end_is_no_damage(was_listed, tmp_path):
+def test_late_scheduler_files_are_no_damage(was_listed, tmp_path):
     """Also for an output of an earlier version, which listed the scheduler's files."""
     out = tmp_path / "out"
     with stage_output(out, {}, []) as scratch:

@@ -33,7 +33,7 @@ def kept(request, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["out.old", "out.changed", "out.bak"])
-def test_a_directory_beside_the_output_stays(name, kept, tmp_path):
+def test_directory_beside_output_is_kept(name, kept, tmp_path):
     beside = kept.rename(tmp_path / name)
     before = contents(beside)
     make(tmp_path)
@@ -43,7 +43,7 @@ def test_a_directory_beside_the_output_stays(name, kept, tmp_path):
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("is_made", [False, True])
-def test_a_directory_where_the_output_is_to_be_written(is_made, force, kept, tmp_path):
+def test_directory_at_place_of_output_is_refused(is_made, force, kept, tmp_path):
     if is_made:
         make(tmp_path)
     scratch = kept.rename(tmp_path / "out.tmp")
@@ -56,7 +56,7 @@ def test_a_directory_where_the_output_is_to_be_written(is_made, force, kept, tmp
     assert contents(scratch) == before and (tmp_path / "out").exists() == is_made
 
 
-def test_the_scratch_directories_of_interrupted_runs_are_a_steps_own(tmp_path):
+def test_scratch_directories_of_interrupted_runs_are_reused(tmp_path):
     """Also of a run that was killed before it had written anything, and of one that cannot be resumed."""
     (tmp_path / "out.tmp" / "log").mkdir(parents=True)
     make(tmp_path)
@@ -70,7 +70,7 @@ def test_the_scratch_directories_of_interrupted_runs_are_a_steps_own(tmp_path):
             (tmp_path / "in").write_text(content)
 
 
-def test_what_takes_the_outputs_place_while_it_is_made(tmp_path):
+def test_directory_created_at_place_of_output_during_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="out exists and was not written by a step; move it away"):
         with stage_output(tmp_path / "out", {}, []) as out:
             (out / "result").write_text("made")
@@ -84,7 +84,7 @@ def test_what_takes_the_outputs_place_while_it_is_made(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["directory", "file", "link"])
-def test_the_hidden_place_of_the_replaced_output(kind, kept, tmp_path):
+def test_directory_at_hidden_place_of_replaced_output_is_refused(kind, kept, tmp_path):
     make(tmp_path)
     (kept / DONE).unlink(missing_ok=True)
     hidden = tmp_path / ".out.old"
@@ -105,7 +105,7 @@ def test_the_hidden_place_of_the_replaced_output(kind, kept, tmp_path):
 
 
 @pytest.mark.parametrize("length", [250, 251])
-def test_the_longest_names_of_outputs(length, tmp_path):
+def test_longest_names_of_outputs(length, tmp_path):
     for content in ("made", "anew"):
         with stage_output(tmp_path / ("n" * length), {}, [], force=True) as out:
             (out / "result").write_text(content)

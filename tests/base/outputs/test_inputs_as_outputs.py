@@ -97,7 +97,7 @@ def state(folder: Path) -> dict[str, tuple]:
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("program, flags, inputs, place", TABLE, ids=[f"{row[0]} {row[3]}" for row in TABLE])
-def test_a_step_does_not_replace_what_it_reads(program, flags, inputs, place, force, exp, monkeypatch):
+def test_step_does_not_replace_its_input(program, flags, inputs, place, force, exp, monkeypatch):
     monkeypatch.setitem(step._state, "force", force)
     folder, name = program.split("/")
     out = exp / place if (exp / place).is_dir() else (exp / place).parent
@@ -115,7 +115,7 @@ def test_a_step_does_not_replace_what_it_reads(program, flags, inputs, place, fo
 @pytest.mark.parametrize(
     "kind", ["link to it", "folder in it", "link in it", "another way to it", "scratch directory"]
 )
-def test_an_input_that_is_the_output_by_another_name(kind, tmp_path):
+def test_input_equal_to_output_by_other_name_is_refused(kind, tmp_path):
     with stage_output(tmp_path / "out", {}, []) as out:
         (out / "text").write_text("one")
         (out / "sub").mkdir()
@@ -144,7 +144,7 @@ def test_an_input_that_is_the_output_by_another_name(kind, tmp_path):
     assert state(tmp_path) == before
 
 
-def test_an_output_in_what_it_is_made_from_is_no_mistake(exp, tmp_path):
+def test_output_inside_its_input_is_accepted(exp, tmp_path):
     """For example a graph in the directory of its model."""
     with stage_output(exp / "mono" / "graph", {}, [exp / "mono" / "final.mdl", exp / "mono"]) as out:
         (out / "HCLG.fst").write_text("")

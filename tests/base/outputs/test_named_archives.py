@@ -27,7 +27,7 @@ LINES = st.builds(
 
 
 @given(st.lists(LINES, max_size=12), st.booleans())
-def test_all_are_found_once_in_their_order(lines, is_cut):
+def test_archives_are_found_once_in_order(lines, is_cut):
     """Skipping lines that name the archive of the line before changes nothing; the last line may lack its
     end."""
     if is_cut and lines:

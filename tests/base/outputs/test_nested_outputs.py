@@ -83,7 +83,7 @@ def files_in(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_an_output_holds_of_others_is_moved_aside_and_named(force, tmp_path, capsys):
+def test_nested_outputs_are_moved_aside_and_named(force, tmp_path, capsys):
     mono, aside = tmp_path / "mono", tmp_path / ".mono.changed"
     make(tmp_path, "one")
     fill(mono)
@@ -99,7 +99,7 @@ def test_what_an_output_holds_of_others_is_moved_aside_and_named(force, tmp_path
     ) in capsys.readouterr().out
 
 
-def test_an_unfinished_training_that_is_moved_back_is_gone_on_with(tmp_path):
+def test_unfinished_training_moved_back_is_resumed(tmp_path):
     make(tmp_path, "one")
     fill(tmp_path / "mono")
     make(tmp_path, "two")
@@ -108,7 +108,7 @@ def test_an_unfinished_training_that_is_moved_back_is_gone_on_with(tmp_path):
         assert (out / "checkpoints" / "epoch_3" / "index").read_text() == "days of training"
 
 
-def test_what_is_kept_with_the_same_content_is_not_kept_twice(tmp_path):
+def test_copies_with_equal_content_are_kept_once(tmp_path):
     """Even if it was written at another time, with other logs."""
     for number, changed in enumerate(("one", "one", "two", "one", "two")):
         make(tmp_path, str(number))
@@ -121,7 +121,7 @@ def test_what_is_kept_with_the_same_content_is_not_kept_twice(tmp_path):
 
 
 @pytest.mark.parametrize("number", range(100))
-def test_a_kill_at_any_moment_loses_nothing(number, tmp_path, monkeypatch):
+def test_kill_at_any_moment_loses_nothing(number, tmp_path, monkeypatch):
     make(tmp_path, "one")
     fill(tmp_path / "mono", FEW)
     calls = dying_after(number, monkeypatch)
@@ -152,7 +152,7 @@ def test_a_kill_at_any_moment_loses_nothing(number, tmp_path, monkeypatch):
         assert ended, f"{calls} changes: more than this test looks at"
 
 
-def test_an_output_is_not_replaced_while_another_is_made_in_it(tmp_path):
+def test_output_is_not_replaced_while_another_is_written_in_it(tmp_path):
     make(tmp_path, "one")
     code = f"""
 import time
@@ -179,7 +179,7 @@ with stage_output(Path({str(tmp_path / "mono" / "big")!r}), {{}}, []) as out:
     assert (tmp_path / ".mono.changed" / "big.tmp" / "here").exists()
 
 
-def test_of_an_output_that_does_not_list_its_files_others_outputs_alone_are_kept(tmp_path):
+def test_output_without_file_list_keeps_only_nested_outputs(tmp_path):
     """An output of an earlier version, in which a user's files cannot be recognised."""
     make(tmp_path, "one")
     fill(tmp_path / "mono")
@@ -194,7 +194,7 @@ def test_of_an_output_that_does_not_list_its_files_others_outputs_alone_are_kept
     assert files_in(tmp_path / ".mono.changed") == of_steps
 
 
-def test_a_program_that_only_looks_does_not_stop_a_run(tmp_path, monkeypatch):
+def test_reading_program_does_not_stop_a_run(tmp_path, monkeypatch):
     """It holds the lock of the scratch directory for a moment, like `run_times.is_held`."""
     (tmp_path / "out.tmp").mkdir()
     looks = os.open(tmp_path / "out.tmp", os.O_RDONLY)

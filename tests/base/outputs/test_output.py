@@ -35,7 +35,7 @@ def content_of(place) -> str:
     return (place / "out" / "result").read_text()
 
 
-def test_made_once_then_up_to_date(place):
+def test_output_is_created_once_then_up_to_date(place):
     make(place)
     assert sorted(path.name for path in place.iterdir()) == ["in", "out"]
     assert sorted(path.name for path in (place / "out").iterdir()) == [DONE, "log", "result"]
@@ -43,14 +43,14 @@ def test_made_once_then_up_to_date(place):
         make(place)
 
 
-def test_changed_input_makes_it_anew(place, capsys):
+def test_changed_input_recomputes_output(place, capsys):
     make(place)
     (place / "in").write_text("other")
     make(place, "anew")
     assert content_of(place) == "anew" and f"out of date: {place / 'in'} changed" in capsys.readouterr().out
 
 
-def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
+def test_removed_input_recomputes_output(place, capsys):
     """For example a table that a step reads only if the data directory has it."""
     optional = place / "optional"
     optional.write_text("")
@@ -71,7 +71,7 @@ def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
         make_of_what_is_there()
 
 
-def test_other_options_are_refused_unless_forced(place):
+def test_other_options_are_refused_without_force(place):
     make(place)
     with pytest.raises(
         UserError,
@@ -83,7 +83,7 @@ def test_other_options_are_refused_unless_forced(place):
     assert content_of(place) == "forced"
 
 
-def test_options_that_an_earlier_version_did_not_have_are_at_their_defaults(place):
+def test_missing_options_of_earlier_version_have_defaults(place):
     make(place, options={"a": 1, "b": {"c": 2}})
 
     def complete(saved):
@@ -95,7 +95,7 @@ def test_options_that_an_earlier_version_did_not_have_are_at_their_defaults(plac
         make(place, options={"a": 1, "b": {"c": 2, "d": 4}, "e": {"f": "x"}}, complete=complete)
 
 
-def test_lost_further_file_makes_it_anew(place):
+def test_lost_output_file_recomputes_output(place):
     (place / "also").write_text("")
     make(place, also=[place / "also"])
     (place / "also").unlink()
@@ -103,7 +103,7 @@ def test_lost_further_file_makes_it_anew(place):
     assert content_of(place) == "anew"
 
 
-def test_missing_input(place):
+def test_missing_input_is_refused(place):
     (place / "in").unlink()
     with pytest.raises(UserError, match="in: no such file or directory"):
         make(place)
@@ -111,7 +111,7 @@ def test_missing_input(place):
 
 
 @pytest.mark.parametrize("name", ["home", "file"])
-def test_what_no_step_has_made_is_never_replaced(place, name):
+def test_directory_not_written_by_a_step_is_never_replaced(place, name):
     (place / "home").mkdir()
     (place / "home" / "thesis.tex").write_text("years of work")
     (place / "file").write_text("work")
@@ -123,14 +123,14 @@ def test_what_no_step_has_made_is_never_replaced(place, name):
 
 
 @pytest.mark.parametrize("name", [".", "..", "/"])
-def test_impossible_output_names(name, place, monkeypatch):
+def test_impossible_output_names_are_refused(name, place, monkeypatch):
     monkeypatch.chdir(place)
     with pytest.raises(UserError, match="cannot be an output directory|was not written by a step"):
         with stage_output(Path(name), {}, []):
             pass
 
 
-def test_a_failing_block_leaves_the_old_output_and_its_log(place):
+def test_failing_block_keeps_old_output_and_log(place):
     make(place)
     with pytest.raises(ZeroDivisionError):
         with stage_output(place / "out", {"a": 1}, [place / "in"], force=True) as out:
@@ -140,7 +140,7 @@ def test_a_failing_block_leaves_the_old_output_and_its_log(place):
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_interruption_before_any_call_that_changes_the_disk(number, place, monkeypatch):
+def test_interruption_before_any_change_on_disk(number, place, monkeypatch):
     """Die at the N-th change of the filesystem; the next run succeeds, and a reader never sees an incomplete
     output."""
     make(place, "old")
@@ -227,7 +227,7 @@ with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_an_output_that_is_a_link_is_made_where_it_leads(place, there):
+def test_linked_output_is_written_at_link_target(place, there):
     disk = place / "disk" / "far"
     disk.parent.mkdir()
     if there:
@@ -242,7 +242,7 @@ def test_an_output_that_is_a_link_is_made_where_it_leads(place, there):
         make(place)
 
 
-def test_an_output_that_another_run_is_just_renaming(place, monkeypatch):
+def test_output_being_renamed_by_another_run(place, monkeypatch):
     """The done-file in OUT.tmp exists, but before OUT.tmp is locked, the other run renames it."""
     make(place)
     (place / "out").rename(place / "out.tmp")
@@ -259,7 +259,7 @@ def test_an_output_that_another_run_is_just_renaming(place, monkeypatch):
     assert content_of(place) == "made"
 
 
-def test_a_claim_of_what_was_renamed_before_it_was_locked(place, monkeypatch):
+def test_lock_of_renamed_output_is_released(place, monkeypatch):
     """Neither the finished output nor the output of a third run under the old name is changed."""
     lock = output.fcntl.flock
 
@@ -280,7 +280,7 @@ def test_a_claim_of_what_was_renamed_before_it_was_locked(place, monkeypatch):
         (place / "out").rmdir()
 
 
-def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path):
+def test_atomic_write_keeps_old_file_on_any_exception(tmp_path):
     path = tmp_path / "x"
     with atomic_write(path) as f:
         f.write("old é")
@@ -292,7 +292,7 @@ def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path):
     assert path.read_text("utf-8") == "old é" and list(tmp_path.iterdir()) == [path]
 
 
-def test_the_longest_names_of_atomic_write(tmp_path):
+def test_longest_names_of_atomic_write(tmp_path):
     """Linux allows 255 bytes; two files are written at the same time."""
     first, second = (tmp_path / (end.rjust(250, "n") + "né.x") for end in "ab")
     with atomic_write(first) as f, atomic_write(second) as g:
@@ -310,7 +310,7 @@ def test_the_longest_names_of_atomic_write(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path):
+def test_unwritable_file_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
     for name, told in {
@@ -324,7 +324,7 @@ def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "file"]
 
 
-def test_full_disk_of_atomic_write(tmp_path, monkeypatch):
+def test_full_disk_in_atomic_write(tmp_path, monkeypatch):
     def full(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -337,7 +337,7 @@ def test_full_disk_of_atomic_write(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_full_disk_of_a_stage(place):
+def test_full_disk_in_stage_output(place):
     with pytest.raises(UserError, match="the disk is full"):
         with stage_output(place / "out", {}, [place / "in"]):
             with open("/dev/full", "w") as f:
@@ -346,7 +346,7 @@ def test_full_disk_of_a_stage(place):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-def test_really_full_disk(tmp_path):
+def test_full_disk_on_real_filesystem(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
@@ -385,7 +385,7 @@ with atomic_write(Path({str(tmp_path / "x")!r})) as f:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
-def test_fingerprints_depend_on_content_alone(tmp_path):
+def test_fingerprints_depend_only_on_content(tmp_path):
     path = tmp_path / "x"
     assert fingerprint(path) == "missing"
     for content in (b"a", bytes(3 << 20)):
@@ -420,7 +420,7 @@ def fingerprint_of(directory, content: bytes) -> str:
     return fingerprint(directory / "x")
 
 
-def test_directory_fingerprints(tmp_path):
+def test_fingerprints_of_directories(tmp_path):
     """Names and contents of files count; logs, hidden files and files of the scheduler do not."""
     prints = []
     for number, (name, content, log) in enumerate(
@@ -440,7 +440,7 @@ def test_directory_fingerprints(tmp_path):
     assert prints[0] == prints[1] and len(set(prints)) == 3
 
 
-def test_an_input_made_anew_with_equal_content_leaves_the_output_current(place):
+def test_input_recomputed_with_equal_content_keeps_output_up_to_date(place):
     def make_both(content, **keywords):
         make(place, content, **keywords)
         with stage_output(place / "next", {}, [place / "out"]):
@@ -454,7 +454,7 @@ def test_an_input_made_anew_with_equal_content_leaves_the_output_current(place):
     make_both("two", force=True)
 
 
-def test_a_table_stands_for_the_outputs_that_it_points_into(place):
+def test_fingerprint_of_table_includes_outputs_it_refers_to(place):
     """feats.scp has the same lines after features were computed with other options, as long as no length
     changes."""
 
@@ -468,7 +468,7 @@ def test_a_table_stands_for_the_outputs_that_it_points_into(place):
     assert table_print("one") == table_print("one") != table_print("two")
 
 
-def test_a_table_stands_for_archives_that_no_step_has_made(place):
+def test_fingerprint_of_table_includes_archives_not_written_by_a_step(place):
     """Archives rewritten by another program with the same offsets. Times do not count, nor do files that are
     not archives."""
     (place / "raw").mkdir()
@@ -489,7 +489,7 @@ def test_a_table_stands_for_archives_that_no_step_has_made(place):
     assert prints[0] != prints[1] and prints[0] == prints[2] == prints[3]
 
 
-def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
+def test_fingerprint_of_table_includes_its_own_output_directory(place):
     """For example feats.scp of a data directory whose features and tables were written by one step."""
 
     def table_print(features, text):
@@ -509,7 +509,7 @@ def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"options": 1, "inputs": {}}'])
-def test_unreadable_done_file_means_not_complete(text, place):
+def test_unreadable_done_file_means_incomplete(text, place):
     make(place)
     (place / "out" / DONE).write_text(text)
     make(place, "anew")

@@ -12,7 +12,7 @@ def place(tmp_path):
     return tmp_path
 
 
-def test_resume_keeps_a_matching_run_only(place, capsys):
+def test_only_matching_run_is_resumed(place, capsys):
     def interrupted(options):
         with pytest.raises(KeyboardInterrupt):
             with stage_output(place / "out", options, [place / "in"], resume=True) as out:
@@ -42,7 +42,7 @@ def test_resume_keeps_a_matching_run_only(place, capsys):
 
 
 @pytest.mark.parametrize("precious", ["", "checkpoint"])
-def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
+def test_run_started_by_earlier_version_is_resumed(precious, place):
     """New options must have their defaults; with other values the run is not resumed."""
 
     def run(options):
@@ -70,7 +70,7 @@ def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
     assert found == [False, True] + [False] * (not precious)
 
 
-def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
+def test_interrupted_run_with_precious_files_is_kept(place):
     def run(options, **keywords):
         with stage_output(
             place / "out", options, [place / "in"], resume=True, precious="*/index", **keywords
@@ -98,7 +98,7 @@ def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
         run({"a": 3, "t": (1, 2)})
 
 
-def test_a_run_that_was_forced_is_gone_on_with_by_the_same_command(place):
+def test_forced_run_is_resumed_by_same_command(place):
     """It has already started from scratch; a run that was started without --force is discarded."""
 
     def run(option, force=True, ends=False):
@@ -125,7 +125,7 @@ def test_a_run_that_was_forced_is_gone_on_with_by_the_same_command(place):
     assert [interrupted(3, force=False), interrupted(3), interrupted(3)] == [False, False, True]
 
 
-def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
+def test_partial_files_of_killed_process_are_removed(tmp_path):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "out", {}, [], resume=True) as out:
         (out / "part").mkdir()
         (out / "part" / ".lat.1.gz.14861.tmp").write_text("half")
@@ -136,7 +136,7 @@ def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
     assert [path.name for path in (tmp_path / "out" / "part").iterdir()] == ["state.tmp"]
 
 
-def test_options_of_another_step_are_not_listed(place, capsys):
+def test_options_of_other_step_are_not_listed(place, capsys):
     for options in ({"fbank": {"num_mel_bins": 40, "pitch": {"delay": 0}}}, {"mfcc": {"num_ceps": 13}}):
         with pytest.raises(KeyboardInterrupt), stage_output(place / "out", options, []):
             raise KeyboardInterrupt
@@ -148,7 +148,7 @@ def test_options_of_another_step_are_not_listed(place, capsys):
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(resume, place, capsys):
+def test_changed_options_and_changed_inputs_are_distinguished(resume, place, capsys):
     """Other options may imply other inputs, none of which has changed."""
 
     def interrupted(option, *inputs):
@@ -173,7 +173,7 @@ def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(res
     )
 
 
-def test_a_run_is_gone_on_with_by_other_names_of_the_same_paths(place, capsys, monkeypatch):
+def test_run_is_resumed_with_other_names_of_same_paths(place, capsys, monkeypatch):
     monkeypatch.chdir(place)
     (place / "link").symlink_to(place)
     for name in ("in", place / "in", "link/in"):

@@ -31,7 +31,7 @@ def run(place, clock, seconds: float, broken_off: bool = False, **keywords) -> f
     return read_done(place / "out")["seconds"]
 
 
-def test_runs_that_were_broken_off_count_and_the_time_between_does_not(tmp_path, clock):
+def test_interrupted_runs_count_and_pauses_do_not(tmp_path, clock):
     for _ in range(2):
         run(tmp_path, clock, 30, broken_off=True)
         clock[0] += 10000
@@ -39,12 +39,12 @@ def test_runs_that_were_broken_off_count_and_the_time_between_does_not(tmp_path,
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == [".done.json"]
 
 
-def test_what_was_thrown_away_does_not_count(tmp_path, clock):
+def test_discarded_runs_do_not_count(tmp_path, clock):
     run(tmp_path, clock, 30, broken_off=True)
     assert run(tmp_path, clock, 5, resume=False) == 5
 
 
-def test_a_run_that_was_killed_lasted_until_the_last_change(tmp_path, clock):
+def test_killed_run_counts_until_last_change(tmp_path, clock):
     run(tmp_path, clock, 30, broken_off=True)
     clock[0] = 2000.0
     code = f"""
@@ -68,7 +68,7 @@ with stage_output(Path({str(tmp_path / "out")!r}), {{}}, [], resume=True) as out
 @pytest.mark.parametrize(
     "content", [b"", b"1000.000", b"1000.000 9", b"\0\0\0", b"\xff\n1000.000 1030.000\n"]
 )
-def test_what_a_crash_has_left_is_no_obstacle(content, tmp_path, clock):
+def test_damaged_time_record_is_ignored(content, tmp_path, clock):
     run(tmp_path, clock, 30, broken_off=True)
     (tmp_path / "out.tmp" / RUNS).write_bytes(content)
     for path in (tmp_path / "out.tmp").rglob("*"):

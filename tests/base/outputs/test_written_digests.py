@@ -60,7 +60,7 @@ def read():
         yield names
 
 
-def test_digests_are_those_of_the_finished_files(tmp_path, read):
+def test_digests_equal_those_of_finished_files(tmp_path, read):
     with stage_output(tmp_path / "out", {}, []) as out:
         write_all(out)
         noted = noted_digests(out)
@@ -78,7 +78,7 @@ def test_digests_are_those_of_the_finished_files(tmp_path, read):
     assert not any((tmp_path / "out/log").iterdir())
 
 
-def test_a_step_does_not_read_what_its_jobs_have_written(tmp_path, read):
+def test_step_does_not_read_files_of_its_jobs(tmp_path, read):
     with stage_output(tmp_path / "out", {}, []) as out:
         for job in (1, 2):
             subprocess.run([sys.executable, "-c", JOB, out, str(job)], check=True)
@@ -87,7 +87,7 @@ def test_a_step_does_not_read_what_its_jobs_have_written(tmp_path, read):
     assert read_done(tmp_path / "out")["files"] == file_states(tmp_path / "out")
 
 
-def test_what_is_changed_after_it_was_written_is_read(tmp_path, read):
+def test_files_changed_after_writing_are_read(tmp_path, read):
     with stage_output(tmp_path / "out", {}, []) as out:
         for name in ("longer", "replaced", "other"):
             with atomic_write(out / name, "wb") as f:
@@ -103,7 +103,7 @@ def test_what_is_changed_after_it_was_written_is_read(tmp_path, read):
     assert read_done(tmp_path / "out")["files"] == file_states(tmp_path / "out")
 
 
-def test_large_files_are_sampled_by_the_job(tmp_path, read):
+def test_large_files_are_sampled_by_job(tmp_path, read):
     """As in earlier versions: the positions of the samples depend on the size."""
     with patch.object(fingerprint, "_BLOCK_BYTES", 1000), patch.object(fingerprint, "_MAX_BLOCKS", 80):
         with stage_output(tmp_path / "out", {}, []) as out:
@@ -115,7 +115,7 @@ def test_large_files_are_sampled_by_the_job(tmp_path, read):
         assert read_done(tmp_path / "out")["files"] == file_states(tmp_path / "out")
 
 
-def test_files_elsewhere_have_no_notes(tmp_path):
+def test_files_outside_output_have_no_digests(tmp_path):
     with stage_output(tmp_path / "out", {}, []) as out:
         with atomic_write(tmp_path / "beside", "wb") as f:
             f.write(bytes(100_000))

@@ -18,7 +18,7 @@ def test_files_are_known_by_content_and_source(tmp_path):
     assert not written.is_own(path, source)
 
 
-def test_an_error_of_the_disk_names_the_record(tmp_path):
+def test_disk_error_names_the_record(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
     try:

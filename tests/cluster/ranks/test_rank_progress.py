@@ -1,4 +1,5 @@
-"""How far ranks are: real ranks, which wait until it was said, without a terminal and on one."""
+"""Progress reports of ranks: real ranks that wait until the report was printed, with and without a
+terminal."""
 
 import os
 import pty
@@ -42,7 +43,7 @@ NOTE = r"iteration 10 of 40 \(25%\), objective -61\.2500, \d+ frames/s, about \d
 
 @pytest.fixture
 def begin(tmp_path, monkeypatch):
-    """Function that begins a step, whose standard error is given."""
+    """Function that starts a step with the given standard error."""
     (tmp_path / "ranks_under_test.py").write_text(RANKS)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
     return lambda stderr: subprocess.Popen(
@@ -50,15 +51,15 @@ def begin(tmp_path, monkeypatch):
     )
 
 
-def test_lines_without_a_terminal(begin, tmp_path):
-    """First the last line of the log, then the reports of the ranks; no file of them is left."""
+def test_reports_without_terminal_are_lines(begin, tmp_path):
+    """First the last line of the log, then the reports of the ranks. No note file remains."""
     step = begin(subprocess.PIPE)
-    for told, seen in (
+    for report, seen in (
         (rf"{AT}reading the features, \d+ s so far\n", "seen"),
         (rf"{AT}{NOTE}\n", "seen_again"),
     ):
         lines = []
-        while not (lines and re.fullmatch(told, lines[-1])):
+        while not (lines and re.fullmatch(report, lines[-1])):
             lines.append(step.stderr.readline())
             assert lines[-1], lines
         (tmp_path / seen).touch()
@@ -71,13 +72,13 @@ def test_lines_without_a_terminal(begin, tmp_path):
     ]
 
 
-def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
+def test_terminal_line_is_updated_in_place(begin, tmp_path):
     ours, theirs = pty.openpty()
     step = begin(theirs)
     os.close(theirs)
     said = ""
-    for told, seen in (("reading the", "seen"), ("iteration 10 of 40", "seen_again")):
-        while told not in said:
+    for report, seen in (("reading the", "seen"), ("iteration 10 of 40", "seen_again")):
+        while report not in said:
             said += os.read(ours, 4096).decode()
         (tmp_path / seen).touch()
     assert step.wait(60) == 0
@@ -86,7 +87,7 @@ def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
     assert "\n" not in said and said.endswith("\r\x1b[K")
 
 
-def test_what_is_told_before_there_is_a_note(tmp_path):
+def test_text_before_first_report(tmp_path):
     log = tmp_path / "train.log"
     assert rank_progress_text(tmp_path / "none", log) == f"the ranks have not reported yet (log: {log})"
     log.write_text(
@@ -98,9 +99,9 @@ def test_what_is_told_before_there_is_a_note(tmp_path):
     assert rank_progress_text(tmp_path / "note", log).startswith("iteration 3: ")
 
 
-def test_time_left_is_that_of_the_passes_of_this_run(tmp_path, monkeypatch):
-    """Of 40 passes, the 10th to 12th took 3 s. Without a reader, or if it cannot be written, the note is
-    skipped."""
+def test_remaining_time_counts_passes_of_this_run_only(tmp_path, monkeypatch):
+    """The 10th to 12th of 40 passes took 3 s. The note is skipped if it has no reader or cannot be
+    written."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     course = Course("iteration", 40)

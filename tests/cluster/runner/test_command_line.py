@@ -1,4 +1,4 @@
-"""The command line of run.pl, queue.pl and slurm.pl: what they take, and the sentence on each mistake."""
+"""Command line of run.pl, queue.pl and slurm.pl: accepted words, and one sentence for each mistake."""
 
 import subprocess
 
@@ -77,7 +77,7 @@ from pyasr.cluster.runner.command_line import parse_request
         (["file/log/x.log", "true"], "file/log: Not a directory; check the path"),
     ],
 )
-def test_bad_command_lines(words, sentence, tmp_path):
+def test_invalid_command_lines_give_one_sentence(words, sentence, tmp_path):
     (tmp_path / "file").write_text("")
     done = run_pl(*words, cwd=tmp_path)
     assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
@@ -95,13 +95,12 @@ def test_bad_command_lines(words, sentence, tmp_path):
         (["-l", "s_rt=10:00", "x.log"], ("-l", "s_rt=10:00"), ""),
     ],
 )
-def test_values_of_a_scheduler_that_look_like_a_range_of_jobs(words, raw, name):
+def test_scheduler_values_like_job_ranges_are_not_ranges(words, raw, name):
     request = parse_request([*words, "true"])
     assert (request.raw, request.name) == (raw, name)
 
 
-def test_words_of_a_scheduler_have_no_effect_here(tmp_path):
-    """A warning says so."""
+def test_scheduler_options_only_warn_in_run_pl(tmp_path):
     done = run_pl("-l", "mem=2G", "-q", "all.q", "-V", "x.log", "echo", "hello", cwd=tmp_path)
     assert done.returncode == 0 and "\nhello\n" in (tmp_path / "x.log").read_text()
     assert done.stderr == (
@@ -145,7 +144,7 @@ def test_words_of_a_scheduler_have_no_effect_here(tmp_path):
         ),
     ],
 )
-def test_words_of_another_scheduler(runner, words, sentence, tmp_path):
+def test_options_of_other_scheduler_are_refused(runner, words, sentence, tmp_path):
     done = subprocess.run(
         [runner, "--dry-run", *words, "x.log", "true"],
         cwd=tmp_path,
@@ -156,7 +155,7 @@ def test_words_of_another_scheduler(runner, words, sentence, tmp_path):
     assert (done.returncode, done.stderr) == (1, f"{runner}: error: {sentence}\n")
 
 
-def test_words_that_both_schedulers_take(tmp_path):
+def test_options_common_to_both_schedulers_are_accepted(tmp_path):
     for runner, words in (
         ("slurm.pl", "-p gpu -N 2 -t 30 -q high -c 2"),
         ("queue.pl", "-p -100 -q all.q -l h_rt=60 -c sx -V"),
@@ -172,7 +171,7 @@ def test_words_that_both_schedulers_take(tmp_path):
 
 
 @pytest.mark.parametrize("runner", ["run.pl", "queue.pl", "slurm.pl"])
-def test_every_runner_says_how_it_is_called(runner, tmp_path):
+def test_every_runner_prints_usage(runner, tmp_path):
     usage = f"{runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS..."
     for words in ([], ["x.log"]):
         done = subprocess.run([runner, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)

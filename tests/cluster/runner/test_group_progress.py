@@ -1,5 +1,4 @@
-"""How far groups of jobs are: the lines and their times with a clock that is made up, and runners that really
-say them."""
+"""Progress of groups of jobs: lines and their times with a fake clock, and the output of real runners."""
 
 import os
 import pty
@@ -39,7 +38,7 @@ front_end.batch_main("", AtOnce())
 
 
 def lines_of(request, seconds, num_ended, on_terminal=False):
-    """(what is written, after how many seconds more is) when a group has run for so long."""
+    """[(text written, seconds since the previous text)] of a group that runs for `seconds`."""
     written, times = [], iter([100.0, 100.0 + seconds])
     progress = GroupProgress(request, lambda: num_ended, written.append, on_terminal, lambda: next(times))
     wait_s = progress.tell()
@@ -47,7 +46,7 @@ def lines_of(request, seconds, num_ended, on_terminal=False):
     return written, wait_s
 
 
-def test_what_is_said(monkeypatch):
+def test_progress_lines(monkeypatch):
     request = parse_request(["JOB=1:50", "exp/make_mfcc/log/make_mfcc_train.JOB.log", "true"])
     monkeypatch.setenv("PYASR_STEP", "make_mfcc.py")
     (line,), wait_s = lines_of(request, 130, 37)
@@ -63,7 +62,7 @@ def test_what_is_said(monkeypatch):
     )
 
 
-def test_a_line_of_a_terminal_is_written_over_and_left_empty(monkeypatch):
+def test_terminal_line_is_overwritten_and_cleared(monkeypatch):
     monkeypatch.setenv("PYASR_STEP", "x.py")
     written, wait_s = lines_of(parse_request(["JOB=1:2", "a.JOB.log", "true"]), 20, 1, on_terminal=True)
     assert (
@@ -73,7 +72,7 @@ def test_a_line_of_a_terminal_is_written_over_and_left_empty(monkeypatch):
     )
 
 
-def test_there_are_few_lines_in_a_day():
+def test_few_lines_per_day():
     passed_s, num_lines = 20.0, 0
     request = parse_request(["JOB=1:2", "a.JOB.log", "true"])
     while passed_s < 24 * 3600:
@@ -85,13 +84,13 @@ def test_there_are_few_lines_in_a_day():
     "seconds, words",
     [(40.9, "40 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min"), (90000, "25 h 00 min")],
 )
-def test_how_long_it_lasts(seconds, words):
+def test_durations_are_formatted(seconds, words):
     assert lasting(seconds) == words
 
 
 @pytest.mark.parametrize("program, name", [(SOON, "run.pl"), (SCHEDULER, "slurm.pl")])
-def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypatch):
-    """The second job waits until this has been said of the first; the logs have nothing of it."""
+def test_runners_report_number_of_ended_jobs(program, name, tmp_path, monkeypatch):
+    """The second job waits until the end of the first is reported. Logs do not contain the reports."""
     monkeypatch.delenv("PYASR_STEP", raising=False)
     words = [
         "--max-jobs-run",
@@ -120,7 +119,7 @@ def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypat
     assert not [log for log in (tmp_path / "log").glob("*.log") if seen in log.read_text()]
 
 
-def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
+def test_terminal_line_is_empty_at_end(tmp_path):
     ours, theirs = pty.openpty()
     words = [
         "--max-jobs-run",
@@ -143,7 +142,7 @@ def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
     assert re.search(rb"jobs, \d+ s(, about \d+ s left)?\r\x1b\[K$", said)
 
 
-def test_single_and_short_jobs_are_silent(tmp_path):
+def test_single_and_short_jobs_print_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SOON, "x.log", "sleep", "0.3"], cwd=tmp_path, capture_output=True
     )

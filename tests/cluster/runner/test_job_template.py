@@ -1,5 +1,5 @@
-"""Jobs of a group as forks of one process: what each is, has and leaves is as if it had been started by
-itself."""
+"""Jobs of a group as forks of one process: environment, resources and results equal those of separately
+started jobs."""
 
 import os
 import re
@@ -81,7 +81,7 @@ def place(tmp_path, monkeypatch):
 def run(
     place: Path, function: str, num: int, cmd: str = "run.pl --max-jobs-run 1", say: str = ""
 ) -> list[Path]:
-    """The logs of `num` jobs."""
+    """Logs of `num` jobs."""
     log = place / f"{function}.{num}" / "x.JOB.log"
     run_jobs(
         JobOptions(nj=num, cmd=cmd), log, f"group_under_test:{function}", JobOptions(cmd=say or str(place))
@@ -90,7 +90,7 @@ def run(
 
 
 def said(log: Path) -> list[str]:
-    """What a job has printed, without what is of its time and place."""
+    """Output of a job without its times and paths."""
     lines = [line for line in log.read_text().splitlines() if not line.startswith("#")]
     return [
         re.sub(r"0x[0-9a-f]+|\.[12]/|\b[12]\b|x\.[12]\.", "", line)
@@ -103,23 +103,23 @@ def words_of_process(cmdline: Path) -> bytes:
     try:
         return cmdline.read_bytes()
     except OSError:
-        return b""  # it has just ended
+        return b""  # a PID that has just ended
 
 
 def num_imports(place: Path) -> int:
     return len((place / "imports").read_text().split())
 
 
-def test_forked_jobs_are_as_started_ones(place):
+def test_forked_jobs_equal_started_jobs(place):
     single, *group = [said(log) for num in (1, 2) for log in run(place, "tells", num)]
     first, second = group
     assert num_imports(place) == 2 and '"more": 0' in single[0] and '"leads": true' in single[0]
-    # 1, by which it says what it has imported
+    # 1, the process that prints its imports
     assert second == single and first == [single[0].replace('"more": 0', '"more": ')]
 
 
 @pytest.mark.parametrize("how", ["exit", "sentence", "raise", "kill", "abort", "interrupt", "hangup"])
-def test_they_end_as_started_ones(how, place):
+def test_forked_jobs_fail_like_started_jobs(how, place):
     ends = []
     for num in (1, 2):
         with pytest.raises(UserError) as refused:
@@ -139,30 +139,30 @@ def test_they_end_as_started_ones(how, place):
 
 
 @pytest.mark.parametrize("what", ["PRINTS", "THREADS"])
-def test_jobs_are_started_where_forks_would_differ(what, place, monkeypatch):
+def test_jobs_are_started_if_forks_would_differ(what, place, monkeypatch):
     monkeypatch.setenv(what, "1")
     logs = run(place, "tells", 3)
     assert num_imports(place) == 4
     assert [log.read_text().count("imported") for log in logs] == [what == "PRINTS"] * 3
 
 
-def test_each_job_says_itself_what_is_wrong_with_an_import(place, monkeypatch):
+def test_each_job_reports_import_error(place, monkeypatch):
     monkeypatch.setenv("RAISES", "1")
     with pytest.raises(UserError, match="job 1 of 3 failed: ValueError: no such part"):
         run(place, "tells", 3)
 
 
-def test_jobs_go_on_when_the_process_that_was_forked_is_killed(place):
+def test_jobs_continue_if_template_process_is_killed(place):
     logs = run(place, "kills_template", 3)
     assert [read_status(log).status for log in logs] == [0, 0, 0] and num_imports(place) == 3
 
 
-def test_a_fork_that_is_no_child_of_the_runner_does_nothing(place, monkeypatch):
-    """As where the kernel gives it to another process."""
+def test_fork_reparented_away_from_runner_does_nothing(place, monkeypatch):
+    """The kernel reparents a fork if the runner ends."""
     (place / "x.spec.json").write_text(
         f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}'
     )
-    # PR_SET_TIMERSLACK, which changes nothing here
+    # PR_SET_TIMERSLACK, which has no effect here
     monkeypatch.setattr(job_template, "_PR_SET_CHILD_SUBREAPER", 29)
     guard = Guard()
     template = job_template.JobTemplate(dict(os.environ), guard)
@@ -191,12 +191,12 @@ def test_a_fork_that_is_no_child_of_the_runner_does_nothing(place, monkeypatch):
     assert num_imports(place) == 1 and not (place / "pid.1").exists()
 
 
-def test_memory_is_each_jobs_own(place):
+def test_peak_memory_is_measured_per_job(place):
     peaks = [read_status(log).peak_memory_mb for log in run(place, "takes_memory", 3)]
     assert peaks[1] > 300 and max(peaks[0], peaks[2]) < 200
 
 
-def test_later_jobs_have_what_the_first_has_loaded(place):
+def test_later_jobs_inherit_modules_loaded_by_first(place):
     for _ in range(2):
         logs = run(place, "imports", 3)
     known = [re.search("known.*", log.read_text())[0].split()[1:4] for log in logs]
@@ -204,7 +204,7 @@ def test_later_jobs_have_what_the_first_has_loaded(place):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_they_end_with_their_runner(number, place):
+def test_forked_jobs_end_with_their_runner(number, place):
     words = ["-m", "pyasr.base.jobs.job", "group_under_test:waits", str(place / "x.spec.json"), "JOB"]
     (place / "x.spec.json").write_text(
         f'{{"type": "pyasr.base.cli.job_options:JobOptions", "cmd": "{place}"}}'

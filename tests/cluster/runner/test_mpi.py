@@ -1,4 +1,4 @@
-"""What starts ranks: which program, and with which flags."""
+"""Launch of ranks: which program, with which flags."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ def outside_of_schedulers(tmp_path, monkeypatch):
 
 
 def program(path, says):
-    """A program that does nothing but say which it is."""
+    """A program that only prints its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '{says}'\n")
     path.chmod(0o755)
@@ -28,7 +28,7 @@ def program(path, says):
 
 @pytest.fixture
 def srun(tmp_path, monkeypatch):
-    """On PATH, in an environment that has no mpiexec."""
+    """Put srun on PATH, in an environment without mpiexec."""
     monkeypatch.setattr("pyasr.cluster.runner.mpi.ROOT", tmp_path)
     monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
     found = program(tmp_path / "bin" / "srun", "slurm 23.11.4")
@@ -40,7 +40,8 @@ HYDRA, OPEN_MPI = "HYDRA build details:", "mpirun (Open MPI) 5.0.7"
 
 
 def grid_engine(tmp_path, monkeypatch, says, hosts):
-    """Within a job of Grid Engine that has these hosts, with an MPI that says this; its mpiexec."""
+    """Simulate a job of Grid Engine with these hosts and an MPI with this version text; returns its
+    mpiexec."""
     (tmp_path / "pe_hostfile").write_text(hosts)
     monkeypatch.setenv("PE_HOSTFILE", str(tmp_path / "pe_hostfile"))
     monkeypatch.setenv("JOB_ID", "12")
@@ -54,11 +55,14 @@ def grid_engine(tmp_path, monkeypatch, says, hosts):
         (HYDRA, 4, 2, "-f {}", "n1:3\nn2:1\n"),
         (OPEN_MPI, 4, 2, "--hostfile {}", "n1 slots=3\nn2 slots=1\n"),
         (OPEN_MPI, 9, 1, "--hostfile {}", "n1 slots=6\nn2 slots=3\nn3 slots=1\n"),
-        (HYDRA, 9, 1, "", None),  # it asks Grid Engine itself
+        (HYDRA, 9, 1, "", None),  # this mpiexec asks Grid Engine itself
     ],
 )
-def test_hosts_of_grid_engine(says, num_ranks, num_threads, flags, lines, tmp_path, monkeypatch):
-    """As many ranks on a host as have slots for all their threads; it may have slots of several queues."""
+def test_grid_engine_hosts_get_ranks_by_slots(
+    says, num_ranks, num_threads, flags, lines, tmp_path, monkeypatch
+):
+    """A host gets as many ranks as its slots have room for all their threads. A host may have slots in
+    several queues."""
     mpiexec = grid_engine(
         tmp_path,
         monkeypatch,
@@ -94,8 +98,10 @@ def test_hosts_of_grid_engine(says, num_ranks, num_threads, flags, lines, tmp_pa
         ),
     ],
 )
-def test_hosts_of_grid_engine_without_room(says, slots, num_threads, sentence, tmp_path, monkeypatch):
-    """mpiexec would start all ranks on one host."""
+def test_grid_engine_hosts_with_too_few_slots_are_refused(
+    says, slots, num_threads, sentence, tmp_path, monkeypatch
+):
+    """mpiexec would otherwise start all ranks on one host."""
     grid_engine(
         tmp_path,
         monkeypatch,
@@ -107,8 +113,8 @@ def test_hosts_of_grid_engine_without_room(says, slots, num_threads, sentence, t
     assert not (tmp_path / "hosts.12").exists()
 
 
-def test_srun_where_there_is_no_mpiexec(srun, monkeypatch):
-    """In a job of Slurm, and for one; on any other host srun would wait for room."""
+def test_srun_is_used_without_mpiexec(srun, monkeypatch):
+    """Only within a job of Slurm. Elsewhere, srun would wait for an allocation."""
     with pytest.raises(UserError, match="mpiexec is missing in /nowhere/bin"):
         launch_prefix(2)
     assert find_mpiexec(within_slurm=True) == srun
@@ -120,7 +126,7 @@ def test_srun_where_there_is_no_mpiexec(srun, monkeypatch):
         launch_prefix(2)
 
 
-def test_a_step_starts_ranks_by_slurm_without_an_mpiexec_of_its_own(srun, tmp_path, monkeypatch):
+def test_step_starts_ranks_through_slurm_without_own_mpiexec(srun, tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr("pyasr.cluster.ranks.jobs._run_ranks_once", lambda jobs, *_: started.append(jobs.cmd))
     run_ranks(
@@ -132,7 +138,7 @@ def test_a_step_starts_ranks_by_slurm_without_an_mpiexec_of_its_own(srun, tmp_pa
     assert started == ["slurm.pl --mem 2G"]
 
 
-def test_an_mpiexec_comes_before_srun(srun, tmp_path, monkeypatch):
+def test_mpiexec_is_preferred_to_srun(srun, tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     mpiexec = program(tmp_path / ".venv" / "bin" / "mpiexec", "HYDRA build details:")
     assert launch_prefix(2, 4) == f"{mpiexec} -n 2"

@@ -1,4 +1,4 @@
-"""run.pl: Kaldi's command line and log conventions, limits, failures, and no process left behind."""
+"""run.pl: Kaldi's command line and log conventions, limits, failures; no process remains."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ def run_pl(*words, cwd, timeout=60):
     )
 
 
-def test_jobs_in_kaldis_way(tmp_path):
+def test_array_job_follows_kaldi_conventions(tmp_path):
     done = run_pl(
         "--mem",
         "2G",
@@ -59,7 +59,7 @@ def test_jobs_in_kaldis_way(tmp_path):
     )
 
 
-def test_single_job_and_threads(tmp_path):
+def test_single_job_and_number_of_threads(tmp_path):
     assert (
         run_pl(
             "--num-threads", "3", "x.log", "echo", "$OMP_NUM_THREADS $NUMBA_NUM_THREADS", cwd=tmp_path
@@ -69,21 +69,21 @@ def test_single_job_and_threads(tmp_path):
     assert "3 3\n" in (tmp_path / "x.log").read_text()
 
 
-def test_no_more_jobs_at_a_time_than_allowed(tmp_path):
-    """Every job notes how many are there while it runs."""
+def test_concurrent_jobs_stay_below_limit(tmp_path):
+    """Every job records how many jobs run at the same time."""
     script = "touch run.JOB; sleep 0.1; ls run.* | wc -l > seen.JOB; rm run.JOB"
-    limits = ["--max-jobs-run", "2", "--max-jobs-run=10", "-tc", "5"]  # the lowest counts, as Kaldi has it
+    limits = ["--max-jobs-run", "2", "--max-jobs-run=10", "-tc", "5"]  # the lowest limit counts, as in Kaldi
     assert run_pl(*limits, "JOB=1:6", "x.JOB.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
     assert max(int((tmp_path / f"seen.{job}").read_text()) for job in range(1, 7)) == 2
 
 
-def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
+def test_failure_is_reported_once_and_stops_other_jobs(tmp_path):
     script = "if [ JOB = 2 ]; then echo the cause; cat no.such.file; exit 7; fi; sleep 60; touch slept.JOB"
     done = run_pl("--max-jobs-run", "3", "JOB=1:9", "log/a.JOB.log", "bash", "-c", script, cwd=tmp_path)
     assert done.returncode == 1 and not list(tmp_path.glob("slept.*"))
     assert "run.pl: 1 / 9 failed, log is in log/a.JOB.log" in done.stderr
     assert re.search(r"job    2 on \S+: exit status 7", done.stderr)
-    # the log's line, and the command to repeat
+    # once in the log's line, once in the command that repeats the job
     assert "    | the cause" in done.stderr and done.stderr.count("the cause") == 2
     assert "an input is missing" in done.stderr
     again = re.search(r"again  (.*)", done.stderr)[1]
@@ -96,8 +96,8 @@ def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
     assert repeated.returncode == 0 and read_status(tmp_path / "log/a.2.log").ok
 
 
-def test_a_last_line_that_was_not_ended(tmp_path):
-    """As of who is killed while it says how far it is: the trailer is none of what it has said."""
+def test_trailer_is_separate_from_unfinished_last_line(tmp_path):
+    """A killed job may leave a progress line without a line end. The trailer starts on a new line."""
     done = run_pl("x.log", "printf", "error: lost", ";", "exit", "3", cwd=tmp_path)
     assert done.returncode == 1 and "\n    | error: lost\n" in done.stderr
     assert [line.split(" ", 2)[1] for line in (tmp_path / "x.log").read_text().splitlines()[-2:]] == [
@@ -106,8 +106,8 @@ def test_a_last_line_that_was_not_ended(tmp_path):
     ]
 
 
-def test_a_line_of_any_length(tmp_path):
-    """Is run as any other, by a shell with the same options and the same name."""
+def test_command_line_of_any_length_runs(tmp_path):
+    """A long command runs like any other, in a shell with the same options and name."""
     names = [f"{name:020}" for name in range(12_000)]
     done = run_pl(
         "x.log",
@@ -133,9 +133,9 @@ def test_a_line_of_any_length(tmp_path):
     )
 
 
-def test_a_report_gives_the_terminal_no_orders(tmp_path):
-    """Whatever a job has printed, whatever the log's directory is called; tabs and the lines of the command
-    stay."""
+def test_report_escapes_terminal_control_sequences(tmp_path):
+    """Control sequences in output and in names of log directories are escaped. Tabs and line breaks of the
+    command stay."""
     log = os.fsdecode(bytes(tmp_path) + b"/l\xe9g/x.log")
     command = [
         "run.pl",
@@ -144,7 +144,7 @@ def test_a_report_gives_the_terminal_no_orders(tmp_path):
         "-c",
         r"printf '\033]0;pwned\007\033[31mred\302\233K\ta\377é\n'" + "\nexit 3",
     ]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
     kept = subprocess.run(
         command,
         cwd=tmp_path,
@@ -152,23 +152,23 @@ def test_a_report_gives_the_terminal_no_orders(tmp_path):
         timeout=60,
         env={**os.environ, "PYASR_REPORT": str(tmp_path / "report")},
     )
-    assert (told.returncode, kept.returncode, kept.stderr) == (1, 1, b"")
-    for report in (told.stderr.decode(), (tmp_path / "report").read_text(encoding="utf-8") + "\n"):
+    assert (printed.returncode, kept.returncode, kept.stderr) == (1, 1, b"")
+    for report in (printed.stderr.decode(), (tmp_path / "report").read_text(encoding="utf-8") + "\n"):
         assert r"    | \x1b]0;pwned\x07\x1b[31mred\x9bK" + "\ta" in report and "é\n" in report
         assert all(
             character.isprintable() or character in "\n\t" for character in report
         ) and report.endswith("\n")
 
 
-def test_killed_job_and_failing_pipe(tmp_path):
+def test_killed_job_and_failing_pipe_are_reported(tmp_path):
     done = run_pl("x.log", "bash", "-c", "kill -9 $$", cwd=tmp_path)
     assert done.returncode == 1 and "killed by signal 9" in done.stderr and "memory ran out" in done.stderr
     assert read_status(tmp_path / "x.log").signal == 9
     assert run_pl("x.log", "false", "|", "cat", cwd=tmp_path).returncode == 1
 
 
-def test_reader_of_a_plan_that_has_left(tmp_path):
-    """As `head` does."""
+def test_dry_run_with_closed_reader_ends_quietly(tmp_path):
+    """For example, the reader is `head`."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -183,14 +183,14 @@ def test_reader_of_a_plan_that_has_left(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_stale_status_does_not_count(tmp_path):
+def test_stale_status_is_ignored(tmp_path):
     assert run_pl("x.log", "true", cwd=tmp_path).returncode == 0
     run_pl("x.log", "false", cwd=tmp_path)
     assert not read_status(tmp_path / "x.log").ok
 
 
-def test_what_ranks_have_left_when_a_scheduler_begins_them_again(tmp_path):
-    """Is removed, but nothing that is named after a marker of a user's own."""
+def test_files_of_ranks_are_removed_before_scheduler_restarts_them(tmp_path):
+    """User files that are named like a marker stay."""
     for name in ("x.spec", "own"):
         (tmp_path / f"{name}.alive").mkdir()
         for left in (tmp_path / f"{name}.alive" / "host.7", tmp_path / f"{name}.error"):
@@ -205,7 +205,7 @@ def test_what_ranks_have_left_when_a_scheduler_begins_them_again(tmp_path):
     ) == ["own.alive/host.7", "own.error"]
 
 
-def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
+def test_missing_done_marker_fails_the_job(tmp_path):
     (tmp_path / "mark").write_text("of an earlier run")
     assert run_pl("--done-marker", "mark", "x.log", "true", cwd=tmp_path).returncode == 1
     assert run_pl("--done-marker", "mark", "x.log", "touch", "mark", cwd=tmp_path).returncode == 0
@@ -226,9 +226,8 @@ default num_threads=3
 """
 
 
-def test_config_in_kaldis_format(tmp_path):
-    """Defaults of the file, unless the command line says otherwise; further options are those that it
-    declares."""
+def test_kaldi_config_file_gives_defaults(tmp_path):
+    """The command line overrides the file. The file may declare further options."""
     (tmp_path / "queue.conf").write_text(QUEUE_CONF)
     config = read_runner_config(tmp_path / "queue.conf")
     assert config.command == "qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*"
@@ -271,8 +270,8 @@ def test_config_in_kaldis_format(tmp_path):
         assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_options_for_a_queue_have_no_effect_here(tmp_path):
-    """As with Kaldi's run.pl, each with one value; those that the configuration declares are known."""
+def test_queue_options_have_no_effect(tmp_path):
+    """As in Kaldi's run.pl, each has one value; options that the configuration declares are known."""
     (tmp_path / "queue.conf").write_text(QUEUE_CONF)
     words = [
         "--config",
@@ -301,9 +300,9 @@ def test_options_for_a_queue_have_no_effect_here(tmp_path):
     )
 
 
-def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
-    """Of those that CUDA_VISIBLE_DEVICES allows; the directory of a GPU exists while a job has it, and no
-    other job can make it then."""
+def test_every_job_has_its_own_gpus(tmp_path, monkeypatch):
+    """GPUs come from CUDA_VISIBLE_DEVICES. The lock directory of a GPU exists while a job has it, and no
+    other job can create it."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     script = (
         r"mkdir gpu.\$CUDA_VISIBLE_DEVICES && echo \$CUDA_VISIBLE_DEVICES > had.JOB && sleep 0.1 && "
@@ -330,9 +329,9 @@ eval "exec ${*:2}"
 """
 
 
-def test_ranks_on_other_hosts_keep_what_names_gpus_there(tmp_path, monkeypatch):
-    """With all else of the environment; hosts are made up, and reached by a program that sets what a
-    scheduler would."""
+def test_ranks_on_other_hosts_keep_their_gpu_variables(tmp_path, monkeypatch):
+    """So do all other environment variables. The hosts are simulated by a program that sets the variables of
+    a scheduler."""
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
     (tmp_path / "hosts").write_text("here\nthere\n")
@@ -353,9 +352,9 @@ def test_ranks_on_other_hosts_keep_what_names_gpus_there(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def holding(tmp_path, monkeypatch):
-    """Function (name, options) that begins a run.pl with GPUs, whose job tells which it has and then waits
-    for a file `end`."""
+def start_with_gpus(tmp_path, monkeypatch):
+    """Function (name, options) that starts a run.pl with GPUs. Its job prints its GPUs and waits for the file
+    `end`."""
     monkeypatch.setenv("PYASR_LOCKS", str(tmp_path / "locks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     begun = []
@@ -383,10 +382,10 @@ def has(log):
     return re.search(r"(?m)^has=(.*)", log.read_text())[1]
 
 
-def test_two_runners_on_one_machine(holding, tmp_path):
-    """The second takes another GPU, the third is refused, and one that is to share is not; what an ended
-    runner had is free."""
-    first, _ = holding("a", "--gpu", "1"), holding("b", "--gpu", "1")
+def test_two_runners_on_one_machine_take_different_gpus(start_with_gpus, tmp_path):
+    """The second takes another GPU, the third is refused, a sharing one is not. GPUs of an ended runner are
+    free."""
+    first, _ = start_with_gpus("a", "--gpu", "1"), start_with_gpus("b", "--gpu", "1")
     assert (has(tmp_path / "a.log"), has(tmp_path / "b.log")) == ("4", "7")
     done = run_pl("--gpu", "1", "c.log", "true", cwd=tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (tmp_path / "c.log").exists()
@@ -402,8 +401,8 @@ def test_two_runners_on_one_machine(holding, tmp_path):
     assert has(tmp_path / "e.log") == "4"
 
 
-def test_gpus_of_a_killed_runner_are_free_when_its_jobs_have_ended(holding, tmp_path):
-    """Its guard holds them until then: here until it kills a job that does not end when it is asked to."""
+def test_gpus_of_killed_runner_are_released_after_its_jobs_ended(start_with_gpus, tmp_path):
+    """Its guard holds the locks until then. Here, the guard kills a job that ignores the request to end."""
     script = r"trap : TERM; echo \$$ > pid; until [ -e end ]; do sleep 0.05; done"
     runner = subprocess.Popen(["run.pl", "--gpu", "2", "a.log", "bash", "-c", script], cwd=tmp_path)
     wait_until(lambda: read(tmp_path / "pid").endswith(b"\n"))
@@ -414,15 +413,15 @@ def test_gpus_of_a_killed_runner_are_free_when_its_jobs_have_ended(holding, tmp_
     assert read(Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline") == b""
 
 
-def test_a_runner_gives_back_gpus_that_no_job_waits_for(holding, tmp_path):
-    """Of its two jobs one has ended."""
+def test_runner_releases_gpus_that_no_waiting_job_needs(start_with_gpus, tmp_path):
+    """One of its two jobs has ended."""
     script = r"until [ JOB = 1 -o -e end ]; do sleep 0.05; done"
     runner = subprocess.Popen(
         ["run.pl", "--gpu", "1", "--max-jobs-run", "2", "JOB=1:2", "x.JOB.log", "bash", "-c", script],
         cwd=tmp_path,
     )
     wait_until(lambda: read_status(tmp_path / "x.1.log"))
-    holding("a", "--gpu", "1")
+    start_with_gpus("a", "--gpu", "1")
     assert has(tmp_path / "a.log") == "4"
     (tmp_path / "end").touch()
     assert runner.wait(60) == 0
@@ -432,8 +431,8 @@ def test_a_runner_gives_back_gpus_that_no_job_waits_for(holding, tmp_path):
     "listed, seen",
     [("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", "0"), (None, "unset")],
 )
-def test_gpus_are_those_that_the_driver_lists(listed, seen, tmp_path, monkeypatch):
-    """Without a driver or a GPU, jobs run as they would without --gpu."""
+def test_gpus_are_listed_by_driver(listed, seen, tmp_path, monkeypatch):
+    """Without a driver or a GPU, jobs run as without --gpu."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
@@ -450,7 +449,7 @@ def test_gpus_are_those_that_the_driver_lists(listed, seen, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killing_run_pl_leaves_no_process(number, tmp_path, hangups):
+def test_killed_run_pl_leaves_no_process(number, tmp_path, default_sighup):
     mark = f"30{os.getpid()}{number}"
     runner = subprocess.Popen(
         [
@@ -480,12 +479,12 @@ def test_killing_run_pl_leaves_no_process(number, tmp_path, hangups):
 
 
 def guards(runner):
-    """Of a runner: those of its children that are no other program."""
+    """Guards of a runner: its children that run no other program."""
     return children(runner.pid, read(Path(f"/proc/{runner.pid}/cmdline")).rstrip(b"\0"))
 
 
 def children(parent: int, program: bytes) -> list[int]:
-    """Processes of this parent that run this program."""
+    """Children of this process that run this program."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -504,20 +503,19 @@ def kill_guard(runner):
     wait_until(lambda: guards(runner))
     (guard,) = guards(runner)
     os.kill(guard, signal.SIGKILL)
-    # one that has been killed is still listed until it has had processor time
+    # a killed process is listed until it is scheduled again
     wait_until(lambda: guard not in guards(runner))
     return guard
 
 
 def born(pid: int) -> bytes:
-    """The start time of a process; b"" where there is no such process, or only a zombie. Numbers of processes
-    are used again."""
+    """Start time of a process, b"" if it is absent or a zombie. PIDs are reused."""
     state, *fields = read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split() or [b"Z"]
     return b"" if state == b"Z" else fields[18]
 
 
-def test_a_runner_goes_on_when_its_guard_is_killed(tmp_path):
-    """With another guard, which knows the jobs that run, and ends them when the runner is killed as well."""
+def test_runner_continues_if_its_guard_is_killed(tmp_path):
+    """A new guard takes over the running jobs, and ends them if the runner is killed as well."""
     script = r"echo \$\$ > pid.JOB; until [ -e end.JOB ]; do sleep 0.05; done"
     runner = subprocess.Popen(
         ["run.pl", "--max-jobs-run", "2", "JOB=1:3", "x.JOB.log", "bash", "-c", script],
@@ -539,14 +537,14 @@ def test_a_runner_goes_on_when_its_guard_is_killed(tmp_path):
     wait_until(lambda: not any(born(pid) == begin for pid, begin in left.items()))
 
 
-def test_a_job_ends_when_nobody_reads_what_it_says(tmp_path):
-    """By SIGPIPE, as in a shell."""
+def test_job_with_closed_output_ends_by_sigpipe(tmp_path):
+    """As in a shell."""
     done = run_pl("x.log", "bash", "-c", r"kill -PIPE \$\$", cwd=tmp_path, timeout=60)
     assert done.returncode == 1 and "killed by signal 13" in done.stderr
 
 
-def test_run_pl_under_nohup_outlives_its_terminal(tmp_path):
-    """And so does its job."""
+def test_run_pl_under_nohup_survives_hangup(tmp_path):
+    """Its job survives, too."""
     script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo went on"
     done = subprocess.run(
         ["nohup", "run.pl", "x.log", "bash", "-c", script],
@@ -572,7 +570,7 @@ def wait_until(condition, timeout_s=60):
         time.sleep(0.05)
 
 
-def test_what_a_job_left_in_the_background_is_ended(tmp_path):
+def test_background_processes_of_job_are_ended(tmp_path):
     run_pl("x.log", "bash", "-c", r"sleep 100 & echo \$! > pid", cwd=tmp_path)
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: b"sleep" not in read(Path(f"/proc/{pid}/cmdline")))
@@ -581,13 +579,13 @@ def test_what_a_job_left_in_the_background_is_ended(tmp_path):
 @pytest.mark.parametrize(
     "word", ["plain", "two words", "$HOME", "a'b", 'say "x"', "back\\slash and $x `y`", "semi;colon", "", "*"]
 )
-def test_protected_words_reach_the_job_as_they_are(word, tmp_path):
+def test_quoted_words_reach_job_unchanged(word, tmp_path):
     line = "printf %s " + shell_word(protect(word))
     assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path).stdout == word
 
 
-def test_words_with_one_dash_are_for_schedulers(tmp_path):
-    """run.pl takes no notice of them, whatever they are."""
+def test_words_with_single_dash_are_ignored(tmp_path):
+    """run.pl ignores them, whatever they are."""
     words = [
         "-N",
         "2",
@@ -615,7 +613,7 @@ def test_words_with_one_dash_are_for_schedulers(tmp_path):
     assert " ".join(request.raw) == "-N 2 -t 60 -V -cwd -v A=b -p -100 -j y -q=all.q -pe smp 3"
 
 
-def test_options_may_stand_before_and_after_the_range():
+def test_options_may_stand_before_or_after_range():
     request = parse_request(
         ["--mem", "2G", "JOB=2:4", "--gpu=1", "-pe", "smp", "4", "-tc", "3", "x.JOB.log", "a", "--nj", "JOB"]
     )
@@ -628,7 +626,7 @@ def test_options_may_stand_before_and_after_the_range():
     assert request.max_jobs_run == 3
 
 
-def test_every_hint_has_a_log_that_it_fits():
+def test_every_hint_matches_a_log():
     logs = {
         0: "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
         1: "OSError: [Errno 28] No space left on device",
@@ -654,9 +652,9 @@ def test_every_hint_has_a_log_that_it_fits():
             assert hint(logs[number], status, more_memory) == sentence.format(**more_memory), number
 
 
-def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):
-    """Its host was thought lost, and its status was put down elsewhere; its ranks go on in another job, which
-    has its log's name now."""
+def test_abandoned_job_writes_no_status(tmp_path):
+    """The runner declared its host lost and recorded its status. The ranks continue in another job with the
+    same log name."""
     lost = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x", reason="its host was lost", run_id="7")
     write_status(tmp_path / "lost.log", lost)
     run_pl("--run-id", "7", "x.log", "cp", "lost.status", "x.status", cwd=tmp_path)
@@ -674,16 +672,16 @@ def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):
     )
 
 
-def test_a_command_that_writes_the_file_of_its_status(tmp_path):
-    """The file of the command is renamed and kept, and a message says so."""
+def test_user_file_named_like_status_file_is_renamed_and_kept(tmp_path):
+    """A message reports it."""
     done = run_pl("build.log", "echo", "built", ">", "build.status", cwd=tmp_path)
     assert (
         done.returncode == 1
         and (tmp_path / "build.status.kept").read_text() == "built\n"
         and read_status(tmp_path / "build.log").status == 1
     )
-    told = (
+    report = (
         "build.status: the job's command has written this file, but it is the name of the job's status "
         "file; it was renamed to"
     )
-    assert f"| error: {told} " in done.stderr
+    assert f"| error: {report} " in done.stderr

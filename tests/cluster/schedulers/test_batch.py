@@ -1,4 +1,4 @@
-"""What the runner of a scheduler makes of status files, in whatever order it sees them."""
+"""A scheduler's runner with status files that appear in any order."""
 
 import os
 import re
@@ -31,7 +31,7 @@ echo 7
 """
 
 
-def test_a_failure_counts_whatever_has_ended_after_it(tmp_path):
+def test_failure_is_reported_even_if_other_jobs_end_later(tmp_path):
     request = parse_request(["JOB=1:3", str(tmp_path / "a.JOB.log"), "true"])
     runner = BatchRunner(request, scheduler=None)
     runner.left = dict.fromkeys(request.jobs, "7")
@@ -43,7 +43,7 @@ def test_a_failure_counts_whatever_has_ended_after_it(tmp_path):
 
 @pytest.fixture
 def slurm_pl(tmp_path):
-    """Runs slurm.pl with a Slurm that runs all jobs of an array at once."""
+    """Run slurm.pl with a simulated Slurm that runs all jobs of an array at once."""
 
     def run(*words, **environment):
         environment = {**os.environ, **environment, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
@@ -63,7 +63,7 @@ def program(path, text):
 
 
 def begin_slurm_of_processes(programs):
-    """A Slurm whose jobs are processes, and their numbers these."""
+    """A simulated Slurm whose jobs are processes with these PIDs."""
     program(programs / "sbatch", '#!/bin/bash\nsetsid bash "${!#}" > /dev/null 2>&1 < /dev/null &\necho $!\n')
     program(
         programs / "scontrol",
@@ -72,8 +72,8 @@ def begin_slurm_of_processes(programs):
     program(programs / "scancel", "#!/bin/sh\nkill $1\n")
 
 
-def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, tmp_path):
-    """Jobs 1 and 2 are asked to end twice, job 3 whenever it runs."""
+def test_each_array_job_is_resubmitted_up_to_limit(slurm_pl, tmp_path):
+    """Jobs 1 and 2 are asked to end twice, job 3 at every run."""
     script = r"echo again >> times.JOB; [ JOB != 3 ] && [ \$(wc -l < times.JOB) = 3 ] || exit 75"
 
     def run(jobs):
@@ -96,7 +96,7 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, 
 
 
 @pytest.mark.parametrize(
-    "scheduler, said, told",
+    "scheduler, said, message",
     [
         (Slurm(), "", "sbatch printed nothing, but that of Slurm"),
         (
@@ -107,17 +107,17 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, 
         (GridEngine(), "4711.pbsserver", "qsub printed '4711.pbsserver', but that of Grid Engine"),
     ],
 )
-def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeypatch):
-    """As that of the qsub of PBS."""
+def test_scheduler_answer_without_job_number_is_refused(scheduler, said, message, tmp_path, monkeypatch):
+    """The qsub of PBS gives such an answer."""
     name = scheduler.own.program()[0]
     program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(UserError, match=f"^{re.escape(told)} prints a job number; check whether"):
+    with pytest.raises(UserError, match=f"^{re.escape(message)} prints a job number; check whether"):
         submit(scheduler, [name])
 
 
-def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted(tmp_path, monkeypatch):
-    """Though the signal goes to its whole process group, as at a terminal."""
+def test_runner_stopped_while_submitting_cancels_submitted_jobs(tmp_path, monkeypatch):
+    """The signal goes to the runner's whole process group, as from a terminal."""
     (tmp_path / "bin").mkdir()
     program(
         tmp_path / "bin" / "sbatch",
@@ -136,9 +136,9 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
     assert runner.returncode == 128 + signal.SIGTERM and (tmp_path / "cancelled").read_text() == "7\n"
 
 
-def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over(slurm_pl, tmp_path):
-    """Five seconds later, as on filesystems with delayed visibility: the job is not reported as lost, and no
-    others are cancelled."""
+def test_status_visible_after_scheduler_reports_end_is_used(slurm_pl, tmp_path):
+    """The status appears five seconds late, as on filesystems with delayed visibility: the job is not
+    reported as lost, and other jobs are not cancelled."""
     late = "mv a.2.status held; (sleep 5; mv held a.2.status) > /dev/null 2>&1 &\necho 7"
     program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", late))
     program(
@@ -153,9 +153,9 @@ def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over
     )
 
 
-def test_what_is_told_where_memory_was_too_small(slurm_pl, tmp_path):
-    """Under a scheduler, each job has its own. What kills a command at its limit leaves what has run it
-    alive, and the scheduler knows."""
+def test_memory_error_hint_names_memory_option(slurm_pl, tmp_path):
+    """Under a scheduler, each job has its own memory limit. If the limit kills the command, the job script
+    survives and the scheduler knows the reason."""
     done = slurm_pl("JOB=1:1", "a.JOB.log", "python", "-c", "raise MemoryError")
     assert (
         done.returncode == 1
@@ -193,9 +193,9 @@ fi
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp_path, monkeypatch):
-    """Though its job takes its time to end: a runner that can waits until it has, and what it puts down while
-    the new job runs is not taken for the new one's."""
+def test_same_command_after_stopped_runner_waits_for_old_job(number, slurm_pl, tmp_path, monkeypatch):
+    """The old job takes time to end. A runner that can wait waits for it; a status that the old job writes
+    later is not used for the new one."""
     begin_slurm_of_processes(tmp_path / "bin")
     if number == signal.SIGKILL:
         program(
@@ -219,8 +219,8 @@ def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp
     )
 
 
-def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
-    """Is no concern of a job that goes well."""
+def test_killed_guard_does_not_affect_job(slurm_pl, tmp_path, monkeypatch):
+    """The job ends normally."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     words = ["slurm.pl", "a.log", "bash", "-c", "touch begun; until [ -e end ]; do sleep 0.05; done"]
@@ -231,8 +231,8 @@ def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
         assert (runner.wait(60), runner.stderr.read()) == (0, "")
 
 
-def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_path, monkeypatch):
-    """Its master says so of all, until they have found it."""
+def test_silent_hosts_after_grid_engine_restart_are_not_lost(tmp_path, monkeypatch):
+    """The restarted master reports all hosts as silent until they have connected again."""
     lost = Fate(False, "its host n1 was lost (Grid Engine says au)", "n1", host_lost=True)
     runner = BatchRunner(parse_request([str(tmp_path / "a.log"), "true"]), GridEngine())
     runner.left = {1: "7"}
@@ -250,8 +250,8 @@ def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_
     assert runner.ended[0].host_lost
 
 
-def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(slurm_pl, tmp_path):
-    """Such as its memory, which srun would take for theirs; what the user has set does."""
+def test_slurm_variables_of_outer_job_are_not_passed_to_jobs(slurm_pl, tmp_path):
+    """For example the memory, which srun would apply to the jobs. Variables that the user set are passed."""
     program(
         tmp_path / "bin" / "sbatch",
         SBATCH.replace("echo 7", 'env | grep ^SLURM_ | sort > was\nbash "${!#}"\necho 7'),
@@ -273,8 +273,8 @@ def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(s
     )
 
 
-def test_processors_to_which_a_recipes_own_step_is_bound_do_not_go_along_to_its_jobs(slurm_pl, tmp_path):
-    """As within `srun --pty bash`: srun would refuse to begin ranks on others."""
+def test_cpu_binding_of_outer_step_is_not_passed_to_jobs(slurm_pl, tmp_path):
+    """Within `srun --pty bash`, srun would refuse to start ranks on other processors."""
     program(
         tmp_path / "bin" / "sbatch",
         SBATCH.replace("echo 7", 'env | grep ^SLURM_ > was\nbash "${!#}"\necho 7'),
@@ -292,8 +292,8 @@ def test_processors_to_which_a_recipes_own_step_is_bound_do_not_go_along_to_its_
     assert (tmp_path / "was").read_text() == "SLURM_MPI_TYPE=pmix\n"
 
 
-def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
-    """As by Slurm, where a node is lost but its job goes on: how the first run ends does not count."""
+def test_end_of_first_run_is_ignored_if_job_was_restarted_elsewhere(tmp_path):
+    """Slurm restarts a job if its node is lost, although the job may continue there."""
     script = (
         "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; "
         "[ $me = second ]"
@@ -312,7 +312,7 @@ def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
     assert read_status(tmp_path / "x.log").ok and (tmp_path / "x.log").read_text().count("# Ended") == 1
 
 
-def test_numbers_that_schedulers_give():
+def test_job_numbers_are_parsed():
     for scheduler, said in (
         (Slurm(), "12\n"),
         (Slurm(), "a greeting\n12\n"),
@@ -322,8 +322,8 @@ def test_numbers_that_schedulers_give():
         assert scheduler.number(said) == "12"
 
 
-def test_jobs_of_another_cluster_are_asked_for_and_cancelled_there(slurm_pl, tmp_path):
-    """Slurm's usual cluster, which may have a job of that number as well, is left alone."""
+def test_jobs_of_another_cluster_are_queried_and_cancelled_there(slurm_pl, tmp_path):
+    """A job with the same number in Slurm's default cluster is not touched."""
     program(tmp_path / "bin" / "sbatch", "#!/bin/sh\necho '7;other'\n")
     program(
         tmp_path / "bin" / "scontrol",
@@ -338,9 +338,9 @@ def test_jobs_of_another_cluster_are_asked_for_and_cancelled_there(slurm_pl, tmp
     }
 
 
-def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slurm_pl, tmp_path, monkeypatch):
-    """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words
-    its own."""
+def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, monkeypatch):
+    """They are not reported as silent, even if the new job runs longer than the timeout, and the last words
+    of the earlier ranks are not used."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
@@ -348,7 +348,7 @@ def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slur
         "rank_workers:asked_to_end_and_lost_before_an_error",
         Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0)),
     )
-    with pytest.raises(UserError, match="data/train/utt2spk: no such file") as told:
+    with pytest.raises(UserError, match="data/train/utt2spk: no such file") as caught:
         run_ranks(
             JobOptions(cmd="slurm.pl"),
             tmp_path / "log" / "x.log",
@@ -357,13 +357,13 @@ def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slur
             2,
             recovery,
         )
-    assert not isinstance(told.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
+    assert not isinstance(caught.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
 
 
 @pytest.fixture
-def asking(tmp_path):
-    """Function (fate) that gives the files of the one rank of a job, and a function: a scheduler is asked for
-    the job, and says this."""
+def query_case(tmp_path):
+    """Function (fate) that returns the heartbeat directory of a job's only rank and a function that queries a
+    scheduler with this answer."""
 
     def begin(says):
         hearts = hearts_of(tmp_path / "x.spec.json")
@@ -384,7 +384,7 @@ def asking(tmp_path):
 
 
 class Says(Slurm):
-    """A scheduler that says this of a job, of which another rank begins meanwhile."""
+    """A scheduler with this answer for a job. Another rank of the job starts during the query."""
 
     def __init__(self, says, hearts):
         self.says, self.hearts = says, hearts
@@ -394,29 +394,29 @@ class Says(Slurm):
         return {0: self.says}
 
 
-def test_what_ranks_have_left_of_a_job_that_waits_again(asking):
-    hearts, ask = asking(Fate(True, waits=True))
+def test_files_of_ranks_of_requeued_job_are_removed(query_case):
+    hearts, ask = query_case(Fate(True, waits=True))
     ask()
     assert [file.suffix for file in hearts_in(hearts)] == [".2"]
 
 
 @pytest.mark.parametrize("state, is_lost", [("SUSPENDED", False), ("RUNNING", True)])
-def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, capsys):
-    """They stand still as those of a frozen host do, which Slurm believes to run for some time."""
-    hearts, ask = asking(fate({"JobState": state}))
+def test_ranks_of_suspended_job_are_not_lost(state, is_lost, query_case, capsys):
+    """Slurm reports a suspended job as running for some time, like a job on a frozen host."""
+    hearts, ask = query_case(fate({"JobState": state}))
     ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
-    told = []
+    report = []
     for _ in range(100):
         ask()
         forget([file for file in hearts_in(hearts) if file.suffix == ".2"])
-        told.append(ear.listen())
-    assert any(told) == is_lost
+        report.append(ear.listen())
+    assert any(report) == is_lost
     assert capsys.readouterr().err.count("the job is suspended, says Slurm; still waiting\n") == (not is_lost)
 
 
 @pytest.mark.parametrize("killed_by", [signal.SIGTERM, signal.SIGKILL])
-def test_the_reason_of_a_command_that_a_limit_killed_before_its_runner(killed_by, tmp_path, monkeypatch):
-    """The scheduler reports the end some time after the status is there."""
+def test_reason_of_scheduler_is_reported_if_limit_kills_command(killed_by, tmp_path, monkeypatch):
+    """The scheduler reports the end some time after the status file appears."""
     answers = [Fate(True), Fate(True), Fate(False, "it exceeded its time limit", over_limit=True)]
     monkeypatch.setattr(Slurm, "fates", lambda self, number, tasks: {0: answers.pop(0)})
     monkeypatch.setattr(batch, "_END_QUESTION_S", 0.01)
@@ -429,7 +429,7 @@ def test_the_reason_of_a_command_that_a_limit_killed_before_its_runner(killed_by
         assert runner._with_reason(other) is other
 
 
-def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):
+def test_jobs_take_different_gpus_if_scheduler_assigns_none(slurm_pl, tmp_path):
     program(
         tmp_path / "bin" / "nvidia-smi",
         "#!/bin/sh\nprintf 'GPU 0: H200 (UUID: GPU-a1)\\nGPU 1: H200 (UUID: GPU-b2)\\n'\n",
@@ -460,8 +460,8 @@ def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_on
         ("it's/a:b/1,2 $x.JOB.log", "JOB=1:2", """'it'"'"'s/a:b/q/1,2 $x.'$TASK.out""", "_1_2__x"),
     ],
 )
-def test_where_the_script_of_jobs_writes(log, job, output, name):
-    """Whatever the directories are called: it redirects itself, and the schedulers need not know."""
+def test_job_script_redirects_its_own_output(log, job, output, name):
+    """For any directory name, the script redirects itself, so the scheduler needs no path."""
     request = parse_request([*([job] if job else []), log, "true"])
     for scheduler in (Slurm(), GridEngine()):
         words = submission(request, scheduler, request.jobs)

@@ -1,5 +1,4 @@
-"""Jobs that are to be ended are ended, though a scheduler does not answer at first, or keeps a job whose host
-is lost."""
+"""Jobs are ended even if the scheduler does not answer at first, or keeps a job of a lost host."""
 
 import os
 import signal
@@ -16,8 +15,7 @@ from pyasr.cluster.schedulers.scheduler import Fate, Scheduler
 
 
 class Answers(Scheduler):
-    """A scheduler that gives these answers in turn, the last for ever: to `cancel`, and for the job's
-    fate."""
+    """A scheduler with these answers in turn, the last one repeated: to `cancel`, and for the job's fate."""
 
     def __init__(self, cancelled, fates, held=""):
         self.cancelled, self.answers, self.held, self.calls = list(cancelled), list(fates), held, []
@@ -50,30 +48,34 @@ def soon(monkeypatch):
         ([True], [{}], ["cancel"]),
         ([True], [ENDED], ["cancel"]),
         ([True], [RUNS, None, RUNS, ENDED], ["cancel"]),
-        ([False, False, True], [None, RUNS, RUNS, ENDED], ["cancel"] * 3),  # the first two were not heard
-        ([False], [{}], ["cancel"]),  # it is not there any more
+        (
+            [False, False, True],
+            [None, RUNS, RUNS, ENDED],
+            ["cancel"] * 3,
+        ),  # the first two cancellations were lost
+        ([False], [{}], ["cancel"]),  # the job has ended
         ([True], [RUNS, LOST], ["cancel", "release 7 [0]"]),
         ([True], [{1: LOST, 2: RUNS}, {1: LOST, 2: RUNS}, {1: LOST}], ["cancel", "release 7 [1]"]),
     ],
 )
-def test_until_they_have_ended(cancelled, fates, calls):
+def test_end_jobs_polls_until_jobs_have_ended(cancelled, fates, calls):
     scheduler = Answers(cancelled, fates)
     assert end_jobs(scheduler, ["7"], 60.0) == [] and scheduler.calls == calls
 
 
-def test_what_is_told_of_what_cannot_be_freed():
-    told = []
-    assert end_jobs(Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, told.append) == [] and told == [
-        "keeps its slots"
-    ]
+def test_slots_that_cannot_be_freed_are_reported():
+    report = []
+    assert end_jobs(
+        Answers([True], [LOST], "keeps its slots"), ["7"], 60.0, report.append
+    ) == [] and report == ["keeps its slots"]
 
 
 @pytest.mark.parametrize("answer", [RUNS, None])
-def test_jobs_that_do_not_end(answer):
+def test_jobs_that_do_not_end_are_returned(answer):
     assert end_jobs(Answers([True, True], [answer]), ["7", "8"], 0.1) == ["7", "8"]
 
 
-def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path):
+def test_jobs_are_ended_when_unresponsive_scheduler_answers_again(tmp_path):
     """The runner names the jobs, and the guard ends them as soon as the scheduler answers."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -101,7 +103,7 @@ def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path
         wait_until((tmp_path / "begun").exists)
         number = (tmp_path / "begun").read_text().strip()
         runner.terminate()
-        told = [
+        report = [
             line.removeprefix("-c: ")
             for line in runner.communicate(timeout=60)[1].splitlines()
             if "does not answer" not in line
@@ -110,7 +112,7 @@ def test_a_scheduler_that_does_not_answer_when_its_jobs_are_to_be_ended(tmp_path
         f"cancelled jobs have not ended yet, according to Slurm: {number}; wait for their end before you "
         "run the same command again"
     )
-    assert runner.returncode == 128 + signal.SIGTERM and told == [left, "stopped by signal 15"]
+    assert runner.returncode == 128 + signal.SIGTERM and report == [left, "stopped by signal 15"]
     assert os.path.exists(f"/proc/{number}")
     (tmp_path / "back").touch()
     wait_until(lambda: not os.path.exists(f"/proc/{number}"))

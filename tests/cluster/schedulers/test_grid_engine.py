@@ -1,4 +1,4 @@
-"""queue.pl on a real Grid Engine of one host: every result of a job is reported in one sentence."""
+"""queue.pl on a real Grid Engine with one host: every outcome of a job is reported in one sentence."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ def is_there(grid, name):
 
 @pytest.fixture(scope="module")
 def cases(grid, tmp_path_factory):
-    """All that can be waited for at once: {name: Case}."""
+    """All cases that can run concurrently: {name: Case}."""
     directory = tmp_path_factory.mktemp("cases")
     words = {
         "cancelled": ["cancelled.log", "sleep", "300"],
@@ -83,7 +83,7 @@ def cases(grid, tmp_path_factory):
         case.process.kill()
 
 
-def test_jobs_in_kaldis_way(cases):
+def test_array_job_follows_kaldi_conventions(cases):
     case = cases["success"]
     assert case.end() == (0, "")
     assert [(case / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
@@ -92,23 +92,23 @@ def test_jobs_in_kaldis_way(cases):
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
 
 
-def test_logs_in_directories_of_any_name(grid, tmp_path):
-    """-o of qsub takes HOST:PATH, and several paths with commas between them; -cwd fills in variables."""
+def test_logs_in_directories_with_any_name(grid, tmp_path):
+    """qsub -o takes HOST:PATH and several paths separated by commas; -cwd expands variables."""
     check_any_path(begin_in_any_path(grid, "queue.pl", tmp_path))
 
 
-def test_directories_that_hold_the_word_for_the_job(cases):
+def test_directories_containing_job_placeholder(cases):
     check_directories_with_the_word(cases)
 
 
-def test_words_of_qsub_as_with_kaldi(cases):
+def test_qsub_options_as_in_kaldi(cases):
     """Slots in a parallel environment are threads."""
     assert cases["own_words"].end() == (0, "")
     assert "\n3 3 red\n" in (cases["own_words"] / "x.log").read_text()
 
 
-def test_one_failing_job_of_an_array(grid, cases):
-    """It is reported once, with the command that repeats it; the others are ended."""
+def test_failing_array_job_is_reported_once(grid, cases):
+    """The report has the command that repeats the job. The other jobs are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
     assert (
@@ -147,14 +147,14 @@ def test_one_failing_job_of_an_array(grid, cases):
         ("never", "it will never start: (-l arch=*64*,gpu=9) cannot run at host "),
     ],
 )
-def test_jobs_that_fail(name, sentence, grid, cases):
+def test_failing_jobs_are_reported(name, sentence, grid, cases):
     code, said = cases[name].end()
     assert code == 1 and sentence in said, said
     wait_until(lambda: not is_there(grid, name), WAIT_S)
 
 
-def test_directory_that_is_not_on_the_host(grid, tmp_path):
-    """The job comes into a state of error, in which it would wait for ever."""
+def test_directory_missing_on_host_is_reported(grid, tmp_path):
+    """The job enters the error state, in which it would otherwise wait forever."""
     code, said = Case(grid, "queue.pl", tmp_path / "x", "--config", "../site.conf", "x.log", "true").end()
     assert code == 1 and "site.conf: no such file or directory" in said
     (tmp_path / "site.conf").write_text("command qsub -v PATH -wd /nowhere -S /bin/bash -j y\n")
@@ -169,8 +169,8 @@ def test_directory_that_is_not_on_the_host(grid, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
-    """Nor does it end before the job has, where it can wait."""
+def test_killed_queue_pl_leaves_no_job(number, grid, tmp_path):
+    """It ends after its job, if it can wait."""
     case = Case(
         grid,
         "queue.pl",
@@ -208,14 +208,14 @@ def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
         (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
     ],
 )
-def test_what_cannot_be_submitted(words, sentence, grid, tmp_path):
+def test_refused_submissions_are_reported(words, sentence, grid, tmp_path):
     (tmp_path / "site.conf").write_text("option num_threads=* -pe threads $0\n")
     code, said = Case(grid, "queue.pl", tmp_path / "x", *words).end()
     assert code == 1 and sentence in said and said.count("\n") == 1
 
 
-def test_lost_host(grid, tmp_path):
-    """There is no other."""
+def test_lost_only_host_is_reported(grid, tmp_path):
+    """The cluster has only this host."""
     case = Case(grid, "queue.pl", tmp_path / "unlucky", "unlucky.log", "sleep", "300").begun()
     grid.lose(grid.host)
     code, said = case.end()
@@ -224,8 +224,8 @@ def test_lost_host(grid, tmp_path):
     assert read_status(case / "unlucky.log").host_lost
 
 
-def test_dry_run(tmp_path):
-    """Kaldi's own configuration, without the names of queues; every rank takes as many slots as it has
+def test_dry_run_prints_submission(tmp_path):
+    """With Kaldi's default configuration without queue names, every rank takes as many slots as it has
     threads."""
 
     def submission(*words):
@@ -282,8 +282,8 @@ def test_dry_run(tmp_path):
         ("1-00:00:01", 86401),
     ],
 )
-def test_times_as_slurm_reads_them(time, expected):
-    """The forms that `man sbatch` lists under --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+def test_time_limits_are_parsed_like_slurm(time, expected):
+    """Formats from `man sbatch`, --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     assert seconds(time) == expected
 
 
@@ -302,7 +302,7 @@ QSTAT = """<job_info><queue_info>
 
 @pytest.fixture
 def qstat(tmp_path, monkeypatch):
-    """Function that has qstat answer with a text."""
+    """Function that sets the output of qstat."""
 
     def answer(text):
         (tmp_path / "answer").write_text(text)
@@ -313,15 +313,15 @@ def qstat(tmp_path, monkeypatch):
     return answer
 
 
-def test_lost_host_of_several(qstat):
-    """Ranks are listed with all their hosts; the one that is lost is neither the first nor the last."""
+def test_lost_host_among_several_is_reported(qstat):
+    """Ranks are listed with all their hosts. The lost host is neither the first nor the last."""
     qstat(QSTAT)
     fate = GridEngine().fates("7", [0])[0]
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
 
 
-def test_jobs_are_asked_for_by_the_name_that_submits_them(tmp_path, monkeypatch):
-    """Not by the one in LOGNAME, which `su` may leave to be another's."""
+def test_jobs_are_queried_by_name_of_submitting_user(tmp_path, monkeypatch):
+    """Not by LOGNAME, which `su` may leave unchanged."""
     (tmp_path / "qstat").write_text(f"#!/bin/sh\necho $* > {tmp_path}/words\necho '<job_info/>'\n")
     (tmp_path / "qstat").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -336,8 +336,8 @@ def test_jobs_are_asked_for_by_the_name_that_submits_them(tmp_path, monkeypatch)
     "configuration, expected",
     [("max_unheard 00:05:00\nload_report_time             00:00:40\n", 60), ("load_report_time 0:0:2\n", 5)],
 )
-def test_how_long_a_host_is_silent(configuration, expected, tmp_path, monkeypatch):
-    """One and a half of the intervals at which hosts report; without an answer, of Grid Engine's default."""
+def test_host_timeout_follows_report_interval(configuration, expected, tmp_path, monkeypatch):
+    """One and a half times the report interval of the hosts; Grid Engine's default if the query fails."""
     program = tmp_path / "qconf"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{configuration}END\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -346,7 +346,7 @@ def test_how_long_a_host_is_silent(configuration, expected, tmp_path, monkeypatc
     assert GridEngine().silent_s == expected
 
 
-def test_slots_that_nobody_but_a_manager_can_free(qstat):
+def test_manager_command_is_named_for_stuck_slots(qstat):
     qstat(QSTAT)
     assert GridEngine().release("7", [0]) == (
         "job 7 keeps its slots on all its hosts until n2 is back; a manager of Grid Engine can free them: "
@@ -368,7 +368,7 @@ def test_slots_that_nobody_but_a_manager_can_free(qstat):
         ("hqw", True, False),
     ],
 )
-def test_who_waits(state, waits, suspended, qstat):
+def test_waiting_and_suspended_states_are_recognised(state, waits, suspended, qstat):
     qstat(
         "<job_info><job_info><job_list><JB_job_number>7</JB_job_number>"
         f"<state>{state}</state></job_list></job_info></job_info>"
@@ -378,6 +378,6 @@ def test_who_waits(state, waits, suspended, qstat):
 
 
 @pytest.mark.parametrize("answer", [f"warning: the home directory is nearly full\n{QSTAT}", QSTAT[:200], ""])
-def test_what_is_no_answer_of_qstat(answer, qstat):
+def test_invalid_qstat_output_is_no_answer(answer, qstat):
     qstat(answer)
     assert GridEngine().fates("7", [0]) is None

@@ -1,5 +1,5 @@
-"""The new runner of docs/extending/runner.md: its two files, copied from the page, on shell scripts in place
-of PBS's programs, which run each job in a session of its own and record it in $PBS_RECORD."""
+"""The new runner of docs/extending/runner.md: its two files, copied from the page, with shell scripts in
+place of PBS's programs. The scripts run each job in its own session and record it in $PBS_RECORD."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from pages import among_modules, toolkit_with
+from data_dirs import make_data_dir
+from page_files import among_modules, toolkit_with
 from test_run_pl import wait_until
-from trees import make_data_dir
 
 from pyasr.cluster import schedulers
 from pyasr.cluster.schedulers.ending import end_jobs
@@ -69,7 +69,7 @@ def toolkit(tmp_path_factory):
 
 @pytest.fixture
 def environment(toolkit, tmp_path):
-    """In which programs of the toolkit find PBS."""
+    """Environment in which programs of the toolkit find PBS."""
     folders = tmp_path / "bin", tmp_path / "record"
     for folder in folders:
         folder.mkdir()
@@ -82,13 +82,13 @@ def environment(toolkit, tmp_path):
 
 @pytest.fixture
 def submitted(tmp_path):
-    """Function: the words of each call of qsub."""
+    """Function: arguments of each call of qsub."""
     return lambda: (tmp_path / "record/submitted").read_text().splitlines()
 
 
 @pytest.fixture
 def pbs(environment, tmp_path, monkeypatch):
-    """The scheduler itself."""
+    """The simulated scheduler."""
     for name in ("PATH", "PBS_RECORD"):
         monkeypatch.setenv(name, environment[name])
     (tmp_path / "module").mkdir()
@@ -100,7 +100,7 @@ def pbs(environment, tmp_path, monkeypatch):
 
 
 def run(environment, directory, *words):
-    """(exit status, what it said on standard error)."""
+    """(exit status, standard error)."""
     command = list(map(str, words))
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120
@@ -108,7 +108,7 @@ def run(environment, directory, *words):
     return done.returncode, done.stderr
 
 
-def test_an_array_and_a_single_job(environment, submitted, tmp_path):
+def test_array_and_single_job(environment, submitted, tmp_path):
     flags = ["--mem", "1.5G", "--num-threads", 2, "--time", "1:00:00", "--gpu", 1, "--partition", "long"]
     limit = ["--max-jobs-run", 2]
     assert run(
@@ -124,7 +124,7 @@ def test_an_array_and_a_single_job(environment, submitted, tmp_path):
     ]
 
 
-def test_the_first_failure_ends_the_other_jobs(environment, tmp_path):
+def test_first_failure_ends_other_jobs(environment, tmp_path):
     words = [
         "JOB=1:2",
         "a.JOB.log",
@@ -148,7 +148,7 @@ def test_the_first_failure_ends_the_other_jobs(environment, tmp_path):
 
 
 def is_running(group: int) -> bool:
-    """Whether a process group has processes other than ended ones."""
+    """Whether a process group has running processes."""
     states = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True).stdout
     return any(
         int(pgid) == group and not state.startswith("Z")
@@ -156,7 +156,7 @@ def is_running(group: int) -> bool:
     )
 
 
-def test_a_job_of_an_array_is_submitted_again(environment, submitted, tmp_path):
+def test_array_job_is_resubmitted(environment, submitted, tmp_path):
     again = [
         "[",
         "-e",
@@ -186,7 +186,7 @@ def test_a_job_of_an_array_is_submitted_again(environment, submitted, tmp_path):
     }
 
 
-def test_a_step_runs_its_jobs_by_it(environment, toolkit, submitted, tmp_path):
+def test_step_runs_its_jobs_with_new_runner(environment, toolkit, submitted, tmp_path):
     data, step = make_data_dir(tmp_path / "data"), toolkit / "steps/make_mfcc.py"
     words = ["--force", "--sample-frequency", 8000, "--nj", 2, data]
     assert run(environment, tmp_path, sys.executable, step, "--cmd", "pbs.pl --mem 1G", *words)[0] == 0
@@ -197,8 +197,8 @@ def test_a_step_runs_its_jobs_by_it(environment, toolkit, submitted, tmp_path):
     assert code == 1 and "there is no program 'pbz.pl'; did you mean pbs.pl?" in said
 
 
-def test_what_pbs_reports_about_jobs(pbs, tmp_path):
-    """A running job, one that was ended with a comment, cancelled jobs, and one that PBS does not know."""
+def test_pbs_job_states_are_parsed(pbs, tmp_path):
+    """A running job, a job that ended with a comment, cancelled jobs, and an unknown job."""
     (tmp_path / "x.sh").write_text("exec sleep 1000\n")
     submit = ["qsub", "-J", "1-2", str(tmp_path / "x.sh")]
     number = pbs.number(subprocess.run(submit, capture_output=True, text=True, check=True).stdout)

@@ -1,4 +1,4 @@
-"""slurm.pl on a real Slurm of four emulated nodes: every result of a job is reported in one sentence."""
+"""slurm.pl on a real Slurm with four emulated nodes: every outcome of a job is reported in one sentence."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from pyasr.cluster.schedulers.slurm import Slurm, fate, memory
 
 
 def job(slurm, name, state="RUNNING"):
-    """Slurm's number for the job of this name, once it is in this state."""
+    """Slurm's job number of the job with this name, once it is in this state."""
     ask = lambda: slurm.call("squeue", "-h", "-n", name, "-t", state, "-o", "%A").split()
     wait_until(ask, WAIT_S)
     return ask()[0]
@@ -52,7 +52,7 @@ NO_REQUEUE = "command sbatch --export=ALL --no-requeue\noption nodes=* --nodes=$
 
 @pytest.fixture(scope="module")
 def cases(slurm, tmp_path_factory):
-    """All that can be waited for at once: {name: Case}."""
+    """All cases that can run concurrently: {name: Case}."""
     directory = tmp_path_factory.mktemp("cases")
     (directory / "site.conf").write_text(NO_REQUEUE)
     (directory / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
@@ -112,7 +112,7 @@ def cases(slurm, tmp_path_factory):
 
 
 def end_from_outside(slurm, cases):
-    """Cancel a job, have the node of another fail, and ten minutes of a third end at once."""
+    """Cancel one job, let the node of another fail, and reduce the time limit of a third to zero."""
     slurm.call("scancel", job(slurm, "cancelled"))
     over_time = job(slurm, "over_time")
     soon = (datetime.now() + timedelta(seconds=5)).isoformat(timespec="seconds")
@@ -121,7 +121,7 @@ def end_from_outside(slurm, cases):
     slurm.lose_node("n4")
 
 
-def test_jobs_in_kaldis_way(cases):
+def test_array_job_follows_kaldi_conventions(cases):
     case = cases["success"]
     assert case.end() == (0, "")
     assert [(case / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
@@ -134,27 +134,28 @@ def test_jobs_in_kaldis_way(cases):
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
 
 
-def test_logs_in_directories_of_any_name(slurm, tmp_path):
-    """--output of sbatch fills in what follows a per cent sign, and takes backslashes away."""
+def test_logs_in_directories_with_any_name(slurm, tmp_path):
+    """sbatch --output expands % sequences and removes backslashes."""
     check_any_path(begin_in_any_path(slurm, "slurm.pl", tmp_path))
 
 
-def test_directories_that_hold_the_word_for_the_job(cases):
+def test_directories_containing_job_placeholder(cases):
     check_directories_with_the_word(cases)
 
 
-def test_words_of_sbatch_as_with_kaldi(cases):
+def test_sbatch_options_as_in_kaldi(cases):
     assert cases["own_words"].end() == (0, "")
     assert "\nnodes=2\n" in (cases["own_words"] / "x.log").read_text()
 
 
-def test_kaldis_own_configuration(cases):
+def test_kaldi_configuration_is_read(cases):
     assert cases["kaldis_configuration"].end() == (0, "")
     assert "\ntasks=1 mem=1536\n" in (cases["kaldis_configuration"] / "x.2.log").read_text()
 
 
-def test_ranks_have_the_environment_of_their_job_with_kaldis_own_configuration(slurm, tmp_path):
-    """Whose `--export=PATH` is for sbatch; srun, by which mpiexec starts ranks, hears of it as well."""
+def test_ranks_inherit_job_environment_with_kaldi_configuration(slurm, tmp_path):
+    """Its `--export=PATH` is an option of sbatch, but srun, which mpiexec uses to start ranks, inherits
+    it."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
     words = [
         "--config",
@@ -171,8 +172,8 @@ def test_ranks_have_the_environment_of_their_job_with_kaldis_own_configuration(s
     assert (case / "x.log").read_text().count("threads=1 stop=x.stop\n") == 4
 
 
-def test_ranks_within_a_step(slurm, tmp_path):
-    """As in the shell that `srun --pty bash` gives, whose processors they are to share."""
+def test_ranks_share_processors_of_enclosing_srun_step(slurm, tmp_path):
+    """For example in a shell of `srun --pty bash`."""
     words = [
         "srun",
         "-n",
@@ -193,8 +194,8 @@ def test_ranks_within_a_step(slurm, tmp_path):
     assert (tmp_path / "x.log").read_text().count("here\n") == 3  # once in the header
 
 
-def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
-    """Slurm is only asked whether it would take them."""
+def test_more_ranks_than_nodes_with_kaldi_configuration(slurm, tmp_path):
+    """Slurm is only asked whether it would accept the job."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
     words = [
         "--config",
@@ -211,8 +212,8 @@ def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
     slurm.call(program, "--test-only", *words)
 
 
-def test_one_failing_job_of_an_array(slurm, cases):
-    """It is reported once, with the command that repeats it; the others are ended."""
+def test_failing_array_job_is_reported_once(slurm, cases):
+    """The report has the command that repeats the job. The other jobs are ended."""
     case = cases["one_of_an_array"]
     code, said = case.end()
     assert (
@@ -225,14 +226,15 @@ def test_one_failing_job_of_an_array(slurm, cases):
     wait_until(lambda: not slurm.call("squeue", "-h", "-n", "a"), WAIT_S)
 
 
-def test_killed_command(cases):
+def test_killed_command_is_reported(cases):
     code, said = cases["killed"].end()
     assert code == 1 and "killed by signal 9" in said and "memory ran out" in said
     assert read_status(cases["killed"] / "x.log").signal == 9
 
 
-def test_job_that_leaves_no_status(cases):
-    """What ran it was killed with it. The sentence is then its status, for the step that waits for it."""
+def test_job_without_status_is_reported(cases):
+    """The job script was killed with its command. The sentence becomes the job's status for the waiting
+    step."""
     code, said = cases["lost"].end()
     assert (
         code == 1
@@ -241,7 +243,7 @@ def test_job_that_leaves_no_status(cases):
     assert read_status(cases["lost"] / "x.log").reason in said
 
 
-def test_job_that_never_starts(slurm, cases):
+def test_job_that_never_starts_is_cancelled_and_reported(slurm, cases):
     code, said = cases["never"].end()
     assert (
         code == 1
@@ -251,18 +253,18 @@ def test_job_that_never_starts(slurm, cases):
     assert not slurm.call("squeue", "-h", "-t", "PENDING", "-n", "x")
 
 
-def test_cancelled_job(cases):
+def test_cancelled_job_is_reported(cases):
     code, said = cases["cancelled"].end()
     assert code == 1 and "it was cancelled (scancel) (Slurm says CANCELLED)" in said
 
 
-def test_node_lost(cases):
+def test_lost_node_is_reported(cases):
     code, said = cases["node_lost"].end()
     assert code == 1 and "its node n4 was lost (Slurm says NODE_FAIL)" in said, said
     assert read_status(cases["node_lost"] / "node_lost.log").host_lost
 
 
-def test_over_its_time_limit(cases):
+def test_exceeded_time_limit_is_reported(cases):
     code, said = cases["over_time"].end()
     assert code == 1 and re.search(
         r"it exceeded its time limit of [\d:]+; ask for more with --time, .* \(Slurm says TIMEOUT\)", said
@@ -270,8 +272,8 @@ def test_over_its_time_limit(cases):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
-    """Nor does it end before the job has, where it can wait."""
+def test_killed_slurm_pl_leaves_no_job(number, slurm, tmp_path):
+    """It ends after its job, if it can wait."""
     case = Case(
         slurm,
         "slurm.pl",
@@ -308,12 +310,12 @@ def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
         (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
     ],
 )
-def test_what_cannot_be_submitted(words, sentence, slurm, tmp_path):
+def test_refused_submissions_are_reported(words, sentence, slurm, tmp_path):
     code, said = Case(slurm, "slurm.pl", tmp_path / "x", *words).end()
     assert code == 1 and sentence in said and said.count("\n") == 1
 
 
-def test_slurm_that_is_not_there(tmp_path):
+def test_missing_slurm_is_reported(tmp_path):
     words = [sys.executable, ROOT / "utils/slurm.pl", "x.log", "true"]
     done = subprocess.run(
         words,
@@ -328,8 +330,8 @@ def test_slurm_that_is_not_there(tmp_path):
     )
 
 
-def test_dry_run(tmp_path):
-    """Kaldi's format of the configuration; what it does not say is as usual."""
+def test_dry_run_prints_submission(tmp_path):
+    """With a configuration in Kaldi's format; missing options have their defaults."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/slurm.conf").write_text(
         "command sbatch --export=PATH -A asr\noption gpu=* -p gpu --gres=gpu:$0\noption mem=* --mem=$0\n"
@@ -404,8 +406,8 @@ def test_dry_run(tmp_path):
         (["--num-ranks", "1"], "--export=PATH --ntasks-per-node=1 -p shared --ntasks=1 "),
     ],
 )
-def test_what_kaldis_own_configuration_submits(options, expected, tmp_path):
-    """Several ranks may share a node; how many jobs run at a time is the array's matter."""
+def test_submission_with_kaldi_configuration(options, expected, tmp_path):
+    """Several ranks may share a node. The array option limits the number of concurrent jobs."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF)
     log = "a.JOB.log" if "JOB=1:4" in options else "a.log"
     request = parse_request(["--config", str(tmp_path / "kaldi.conf"), *options, log, "true"], Slurm.own)
@@ -421,8 +423,8 @@ def test_what_kaldis_own_configuration_submits(options, expected, tmp_path):
         ("option num_ranks=* --ntasks=$0 --ntasks-per-node=1", True),
     ],
 )
-def test_how_many_ranks_a_node_takes(declared, is_kept, tmp_path):
-    """As a site's line for ranks says, if it does."""
+def test_ranks_per_node_follow_configuration(declared, is_kept, tmp_path):
+    """A site may configure a line for ranks."""
     (tmp_path / "site.conf").write_text(declared)
     request = parse_request(
         ["--config", str(tmp_path / "site.conf"), "--num-ranks", "4", "x.log", "true"], Slurm.own
@@ -447,7 +449,7 @@ def test_how_many_ranks_a_node_takes(declared, is_kept, tmp_path):
         ("1500.5k", "2M"),
     ],
 )
-def test_memory_as_slurm_takes_it(amount, expected):
+def test_memory_is_formatted_for_slurm(amount, expected):
     assert memory(amount) == expected
 
 
@@ -461,7 +463,7 @@ def test_memory_as_slurm_takes_it(amount, expected):
         ("", ""),
     ],
 )
-def test_jobs_that_do_not_say_how_many_gpus(declared, flags, tmp_path):
+def test_jobs_without_gpu_option_request_none(declared, flags, tmp_path):
     (tmp_path / "site.conf").write_text(declared)
     request = parse_request(["--config", str(tmp_path / "site.conf"), "x.log", "true"], Slurm.own)
     assert " ".join(submission(request, Slurm(), request.jobs)).startswith(
@@ -469,8 +471,8 @@ def test_jobs_that_do_not_say_how_many_gpus(declared, flags, tmp_path):
     )
 
 
-def test_variables_of_the_environment(tmp_path, monkeypatch):
-    """Where bash, through which Kaldi's runners call sbatch, would put them."""
+def test_environment_variables_are_added_to_options(tmp_path, monkeypatch):
+    """Environment variables are inserted as bash would, because Kaldi's runners call sbatch through bash."""
 
     def words(*options):
         return Slurm().site_words(
@@ -493,7 +495,7 @@ def test_variables_of_the_environment(tmp_path, monkeypatch):
         words("--long", "true")
 
 
-def test_a_value_that_opens_quotation_marks(tmp_path):
+def test_unclosed_quotes_in_option_value_are_refused(tmp_path):
     (tmp_path / "site.conf").write_text("option nodes=* --nodelist=$0")
     request = parse_request(
         ["--config", str(tmp_path / "site.conf"), "--nodes", "n1'", "x.log", "true"], Slurm.own
@@ -503,8 +505,8 @@ def test_a_value_that_opens_quotation_marks(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_long_lists_of_tasks(cut, slurm, monkeypatch):
-    """Slurm truncates such lists by default. Tasks that wait under one number, even unnamed ones, must not
+def test_long_task_lists_are_not_truncated(cut, slurm, monkeypatch):
+    """Slurm truncates such lists by default. Pending tasks under one number, even unnamed ones, must not
     count as lost."""
     for name in ("PATH", "SLURM_CONF"):
         monkeypatch.setenv(name, slurm.environment[name])
@@ -525,7 +527,7 @@ def test_long_lists_of_tasks(cut, slurm, monkeypatch):
     assert sorted(fates) == tasks and all(fate.active for fate in fates.values())
 
 
-def test_what_scontrol_says():
+def test_scontrol_output_is_parsed():
     assert (
         numbers_of("1-3,7%2") == [1, 2, 3, 7] and numbers_of("0") == [0] and numbers_of("2-4:1") == [2, 3, 4]
     )

@@ -41,8 +41,8 @@ THROTTLED = "'sbatch: error: Slurm temporarily unable to accept job, sleeping an
 
 @pytest.fixture
 def run(tmp_path):
-    """Function (runner, away, said, command) that runs a job; its scheduler says this, and takes none, the
-    1st, 2nd, ... time, as in `away`."""
+    """Function (runner, away, said, command) that runs a job. Its scheduler prints `said`, and refuses the
+    1st, 2nd, ... submission as listed in `away`."""
 
     def run(runner, away, said, command="true"):
         module, scheduler, program, answer = RUNNERS[runner]
@@ -60,7 +60,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "runner, said, told",
+    "runner, said, expected_message",
     [
         (
             "slurm.pl",
@@ -77,17 +77,17 @@ def run(tmp_path):
         ),
     ],
 )
-def test_a_scheduler_that_is_away_for_a_moment(runner, said, told, run):
-    """Twice, and again at the resubmission of the job: one message."""
+def test_submission_is_retried_while_scheduler_is_away(runner, said, expected_message, run):
+    """Twice, and again when the job is resubmitted: one message."""
     code, errors, num_calls = run(runner, "1 2 4", said, "[ -e again ] || { touch again; exit 75; }")
     first, second = errors.splitlines()
-    assert (code, first, num_calls) == (0, f"{runner}: {told}; trying again, up to 4 times", 5)
+    assert (code, first, num_calls) == (0, f"{runner}: {expected_message}; trying again, up to 4 times", 5)
     assert second.startswith(
         f"{runner}: the job was asked to end, has saved its state and is submitted again, time 1 of at most 3"
     )
 
 
-def test_a_scheduler_that_is_never_there(run):
+def test_absent_scheduler_is_reported_after_retries(run):
     code, errors, num_calls = run("slurm.pl", "1 2 3 4 5", NO_SLURM)
     assert (code, num_calls) == (1, 5) and errors.count("\n") == 2
     assert errors.endswith("(connect failure); check whether Slurm is up, then run the same command again\n")
@@ -127,9 +127,9 @@ def test_a_scheduler_that_is_never_there(run):
         ),
     ],
 )
-def test_what_may_have_been_taken_is_not_submitted_again(runner, said, run):
-    """Two jobs would write to one log. A Grid Engine that stood still, and went on after the last of these
-    answers, had the job."""
+def test_possibly_accepted_job_is_not_submitted_again(runner, said, run):
+    """Otherwise two jobs would write to one log. A frozen Grid Engine that continued after the last of these
+    answers had accepted the job."""
     code, errors, num_calls = run(runner, "1", said)
     assert (
         (code, num_calls) == (1, 1)
@@ -138,7 +138,7 @@ def test_what_may_have_been_taken_is_not_submitted_again(runner, said, run):
     )
 
 
-def test_what_will_never_be_taken_is_not_submitted_again(run):
+def test_permanently_refused_job_is_not_submitted_again(run):
     code, errors, num_calls = run(
         "queue.pl",
         "1",
@@ -169,13 +169,13 @@ def test_what_will_never_be_taken_is_not_submitted_again(run):
         (GridEngine(), "Unable to run job: failed sending gdi request.\nExiting."),
     ],
 )
-def test_what_means_that_nothing_was_taken(scheduler, said, tmp_path):
+def test_messages_that_mean_not_accepted(scheduler, said, tmp_path):
     with pytest.raises(NotTaken):
         submit(scheduler, [refusing(tmp_path, said)])
 
 
 def refusing(directory, said):
-    """A program that takes no job, and says this."""
+    """A program that refuses each job with this message."""
     (directory / "said").write_text(said + "\n")
     (directory / "sbatch").write_text(f"#!/bin/sh\ncat {directory}/said >&2\nexit 1\n")
     (directory / "sbatch").chmod(0o755)
@@ -183,7 +183,7 @@ def refusing(directory, said):
 
 
 @pytest.mark.parametrize(
-    "said, told",
+    "said, message",
     [
         (
             'Unable to run job: Job was rejected because job requests unknown queue "nope.q"\nExiting.',
@@ -200,18 +200,18 @@ def refusing(directory, said):
         ("", "exit status 1 ("),
     ],
 )
-def test_all_that_a_program_says_on_why_it_refuses(said, told, tmp_path):
-    """But for what says nothing, as the last line of qsub."""
+def test_refusal_is_reported_completely(said, message, tmp_path):
+    """Lines without information are dropped, for example the last line of qsub."""
     program = refusing(tmp_path, said)
     with pytest.raises(UserError) as error:
         submit(GridEngine(), [program])
     assert str(error.value).startswith(
-        f"{program} refused the job: {told}--dry-run shows the whole command, conf/queue.conf changes it)"
+        f"{program} refused the job: {message}--dry-run shows the whole command, conf/queue.conf changes it)"
     )
 
 
-def test_a_runner_that_is_stopped_while_it_waits_for_its_scheduler(tmp_path):
-    """Ends at once: it has no jobs."""
+def test_stopped_runner_waiting_for_scheduler_ends_at_once(tmp_path):
+    """It has no jobs yet."""
     refusing(tmp_path, NO_SLURM.strip("'"))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with subprocess.Popen(
@@ -239,8 +239,8 @@ def test_a_runner_that_is_stopped_while_it_waits_for_its_scheduler(tmp_path):
         (["--no-requeue", "x.log", "echo", "hello"], "--no-requeue: no such option; known are "),
     ],
 )
-def test_options_of_sbatch_without_a_value(words, sentence):
-    """Have a place of their own."""
+def test_sbatch_options_without_value(words, sentence):
+    """They are listed separately."""
     with pytest.raises(UserError) as error:
         parse_request(words, Slurm.own, Slurm.usual)
     assert str(error.value).startswith(sentence)
@@ -250,6 +250,6 @@ def test_options_of_sbatch_without_a_value(words, sentence):
 
 
 @pytest.mark.parametrize("option", ["--mem", "--gpu", "--max-jobs-run"])
-def test_options_of_ours_without_a_value(option):
+def test_own_options_without_value_are_refused(option):
     with pytest.raises(UserError, match=f"^{option}: a value is expected after it, not '--time'$"):
         parse_request([option, "--time", "2", "x.log", "true"], Slurm.own, Slurm.usual)

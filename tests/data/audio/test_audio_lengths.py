@@ -19,7 +19,7 @@ def never_read(*arguments, **keywords):
 
 @pytest.mark.parametrize("num_channels", [1, 2])
 @pytest.mark.parametrize("form", sorted(set(FORMS) - {"MP3"}))
-def test_headers_are_enough(form, num_channels, tmp_path, monkeypatch):
+def test_lengths_come_from_headers(form, num_channels, tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(encoded(form, samples(num_channels)))
     monkeypatch.setattr(audio_lengths, "read_audio", never_read)
     assert seconds_of(tmp_path / "a") == NUM_SAMPLES / RATE == seconds_of(f"{tmp_path}/a")
@@ -27,13 +27,13 @@ def test_headers_are_enough(form, num_channels, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("make", [plain_sphere, shortened_sphere])
 @pytest.mark.parametrize("coding", ["ulaw", "pcm", "mu-law"])
-def test_sphere(make, coding, tmp_path, monkeypatch):
+def test_sphere_length_comes_from_header(make, coding, tmp_path, monkeypatch):
     (tmp_path / "a.sph").write_bytes(make(samples(2), 2, 16000, coding))
     monkeypatch.setattr(audio_lengths, "read_audio", never_read)
     assert seconds_of(tmp_path / "a.sph") == NUM_SAMPLES / 16000
 
 
-def test_sphere_header_that_counts_all_channels(tmp_path, monkeypatch):
+def test_sphere_header_counting_all_channels(tmp_path, monkeypatch):
     (tmp_path / "a.sph").write_bytes(plain_sphere(samples(2), 2, sample_count=2 * NUM_SAMPLES))
     monkeypatch.setattr(audio_lengths, "read_audio", never_read)
     assert seconds_of(tmp_path / "a.sph") == NUM_SAMPLES / RATE
@@ -50,7 +50,7 @@ def test_sphere_header_that_counts_all_channels(tmp_path, monkeypatch):
     ],
     ids=["streamed WAV", "streamed FLAC", "MP3", "Ogg", "filled up"],
 )
-def test_other_files_are_read(form, change, tmp_path):
+def test_files_without_length_in_header_are_decoded(form, change, tmp_path):
     file = io.BytesIO()
     soundfile.write(file, samples(2), RATE, format=form)
     (tmp_path / "a").write_bytes(change(file.getvalue()))
@@ -62,7 +62,7 @@ def test_other_files_are_read(form, change, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, told",
+    "content, message",
     [
         (plain_sphere(samples(2), 2)[:-100], "cut short, 15900 of 16000 bytes of audio found"),
         (encoded("WAV", samples())[:-100], "cut short"),
@@ -76,8 +76,8 @@ def test_other_files_are_read(form, change, tmp_path):
     ],
     ids=["cut SPHERE", "cut WAV", "empty", "text", "no rate", "missing"],
 )
-def test_what_is_no_recording_is_told(content, told, tmp_path):
+def test_invalid_recording_is_reported(content, message, tmp_path):
     if content is not None:
         (tmp_path / "a.sph").write_bytes(content)
-    with pytest.raises(UnusableAudio, match=f"{tmp_path}/a.sph: .*{told}"):
+    with pytest.raises(UnusableAudio, match=f"{tmp_path}/a.sph: .*{message}"):
         seconds_of(tmp_path / "a.sph")

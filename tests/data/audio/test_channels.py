@@ -37,7 +37,7 @@ def channel(place, call=CALLS[0]):
 
 
 @pytest.mark.parametrize("labels", ["AB", "12", "ab"])
-def test_the_channel_that_is_named(labels, tmp_path):
+def test_named_channel_is_read(labels, tmp_path):
     data = DataDir(make_calls(tmp_path / "calls", labels))
     for call in CALLS:
         for place, side in enumerate("AB"):
@@ -45,18 +45,18 @@ def test_the_channel_that_is_named(labels, tmp_path):
             assert rate == RATE and np.array_equal(samples, channel(place, call))
 
 
-def test_sides_may_be_named_the_other_way_round(tmp_path):
+def test_sides_may_be_mapped_in_reverse(tmp_path):
     data = DataDir(make_calls(tmp_path / "calls", "BA"))
     assert np.array_equal(read_recording(data, "sw02001-A")[0], channel(1))
 
 
-def test_an_option_goes_before_the_table(calls):
+def test_channel_option_overrides_table(calls):
     assert np.array_equal(read_recording(DataDir(calls), "sw02001-A", 1)[0], channel(1))
 
 
 @pytest.mark.parametrize("label", ["A", "B", "2", "left"])
 @pytest.mark.parametrize("entry", ["{}", "cat {} |"])
-def test_audio_of_one_channel_is_read_as_it_is(entry, label, tmp_path):
+def test_single_channel_audio_is_read_unchanged(entry, label, tmp_path):
     """In Kaldi's directories, 'sph2pipe -c 2 FILE |' is channel B."""
     soundfile.write(tmp_path / "b.wav", sides(CALLS[0])[:, 1], RATE)
     write_data_dir(
@@ -72,13 +72,13 @@ def test_audio_of_one_channel_is_read_as_it_is(entry, label, tmp_path):
     )
 
 
-def test_commands_may_give_all_channels(calls):
+def test_command_may_output_all_channels(calls):
     write_table(calls / "wav.scp", {f"sw02001-{side}": f"cat {calls}/sw02001.sph |" for side in "AB"})
     assert np.array_equal(read_recording(DataDir(calls), "sw02001-B")[0], channel(1))
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line, expected_message",
     [
         (
             "sw02001 C",
@@ -106,17 +106,17 @@ def test_commands_may_give_all_channels(calls):
         ),
     ],
 )
-def test_what_cannot_be_a_channel(line, told, calls):
+def test_invalid_channels_are_refused(line, expected_message, calls):
     table = read_table(calls / "reco2file_and_channel")
     del table["sw02001-B"]
     write_table(calls / "reco2file_and_channel", table | ({"sw02001-B": line} if line else {}))
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=expected_message):
         read_recording(DataDir(calls), "sw02001-B")
     if line and line != "sw02001":
         (problem,) = validate(calls, audio="read")
         assert (
             problem.text.startswith("sw02001-B ")
-            and problem.message in told + str(problem)
+            and problem.message in expected_message + str(problem)
             and problem.fix.startswith("correct the line: channels")
         )
         assert any(
@@ -124,7 +124,7 @@ def test_what_cannot_be_a_channel(line, told, calls):
         )
 
 
-def test_conversations_are_sound(calls):
+def test_conversations_are_valid_data(calls):
     """Also if all audio is read, and segments are compared with its length."""
     assert validate(calls, audio="read") == [] == validate(calls) and fix(calls, audio="read") == []
     write_table(
@@ -148,7 +148,7 @@ def reads(monkeypatch):
     return found
 
 
-def test_a_file_is_decoded_once_and_not_kept(calls, reads):
+def test_file_is_decoded_once_and_not_kept(calls, reads):
     """The memory of both channels is free while the last one is in use."""
     data, kept = DataDir(calls), []
     for _samples, _ in read_recordings(data, sorted(data.wav_scp)):
@@ -159,7 +159,7 @@ def test_a_file_is_decoded_once_and_not_kept(calls, reads):
 
 @pytest.mark.parametrize("speakers", [False, True])
 @pytest.mark.parametrize("num", [1, 2, 3, 5, 12])
-def test_sides_of_a_call_follow_each_other(num, speakers, tmp_path):
+def test_sides_of_a_call_are_adjacent_in_splits(num, speakers, tmp_path):
     """The number of calls that are divided between two jobs is minimal."""
     data = DataDir(make_calls(tmp_path / "calls", speakers=speakers))
     lists = shards(data, num)
@@ -174,7 +174,7 @@ def test_sides_of_a_call_follow_each_other(num, speakers, tmp_path):
     assert len(found) <= 3 + num - 1 and (num != 3 or len(found) == 3)
 
 
-def test_jobs_end_with_files_where_that_keeps_them_even(tmp_path):
+def test_splits_end_at_file_boundaries_if_balanced(tmp_path):
     """Twenty calls of different lengths in four jobs."""
     seconds = {f"c{i:02d}": 60 + 7 * (i % 3) for i in range(20)}
     sides = [f"{call}-{side}" for call in seconds for side in "AB"]
@@ -194,7 +194,7 @@ def test_jobs_end_with_files_where_that_keeps_them_even(tmp_path):
     assert sum(map(len, files)) == 20 and max(map(len, lists)) <= 1.05 * min(map(len, lists))
 
 
-def test_other_directories_are_split_as_ever(calls, tmp_path):
+def test_splits_of_single_channel_data_are_unchanged(calls, tmp_path):
     """Copies of a call at other speeds are separate calls."""
     mono = tmp_path / "mono"
     mono.mkdir()
@@ -222,7 +222,7 @@ def test_copies_keep_their_channels(calls, tmp_path):
     assert not validate(fast.path, audio="read") and not validate(tmp_path / "copy", audio="read")
 
 
-def test_babble_and_noises_are_of_their_channels(calls, tmp_path):
+def test_babble_and_noises_come_from_their_channels(calls, tmp_path):
     data = DataDir(calls)
     drawn = {
         audio
@@ -247,7 +247,7 @@ def test_babble_and_noises_are_of_their_channels(calls, tmp_path):
 
 
 @pytest.mark.parametrize("flags, num", [([], 1), (["--channel", 0], 0), (["--channel", 1], 2)])
-def test_speech_is_looked_for_in_the_channel_that_is_named(flags, num, tmp_path):
+def test_speech_is_detected_in_named_channel(flags, num, tmp_path):
     """A call of two recordings with speech only in the right channel; then without the table, with speech
     only in the left channel."""
     loud = 3000 * np.random.default_rng(0).standard_normal(3 * RATE)
@@ -278,7 +278,7 @@ def test_speech_is_looked_for_in_the_channel_that_is_named(flags, num, tmp_path)
     assert segment("other") == 2
 
 
-def test_lhotses_recordings_of_several_channels(tmp_path):
+def test_lhotse_recordings_with_several_channels(tmp_path):
     soundfile.write(tmp_path / "call.wav", sides(CALLS[0]), RATE)
     recording = (
         '{"id": "call", "sources": [{"type": "%s", "channels": [0, 1], "source": "%s"}], "duration": 1.0}\n'
@@ -299,7 +299,7 @@ def test_lhotses_recordings_of_several_channels(tmp_path):
             assert np.array_equal(read_recording(DataDir(out), f"call_{place}")[0], channel(place))
 
 
-def test_lhotses_recordings_of_several_files(tmp_path):
+def test_lhotse_recordings_with_several_files(tmp_path):
     """Channels are counted within their file."""
     sources = ", ".join(
         f'{{"type": "file", "channels": {channels}, "source": "{tmp_path}/{name}.wav"}}'

@@ -37,13 +37,13 @@ def amplitude_at(samples, hertz):
 
 
 @pytest.mark.parametrize("num_samples, num_taps", [(1, 1), (5, 9), (3000, 1), (3000, 700), (100, 4000)])
-def test_convolution_is_the_sum(num_samples, num_taps):
+def test_convolution_equals_explicit_sum(num_samples, num_taps):
     rng = np.random.default_rng(num_samples)
     x, h = rng.standard_normal(num_samples), rng.standard_normal(num_taps)
     np.testing.assert_allclose(convolved(x, h), np.convolve(x, h), atol=1e-9)
 
 
-def test_a_room_leaves_direct_sound_level_and_length(tmp_path, speech):
+def test_room_keeps_alignment_level_and_length(tmp_path, speech):
     """An echo of half the amplitude after 40 ms: the sum is aligned with the speech for any delay of the
     direct path."""
     response = np.zeros(900)
@@ -56,7 +56,7 @@ def test_a_room_leaves_direct_sound_level_and_length(tmp_path, speech):
     assert power_of(changed) == pytest.approx(power_of(speech), rel=1e-5)
 
 
-def test_of_several_channels_the_first_is_taken(tmp_path, speech):
+def test_first_of_several_channels_is_used(tmp_path, speech):
     rng, mixed = np.random.default_rng(1), []
     for num_channels in (1, 2, 8):
         both = np.concatenate(
@@ -81,13 +81,13 @@ def test_of_several_channels_the_first_is_taken(tmp_path, speech):
     )
 
 
-def test_the_direct_path_comes_before_a_louder_reflection():
+def test_direct_path_precedes_louder_reflection():
     response = np.array([0, 0.1, 0.3, 0.8, 0.5, 0, 0, -1, 0.4])
     assert direct_path(response) == 3 and direct_path(np.array([1.0])) == 0
 
 
 @pytest.mark.parametrize("snr_db", [20, 0, -5])
-def test_a_background_noise_has_its_ratio_over_the_whole_recording(tmp_path, snr_db):
+def test_background_noise_has_snr_over_whole_recording(tmp_path, snr_db):
     """Speech and noise are tones, so that each can be measured in the mixture; the noise is shorter than the
     speech and repeated."""
     speech = np.float32(3000 * np.sin(2 * np.pi * 500 * np.arange(8000) / RATE))
@@ -99,7 +99,7 @@ def test_a_background_noise_has_its_ratio_over_the_whole_recording(tmp_path, snr
     )
 
 
-def test_a_foreground_noise_sounds_where_it_is_said_to(tmp_path, speech):
+def test_foreground_noise_starts_at_given_time(tmp_path, speech):
     """Outside of the noise, mixture and speech are proportional; the difference is the noise at its ratio,
     truncated at the end."""
     noise = Noise(tone(tmp_path / "noise.wav", 1000, 0.25), 10, at_s=0.6)
@@ -110,7 +110,7 @@ def test_a_foreground_noise_sounds_where_it_is_said_to(tmp_path, speech):
     assert power_of(added[4800:]) == pytest.approx(power_of(speech) / 10, rel=1e-3)
 
 
-def test_a_noise_in_the_room(tmp_path, speech):
+def test_noise_is_reverberated_in_room(tmp_path, speech):
     response = np.zeros(50)
     response[[10, 30]] = 10000, 10000
     noise = Noise(
@@ -124,7 +124,7 @@ def test_a_noise_in_the_room(tmp_path, speech):
     assert np.corrcoef(added, expected)[0, 1] > 0.999 and power_of(added[20:]) < 0.01 * power_of(added[:20])
 
 
-def test_parts_of_noises_and_other_rates(tmp_path, speech):
+def test_noise_sections_and_other_sampling_rates(tmp_path, speech):
     """The second half second of a file at twice the rate, the only part with sound."""
     time = np.arange(16000) / 16000
     write_audio(
@@ -136,7 +136,7 @@ def test_parts_of_noises_and_other_rates(tmp_path, speech):
     assert amplitude_at(mixed, 1000) == pytest.approx(np.sqrt(2 * power_of(speech)), rel=0.02)
 
 
-def test_what_would_not_fit_is_made_quieter(tmp_path):
+def test_clipping_mixture_is_scaled_down(tmp_path):
     loud = np.float32(32000 * np.sin(2 * np.pi * 500 * np.arange(8000) / RATE))
     mixed = distorted(loud, RATE, Distortion(noises=(Noise(tone(tmp_path / "noise.wav", 1250, 1.0), 0),)))
     assert np.abs(mixed).max() <= 32767 and amplitude_at(mixed, 500) == pytest.approx(
@@ -144,13 +144,13 @@ def test_what_would_not_fit_is_made_quieter(tmp_path):
     )
 
 
-def test_silence_and_the_empty_distortion(tmp_path, speech):
+def test_silence_and_empty_distortion(tmp_path, speech):
     noise = Distortion(noises=(Noise(tone(tmp_path / "noise.wav", 1250, 1.0), 0),))
     assert not distorted(np.zeros(100, np.float32), RATE, noise).any()
     assert distorted(speech, RATE, Distortion()) is speech
 
 
-def test_sources_that_cannot_be_used(tmp_path, speech):
+def test_unusable_sources_are_refused(tmp_path, speech):
     with pytest.raises(
         UserError,
         match=r"nowhere.wav: no such file or directory; repair the file, or create the copies again with",
@@ -166,7 +166,7 @@ def test_sources_that_cannot_be_used(tmp_path, speech):
         )
 
 
-def test_a_line_of_the_table_comes_back_as_it_was():
+def test_distortion_survives_text_round_trip():
     noises = (
         Noise('a "b".wav', 10.0, start=0.25),
         Noise("sox x - |", -5.0, 0.0, begin_s=0.5, end_s=1.25, rir="größe.wav"),
@@ -204,5 +204,5 @@ def test_a_line_of_the_table_comes_back_as_it_was():
         '{"noises": [{"audio": "a", "snr_db": 1, "begin_s": null}]}',
     ],
 )
-def test_what_is_no_distortion(text):
+def test_invalid_distortion_is_refused(text):
     assert complaint(text)

@@ -84,7 +84,7 @@ def both(samples: np.ndarray, coding: str, **how) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("num_channels", [1, 2])
 @pytest.mark.parametrize("coding", CODINGS)
-def test_what_was_coded_is_decoded(coding, num_channels, version, way):
+def test_decoder_inverts_encoder(coding, num_channels, version, way):
     samples = speech(num_channels)
     content, plain = both(samples, coding, version=version, **WAYS[way])
     found = ours(content)
@@ -97,7 +97,7 @@ def test_what_was_coded_is_decoded(coding, num_channels, version, way):
 
 @pytest.mark.parametrize("way", sorted(WAYS.keys() - {"shifts", "skipped bytes"}))
 @pytest.mark.parametrize("coding", CODINGS)
-def test_desphere_decodes_the_same(coding, way):
+def test_decoder_agrees_with_desphere(coding, way):
     """desphere supports neither version 1 nor skipped 7-bit bytes, and interprets means as those of samples
     without their dropped bits."""
     samples = speech(2)
@@ -107,7 +107,7 @@ def test_desphere_decodes_the_same(coding, way):
 
 
 @pytest.mark.parametrize("shift", range(13))
-def test_codes_of_mu_law_with_dropped_bits(shift):
+def test_mu_law_codes_with_dropped_bits(shift):
     """All codes are decoded; desphere's formula is valid for codes of multiples of the step."""
     codes, step = np.tile(np.arange(256, dtype=np.uint8), 2), 8 << shift
     content, plain = both(codes[:, None], "ulaw", shifts=(shift,), with_zeros=False)
@@ -118,7 +118,7 @@ def test_codes_of_mu_law_with_dropped_bits(shift):
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])
-def test_library_reads_the_same_of_the_plain_file(coding, tmp_path):
+def test_samples_equal_libsndfile_on_plain_file(coding, tmp_path):
     samples = speech(2)
     (tmp_path / "plain.sph").write_bytes(plain_sphere(samples, 2, coding=coding))
     (tmp_path / "a.sph").write_bytes(shortened_sphere(samples, 2, coding=coding))
@@ -138,7 +138,7 @@ def test_short_and_empty_files():
             )
 
 
-def test_every_cut_is_an_error_that_names_the_file(tmp_path):
+def test_every_truncation_error_names_the_file(tmp_path):
     """The result never has fewer samples."""
     content = shortened_sphere(speech(2, 600), 2)
     end = len(content.rstrip(b"\0"))
@@ -152,7 +152,7 @@ def test_every_cut_is_an_error_that_names_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "count, told",
+    "count, message",
     [
         (1999, "a: its header counts 1999 samples, but more follow; replace"),
         (2001, "a: its header counts 2001 samples, but it has 2000; replace"),
@@ -162,12 +162,12 @@ def test_every_cut_is_an_error_that_names_the_file(tmp_path):
         (10**14, "bytes that unpack to more than"),
     ],
 )
-def test_a_header_that_does_not_agree_with_its_stream(count, told):
-    with pytest.raises(UserError, match=told):
+def test_header_contradicting_stream_is_refused(count, message):
+    with pytest.raises(UserError, match=message):
         ours(shortened_sphere(speech(2), 2, sample_count=count))
 
 
-def test_a_header_that_counts_all_channels():
+def test_header_that_counts_all_channels():
     samples = speech(2)
     assert np.array_equal(
         ours(shortened_sphere(samples, 2, sample_count=4000)), ours(plain_sphere(samples, 2))
@@ -186,7 +186,7 @@ STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
 
 
 @pytest.mark.parametrize(
-    "content, told",
+    "content, message",
     [
         (
             headed(STREAM, "alaw,embedded-shorten-v2.00"),
@@ -206,8 +206,8 @@ STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
         ),
     ],
 )
-def test_what_is_not_read_is_told(content, told):
-    with pytest.raises(UnusableAudio, match=f"^a: {told}"):
+def test_unsupported_coding_is_reported(content, message):
+    with pytest.raises(UnusableAudio, match=f"^a: {message}"):
         ours(content)
 
 
@@ -248,13 +248,13 @@ MONO = numbers(8, 1, 256, 0, 0, 0)
         [*numbers(8, 1, 1 << 31, 0, 0, 0), (8, 2), (4, 2)],
     ],
 )
-def test_streams_that_no_coder_writes(fields):
+def test_impossible_streams_are_refused(fields):
     num_channels = 2 if fields[2:4] == numbers(2) else 1
     with pytest.raises(UnusableAudio, match="^a: damaged, "):
         ours(headed(bits(*fields), channels=num_channels, count=256))
 
 
-def test_memory_follows_the_file(tmp_path):
+def test_memory_is_bounded_by_file_size(tmp_path):
     """The numbers in the headers do not matter."""
     lies = [
         headed(bits(*numbers(8, 1, size, 0, 0, 0), (8, 2), (4, 2)), count=count)
@@ -288,28 +288,28 @@ def test_files_in_an_archive(tmp_path):
     assert peak < 16 << 20
 
 
-def test_commands_give_it_too(tmp_path):
+def test_commands_may_output_shorten(tmp_path):
     (tmp_path / "a.sph").write_bytes(shortened_sphere(speech(1)))
     assert np.array_equal(read_audio(f"cat {tmp_path}/a.sph |")[0], read_audio(f"{tmp_path}/a.sph")[0])
 
 
-def test_headers_and_ends_are_looked_at(tmp_path):
+def test_header_check_reads_headers_and_ends(tmp_path):
     path, content = tmp_path / "a.sph", shortened_sphere(speech(2), 2, 16000)
     path.write_bytes(content)
     assert audio_head(str(path)) == (16000, 2) and look_at_audio(str(path), "exists") == Look()
     assert look_at_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
     path.write_bytes(content[:-100])
     assert all("cut short" in look_at_audio(str(path), how, "B").complaint for how in ("exists", "read"))
-    for broken, told in (
+    for broken, message in (
         (content[:1024], "cut short, 0 of 2000"),
         (content.replace(b"ajkg", b"bjkg"), "does not begin like a shorten stream"),
     ):
         path.write_bytes(broken)
-        assert told in look_at_audio(str(path), "exists", "B").complaint
+        assert message in look_at_audio(str(path), "exists", "B").complaint
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])
-def test_complete_streams_are_known_by_their_last_bytes(coding):
+def test_complete_streams_are_recognised_by_last_bytes(coding):
     """Most streams of any length; no stream that was cut at a disk block, and very few that were cut
     elsewhere."""
     streams = [shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:] for num in range(1, 100)]
@@ -321,7 +321,7 @@ def test_complete_streams_are_known_by_their_last_bytes(coding):
     assert not any(seems_whole(stream[end - 8 : end], end) for end in range(3072, len(stream), 512))
 
 
-def test_streams_cut_in_silence_are_found():
+def test_streams_truncated_in_silence_are_detected():
     """Blocks of zeros, whose command has the bits 00100, end like the end command."""
     stream = shortened_sphere(np.zeros((200_000, 2), np.int16), 2, 16000, "pcm")[1024:]
     assert seems_whole(stream[-8:], len(stream)) and not any(
@@ -329,7 +329,7 @@ def test_streams_cut_in_silence_are_found():
     )
 
 
-def test_what_follows_a_stream_is_no_cut(tmp_path):
+def test_data_after_stream_is_not_truncation(tmp_path):
     """Such a file is decoded to check it."""
     path = tmp_path / "a.sph"
     path.write_bytes(shortened_sphere(speech(2), 2, 16000) + bytes(100))

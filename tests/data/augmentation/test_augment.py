@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trees import make_data_dir, write_tone
+from data_dirs import make_data_dir, write_tone
 
 from pyasr.base.errors import UserError
 from pyasr.base.files import pipes
@@ -56,7 +56,7 @@ def write(path, tables):
 
 
 @pytest.mark.parametrize("with_segments", [False, True])
-def test_copies_in_a_room_with_noises(sounds, with_segments):
+def test_copies_have_room_and_noises(sounds, with_segments):
     data = DataDir(make_data_dir(sounds / "data", with_segments))
     words = (
         "--num-replications",
@@ -116,7 +116,7 @@ def check_drawn(distortion, sounds, data, recording):
     assert all((noise.end_s is None) == (not data.segments) for noise in others[1:])
 
 
-def test_a_suffix_keeps_speakers(sounds):
+def test_suffix_keeps_speakers(sounds):
     data = DataDir(make_data_dir(sounds / "data", with_segments=True))
     out = write(
         sounds / "out", augmented(data, AugmentOptions(bg_noise=sounds / "noise_list", utt_suffix="noise"))
@@ -128,7 +128,7 @@ def test_a_suffix_keeps_speakers(sounds):
     )
 
 
-def test_other_seeds_and_shares(sounds):
+def test_other_seeds_and_fractions(sounds):
     data = DataDir(make_data_dir(sounds / "data"))
     drawn = [
         augmented(
@@ -146,7 +146,7 @@ def test_other_seeds_and_shares(sounds):
     assert part["reco2distortion"].items() <= drawn[0].items()
 
 
-def test_speeds_first_then_noise_then_volume(sounds):
+def test_order_is_speed_noise_volume(sounds):
     """Babble has utterances at original speed of other speakers than those of the copied recording; speeds
     after noise are refused."""
     data = DataDir(make_data_dir(sounds / "data"))
@@ -170,7 +170,7 @@ def test_speeds_first_then_noise_then_volume(sounds):
         augmented(noisy, AugmentOptions(num_babble="2"))
 
 
-def test_combined_and_fixed(sounds):
+def test_combined_and_fixed_data_keep_distortions(sounds):
     data = DataDir(make_data_dir(sounds / "data"))
     copies = write(sounds / "rvb", augmented(data, AugmentOptions(rir_list=sounds / "rir_list")))
     (sounds / "out").mkdir()
@@ -191,7 +191,7 @@ def test_combined_and_fixed(sounds):
     assert set(read_table(out.path / "reco2distortion").values()) == {"{}", "no JSON"}
 
 
-def test_copies_are_held_out_together_without_the_original(sounds):
+def test_copies_are_held_out_together_without_original(sounds):
     data = DataDir(make_data_dir(sounds / "data"))
     out = write(
         sounds / "out", augmented(data, AugmentOptions(rir_list=sounds / "rir_list", num_replications=2))
@@ -203,7 +203,7 @@ def test_copies_are_held_out_together_without_the_original(sounds):
     assert {reader.original(f"rev{i}-ann-{j:03d}")[1] for i in (1, 2) for j in range(4)} == {"rev1-ann"}
 
 
-def test_commands_are_refused_before_any_work(sounds, monkeypatch):
+def test_commands_in_lists_are_refused_before_any_work(sounds, monkeypatch):
     data = DataDir(make_data_dir(sounds / "data"))
     (sounds / "list").write_text(f"hum cat {sounds}/hum.wav |\n")
     out = write(sounds / "out", augmented(data, AugmentOptions(bg_noise=sounds / "list")))
@@ -217,7 +217,7 @@ def test_commands_are_refused_before_any_work(sounds, monkeypatch):
         augmented(data, AugmentOptions(bg_noise=sounds / "list"))
 
 
-def test_lines_of_lists(tmp_path):
+def test_sound_list_lines(tmp_path):
     (tmp_path / "list").write_text(
         "a b.wav\nkey /x/a b.wav\n\n--room-id=3 --probability 0.5 c.wav\nsingle.wav\n"
         "key cat d.wav |\ncat cat d.wav |\n--room-id 4 cat d.wav |\nkey nosox d.wav - |\n"
@@ -271,7 +271,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
-def test_what_is_refused(sounds, words):
+def test_invalid_requests_are_refused(sounds, words):
     for name, line in {
         "bare": "cat a.wav |",
         "option": "nosox -t wav x.wav - |",
@@ -293,14 +293,14 @@ def test_what_is_refused(sounds, words):
     )
 
 
-def test_a_recording_that_wav_scp_lacks_is_told(sounds):
+def test_recording_missing_in_wav_scp_is_reported(sounds):
     data = make_data_dir(sounds / "data", with_segments=True)
     (data / "wav.scp").write_text("".join((data / "wav.scp").read_text().splitlines(keepends=True)[:2]))
     with pytest.raises(UserError, match=f"{data}/wav.scp: no line for cy; run utils/fix_data_dir.py {data}"):
         augmented(DataDir(data), AugmentOptions(rir_list=sounds / "rir_list"))
 
 
-def test_another_recording_of_the_same_name_gets_other_noises(sounds):
+def test_changed_recording_of_same_name_gets_other_noises(sounds):
     data = make_data_dir(sounds / "data")
     words = ("--fg-noise", sounds / "noise_list", data, sounds / "out")
     assert reverberate(*words).returncode == 0 and "is up to date" in reverberate(*words).stdout
@@ -312,7 +312,7 @@ def test_another_recording_of_the_same_name_gets_other_noises(sounds):
     assert len(DataDir(sounds / "out").reco2distortion["rev1-bob-000"].noises) > 2 * few
 
 
-def test_babble_of_more_speakers_than_there_are(sounds):
+def test_babble_of_more_speakers_than_available(sounds):
     data = make_data_dir(sounds / "data")
     done = reverberate("--num-babble", "2:50", data, sounds / "out")
     assert (
@@ -325,20 +325,20 @@ def test_babble_of_more_speakers_than_there_are(sounds):
     )
 
 
-def test_babble_of_utterances_that_have_other_names_now(tmp_path):
+def test_babble_after_renaming_of_utterances(tmp_path):
     copy(DataDir(make_data_dir(tmp_path / "data")), tmp_path, Renaming(utt_prefix="x-", spk_prefix="x-"))
     drawn = Babble(DataDir(tmp_path)).draw("x-ann-000", 5, np.random.default_rng(0))
     assert sorted(Path(audio).name[:3] for audio, *_ in drawn) == ["bob", "cy-"]
 
 
-def test_babble_of_one_speaker(tmp_path):
+def test_babble_of_one_speaker_is_refused(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data"))
     write_table(data.path / "utt2spk", dict.fromkeys(data.utterances, "ann"))
     with pytest.raises(UserError, match="babble requires two or more speakers"):
         augmented(DataDir(data.path), AugmentOptions(num_babble="2"))
 
 
-def test_babble_against_its_plain_definition(tmp_path):
+def test_babble_equals_plain_definition(tmp_path):
     """The implementation does not list the other speakers for every recording."""
     rng = np.random.default_rng(0)
     speakers = {f"u{i:02d}": f"s{rng.integers(9)}" for i in range(60)}

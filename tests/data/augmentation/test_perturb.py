@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data_dirs import make_data_dir
 from steps_here import run_here
-from trees import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio.audio_reading import write_audio
@@ -55,14 +55,14 @@ def test_copies_at_other_speeds(tmp_path, with_segments):
     assert len(volumes) == len(out.wav_scp) and min(volumes) >= 0.125 and max(volumes) <= 2
 
 
-def test_the_end_of_a_recording_stays_the_end(tmp_path):
+def test_end_of_recording_remains_minus_one(tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     write_table(data / "segments", {utt: f"{utt.split('-')[0]} 0.1 -1" for utt in DataDir(data).utterances})
     assert perturbed(DataDir(data), Perturbation("2"))["segments"]["sp2-cy-000"] == "sp2-cy 0.0500 -1"
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1, 0.95])
-def test_a_tone_at_another_speed_is_another_tone(factor):
+def test_tone_changes_frequency_with_speed(factor):
     time = np.arange(4000) / RATE
     changed = change_speed((1000 * np.sin(2 * np.pi * 500 * time)).astype(np.float32), RATE, factor)
     expected = 1000 * np.sin(2 * np.pi * 500 * factor * np.arange(len(changed)) / RATE)
@@ -70,7 +70,7 @@ def test_a_tone_at_another_speed_is_another_tone(factor):
     assert np.abs(changed - expected)[200:-200].max() < 3
 
 
-def test_perturbed_twice_speeds_multiply(tmp_path):
+def test_speeds_multiply_if_perturbed_twice(tmp_path):
     data = make_data_dir(tmp_path / "data")
     (tmp_path / "once").mkdir()
     write_all(tmp_path / "once", perturbed(DataDir(data), Perturbation("0.9")))
@@ -82,7 +82,7 @@ def test_perturbed_twice_speeds_multiply(tmp_path):
 
 
 @pytest.mark.parametrize("speeds", ["", "0.9"])
-def test_perturbed_twice_volumes_multiply(tmp_path, speeds):
+def test_volumes_multiply_if_perturbed_twice(tmp_path, speeds):
     data = DataDir(make_data_dir(tmp_path / "data"))
     drawn = [perturbed(data, Perturbation(speeds, True, seed=seed))["reco2volume"] for seed in (1, 2)]
     write_table(
@@ -110,7 +110,7 @@ def test_volume_scales_samples(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["1e9", "1e-6", "0.2", "4.1", "-1", "nan", "fast"])
-def test_speeds_are_those_that_perturbing_allows(wrong, tmp_path):
+def test_speed_range_is_limited(wrong, tmp_path):
     """Other values could require any amount of memory."""
     data = make_data_dir(tmp_path / "data")
     (data / "reco2speed").write_text(
@@ -125,7 +125,7 @@ def test_speeds_are_those_that_perturbing_allows(wrong, tmp_path):
     assert (problem.line, problem.message) == (6, "not a speed from 0.25 to 4")
 
 
-def test_combined_with_data_as_they_were(tmp_path):
+def test_combined_with_unperturbed_data(tmp_path):
     """The recordings of the original data have the speed 1 then, and its utterances are their own
     originals."""
     sources = [make_data_dir(tmp_path / "data"), tmp_path / "fast"]
@@ -147,7 +147,7 @@ def test_combined_with_data_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize("with_segments", [False, True])
-def test_other_volumes_combined_with_data_as_they_were(tmp_path, with_segments):
+def test_volumes_combined_with_unperturbed_data(tmp_path, with_segments):
     data = make_data_dir(tmp_path / "data", with_segments)
     run_here(
         "perturb_data_dir.py",
@@ -162,11 +162,11 @@ def test_other_volumes_combined_with_data_as_they_were(tmp_path, with_segments):
     flags, more = ["--utt-prefix", "v-", "--spk-prefix", "v-"], ["--reco-prefix", "v-"]
     if with_segments:
         run_here("copy_data_dir.py", *flags, tmp_path / "loud", tmp_path / "some", folder="utils")
-        told = (
+        report = (
             "some/reco2volume: 'ann' is also in another of the directories; rename it with "
             "utils/copy_data_dir.py --reco-prefix"
         )
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run_here("combine_data.py", tmp_path / "out", data, tmp_path / "some", folder="utils")
     run_here("copy_data_dir.py", *flags, *more, tmp_path / "loud", tmp_path / "renamed", folder="utils")
     run_here("combine_data.py", tmp_path / "out", data, tmp_path / "renamed", folder="utils")
@@ -178,7 +178,7 @@ def test_other_volumes_combined_with_data_as_they_were(tmp_path, with_segments):
         assert out.wav_scp[out.recording(f"v-{utt}")] == loud.wav_scp[loud.recording(utt)]
 
 
-def test_fixing_completes_speeds(tmp_path):
+def test_fix_completes_speeds(tmp_path):
     data = make_data_dir(tmp_path / "data")
     write_table(data / "reco2speed", {"ann-000": "1.1"})
     assert any("is not in reco2speed" in str(problem) for problem in validate(data))
@@ -191,7 +191,7 @@ def test_fixing_completes_speeds(tmp_path):
 
 
 @pytest.mark.parametrize("table", ["reco2speed", "reco2volume"])
-def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
+def test_fix_does_not_guess_values(tmp_path, table):
     """Neither the speed from the name of a copy, nor the length of its recording, which would remove
     segments."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
@@ -204,8 +204,8 @@ def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
     (data / table).write_text(
         lines.replace("sp0.5-bob 0.5\n", "sp0.5-bob 0,5\n").replace("sp0.5-bob 1\n", "sp0.5-bob 0,5\n")
     )
-    told = fix(data, audio="read")
-    assert any("kept the invalid line 'sp0.5-bob 0,5'; correct the line" in sentence for sentence in told)
+    report = fix(data, audio="read")
+    assert any("kept the invalid line 'sp0.5-bob 0,5'; correct the line" in sentence for sentence in report)
     assert DataDir(data).table(table)["sp0.5-bob"] == "0,5" and len(DataDir(data).utterances) == 24
     assert [(problem.text, problem.fix) for problem in validate(data, audio="read")] == [
         ("sp0.5-bob 0,5", "correct the line")
@@ -222,7 +222,7 @@ def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
         ("reco2volume", "ann -1", "'ann -1' is not a positive number; correct the line"),
     ],
 )
-def test_damaged_numbers(tmp_path, table, line, sentence):
+def test_damaged_numbers_are_refused(tmp_path, table, line, sentence):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     (data / table).write_text(f"{line}\n")
     with pytest.raises(UserError, match=f"{data}/{table}:.*{sentence}"):
@@ -230,22 +230,23 @@ def test_damaged_numbers(tmp_path, table, line, sentence):
 
 
 @pytest.mark.parametrize("speeds", ["0.9 x", "1", "0.9 0.9", "0", "nan", "100"])
-def test_wrong_speeds(tmp_path, speeds):
+def test_invalid_speeds_are_refused(tmp_path, speeds):
     data = make_data_dir(tmp_path / "data")
-    told = perturb("--speeds", speeds, data, tmp_path / "out", ok=False)
+    report = perturb("--speeds", speeds, data, tmp_path / "out", ok=False)
     assert (
-        "must be a number from 0.25 to 4 other than 1, given once" in told and not (tmp_path / "out").exists()
+        "must be a number from 0.25 to 4 other than 1, given once" in report
+        and not (tmp_path / "out").exists()
     )
 
 
-def test_limits_of_volumes_in_the_wrong_order(tmp_path):
+def test_min_volume_above_max_volume_is_refused(tmp_path):
     with pytest.raises(UserError, match="--min-volume 3 is above --max-volume 2"):
         perturbed(
             DataDir(make_data_dir(tmp_path / "data")), Perturbation(perturb_volume=True, min_volume=3.0)
         )
 
 
-def test_volumes_are_the_same_for_the_same_seed(tmp_path):
+def test_volumes_are_equal_for_same_seed(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data"))
     volumes = [perturbed(data, Perturbation("", True, seed=seed))["reco2volume"] for seed in (1, 1, 2)]
     assert volumes[0] == volumes[1] != volumes[2]

@@ -30,7 +30,7 @@ def make_recording(bursts=BURSTS, seconds=16.0, noise=3.0, seed=0, rate=RATE):
     return samples.astype(np.float32)
 
 
-def test_log_energies_are_the_sums():
+def test_log_energies_equal_explicit_sums():
     samples = make_recording([(0.1, 0.2)], 0.4) + 500
     frames = [samples[begin : begin + 200].astype(float) for begin in range(0, len(samples) - 199, 80)]
     np.testing.assert_allclose(
@@ -43,7 +43,7 @@ def test_log_energies_are_the_sums():
 
 
 @pytest.mark.parametrize("context, proportion", [(0, 0.6), (2, 0.12), (5, 0.6), (50, 0.3)])
-def test_the_decision_is_kaldis(context, proportion):
+def test_decisions_equal_kaldi_rule(context, proportion):
     """compute-vad: a minimum fraction of the existing frames from t - context to t + context must be above
     the threshold."""
     energy = np.random.default_rng(context).uniform(5, 20, 60)
@@ -55,18 +55,18 @@ def test_the_decision_is_kaldis(context, proportion):
     assert speech_frames(energy, options).tolist() == expected and sum(expected) > 0
 
 
-def test_bursts_are_found():
+def test_bursts_are_detected():
     """The pause of 0.3 s is closed, the click of 0.1 s is removed, and 0.2 s of padding are kept."""
     found = [(part.begin_s, part.end_s) for part in find_speech(make_recording(), RATE, VadOptions())]
     np.testing.assert_allclose(found, [(0.8, 3.2), (6.8, 11.2), (12.8, 14.7)], atol=0.05)
 
 
-def test_times_of_a_rate_at_which_frames_are_no_whole_samples_apart():
+def test_times_at_rate_with_fractional_frame_shift():
     (part,) = find_speech(make_recording([(95.0, 96.0)], 100.0, rate=11025), 11025, VadOptions())
     assert (part.begin_s, part.end_s) == pytest.approx((94.8, 96.2), abs=0.05)
 
 
-def test_long_speech_is_cut_where_it_is_quietest():
+def test_long_speech_is_split_at_quietest_frame():
     bursts = [(1.0, 4.0), (4.3, 9.0), (9.35, 12.0)]
     found = [
         (part.begin_s, part.end_s)
@@ -76,7 +76,7 @@ def test_long_speech_is_cut_where_it_is_quietest():
     assert 4.0 <= found[0][1] <= found[1][0] <= 4.3 and 9.0 <= found[1][1] <= found[2][0] <= 9.35
 
 
-def test_a_long_run_without_a_quieter_place_is_cut_too():
+def test_constant_long_speech_is_split_too():
     """An hour of constant level, such as a steady tone, is cut every second."""
     options = VadOptions()
     pieces = speech_runs(np.ones(360000, bool), np.full(360000, 20.0), options)
@@ -91,7 +91,7 @@ def test_a_long_run_without_a_quieter_place_is_cut_too():
     )
 
 
-def test_speech_up_to_the_ends_and_none_at_all():
+def test_speech_at_both_ends_and_no_speech():
     (part,) = find_speech(make_recording([(0.0, 2.0)], 2.0), RATE, VadOptions(vad_energy_mean_scale=0.3))
     assert part.begin_s == 0 and part.end_s == 2.0
     assert (
@@ -139,7 +139,7 @@ def test_recordings_become_segments(talks, tmp_path):
     assert (out.segments[name].begin_s, out.segments[name].end_s) == pytest.approx((begin, end), abs=0.006)
 
 
-def test_another_recording_of_the_same_name_is_segmented_anew(talks, tmp_path):
+def test_changed_recording_of_same_name_is_segmented_again(talks, tmp_path):
     for _ in range(2):
         done = segment(talks, tmp_path / "out")
     assert "out is up to date" in done.stdout
@@ -155,7 +155,7 @@ def test_another_recording_of_the_same_name_is_segmented_anew(talks, tmp_path):
 
 
 @pytest.mark.parametrize("channel, num", [([], 3), (["--channel", 0], 3), (["--channel", 1], 0)])
-def test_a_channel_of_several(talks, tmp_path, channel, num):
+def test_segmentation_of_one_channel(talks, tmp_path, channel, num):
     both = np.stack([make_recording(), np.zeros(len(make_recording()))], 1)
     for name in "ab":
         soundfile.write(talks / f"{name}.wav", both / 32768, RATE)
@@ -167,7 +167,7 @@ def test_a_channel_of_several(talks, tmp_path, channel, num):
     )
 
 
-def test_segments_become_segments_in_them(talks, tmp_path):
+def test_segments_are_split_into_segments(talks, tmp_path):
     write_data_dir(talks, {"segments": {"ann-a": "ann-a 6 16", "bob-b": "bob-b 0 -1"}})
     assert segment(talks, tmp_path / "out").returncode == 0
     found = DataDir(tmp_path / "out").segments.values()
@@ -176,7 +176,7 @@ def test_segments_become_segments_in_them(talks, tmp_path):
     )
 
 
-def test_what_is_refused(talks, tmp_path):
+def test_invalid_requests_are_refused(talks, tmp_path):
     write_data_dir(talks, {"segments": {"ann-a": "ann-a 6 16"}})
     done = segment(talks, tmp_path / "out")
     assert done.returncode == 1 and "segments: no line for bob-b; run utils/fix_data_dir.py" in done.stderr

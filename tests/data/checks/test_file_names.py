@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trees import make_data_dir, write_tone
+from data_dirs import make_data_dir, write_tone
 
 from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import NO_PIPES
@@ -27,7 +27,7 @@ NAMES = ["with blank", "two  blanks", "it's", 'say "it"', "$(touch spoilt)", "`t
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_that_tables_can_hold(name, tmp_path, monkeypatch):
+def test_names_allowed_in_tables_work(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / name
     place.mkdir()
@@ -41,7 +41,7 @@ def test_names_that_tables_can_hold(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["[1:2]", "asr[v2]", "a:7"])
-def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
+def test_archives_in_folders_named_like_ranges_are_found(name, tmp_path):
     data = make_data_dir(tmp_path / "data")
     (tmp_path / name).mkdir()
     with ArkWriter(tmp_path / name / "feats.ark", data / "feats.scp") as writer:
@@ -58,7 +58,7 @@ def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
 
 
 @pytest.mark.parametrize("table", [{"a\nb": "x"}, {"a b": "x"}, {"a": "x\ny z"}, {"": "x"}, {"a\tb": "x"}])
-def test_what_no_table_can_hold_is_refused(table, tmp_path):
+def test_names_not_allowed_in_tables_are_refused(table, tmp_path):
     with pytest.raises(
         UserError,
         match="table: .* cannot be a line of a table, which is one word and the rest of the line; rename it",
@@ -67,7 +67,7 @@ def test_what_no_table_can_hold_is_refused(table, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
+def test_output_name_with_line_break_is_refused(tmp_path):
     with (
         pytest.raises(UserError, match="has a line break in its name"),
         stage_output(tmp_path / "a\nb", {}, []),
@@ -77,7 +77,7 @@ def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "entry, told",
+    "entry, message",
     [
         ("/dev/zero", "/dev/zero: a device, not a file"),
         ("a\0b", "invalid file name, it contains a zero byte"),
@@ -87,8 +87,8 @@ def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
         ("/nowhere/a.wav:7", "no such file"),
     ],
 )
-def test_entries_that_are_no_files(entry, told):
-    with pytest.raises(UserError, match=told) as error:
+def test_entries_that_are_not_files_are_refused(entry, message):
+    with pytest.raises(UserError, match=message) as error:
         read_audio(entry, "rec")
     assert str(error.value).startswith("rec: ") and str(error.value).isprintable()
 
@@ -109,7 +109,7 @@ def make_mfcc(data: Path, *words: str, **variables: str) -> subprocess.Completed
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=data.parent)
 
 
-def test_commands_of_a_step_are_shown_or_refused_whatever_the_names(tmp_path):
+def test_commands_are_shown_or_refused_for_any_name(tmp_path):
     data = make_data_dir(tmp_path / "it's $(touch spoilt) &a;b")
     quoted = {name: path.replace("$", "\\$") for name, path in read_table(data / "wav.scp").items()}
     write_table(data / "wav.scp", {name: f'cat "{path}" |' for name, path in quoted.items()})

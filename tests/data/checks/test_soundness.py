@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from data_dirs import make_data_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trees import make_data_dir
 
 from pyasr.data.checks import validation
 from pyasr.data.checks.soundness import Soundness
@@ -37,7 +37,7 @@ class Doubtful:
     new=CHANGES,
     old=st.integers(0, 4),
 )
-def test_problems_are_those_of_a_look_at_each_line(table, line, place, new, old, tmp_path_factory):
+def test_fast_check_finds_same_problems(table, line, place, new, old, tmp_path_factory):
     data = make_data_dir(tmp_path_factory.mktemp("sound") / "data", with_segments=True)
     lines = (data / table).read_text().split("\n")
     changed = lines[line % len(lines)]
@@ -50,7 +50,7 @@ def test_problems_are_those_of_a_look_at_each_line(table, line, place, new, old,
         assert found == validation.validate(data, audio="no")
 
 
-def test_a_sound_directory_is_certain_to_be(tmp_path):
+def test_valid_directory_passes_fast_check(tmp_path):
     """Otherwise the fast check would be useless."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     names = [name for name in validation.RULES if (data / name).exists()]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from trees import make_data_dir
+from data_dirs import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.data.checks.repair import fix
@@ -218,7 +218,7 @@ def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
     assert validate(data) == []
 
 
-def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
+def test_prefixed_names_are_unique_and_map_to_originals(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     write_data_dir(
@@ -244,7 +244,7 @@ def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gzipped", "carriage returns", "carriage returns in wav.scp"])
-def test_the_form_of_a_file_costs_no_utterance(name, tmp_path):
+def test_format_problems_lose_no_utterance(name, tmp_path):
     data = make_data_dir(tmp_path / "data")
     before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
     BROKEN[name][0](data)
@@ -252,7 +252,7 @@ def test_the_form_of_a_file_costs_no_utterance(name, tmp_path):
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
 
 
-def test_a_byte_order_mark_is_told_but_no_problem_and_the_fix_takes_it_away(tmp_path, caplog):
+def test_byte_order_mark_is_reported_and_removed_by_fix(tmp_path, caplog):
     data = make_data_dir(tmp_path / "data")
     before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
     for name in before:
@@ -279,14 +279,14 @@ def test_tables_in_another_encoding_are_refused(tmp_path):
             run(data)
 
 
-def test_segments(tmp_path):
+def test_segments_are_validated(tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     assert validate(data, audio="read") == []
     edit(data / "segments", 2, lambda s: "ann-001 ann 0.5 0.4")
-    edit(data / "segments", 3, lambda s: "ann-002 nobody 0.4 0.6")
+    edit(data / "segments", 3, lambda s: "ann-002 zoe 0.4 0.6")
     messages = [str(p) for p in validate(data)]
     assert any("segments:2: 'ann-001 ann 0.5 0.4': the end is not after the beginning" in m for m in messages)
-    assert any("segments:3:" in m and "recording 'nobody' is not in wav.scp" in m for m in messages)
+    assert any("segments:3:" in m and "recording 'zoe' is not in wav.scp" in m for m in messages)
     fix(data)
     assert validate(data) == [] and len(keys(data)) == 10
 
@@ -302,7 +302,7 @@ BAD_TIMES = {
 
 
 @pytest.mark.parametrize("known_by", ["reco2dur", "audio"])
-def test_times_of_segments(known_by, tmp_path):
+def test_invalid_segment_times_are_repaired(known_by, tmp_path):
     """All problems are found in one pass; after their fixes, the next step accepts the directory."""
     data = make_data_dir(tmp_path / "data", with_segments=True)
     how = "read" if known_by == "audio" else "exists"
@@ -321,10 +321,10 @@ def test_times_of_segments(known_by, tmp_path):
     (data / "segments").write_text("".join(f"{bad.get(line.split()[0], line)}\n" for line in kept))
     problems = validate(data, audio=how)
     assert [(p.text, p.message) for p in problems] == list(zip(bad.values(), BAD_TIMES.values()))
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, UTILS / "validate_kaldi.py", "--audio", how, data], capture_output=True, text=True
     )
-    assert told.returncode == 1 and all(f"{p}\n" in told.stdout for p in problems)
+    assert output.returncode == 1 and all(f"{p}\n" in output.stdout for p in problems)
     run_fix(problems[-1].fix)
     assert validate(data, audio="read") == [] and sorted(bad.keys() | set(keys(data))) == [
         line.split()[0] for line in kept
@@ -335,7 +335,7 @@ def test_times_of_segments(known_by, tmp_path):
     )
 
 
-def test_a_recording_at_another_speed_is_as_long_as_it_sounds(tmp_path):
+def test_duration_accounts_for_speed(tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     (data / "reco2speed").write_text("ann 0.5\nbob 1\ncy 2\n")
     edit(data / "segments", 2, lambda s: "ann-001 ann 1.8 1.9")
@@ -391,7 +391,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatch):
+def test_recordings_that_may_be_intact_are_kept(name, tmp_path, monkeypatch):
     data = make_data_dir(tmp_path / "data")
     make, message, advice = BY_HAND[name]
     edit(data / "wav.scp", 6, lambda s: f"bob-001 {make(data / 'audio/bob-001.wav')}")
@@ -409,7 +409,7 @@ def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatc
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
 
 
-def test_sampling_rates_that_deviate_are_told(tmp_path):
+def test_deviating_sampling_rates_are_reported(tmp_path):
     """One of twelve recordings has twice the rate."""
     data = make_data_dir(tmp_path / "data")
     soundfile.write(data / "audio/bob-001.wav", np.zeros(3200), 16000)
@@ -472,7 +472,7 @@ NOT_MADE_AGAIN = {
 
 
 @pytest.mark.parametrize("name", NOT_MADE_AGAIN)
-def test_what_cannot_be_made_again_stays(name, tmp_path):
+def test_unrecoverable_content_is_kept(name, tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     table, lines, text, message, advice = NOT_MADE_AGAIN[name]
     (data / table).write_text(lines)
@@ -483,7 +483,7 @@ def test_what_cannot_be_made_again_stays(name, tmp_path):
     assert (data / table).read_text() == lines and len(keys(data)) == 12
 
 
-def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
+def test_recordings_whose_command_fails_are_removed(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "wav.scp", 6, lambda s: "bob-001 echo damaged >&2; exit 1 |")
     (problem,) = validate(data, audio="read")
@@ -492,7 +492,7 @@ def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
     assert validate(data, audio="read") == [] and "bob-001" not in keys(data)
 
 
-def test_transcripts_of_nothing_but_oov_words(tmp_path):
+def test_transcripts_of_only_oov_words_are_reported(tmp_path):
     data, lang = make_data_dir(tmp_path / "data"), make_lang(tmp_path / "lang", "again")
     assert validate(data, lang=lang) == []
     edit(data / "text", 3, lambda s: s.split()[0] + " <unk> AGAIN")
@@ -505,7 +505,7 @@ def test_transcripts_of_nothing_but_oov_words(tmp_path):
 
 
 @pytest.mark.parametrize("symbol", NO_WORDS)
-def test_symbols_that_are_no_words(symbol, tmp_path):
+def test_reserved_symbols_in_transcripts_are_reported(symbol, tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "text", 3, lambda s: f"{s} {symbol} x{symbol} again")
     (problem,) = validate(data)
@@ -518,11 +518,11 @@ def test_symbols_that_are_no_words(symbol, tmp_path):
     assert fix(data) == [] and (data / "text").read_bytes() == before
 
 
-def test_symbols_are_those_of_dictionaries():
+def test_reserved_symbols_equal_those_of_dictionaries():
     assert NO_WORDS == RESERVED_WORDS
 
 
-def test_program_lists_all_and_fails(tmp_path):
+def test_program_lists_all_problems_and_fails(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "utt2spk", 5, lambda s: s + " female")
     edit(data / "wav.scp", 3, lambda s: s.split()[0])
@@ -543,10 +543,10 @@ def test_empty_transcripts_are_kept(tmp_path):
     edit(data / "text", 3, lambda s: s.split()[0])
     edit(data / "text", 4, lambda s: s.split()[0] + " ")
     assert validate(data, lang=make_lang(tmp_path / "lang", "again")) == []
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True, check=True
     )
-    assert f"{data}/text: 2 transcripts are empty" in told.stdout + told.stderr
+    assert f"{data}/text: 2 transcripts are empty" in output.stdout + output.stderr
     edit(data / "text", 12, lambda s: None)
     for command in {problem.fix for problem in validate(data)}:
         run_fix(command)
@@ -554,7 +554,7 @@ def test_empty_transcripts_are_kept(tmp_path):
     assert read_table(data / "text")["ann-002"] == read_table(data / "text")["ann-003"] == ""
 
 
-def test_fix_refuses_to_leave_nothing(tmp_path):
+def test_fix_that_would_remove_everything_is_refused(tmp_path):
     data = make_data_dir(tmp_path / "data")
     (data / "text").write_text("someone else\n")
     before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
@@ -563,7 +563,7 @@ def test_fix_refuses_to_leave_nothing(tmp_path):
     assert {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()} == before
 
 
-def test_fix_keeps_what_it_replaces(tmp_path):
+def test_fix_backs_up_replaced_files(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "text", 3, lambda s: None)
     before = (data / "utt2spk").read_bytes()
@@ -571,7 +571,7 @@ def test_fix_keeps_what_it_replaces(tmp_path):
     assert (data / ".backup/utt2spk").read_bytes() == before != (data / "utt2spk").read_bytes()
 
 
-def test_fix_keeps_what_it_has_replaced_before(tmp_path):
+def test_fix_keeps_earlier_backups(tmp_path):
     """For example if some audio is unreachable at one time, and other audio later."""
     data = make_data_dir(tmp_path / "data")
     tables = []
@@ -625,7 +625,7 @@ def work_of(function) -> tuple[int, int]:
     return calls, opened
 
 
-def test_work_grows_as_the_directory(tmp_path):
+def test_validation_time_is_linear_in_utterances(tmp_path):
     """With eight times the utterances and twice the speakers, no file is opened more often, and work per
     utterance is constant."""
     found = []

@@ -2,8 +2,8 @@
 combined."""
 
 import pytest
+from data_dirs import make_data_dir
 from steps_here import run_here
-from trees import make_data_dir
 
 from pyasr.data.parts.side_files import carry
 from pyasr.data.tables.datadir import DataDir
@@ -37,14 +37,14 @@ def kept(path) -> dict[str, bytes]:
     }
 
 
-def left(told: str) -> list[str]:
-    (line,) = [line for line in told.splitlines() if "not copied: " in line] or ["not copied: ;"]
+def left(message: str) -> list[str]:
+    (line,) = [line for line in message.splitlines() if "not copied: " in line] or ["not copied: ;"]
     return [
         name.rpartition("/")[2] for name in line.partition("not copied: ")[2].partition(";")[0].split(", ")
     ]
 
 
-def test_a_copy_has_all(data, tmp_path, capsys):
+def test_copy_has_all_side_files(data, tmp_path, capsys):
     run_here(
         "copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "out", folder="utils"
     )
@@ -55,7 +55,7 @@ def test_a_copy_has_all(data, tmp_path, capsys):
     )
 
 
-def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
+def test_byte_order_marks_are_dropped_without_losing_lines(data, tmp_path, capsys):
     """For complete copies and for parts, whose lines are selected by file."""
     for name in FILES:
         (data / name).write_bytes(b"\xef\xbb\xbf" + of(name, "ann", "bob").partition(b"\n")[2])
@@ -69,12 +69,12 @@ def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
     assert kept(tmp_path / "copy")["glm"] == GLM and left(capsys.readouterr().out) == [""]
 
 
-def test_a_copy_without_features_has_no_frames(data, tmp_path):
+def test_copy_without_features_has_no_frame_shift(data, tmp_path):
     run_here("copy_data_dir.py", "--features", "false", data, tmp_path / "out", folder="utils")
     assert kept(tmp_path / "out").keys() == {"stm", "ctm", *ALWAYS}
 
 
-def test_other_names_of_recordings(data, tmp_path, capsys):
+def test_renamed_recordings_lose_stm_and_ctm(data, tmp_path, capsys):
     run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "out", folder="utils")
     assert kept(tmp_path / "out") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == [
         "stm",
@@ -82,7 +82,7 @@ def test_other_names_of_recordings(data, tmp_path, capsys):
     ]
 
 
-def test_recordings_that_are_channels_of_files(data, tmp_path):
+def test_channel_recordings_keep_file_names_in_stm(data, tmp_path):
     """The files to which stm and ctm refer keep their names."""
     (data / "reco2file_and_channel").write_text("ann tape A\nbob tape B\ncy other 1\n")
     (data / "stm").write_bytes(of("stm", "tape", "other"))
@@ -95,7 +95,7 @@ def test_recordings_that_are_channels_of_files(data, tmp_path):
     assert kept(tmp_path / "part") == {"stm": of("stm", "other"), "frame_shift": SHIFT} | ALWAYS
 
 
-def test_a_part_has_the_lines_of_its_recordings(data, tmp_path, capsys):
+def test_part_has_lines_of_its_recordings(data, tmp_path, capsys):
     run_here("subset_data_dir.py", "--first", "8", data, tmp_path / "whole", folder="utils")
     assert kept(tmp_path / "whole") == {name: of(name, "ann", "bob") for name in FILES} | ALWAYS | {
         "frame_shift": SHIFT
@@ -109,7 +109,7 @@ def test_a_part_has_the_lines_of_its_recordings(data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("speeds, stays", [("", ["stm", "ctm", *ALWAYS]), ("0.9", list(ALWAYS))])
-def test_perturbed(speeds, stays, data, tmp_path, capsys):
+def test_speed_perturbation_drops_stm_and_ctm(speeds, stays, data, tmp_path, capsys):
     run_here(
         "perturb_data_dir.py",
         "--speeds",
@@ -124,7 +124,7 @@ def test_perturbed(speeds, stays, data, tmp_path, capsys):
     assert left(capsys.readouterr().out) == (["stm", "ctm"] if speeds else [""])
 
 
-def test_recordings_divided_otherwise(data, tmp_path):
+def test_segmentation_keeps_lines_of_recordings(data, tmp_path):
     """As in utils/segment_data_dir.py: times are relative to recordings."""
     out = make_data_dir(tmp_path / "out", with_segments=True)
     (out / "segments").write_text(
@@ -135,7 +135,7 @@ def test_recordings_divided_otherwise(data, tmp_path):
     assert kept(out) == kept(data)
 
 
-def test_a_union_has_none(data, tmp_path, capsys):
+def test_combination_has_no_side_files(data, tmp_path, capsys):
     run_here(
         "copy_data_dir.py",
         "--utt-prefix",
@@ -152,7 +152,7 @@ def test_a_union_has_none(data, tmp_path, capsys):
     assert left(capsys.readouterr().out) == ["stm", "ctm", *ALWAYS, "frame_shift", *ALWAYS, "frame_shift"]
 
 
-def test_what_has_changed_is_copied_again(data, tmp_path):
+def test_changed_side_file_is_copied_again(data, tmp_path):
     for content in (of("stm", "ann"), of("stm", "bob")):
         (data / "stm").write_bytes(content)
         run_here("copy_data_dir.py", data, tmp_path / "out", folder="utils")

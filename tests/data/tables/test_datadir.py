@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from data_dirs import make_data_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps_here import run_here
-from trees import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio.recordings import cut_utterance, read_recording
@@ -49,7 +49,7 @@ def test_split_is_complete_and_balanced(tmp_path_factory, lengths, num):
     assert max(loads) <= max(1.05 * sum(loads) / num, sum(loads) / num + max(durations.values())) + 1e-6
 
 
-def test_split_keeps_speakers_whole_where_it_can(tmp_path):
+def test_split_keeps_speakers_whole_if_possible(tmp_path):
     data = make_data_dir(tmp_path / "data")
     assert [{utt[:-4] for utt in part} for part in split(data, 3)] == [{"ann"}, {"bob"}, {"cy"}]
     assert sorted(map(len, split(data, 5))) == [2, 2, 2, 3, 3]
@@ -62,7 +62,7 @@ def test_split_keeps_speakers_whole_where_it_can(tmp_path):
     ),
     num=st.integers(1, 6),
 )
-def test_pieces_go_to_the_list_that_is_shortest_then_has_fewest_then_is_first(lengths, num):
+def test_pieces_go_to_shortest_then_smallest_then_first_list(lengths, num):
     expected, loads, sizes = [0] * len(lengths), [0.0] * num, [0] * num
     for piece in sorted(range(len(lengths)), key=lambda piece: -sum(lengths[piece])):
         chosen = expected[piece] = min(range(num), key=lambda j: (loads[j], sizes[j], j))
@@ -100,7 +100,7 @@ def test_segments_of_a_data_dir(tmp_path):
 
 
 @pytest.mark.parametrize("with_segments", [False, True])
-def test_subset_is_a_sound_directory(with_segments, tmp_path):
+def test_subset_is_valid_data(with_segments, tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data", with_segments))
     (tmp_path / "out").mkdir()
     subsets.write_subset(data, tmp_path / "out", ["ann-002", "cy-001"])
@@ -112,7 +112,7 @@ def test_subset_is_a_sound_directory(with_segments, tmp_path):
 @pytest.mark.parametrize(
     "words", [("split_data_dir.py", "DATA", 2), ("subset_data_dir.py", "--shortest", 12, "DATA", "OUT")]
 )
-def test_a_line_that_segments_lack_is_told(words, tmp_path):
+def test_missing_segments_line_is_reported(words, tmp_path):
     data = make_data_dir(tmp_path / "data", with_segments=True)
     write_table(
         data / "segments",
@@ -125,7 +125,7 @@ def test_a_line_that_segments_lack_is_told(words, tmp_path):
         run_here(*words, folder="utils")
 
 
-def test_segments_without_a_line_are_none(tmp_path):
+def test_utterances_without_segments_line_are_dropped(tmp_path):
     data = make_data_dir(tmp_path / "data")
     (data / "segments").write_text("")
     (tmp_path / "out").mkdir()
@@ -133,7 +133,7 @@ def test_segments_without_a_line_are_none(tmp_path):
     assert list(DataDir(tmp_path / "out").wav_scp) == ["bob-002"]
 
 
-def test_ways_of_choosing(tmp_path):
+def test_selection_options(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data"))
     write_table(data.path / "utt2dur", dict(data.utt2dur) | {"cy-003": 0.1, "ann-001": 0.05})
     data = DataDir(data.path)
@@ -152,16 +152,18 @@ def test_ways_of_choosing(tmp_path):
     "way", ["first", "last", "shortest", "random", "speakers", "per-spk", "max-same-text"]
 )
 @pytest.mark.parametrize("num", [12, 13])
-def test_more_utterances_than_there_are(way, num, tmp_path, capsys):
+def test_selection_of_more_utterances_than_available(way, num, tmp_path, capsys):
     """Recipes work on smaller corpora; N is an upper limit for the last two options."""
     data = make_data_dir(tmp_path / "data")
     run_here("subset_data_dir.py", f"--{way}", num, data, tmp_path / "part", folder="utils")
     assert DataDir(tmp_path / "part").utterances == DataDir(data).utterances
-    told = f"{data}: 12 utterances, fewer than the requested 13; all are selected" in capsys.readouterr().out
-    assert told == (num == 13 and way not in ("per-spk", "max-same-text"))
+    output = (
+        f"{data}: 12 utterances, fewer than the requested 13; all are selected" in capsys.readouterr().out
+    )
+    assert output == (num == 13 and way not in ("per-spk", "max-same-text"))
 
 
-def test_transcripts_that_are_said_again_and_again(tmp_path):
+def test_frequent_transcripts_are_limited(tmp_path):
     """The selection does not depend on the order of the table or Python's hashes, but on the seed."""
     data = make_data_dir(tmp_path / "data")
     said = [
@@ -205,7 +207,7 @@ def transcribed(text: dict[str, str]) -> SimpleNamespace:
     return SimpleNamespace(utterances=Keys.of(sorted(text)), table={"text": text}.__getitem__)
 
 
-def test_repeated_transcripts_are_drawn_from_all_of_the_data():
+def test_repeated_transcripts_are_sampled_from_all_data():
     """All speakers are drawn equally often."""
     utterances = [f"spk{speaker:02}-{n}" for speaker in range(10) for n in range(4)]
     data = transcribed(dict.fromkeys(utterances, "yeah"))
@@ -213,14 +215,14 @@ def test_repeated_transcripts_are_drawn_from_all_of_the_data():
     assert times.total() == 1000 and min(times[speaker] for speaker in times) > 60 and len(times) == 10
 
 
-def test_what_is_drawn_does_not_depend_on_other_transcripts():
+def test_sampling_does_not_depend_on_other_transcripts():
     utterances = [f"utt{n:02}" for n in range(20)]
     text = dict.fromkeys(utterances, "yeah")
     drawn = subsets.without_repetitions(transcribed(text), 5)
     assert subsets.without_repetitions(transcribed(text | {"a": "no", "z": "no"}), 5) == ["a", *drawn, "z"]
 
 
-def test_the_last_utterances(tmp_path):
+def test_last_utterances_are_selected(tmp_path):
     """The selection of tail, which Kaldi's script uses."""
     data = make_data_dir(tmp_path / "data")
     assert subsets.last(DataDir(data), 2) == [
@@ -228,7 +230,7 @@ def test_the_last_utterances(tmp_path):
     ]
 
 
-def test_all_but_the_first_utterances(tmp_path):
+def test_all_but_first_utterances_are_selected(tmp_path):
     data = make_data_dir(tmp_path / "data")
     run_here("subset_data_dir.py", "--all-but-first", 9, data, tmp_path / "rest", folder="utils")
     assert DataDir(tmp_path / "rest").utterances == DataDir(data).utterances[9:]
@@ -252,7 +254,7 @@ def test_combine_and_copy(tmp_path):
         assert validate(tmp_path / name) == []
 
 
-def test_copies_of_copies_lead_to_the_first_original(tmp_path):
+def test_copies_of_copies_map_to_first_original(tmp_path):
     """As in Kaldi's copy_data_dir.sh; new names of speakers and recordings do not create new utterances."""
     data = make_data_dir(tmp_path / "data")
     for arguments in (
@@ -280,11 +282,11 @@ def test_combine_data_with_and_without_segments(tmp_path, capsys):
     )
     sources[1] = DataDir(tmp_path / "renamed")
     run_here("combine_data.py", tmp_path / "out", *(data.path for data in sources), folder="utils")
-    out, told = DataDir(tmp_path / "out"), capsys.readouterr().out
+    out, output = DataDir(tmp_path / "out"), capsys.readouterr().out
     assert (
         f"{sources[0].path}: no segments, unlike other directories; its utterances get lines 'UTTERANCE "
         "UTTERANCE 0 -1'"
-    ) in told
+    ) in output
     assert out.segments["ann-000"] == Segment("ann-000", 0, -1) and out.segments["ann-x-bob-001"] == Segment(
         "bob", 0.2, 0.4
     )
@@ -297,7 +299,7 @@ def test_combine_data_with_and_without_segments(tmp_path, capsys):
             assert len(now) and np.array_equal(then, now)
 
 
-def test_combine_refuses_recordings_of_one_name(tmp_path):
+def test_combination_refuses_different_recordings_of_same_name(tmp_path):
     """Recordings with different audio are refused; recordings with the same audio are merged."""
     whole, some = make_data_dir(tmp_path / "whole"), make_data_dir(tmp_path / "some", with_segments=True)
     for name in ("utt2spk", "text", "utt2dur", "segments"):
@@ -313,11 +315,11 @@ def test_combine_refuses_recordings_of_one_name(tmp_path):
     write_table(
         some / "wav.scp", {"ann-000" if name == "ann" else name: audio for name, audio in wav.items()}
     )
-    told = (
+    report = (
         f"{whole}/wav.scp: 'ann-000' is also in another of the directories; rename it with "
         "utils/copy_data_dir.py --utt-prefix"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here("combine_data.py", tmp_path / "out", some, whole, folder="utils")
     write_table(
         some / "wav.scp",
@@ -327,7 +329,7 @@ def test_combine_refuses_recordings_of_one_name(tmp_path):
     assert len(DataDir(tmp_path / "out").wav_scp) == 14
 
 
-def test_combine_refuses_the_same_utterance_twice(tmp_path):
+def test_combination_refuses_duplicate_utterances(tmp_path):
     data = make_data_dir(tmp_path / "data")
     run = subprocess.run(
         [sys.executable, UTILS / "combine_data.py", tmp_path / "out", data, data],
@@ -341,7 +343,7 @@ def test_combine_refuses_the_same_utterance_twice(tmp_path):
     )
 
 
-def test_two_ways_of_choosing_are_refused(tmp_path):
+def test_two_selection_options_are_refused(tmp_path):
     data = make_data_dir(tmp_path / "data")
     run = subprocess.run(
         [
@@ -363,7 +365,7 @@ def test_two_ways_of_choosing_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "way, chosen", [("--utt-list", ["bob-001", "cy-002"]), ("--spk-list", ["bob", "cy"])]
 )
-def test_a_list_that_has_changed_makes_the_subset_anew(way, chosen, tmp_path):
+def test_changed_list_recomputes_subset(way, chosen, tmp_path):
     data = make_data_dir(tmp_path / "data")
     for one in chosen:
         (tmp_path / "list").write_text(f"{one}\n")
@@ -371,7 +373,7 @@ def test_a_list_that_has_changed_makes_the_subset_anew(way, chosen, tmp_path):
         assert all(utterance.startswith(one) for utterance in DataDir(tmp_path / "out").utterances)
 
 
-def test_features_that_are_lost_or_left_over_do_not_change_the_split(tmp_path):
+def test_lost_or_stale_features_do_not_change_split(tmp_path):
     """DATA/feats/utt2num_frames has priority over its copy in DATA; feature extraction uses neither."""
     speakers = {f"s{s}-{u}": f"s{s}" for s in range(4) for u in range(6)}
     write_data_dir(tmp_path, {"utt2spk": speakers})

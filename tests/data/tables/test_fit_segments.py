@@ -34,12 +34,12 @@ SECONDS = {"sw3409-A": 30.0, "sw3409-B": 30.0, "fe_03_00002-A": 61.5, "fe_03_058
         (Segment("sw2289-A", 1.0, 2.0), fit_segments.WITHOUT_AUDIO),
     ],
 )
-def test_one_segment(segment, reason):
+def test_single_segment_is_kept_or_dropped_with_reason(segment, reason):
     kept, dropped = fit({"utt": segment}, SECONDS)
     assert (kept, dropped) == (({}, Counter([reason])) if reason else ({"utt": segment}, Counter()))
 
 
-def test_reasons_are_counted_and_the_rest_stays_in_order():
+def test_reasons_are_counted_and_order_is_kept():
     segments = {
         "b": Segment("sw3409-A", 1, 2),
         "x": Segment("nowhere", 1, 2),
@@ -51,7 +51,7 @@ def test_reasons_are_counted_and_the_rest_stays_in_order():
 
 
 @pytest.mark.parametrize("end_s", [0.9, 1.0, 1.4, 1.5])
-def test_what_is_kept_is_what_extraction_takes(end_s, tmp_path):
+def test_kept_segments_equal_those_of_feature_extraction(end_s, tmp_path):
     """Extraction truncates segments at the end of the file."""
     soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
     write_data_dir(

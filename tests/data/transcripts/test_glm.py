@@ -54,11 +54,11 @@ def glm(tmp_path, rules: str, head: str = HEAD):
         ("A.B => X", "AxB A.B", "AXB X"),
     ],
 )
-def test_rules(rule, text, expected, tmp_path):
+def test_rules_are_applied(rule, text, expected, tmp_path):
     assert filtered_text(text, glm(tmp_path, rule).reference) == expected
 
 
-def test_words_of_a_ctm(tmp_path):
+def test_rules_apply_to_ctm_words(tmp_path):
     rules = glm(
         tmp_path,
         "IT'S => [{IT IS / @}] / [ ] __ [ ]\nOKAY => O. K. / [ ] __ [ ]\nGONE => [] / [ ] __ [ ]\nA B => C",
@@ -74,7 +74,7 @@ def test_words_of_a_ctm(tmp_path):
     }
 
 
-def test_sections_for_one_input(tmp_path):
+def test_sections_apply_to_one_input(tmp_path):
     rules = glm(
         tmp_path,
         'A => 1\n;; INPUT_DEPENDENT_APPLICATION = "ctm"\nB => 2\n;; INPUT_DEPENDENT_APPLICATION = '
@@ -83,7 +83,7 @@ def test_sections_for_one_input(tmp_path):
     assert rules.reference.apply("A B C") == "1 B 3" and rules.hypothesis.apply("A B C") == "1 2 3"
 
 
-def test_header(tmp_path):
+def test_header_options_are_read(tmp_path):
     """Rules are case-sensitive by default, and are applied to texts in upper case."""
     assert filtered_text("a b", glm(tmp_path, "a => X\nB => Y", ";; rules\n").reference) == "A Y"
     assert glm(tmp_path, "A => X", HEAD.replace("'T'", "'F'")).reference.apply("BAB") == "X"
@@ -107,7 +107,7 @@ def test_header(tmp_path):
         (";; A => B", "glm: no rules; a rule is 'A => B / [ ] __ [ ]'"),
     ],
 )
-def test_broken_rules(rule, message, tmp_path):
+def test_invalid_rules_are_refused(rule, message, tmp_path):
     with pytest.raises(UserError, match=re.escape(message)):
         glm(tmp_path, rule)
 

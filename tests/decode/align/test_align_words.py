@@ -125,7 +125,7 @@ def mixed_chain(rng, words, tids, first: str = "") -> CompactLattice:
     return chain(*zip(*[(next(words), []) if is_word else (0, [next(tids)]) for is_word in order]))
 
 
-def test_each_arc_is_one_phone_with_its_frames(system, compact):
+def test_each_arc_has_one_phone_with_its_frames(system, compact):
     for lattice in compact:
         aligned, phones = align_phones(lattice, system.trans), phone_lattice(lattice, system.trans)
         assert same_content(content(aligned), content(lattice))
@@ -134,7 +134,7 @@ def test_each_arc_is_one_phone_with_its_frames(system, compact):
             assert spans(phones, arcs) == phone_spans(system, tids)
 
 
-def test_each_arc_is_one_word_or_silence_with_its_frames(system, lexicon, compact):
+def test_each_arc_has_one_word_or_silence_with_its_frames(system, lexicon, compact):
     num_paths = 0
     for lattice in compact:
         aligned = align_words(lattice, system.trans, lexicon)
@@ -174,7 +174,7 @@ def chain(words, strings) -> CompactLattice:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_words_may_stand_before_and_after_their_phones(system, lexicon, compact, seed):
+def test_words_may_precede_or_follow_their_phones(system, lexicon, compact, seed):
     """Words and transition-ids keep their order but are interleaved at random, including all words first and
     all words last."""
     rng = np.random.default_rng(seed)
@@ -218,7 +218,7 @@ class Ambiguous:
         return words, np.concatenate(forward).tolist()
 
 
-def test_a_path_is_divided_in_one_way_where_pronunciations_are_ambiguous(system):
+def test_ambiguous_path_is_segmented_in_one_way(system):
     num_ambiguous = 0
     for seed in range(40):
         toy = Ambiguous(system, seed)
@@ -230,7 +230,7 @@ def test_a_path_is_divided_in_one_way_where_pronunciations_are_ambiguous(system)
     assert num_ambiguous > 20
 
 
-def test_posteriors_of_words_are_those_of_the_paths_before_the_alignment(system):
+def test_word_posteriors_are_unchanged_by_alignment(system):
     """The expected count of each word over all paths of the lattice is unchanged, although some paths can be
     divided in several ways."""
     num_ambiguous = 0
@@ -282,7 +282,7 @@ def side_by_side(chains: list[CompactLattice], costs) -> CompactLattice:
     )
 
 
-def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
+def test_self_loops_may_precede_transitions(system, lexicon, compact):
     """In alignments that are not reordered, phones end at the times of split_to_phones."""
     trans, found = system.trans, 0
     for lattice in compact:
@@ -295,7 +295,7 @@ def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
     assert found
 
 
-def test_a_word_broken_off_at_the_end_keeps_its_frames(system, lexicon):
+def test_incomplete_last_word_keeps_its_frames(system, lexicon):
     """A word without any frame is kept, too."""
     word, pron = next(
         (ids[0], pron) for pron, ids in sorted(system.lang.pronunciation_ids.items()) if len(pron) > 2
@@ -312,13 +312,13 @@ def test_a_word_broken_off_at_the_end_keeps_its_frames(system, lexicon):
     assert content(align_words(late, system.trans, lexicon)) == content(late)
 
 
-def test_phones_that_are_no_words_are_refused(system, compact):
+def test_phones_not_matching_words_are_refused(system, compact):
     foreign = align_lexicon([(1, (999,)), (0, (system.lang.phones["SIL"],))])
     spoken = prune(next(lattice for lattice in compact if best_path(lattice, SCALE).words), 0.0, SCALE)
     with pytest.raises(UserError, match="utt-3: its phones do not match its words"):
         align_words(spoken, system.trans, foreign, name="utt-3")
 
 
-def test_nothing_to_align(system, lexicon):
+def test_empty_lattice_stays_empty(system, lexicon):
     assert align_words(empty_compact(), system.trans, lexicon).empty
     assert align_phones(empty_compact(), system.trans).empty

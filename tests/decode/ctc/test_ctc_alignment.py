@@ -10,7 +10,7 @@ BLANK = 1
 WORDS = {1: [(2, 3), (4,)], 2: [(2, 2, 3)], 3: [(2,)]}
 
 
-def test_blanks_stand_between_the_units_of_a_word():
+def test_blanks_separate_units_of_a_word():
     """All sequences of up to five labels against regular expressions: at most one blank between units, none
     at the ends; silence."""
     lexicon = with_blanks(

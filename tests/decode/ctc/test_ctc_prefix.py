@@ -47,7 +47,7 @@ def model(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_greedy_is_the_best_path_of_all(seed):
+def test_greedy_equals_best_path(seed):
     log_posteriors = posteriors(seed)
     best = greedy(log_posteriors, UNITS)
     units, score = max(all_best(log_posteriors).items(), key=lambda item: item[1])
@@ -55,7 +55,7 @@ def test_greedy_is_the_best_path_of_all(seed):
     assert best.words == tuple(words_of(UNITS[unit] for unit in units))
 
 
-def test_greedy_joins_repeats_unless_a_blank_is_between():
+def test_greedy_merges_repeats_without_blank_between():
     path = [0, 2, 2, 3, 3, 0, 3, 2, 0, 0, 2]
     best = greedy(np.log(0.8 * np.eye(5)[path] + 0.04), UNITS)
     assert best.units == (2, 3, 3, 2, 2) and best.words == ("abb", "a", "a")
@@ -66,7 +66,7 @@ def test_greedy_joins_repeats_unless_a_blank_is_between():
     "path, words",
     [([2, 1, 3], ("ab",)), ([1, 2, 0, 1], ("<unk>", "a")), ([4, 1, 0, 1, 2, 4, 1], ("<unk>", "a", "<unk>"))],
 )
-def test_the_unknown_unit_is_no_letter(path, words):
+def test_unknown_unit_is_not_a_letter(path, words):
     """A word of this unit only is <unk>, with the language model's cost."""
     log_posteriors = np.log(0.96 * np.eye(len(UNITS))[path] + 0.008)
     best = PrefixDecoder(UNITS).decode(log_posteriors)[0]
@@ -76,7 +76,7 @@ def test_the_unknown_unit_is_no_letter(path, words):
 
 
 @pytest.mark.parametrize("num_frames", [0, 1, 2, 5])
-def test_a_beam_without_end_gives_the_sums_over_all_alignments(num_frames):
+def test_unlimited_beam_sums_over_all_alignments(num_frames):
     log_posteriors = posteriors(7, num_frames)
     found = PrefixDecoder(UNITS, PrefixOptions(**EVERYTHING)).decode(log_posteriors)
     expected = exact(log_posteriors)
@@ -87,7 +87,7 @@ def test_a_beam_without_end_gives_the_sums_over_all_alignments(num_frames):
     assert all(one.lm_cost == 0 for one in found)
 
 
-def test_language_model_as_by_rescoring_everything(model):
+def test_language_model_equals_rescoring_of_all_texts(model):
     path, orders, words = model
     options = PrefixOptions(**EVERYTHING, lm_weight=0.7, word_bonus=0.4, oov_cost=9.0, letter_cost=0.8)
     log_posteriors = posteriors(8)
@@ -106,19 +106,19 @@ def test_language_model_as_by_rescoring_everything(model):
     assert [one.words for one in found] == sorted(expected, key=lambda text: -expected[text])
 
 
-def test_defaults_are_those_that_the_recipe_has_chosen(model):
+def test_defaults_equal_those_tuned_in_recipe(model):
     """Tuned on dev; without a language model, there is no word bonus."""
     log_posteriors, arpa = posteriors(9), read_arpa(model[0])
-    for lm, told in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
-        chosen, told = (
+    for lm, message in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
+        chosen, message = (
             PrefixDecoder(UNITS, options, lm).decode(log_posteriors)
-            for options in (PrefixOptions(), PrefixOptions(**told))
+            for options in (PrefixOptions(), PrefixOptions(**message))
         )
-        assert chosen == told
+        assert chosen == message
 
 
 @pytest.mark.parametrize("num_prefixes", [1, 3, 8])
-def test_a_narrow_beam_never_counts_an_alignment_twice(num_prefixes):
+def test_narrow_beam_counts_each_alignment_once(num_prefixes):
     for seed in range(5):
         log_posteriors = posteriors(seed)
         expected = all_sums(log_posteriors)
@@ -130,7 +130,7 @@ def test_a_narrow_beam_never_counts_an_alignment_twice(num_prefixes):
         assert all(-one.ctc_cost <= together[one.words] + 1e-9 and one.units in expected for one in found)
 
 
-def test_a_wide_beam_finds_what_a_wider_one_does(model):
+def test_default_beam_finds_result_of_wider_beam(model):
     """Words of the model with two to three noisy frames per unit."""
     rng, path = np.random.default_rng(1), []
     for unit in [2, 3, 2, 4, 3, 2, 3, 4, 3, 3, 2, 2]:
@@ -148,7 +148,7 @@ def test_a_wide_beam_finds_what_a_wider_one_does(model):
 
 
 @pytest.mark.parametrize("num_prefixes", [1, 2, 3])
-def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
+def test_oov_cost_is_added_as_soon_as_unit_ends_word(tmp_path, num_prefixes):
     """Otherwise the x, slightly more likely than the b, would remove the word from a beam of one."""
     units, rare = ["<blk>", "<unk>", "\u2581a", "b", "x"], 1e-4
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["ab", "ac"], (0,)))
@@ -163,7 +163,7 @@ def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
     assert found[0].words == ("ab",)
 
 
-def test_words_that_no_units_spell_are_told(tmp_path, caplog):
+def test_words_without_spelling_are_reported(tmp_path, caplog):
     """Words in capitals, and words with letters that only <unk> contains."""
 
     def decoder(*words):
@@ -180,16 +180,16 @@ def test_words_that_no_units_spell_are_told(tmp_path, caplog):
     ):
         decoder("unk", "aunk")
     decoder("ab", "bax", "BA")
-    told = caplog.text
+    output = caplog.text
     assert (
         "2 of its 3 words have letters that are in no unit, so they cannot be recognised (bax BA); 1 of "
         "them can in another case: con"
-    ) in told
+    ) in output
     decoder("ab", "b")
-    assert caplog.text == told
+    assert caplog.text == output
 
 
-def test_units_far_below_the_best_are_left_out():
+def test_improbable_units_are_pruned():
     log_posteriors = np.log(np.array([[0.5, 0.0001, 0.45, 0.0499, 0.0]]) + 1e-12)
     found = PrefixDecoder(UNITS, PrefixOptions(unit_beam=2.5)).decode(log_posteriors)
     assert [one.words for one in found] == [(), ("a",), ("b",)]
@@ -197,7 +197,7 @@ def test_units_far_below_the_best_are_left_out():
 
 
 @pytest.mark.parametrize("decode", [PrefixDecoder(UNITS).decode, lambda x, name: greedy(x, UNITS, name)])
-def test_what_cannot_be_decoded_is_named(decode):
+def test_invalid_posteriors_are_refused(decode):
     with pytest.raises(UserError, match=r"utt7: log posteriors of shape \(3, 4\), expected \(frames, 5\)"):
         decode(np.zeros((3, 4)), "utt7")
     with pytest.raises(UserError, match="utt7: the log posterior of unit 2 at frame 1 is nan"):

@@ -78,7 +78,7 @@ def aligned(spec, align, out):
     return read_int_vectors(out / "ali.1.gz") | read_int_vectors(out / "ali.2.gz"), report
 
 
-def test_the_alignments_are_those_of_the_gmm(system, tmp_path):
+def test_alignments_equal_those_of_gmm(system, tmp_path):
     spec, *_ = system
     expected, _ = aligned(spec, gmm_align.align_shard, tmp_path / "gmm")
     found, report = aligned(spec, align_shard, tmp_path / "dnn")
@@ -86,7 +86,7 @@ def test_the_alignments_are_those_of_the_gmm(system, tmp_path):
     assert all(np.array_equal(found[utt], expected[utt]) for utt in found)
 
 
-def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(system, tmp_path):
+def test_many_lost_utterances_end_step_before_output(system, tmp_path):
     spec, *_ = system
     data = Path(shutil.copytree(spec.data, tmp_path / "data"))
     shutil.copy(spec.lang / "phones.txt", spec.model_dir)
@@ -103,7 +103,7 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(system,
     assert read_table(tmp_path / "ali" / "failed_utterances").keys() == set(list(features)[9:])
 
 
-def test_a_word_without_pronunciation_is_named(system, tmp_path):
+def test_word_without_pronunciation_is_named(system, tmp_path):
     spec, *_ = system
     data, lang = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (spec.data, spec.lang))
     with (lang / "words.txt").open("a") as f:
@@ -115,7 +115,7 @@ def test_a_word_without_pronunciation_is_named(system, tmp_path):
     assert report.failed == {utt: "word 'silent' has no pronunciation in the lexicon"}
 
 
-def test_silence_can_be_boosted(system, tmp_path):
+def test_silence_boost_increases_silence(system, tmp_path):
     spec, silence, trans = system
     shares = []
     for name, boost in (("as it is", 1.0), ("boosted", 1e30)):
@@ -126,7 +126,7 @@ def test_silence_can_be_boosted(system, tmp_path):
     assert shares[1] > shares[0]
 
 
-def test_an_utterance_too_long_for_memory_is_named(system, tmp_path, monkeypatch):
+def test_utterance_too_long_for_memory_is_named(system, tmp_path, monkeypatch):
     spec, *_ = system
     reader = open_features(spec.data, spec.model_dir)
     lengths = {utt: len(reader[utt]) for utt in reader.keys}
@@ -147,7 +147,7 @@ def test_an_utterance_too_long_for_memory_is_named(system, tmp_path, monkeypatch
         aligned(spec, align_shard, tmp_path / "out")
 
 
-def test_a_network_of_another_model(system, tmp_path):
+def test_network_of_other_model_is_refused(system, tmp_path):
     spec, *_ = system
     for name in ("final.mdl", "tree", "input.json"):
         (tmp_path / name).symlink_to(spec.model_dir / name)

@@ -111,7 +111,7 @@ def hypotheses(exp: Path) -> dict[str, list[str]]:
     return {utt: words for utt, *words in lines}
 
 
-def test_words_lattices_and_report(exp):
+def test_decoding_writes_words_lattices_and_report(exp):
     run = decode(exp, "--nj", "2", "--num-threads", "2")
     assert run.returncode == 0, run.stdout + run.stderr
     assert hypotheses(exp) == {utt: [WORDS[k] for k in words] for utt, words in TRUTH.items()}
@@ -131,7 +131,7 @@ def test_words_lattices_and_report(exp):
     assert again.returncode == 0 and "up to date" in again.stdout
 
 
-def test_a_decoding_is_up_to_date_whether_or_not_the_model_of_its_graph_is_named(exp, caplog):
+def test_decoding_is_up_to_date_with_or_without_model_option(exp, caplog):
     """Also of an earlier version, which recorded no model directory if none was given."""
     words = ["--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode"]
     run_here("decode.py", *words)
@@ -147,7 +147,7 @@ def test_a_decoding_is_up_to_date_whether_or_not_the_model_of_its_graph_is_named
 
 
 @pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])
-def test_threads_that_decode_compute_on_one_core_each(exp, monkeypatch, num_threads, num_cores):
+def test_decoding_threads_use_one_core_each(exp, monkeypatch, num_threads, num_cores):
     network_of(3).save(exp / "model/final.nnet")
     before, compute, seen = torch.get_num_threads(), AcousticModel.log_likelihoods, []
     monkeypatch.setattr(
@@ -172,7 +172,7 @@ def test_threads_that_decode_compute_on_one_core_each(exp, monkeypatch, num_thre
     assert seen == [num_cores] * len(TRUTH)
 
 
-def test_a_lang_directory_of_other_word_numbers_spells_nothing_wrongly(exp):
+def test_changed_word_ids_in_lang_do_not_change_words(exp):
     """A word was added to the language directory after the graph was created."""
     write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
     (exp / "lang").mkdir()
@@ -182,7 +182,7 @@ def test_a_lang_directory_of_other_word_numbers_spells_nothing_wrongly(exp):
     assert json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]["wer"] == 0
 
 
-def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
+def test_lattices_are_compact_unless_raw_is_requested(exp):
     assert decode(exp, "--nj", "1").returncode == 0
     (exp / "model/decode").rename(exp / "model/compact")
     write_subsampling(exp / "model", 3)
@@ -201,7 +201,7 @@ def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
     assert json.loads((exp / "model/compact/totals.json").read_text())["narrowed"] == []
 
 
-def test_an_interrupted_run_goes_on_with_the_jobs_that_are_not_complete(exp):
+def test_interrupted_run_resumes_with_incomplete_jobs(exp):
     words = exp / "model/graph/words.txt"
     whole = words.read_text()
     words.write_text(whole.replace("three 3\n", ""))
@@ -212,7 +212,7 @@ def test_an_interrupted_run_goes_on_with_the_jobs_that_are_not_complete(exp):
     assert len(hypotheses(exp)) == 4
 
 
-def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
+def test_shards_of_other_number_of_jobs_are_discarded(exp):
     scratch = exp / "model/decode.tmp"
     assert decode(exp, "--nj", "2").returncode == 0
     (exp / "model/decode").rename(scratch)
@@ -225,7 +225,7 @@ def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
     assert len(hypotheses(exp)) == 4
 
 
-def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
+def test_shards_of_other_data_parts_are_discarded(exp, tmp_path):
     """Parts depend on durations, which may have become known since; results of unchanged parts are kept."""
     out = tmp_path / "out"
     out.mkdir()
@@ -240,7 +240,7 @@ def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
 @pytest.mark.parametrize(
     "flags, num_paths", [(["--lattice-beam", "8"], 2), (["--lattice-beam", "3"], 1), (None, 1)]
 )
-def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
+def test_raw_lattices_keep_acoustic_scale_of_decoding(exp, flags, num_paths):
     """The costs of two words differ by 6.75 at the decoding's scale, by 15 at the reader's. The default
     scale, without a record, is 0.1."""
     assert decode(exp, "--nj", "1", "--determinize", "false", *(flags or [])).returncode == 0
@@ -299,7 +299,7 @@ def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
         ),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
+def test_invalid_input_gives_one_sentence_and_no_output(exp, spoil, message):
     spoil(exp)
     run = decode(exp, "--nj", "2")
     assert run.returncode == 1
@@ -307,7 +307,7 @@ def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
     assert not (exp / "model/decode").exists()
 
 
-def test_more_tokens_at_least_than_at_most_are_refused(exp):
+def test_min_active_above_max_active_is_refused(exp):
     run = decode(exp, "--max-active", "100")
     assert (
         run.stderr
@@ -316,7 +316,7 @@ def test_more_tokens_at_least_than_at_most_are_refused(exp):
     assert run.returncode == 1 and not (exp / "model/decode.tmp").exists()
 
 
-def test_features_that_are_not_numbers_name_the_utterance(exp):
+def test_features_with_nan_name_the_utterance(exp):
     with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
         for utt in TRUTH:
             writer.write(utt, np.full((10, 3), np.nan if utt == "b-1" else 1.0, np.float32))
@@ -324,7 +324,7 @@ def test_features_that_are_not_numbers_name_the_utterance(exp):
     assert run.returncode == 1 and "b-1: the log-likelihood of pdf" in run.stderr
 
 
-def test_features_without_frames_are_none(exp):
+def test_empty_features_give_no_words(exp):
     """Kaldi writes empty features for audio shorter than a frame: the utterance is named, and has no
     words."""
     reader, places = ArkReader(), read_scp(exp / "data/feats.scp")
@@ -375,7 +375,7 @@ def test_utterances_without_features_count_as_deletions(exp):
     }
 
 
-def test_features_of_other_options_than_the_models_are_refused(exp):
+def test_features_with_other_options_than_model_are_refused(exp):
     save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3))
     keep_origin(exp / "model", exp / "data")
     assert decode(exp).returncode == 0
@@ -406,26 +406,28 @@ def words_at(graph: Path, num: int) -> None:
     write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
 
 
-@pytest.mark.parametrize("num_words, told", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
-def test_hypotheses_that_are_mostly_empty(exp, num_words, told, caplog):
+@pytest.mark.parametrize("num_words, message", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
+def test_many_empty_hypotheses_give_warning(exp, num_words, message, caplog):
     """If three of four utterances have a word, there is no warning."""
     words_at(exp / "model/graph", num_words)
     run_here("decode.py", "--nj", 2, exp / "model/graph", exp / "data", exp / "model/decode")
     sentence = (
-        f"{exp}/data: no word was found in {told}; the usual causes are features that differ from "
+        f"{exp}/data: no word was found in {message}; the usual causes are features that differ from "
         "those of the model"
     )
-    assert (sentence in caplog.text) == bool(told) and ("no word was found" in caplog.text) == bool(told)
+    assert (sentence in caplog.text) == bool(message) and ("no word was found" in caplog.text) == bool(
+        message
+    )
 
 
-def test_nothing_to_decode_is_an_error(exp):
+def test_data_without_features_is_refused(exp):
     write_table(exp / "data/utt2spk", {"c-1": "c"})
     with pytest.raises(UserError, match="data: no utterance has features, so none was decoded"):
         run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
     assert not (exp / "model/decode").exists()
 
 
-def test_few_arcs_a_frame_are_not_told_as_none(exp, caplog):
+def test_few_arcs_per_frame_are_not_rounded_to_zero(exp, caplog):
     """A long word has a single arc."""
     with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
         for utt in TRUTH:
@@ -434,5 +436,5 @@ def test_few_arcs_a_frame_are_not_told_as_none(exp, caplog):
         run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
     num_arcs = json.loads((exp / "model/decode/totals.json").read_text())["num_arcs"]
     assert 0 < num_arcs / 1600 < 0.05
-    told = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) per frame", caplog.text)[1])
-    assert told == pytest.approx(num_arcs / 1600, rel=0.05)
+    output = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) per frame", caplog.text)[1])
+    assert output == pytest.approx(num_arcs / 1600, rel=0.05)

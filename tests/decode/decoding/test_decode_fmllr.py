@@ -147,18 +147,18 @@ def decoded(exp, tmp_path_factory):
     return run_passes(exp[0], out, 1), out
 
 
-def test_adapted_speakers_are_understood(exp, decoded):
+def test_adaptation_recovers_words_of_distorted_speakers(exp, decoded):
     spec, out = decoded
     assert num_wrong(hypotheses(out / "si"), exp[1]) >= 3 and num_wrong(hypotheses(out / "last"), exp[1]) == 0
 
 
-def test_transforms_undo_the_distortion(decoded):
+def test_transforms_invert_the_distortion(decoded):
     transforms = read_transforms(decoded[1] / "last")
     for speaker, matrix in DISTORTIONS.items():
         np.testing.assert_allclose(transforms[speaker][:, :3] @ matrix, np.eye(3), atol=0.15)
 
 
-def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
+def test_lattices_have_costs_of_adapted_features(exp, decoded):
     spec, out = decoded
     trans, gmm = read_model(exp[0] / "model/final.mdl")
     reader = open_features(exp[0] / "data", exp[0] / "model", out / "last")
@@ -169,7 +169,7 @@ def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, message",
     [
         (
             dict(
@@ -185,7 +185,7 @@ def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
         ),
     ],
 )
-def test_lattices_of_another_system_are_refused(exp, decoded, tmp_path, change, told):
+def test_lattices_of_other_system_are_refused(exp, decoded, tmp_path, change, message):
     """Lattices with transition-ids inside and outside the model's range."""
     spec, out = decoded
     shutil.copytree(out / "si", tmp_path / "si")
@@ -198,7 +198,7 @@ def test_lattices_of_another_system_are_refused(exp, decoded, tmp_path, change, 
     (tmp_path / "last").mkdir()
     other = replace(spec, si_dir=tmp_path / "si", decode=replace(spec.decode, out=tmp_path / "last"))
     with pytest.raises(
-        UserError, match=f"si/lat.1.gz: a-00: .*{told}.*; give lattices that were decoded with this model"
+        UserError, match=f"si/lat.1.gz: a-00: .*{message}.*; give lattices that were decoded with this model"
     ):
         first_stats(other, 1)
     assert not list((tmp_path / "last").iterdir())
@@ -221,7 +221,7 @@ def test_lattices_of_other_features_are_refused(exp, decoded, tmp_path):
         first_stats(other, 1)
 
 
-def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_path):
+def test_lattices_of_incomplete_searches_are_accepted(exp, decoded, tmp_path):
     """Lattices that end early are accepted if totals.json names them; otherwise they belong to other
     features."""
     spec, out = decoded
@@ -238,11 +238,11 @@ def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_pa
     for content in (None, "{", '{"cut_short": 1}', '{"cut_short": ["a-00"]}'):
         if content:
             (si_dir / "totals.json").write_text(content)
-        told = "a-02" if content and "a-00" in content else "a-00"
+        report = "a-02" if content and "a-00" in content else "a-00"
         with pytest.raises(
             UserError,
             match=(
-                f"lat.1.gz: {told}: the lattice has 48 frames but the features have 53; give lattices of "
+                f"lat.1.gz: {report}: the lattice has 48 frames but the features have 53; give lattices of "
                 "these"
             ),
         ):
@@ -256,7 +256,7 @@ def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_pa
         np.testing.assert_allclose(found[speaker].k, expected[speaker].k, rtol=1e-6)
 
 
-def test_lattices_of_other_data_are_named(exp, decoded, tmp_path):
+def test_lattices_of_other_data_are_refused(exp, decoded, tmp_path):
     spec, out = decoded
     data = Path(shutil.copytree(exp[0] / "data", tmp_path / "data"))
     for name in ("feats.scp", "utt2spk"):
@@ -273,7 +273,7 @@ def test_lattices_of_other_data_are_named(exp, decoded, tmp_path):
 
 
 @pytest.mark.parametrize("num_jobs", [2, 3])
-def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
+def test_number_of_jobs_does_not_change_transforms(exp, decoded, tmp_path, num_jobs):
     spec = run_passes(exp[0], tmp_path, num_jobs)
     one, more = read_transforms(decoded[1] / "last"), read_transforms(tmp_path / "last")
     for speaker in DISTORTIONS:
@@ -288,7 +288,7 @@ def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
     assert names == {".parts", "hyp.JOB.txt", "lat.JOB.gz", "num_jobs", "shard.JOB.json", "trans.JOB"}
 
 
-def test_completed_passes_are_not_made_again(exp, decoded):
+def test_completed_passes_are_not_repeated(exp, decoded):
     spec, out = decoded
     before = {path.name: path.stat().st_mtime_ns for path in (out / "last").iterdir()}
     for one in (first_stats, decode_again, rescore_last):
@@ -297,7 +297,7 @@ def test_completed_passes_are_not_made_again(exp, decoded):
 
 
 @pytest.mark.parametrize("before, now", [(2, 1), (2, 4)])
-def test_passes_of_another_number_of_jobs_are_not_taken_over(exp, decoded, tmp_path, before, now):
+def test_passes_of_other_number_of_jobs_are_discarded(exp, decoded, tmp_path, before, now):
     """After an interruption before the last pass, other parts of the data restart all passes; logs remain."""
     run_passes(exp[0], tmp_path, before, last=PASSES[:2])
     (tmp_path / "last/log").mkdir()
@@ -308,13 +308,13 @@ def test_passes_of_another_number_of_jobs_are_not_taken_over(exp, decoded, tmp_p
     assert len(list((tmp_path / "last").glob("fmllr.*.npz"))) == 2 * now
 
 
-def test_no_transform_changes_nothing(exp, tmp_path):
+def test_too_little_data_gives_identity_transform(exp, tmp_path):
     run_passes(exp[0], tmp_path, 1, kind="none")
     for transform in read_transforms(tmp_path / "last").values():
         np.testing.assert_array_equal(transform, np.eye(3, 4))
 
 
-def test_systems_that_cannot_be_adapted(exp, tmp_path):
+def test_systems_without_matching_gaussians_are_refused(exp, tmp_path):
     model = Path(shutil.copytree(exp[0] / "model", tmp_path / "model"))
     trans, gmm = read_model(model / "final.mdl")
     twice = AmDiagGmm.from_moments(
@@ -336,18 +336,18 @@ def test_systems_that_cannot_be_adapted(exp, tmp_path):
         (dict(min_active=300, max_active=200), "--min-active 300 is above --max-active 200"),
     ],
 )
-def test_fewest_tokens_above_the_most_of_either_pass(flags, sentence):
+def test_min_active_above_max_active_of_any_pass_is_refused(flags, sentence):
     with pytest.raises(UserError, match=sentence):
         AdaptOptions().check(DecodeOptions(**flags))
 
 
-def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
+def test_changed_input_recomputes_only_passes_that_use_it(exp, tmp_path, capsys):
     """The first pass does not read the list of silence phones."""
     model = Path(
         shutil.copytree(exp[0] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("decode*"))
     )
 
-    def told() -> list[str]:
+    def messages() -> list[str]:
         run_here(
             "decode_fmllr.py",
             "--nj",
@@ -360,20 +360,20 @@ def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
         )
         return [line for line in capsys.readouterr().out.splitlines() if " date" in line]
 
-    assert not told()
+    assert not messages()
     with (model / "graph/phones/silence.int").open("a") as f:
         f.write("\n")
-    first, last = told()
+    first, last = messages()
     assert first.endswith("decode.si is up to date")
     assert (
         last
         == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; computing it again"
     )
     write_subsampling(model, 3)
-    assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in told())
+    assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in messages())
 
 
-def test_each_pass_is_named_and_inputs_are_checked_once(exp, tmp_path, monkeypatch, caplog):
+def test_passes_are_logged_and_inputs_checked_once(exp, tmp_path, monkeypatch, caplog):
     checked = []
     monkeypatch.setattr(
         "pyasr.hmm.model.input_checks.check_gmm_input", lambda data, model: checked.append(model)
@@ -396,7 +396,7 @@ def test_each_pass_is_named_and_inputs_are_checked_once(exp, tmp_path, monkeypat
     assert len(checked) == 1
 
 
-def test_step(exp):
+def test_step_runs_twice_and_is_up_to_date(exp):
     """Run the step twice: the second run finds its output up to date."""
     command = [
         sys.executable,

@@ -8,9 +8,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_alignments, make_data
 from lattice_corpus import NUM_PDFS, phone_loop
 from steps_here import run_here
+from training_corpora import DIM, make_alignments, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice import best_path
@@ -133,7 +133,7 @@ def copy_of_model(exp, path):
 
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS.values(), ids=list(NETWORKS))
-def test_in_a_graph_of_hmms(exp, tmp_path, lines, chunk):
+def test_hmm_graph_search_equals_exact_search(exp, tmp_path, lines, chunk):
     model = copy_of_model(exp, tmp_path / "model")
     save_network(model, lines, chunk)
     run_here(
@@ -154,7 +154,7 @@ def test_in_a_graph_of_hmms(exp, tmp_path, lines, chunk):
 
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS.values(), ids=list(NETWORKS))
-def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
+def test_ctc_graph_search_equals_exact_search(exp, tmp_path, lines, chunk):
     save_network(tmp_path, lines, chunk, is_ctc=True)
     run_here(
         "decode_ctc.py",
@@ -175,7 +175,7 @@ def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
     check(exp, tmp_path, tmp_path / "out", ctc_reference, 0.1)
 
 
-def test_without_a_graph(exp, tmp_path):
+def test_greedy_and_prefix_search_equal_exact_search(exp, tmp_path):
     """The greedy path has the best unit of each frame; prefix search sums over this and other paths."""
     save_network(tmp_path, *NETWORKS["BLSTM of whole utterances"], is_ctc=True)
     for search in ("greedy", "prefix"):
@@ -230,7 +230,7 @@ TOO_LONG = (
 
 
 @pytest.mark.parametrize("search", ["hmm", "greedy", "prefix", "wfst"])
-def test_an_utterance_too_long_for_memory_is_named(exp, tmp_path, monkeypatch, search):
+def test_utterance_too_long_for_memory_is_named(exp, tmp_path, monkeypatch, search):
     """No complete output file remains."""
     model = copy_of_model(exp, tmp_path / "model")
     save_network(model, *NETWORKS["BLSTM of whole utterances"], is_ctc=search != "hmm")

@@ -126,7 +126,7 @@ def spoken_words(system: System, path) -> list[tuple[str, int, int]]:
     return list(zip(spell(system, path.words).split(), begins, ends, strict=True))
 
 
-def test_words_of_a_single_path_stand_where_its_phones_do(system, exp):
+def test_single_path_words_have_times_of_their_phones(system, exp):
     """Includes <unk>, a word of one phone, and two utterances of one recording on different channels."""
     lattices = {utt: prune(lattice, 0.0, SCALE) for utt, lattice in read_decode_dir(exp / "decode").items()}
     write_decode_dir(exp / "decode", lattices)
@@ -167,7 +167,7 @@ def test_sclite_scores_the_ctm(system, exp, decode_mbr):
     )
 
 
-def test_less_posterior_scale_is_less_confident(system, exp):
+def test_smaller_posterior_scale_lowers_confidence(system, exp):
     def confidences(scale):
         return [
             line.confidence
@@ -180,7 +180,7 @@ def test_less_posterior_scale_is_less_confident(system, exp):
     assert len(sure) == len(unsure) and np.mean(sure) > np.mean(unsure) + 0.1
 
 
-def test_without_segments_times_are_those_of_the_utterance(system, exp):
+def test_times_are_relative_to_utterance_without_segments(system, exp):
     for name in ("segments", "reco2file_and_channel"):
         (exp / "data" / name).unlink()
     lines = get_ctm(system, exp, "--frame-shift-s", 0.03)
@@ -189,17 +189,17 @@ def test_without_segments_times_are_those_of_the_utterance(system, exp):
 
 
 @pytest.mark.parametrize("step", [("get_ctm.py", "--lmwt", LMWT), ("align_lattices.py",)])
-def test_advice_where_the_model_is_missing(system, exp, step):
+def test_missing_model_error_gives_advice(system, exp, step):
     """For the default directory, a given directory, and a directory of a network without its transition
     model."""
     words, elsewhere = (exp / "data", system.lang.path, exp / "decode", exp / "out"), exp / "elsewhere"
-    told = "no acoustic model, neither final.mdl nor a CTC network's units/units.txt"
+    report = "no acoustic model, neither final.mdl nor a CTC network's units/units.txt"
     advice = "in the directory above the lattices; give the directory of their model as --model-dir"
-    with pytest.raises(UserError, match=f"^{exp}: {told}, {advice}$"):
+    with pytest.raises(UserError, match=f"^{exp}: {report}, {advice}$"):
         run_here(*step, *words)
     with pytest.raises(
         UserError,
-        match=f"^{elsewhere}: {told}; give the directory of the model of the lattices as --model-dir$",
+        match=f"^{elsewhere}: {report}; give the directory of the model of the lattices as --model-dir$",
     ):
         run_here(*step, "--model-dir", elsewhere, *words)
     elsewhere.mkdir()
@@ -211,7 +211,7 @@ def test_advice_where_the_model_is_missing(system, exp, step):
         run_here(*step, "--model-dir", elsewhere, *words)
 
 
-def test_times_of_a_model_that_leaves_out_frames(system, exp):
+def test_times_account_for_frame_subsampling(system, exp):
     one = get_ctm(system, exp)
     model = system.lang.path.parent / "model"
     write_subsampling(model, 3)
@@ -232,7 +232,7 @@ def test_times_of_a_model_that_leaves_out_frames(system, exp):
         assert slow.duration_s == pytest.approx(3 * fast.duration_s, abs=0.041)  # times are rounded to 0.01 s
 
 
-def test_times_go_by_the_frames_of_the_features(system, exp):
+def test_frame_shift_comes_from_features(system, exp):
     """The data directory takes precedence over the options of its features, and these over the options of the
     model's training data."""
 
@@ -247,21 +247,21 @@ def test_times_go_by_the_frames_of_the_features(system, exp):
 
     for name in ("segments", "reco2file_and_channel"):
         (exp / "data" / name).unlink()
-    model, told = system.lang.path.parent / "model", [(10, last_s(10))]
+    model, message = system.lang.path.parent / "model", [(10, last_s(10))]
     save_origins(model, [origin(20.0)])
     try:
-        told.append((20, last_s(20)))
+        message.append((20, last_s(20)))
         (exp / "feats").mkdir()
         save(exp / "feats" / OPTIONS_FILE, FbankOptions(frame=FrameOptions(frame_shift=30.0)))
         with ArkWriter(exp / "feats/a.ark", exp / "data/feats.scp") as writer:
             writer.write("a-1", np.zeros((3, 2), np.float32))
-        told.append((30, last_s(30)))
+        message.append((30, last_s(30)))
         (exp / "data/frame_shift").write_text("0.04\n")
-        told.append((40, last_s(40)))
+        message.append((40, last_s(40)))
     finally:
         (model / ORIGIN_FILE).unlink()
-    assert [seconds for _, seconds in told] == pytest.approx(
-        [told[0][1] * shift_ms / 10 for shift_ms, _ in told], abs=0.021
+    assert [seconds for _, seconds in message] == pytest.approx(
+        [message[0][1] * shift_ms / 10 for shift_ms, _ in message], abs=0.021
     )
     (exp / "data/frame_shift").write_text("10\n")
     sentence = (
@@ -296,7 +296,7 @@ def test_times_go_by_the_frames_of_the_features(system, exp):
         ),
     ],
 )
-def test_data_that_does_not_fit_is_refused(system, exp, name, content, message):
+def test_data_not_matching_lattices_is_refused(system, exp, name, content, message):
     (exp / "data" / name).write_text(content)
     with pytest.raises(UserError, match=message):
         get_ctm(system, exp)
@@ -310,7 +310,7 @@ def test_data_that_does_not_fit_is_refused(system, exp, name, content, message):
         ("words.txt", "words.txt: no such file"),
     ],
 )
-def test_a_language_directory_that_is_incomplete_is_refused(system, exp, name, message):
+def test_incomplete_language_directory_is_refused(system, exp, name, message):
     path = system.lang.path / name
     content = path.read_text()
     path.unlink()
@@ -322,7 +322,7 @@ def test_a_language_directory_that_is_incomplete_is_refused(system, exp, name, m
     assert not (exp / "ctm").exists()
 
 
-def test_another_language_is_refused(system, exp):
+def test_other_language_is_refused(system, exp):
     path = system.lang.path / "phones/align_lexicon.int"
     content = path.read_text()
     path.write_text("0 0 1\n1 1 2\n")
@@ -342,34 +342,34 @@ def test_another_language_is_refused(system, exp):
         (lambda tids, num: tids % num + 1, "not a path through the phones' HMMs around frame [0-9]+"),
     ],
 )
-def test_another_model_is_refused(system, exp, tids, message):
+def test_other_model_is_refused(system, exp, tids, message):
     """Including a model with the same number of transition-ids."""
     raw, num = read_decode_dir(exp / "decode"), system.trans.num_tids
     write_decode_dir(
         exp / "decode", {utt: replace(lattice, tids=tids(lattice.tids, num)) for utt, lattice in raw.items()}
     )
-    told = f"lat.1.gz: a-1: {message}; give the model of the lattices as --model-dir"
+    output = f"lat.1.gz: a-1: {message}; give the model of the lattices as --model-dir"
     for run in (get_ctm, partial(align, phones="true"), partial(align, phones="false")):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=output):
             run(system, exp)
     assert not (exp / "ctm").exists() and not (exp / "aligned").exists()
 
 
-def test_words_of_other_numbers_than_the_lattices_are_refused(system, exp):
+def test_changed_word_ids_are_refused(system, exp):
     """A word was added to the language directory after the graph was created."""
     SymbolTable.of([word for word in system.lang.words.symbols if word != "w0"]).write(
         exp / "decode/words.txt"
     )
-    told = (
+    report = (
         r"decode/words.txt: the word 'w0' does not have the same id as in .*lang/words.txt \(none and "
         r"\d+\); give the lang directory"
     )
     for run in (get_ctm, partial(align, phones="false")):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=report):
             run(system, exp)
 
 
-def test_the_words_of_the_lattices_are_an_input(system, exp, capsys):
+def test_words_txt_of_lattices_is_an_input(system, exp, capsys):
     own = exp / "decode/words.txt"
     own.write_text((system.lang.path / "words.txt").read_text())
     align(system, exp, phones="false")
@@ -380,12 +380,12 @@ def test_the_words_of_the_lattices_are_an_input(system, exp, capsys):
     assert (exp / "aligned/words.txt").read_text() == own.read_text()
 
 
-def test_a_directory_that_was_not_scored_wants_an_lm_weight(system, exp):
+def test_unscored_directory_requires_lm_weight(system, exp):
     with pytest.raises(UserError, match="score that directory first with steps/score.py, or give --lmwt"):
         run_here("get_ctm.py", exp / "data", system.lang.path, exp / "decode", exp / "ctm")
 
 
-def test_lines_go_through_text():
+def test_ctm_lines_survive_text_round_trip():
     line = CtmLine("tape", "A", 1.5, 0.25, "w\u00f6rd", 0.5)
     assert str(line) == "tape A 1.50 0.25 w\u00f6rd 0.5000" and CtmLine.parse(str(line)) == line
     late, other = CtmLine("tape", "A", 10.0, 0.1, "x", 1.0), CtmLine("tape", "B", 0.0, 0.1, "x", 1.0)
@@ -415,7 +415,7 @@ def test_aligned_lattices_are_written(system, exp, phones):
             assert np.array_equal(np.append(0, np.cumsum(only.lengths)), begins)
 
 
-def test_aligned_lattices_say_whose_costs_they_hold(system, exp):
+def test_aligned_lattices_record_source_of_costs(system, exp):
     write_language_model(exp / "decode", [Path("lm/fourgram.arpa"), Path("lm/lstm/lm.nnet")])
     align(system, exp, "false")
     with pytest.raises(

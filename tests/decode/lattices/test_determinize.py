@@ -71,7 +71,7 @@ def best_by_words(paths: dict) -> dict:
 
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("seed", range(25))
-def test_every_word_sequence_within_the_beam_keeps_exactly_its_best_path(seed, exact):
+def test_every_word_sequence_within_beam_keeps_only_its_best_path(seed, exact):
     raw = random_lattice(seed, exact=exact)
     expected = best_by_words(lattice_paths(raw))
     compact, beam = determinize(raw, BEAM, SCALE)
@@ -91,13 +91,13 @@ def test_every_word_sequence_within_the_beam_keeps_exactly_its_best_path(seed, e
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_state_has_two_arcs_with_a_word_or_one_without(seed):
+def test_states_have_at_most_one_arc_per_word_and_no_epsilon(seed):
     compact, _ = determinize(random_lattice(seed), BEAM, SCALE)
     pairs = list(zip(compact.sources.tolist(), compact.words.tolist()))
     assert len(set(pairs)) == len(pairs) and (compact.words != 0).all()
 
 
-def test_ties_are_broken_by_graph_cost_then_by_the_greater_transition_id():
+def test_ties_are_resolved_by_graph_cost_then_transition_id():
     def words_of(*ways):
         arcs = [
             arc
@@ -139,7 +139,7 @@ def viterbi(raw: Lattice, words: list[int], costs: np.ndarray) -> float:
     return float((best[:, -1] + raw.final_graph + SCALE * raw.final_acoustic).min())
 
 
-def test_large_lattices_have_the_costs_of_constrained_searches(large):
+def test_large_lattices_have_costs_of_constrained_searches(large):
     compact, _ = determinize(large, 8.0, SCALE)
     costs = large.graph_costs.astype(float) + SCALE * large.acoustic_costs
     paths = n_best(compact, 2000, SCALE)
@@ -158,7 +158,7 @@ def test_large_lattices_have_the_costs_of_constrained_searches(large):
         assert words in totals or cost > max(totals.values()) - 0.01
 
 
-def test_best_path_and_alignment_are_those_of_the_raw_lattice(large):
+def test_best_path_and_alignment_equal_raw_lattice(large):
     compact, _ = determinize(large, 8.0, SCALE)
     found, expected = best_path(compact, SCALE), best_path(large, SCALE)
     assert found.words == expected.words and np.array_equal(found.tids, expected.tids)
@@ -167,7 +167,7 @@ def test_best_path_and_alignment_are_those_of_the_raw_lattice(large):
     assert np.array_equal(times[compact.sources] + compact.lengths, times[compact.targets])
 
 
-def test_the_strings_are_those_that_cost_what_the_lattice_says(large):
+def test_determinisation_is_idempotent(large):
     """Expansion to one transition-id per arc and a second determinisation give the same lattice."""
     compact, _ = determinize(large, 8.0, SCALE)
     again, _ = determinize(to_lattice(compact), 8.5, SCALE)
@@ -181,7 +181,7 @@ def test_the_strings_are_those_that_cost_what_the_lattice_says(large):
     }.items()
 
 
-def test_a_memory_bound_narrows_the_beam_and_keeps_the_best(large, monkeypatch):
+def test_memory_limit_narrows_beam_and_keeps_best_paths(large, monkeypatch):
     whole, _ = determinize(large, 8.0, SCALE)
     monkeypatch.setattr(
         determinize_module, "new_pools", lambda states, frames, size: new_pools(states, frames, 0.3 * size)
@@ -200,7 +200,7 @@ def test_a_memory_bound_narrows_the_beam_and_keeps_the_best(large, monkeypatch):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.01, 0.0])
-def test_the_best_path_is_kept_in_any_memory(large, monkeypatch, share):
+def test_best_path_is_kept_with_any_memory_limit(large, monkeypatch, share):
     monkeypatch.setattr(
         determinize_module, "new_pools", lambda states, frames, size: new_pools(states, frames, share * size)
     )
@@ -220,7 +220,7 @@ def test_threads_give_identical_lattices_and_stats(large):
     assert Determinizer(DeterminizeOptions(determinize=False), 6.0, SCALE)(large) is large
 
 
-def test_one_frame_one_state_and_nothing():
+def test_lattices_of_one_frame_one_state_and_none():
     arc = from_arcs(0, [0, 0], [1, 1], [3, 4], [7, 7], [1.0, 0.5], [2.0, 2.0], [np.inf, 0.25])
     assert compact_paths(determinize(arc, BEAM, SCALE)[0]) == [((4,), (7,), 0.75, 2.0)]
     silent = from_arcs(0, [0, 0], [1, 1], [3, 4], [0, 0], [1.0, 0.5], [2.0, 2.0], [np.inf, 0.25])
@@ -236,7 +236,7 @@ def test_one_frame_one_state_and_nothing():
         assert determinize(nothing, BEAM, SCALE)[0].empty
 
 
-def test_memory_grows_with_the_length_only():
+def test_memory_is_linear_in_length():
     """Memory is linear in the number of frames: an hour with a single word sequence is determinised without
     narrowing."""
     num_frames = 360_000

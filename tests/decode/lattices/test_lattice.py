@@ -32,7 +32,7 @@ def costs_of(lattice: Lattice, scale: float, penalty: float = 0.0):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_sweep_finds_the_best_words_at_every_point(seed):
+def test_sweep_finds_best_words_at_every_weight(seed):
     lattice = random_lattice(seed)
     found = sweep(lattice, [1, 7, 10, 17], [0.0, 0.5, 1.0])
     assert len(found) == 12
@@ -43,7 +43,7 @@ def test_sweep_finds_the_best_words_at_every_point(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_best_path_is_that_of_all_paths(seed):
+def test_best_path_equals_enumeration(seed):
     lattice = random_lattice(seed)
     path = best_path(lattice, 0.3, 0.8)
     expected = min(0.8 * g + 0.3 * a for costs in lattice_paths(lattice).values() for g, a in costs)
@@ -52,7 +52,7 @@ def test_best_path_is_that_of_all_paths(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_pruning_keeps_exactly_the_paths_near_the_best(seed):
+def test_pruning_keeps_paths_within_beam_of_best(seed):
     lattice = random_lattice(seed)
     pruned = prune(lattice, 2.0, 0.1)
     whole, kept = costs_of(lattice, 0.1), costs_of(pruned, 0.1)
@@ -62,7 +62,7 @@ def test_pruning_keeps_exactly_the_paths_near_the_best(seed):
     assert pruned.num_arcs < lattice.num_arcs or len(near) == len(whole)
 
 
-def test_states_are_put_in_topological_order_and_unreached_ones_dropped():
+def test_states_are_sorted_topologically_and_unreachable_ones_dropped():
     final = [np.inf, 0.5, np.inf, np.inf]
     lattice = from_arcs(
         2, [2, 0, 3, 2], [0, 1, 1, 1], [5, 6, 7, 8], [1, 2, 3, 4], [1, 1, 1, 1], [0, 0, 0, 0], final
@@ -72,19 +72,19 @@ def test_states_are_put_in_topological_order_and_unreached_ones_dropped():
     assert sorted(lattice_paths(lattice)) == [((5, 6), (1, 2)), ((8,), (4,))]
 
 
-def test_a_cycle_is_refused():
+def test_cycle_is_refused():
     with pytest.raises(UserError, match="utt: the lattice has a cycle"):
         from_arcs(0, [0, 1], [1, 0], [1, 1], [0, 0], [0, 0], [0, 0], [np.inf, 0], name="utt")
 
 
-def test_an_empty_lattice_has_no_words():
+def test_empty_lattice_has_no_words():
     empty = from_arcs(-1, [], [], [], [], [], [], [])
     assert empty.empty and best_path(empty, 1.0) is None
     assert sweep(empty, [10], [0.0]) == {(10, 0.0): []}
     assert prune(empty, 1.0, 1.0).empty and empty.num_frames == 0
 
 
-def test_a_lattice_without_final_states_has_no_words():
+def test_lattice_without_final_state_has_no_words():
     lattice = from_arcs(0, [0], [1], [1], [1], [0], [0], [np.inf, np.inf])
     assert best_path(lattice, 1.0) is None
     assert sweep(lattice, [10], [0.0]) == {(10, 0.0): []}

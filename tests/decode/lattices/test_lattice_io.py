@@ -67,7 +67,7 @@ def plain_parse(text: str) -> list[tuple]:
 @pytest.mark.parametrize(
     "name,binary", [("lat.gz", True), ("lat.ark", True), ("lat.gz", False), ("lat.txt", False)]
 )
-def test_round_trip(tmp_path, lattices, name, binary):
+def test_lattices_survive_round_trip(tmp_path, lattices, name, binary):
     write_lattices(tmp_path / name, lattices.items(), binary)
     found = dict(read_lattices(tmp_path / name))
     assert list(found) == list(lattices)
@@ -82,7 +82,7 @@ def test_writing_is_deterministic(tmp_path, lattices):
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
 
 
-def test_openfst_reads_what_we_write_and_we_read_what_it_writes(tmp_path, lattices):
+def test_openfst_reads_our_lattices_and_we_read_its(tmp_path, lattices):
     kaldifst = pytest.importorskip("kaldifst")
     lattice = lattices["utt-5"]
     (tmp_path / "one.fst").write_bytes(encode(lattice))
@@ -98,7 +98,7 @@ def test_openfst_reads_what_we_write_and_we_read_what_it_writes(tmp_path, lattic
     )
 
 
-def test_text_is_what_a_plain_parse_expects(lattices):
+def test_text_form_equals_plain_parse(lattices):
     lattice = lattices["utt-2"]
     text = text_lattice(lattice)
     assert np.allclose(
@@ -157,7 +157,7 @@ def test_compact_lattices_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("name,binary", [("lat.gz", True), ("lat.txt", False)])
-def test_compact_round_trip(tmp_path, lattices, name, binary):
+def test_compact_lattices_survive_round_trip(tmp_path, lattices, name, binary):
     compact = {key: to_compact(lattice) for key, lattice in lattices.items()}
     (tmp_path / "one").write_bytes(b"final-strings " + compact_binary())
     compact |= dict(read_compact_lattices(tmp_path / "one"))
@@ -169,13 +169,13 @@ def test_compact_round_trip(tmp_path, lattices, name, binary):
             assert np.array_equal(getattr(lattice, array), getattr(found[key], array)), (key, array)
 
 
-def test_compact_bytes_are_those_that_the_format_describes(tmp_path):
+def test_compact_bytes_equal_documented_format(tmp_path):
     (tmp_path / "one").write_bytes(b"utt " + compact_binary())
     ((_, lattice),) = read_compact_lattices(tmp_path / "one")
     assert encode(lattice) == compact_binary()
 
 
-def test_kinds_may_be_mixed_in_an_archive_and_each_is_read_as_the_other(tmp_path, lattices):
+def test_mixed_archive_is_read_as_either_kind(tmp_path, lattices):
     raw = lattices["utt-1"]
     write_lattices(tmp_path / "ark", [("raw", raw), ("compact", to_compact(raw))])
     one, other = read_lattices(tmp_path / "ark")
@@ -184,7 +184,7 @@ def test_kinds_may_be_mixed_in_an_archive_and_each_is_read_as_the_other(tmp_path
     assert all(np.array_equal(getattr(one[1], array), getattr(other[1], array)) for array in COMPACT_ARRAYS)
 
 
-def test_every_truncation_is_an_error_that_names_the_file(tmp_path, lattices):
+def test_every_truncation_error_names_the_file(tmp_path, lattices):
     whole = b"utt " + encode(lattices["utt-1"])
     for size in range(1, len(whole), 7):
         (tmp_path / "cut.ark").write_bytes(whole[:size])
@@ -192,7 +192,7 @@ def test_every_truncation_is_an_error_that_names_the_file(tmp_path, lattices):
             list(read_lattices(tmp_path / "cut.ark"))
 
 
-def test_damage_is_an_error_or_a_lattice_never_a_crash(tmp_path):
+def test_random_damage_gives_error_or_lattice(tmp_path):
     rng = np.random.default_rng(0)
     for whole in (b"utt " + compact_binary(), COMPACT_TEXT):
         for _ in range(300):
@@ -205,7 +205,7 @@ def test_damage_is_an_error_or_a_lattice_never_a_crash(tmp_path):
                 assert str(tmp_path) in str(error)
 
 
-def test_other_files_are_refused(tmp_path, lattices):
+def test_files_of_other_formats_are_refused(tmp_path, lattices):
     write_lattices(tmp_path / "lat.gz", lattices.items())
     (tmp_path / "short.gz").write_bytes((tmp_path / "lat.gz").read_bytes()[:-20])
     (tmp_path / "text").write_text("this is no lattice\n")
@@ -224,7 +224,7 @@ def test_other_files_are_refused(tmp_path, lattices):
             list(read_lattices(tmp_path / name))
 
 
-def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
+def test_failed_writing_leaves_no_file(tmp_path, lattices):
     with pytest.raises(RuntimeError), LatticeWriter(tmp_path / "lat.gz") as writer:
         writer.write("utt", lattices["utt-1"])
         raise RuntimeError
@@ -232,7 +232,7 @@ def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line, message",
     [
         ("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"),
         ("0 1 99999999999 2 1,1", "is not a line of a lattice"),
@@ -241,24 +241,24 @@ def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
         ("0 1 2 1,1,3_-4", "is not a line of a lattice"),
     ],
 )
-def test_lines_that_no_lattice_has(line, told, tmp_path):
+def test_invalid_text_lines_are_refused(line, message, tmp_path):
     (tmp_path / "lat.txt").write_text(f"utt \n{line}\n1\n\n")
-    with pytest.raises(UserError, match=f"lat.txt.*{told}"):
+    with pytest.raises(UserError, match=f"lat.txt.*{message}"):
         list(read_lattices(tmp_path / "lat.txt"))
 
 
 @pytest.mark.parametrize(
-    "field, value, told",
+    "field, value, message",
     [
         ("ilabels", -1, "a negative label"),
         ("olabels", -7, "a negative label"),
         ("graph_costs", np.nan, "a cost that is not a number"),
     ],
 )
-def test_binary_values_that_no_lattice_has(field, value, told, tmp_path, lattices):
+def test_invalid_binary_values_are_refused(field, value, message, tmp_path, lattices):
     lattice = lattices["utt-2"]
     column = getattr(lattice, field).copy()
     column[1] = value
     write_lattices(tmp_path / "lat.ark", [("utt", replace(lattice, **{field: column}))])
-    with pytest.raises(UserError, match=f"lat.ark: damaged archive: the lattice of utt has {told}"):
+    with pytest.raises(UserError, match=f"lat.ark: damaged archive: the lattice of utt has {message}"):
         list(read_lattices(tmp_path / "lat.ark"))

@@ -26,7 +26,7 @@ def all_hypotheses(longest: int, num_words: int):
     )
 
 
-def test_risk_is_exact_where_one_path_leads_to_each_state():
+def test_risk_is_exact_on_trees():
     for graph in graphs(15):
         tree, found = as_tree(graph), paths(graph)
         for words in [[], [1], [2, 1], [3, 1, 2, 2], [1, 1, 1, 1, 1, 1]]:
@@ -35,7 +35,7 @@ def test_risk_is_exact_where_one_path_leads_to_each_state():
             )
 
 
-def test_risk_is_an_upper_bound_on_any_lattice():
+def test_risk_is_upper_bound_on_any_lattice():
     slack = []
     for graph in graphs(40):
         found = paths(graph)
@@ -44,7 +44,7 @@ def test_risk_is_an_upper_bound_on_any_lattice():
     assert min(slack) > -NOISE and max(slack) > 0.01 and np.mean(slack) < 0.1
 
 
-def test_the_words_found_have_the_least_expected_error():
+def test_found_words_have_least_expected_error():
     """The iteration from the best path can end in a local minimum; on trees, where the risk is exact, it is
     rarely far from the minimum."""
     excess = []
@@ -57,7 +57,7 @@ def test_the_words_found_have_the_least_expected_error():
     assert min(excess) > -NOISE and np.mean(excess) < 0.05 and np.mean(np.array(excess) < NOISE) > 0.7
 
 
-def test_risk_never_rises_from_one_iteration_to_the_next(monkeypatch):
+def test_risk_never_increases_between_iterations(monkeypatch):
     risks: list[float] = []
     statistics = mbr._Lattice.statistics
     monkeypatch.setattr(
@@ -82,7 +82,7 @@ def test_gammas_sum_to_one_at_every_position():
 
 
 @pytest.mark.parametrize("num", [6, 3000])
-def test_confidences_are_posteriors_in_a_confusion_network(num):
+def test_confidences_equal_posteriors_in_confusion_network(num):
     """Slots of three words: the most probable word of each slot and its posterior; also for 20 minutes,
     longer than the window."""
     rng = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_confidences_are_posteriors_in_a_confusion_network(num):
     assert result.risk == pytest.approx((1 - shares.max(1)).sum(), abs=num * NOISE / 6)
 
 
-def test_votes_beat_the_best_path():
+def test_mbr_prefers_majority_to_best_path():
     """Three paths 'a b', 'a c', 'd c' of posterior 0.4, 0.3, 0.3: the best path is 'a b', the majority at
     each position 'a c'."""
     arcs = [
@@ -128,7 +128,7 @@ def test_votes_beat_the_best_path():
     )
 
 
-def test_a_narrow_window_changes_nothing_but_the_alignment_of_distant_words():
+def test_narrow_window_changes_only_alignment_of_distant_words():
     for graph in graphs(30, 3, num_states=8):
         wide, narrow = (
             mbr_decode(graph, [1, 2, 3], decode=False),
@@ -142,7 +142,7 @@ def test_a_narrow_window_changes_nothing_but_the_alignment_of_distant_words():
         )
 
 
-def test_times_are_in_order():
+def test_mbr_times_are_in_order():
     for graph in graphs(50, 4, num_states=10):
         edges = [edge for pair in mbr_decode(graph).times for edge in pair]
         assert edges == sorted(edges) and all(0 <= edge <= graph.num_frames for edge in edges)

@@ -31,7 +31,7 @@ def found_paths(graph, num_best):
 
 @pytest.mark.parametrize("epsilons", [0.0, 0.4])
 @pytest.mark.parametrize("num_words", [2, 5])
-def test_all_sequences_in_the_order_of_their_costs(num_words, epsilons):
+def test_word_sequences_are_listed_in_order_of_cost(num_words, epsilons):
     rng = np.random.default_rng(0)
     several = 0
     for _ in range(40):
@@ -47,7 +47,7 @@ def test_all_sequences_in_the_order_of_their_costs(num_words, epsilons):
     assert several > 5
 
 
-def test_long_lattices_with_very_many_paths():
+def test_long_lattices_with_many_paths():
     """60 positions with 3 words: 3^60 sequences, of which the best are known."""
     costs = np.tile([0.0, 1.0, 1.5], 60)
     costs[:3] = 0.0, 0.25, 0.75

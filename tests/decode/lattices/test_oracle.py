@@ -9,7 +9,7 @@ from pyasr.decode.lattices.compact_lattice import empty_compact, to_lattice
 from pyasr.decode.lattices.oracle import NO_WORD, Oracle, oracle
 
 
-def test_no_path_has_fewer_errors():
+def test_oracle_path_has_fewest_errors():
     rng = np.random.default_rng(0)
     for _ in range(60):
         lattice = random_compact(rng, num_states=8)
@@ -22,7 +22,7 @@ def test_no_path_has_fewer_errors():
         assert oracle(to_lattice(lattice), reference).errors == found.errors
 
 
-def test_a_path_of_the_lattice_is_found():
+def test_path_of_lattice_has_no_errors():
     rng = np.random.default_rng(1)
     for _ in range(20):
         lattice = random_compact(rng, num_states=10, epsilons=0.5)
@@ -30,5 +30,5 @@ def test_a_path_of_the_lattice_is_found():
             assert oracle(lattice, words) == Oracle(list(words), 0)
 
 
-def test_empty_lattices_delete_everything():
+def test_empty_lattice_deletes_all_words():
     assert oracle(empty_compact(), [1, 2, 3]) == Oracle([], 3)

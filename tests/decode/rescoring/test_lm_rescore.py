@@ -34,7 +34,7 @@ def lattices(num: int, seed: int = 0):
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_every_path_gets_the_models_cost_of_its_words(tmp_path, order):
+def test_every_path_gets_lm_cost_of_its_words(tmp_path, order):
     ngrams, grammar = model(tmp_path, 0, order)
     lm = BackoffLm.from_fst(grammar, WORDS["#0"])
     for lattice in lattices(15):
@@ -48,7 +48,7 @@ def test_every_path_gets_the_models_cost_of_its_words(tmp_path, order):
             )
 
 
-def test_the_old_model_is_taken_out_along_its_best_way(tmp_path):
+def test_old_model_is_subtracted_along_its_best_path(tmp_path):
     _, grammar = model(tmp_path, 1, 3)
     old = BackoffLm.from_fst(grammar, WORDS["#0"], best=True)
     ngrams, newer = model(tmp_path, 2, 4)
@@ -63,7 +63,7 @@ def test_the_old_model_is_taken_out_along_its_best_way(tmp_path):
 
 
 @pytest.mark.parametrize("best", [False, True])
-def test_out_and_in_again_gives_the_same_lattice(tmp_path, best):
+def test_removing_and_adding_model_restores_lattice(tmp_path, best):
     lm = BackoffLm.from_fst(model(tmp_path, 3, 3)[1], WORDS["#0"], best=best)
     for lattice in lattices(10, 1):
         back = rescore(lattice, [(lm, -1.0), (lm, 1.0)])
@@ -73,7 +73,7 @@ def test_out_and_in_again_gives_the_same_lattice(tmp_path, best):
         )
 
 
-def test_a_lattice_of_one_path_for_each_word_sequence_stays_one(tmp_path):
+def test_word_sequences_stay_unique_after_rescoring(tmp_path):
     lm = BackoffLm.from_fst(model(tmp_path, 4, 3)[1], WORDS["#0"], best=True)
     for lattice in lattices(30, 2):
         pairs = list(zip(lattice.sources.tolist(), lattice.words.tolist()))

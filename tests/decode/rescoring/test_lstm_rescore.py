@@ -45,7 +45,7 @@ def best_cost(lattice) -> float:
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_every_path_gets_the_mixtures_cost_of_its_words(tmp_path, weight):
+def test_every_path_gets_mixture_cost_of_its_words(tmp_path, weight):
     ngrams, lm = backoff_lm(tmp_path, 0, 3)
     model, several = random_lm(SHUFFLED), lattices(12)
     for lattice, rescored in zip(
@@ -91,7 +91,7 @@ class NgramInDisguise:
 
 
 @pytest.mark.parametrize(("order", "weight"), [(3, 1.0), (4, 1.0), (3, 0.5)])
-def test_histories_of_an_ngram_model_may_be_merged_by_its_order(tmp_path, order, weight):
+def test_histories_are_merged_by_ngram_order_without_error(tmp_path, order, weight):
     """Merging is exact then: costs equal those of composition. At weight 0.5, the model is interpolated with
     itself."""
     _, bigram = backoff_lm(tmp_path, 1, 2)
@@ -107,7 +107,7 @@ def test_histories_of_an_ngram_model_may_be_merged_by_its_order(tmp_path, order,
         )
 
 
-def test_one_history_for_each_state(tmp_path):
+def test_one_history_per_state(tmp_path):
     _, lm = backoff_lm(tmp_path, 3, 2)
     several = lattices(10, 2)
     for lattice, rescored in zip(
@@ -117,7 +117,7 @@ def test_one_history_for_each_state(tmp_path):
         assert (np.diff(rescored.sources) >= 0).all() and (rescored.targets > rescored.sources).all()
 
 
-def test_merged_histories_go_on_from_the_cheapest_way(tmp_path):
+def test_merged_history_continues_from_cheapest_path(tmp_path):
     """A merged history continues from the cheapest path to its state, by the model's costs."""
     _, lm = backoff_lm(tmp_path, 0, 1)
     model = random_lm(SHUFFLED)
@@ -150,7 +150,7 @@ def test_merged_histories_go_on_from_the_cheapest_way(tmp_path):
         alphas[target] = min(alphas.get(target, reached), reached)
 
 
-def test_the_beam_takes_paths_away_and_changes_none(tmp_path):
+def test_beam_removes_paths_without_changing_costs(tmp_path):
     _, lm = backoff_lm(tmp_path, 0, 2)
     model, several, fewer = random_lm(SHUFFLED), lattices(10, 4, 9), 0
     exact = rescore_together(several, lm, model, IDS, Expansion(weight=0.5, **EVERYTHING))
@@ -166,7 +166,7 @@ def test_the_beam_takes_paths_away_and_changes_none(tmp_path):
     assert fewer > 5
 
 
-def test_lattices_together_and_alone(tmp_path):
+def test_batched_lattices_equal_single_ones(tmp_path):
     _, lm = backoff_lm(tmp_path, 0, 2)
     model, several, options = random_lm(SHUFFLED), lattices(6, 5), Expansion(3, 0.5, 3.0, 0.1)
     several.insert(2, empty_compact())
@@ -177,7 +177,7 @@ def test_lattices_together_and_alone(tmp_path):
         )
 
 
-def test_lattices_without_a_path_stay_as_they_are(tmp_path):
+def test_lattices_without_path_are_unchanged(tmp_path):
     _, lm = backoff_lm(tmp_path, 0, 2)
     lattice = lattices(1)[0]
     endless = lattice.select(np.ones(lattice.num_arcs, bool), np.zeros(lattice.num_states, bool))
@@ -188,7 +188,7 @@ def test_lattices_without_a_path_stay_as_they_are(tmp_path):
 
 
 @pytest.mark.parametrize("num", [1, 2])
-def test_a_lattice_of_silence_alone(tmp_path, num):
+def test_lattice_with_only_silence(tmp_path, num):
     """A single state whose final string has all frames: the mixture's cost of the sentence end is added to
     its final cost."""
     ngrams, lm = backoff_lm(tmp_path, 0, 2)
@@ -214,7 +214,7 @@ def test_a_lattice_of_silence_alone(tmp_path, num):
         )
 
 
-def test_probabilities_by_the_formulas():
+def test_probabilities_equal_formulas():
     """Probabilities of each word after each prefix; they sum to one."""
     model, sentence = random_lm(SHUFFLED), [2, 1, 6, 6, 3]
     states, expected = model.start(), token_scores(model, sentence)

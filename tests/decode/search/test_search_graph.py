@@ -41,7 +41,7 @@ def path(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cycles", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_arcs_are_those_of_a_stable_sort(seed, cycles):
+def test_arcs_equal_stable_sort(seed, cycles):
     fst, pdfs = random_graph(np.random.default_rng(seed), 20, 90, NUM_PDFS, cycles=cycles), tid2pdf(NUM_PDFS)
     graph = Graph(fst, pdfs)
     order = np.lexsort((fst.ilabels == 0, fst.sources))
@@ -59,7 +59,7 @@ def test_arcs_are_those_of_a_stable_sort(seed, cycles):
         ).all()
 
 
-def test_a_mapped_graph_is_the_one_in_memory_and_gives_its_lattices(path, monkeypatch):
+def test_mapped_graph_equals_graph_in_memory(path, monkeypatch):
     own = Graph(read_fst(path), tid2pdf(NUM_PDFS))
     graphs = [Graph.read(path, tid2pdf(NUM_PDFS))]
     monkeypatch.setattr("pyasr.decode.search.search_graph.read_fst", None)  # the graph is not read again
@@ -82,13 +82,13 @@ def test_each_model_has_its_own_layout(path):
     assert len(list(path.parent.glob(".HCLG.fst.search.*"))) == 2
 
 
-def test_a_graph_of_another_model_leaves_no_layout(path):
+def test_graph_of_other_model_leaves_no_layout(path):
     with pytest.raises(UserError, match="transition-id"):
         Graph.read(path, tid2pdf(2))
     assert [entry.name for entry in path.parent.iterdir()] == ["HCLG.fst"]
 
 
-def test_memory_of_reading(tmp_path):
+def test_memory_of_reading_graph(tmp_path):
     """Reading needs twice the size of the file, creation of the layout slightly more, and a memory-mapped
     layout almost nothing."""
     rng, num_states, num_arcs = np.random.default_rng(0), 60_000, 300_000

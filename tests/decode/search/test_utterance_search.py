@@ -27,7 +27,7 @@ def arrays(lattice) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 60, 200])
-def test_parts_give_the_lattice_of_the_whole_to_the_bit(task, size):
+def test_parts_give_bit_identical_lattice(task, size):
     decoder, loglikes = Decoder(task.fst, task.tid2pdf, OPTIONS), make_loglikes(task, 120, 2.0)
     whole, search = decoder.decode(loglikes), decoder.start()
     for begin in range(0, 120, size):
@@ -38,7 +38,7 @@ def test_parts_give_the_lattice_of_the_whole_to_the_bit(task, size):
     assert found.reached_final == whole.reached_final
 
 
-def test_two_searches_that_take_turns_do_not_meddle(task):
+def test_interleaved_searches_are_independent(task):
     decoder = Decoder(task.fst, task.tid2pdf, OPTIONS)
     inputs = [make_loglikes(task, 60, 2.0, seed) for seed in (1, 2)]
     searches = [decoder.start() for _ in inputs]
@@ -49,7 +49,7 @@ def test_two_searches_that_take_turns_do_not_meddle(task):
         assert np.array_equal(search.finish().ilabels, decoder.decode(loglikes).ilabels)
 
 
-def test_the_best_path_so_far_is_that_of_a_search_that_may_end_anywhere(task):
+def test_partial_best_path_equals_search_with_all_states_final(task):
     fst = dataclasses.replace(task.fst, finals=np.zeros_like(task.fst.finals))
     decoder, loglikes = Decoder(fst, task.tid2pdf, OPTIONS), make_loglikes(task, 90, 2.0)
     search = decoder.start()
@@ -62,7 +62,7 @@ def test_the_best_path_so_far_is_that_of_a_search_that_may_end_anywhere(task):
         )
 
 
-def test_final_gap_and_a_graph_without_a_way_on():
+def test_final_gap_and_dead_search():
     fst = Fst.from_arcs(3, 0, [0, 0, 1], [1, 2, 1], [1, 2, 0], [0.0, 2.0, 0.0], [1, 2, 1], {2: 0.5})
     decoder = Decoder(fst, np.array([-1, 0, 0], np.int32), DecodeOptions(acoustic_scale=1.0))
     search = decoder.start()
@@ -82,7 +82,7 @@ def test_final_gap_and_a_graph_without_a_way_on():
     ) == (3, 1, False)
 
 
-def test_likelihoods_that_are_not_finite_are_named_by_their_frame_of_the_utterance(task):
+def test_non_finite_likelihoods_are_named_by_utterance_frame(task):
     search = Decoder(task.fst, task.tid2pdf, OPTIONS).start()
     loglikes = make_loglikes(task, 4, 2.0)
     search.advance(loglikes)

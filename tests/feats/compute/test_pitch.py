@@ -1,4 +1,4 @@
-"""Pitch: against Kaldi's answers (fixtures/kaldi_feats.npz), plain loops, and voices of known pitch, also in
+"""Pitch against Kaldi's answers (fixtures/kaldi_feats.npz), plain loops, and voices of known pitch, also in
 noise."""
 
 import tracemalloc
@@ -33,13 +33,13 @@ def tracker(rate, snip_edges=True, resample_freq=4000, **options):
 
 
 def states(lags_s, hertz):
-    """The nearest of the lags that are searched."""
+    """Index of the nearest searched lag."""
     return np.abs(np.log(lags_s * hertz[:, None])).argmin(1)
 
 
 def loops(track, wave):
-    """(costs of all frames and lags, correlations without ballast) in float64, as the formulas say, by plain
-    loops."""
+    """(costs of all frames and lags, correlations without ballast) in float64, computed from the formulas
+    with plain loops."""
     options, rate, frame = track.options, track.options.resample_frequency, track.frame
     c, z = options.lowpass_cutoff, options.lowpass_filter_width
 
@@ -87,7 +87,7 @@ def path_cost(costs, path, factor):
 
 
 def viterbi(costs, factor):
-    """The least cost, by comparing all pairs of states."""
+    """Lowest cost, by comparing all pairs of states."""
     jumps = factor * (np.arange(costs.shape[1])[:, None] - np.arange(costs.shape[1])) ** 2
     forward = costs[0]
     for cost in costs[1:]:
@@ -96,9 +96,9 @@ def viterbi(costs, factor):
 
 
 @pytest.mark.parametrize("name", PITCH)
-def test_kaldis_pitch(name, kaldi):
-    """In silence and noise float32 decides between paths of equal cost: there ours may lie some steps of 0.5
-    % off."""
+def test_pitch_equals_kaldi(name, kaldi):
+    """In silence and noise, float32 decides between paths of equal cost. There, the two may differ by some
+    steps of 0.5 %."""
     rate, options = PITCH[name]
     ours, theirs = tracker(rate, **options)(speech_like(rate)), kaldi[name]
     assert ours.shape == theirs.shape and ours.dtype == np.float32
@@ -108,7 +108,7 @@ def test_kaldis_pitch(name, kaldi):
     np.testing.assert_allclose(ours[off < 1e-4, 0], theirs[off < 1e-4, 0], atol=1e-4)
 
 
-def test_the_definition_written_out():
+def test_pitch_equals_plain_definition():
     track = tracker(8000, min_f0=80, max_f0=300, delta_pitch=0.03)
     wave = speech_like(8000)[1200:4800]
     costs, plain = loops(track, wave)
@@ -120,7 +120,7 @@ def test_the_definition_written_out():
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1e-4, 0.01, 1.0, 100.0])
-def test_the_path_is_the_best_one_however_it_is_cut_into_blocks(factor):
+def test_viterbi_path_does_not_depend_on_blocks(factor):
     rng = np.random.default_rng(0)
     for flat in (False, True):
         costs = rng.random((80, 23)).astype(np.float32) * (0 if flat else 1)
@@ -136,7 +136,7 @@ def test_the_path_is_the_best_one_however_it_is_cut_into_blocks(factor):
 
 @pytest.mark.parametrize("rate", [8000, 16000, 11025, 44100])
 @pytest.mark.parametrize("length", [0, 1, 7, 4000])
-def test_resampling_keeps_a_tone_within_the_band(rate, length):
+def test_resampling_keeps_tone_within_band(rate, length):
     tone = np.sin(2 * np.pi * 200 * np.arange(length) / rate).astype(np.float32)
     low = resample(tone, rate, 4000, 1000.0, 6)
     assert len(low) == -(-length * 4000 // rate)
@@ -147,7 +147,7 @@ def test_resampling_keeps_a_tone_within_the_band(rate, length):
 
 
 def errors(rate, pitch_hz, snr_db=None, seed=0):
-    """|ln(f / truth)| of the frames of a voice, the first and the last left out."""
+    """|ln(f / truth)| for all frames of a voice except the first and the last."""
     wave = voice(pitch_hz, rate)
     if snr_db is not None:
         wave = wave + wave.std() * 10 ** (-snr_db / 20) * np.random.default_rng(seed).standard_normal(
@@ -155,21 +155,21 @@ def errors(rate, pitch_hz, snr_db=None, seed=0):
         )
     track = tracker(rate)
     found = track(1000 * wave)[:, 1]
-    # a frame compares its 25 ms with those one lag later
+    # a frame's 25 ms are compared with those one lag later
     centres = (np.arange(len(found)) * 0.010 + 0.0125 + 0.5 / found) * rate
     return np.abs(np.log(found / np.interp(centres, np.arange(len(pitch_hz)), pitch_hz)))[3:-8]
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
 @pytest.mark.parametrize("pitch_hz", [62, 90, 120, 180, 260, 370])
-def test_steady_voices(rate, pitch_hz):
+def test_steady_voices_have_known_pitch(rate, pitch_hz):
     wrong = errors(rate, np.full(rate, float(pitch_hz)))
     assert wrong.max() < 0.006  # half of a step of the search is 0.0025
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
 @pytest.mark.parametrize("first, last", [(80, 160), (300, 150), (100, 110)])
-def test_glides(rate, first, last):
+def test_glides_have_known_pitch(rate, first, last):
     wrong = errors(rate, np.geomspace(first, last, rate))
     assert np.median(wrong) < 0.006 and wrong.max() < 0.03
 
@@ -177,8 +177,8 @@ def test_glides(rate, first, last):
 @pytest.mark.parametrize(
     "snr_db, octave_errors, median", [(20, 0.0, 0.003), (0, 0.0, 0.004), (-5, 0.01, 0.01)]
 )
-def test_voices_in_noise(snr_db, octave_errors, median):
-    """Octave errors are frames of more than 40 % too high or too low."""
+def test_voices_in_noise_have_few_octave_errors(snr_db, octave_errors, median):
+    """Octave errors are frames whose pitch is wrong by more than 40 %."""
     wrong = np.concatenate(
         [
             errors(8000, np.geomspace(*ends, 16000), snr_db, seed)
@@ -189,7 +189,7 @@ def test_voices_in_noise(snr_db, octave_errors, median):
     assert np.median(wrong) < median
 
 
-def test_pulses_through_a_resonance_and_a_pure_tone():
+def test_filtered_pulses_and_pure_tone():
     pulses = np.zeros(8000)
     pulses[::64] = 1  # 125 Hz
     decay = np.exp(-np.arange(200) / 20) * np.cos(2 * np.pi * 700 * np.arange(200) / 8000)
@@ -199,7 +199,7 @@ def test_pulses_through_a_resonance_and_a_pure_tone():
         assert (nccf[2:-8] > 0.99).all()
 
 
-def test_silence_and_constants_are_not_voiced():
+def test_silence_and_constants_are_unvoiced():
     for wave in (np.zeros(4000), np.full(4000, 77.0)):
         nccf = tracker(8000)(wave.astype(np.float32))[:, 0]
         assert np.abs(nccf[2:]).max() < 1e-4
@@ -209,13 +209,13 @@ def test_silence_and_constants_are_not_voiced():
     assert np.isfinite(features).all()
 
 
-def test_the_scale_of_the_audio_does_not_matter():
+def test_pitch_does_not_depend_on_amplitude():
     wave = speech_like(8000)
     np.testing.assert_allclose(tracker(8000)(wave / 32768), tracker(8000)(wave), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("length, frames", [(0, 0), (1, 0), (198, 0), (200, 1), (278, 1), (280, 2)])
-def test_utterances_of_no_and_of_one_frame(length, frames):
+def test_utterances_of_zero_and_one_frame(length, frames):
     track, options = tracker(8000), ProcessPitchOptions()
     raw = track(speech_like(8000)[1000 : 1000 + length])
     assert raw.shape == (frames, 2)
@@ -223,8 +223,8 @@ def test_utterances_of_no_and_of_one_frame(length, frames):
     assert features.shape == (frames, 3) and np.isfinite(features).all()
 
 
-def test_an_hour_takes_little_memory():
-    """The audio itself is 115 MB of float32; back-pointers of all frames and lags would be 300 MB."""
+def test_memory_of_one_hour_is_bounded():
+    """The audio itself takes 115 MB as float32; back-pointers of all frames and lags would take 300 MB."""
     minute = np.tile(np.concatenate([speech_like(8000), np.zeros(2400, np.float32)]), 40)
     wave = np.tile(minute, 60)
     track = tracker(8000)
@@ -239,16 +239,16 @@ def test_an_hour_takes_little_memory():
 
 
 @pytest.mark.parametrize("name", PROCESS)
-def test_kaldis_features_of_pitch(name, kaldi):
+def test_pitch_features_equal_kaldi(name, kaldi):
     options = ProcessPitchOptions(delta_pitch_noise_stddev=0.0, **PROCESS[name])
     ours = process_pitch(kaldi["pitch_8k"], options, np.random.default_rng(0))
     assert ours.shape[1] == options.dim
     np.testing.assert_allclose(ours, kaldi[name], atol=2e-5)
 
 
-def test_published_functions_of_the_correlation():
-    """The paper's: voicing is sure where the correlation is 1, improbable where it is none; the feature falls
-    from 0.109 to -0.749."""
+def test_voicing_features_equal_published_functions():
+    """Functions of the paper: the probability of voicing is 1 at correlation 1, and low at correlation 0; the
+    feature falls from 0.109 to -0.749."""
     assert voicing_probability(np.array([1.0]))[0] == pytest.approx(
         1 / (1 + np.exp(-(-5.2 + 5.4 + 4.8 - 2 * np.exp(-10) + 4.2)))
     )
@@ -261,7 +261,7 @@ def test_published_functions_of_the_correlation():
     )
 
 
-def test_noise_of_the_slope():
+def test_noise_is_added_to_delta_pitch():
     raw = np.stack([np.full(4000, 0.5), np.full(4000, 100.0)], axis=1)
     slope = process_pitch(raw, ProcessPitchOptions(), np.random.default_rng(0))[:, 2]
     assert slope.std() == pytest.approx(10 * 0.005, rel=0.05)
@@ -286,12 +286,12 @@ def test_noise_of_the_slope():
         (8000.5, {}, "pitch needs a whole number of samples per second"),
     ],
 )
-def test_impossible_options(rate, options, sentence):
+def test_impossible_options_are_refused(rate, options, sentence):
     with pytest.raises(UserError, match=sentence):
         PitchTracker(TrackOptions(**options), FrameOptions(sample_frequency=rate))
 
 
-def test_no_features_wanted():
+def test_pitch_without_any_feature_is_refused():
     none = ProcessPitchOptions(add_pov_feature=False, add_normalized_log_pitch=False, add_delta_pitch=False)
     with pytest.raises(UserError, match="--add-pitch without any of its features"):
         PitchExtractor(PitchOptions(add_pitch=True, process=none), FrameOptions())

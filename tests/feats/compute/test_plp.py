@@ -1,4 +1,4 @@
-"""PLP: against Kaldi's answers (fixtures/kaldi_feats.npz), and against other mathematics for the same
+"""PLP against Kaldi's answers (fixtures/kaldi_feats.npz), and against other ways to compute the same
 quantities."""
 
 import numpy as np
@@ -22,12 +22,12 @@ def options(rate, **values):
 
 
 def loud(rate):
-    """Which frames of the signal are no digital silence."""
+    """Frames of the signal without digital silence."""
     return windowed_frames(speech_like(rate), rate)[1] > 0
 
 
 @pytest.mark.parametrize("name", PLP)
-def test_kaldis_plp(name, kaldi):
+def test_plp_equals_kaldi(name, kaldi):
     rate, warp, values = PLP[name]
     ours = Extractor(options(rate, **values))([speech_like(rate)], warp=warp)[0]
     np.testing.assert_allclose(
@@ -40,8 +40,8 @@ def mel(hertz):
 
 
 def dense(wave, rate, num_bins=23, order=12, num_ceps=13):
-    """PLP in float64: LPC as the solution of the normal equations, cepstra as the Fourier coefficients of the
-    model's log spectrum."""
+    """PLP in float64: LPC from the normal equations, cepstra as Fourier coefficients of the model's log
+    spectrum."""
     frames, _ = windowed_frames(wave, rate)
     power = np.abs(np.fft.rfft(frames)) ** 2
     edges = np.linspace(mel(20), mel(rate / 2), num_bins + 2)
@@ -68,14 +68,14 @@ def dense(wave, rate, num_bins=23, order=12, num_ceps=13):
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
-def test_other_mathematics(rate):
+def test_plp_equals_independent_computation(rate):
     wave = speech_like(rate)[: int(0.5 * rate)]
     np.testing.assert_allclose(
         Extractor(options(rate, use_energy=False))([wave])[0], dense(wave, rate), atol=1e-4
     )
 
 
-def test_autocorrelations_are_those_of_the_spectrum():
+def test_autocorrelations_equal_spectrum():
     energies = np.random.default_rng(0).random((4, 23))
     ends = np.hstack([energies[:, :1], energies, energies[:, -1:]])
     np.testing.assert_allclose(
@@ -83,7 +83,7 @@ def test_autocorrelations_are_those_of_the_spectrum():
     )
 
 
-def test_a_model_of_known_poles_is_found():
+def test_known_poles_are_recovered():
     poles = np.array([0.9 * np.exp(0.5j), 0.7 * np.exp(2j)])
     poles = np.concatenate([poles, poles.conj()])
     a = np.poly(poles).real
@@ -93,14 +93,14 @@ def test_a_model_of_known_poles_is_found():
     np.testing.assert_allclose(lpc_cepstra(r[None], 5)[0], expected[:5], rtol=1e-9)
 
 
-def test_silence_is_finite():
+def test_plp_of_silence_is_finite():
     for use_energy in (True, False):
         assert np.isfinite(
             Extractor(options(8000, use_energy=use_energy))([np.zeros(4000, np.float32)])[0]
         ).all()
 
 
-def test_energy_stands_in_the_place_of_c0():
+def test_energy_replaces_c0():
     wave = speech_like(8000)
     with_energy, without = (
         Extractor(options(8000, use_energy=use, energy_floor=1e6))([wave])[0] for use in (True, False)
@@ -116,6 +116,6 @@ def test_energy_stands_in_the_place_of_c0():
         ({"mel": MelOptions(high_freq=5000.0)}, "do not form a band below 4000 Hz"),
     ],
 )
-def test_impossible_options(values, sentence):
+def test_impossible_options_are_refused(values, sentence):
     with pytest.raises(UserError, match=sentence):
         Extractor(options(8000, **values))

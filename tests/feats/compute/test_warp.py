@@ -18,12 +18,12 @@ SMALL = MfccOptions(frame=FRAME, use_energy=False)
 
 
 @pytest.mark.parametrize("options", [FBANK, HIRES])
-def test_factor_one_changes_nothing(options):
+def test_factor_one_is_identity(options):
     np.testing.assert_allclose(Warper(options).matrix(1.0), np.eye(40), atol=1e-5)
 
 
 @pytest.mark.parametrize("factor", [0.85, 0.95, 1.1])
-def test_a_smooth_spectrum_is_read_at_the_warped_frequencies(factor):
+def test_smooth_spectrum_is_sampled_at_warped_frequencies(factor):
     warper = Warper(FBANK)
     hertz = 700 * np.expm1(warper.centres / 1127)
     place = np.where(hertz <= 0.8 * 3800 * min(factor, 1) / factor, factor * hertz, np.nan)
@@ -35,13 +35,13 @@ def test_a_smooth_spectrum_is_read_at_the_warped_frequencies(factor):
 
 
 @pytest.mark.parametrize("factor", [0.88, 1.12])
-def test_warping_is_monotonous_and_keeps_the_ends(factor):
+def test_warping_is_monotonic_and_keeps_ends(factor):
     warper, hertz = Warper(FBANK), np.linspace(0, 3800, 500)
     warped = warper.warped_hz(hertz, factor)
     assert warped[0] == 0 and warped[-1] == pytest.approx(3800) and (np.diff(warped) > 0).all()
 
 
-def test_cepstra_are_warped_as_their_filter_bank():
+def test_cepstra_are_warped_like_their_filter_bank():
     rng = np.random.default_rng(0)
     wave = [(1000 * rng.standard_normal(8000)).astype(np.float32)]
     fbank, mfcc = Extractor(FBANK)(wave)[0], Extractor(HIRES)(wave)[0]
@@ -53,9 +53,9 @@ def test_cepstra_are_warped_as_their_filter_bank():
 
 @pytest.mark.parametrize("options", [FBANK, HIRES, SMALL])
 @pytest.mark.parametrize("factor", [0.88, 1.12])
-def test_it_undoes_a_longer_or_shorter_tract(options, factor):
-    """Noise through resonances at F, and at F / factor: warped by `factor`, the first looks like the
-    second."""
+def test_warping_compensates_vocal_tract_length(options, factor):
+    """Noise is filtered with resonances at F, and at F / factor. Warped by `factor`, the first signal equals
+    the second."""
     rng = np.random.default_rng(0)
 
     def noise(scale):

@@ -1,5 +1,5 @@
-"""Features of conversations, two recordings a file: those of a file of each side, and each file is decoded
-once."""
+"""Features of conversations with two recordings per file equal those of one file per side, and each file is
+decoded once."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def reads(monkeypatch):
 
 
 def one_file_a_side(calls):
-    """The same conversations, with the table of channels too."""
+    """The same conversations with one file per side; the table of channels exists, too."""
     path = calls.with_name("mono")
     path.mkdir()
     for name in ("segments", "utt2spk", "text", "reco2file_and_channel"):
@@ -50,14 +50,14 @@ def made(data, *flags, step="make_mfcc.py"):
 
 
 @pytest.mark.parametrize("step, speakers", [(step, False) for step in STEPS] + [(STEPS[0], True)])
-def test_features_are_those_of_single_channels(step, speakers, tmp_path, reads):
+def test_features_equal_those_of_single_channels(step, speakers, tmp_path, reads):
     calls = make_calls(tmp_path / "calls", speakers=speakers)
     ours, theirs = made(calls, step=step), made(one_file_a_side(calls), step=step)
     assert list(ours) == list(theirs) == DataDir(calls).utterances
     for utt, features in ours.items():
         np.testing.assert_array_equal(features, theirs[utt])
     num_reads = len([rx for rx in reads if rx.startswith(f"{calls}/")])
-    assert num_reads <= len(CALLS) + 1  # one call in two jobs makes them even
+    assert num_reads <= len(CALLS) + 1  # one call is divided between the two jobs to balance them
 
 
 def test_each_file_is_decoded_once(tmp_path, reads):
@@ -66,8 +66,8 @@ def test_each_file_is_decoded_once(tmp_path, reads):
     assert sorted(reads) == [f"{calls}/{call}.sph" for call in CALLS[:2]]
 
 
-def test_copies_at_other_speeds(tmp_path, reads):
-    """A copy of a call is read as a call is."""
+def test_copies_at_other_speeds_are_read_once(tmp_path, reads):
+    """A copy of a call is read like a call."""
     (out := tmp_path / "fast").mkdir()
     write_all(out, perturbed(DataDir(make_calls(tmp_path / "calls")), Perturbation("0.8 1.25")))
     features = made(out, "--nj", 1)
@@ -75,48 +75,49 @@ def test_copies_at_other_speeds(tmp_path, reads):
     assert not np.array_equal(features["sp0.8-sw02001-A_000050"], features["sp0.8-sw02001-B_000050"])
 
 
-def test_an_option_goes_before_the_table(tmp_path):
+def test_channel_option_overrides_table(tmp_path):
     calls = make_calls(tmp_path / "calls")
     right = made(calls, "--channel", 1)
     assert np.array_equal(right["sw02001-A_000050"], right["sw02001-B_000050"])
 
 
-def told(capsys):
+def printed(capsys):
     return capsys.readouterr().out
 
 
-def test_another_channel_makes_features_anew(tmp_path, capsys):
-    """That of a recording that is one of several; the name of a single one changes nothing."""
+def test_changed_channel_recomputes_features(tmp_path, capsys):
+    """The channel of one of several recordings counts. The channel name of a single recording has no
+    effect."""
     calls = make_calls(tmp_path / "calls")
     before = made(calls)
-    assert "is up to date" in (made(calls), told(capsys))[1]
+    assert "is up to date" in (made(calls), printed(capsys))[1]
     table = read_table(calls / "reco2file_and_channel")
     write_table(
         calls / "reco2file_and_channel",
         table | {name: value[:-1] + "12"["AB".index(value[-1])] for name, value in table.items()},
     )
-    assert "is up to date" in (made(calls), told(capsys))[1]
+    assert "is up to date" in (made(calls), printed(capsys))[1]
     write_table(calls / "reco2file_and_channel", table | {"sw02005-A": "sw02005 B", "sw02005-B": "sw02005 A"})
     after = made(calls)
-    assert "2 recordings have changed: sw02005-A, sw02005-B" in told(capsys)
+    assert "2 recordings have changed: sw02005-A, sw02005-B" in printed(capsys)
     assert np.array_equal(before["sw02005-A_000050"], after["sw02005-B_000050"])
     mono = one_file_a_side(calls)
-    made(mono), told(capsys)
+    made(mono), printed(capsys)
     (mono / "reco2file_and_channel").unlink()
-    assert "is up to date" in (made(mono), told(capsys))[1]
+    assert "is up to date" in (made(mono), printed(capsys))[1]
     assert (
         ":" not in (mono / ".recordings").read_text() and (calls / ".recordings").read_text().count(":") == 6
     )
 
 
-def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
-    """What an earlier version made where there is a table too."""
+def test_features_of_channel_option_stay_up_to_date(tmp_path, capsys):
+    """Earlier versions ignored the table if the option was given."""
     calls = make_calls(tmp_path / "calls")
     table = (calls / "reco2file_and_channel").read_text()
     (calls / "reco2file_and_channel").unlink()
-    made(calls, "--channel", 0), told(capsys)
+    made(calls, "--channel", 0), printed(capsys)
     (calls / "reco2file_and_channel").write_text(table)
-    assert "is up to date" in (made(calls, "--channel", 0), told(capsys))[1]
+    assert "is up to date" in (made(calls, "--channel", 0), printed(capsys))[1]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
         ),
     ],
 )
-def test_a_channel_that_is_not_there_is_told_before_any_work(label, sentence, tmp_path):
+def test_missing_channel_is_reported_before_any_work(label, sentence, tmp_path):
     calls = make_calls(tmp_path / "calls")
     table = read_table(calls / "reco2file_and_channel")
     del table["sw02001-B"]
@@ -146,7 +147,7 @@ def test_a_channel_that_is_not_there_is_told_before_any_work(label, sentence, tm
     assert not (calls / "feats").exists() and not (calls / "feats.tmp").exists()
 
 
-def test_recordings_that_take_turns_are_read_from_one_decoding(tmp_path, reads):
+def test_interleaved_recordings_are_decoded_once(tmp_path, reads):
     data = DataDir(make_calls(tmp_path / "calls"))
     turns = ["sw02001-A_000010", "sw02001-B_000010", "sw02001-A_000050", "sw02001-B_000050"]
     found = dict(read_waveforms(data, turns, RATE))

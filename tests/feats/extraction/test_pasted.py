@@ -1,5 +1,5 @@
-"""Features side by side against columns put together by hand; vectors beside frames; what is left out, and
-what is refused."""
+"""Pasted features against columns assembled by hand; appended vectors; omitted utterances, and refused
+inputs."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ LENGTHS = {"a-1": 21, "a-2": 30, "b-1": 1, "b-2": 44}
 
 
 def write_stream(path, dim: int, seed: int, lengths=LENGTHS):
-    """A data directory with features of normal random numbers, and their CMVN statistics."""
+    """A data directory with normally distributed features and their CMVN statistics."""
     rng = np.random.default_rng(seed)
     path.mkdir()
     stats = {}
@@ -52,7 +52,7 @@ def paste(tmp_path, *words):
     return load_all(tmp_path / "out/feats.scp")
 
 
-def test_columns_are_those_of_the_streams(streams, tmp_path):
+def test_columns_equal_those_of_streams(streams, tmp_path):
     found = paste(tmp_path, tmp_path / "out", *streams)
     left, right = (load_all(stream / "feats.scp") for stream in streams)
     assert found.keys() == LENGTHS.keys()
@@ -63,14 +63,14 @@ def test_columns_are_those_of_the_streams(streams, tmp_path):
     assert not (tmp_path / "out/cmvn.scp").exists()
 
 
-def test_a_transcript_that_was_corrected_is_copied(streams, tmp_path):
+def test_corrected_transcript_is_copied(streams, tmp_path):
     paste(tmp_path, tmp_path / "out", *streams)
     write_table(streams[0] / "text", dict.fromkeys(LENGTHS, "other words"))
     paste(tmp_path, tmp_path / "out", *streams)
     assert read_table(tmp_path / "out/text") == dict.fromkeys(LENGTHS, "other words")
 
 
-def test_each_stream_has_its_own_normalisation_and_derivatives(streams, tmp_path):
+def test_each_stream_has_its_own_cmvn_and_deltas(streams, tmp_path):
     found = paste(
         tmp_path,
         "--deltas",
@@ -92,34 +92,36 @@ def test_each_stream_has_its_own_normalisation_and_derivatives(streams, tmp_path
             )
 
 
-def test_vectors_of_speakers_and_of_utterances_stand_beside_every_frame(streams, tmp_path):
+def test_speaker_and_utterance_vectors_are_appended_to_every_frame(streams, tmp_path):
     rng = np.random.default_rng(7)
     vectors = {"a": rng.standard_normal(4), "b-1": rng.standard_normal(4), "b": rng.standard_normal(4)}
     scp = write_vectors(tmp_path / "vectors.scp", vectors)
     found = paste(tmp_path, "--vectors", scp, tmp_path / "out", *streams)
     for utt, matrix in found.items():
-        vector = vectors.get(utt, vectors[utt[0]])  # an utterance's own goes before its speaker's
+        vector = vectors.get(
+            utt, vectors[utt[0]]
+        )  # the vector of an utterance takes precedence over its speaker's
         np.testing.assert_array_equal(matrix[:, 5:], np.tile(vector.astype(np.float32), (LENGTHS[utt], 1)))
 
 
-@pytest.mark.parametrize("told_by", ["file", "option"])
-def test_vectors_every_few_frames(streams, tmp_path, told_by):
+@pytest.mark.parametrize("given_by", ["file", "option"])
+def test_periodic_vectors_are_appended(streams, tmp_path, given_by):
     rng = np.random.default_rng(8)
     vectors = {
         utt: rng.standard_normal((-(-num // 10), 4)).astype(np.float32) for utt, num in LENGTHS.items()
     }
-    vectors["b-2"] = vectors["b-2"][:-1]  # one row less than needed: the last one goes on
+    vectors["b-2"] = vectors["b-2"][:-1]  # one row is missing: the last one is repeated
     scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
-    if told_by == "file":
+    if given_by == "file":
         (tmp_path / "ivector_period").write_text("10\n")
-    period = () if told_by == "file" else ("--vector-period", 10)
+    period = () if given_by == "file" else ("--vector-period", 10)
     found = paste(tmp_path, "--vectors", scp, *period, tmp_path / "out", *streams)
     for utt, num_frames in LENGTHS.items():
         expected = [vectors[utt][min(t // 10, len(vectors[utt]) - 1)] for t in range(num_frames)]
         np.testing.assert_array_equal(found[utt][:, 5:], expected)
 
 
-def test_another_period_pastes_anew(streams, tmp_path):
+def test_changed_period_recomputes_output(streams, tmp_path):
     vectors = {utt: np.arange(-(-num // 10), dtype=np.float32)[:, None] for utt, num in LENGTHS.items()}
     scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
     for period in (10, 9):
@@ -128,7 +130,7 @@ def test_another_period_pastes_anew(streams, tmp_path):
         assert found["a-1"][:, 5].tolist() == [t // period for t in range(21)]
 
 
-def test_missing_statistics_are_told_before_anything_is_pasted(streams, tmp_path):
+def test_missing_statistics_are_reported_before_any_work(streams, tmp_path):
     (streams[1] / "cmvn.scp").unlink()
     with pytest.raises(
         UserError, match="right/cmvn.scp: no such file; run steps/compute_cmvn.py .*right first"
@@ -137,7 +139,7 @@ def test_missing_statistics_are_told_before_anything_is_pasted(streams, tmp_path
     assert not list(tmp_path.glob("out*"))
 
 
-def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
+def test_lengths_may_differ_within_tolerance(tmp_path, capsys):
     lengths = {"a-1": 22, "a-2": 30, "b-1": 1, "b-2": 47}
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2, lengths)
     found = paste(tmp_path, "--length-tolerance", 1, "--max-missing", 0.25, tmp_path / "out", *streams)
@@ -148,7 +150,7 @@ def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
     )
 
 
-def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_path, capsys):
+def test_utterances_missing_in_a_stream_are_named_up_to_a_limit(streams, tmp_path, capsys):
     table = read_scp(streams[1] / "feats.scp")
     (streams[1] / "feats.scp").write_text(
         "".join(f"{utt} {rx}\n" for utt, rx in table.items() if utt != "a-2")
@@ -162,7 +164,7 @@ def test_utterances_missing_in_a_stream_are_named_up_to_a_share(streams, tmp_pat
     assert "right/feats.scp: a-2" in capsys.readouterr().out
 
 
-def test_streams_of_two_kinds_of_features_are_refused(streams, tmp_path):
+def test_stream_with_varying_columns_is_refused(streams, tmp_path):
     wide = write_stream(tmp_path / "wide", 4, 3)
     write_table(
         streams[1] / "feats.scp",
@@ -189,12 +191,12 @@ def test_streams_of_two_kinds_of_features_are_refused(streams, tmp_path):
         (("--norm-vars", ""), "--norm-vars: '' is not one word of false, true"),
     ],
 )
-def test_bad_words_for_streams(streams, tmp_path, words, sentence):
+def test_invalid_stream_options_are_refused(streams, tmp_path, words, sentence):
     with pytest.raises(UserError, match=sentence):
         paste(tmp_path, *words, tmp_path / "out", *streams)
 
 
-def test_bad_vectors(streams, tmp_path):
+def test_invalid_vectors_are_refused(streams, tmp_path):
     scp = write_vectors(tmp_path / "vectors.scp", {"a": np.ones(2)})
     with pytest.raises(
         UserError, match=r"2 of 4 .*: 2: no vector of it or its speaker in .*vectors.scp \(b-1 b-2\)"
@@ -212,11 +214,11 @@ def test_bad_vectors(streams, tmp_path):
         paste(tmp_path, "--vectors", scp, "--vector-period", 10, tmp_path / "out", *streams)
 
 
-def test_more_vectors_than_frames_explain(tmp_path, capsys):
-    """They are of another period, or of longer utterances: no row would stand where it belongs. The tolerance
-    is that of the streams."""
+def test_too_many_vectors_for_frames_are_refused(tmp_path, capsys):
+    """Then the vectors belong to another period or to longer utterances, and rows would be misaligned. The
+    tolerance is that of the streams."""
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2)
-    rows = {"a-1": 3, "a-2": 4, "b-1": 1, "b-2": 44}  # of 21, 31, 1 and 440 frames
+    rows = {"a-1": 3, "a-2": 4, "b-1": 1, "b-2": 44}  # for 21, 31, 1 and 440 frames
     scp = write_vectors(
         tmp_path / "ivector_online.scp", {utt: np.ones((num, 4)) for utt, num in rows.items()}
     )

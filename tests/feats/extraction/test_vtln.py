@@ -1,4 +1,4 @@
-"""Warping of frequencies: the piecewise linear map, warped filters against Kaldi's, and the tables of warp
+"""Warping of frequencies: the piecewise linear map, warped filters against Kaldi's, and tables of warp
 factors."""
 
 import numpy as np
@@ -28,7 +28,7 @@ def by_cases(f, warp):
 
 
 @pytest.mark.parametrize("warp", [0.8, 0.95, 1.0, 1.2])
-def test_the_map(warp):
+def test_warping_is_piecewise_linear(warp):
     hertz = np.linspace(20, 4000, 333)
     ours = warped_hz(hertz, warp, BAND, KNEES)
     np.testing.assert_allclose(ours, [by_cases(f, warp) for f in hertz], rtol=1e-12)
@@ -37,7 +37,7 @@ def test_the_map(warp):
 
 
 @pytest.mark.parametrize("name", FBANK)
-def test_kaldis_warped_filters(name, root):
+def test_warped_filters_equal_kaldi(name, root):
     rate, warp, mel = FBANK[name]
     mel = {"num_mel_bins" if key == "num_bins" else key: value for key, value in mel.items()}
     ours = Extractor(FbankOptions(frame=FrameOptions(sample_frequency=rate), mel=MelOptions(**mel)))(
@@ -65,7 +65,7 @@ def test_kaldis_warped_filters(name, root):
         (1.5, MelOptions(vtln_low=2500.0), "--vtln-low 2500 and --vtln-high 3500"),
     ],
 )
-def test_knees_outside_the_band(warp, mel, sentence):
+def test_knees_outside_band_are_refused(warp, mel, sentence):
     extractor = Extractor(MfccOptions(frame=FrameOptions(sample_frequency=8000.0), mel=mel))
     with pytest.raises(UserError, match=sentence):
         extractor([speech_like(8000)], warp=warp)
@@ -77,7 +77,7 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_tables_of_warps(data):
+def test_warp_tables_are_read(data):
     assert utterance_warps(DataDir(data)) == {"a-1": 1.0, "a-2": 1.0, "b-1": 1.0}
     write_table(data / "utt2warp", {"a-1": 1.1, "a-2": 0.9, "b-1": 1})
     assert utterance_warps(DataDir(data)) == {"a-1": 1.1, "a-2": 0.9, "b-1": 1.0}
@@ -94,7 +94,7 @@ def test_tables_of_warps(data):
         ("utt2warp", {"a-1": 1, "b-1": 1}, "utt2warp: no line for a-2; 1 of 3 are missing"),
     ],
 )
-def test_wrong_tables(table, content, sentence, data):
+def test_invalid_warp_tables_are_refused(table, content, sentence, data):
     write_table(data / table, content)
     with pytest.raises(UserError, match=sentence):
         utterance_warps(DataDir(data))

@@ -54,7 +54,7 @@ def write_tables(data, num_frames):
     )
 
 
-def test_copies_get_the_alignment_of_their_speed(made):
+def test_copies_get_alignment_of_same_speed(made):
     path, alignments = made
     run_here("copy_ali_dir.py", "--max-missing", 0.1, path / "data", path / "ali", path / "out")
     copied = read_job_archives(path / "out")
@@ -69,7 +69,7 @@ def test_copies_get_the_alignment_of_their_speed(made):
     )
 
 
-def test_names_with_a_suffix(made):
+def test_names_with_suffix(made):
     path, alignments = made
     write_tables(
         path / "data",
@@ -82,7 +82,7 @@ def test_names_with_a_suffix(made):
         assert np.array_equal(alignment, alignments[utt.removeprefix("rev1-").removesuffix("-noise")])
 
 
-def test_names_before_copying():
+def test_candidate_names_of_original():
     assert list(names_of_original("rev1-sp0.9-u-1", "u-1")) == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
     assert [*names_of_original("rev1-sp0.9-u-1-0000150-0000300", "u-1")][:2] == [
         "rev1-sp0.9-u-1-0000150-0000300",
@@ -92,13 +92,13 @@ def test_names_before_copying():
     assert list(names_of_original("another", "u-1")) == list(names_of_original("u-1", "u-1")) == ["u-1"]
 
 
-def test_what_does_not_fit(made):
+def test_mismatched_inputs_are_refused(made):
     path, _ = made
-    told = (
+    report = (
         r"ali: 1 of 14 utterances have .*its original has a different number of frames "
         r"\(.*sp0.9-bob-0\); align the originals of"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here("copy_ali_dir.py", "--max-missing", 0, path / "data", path / "ali", path / "out")
     write_int_vectors(path / "ali/ali.1.gz", {})
     with pytest.raises(UserError, match=r"8 of 14 .*: its original is not aligned \(ann-0 "):

@@ -1,5 +1,5 @@
-"""Utterances that an alignment or a GMM training loses: many end the step, few are logged, none changes
-another one's alignment."""
+"""Utterances without alignment in an alignment or GMM training: many end the step, few are logged, and none
+changes other alignments."""
 
 import re
 import shutil
@@ -69,7 +69,7 @@ def data(corpus, tmp_path) -> Path:
 
 
 def keep_features(data: Path, num: int) -> None:
-    """Only the first `num` lines of feats.scp stay."""
+    """Keep only the first `num` lines of feats.scp."""
     lines = (data / "feats.scp").read_text().splitlines(keepends=True)
     (data / "feats.scp").write_text("".join(lines[:num]))
 
@@ -87,9 +87,7 @@ def programs(lang: Path, mono: Path, out: Path) -> dict[str, tuple]:
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
-def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(
-    program, corpus, mono, data, tmp_path, capfd
-):
+def test_many_lost_utterances_end_step_before_output(program, corpus, mono, data, tmp_path, capfd):
     keep_features(data, 30)
     flags, places = programs(corpus[1], mono, tmp_path / "out")[program]
     lost = re.escape(
@@ -105,10 +103,10 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
-def test_a_step_without_a_usable_transcript_ends_before_its_job(program, corpus, mono, data, tmp_path):
+def test_missing_usable_transcripts_end_step_before_job(program, corpus, mono, data, tmp_path):
     flags, places = programs(corpus[1], mono, tmp_path / "out")[program]
     utterances = read_table(data / "text")
-    for texts, told in (
+    for texts, message in (
         (
             dict.fromkeys(utterances, ""),
             (
@@ -130,16 +128,14 @@ def test_a_step_without_a_usable_transcript_ends_before_its_job(program, corpus,
         ),
     ):
         write_table(data / "text", texts)
-        with pytest.raises(UserError, match=f"^{told}"):
+        with pytest.raises(UserError, match=f"^{message}"):
             run_here(program, *flags, data, *places, threads=True)
         assert not (tmp_path / "out.tmp").exists()
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
-def test_a_job_without_a_usable_utterance_adds_nothing_to_the_others(
-    program, corpus, mono, data, tmp_path, capfd
-):
-    """The result is that of one job, which has the same utterances."""
+def test_job_without_usable_utterances_does_not_change_result(program, corpus, mono, data, tmp_path, capfd):
+    """The result equals that of one job with the same utterances."""
     usable = split(data, 2)[0]
     features = read_table(data / "feats.scp")
     write_table(data / "feats.scp", {utt: features[utt] for utt in usable})
@@ -156,12 +152,12 @@ def test_a_job_without_a_usable_utterance_adds_nothing_to_the_others(
 
 
 def shift(data: Path) -> None:
-    """Every utterance gets the transcript of the next."""
+    """Give every utterance the transcript of the next one."""
     texts = read_table(data / "text")
     write_table(data / "text", dict(zip(texts, [*texts.values()][1:] + [*texts.values()][:1])))
 
 
-def test_transcripts_shifted_by_a_line(corpus, mono, data, tmp_path):
+def test_shifted_transcripts_are_detected(corpus, mono, data, tmp_path):
     shift(data)
     narrow = ("--nj", 1, "--beam", 5, "--retry-beam", 8)
     with pytest.raises(
@@ -172,9 +168,7 @@ def test_transcripts_shifted_by_a_line(corpus, mono, data, tmp_path):
     assert not (tmp_path / "ali").exists()
 
 
-def test_a_training_stops_at_its_last_alignment_and_goes_on_from_there_with_a_greater_limit(
-    corpus, mono, data, tmp_path, capfd
-):
+def test_training_stops_at_last_alignment_and_resumes_with_higher_limit(corpus, mono, data, tmp_path, capfd):
     shift(data)
     words = ("--nj", 1, *TREE, "--num-iters", 6, "--max-iter-inc", 2, "--num-gauss", 50,
              "--realign-iters", "2 4", "--beam", 3, "--retry-beam", 5)  # fmt: skip
@@ -184,27 +178,27 @@ def test_a_training_stops_at_its_last_alignment_and_goes_on_from_there_with_a_gr
     assert (tmp_path / "tri.tmp" / "4.mdl").exists() and not (tmp_path / "tri").exists()
     capfd.readouterr()
     run_here("train_deltas.py", "--max-missing", 0.99, *words, *places, threads=True)
-    told = capfd.readouterr().out
+    output = capfd.readouterr().out
     assert (
-        "resuming" in told
-        and "resuming at iteration 4" in told
+        "resuming" in output
+        and "resuming at iteration 4" in output
         and len(read_table(tmp_path / "tri" / "failed_utterances")) > 4
     )
 
 
-def test_few_losses_are_one_line(corpus, data, tmp_path, caplog):
+def test_few_losses_are_logged_in_one_line(corpus, data, tmp_path, caplog):
     keep_features(data, 39)
     with caplog.at_level("INFO", "pyasr"):
         run_here("train_mono.py", *SHORT, "--deltas", 0, data, corpus[1], tmp_path / "mono")
     (lost,) = set(read_table(data / "text")) - set(read_table(data / "feats.scp"))
-    told = (
+    report = (
         f"1 of 40 utterances have no alignment: 1: no features in feats.scp ({lost}); failed_utterances "
         "lists all"
     )
-    assert told in [record.message for record in caplog.records]
+    assert report in [record.message for record in caplog.records]
 
 
-def test_where_nothing_is_aligned_the_commonest_reasons_are_told(corpus, mono, data, tmp_path):
+def test_most_frequent_reasons_are_reported_if_nothing_is_aligned(corpus, mono, data, tmp_path):
     """The transcript of the first utterance is wrong."""
     text = read_table(data / "text")
     first, *others = text
@@ -220,7 +214,7 @@ def test_where_nothing_is_aligned_the_commonest_reasons_are_told(corpus, mono, d
             run_here(program, *flags, data, *places, threads=True)
 
 
-def test_reasons_are_counted_and_the_rarest_are_not_told():
+def test_reasons_are_counted_and_rare_ones_omitted():
     failed = {f"u{i}": reason for i, reason in enumerate("aaaabbbccd")}
     report = AlignReport(90, failed=failed)
     assert report.summary() == (
@@ -234,7 +228,7 @@ def test_reasons_are_counted_and_the_rarest_are_not_told():
 
 
 @pytest.mark.parametrize("symbol", RESERVED_WORDS)
-def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpus, mono, data, tmp_path):
+def test_reserved_symbol_in_transcript_loses_only_its_utterance(symbol, corpus, mono, data, tmp_path):
     run_here("align_si.py", *ALIGN, *corpus, mono / "mono", tmp_path / "sound")
     texts = read_table(data / "text")
     utt = sorted(texts)[7]
@@ -255,7 +249,7 @@ def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpu
     assert problem.fix.startswith("remove the symbol")
 
 
-def test_a_word_without_pronunciation_is_named(corpus, mono, data, tmp_path):
+def test_word_without_pronunciation_is_named(corpus, mono, data, tmp_path):
     lang = Path(shutil.copytree(corpus[1], tmp_path / "lang"))
     with (lang / "words.txt").open("a") as f:
         f.write(f"silent {len(read_table(lang / 'words.txt'))}\n")

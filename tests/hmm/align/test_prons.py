@@ -37,7 +37,7 @@ def plain_phones(alignment, trans) -> list[tuple[int, int]]:
 
 
 def plain_words(phones, words, lang):
-    """(word, phones..., frames) by the positions that the phones' names tell."""
+    """(word, phones..., frames) from the word positions in the names of phones."""
     words, found, current = iter(words), [], []
     for phone, frames in phones:
         name = lang.phones.symbol(phone)
@@ -86,7 +86,7 @@ def base(token):
     return (token[0], *(re.sub("_[BEIS]$", "", phone) for phone in token[1:]))
 
 
-def test_words_with_their_frames(out, plain):
+def test_words_are_found_with_their_frames(out, plain):
     lines = [
         line.split()
         for job in (1, 2)
@@ -99,15 +99,16 @@ def test_words_with_their_frames(out, plain):
     assert found == plain
 
 
-def test_counts_of_pronunciations(out, plain):
+def test_pronunciations_are_counted(out, plain):
     expected = Counter(token for tokens in plain.values() for token, _ in tokens)
     lines = [line.split() for line in (out / "pron_counts.txt").read_text().splitlines()]
     assert {tuple(token): int(count) for count, *token in lines} == expected
     assert [int(count) for count, *_ in lines] == sorted(expected.values(), reverse=True)
 
 
-def test_counts_of_silences_and_neighbours(out, plain):
-    """Every position between words, once with the item to its left and once with the item to its right."""
+def test_silences_and_neighbours_are_counted(out, plain):
+    """Every position between words is counted once with the item to its left and once with the item to its
+    right."""
     around, bigrams = Counter(), Counter()
     for tokens in plain.values():
         sequence = [("<s>",), *(base(token) for token, _ in tokens), ("</s>",)]
@@ -133,7 +134,7 @@ def finder():
     return WordFinder(LangDir(KALDI / "lang"))
 
 
-def test_words_that_were_not_said(finder):
+def test_unaligned_words_are_not_found(finder):
     lang = LangDir(KALDI / "lang")
     rows = lang.lexicon.rows()
     ids = {
@@ -161,7 +162,7 @@ def test_words_that_were_not_said(finder):
     assert finder.find((), [one]) is None
 
 
-def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
+def test_alignments_of_other_transcripts_are_omitted_or_refused(tmp_path):
     shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(KALDI / "data/text")
     odd = next(utt for utt in read_int_vectors(SYSTEM / "ali.1.gz") if text[utt] != "w0")
@@ -181,7 +182,7 @@ def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
         run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
 
 
-def test_alignments_of_other_utterances_are_told_by_their_reason(tmp_path, caplog):
+def test_alignments_of_other_utterances_are_refused_with_reason(tmp_path, caplog):
     text, utts = read_table(KALDI / "data/text"), sorted(read_int_vectors(SYSTEM / "ali.1.gz"))
     (tmp_path / "data").mkdir()
     write_table(tmp_path / "data/text", {f"x{utt}": words for utt, words in text.items()})
@@ -204,7 +205,7 @@ def test_alignments_of_other_utterances_are_told_by_their_reason(tmp_path, caplo
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty, plain, tmp_path):
+def test_archive_without_matching_alignment_is_ignored(empty, plain, tmp_path):
     """The data directory has other transcripts, or none."""
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     first = read_int_vectors(ali / "ali.1.gz")
@@ -232,7 +233,7 @@ def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty
         ),
     ],
 )
-def test_damaged_counts(tmp_path, name, line, message):
+def test_damaged_counts_are_refused(tmp_path, name, line, message):
     contents = {
         "pron_counts_nowb.txt": "4 w0 P0\n",
         SILENCE_COUNTS: "1 2 3 4 w0 P0\n",
@@ -244,8 +245,8 @@ def test_damaged_counts(tmp_path, name, line, message):
         read_pron_counts(tmp_path)
 
 
-def test_a_ctm_of_transcripts(plain, tmp_path):
-    """Words and their times in recordings: utterances begin 100 s apart on side B of a tape."""
+def test_ctm_of_transcripts(plain, tmp_path):
+    """Words and their times in recordings. Utterances begin 100 s apart on side B of a tape."""
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     begins = {utt: 100.0 * i for i, utt in enumerate(sorted(plain))}
     write_table(data / "segments", {utt: f"rec {begin} {begin + 99}" for utt, begin in begins.items()})
@@ -269,8 +270,8 @@ def test_a_ctm_of_transcripts(plain, tmp_path):
         )
 
 
-def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
-    """Two alignments are missing; two others are not in the data directory, and a third one has no words
+def test_ctm_requires_alignment_of_each_transcript(tmp_path, capsys):
+    """Two alignments are missing. Two others are not in the data directory, and a third one has no words
     there."""
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     first = read_int_vectors(ali / "ali.1.gz")
@@ -284,11 +285,11 @@ def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
         )
     wanted = len(read_table(data / "text")) - 1
     write_table(data / "text", read_table(data / "text") | {silent: ""})
-    told = (
+    report = (
         f"ali: 2 of {wanted} utterances have to be left out: 2: no alignment in .*ali "
         f".{' '.join(sorted(gone))}.; give the data and language"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         run_here(
             "get_train_ctm.py", "--max-missing", 1.9 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm"
         )
@@ -310,8 +311,8 @@ def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
     assert f"is out of date: {data}/utt2spk changed" in capsys.readouterr().out
 
 
-def test_symbols_in_a_transcript_leave_its_utterance_out(tmp_path):
-    """In alignments by an aligner that treated them as words."""
+def test_utterances_with_reserved_symbols_are_omitted(tmp_path):
+    """The alignments come from an aligner that treated the symbols as words."""
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(data / "text")
     utt = sorted(text)[0]
@@ -324,23 +325,23 @@ def test_symbols_in_a_transcript_leave_its_utterance_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, told",
+    "name, message",
     [
         ("utt2spk", "data/text: no utterance of utt2spk has words; run utils/fix_data_dir.py"),
         ("both", "ali: 1 of 1 utterances have to be left out: 1: no alignment in .*of-elsewhere"),
     ],
 )
-def test_a_ctm_of_other_data(tmp_path, name, told):
+def test_ctm_of_other_data_is_refused(tmp_path, name, message):
     data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
     write_table(data / "utt2spk", {"of-elsewhere": "of"})
     if name == "both":
         write_table(data / "text", {"of-elsewhere": "w0"})
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run_here("get_train_ctm.py", "--max-missing", 1, data, KALDI / "lang", ali, tmp_path / "ctm")
     assert not (tmp_path / "ctm").exists()
 
 
-def test_fewer_jobs_than_archives_make_the_same(out, tmp_path):
+def test_fewer_jobs_than_archives_give_same_result(out, tmp_path):
     run_here("get_prons.py", "--nj", 1, KALDI / "data", KALDI / "lang", SYSTEM, tmp_path / "prons")
     for path in out.glob("*.gz"):
         assert (tmp_path / "prons" / path.name).read_bytes() == path.read_bytes()
@@ -357,7 +358,7 @@ def test_fewer_jobs_than_archives_make_the_same(out, tmp_path):
     assert read_ctm(tmp_path / "ctm1/ctm") == read_ctm(tmp_path / "ctm2/ctm")
 
 
-def test_a_ctm_of_other_transcripts(tmp_path):
+def test_ctm_of_other_transcripts_is_refused(tmp_path):
     data = shutil.copytree(KALDI / "data", tmp_path / "data")
     text = read_table(data / "text")
     write_table(data / "text", dict(zip(text, [*text.values()][::-1])))

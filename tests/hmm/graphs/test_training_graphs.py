@@ -1,5 +1,5 @@
 """Training graphs against a plain enumeration of pronunciations, contexts and HMM paths; alignment against
-trying all paths."""
+exhaustive search."""
 
 import gmm_toys
 import numpy as np
@@ -39,7 +39,7 @@ def lexicon() -> Fst:
 
 
 def graph_paths(graph, num_frames: int, costs: np.ndarray) -> dict[tuple[int, ...], float]:
-    """{transition-ids: cost} of all paths of a training graph; adds the probabilities of equal paths."""
+    """{transition-ids: cost} of all paths of a training graph. Probabilities of equal paths are added."""
     found: dict[tuple[int, ...], float] = {}
 
     def walk(node: int, tids: tuple[int, ...], cost: float) -> None:
@@ -60,7 +60,7 @@ def graph_paths(graph, num_frames: int, costs: np.ndarray) -> dict[tuple[int, ..
 
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("words, num_frames", UTTERANCES.values(), ids=UTTERANCES)
-def test_paths_and_costs_are_those_of_an_enumeration(name, words, num_frames):
+def test_paths_and_costs_equal_enumeration(name, words, num_frames):
     tree = TREES[name]
     trans = random_transitions(tree)
     graphs, failed = GraphCompiler(lexicon(), trans, tree).compile({"utt": words})
@@ -85,7 +85,8 @@ PROBS = SilenceProbs({}, begin=0.8, end_silence=1.4, end_none=0.2, overall=0.4)
 
 
 def sequences_with_silences(words: list[int]):
-    """(phones, cost) of every way to say `words` where silence depends on the pronunciations around it."""
+    """(phones, cost) of every pronunciation of `words` with silence probabilities that depend on the
+    neighbouring pronunciations."""
     states = [((), 0.0, PROBS.begin)]
     for word in [*words, None]:
         options = [
@@ -108,7 +109,7 @@ def sequences_with_silences(words: list[int]):
 
 
 @pytest.mark.parametrize("words, num_frames", [([2], 7), ([1, 2], 9)])
-def test_lexicon_in_which_silence_depends_on_the_words(monkeypatch, words, num_frames):
+def test_word_dependent_silence_paths_equal_enumeration(monkeypatch, words, num_frames):
     monkeypatch.setattr(gmm_toys, "phone_sequences", sequences_with_silences)
     trans = random_transitions(TREES["triphone"])
     fst = silence_lexicon_fst(Pronunciations(*map(list, zip(*ROWS))), AROUND, PROBS, SIL)
@@ -120,7 +121,7 @@ def test_lexicon_in_which_silence_depends_on_the_words(monkeypatch, words, num_f
 
 
 @pytest.mark.parametrize("scales", [(1.0, 0.1), (1.0, 1.0), (0.0, 0.0), (0.3, 0.7)])
-def test_transition_costs(scales):
+def test_transition_costs_equal_log_probabilities(scales):
     trans = random_transitions(TREES["triphone"], seed=3)
     costs = transition_costs(trans, *scales)
     assert np.isinf(costs[0])
@@ -129,7 +130,7 @@ def test_transition_costs(scales):
     )
 
 
-def test_many_utterances_at_once_are_as_one_by_one():
+def test_batched_utterances_equal_single_ones():
     tree = TREES["triphone"]
     trans = random_transitions(tree)
     compiler = GraphCompiler(lexicon(), trans, tree)
@@ -171,7 +172,7 @@ def path_score(tids, cost: float, graph, acoustic: np.ndarray, trans: Transition
 
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("words, num_frames", UTTERANCES.values(), ids=UTTERANCES)
-def test_alignment_is_the_best_of_all_paths(name, words, num_frames):
+def test_alignment_equals_best_of_all_paths(name, words, num_frames):
     tree = TREES[name]
     trans = random_transitions(tree)
     graph = GraphCompiler(lexicon(), trans, tree).compile({"utt": words})[0]["utt"]
@@ -185,7 +186,7 @@ def test_alignment_is_the_best_of_all_paths(name, words, num_frames):
         assert scores[tuple(tids)] == pytest.approx(score, abs=1e-4)
 
 
-def test_alignment_with_a_gmm_is_that_with_its_log_likelihoods():
+def test_gmm_alignment_equals_alignment_of_log_likelihoods():
     tree = TREES["triphone"]
     trans = random_transitions(tree)
     model = random_model(trans.num_pdfs, 5, 3)
@@ -203,7 +204,7 @@ def test_alignment_with_a_gmm_is_that_with_its_log_likelihoods():
             )
 
 
-def test_beam_and_retry():
+def test_retry_beam_is_used_if_beam_fails():
     tree = TREES["triphone"]
     trans = random_transitions(tree)
     graph = GraphCompiler(lexicon(), trans, tree).compile({"utt": [3, 1, 3]})[0]["utt"]
@@ -221,7 +222,7 @@ def test_beam_and_retry():
     assert outcomes == {True, False}
 
 
-def test_utterance_too_short_for_its_words():
+def test_utterance_too_short_for_its_words_has_no_alignment():
     trans = random_transitions(MONO)
     graph = GraphCompiler(lexicon(), trans, MONO).compile({"utt": [3, 3]})[0]["utt"]
     costs = transition_costs(trans)
@@ -231,7 +232,7 @@ def test_utterance_too_short_for_its_words():
     assert align_equal(graph, 3, np.random.default_rng(0)) is None
 
 
-def test_equal_alignment():
+def test_equal_alignment_is_a_valid_path():
     tree = TREES["triphone"]
     trans = random_transitions(tree)
     graph = GraphCompiler(lexicon(), trans, tree).compile({"utt": [1, 2]})[0]["utt"]
@@ -257,7 +258,7 @@ def test_utterances_without_graph_are_named(words, reason):
     assert list(graphs) == ["good"] and reason in failed["bad"]
 
 
-def test_lexicon_of_other_phones():
+def test_lexicon_with_unknown_phone_is_refused():
     fst = lexicon_fst(Pronunciations([1], [0.0], [(2, 9)]), OptionalSilence(0.5, SIL))
     with pytest.raises(UserError, match="phone 9"):
         GraphCompiler(fst, random_transitions(MONO), MONO)
@@ -275,7 +276,7 @@ def test_wide_contexts_are_refused():
         GraphCompiler(lexicon(), TransitionModel.from_tree(topology(), wide), wide)
 
 
-def test_cycle_of_epsilons_is_named():
+def test_epsilon_cycle_is_named():
     looping = Fst.from_arcs(2, 0, [0, 0, 1], [2, 0, 0], [1, 0, 0], [0.0, 1.0, 1.0], [1, 1, 0], {1: 0.0})
     _, failed = GraphCompiler(looping, random_transitions(MONO), MONO).compile({"utt": [1]})
     assert "cycle of epsilons" in failed["utt"]

@@ -1,4 +1,4 @@
-"""GMM likelihoods, statistics and updates against their definitions in float64; model files keep all bits;
+"""GMM likelihoods, statistics and updates against their definitions in float64. Model files keep all bits;
 damaged ones are detected."""
 
 import numpy as np
@@ -40,13 +40,13 @@ def log_likelihoods(model, feats):
     return np.stack([np.logaddexp.reduce(piece, axis=1) for piece in pieces], axis=1)
 
 
-def test_log_likelihoods(model, feats):
+def test_log_likelihoods_equal_definition(model, feats):
     ours = model.log_likelihoods(feats)
     assert ours.dtype == np.float32 and ours.shape == (700, 5) and ours.flags.c_contiguous
     np.testing.assert_allclose(ours, log_likelihoods(model, feats), rtol=2e-6, atol=2e-5)
 
 
-def test_log_likelihoods_of_some_pdfs(model, feats):
+def test_log_likelihoods_of_selected_pdfs(model, feats):
     pdfs = np.array([4, 0, 2])
     np.testing.assert_allclose(
         model.log_likelihoods_by_pdf(feats, pdfs).T,
@@ -57,7 +57,7 @@ def test_log_likelihoods_of_some_pdfs(model, feats):
 
 
 @pytest.mark.parametrize("dim", [1, 3, 6, 13])
-def test_blocks_of_frames_are_scored_as_whole_utterances(dim):
+def test_blocks_of_frames_equal_whole_utterances(dim):
     """The kernel that alignment calls, with odd and even numbers of Gaussians and dimensions that are not a
     multiple of its step."""
     model = random_model(num_pdfs=6, max_gauss=7, dim=dim, seed=dim)
@@ -90,20 +90,20 @@ def test_far_frames_and_zero_weights_stay_finite(model, feats):
         np.testing.assert_allclose(ours[:, :3], log_likelihoods(model, 100 * feats)[:, :3], rtol=1e-5)
 
 
-def test_boost(model, feats):
+def test_boost_adds_to_log_likelihoods_of_phones(model, feats):
     boosted = model.boosted(np.array([1, 3]), 2.5).log_likelihoods(feats)
     np.testing.assert_allclose(
         boosted - model.log_likelihoods(feats), np.log([[1, 2.5, 1, 2.5, 1]] * 700), atol=3e-5
     )
 
 
-def test_features_of_another_dimension(model, feats):
+def test_features_of_other_dimension_are_refused(model, feats):
     with pytest.raises(UserError, match="dimension 6, but the GMM was trained on dimension 7"):
         model.log_likelihoods(feats[:, :6])
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_file_keeps_every_bit(tmp_path, model, binary):
+def test_model_file_keeps_every_bit(tmp_path, model, binary):
     with KaldiWriter(tmp_path / "gmm", binary) as writer:
         model.write(writer)
     reader = KaldiReader(tmp_path / "gmm")
@@ -113,7 +113,7 @@ def test_file_keeps_every_bit(tmp_path, model, binary):
         np.testing.assert_array_equal(array, getattr(model, name))
 
 
-def test_every_truncated_file_is_an_error(tmp_path, model):
+def test_every_truncated_file_is_refused(tmp_path, model):
     with KaldiWriter(tmp_path / "gmm") as writer:
         model.write(writer)
     whole = (tmp_path / "gmm").read_bytes()
@@ -123,7 +123,7 @@ def test_every_truncated_file_is_an_error(tmp_path, model):
             AmDiagGmm.read(KaldiReader(tmp_path / "cut"))
 
 
-def test_shapes_that_do_not_fit_are_an_error(tmp_path, model):
+def test_inconsistent_shapes_are_refused(tmp_path, model):
     class Liar(AmDiagGmm):
         dim = DIM - 1
 
@@ -134,7 +134,7 @@ def test_shapes_that_do_not_fit_are_an_error(tmp_path, model):
 
 
 def direct_sums(model, feats, pdfs):
-    """(n_g, a_g, b_g) as (num_gauss, 1 + 2 dim) and the log-likelihood, a frame at a time."""
+    """(n_g, a_g, b_g) as (num_gauss, 1 + 2 dim) and the log-likelihood, frame by frame."""
     sums, total = np.zeros((model.num_gauss, 1 + 2 * model.dim)), 0.0
     exponents = log_gaussians(model, feats)
     for x, row, pdf in zip(feats.astype(np.float64), exponents, pdfs):
@@ -150,7 +150,7 @@ def random_pdfs(num_frames, num_pdfs, seed=4):
     return np.random.default_rng(seed).integers(-1, num_pdfs, num_frames)
 
 
-def test_statistics(model, feats):
+def test_statistics_equal_dense_sums(model, feats):
     pdfs = random_pdfs(len(feats), model.num_pdfs)
     stats = GmmStats.zeros(model)
     accumulate(model, by_pdf(feats[:300], pdfs[:300]), stats)
@@ -163,8 +163,8 @@ def test_statistics(model, feats):
     )
 
 
-def test_em_is_that_of_float64(feats):
-    """Ten iterations of EM, ours and a plain one; the likelihood never decreases."""
+def test_em_equals_float64(feats):
+    """Ten iterations of EM, compared with a plain implementation. The likelihood never decreases."""
     model = random_model(3, 3, DIM, seed=8, spread=1.0)
     pdfs = random_pdfs(len(feats), 3)
     options = GmmUpdateOptions(min_gaussian_occupancy=0.0, min_variance=0.01)
@@ -192,7 +192,7 @@ def sums_with(model, occupancies):
     return GmmStats(np.hstack([n, n * np.ones(model.dim), n * 3 * np.ones(model.dim)]))
 
 
-def test_rare_gaussians_are_removed_but_the_last_one_stays():
+def test_rare_gaussians_are_removed_except_the_last():
     weights = np.array([0.2, 0.3, 0.5, 0.4, 0.6, 1.0])
     model = AmDiagGmm.from_moments([0, 3, 5, 6], weights, np.arange(12.0).reshape(6, 2), np.full((6, 2), 4.0))
     new = update(model, sums_with(model, [5, 30, 70, 3, 2, 0]), GmmUpdateOptions())
@@ -202,7 +202,7 @@ def test_rare_gaussians_are_removed_but_the_last_one_stays():
     np.testing.assert_allclose(new.variances, [[2, 2], [2, 2], [4, 4], [4, 4]], rtol=1e-6)
 
 
-def test_variance_floor_and_least_weight():
+def test_variance_floor_and_minimum_weight():
     model = AmDiagGmm.from_moments([0, 2], np.array([0.5, 0.5]), np.zeros((2, 1)), np.ones((2, 1)))
     stats = GmmStats(np.array([[20.0, 20.0, 20.0 * 1.00001], [1e9, 0.0, 1e9]]))
     assert update(model, stats, GmmUpdateOptions(min_gaussian_weight=0)).variances[0, 0] == pytest.approx(
@@ -212,12 +212,12 @@ def test_variance_floor_and_least_weight():
 
 
 @pytest.mark.parametrize("floor", ["0", "-1", "nan"])
-def test_a_variance_floor_that_is_none_is_refused(floor):
+def test_invalid_variance_floor_is_refused(floor):
     with pytest.raises(UserError, match=f"--min-variance.*{floor}"):
         parse(GmmUpdateOptions, ["--min-variance", floor])
 
 
-def test_the_least_variance_floor_gives_finite_gaussians_for_frames_without_variance():
+def test_smallest_variance_floor_keeps_constant_frames_finite():
     model = AmDiagGmm.from_moments([0, 1], [1.0], np.zeros((1, 1)), np.ones((1, 1)))
     stats = GmmStats(np.array([[50.0, 50.0 * 3, 50.0 * 9]]))
     options = parse(GmmUpdateOptions, ["--min-variance", "1e-8", "--min-gaussian-occupancy", "0"])[0]
@@ -240,14 +240,14 @@ def plain_targets(occupancies, num_gauss, power, min_count):
 
 
 @pytest.mark.parametrize("num_gauss", [3, 8, 40, 120, 1000])
-def test_split_targets(num_gauss):
+def test_split_targets_equal_plain_computation(num_gauss):
     occupancies = np.random.default_rng(0).exponential(800, 8)
     assert split_targets(occupancies, num_gauss, 0.25, 20.0).tolist() == plain_targets(
         occupancies.tolist(), num_gauss, 0.25, 20.0
     )
 
 
-def test_splitting_keeps_weights_and_moves_halves_apart(model):
+def test_splitting_keeps_weights_and_separates_halves(model):
     occupancies = np.array([1000.0, 3000.0, 100.0, 0.0, 500.0])
     options = GmmUpdateOptions()
     new = mix_up(model, occupancies, model.num_gauss + 6, options, np.random.default_rng(0))
@@ -265,8 +265,8 @@ def test_splitting_keeps_weights_and_moves_halves_apart(model):
 
 
 def split_by_hand(weights, means, variances, target, factor, rng):
-    """The heaviest Gaussian becomes two of half its weight and its variances, `factor` n standard deviations
-    to either side, n random."""
+    """The heaviest Gaussian is replaced by two with half its weight and its variances, shifted by ± `factor`
+    n standard deviations with random n."""
     weights, means, variances = list(weights), list(means), list(variances)
     while len(weights) < target:
         old = int(np.argmax(weights))
@@ -279,9 +279,9 @@ def split_by_hand(weights, means, variances, target, factor, rng):
     return np.array(weights), np.array(means), np.array(variances)
 
 
-def test_halves_of_a_gaussian_lie_on_both_sides_of_it():
-    """Against splitting by the definition, with means far apart, variances that differ, and several splits of
-    one pdf."""
+def test_split_halves_lie_symmetrically_around_mean():
+    """Compared with splitting by the definition, with distant means, different variances, and several splits
+    of one pdf."""
     model = random_model(4, 4, 3, seed=5)
     occupancies = np.array([9000.0, 40.0, 400.0, 2500.0])
     grown = mix_up(model, occupancies, 40, GmmUpdateOptions(perturb_factor=0.3), np.random.default_rng(11))

@@ -23,7 +23,7 @@ def touched(directory: Path, *names: str) -> Path:
     return directory
 
 
-def test_alignments_and_transforms_of_all_jobs(tmp_path):
+def test_input_files_include_alignments_and_transforms_of_all_jobs(tmp_path):
     (tmp_path / "num_jobs").write_text("3\n")
     alignments, transforms = (
         {tmp_path / name.format(job) for job in (1, 2, 3)} for name in ("ali.{}.gz", "trans.{}")
@@ -43,7 +43,7 @@ def test_alignments_and_transforms_of_all_jobs(tmp_path):
     }
 
 
-def test_a_directory_without_alignments(tmp_path):
+def test_directory_without_alignments_is_refused(tmp_path):
     with pytest.raises(UserError, match="num_jobs: missing or not a number; is this an alignment directory?"):
         training_files(tmp_path, tmp_path, tmp_path)
 
@@ -57,7 +57,7 @@ def test_a_directory_without_alignments(tmp_path):
         ("train_deltas", ["roots", "sets", "extra_questions", "context_indep"]),
     ],
 )
-def test_lists_of_phones_that_are_read(tmp_path, monkeypatch, capsys, step, names):
+def test_phone_lists_are_inputs(tmp_path, monkeypatch, capsys, step, names):
     data, lang = write_corpus(tmp_path, num_utterances=2)
     model = touched(tmp_path / "model", "final.mdl", "tree", "ali.1.gz")
     (model / "num_jobs").write_text("1\n")
@@ -74,9 +74,9 @@ def test_lists_of_phones_that_are_read(tmp_path, monkeypatch, capsys, step, name
         "hmm.training.align_gmm.read_tree",
         "hmm.training.train_triphones.read_transitions",
     ):
-        monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # at models, which are not made here
+        monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # models, which this test does not make
 
-    def told() -> str:
+    def messages() -> str:
         run_here(
             f"{step}.py",
             data,
@@ -87,9 +87,9 @@ def test_lists_of_phones_that_are_read(tmp_path, monkeypatch, capsys, step, name
         )
         return capsys.readouterr().out
 
-    told()
-    assert f"{tmp_path / 'out'} is up to date" in told()
+    messages()
+    assert f"{tmp_path / 'out'} is up to date" in messages()
     for name in names:
         with (lang / f"phones/{name}.int").open("a") as f:
             f.write("\n")
-        assert f"is out of date: {lang}/phones/{name}.int changed" in told()
+        assert f"is out of date: {lang}/phones/{name}.int changed" in messages()

@@ -1,5 +1,5 @@
-"""Topologies and transition models against Kaldi's answers (fixtures/kaldi_hmm.json), a plain enumeration,
-and broken files."""
+"""Topologies and transition models against Kaldi's answers (fixtures/kaldi_hmm.json) and a plain enumeration;
+invalid files."""
 
 import json
 
@@ -29,7 +29,7 @@ def model(kaldi, topology):
     return TransitionModel.from_tree(topology, ContextTree.read(KaldiReader("tree", kaldi["tree"].encode())))
 
 
-def test_numbering_is_kaldis(kaldi, model):
+def test_numbering_equals_kaldi(kaldi, model):
     expected = kaldi["transitions"]
     assert model.tuples.tolist() == expected["tuples"]
     for ours, theirs in (
@@ -43,7 +43,7 @@ def test_numbering_is_kaldis(kaldi, model):
     assert np.allclose(model.non_self_loop_log_prob, expected["non_self_loop_log_probs"][1:], atol=1e-6)
 
 
-def test_update_is_kaldis(kaldi, model):
+def test_update_equals_kaldi(kaldi, model):
     gain, count = model.update(np.array(kaldi["update"]["counts"]))
     assert np.allclose(model.log_prob, kaldi["update"]["log_probs"], atol=1e-6)
     assert gain == pytest.approx(kaldi["update"]["gain"], rel=1e-5) and count == pytest.approx(
@@ -51,8 +51,8 @@ def test_update_is_kaldis(kaldi, model):
     )
 
 
-def test_numbering_by_plain_enumeration(topology, model):
-    """Documented rule: sorted triples, in each the arcs of the topology."""
+def test_numbering_equals_plain_enumeration(topology, model):
+    """The documented rule: sorted triples, each with the arcs of the topology."""
     tree_pdfs = {
         (phone, c): model.tuples[(model.tuples[:, 0] == phone)][:, 2]
         for phone in topology.phones
@@ -77,7 +77,7 @@ def test_numbering_by_plain_enumeration(topology, model):
     assert tid == model.num_tids
 
 
-def test_self_loops(model):
+def test_self_loops_have_transition_ids_and_log_probabilities(model):
     for state in range(model.num_states):
         loops = [tid for tid in model.tids_of(state) if model.is_self_loop[tid]]
         assert model.self_loop_tid[state] == (loops[0] if loops else 0)
@@ -93,7 +93,7 @@ def test_transition_states_of_arrays(model):
         model.transition_state(1, 0, 5)
 
 
-def test_update_leaves_rare_states_and_floors(topology):
+def test_update_keeps_rare_states_and_applies_floor(topology):
     model = TransitionModel.from_tree(
         topology, monophone_tree([[p] for p in topology.phones], dict.fromkeys(topology.phones, 3))
     )
@@ -107,7 +107,7 @@ def test_update_leaves_rare_states_and_floors(topology):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_round_trips(tmp_path, model, binary):
+def test_models_survive_round_trip(tmp_path, model, binary):
     model.update(np.random.default_rng(0).uniform(10, 100, model.num_tids + 1))
     model.write(tmp_path / "model", binary)
     again = read_transitions(tmp_path / "model")
@@ -119,7 +119,7 @@ def test_round_trips(tmp_path, model, binary):
     assert Topology.read(tmp_path / "topo") == model.topology
 
 
-def test_newer_kaldis_tuples(tmp_path, model):
+def test_tuples_of_newer_kaldi_are_read(tmp_path, model):
     model.write(tmp_path / "model", binary=False)
     lines = (tmp_path / "model").read_text().replace("Triples>", "Tuples>").splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("<Tuples>")) + 1
@@ -129,7 +129,7 @@ def test_newer_kaldis_tuples(tmp_path, model):
     assert (read_transitions(tmp_path / "newer").tuples == model.tuples).all()
 
 
-def test_truncated_model(tmp_path, model):
+def test_truncated_model_is_refused(tmp_path, model):
     for binary in (True, False):
         model.write(tmp_path / "final.mdl", binary)
         content = (tmp_path / "final.mdl").read_bytes().rstrip()
@@ -138,7 +138,7 @@ def test_truncated_model(tmp_path, model):
                 TransitionModel.read(KaldiReader("final.mdl", content[:size]))
 
 
-def test_model_that_does_not_fit_its_topology(tmp_path, model):
+def test_model_not_matching_topology_is_refused(tmp_path, model):
     model.write(tmp_path / "model", binary=False)
     text = (tmp_path / "model").read_text()
     for old, new, message in (
@@ -169,12 +169,12 @@ def test_model_that_does_not_fit_its_topology(tmp_path, model):
         ("</Topology>", "", "truncated"),
     ],
 )
-def test_broken_topologies(kaldi, old, new, message):
+def test_invalid_topologies_are_refused(kaldi, old, new, message):
     with pytest.raises(UserError, match=rf"lang/topo: at byte \d+: .*{message}"):
         Topology.read(KaldiReader("lang/topo", kaldi["topo"].replace(old, new, 1).encode()))
 
 
-def test_topology_without_some_phones(topology):
+def test_topology_without_some_phones_is_refused(topology):
     topology.check_phones([1, 2, 3, 4, 5, 7, 8])
     with pytest.raises(
         UserError, match=r"lang/topo: the topology does not match the phones \(phones 6 9 without HMM\)"
@@ -186,11 +186,11 @@ def test_topology_without_some_phones(topology):
         topology.entry(6)
 
 
-def test_left_to_right():
+def test_left_to_right_topology():
     assert left_to_right(1, 0.5) == (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
 
 
-def test_alignment_of_another_model(model):
+def test_alignment_of_other_model_is_refused(model):
     with pytest.raises(
         UserError,
         match=f"exp/ali utt-1: transition-id {model.num_tids + 1} in frame 1, but the model has 1 to",
@@ -198,7 +198,7 @@ def test_alignment_of_another_model(model):
         model.check_alignment(np.array([1, model.num_tids + 1]), "exp/ali utt-1")
 
 
-def test_tree_of_another_model(tmp_path, model):
+def test_tree_of_other_model_is_refused(tmp_path, model):
     monophone_tree([[p] for p in model.topology.phones], dict.fromkeys(model.topology.phones, 2)).write(
         tmp_path / "tree"
     )
@@ -206,7 +206,7 @@ def test_tree_of_another_model(tmp_path, model):
         read_tree(tmp_path / "tree", model)
 
 
-def test_topology_with_phones_the_tree_lacks(kaldi, topology):
+def test_topology_with_phones_missing_in_tree_is_refused(kaldi, topology):
     tree = monophone_tree([[1], [2], [3]], dict.fromkeys((1, 2, 3), 3))
     with pytest.raises(UserError, match="the tree has no pdf for phone 4"):
         TransitionModel.from_tree(topology, tree)

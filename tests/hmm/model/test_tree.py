@@ -1,5 +1,5 @@
-"""Context trees against Kaldi's answers (fixtures/kaldi_hmm.json), an independent recursive parser, and
-broken files."""
+"""Context trees against Kaldi's answers (fixtures/kaldi_hmm.json) and an independent recursive parser;
+invalid files."""
 
 import itertools
 import json
@@ -65,19 +65,19 @@ def random_tree(rng, depth):
     return Split(key, values, random_tree(rng, depth - 1), random_tree(rng, depth - 1))
 
 
-def test_answers_are_kaldis(kaldi, tree):
+def test_pdfs_equal_kaldi(kaldi, tree):
     for *window, pdf_class, pdf in kaldi["answers"]:
         assert tree.pdf(tuple(window), pdf_class) == pdf
 
 
 @pytest.mark.parametrize("sets", ["sets", "single"])
-def test_monophone_trees_are_kaldis(tmp_path, kaldi, sets):
+def test_monophone_trees_equal_kaldi(tmp_path, kaldi, sets):
     monophone_tree(kaldi[sets], dict.fromkeys(PHONES, 2) | {1: 3, 2: 3}).write(tmp_path / "tree")
     assert (tmp_path / "tree").read_bytes() == b"\0B" + bytes.fromhex(kaldi["mono"][sets])
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_trees_by_an_independent_parser(tmp_path, seed):
+def test_random_trees_equal_independent_parser(tmp_path, seed):
     tree = ContextTree(3, 1, Split(0, frozenset({1}), Leaf(0), random_tree(np.random.default_rng(seed), 7)))
     tree.write(tmp_path / "tree", binary=False)
     words = (tmp_path / "tree").read_text().split()
@@ -91,7 +91,7 @@ def test_random_trees_by_an_independent_parser(tmp_path, seed):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_round_trip(tmp_path, tree, binary):
+def test_trees_survive_round_trip(tmp_path, tree, binary):
     tree.write(tmp_path / "tree", binary)
     again = ContextTree.read(tmp_path / "tree")
     assert again.root == tree.root and (again.context_width, again.central_position, again.num_pdfs) == (
@@ -101,8 +101,8 @@ def test_round_trip(tmp_path, tree, binary):
     )
 
 
-def test_deep_tree(tmp_path):
-    """The deepest tree of questions about single values, deeper than Python's stack."""
+def test_deep_tree_is_read(tmp_path):
+    """The deepest tree of questions about single values exceeds Python's stack."""
     node = Leaf(0)
     for depth in range(1, 3000):
         node = Split(0, frozenset({depth}), Leaf(depth), node)
@@ -114,7 +114,7 @@ def test_deep_tree(tmp_path):
     )
 
 
-def test_reachable_is_every_answer_in_some_context(tree):
+def test_reachable_pdfs_cover_all_contexts(tree):
     table = tree.table(PHONES, 3)
     for i, phone in enumerate(PHONES):
         for pdf_class in range(2):
@@ -123,14 +123,14 @@ def test_reachable_is_every_answer_in_some_context(tree):
     assert tree.reachable(3, 0) == [7, 9] and tree.reachable(3, 1) == [5, 6, 7]
 
 
-def test_unknown_phones(tree):
+def test_unknown_phones_are_refused(tree):
     with pytest.raises(UserError, match="no pdf for phones 1 6 1, pdf-class 0"):
         tree.pdf((1, 6, 1), 0)
     with pytest.raises(UserError, match="no pdf for phones 1 99 1"):
         tree.pdfs(np.array([[1, 3, 1], [1, 99, 1]]), np.array([0, 0]))
 
 
-def test_truncated_tree(tmp_path, tree):
+def test_truncated_tree_is_refused(tmp_path, tree):
     for binary in (True, False):
         tree.write(tmp_path / "tree", binary)
         content = (tmp_path / "tree").read_bytes().rstrip()
@@ -151,6 +151,6 @@ def test_truncated_tree(tmp_path, tree):
         ("SE -1 [ 0 1 ]", "SE -1 [ 0 x ]", "a list of integers"),
     ],
 )
-def test_broken_trees(kaldi, old, new, message):
+def test_invalid_trees_are_refused(kaldi, old, new, message):
     with pytest.raises(UserError, match=rf"tree: at byte \d+: .*{message}"):
         ContextTree.read(KaldiReader("tree", kaldi["tree"].replace(old, new, 1).encode()))

@@ -1,5 +1,5 @@
-"""Frames in rounds and in files are those of one array, whatever the limit; trainings with any limit end with
-the same bytes."""
+"""Frames in rounds and in files equal those of one array for any limit. Trainings with any limit end with the
+same bytes."""
 
 import dataclasses
 import weakref
@@ -43,7 +43,7 @@ BLOCK = 16
 
 @pytest.fixture(scope="module")
 def small_blocks():
-    """Blocks that the pdfs of toys fill."""
+    """Reduce the block size so that toy pdfs fill blocks."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (frame_file, gmm_update, pdf_order, gmm_shard):
             patch.setattr(module, "FRAMES_PER_BLOCK", BLOCK)
@@ -51,7 +51,7 @@ def small_blocks():
 
 
 class Utterances:
-    """Random frames of random pdfs as a `pdf_order.Source`; some pdfs have very many, one has none."""
+    """Random frames of random pdfs as a `pdf_order.Source`. Some pdfs have very many frames, one has none."""
 
     num_utterances, width = 9, 3
 
@@ -73,19 +73,19 @@ class Utterances:
 
 @pytest.mark.parametrize("most_rows", [BLOCK, 40, 100, 300, 10_000])
 @pytest.mark.parametrize("in_order", [False, True])
-def test_rounds_give_the_blocks_of_one_array(small_blocks, most_rows, in_order):
+def test_rounds_give_same_blocks_as_one_array(small_blocks, most_rows, in_order):
     source = Utterances()
     found = [
         (pdf, rows.copy()) for pdf, rows in pdf_order.in_rounds(source, source.counts, most_rows, in_order)
     ]
     expected = list(by_pdf(source.frames, source.all_pdfs))
     if not in_order:
-        found.sort(key=lambda block: block[0])  # stable: blocks of a pdf stay as they came
+        found.sort(key=lambda block: block[0])  # stable: blocks of a pdf keep their order
     assert [pdf for pdf, _ in found] == [pdf for pdf, _ in expected]
     assert all(np.array_equal(ours, theirs) for (_, ours), (_, theirs) in zip(found, expected))
 
 
-def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
+def test_number_of_rounds_follows_memory_limit(small_blocks):
     """All frames at once are one round; if full blocks are yielded, a buffer of one block per pdf is enough
     for it."""
     for most_rows, in_order, num_rounds in ((10_000, True, 1), (8 * BLOCK, False, 1), (4 * BLOCK, False, 2)):
@@ -96,7 +96,7 @@ def test_rounds_are_no_more_than_memory_asks_for(small_blocks):
 
 
 @pytest.mark.parametrize("most_rows", [BLOCK, 100, 10_000])
-def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
+def test_files_give_same_blocks_as_one_array(small_blocks, most_rows, tmp_path):
     """Frames can be read repeatedly although utterances are read once, also if an utterance is longer than
     memory allows."""
     source = Utterances()
@@ -109,26 +109,26 @@ def test_files_give_the_blocks_of_one_array(small_blocks, most_rows, tmp_path):
     assert source.num_read == source.num_utterances and not list(tmp_path.iterdir())
 
 
-def test_disks_without_room_are_told(tmp_path, monkeypatch):
+def test_insufficient_disk_space_is_reported(tmp_path, monkeypatch):
     """Detected in advance, for all ranks together, or when the disk is full."""
-    told, source = [], Utterances()
+    report, source = [], Utterances()
     num_bytes = 12 * int(source.counts.sum())
-    monkeypatch.setattr(frame_file.log, "warning", told.append)
+    monkeypatch.setattr(frame_file.log, "warning", report.append)
     monkeypatch.setattr(frame_file.shutil, "disk_usage", lambda folder: SimpleNamespace(free=6 * num_bytes))
-    assert Scratch(tmp_path, 3).write(source, source.counts, 100) and not told
-    assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(told) == 1
+    assert Scratch(tmp_path, 3).write(source, source.counts, 100) and not report
+    assert Scratch(tmp_path, 4).write(source, source.counts, 100) is None and len(report) == 1
     monkeypatch.setattr(frame_file.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "w+b"))
     assert Scratch(tmp_path, 3).write(source, source.counts, 100) is None
-    assert told[1].endswith(
+    assert report[1].endswith(
         f" {num_bytes / 1e6:.2g} MB of features do not fit in memory, and the disk has too little space: "
         "they are read from their archives more often; free disk space, or raise --max-store-mb"
     )
 
 
-def test_accumulation_sums_in_one_order():
+def test_accumulation_is_bit_identical_for_any_pdf_order():
     """All sums and the log-likelihood are bit-identical for any order of pdfs."""
     rng, model = np.random.default_rng(3), random_model(40, 3, 5)
-    # their sums need rounding
+    # frames whose sums need rounding
     feats = (10.0 ** rng.integers(0, 7, (9000, 1)) * rng.standard_normal((9000, 5))).astype(np.float32)
     pdfs = rng.integers(-1, 40, 9000)
     frames = list(by_pdf(feats, pdfs))
@@ -170,7 +170,7 @@ def chain(corpus, path: Path, num_ranks: int) -> None:
 
 @pytest.fixture(scope="module")
 def trained(corpus, small_blocks, tmp_path_factory):
-    """The chain with a limit that all frames fit in."""
+    """The chain with a limit that fits all frames."""
     path = tmp_path_factory.mktemp("trained")
     chain(corpus, path, 2)
     return path
@@ -183,7 +183,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("disk", [True, False])
-def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, trained, tmp_path, monkeypatch):
+def test_trainings_with_any_memory_limit_are_bit_identical(disk, corpus, trained, tmp_path, monkeypatch):
     """With all frames in memory, and with a hundred, on a disk with space for all and on a full one."""
     monkeypatch.setattr(gmm_shard, "reserve", lambda *_: 3000)
     if not disk:
@@ -200,7 +200,7 @@ def test_trainings_within_any_limit_end_with_the_same_bytes(disk, corpus, traine
     assert contents(tmp_path) == expected
 
 
-def test_statistics_of_one_speaker_at_a_time_are_in_memory(corpus, trained, tmp_path, monkeypatch):
+def test_speaker_statistics_are_in_memory_one_at_a_time(corpus, trained, tmp_path, monkeypatch):
     """Statistics of speakers that are on no other rank."""
     alive, most, real = weakref.WeakSet(), [], FmllrStats.zeros.__func__
 

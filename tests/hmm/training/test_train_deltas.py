@@ -1,5 +1,5 @@
-"""Triphone training on toy data: better than monophones, the same with any number of ranks, resumable,
-alignments checked."""
+"""Triphone training on toy data: better than monophones, equal with any number of ranks, resumable;
+alignments are checked."""
 
 import dataclasses
 import shutil
@@ -70,7 +70,7 @@ def log_like_per_frame(corpus, directory: Path) -> float:
     return stats.log_like / stats.num_frames
 
 
-def test_triphones_are_better_than_monophones(corpus, mono, tri):
+def test_triphones_have_higher_likelihood_than_monophones(corpus, mono, tri):
     trans, gmm = read_model(tri / "final.mdl")
     tree = read_tree(tri / "tree", trans)
     assert tree.context_width == 3 and read_tree(mono / "tree").num_pdfs < tree.num_pdfs <= 60
@@ -80,7 +80,7 @@ def test_triphones_are_better_than_monophones(corpus, mono, tri):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, tri, tmp_path, num_ranks):
+def test_result_does_not_depend_on_number_of_ranks(corpus, mono, tri, tmp_path, num_ranks):
     out = train(corpus, mono, tmp_path / "out", num_ranks)
     one, more = read_model(tri / "final.mdl")[1], read_model(out / "final.mdl")[1]
     assert (out / "tree").read_bytes() == (tri / "tree").read_bytes()
@@ -89,7 +89,7 @@ def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, tri, tmp_pa
 
 
 @pytest.mark.parametrize("killed_in", [1, 5])
-def test_killed_training_goes_on_to_the_same_result(corpus, mono, tri, tmp_path, monkeypatch, killed_in):
+def test_killed_training_resumes_to_same_result(corpus, mono, tri, tmp_path, monkeypatch, killed_in):
     real = train_gmm.write_model
 
     def write_or_die(path, *model):
@@ -125,19 +125,19 @@ def spoiled(mono: Path, tmp_path: Path, change) -> Path:
         (lambda tids: tids[::-1], "alignment of"),
     ],
 )
-def test_alignment_that_does_not_match(corpus, mono, tmp_path, change, message):
+def test_mismatched_alignment_is_refused(corpus, mono, tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         train(corpus, spoiled(mono, tmp_path, change), tmp_path / "out")
 
 
-def test_alignments_of_other_utterances(corpus, mono, tmp_path):
+def test_alignments_of_other_utterances_are_refused(corpus, mono, tmp_path):
     ali = Path(shutil.copytree(mono, tmp_path / "ali"))
     write_int_vectors(ali / "ali.1.gz", {"nobody": np.array([1, 2], np.int32)})
     with pytest.raises(UserError, match="no alignment of any utterance"):
         train(corpus, ali, tmp_path / "out")
 
 
-def test_utterances_without_alignment_wait_for_the_first_realignment(corpus, mono, tmp_path):
+def test_utterances_without_alignment_join_at_first_realignment(corpus, mono, tmp_path):
     ali = Path(shutil.copytree(mono, tmp_path / "ali"))
     alignments = read_int_vectors(ali / "ali.1.gz")
     missing = sorted(alignments)[3]
@@ -148,8 +148,8 @@ def test_utterances_without_alignment_wait_for_the_first_realignment(corpus, mon
 
 @pytest.mark.parametrize("num_states", [1, 4])
 @pytest.mark.parametrize("num_sil_states", [1, 5])
-def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, num_sil_states):
-    """Some questions contain several phones, but not all, whatever the numbers of states."""
+def test_questions_use_central_state(tmp_path, monkeypatch, num_states, num_sil_states):
+    """Some questions contain several phones, but not all, for any numbers of states."""
     data, _ = write_corpus(tmp_path, num_utterances=30, seed=5)
     lang = write_toy_lang(
         tmp_path / "short",
@@ -182,7 +182,7 @@ def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, n
 
 
 @pytest.mark.parametrize("program", ["train_deltas.py", "train_lda_mllt.py", "train_sat.py"])
-def test_a_single_iteration_is_refused_at_the_start(program, corpus, mono, tmp_path):
+def test_single_iteration_is_refused(program, corpus, mono, tmp_path):
     with pytest.raises(
         UserError,
         match="--num-iters 1: the training of triphones starts with iteration 1, .*; give 2 or more",

@@ -1,4 +1,4 @@
-"""Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the
+"""Whole GMM trainings on toy data: ranks, resumption, objective; mismatched alignments; steps from the
 command line."""
 
 import ast
@@ -64,7 +64,7 @@ def mono(corpus, tmp_path_factory):
     return train(corpus, tmp_path_factory.mktemp("mono"))
 
 
-def test_directory_is_complete(corpus, mono):
+def test_monophone_directory_is_complete(corpus, mono):
     assert sorted(path.name for path in mono.iterdir()) == [
         "ali.1.gz",
         "cmvn_opts",
@@ -89,8 +89,8 @@ def test_directory_is_complete(corpus, mono):
     np.testing.assert_allclose(read_vector(mono / "final.occs"), occupancies, rtol=1e-4)
 
 
-def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
-    """The note to the waiting step has the last iteration, with the objective in the log."""
+def test_training_reports_progress(corpus, tmp_path, monkeypatch):
+    """The progress note for the waiting step has the last iteration, with the objective in the log."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
     said = []
     monkeypatch.setattr(train_gmm.log, "info", said.append)
@@ -107,8 +107,8 @@ def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
     assert f"{note.objective:.4f}" == objective and int(frames) > 0
 
 
-def test_the_training_finds_the_phones(corpus, mono):
-    """Frames were drawn with variance 1 around distant means; the Gaussians are the same."""
+def test_training_finds_true_phones(corpus, mono):
+    """Frames were drawn with variance 1 around distant means. The Gaussians recover both."""
     trans, gmm = read_model(mono / "final.mdl")
     shard = GmmShard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(mono), trans.num_tids, mono)
@@ -118,7 +118,7 @@ def test_the_training_finds_the_phones(corpus, mono):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, tmp_path, num_ranks):
+def test_result_does_not_depend_on_number_of_ranks(corpus, mono, tmp_path, num_ranks):
     out = train(corpus, tmp_path / "out", num_ranks)
     (one, gmm_one), (more, gmm_more) = read_model(mono / "final.mdl"), read_model(out / "final.mdl")
     np.testing.assert_allclose(one.log_prob, more.log_prob, atol=1e-4)
@@ -134,11 +134,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (5, 2), (7, 1)])
-def test_killed_training_goes_on_to_the_same_result(
-    corpus, mono, tmp_path, monkeypatch, killed_in, num_ranks
-):
-    """Killed while the model of an iteration is written, then resumed with another number of ranks or the
-    same."""
+def test_killed_training_resumes_to_same_result(corpus, mono, tmp_path, monkeypatch, killed_in, num_ranks):
+    """Killed while the model of an iteration is written, then resumed with the same or another number of
+    ranks."""
     out = tmp_path / "out"
     real = train_gmm.write_model
 
@@ -164,7 +162,7 @@ def test_killed_training_goes_on_to_the_same_result(
     )
 
 
-def test_objective_only_falls_where_mixtures_or_alignments_change(corpus, tmp_path, monkeypatch):
+def test_objective_falls_only_at_splits_or_realignments(corpus, tmp_path, monkeypatch):
     seen = []
     real = train_gmm.GmmTrainer._updated
 
@@ -202,7 +200,7 @@ def change(path: Path, **entries) -> None:
     write_table(path, {key: value for key, value in table.items() if value is not None})
 
 
-def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
+def test_unusable_utterances_are_named(corpus, tmp_path, capfd):
     data, lang = copy_of(corpus, tmp_path)
     change(data / "text", s0_000="", s1_001="strange words", s2_002=None)
     write_table(
@@ -217,7 +215,7 @@ def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
     assert read_job_archives(tmp_path / "out").keys() == set(shard.keys)
 
 
-def test_features_that_are_not_finite_or_without_frames(corpus, tmp_path):
+def test_non_finite_and_empty_features_are_named(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     with ArkWriter(tmp_path / "more.ark", tmp_path / "more.scp") as writer:
         writer.write("s1-001", np.array([[0.0, np.nan, 1.0, 2.0]] * 20, np.float32))
@@ -229,7 +227,7 @@ def test_features_that_are_not_finite_or_without_frames(corpus, tmp_path):
     }
 
 
-def test_nothing_usable_is_an_error(corpus, tmp_path):
+def test_data_without_usable_utterances_is_refused(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), ""))
     with pytest.raises(
@@ -241,7 +239,7 @@ def test_nothing_usable_is_an_error(corpus, tmp_path):
         train((data, lang), tmp_path / "out")
 
 
-def test_a_text_of_another_vocabulary_is_an_error(corpus, tmp_path):
+def test_text_of_other_vocabulary_is_refused(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), "STRANGE WORDS"))
     with pytest.raises(
@@ -265,16 +263,16 @@ def with_constant(corpus, data: Path, columns: list[int]) -> None:
 
 
 @pytest.mark.parametrize("num_ranks, cmvn", [(1, "speaker"), (3, "speaker"), (3, "none")])
-def test_columns_of_one_number_are_named(corpus, tmp_path, num_ranks, cmvn):
+def test_constant_columns_are_named(corpus, tmp_path, num_ranks, cmvn):
     data, lang = copy_of(corpus, tmp_path)
-    for columns, told in (([2], "column 3 of the 4"), ([1, 3], "2 columns .the first is 2. of the 4")):
+    for columns, message in (([2], "column 3 of the 4"), ([1, 3], "2 columns .the first is 2. of the 4")):
         with_constant(corpus, data, columns)
         spec = dataclasses.replace(spec_of((data, lang), tmp_path / "out"), inputs=InputOptions(cmvn=cmvn))
-        with pytest.raises(UserError, match=f"data: {told} features with .*: constant in all frames"):
+        with pytest.raises(UserError, match=f"data: {message} features with .*: constant in all frames"):
             run_threads(num_ranks, lambda comm: train_rank(spec, comm))
 
 
-def test_alignments_that_do_not_fit(corpus, mono):
+def test_mismatched_alignments_are_refused(corpus, mono):
     shard = GmmShard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     alignments = read_job_archives(mono)
     num_tids = read_model(mono / "final.mdl")[0].num_tids
@@ -298,21 +296,21 @@ def align(corpus, model_dir: Path, out: Path, num_jobs: int):
     return report, read_job_archives(out)
 
 
-def test_alignment_of_a_finished_system(corpus, mono, tmp_path):
+def test_finished_system_aligns_data(corpus, mono, tmp_path):
     report, one = align(corpus, mono, tmp_path / "one", 1)
     _, three = align(corpus, mono, tmp_path / "three", 3)
     assert report.num_aligned == 30 and not report.failed
     assert one.keys() == three.keys() and all((one[utt] == three[utt]).all() for utt in one)
 
 
-def test_features_of_other_dimension_than_the_model(corpus, mono, tmp_path):
+def test_features_of_other_dimension_than_model_are_refused(corpus, mono, tmp_path):
     shutil.copytree(mono, tmp_path / "mono")
     InputOptions(deltas=1).save(tmp_path / "mono")
     with pytest.raises(UserError, match="features of dimension 8, but the GMM was trained on dimension 4"):
         align(corpus, tmp_path / "mono", tmp_path / "out", 1)
 
 
-def test_language_directory_of_another_training(corpus, mono, tmp_path):
+def test_language_directory_of_other_training_is_refused(corpus, mono, tmp_path):
     shutil.copytree(corpus[1], tmp_path / "lang")
     text = (tmp_path / "lang/phones.txt").read_text()
     (tmp_path / "lang/phones.txt").write_text(text.replace("P1_B ", "Q1_B "))
@@ -328,7 +326,7 @@ def step(*words) -> subprocess.CompletedProcess:
     )
 
 
-def test_steps_from_the_command_line(corpus, tmp_path):
+def test_steps_run_from_command_line(corpus, tmp_path):
     options = [
         "--nj",
         2,
@@ -360,12 +358,12 @@ def test_steps_from_the_command_line(corpus, tmp_path):
 
 def untold(program: Path, out: Path) -> list[str]:
     """Files of a finished output that the program's documentation does not list."""
-    told = ast.get_docstring(ast.parse(program.read_text())).split("Writes")[1].split("\n\n")[0]
+    printed = ast.get_docstring(ast.parse(program.read_text())).split("Writes")[1].split("\n\n")[0]
     files = (re.sub(r"\.\d+\.", ".JOB.", path.name) for path in out.glob("[!.]*") if path.is_file())
-    return [name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", told)]
+    return [name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", printed)]
 
 
-def test_missing_features_are_one_sentence(corpus, tmp_path):
+def test_missing_features_give_one_sentence(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     (data / "feats.scp").unlink()
     ended = step(ROOT / "steps/train_mono.py", data, lang, tmp_path / "mono")
@@ -373,7 +371,7 @@ def test_missing_features_are_one_sentence(corpus, tmp_path):
     assert ended.stderr.splitlines() == [f"train_mono.py: error: {data}/feats.scp: no such file or directory"]
 
 
-def test_solo_communicator_trains_too(corpus, tmp_path):
+def test_single_process_trains_without_mpi(corpus, tmp_path):
     options = TrainOptions(GmmScheduleOptions(num_iters=2, num_gauss=40), TRAIN.align, TRAIN.update)
     train_rank(spec_of(corpus, tmp_path / "out", options), SoloComm())
     assert (tmp_path / "out/final.mdl").exists()

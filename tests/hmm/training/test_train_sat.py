@@ -1,5 +1,5 @@
-"""LDA+MLLT and speaker adaptive training on toy data whose speakers are affine distortions: found, the same
-on all ranks, resumable."""
+"""LDA+MLLT and speaker adaptive training on toy data with affine speaker distortions: recovered, equal on all
+ranks, resumable."""
 
 import dataclasses
 import shutil
@@ -98,7 +98,7 @@ def lda(corpus, mono, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sat(corpus, mono, tmp_path_factory):
-    """Trained on the features themselves, so that the transforms can be compared with the distortions."""
+    """Trained on the plain features, so that the transforms can be compared with the distortions."""
     return train_sat(corpus, mono, tmp_path_factory.mktemp("sat"))
 
 
@@ -108,7 +108,8 @@ def lda_sat(corpus, lda, tmp_path_factory):
 
 
 def log_like(corpus, model: Path, ali_dir: Path, transform_dir: Path | None = None) -> float:
-    """Log-likelihood per frame of the alignments in `ali_dir`, without the transforms' log-determinants."""
+    """Log-likelihood per frame of the alignments in `ali_dir`, without the log-determinants of the
+    transforms."""
     trans, gmm = read_model(model)
     shard = GmmShard.load(open_features(corpus[0], model.parent, transform_dir), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(ali_dir), trans.num_tids, ali_dir)
@@ -116,7 +117,7 @@ def log_like(corpus, model: Path, ali_dir: Path, transform_dir: Path | None = No
     return stats.log_like / stats.num_frames
 
 
-def test_lda_directory_feeds_its_model(corpus, lda, mono):
+def test_lda_directory_transforms_features(corpus, lda, mono):
     assert sorted({path.name for path in lda.iterdir()} - {path.name for path in mono.iterdir()}) == [
         "final.mat"
     ]
@@ -128,9 +129,9 @@ def test_lda_directory_feeds_its_model(corpus, lda, mono):
     np.testing.assert_allclose(reader[utt], spliced[utt] @ matrix.T, atol=1e-4)
 
 
-def test_mllt_makes_the_model_fit_better(corpus, mono, lda, tmp_path):
-    """Likelihoods of the spliced frames compared over matrices: log |det| of the rows that both span
-    added."""
+def test_mllt_increases_likelihood(corpus, mono, lda, tmp_path):
+    """Likelihoods of the spliced frames are comparable after adding log |det| of the rows that both matrices
+    span."""
     without = tmp_path / "without"
     without.mkdir()
     spec = LdaMlltSpec(
@@ -143,7 +144,7 @@ def test_mllt_makes_the_model_fit_better(corpus, mono, lda, tmp_path):
         read_matrix(lda / "final.mat").astype(np.float64),
     )
     step = new @ np.linalg.pinv(old)
-    np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT does not leave the space selected by LDA
+    np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT stays in the space selected by LDA
     assert (
         log_like(corpus, lda / "final.mdl", lda) + np.linalg.slogdet(step)[1]
         > log_like(corpus, without / "final.mdl", without) + 0.01
@@ -156,9 +157,9 @@ def test_affine_lda_system(corpus, mono, tmp_path):
     assert log_like(corpus, out / "final.mdl", out) > -100
 
 
-def test_sat_undoes_the_speakers_distortions(corpus, sat):
-    """After its transform every speaker is the same map of what was said: T_s A_s = C for all s, though the
-    A_s differ."""
+def test_sat_removes_speaker_distortions(corpus, sat):
+    """After its transform, every speaker has the same map from undistorted frames: T_s A_s = C for all s,
+    although the A_s differ."""
     transforms = read_transforms(sat)
     before = np.stack([distortion(speaker, 0.25)[0] for speaker in SPEAKERS])
     after = np.stack([transforms[speaker][:, :DIM] @ matrix for speaker, matrix in zip(SPEAKERS, before)])
@@ -166,7 +167,7 @@ def test_sat_undoes_the_speakers_distortions(corpus, sat):
     assert apart[1] < 0.25 * apart[0], apart
 
 
-def test_sat_directory(corpus, lda, lda_sat):
+def test_sat_directory_is_complete(corpus, lda, lda_sat):
     added = {path.name for path in lda_sat.iterdir()} - {path.name for path in lda.iterdir()}
     assert added == {"final.alimdl", "trans.1"}
     assert (lda_sat / "final.mat").read_bytes() == (lda / "final.mat").read_bytes()
@@ -175,16 +176,15 @@ def test_sat_directory(corpus, lda, lda_sat):
     np.testing.assert_array_equal(final.offsets, aligner.offsets)
 
 
-def test_each_model_fits_its_features(corpus, lda_sat):
-    """final.mdl fits the features with fMLLR, final.alimdl those without."""
+def test_each_model_matches_its_features(corpus, lda_sat):
+    """final.mdl matches features with fMLLR, final.alimdl features without."""
     final, aligner = lda_sat / "final.mdl", lda_sat / "final.alimdl"
     assert log_like(corpus, final, lda_sat, lda_sat) > log_like(corpus, aligner, lda_sat, lda_sat)
     assert log_like(corpus, aligner, lda_sat) > log_like(corpus, final, lda_sat)
 
 
-def test_alignment_with_fmllr(corpus, lda_sat, tmp_path):
-    """The new transforms are close to those of the training, and the same with two ranks that share
-    speakers."""
+def test_alignment_with_fmllr_recovers_transforms(corpus, lda_sat, tmp_path):
+    """The new transforms are close to those of the training, and equal with two ranks that share speakers."""
     one, two = align(corpus, lda_sat, tmp_path / "one"), align(corpus, lda_sat, tmp_path / "two", 2)
     trained, alone, shared = read_transforms(lda_sat), read_transforms(one), read_transforms(two)
     assert alone.keys() == set(SPEAKERS) and (one / "failed_utterances").read_text() == ""
@@ -196,8 +196,8 @@ def test_alignment_with_fmllr(corpus, lda_sat, tmp_path):
     assert ours.keys() == set(read_table(corpus[0] / "text")) and equal > 0.95
 
 
-def test_speakers_without_a_transcript(corpus, mono, tmp_path):
-    """They get the identity, so that features can be made of the whole data directory."""
+def test_speakers_without_transcript_get_identity(corpus, mono, tmp_path):
+    """Then features of the whole data directory can be computed."""
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     kept = {utt: words for utt, words in read_table(data / "text").items() if not utt.startswith("s3")}
     write_table(data / "text", kept)
@@ -212,7 +212,7 @@ def test_speakers_without_a_transcript(corpus, mono, tmp_path):
     np.testing.assert_allclose(adapted["s3-003"], plain["s3-003"], atol=1e-5)
 
 
-def test_sat_begins_with_the_transforms_of_the_alignment(corpus, lda_sat, tmp_path, monkeypatch):
+def test_sat_starts_from_transforms_of_alignment(corpus, lda_sat, tmp_path, monkeypatch):
     ali = align(corpus, lda_sat, tmp_path / "ali")
     again = train_sat(corpus, ali, tmp_path / "again")
     assert (
@@ -225,7 +225,7 @@ def test_sat_begins_with_the_transforms_of_the_alignment(corpus, lda_sat, tmp_pa
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, lda, lda_sat, tmp_path, num_ranks):
+def test_result_does_not_depend_on_number_of_ranks(corpus, mono, lda, lda_sat, tmp_path, num_ranks):
     out = train_lda(corpus, mono, tmp_path / "lda", num_ranks)
     np.testing.assert_allclose(read_matrix(out / "final.mat"), read_matrix(lda / "final.mat"), atol=1e-3)
     assert (out / "tree").read_bytes() == (lda / "tree").read_bytes()
@@ -236,10 +236,10 @@ def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, lda, lda_sa
 
 
 @pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (3, 1), (4, 1), (4, 2)])
-def test_killed_training_goes_on_to_the_same_result(
+def test_killed_training_resumes_to_same_result(
     corpus, mono, lda, lda_sat, tmp_path, monkeypatch, killed_in, num_ranks
 ):
-    """Also with a different number of ranks; then the result is the same except for rounding."""
+    """Also with another number of ranks; then the results agree up to rounding."""
     real = train_gmm.write_model
 
     def write_or_die(path, *model):
@@ -264,7 +264,7 @@ def test_killed_training_goes_on_to_the_same_result(
             )
 
 
-def test_data_directory_of_fmllr_features(corpus, lda_sat, tmp_path):
+def test_fmllr_features_are_written_as_data_directory(corpus, lda_sat, tmp_path):
     spec = TransformSpec(corpus[0], lda_sat, lda_sat, tmp_path / "new.tmp", tmp_path / "new", 2, False)
     (spec.out / "feats").mkdir(parents=True)
     for job in (1, 2):
@@ -289,14 +289,14 @@ def test_data_directory_of_fmllr_features(corpus, lda_sat, tmp_path):
         (LdaMlltOptions(dim=4, mllt_iters="two"), "--mllt-iters: 'two' is not a list of iterations"),
     ],
 )
-def test_impossible_options(corpus, mono, tmp_path, options, message):
+def test_impossible_options_are_refused(corpus, mono, tmp_path, options, message):
     spec = LdaMlltSpec(TriphoneSpec(*corpus, mono, tmp_path, TREE, SECOND, SPLICED), options)
     with pytest.raises(UserError, match=message):
         train_lda_mllt_rank(spec, SoloComm())
 
 
-def test_speaker_without_transform(corpus, lda_sat, tmp_path):
-    """Alignments of the same utterances by other speakers."""
+def test_speaker_without_transform_is_refused(corpus, lda_sat, tmp_path):
+    """The alignments have the same utterances with other speakers."""
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     (data / "utt2spk").write_text((data / "utt2spk").read_text().replace(" s0", " new"))
     spec = SatSpec(

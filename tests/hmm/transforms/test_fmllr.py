@@ -1,5 +1,5 @@
-"""fMLLR against its definition in float64: statistics, the objective and its maximum, speakers divided among
-ranks."""
+"""fMLLR against its definition in float64: statistics, the objective and its maximum, speakers distributed
+over ranks."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def dense(model, feats, posteriors, aligner):
 
 
 @pytest.mark.parametrize("two_models", [False, True])
-def test_statistics_are_dense_sums(model, two_models):
+def test_statistics_equal_dense_sums(model, two_models):
     # more than one block of frames
     feats = 2 * np.random.default_rng(0).standard_normal((700, DIM)).astype(np.float32)
     posteriors = soft(700, 1)
@@ -93,7 +93,7 @@ def test_statistics_are_dense_sums(model, two_models):
     assert stats.beta == pytest.approx(beta, rel=1e-6)
 
 
-def test_every_round_over_the_rows_raises_the_objective(model):
+def test_every_row_update_increases_objective(model):
     stats = FmllrStats.zeros(DIM)
     stats.accumulate(model, np.random.default_rng(0).standard_normal((900, DIM)), soft(900, 1))
     values = [
@@ -112,7 +112,7 @@ def test_every_round_over_the_rows_raises_the_objective(model):
 
 
 def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.ndarray]:
-    """Statistics of frames x = A y + b, y drawn from the model with known Gaussians' pdfs; A and b."""
+    """Statistics of frames x = A y + b, with y drawn from the model and known pdfs; A and b."""
     rng = np.random.default_rng(seed)
     a, b = np.eye(DIM) + 0.2 * rng.standard_normal((DIM, DIM)), rng.standard_normal(DIM)
     y, posteriors = sample(model, 5000, seed)
@@ -125,8 +125,9 @@ def distorted_stats(model, seed: int = 0) -> tuple[FmllrStats, np.ndarray, np.nd
     "kind, free",
     [("full", np.ones((DIM, DIM + 1))), ("diag", np.eye(DIM, DIM + 1)), ("offset", np.zeros((DIM, DIM + 1)))],
 )
-def test_transform_is_where_the_gradient_vanishes(model, kind, free):
-    """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d, in the free entries; the others are those of the identity."""
+def test_gradient_vanishes_at_estimated_transform(model, kind, free):
+    """dQ/dW = beta [A^-T 0] + K - (G_d w_d)_d vanishes in the free entries. The others are those of the
+    identity."""
     free = free.copy()
     free[:, -1] = 1
     stats, _, _ = distorted_stats(model)
@@ -142,7 +143,7 @@ def test_transform_is_where_the_gradient_vanishes(model, kind, free):
     )
 
 
-def test_more_freedom_gains_more(model):
+def test_objective_increases_with_degrees_of_freedom(model):
     stats, _, _ = distorted_stats(model)
     gains = [
         estimate_fmllr(stats, FmllrOptions(fmllr_update_type=kind))[1] for kind in ("offset", "diag", "full")
@@ -150,7 +151,7 @@ def test_more_freedom_gains_more(model):
     assert gains[0] < gains[1] < gains[2]
 
 
-def test_a_distortion_is_undone(model):
+def test_known_distortion_is_inverted(model):
     """With known Gaussians (one per pdf), the transform is the inverse of the distortion."""
     single = AmDiagGmm.from_moments(
         np.arange(PDFS + 4),
@@ -169,14 +170,14 @@ def test_a_distortion_is_undone(model):
     np.testing.assert_allclose(transform, np.hstack([inverse, -(inverse @ b)[:, None]]), atol=0.06)
 
 
-def test_too_few_frames_leave_the_features_alone(model):
+def test_too_few_frames_give_no_transform(model):
     stats, _, _ = distorted_stats(model)
     assert estimate_fmllr(stats, FmllrOptions(fmllr_min_count=5001)) == (None, 0.0)
     assert estimate_fmllr(stats, FmllrOptions(fmllr_update_type="none")) == (None, 0.0)
     assert estimate_fmllr(FmllrStats.zeros(DIM), FmllrOptions(fmllr_min_count=0)) == (None, 0.0)
 
 
-def test_frames_that_lie_in_a_plane_give_no_transform(model):
+def test_frames_in_a_plane_give_no_transform(model):
     stats = FmllrStats.zeros(DIM)
     feats, posteriors = sample(model, 1000, 0)
     feats[:, 2] = 0
@@ -208,7 +209,7 @@ def by_speaker(parts):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_speakers_divided_among_ranks(model, num_ranks):
+def test_speakers_split_over_ranks_get_same_transforms(model, num_ranks):
     parts = utterances(model)
     alone = estimate_transforms(by_speaker(parts), model, FmllrOptions(), {}, SoloComm())
     assert np.array_equal(alone["few"], identity(DIM)) and not np.array_equal(alone["s1"], identity(DIM))
@@ -226,7 +227,7 @@ def test_speakers_divided_among_ranks(model, num_ranks):
             np.testing.assert_allclose(found[speaker], alone[speaker], atol=1e-6)
 
 
-def test_statistics_in_files(model, tmp_path):
+def test_statistics_survive_files(model, tmp_path):
     parts = utterances(model)
     save_stats(tmp_path / "1.npz", speaker_stats(parts[:9], model))
     save_stats(tmp_path / "2.npz", speaker_stats(parts[9:], model))
@@ -241,7 +242,7 @@ def test_statistics_in_files(model, tmp_path):
         assert stats.beta == whole[speaker].beta
 
 
-def test_composition_over_speakers():
+def test_transforms_of_speakers_are_composed():
     rng = np.random.default_rng(0)
     inner, outer = ({speaker: rng.standard_normal((DIM, DIM + 1)) for speaker in "ab"} for _ in range(2))
     both = compose_all(outer, inner)

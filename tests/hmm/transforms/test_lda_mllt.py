@@ -15,7 +15,7 @@ DIM, CLASSES = 6, 5
 
 @pytest.fixture
 def labelled():
-    """Frames of classes with different means and one full covariance; class -1 does not count."""
+    """Frames of classes with different means and one full covariance. Class -1 is ignored."""
     rng = np.random.default_rng(0)
     means, mix = 2 * rng.standard_normal((CLASSES, DIM)), rng.standard_normal((DIM, DIM))
     classes = rng.integers(-1, CLASSES, 3000)
@@ -35,7 +35,7 @@ def dense_scatter(feats, classes):
     return (x - centres).T @ (x - centres) / len(x), (centres - x.mean(0)).T @ (centres - x.mean(0)) / len(x)
 
 
-def test_scatter_is_that_of_the_frames(labelled):
+def test_scatter_equals_that_of_frames(labelled):
     within, between, mean = scatter(lda_stats(*labelled))
     expected_within, expected_between = dense_scatter(*labelled)
     np.testing.assert_allclose(within, expected_within, rtol=1e-4, atol=1e-4)
@@ -43,7 +43,7 @@ def test_scatter_is_that_of_the_frames(labelled):
     np.testing.assert_allclose(mean, labelled[0][labelled[1] >= 0].mean(0), atol=1e-5)
 
 
-def test_lda_whitens_within_and_sorts_between(labelled):
+def test_lda_whitens_within_class_and_sorts_between_class(labelled):
     within, between = dense_scatter(*labelled)
     matrix, ratios = estimate_lda(lda_stats(*labelled), DIM)
     np.testing.assert_allclose(matrix @ within @ matrix.T, np.eye(DIM), atol=1e-4)
@@ -54,7 +54,7 @@ def test_lda_whitens_within_and_sorts_between(labelled):
     np.testing.assert_array_equal(fewer, matrix[:3])
 
 
-def test_lda_with_offset_makes_the_mean_zero(labelled):
+def test_lda_with_offset_has_zero_mean(labelled):
     matrix, _ = estimate_lda(lda_stats(*labelled), 4, remove_offset=True)
     assert matrix.shape == (4, DIM + 1)
     used = labelled[0][labelled[1] >= 0]
@@ -69,13 +69,13 @@ def test_lda_with_offset_makes_the_mean_zero(labelled):
         (3, 0, "0 frames of speech are too few"),
     ],
 )
-def test_lda_of_too_little(labelled, dim, num_frames, message):
+def test_lda_with_too_little_data_is_refused(labelled, dim, num_frames, message):
     stats = lda_stats(labelled[0][labelled[1] >= 0][:num_frames], labelled[1][labelled[1] >= 0][:num_frames])
     with pytest.raises(UserError, match=message):
         estimate_lda(stats, dim)
 
 
-def test_lda_of_a_copied_column(labelled):
+def test_lda_with_duplicate_column_is_refused(labelled):
     feats = labelled[0].copy()
     feats[:, 1] = 0
     with pytest.raises(UserError, match="singular"):
@@ -84,7 +84,7 @@ def test_lda_of_a_copied_column(labelled):
 
 @pytest.fixture
 def corpus():
-    """A model, and frames whose covariances are not diagonal, each of a pdf or of none."""
+    """A model, and frames with full covariances, each with a pdf or none."""
     rng = np.random.default_rng(1)
     model = random_model(num_pdfs=4, max_gauss=3, dim=DIM, seed=5)
     pdfs = rng.integers(-1, 4, 4000)
@@ -100,7 +100,7 @@ def mllt_stats(model, feats, pdfs) -> MlltStats:
     return stats
 
 
-def test_mllt_statistics_are_dense_sums(corpus):
+def test_mllt_statistics_equal_dense_sums(corpus):
     model, feats, pdfs = corpus
     exponents = log_gaussians(model, feats)
     expected, beta = np.zeros((DIM, DIM, DIM)), 0.0
@@ -116,7 +116,7 @@ def test_mllt_statistics_are_dense_sums(corpus):
     assert stats.beta == pytest.approx(beta, rel=1e-6)
 
 
-def test_every_round_over_the_rows_raises_the_objective(corpus):
+def test_every_row_update_increases_objective(corpus):
     stats, nothing = mllt_stats(*corpus), np.zeros((DIM, DIM))
     values = [
         objective(maximise_rows(stats.beta, nothing, stats.g, np.eye(DIM), n), stats.beta, nothing, stats.g)
@@ -128,8 +128,8 @@ def test_every_round_over_the_rows_raises_the_objective(corpus):
     )
 
 
-def test_mllt_is_where_the_gradient_vanishes(corpus):
-    """dQ/dM = beta M^-T - (G_d m_d)_d, and no neighbour is better."""
+def test_gradient_vanishes_at_estimated_mllt(corpus):
+    """dQ/dM = beta M^-T - (G_d m_d)_d vanishes, and no neighbour is better."""
     stats, rng, nothing = mllt_stats(*corpus), np.random.default_rng(2), np.zeros((DIM, DIM))
 
     def value(matrix):
@@ -144,9 +144,9 @@ def test_mllt_is_where_the_gradient_vanishes(corpus):
     assert value(best) - value(matrix) < 1e-3 * stats.beta
 
 
-def test_likelihood_rises_by_at_least_the_gain(corpus):
-    """The log-likelihood of the original frames: that of transformed frames under the transformed model, plus
-    log |det M|."""
+def test_likelihood_increases_at_least_by_reported_gain(corpus):
+    """The log-likelihood of the original frames is that of transformed frames under the transformed model
+    plus log |det M|."""
     model, feats, pdfs = corpus
     matrix, gain = estimate_mllt(mllt_stats(*corpus))
     before, after = GmmStats.zeros(model), GmmStats.zeros(model)
@@ -156,7 +156,7 @@ def test_likelihood_rises_by_at_least_the_gain(corpus):
     assert rise >= gain - 1e-4 and gain > 0.01
 
 
-def test_affine_transform_of_means(corpus):
+def test_affine_transform_is_applied_to_means(corpus):
     matrix = np.random.default_rng(0).standard_normal((DIM, DIM + 1))
     moved = transform_means(corpus[0], matrix)
     np.testing.assert_allclose(
@@ -164,6 +164,6 @@ def test_affine_transform_of_means(corpus):
     )
 
 
-def test_mllt_without_frames():
+def test_mllt_without_frames_is_refused():
     with pytest.raises(UserError, match="the MLLT statistics of 0 frames of speech are singular"):
         estimate_mllt(MlltStats.zeros(3))

@@ -1,4 +1,4 @@
-"""Phones in alignments and conversion between models, against paths that the tests made themselves."""
+"""Phones in alignments and conversion between models, against paths that the tests generate."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_phones_and_windows(reordered):
 
 
 @pytest.mark.parametrize("reordered", [True, False])
-def test_conversion_there_and_back(reordered):
+def test_alignment_conversion_is_invertible(reordered):
     mono = {
         utt: alignment_of(path, phones, MONO, MONO_TREE, reordered)[0]
         for utt, (phones, path) in CORPUS.items()
@@ -71,8 +71,8 @@ def test_conversion_there_and_back(reordered):
     assert (convert_alignment(MONO, TRI, TRI_TREE, mono["utt-3"]) == expected["utt-3"]).all()
 
 
-def test_the_order_of_self_loops_is_seen_in_a_single_one():
-    """The pdf of the first state."""
+def test_self_loop_order_is_detected_from_one_state():
+    """The pdf of the first state tells the order."""
     path = [
         (0, 1, 0, 1, 2),
         (0, 1, 1, 2, 0),
@@ -103,14 +103,14 @@ OTHER_PHONE = alignment_of([(0, 5, *visit[2:]) for visit in PATH[3:]], [5], MONO
         pytest.param(GOOD[2:], id="begins in the second state"),
     ],
 )
-def test_broken_alignments(bad):
+def test_invalid_alignments_are_refused(bad):
     with pytest.raises(
         UserError, match=r"alignment of b: not a path through the phones' HMMs around frame \d+; align again"
     ):
         split_to_phones(MONO, {"a": GOOD, "b": bad, "c": GOOD})
 
 
-def test_alignments_of_another_model():
+def test_alignments_of_other_model_are_refused():
     with pytest.raises(
         UserError, match="alignment of b: transition-id 9999 in frame 0, but the model has 1 to"
     ):
@@ -119,12 +119,12 @@ def test_alignments_of_another_model():
         convert_alignments(MONO, TRI, TRI_TREE, {"b": np.array([-1])})
 
 
-def test_no_alignments():
+def test_empty_alignments_are_accepted():
     assert convert_alignments(MONO, TRI, TRI_TREE, {}) == {}
     assert len(split_to_phones(MONO, {}).phones) == 0
 
 
-def test_models_with_other_hmms():
+def test_models_with_other_hmms_are_refused():
     other = Topology([left_to_right(3)], dict.fromkeys(TOPO.phones, 0))
     with pytest.raises(UserError, match="phone 1 has different HMMs"):
         convert_alignments(MONO, TransitionModel.from_tree(other, TRI_TREE), TRI_TREE, {"a": GOOD})

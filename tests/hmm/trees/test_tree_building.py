@@ -48,7 +48,7 @@ def questions(stats):
     return make_questions(stats, SETS, [[3, 5, 7], [4, 6]])
 
 
-def test_statistics_by_loops(stats):
+def test_statistics_equal_loops(stats):
     expected = plain_stats(TRANS, CORPUS, FEATS, SIL)
     assert list(map(tuple, stats.events.tolist())) == sorted(expected)
     assert np.allclose(stats.sums, [expected[event] for event in sorted(expected)], rtol=1e-12)
@@ -56,12 +56,12 @@ def test_statistics_by_loops(stats):
 
 
 def with_phones_times(factor):
-    """TRANS with different phone ids, for which the same alignments are valid."""
+    """TRANS with other phone ids, for which the same alignments are valid."""
     topo = Topology(TOPO.entries, {phone * factor: entry for phone, entry in TOPO.phone_to_entry.items()})
     return TransitionModel(topo, TRANS.tuples * [factor, 1, 1])
 
 
-def test_statistics_with_many_phones(stats):
+def test_statistics_with_large_phone_ids(stats):
     many = accumulate_tree_stats(with_phones_times(4000), ALIGNMENTS, FEATS, [4000 * phone for phone in SIL])
     windows = stats.events[:, :3]
     assert (many.events[:, :3] == np.where(windows > 0, 4000 * windows, windows)).all()
@@ -74,7 +74,7 @@ def test_statistics_with_many_phones(stats):
         accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, context_width=4)
 
 
-def test_statistics_of_parts_add_up(stats, tmp_path):
+def test_statistics_of_parts_sum_to_whole(stats, tmp_path):
     utts = list(ALIGNMENTS)
     shares = ({utt: ALIGNMENTS[utt] for utt in share} for share in (utts[:5], utts[5:50], utts[50:]))
     parts = [accumulate_tree_stats(TRANS, share, FEATS, SIL) for share in shares]
@@ -84,8 +84,8 @@ def test_statistics_of_parts_add_up(stats, tmp_path):
 
 
 @pytest.mark.parametrize("without", [(), (0,), (2,), (0, 1, 3)])
-def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, without):
-    """Bit-identical to the statistics of all ranks added in order; a rank may have none."""
+def test_statistics_of_ranks_are_summed_on_rank_0_in_short_messages(monkeypatch, without):
+    """Bit-identical to the statistics of all ranks added in order. A rank may have none."""
     monkeypatch.setattr(tree_stats, "_MESSAGE_BYTES", 5000)
     shares = [dict(list(ALIGNMENTS.items())[begin::4]) for begin in range(4)]
     parts = [
@@ -112,7 +112,7 @@ def test_statistics_of_ranks_meet_on_rank_0_in_short_messages(monkeypatch, witho
     )
 
 
-def test_statistics_of_groups_are_those_of_all(monkeypatch):
+def test_statistics_of_groups_equal_whole(monkeypatch):
     """Only the frames of one group are in memory."""
     expected = accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, SIL)
     real = phone_segments.groups
@@ -121,13 +121,13 @@ def test_statistics_of_groups_are_those_of_all(monkeypatch):
     assert np.array_equal(found.events, expected.events) and np.array_equal(found.sums, expected.sums)
 
 
-def test_likelihood_is_kaldis(root, stats):
+def test_likelihood_equals_kaldi(root, stats):
     for row in json.loads((root / "tests/fixtures/kaldi_hmm.json").read_text())["gaussians"]:
         assert log_likelihood(np.array(row["sums"])) == pytest.approx(row["objf"], rel=1e-5)
     assert log_likelihood(stats.sums[5]) == pytest.approx(plain_log_like([stats.sums[5]]))
 
 
-def test_questions_have_every_set_and_the_extra_ones(stats, questions):
+def test_questions_contain_every_set_and_extra_ones(stats, questions):
     assert questions[PDF_CLASS] == [frozenset({0}), frozenset({0, 1})]
     for position in range(3):
         asked = questions[position]
@@ -139,8 +139,8 @@ def test_questions_have_every_set_and_the_extra_ones(stats, questions):
         assert members <= question or not members & question
 
 
-def test_first_split_of_phones_is_the_best_of_all(stats):
-    """Two clusters of the phones' central states: no other two have a larger likelihood."""
+def test_first_phone_split_is_optimal(stats):
+    """No other two clusters of the phones' central states have a larger likelihood."""
     central = [
         stats.sums[np.isin(stats.key(1), members) & (stats.key(PDF_CLASS) == 1)].sum(axis=0)
         for members in SETS
@@ -157,7 +157,7 @@ def test_first_split_of_phones_is_the_best_of_all(stats):
     assert best in found and set(TOPO.phones) - best in found
 
 
-def test_questions_do_not_depend_on_chance(stats):
+def test_questions_are_deterministic(stats):
     assert make_questions(stats, SETS) == make_questions(stats, SETS)
 
 
@@ -167,7 +167,7 @@ def events_below(stats, rows, key, values):
 
 
 def best_gain(stats, questions, rows):
-    """The largest gain of all questions about the events `rows`, by exhaustive search."""
+    """Largest gain of all questions about the events `rows`, by exhaustive search."""
     own, best = plain_log_like(stats.sums[rows]), 0.0
     for key, sets in questions.items():
         if any(stats.key(key)[i] < 0 for i in rows):
@@ -179,7 +179,7 @@ def best_gain(stats, questions, rows):
 
 
 def greedy(stats, questions, start, num_splits):
-    """Gains of a greedy search that looks at all leaves and all questions before each split."""
+    """Gains of a greedy search that examines all leaves and all questions before each split."""
     parts, gains = [rows for rows in start if rows], []
     for _ in range(num_splits):
         found = []
@@ -203,7 +203,7 @@ def greedy(stats, questions, start, num_splits):
     return gains
 
 
-def test_each_split_is_the_best_of_an_exhaustive_search(stats, questions):
+def test_each_split_equals_exhaustive_search(stats, questions):
     built = grow_tree(stats, questions, ROOTS, TOPO, max_leaves=7 + 12, thresh=0.0, cluster_thresh=0.0)
     start = [[i for i in range(len(stats.events)) if stats.key(1)[i] in members] for members in SETS[:3]]
     start += [
@@ -217,7 +217,7 @@ def test_each_split_is_the_best_of_an_exhaustive_search(stats, questions):
     assert built.stub_log_like == pytest.approx(sum(plain_log_like(stats.sums[rows]) for rows in start))
 
 
-def test_the_tree_divides_the_data_as_reported(stats, questions):
+def test_tree_leaves_have_reported_data(stats, questions):
     built = grow_tree(stats, questions, ROOTS, TOPO, max_leaves=40, thresh=5.0, round_leaves_to=1)
     pdfs = built.tree.pdfs(stats.events[:, :3], stats.events[:, 3])
     assert sum(
@@ -227,7 +227,7 @@ def test_the_tree_divides_the_data_as_reported(stats, questions):
     assert {leaf.pdf for leaf in leaves(built.tree.root)} == set(range(built.tree.num_pdfs))
 
 
-def test_growing_stops_at_the_threshold(stats, questions):
+def test_growth_stops_at_threshold(stats, questions):
     built = grow_tree(stats, questions, ROOTS, TOPO, max_leaves=10**6, thresh=20.0, cluster_thresh=0.0)
     assert min(gain for gain, *_ in built.splits) >= 20.0
     pdfs = built.tree.pdfs(stats.events[:, :3], stats.events[:, 3])
@@ -237,7 +237,7 @@ def test_growing_stops_at_the_threshold(stats, questions):
     )
 
 
-def test_roots_that_are_not_split(stats, questions):
+def test_unsplit_roots_have_one_leaf_per_state(stats, questions):
     roots = Roots(SETS, [False] * 5, [False, False, True, True, True])
     tree = build_tree(stats, questions, roots, TOPO, 60, thresh=1.0, cluster_thresh=0.0)
     for phone in (1, 2, 3, 4):
@@ -245,7 +245,7 @@ def test_roots_that_are_not_split(stats, questions):
     assert any(len(tree.reachable(5, c)) > 1 for c in range(3))
 
 
-def test_silence_is_split_by_its_states_only(stats, questions):
+def test_silence_is_split_only_by_state(stats, questions):
     tree = build_tree(stats, questions, ROOTS, TOPO, 60, thresh=1.0, cluster_thresh=0.0)
     windows = np.array([(left, 1, right) for left in (0, *PHONES) for right in (0, *PHONES)])
     assert all(len(set(tree.pdfs(windows, np.full(len(windows), c)).tolist())) == 1 for c in range(3))
@@ -257,7 +257,7 @@ def test_number_of_pdfs_is_rounded(stats, questions, round_to, expected):
     assert expected is None or built.tree.num_pdfs % round_to == expected
 
 
-def test_clustering_against_exhaustive_merging():
+def test_clustering_equals_exhaustive_merging():
     rng = np.random.default_rng(5)
     n = rng.integers(1, 50, 14).astype(float)
     mean = rng.standard_normal((14, 2)) * 2
@@ -282,7 +282,7 @@ def test_clustering_against_exhaustive_merging():
     assert list(dict.fromkeys(found.tolist())) == list(range(len(clusters)))
 
 
-def test_first_model(stats, questions):
+def test_first_model_has_one_gaussian_per_pdf(stats, questions):
     tree = build_tree(stats, questions, ROOTS, TOPO, 30, thresh=1.0)
     trans, gmm, occupancies = init_model_from_stats(stats, tree, TOPO)
     pdfs = tree.pdfs(stats.events[:, :3], stats.events[:, 3])
@@ -294,7 +294,7 @@ def test_first_model(stats, questions):
         assert np.allclose(1 / gmm.inv_vars[pdf], np.maximum(x2 / n - (x / n) ** 2, 0.01), rtol=1e-4)
 
 
-def test_a_pdf_without_data_gets_all_data(stats):
+def test_pdf_without_data_gets_all_data(stats):
     chosen = stats.select(stats.key(1) != 5)
     trans, gmm, occupancies = init_model_from_stats(chosen, monophone_tree_of_three(), TOPO)
     empty = int(np.argmin(occupancies))
@@ -306,14 +306,14 @@ def monophone_tree_of_three():
     return ContextTree(3, 1, Split(1, frozenset({5}), Leaf(0), Split(1, frozenset({1, 2}), Leaf(1), Leaf(2))))
 
 
-def test_features_that_do_not_match():
+def test_mismatched_features_are_refused():
     with pytest.raises(UserError, match=r"utterance utt-7: \d+ frames in its alignment, 3 in its features"):
         accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS | {"utt-7": np.zeros((3, 3), np.float32)}, SIL)
     with pytest.raises(UserError, match="no alignments"):
         accumulate_tree_stats(TRANS, {}, FEATS)
 
 
-def test_roots_files(tmp_path, stats, questions):
+def test_roots_files_are_read(tmp_path, stats, questions):
     path = tmp_path / "roots.int"
     path.write_text("shared split 2 1\nnot-shared not-split 3\n")
     assert read_roots(path) == Roots([[1, 2], [3]], [True, False], [True, False])
@@ -333,12 +333,12 @@ def test_roots_files(tmp_path, stats, questions):
         read_int_lines(path)
 
 
-def test_statistics_of_other_phones(stats, questions):
+def test_statistics_of_other_phones_are_refused(stats, questions):
     with pytest.raises(UserError, match="none of the phones to be clustered"):
         cluster_phones(stats, [[77], [78]])
 
 
-def test_damaged_statistics(tmp_path):
+def test_damaged_statistics_are_refused(tmp_path):
     (tmp_path / "stats").write_bytes(b"PK damaged")
     with pytest.raises(UserError, match="stats: not a file of arrays .*accumulate the tree statistics again"):
         TreeStats.load(tmp_path / "stats")

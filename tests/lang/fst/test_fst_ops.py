@@ -11,7 +11,7 @@ from pyasr.lang.fst import fst_ops as ops
 def chain_with_shortcuts(
     seed: int, num_states: int = 120, num_extra: int = 60, epsilon: float = 0.6, num_labels: int = 30
 ) -> Fst:
-    """A random acyclic transducer, many labels epsilon, some states final."""
+    """A random acyclic transducer with many epsilon labels and some final states."""
     rng = np.random.default_rng(seed)
     sources = np.r_[np.arange(num_states - 1), rng.integers(0, num_states - 1, num_extra)]
     targets = np.r_[
@@ -28,7 +28,7 @@ def chain_with_shortcuts(
 
 
 def assert_equivalent(one: Fst, other: Fst, num: int = 30, stop: float = 0.3, abs: float = 2e-3):
-    """The same best cost for the labels of random paths of either."""
+    """Both have the same best cost for the labels of random paths of either."""
     for fst in (one, other):
         paths = random_paths(fst, num, stop=stop)
         assert paths
@@ -46,7 +46,7 @@ def test_local_epsilon_removal_keeps_all_costs(seed):
 
 @kaldi_binaries.needed
 @pytest.mark.parametrize("seed", range(6))
-def test_local_epsilon_removal_is_as_thorough_as_kaldis(tmp_path, seed):
+def test_local_epsilon_removal_equals_kaldi(tmp_path, seed):
     fst = chain_with_shortcuts(seed, num_states=300, num_extra=100)
     ours, theirs = (
         ops.remove_epsilons_local(fst),
@@ -66,7 +66,7 @@ def test_local_epsilon_removal_ends_on_epsilon_cycles():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_pushing_makes_sums_equal_and_keeps_all_costs(seed):
+def test_pushing_equalises_sums_and_keeps_all_costs(seed):
     fst = chain_with_shortcuts(seed, num_states=25, num_extra=20)
     pushed = ops.push_special(fst)
     least, greatest = ops.stochasticity(pushed)
@@ -75,7 +75,7 @@ def test_pushing_makes_sums_equal_and_keeps_all_costs(seed):
 
 
 @kaldi_binaries.needed
-def test_stochasticity_as_kaldi_reports_it(tmp_path):
+def test_stochasticity_equals_kaldi(tmp_path):
     fst = chain_with_shortcuts(5)
     write_fst(tmp_path / "a.fst", fst)
     report = kaldi_binaries.run_any("fstisstochastic", tmp_path / "a.fst")
@@ -83,14 +83,14 @@ def test_stochasticity_as_kaldi_reports_it(tmp_path):
     assert ops.stochasticity(fst) == pytest.approx((least, greatest), abs=1e-3)
 
 
-def test_connect_drops_dead_ends():
+def test_connect_removes_dead_ends():
     fst = Fst.from_arcs(5, 1, [1, 1, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4], [0.0] * 4, [2, 3, 1, 2], {2: 0.5})
     assert ops.connect(fst).text() == "0\t1\t1\t1\t0\n0\t2\t2\t2\t0\n1\t0.5\n2\t0\t3\t3\t0\n"
     assert ops.connect(Fst.from_arcs(2, 0, [0], [1], [1], [0.0], [1])).num_states == 0
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_connecting_some_words_is_connecting_their_arcs(seed):
+def test_connect_words_equals_connect_of_their_arcs(seed):
     fst, words = (
         chain_with_shortcuts(seed, num_labels=6),
         np.random.default_rng(seed).choice(12, 4, replace=False),
@@ -103,7 +103,7 @@ def test_connecting_some_words_is_connecting_their_arcs(seed):
             assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
 
 
-def test_connect_as_openfst():
+def test_connect_equals_openfst():
     kaldifst = pytest.importorskip("kaldifst")
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, 60, (2, 70))
@@ -116,7 +116,7 @@ def test_connect_as_openfst():
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
 
 
-def test_removing_symbols():
+def test_symbols_are_removed():
     fst = Fst.from_arcs(2, 0, [0, 0, 1], [5, 6, 7], [5, 6, 7], [0.0] * 3, [1, 1, 0], {1: 0.0})
     assert ops.remove_symbols(fst, [5, 7]).ilabels.tolist() == [0, 6, 0] and fst.ilabels.tolist() == [5, 6, 7]
 
@@ -136,7 +136,7 @@ def test_composition_and_determinisation_keep_costs():
     assert best_cost(single, [1, 2, 1, 2]) == pytest.approx(best_cost(both, [1, 2, 1, 2]))
 
 
-def test_endless_determinisation_is_stopped():
+def test_infinite_determinisation_is_stopped():
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, 40, (2, 200))
     fst = Fst.from_arcs(

@@ -1,4 +1,4 @@
-"""Back-off models as automata, against the recursion over their n-grams and against all ways through G."""
+"""Back-off models as automata, against the recursion over their n-grams and against all paths through G."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ids(sentence) -> list[int]:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_strict_costs_are_the_models_probabilities(tmp_path, order):
+def test_strict_costs_equal_model_probabilities(tmp_path, order):
     for seed in range(3):
         ngrams, arpa, _ = model(tmp_path, seed, order)
         lm = BackoffLm.read(arpa, WORDS)
@@ -51,7 +51,7 @@ def test_strict_costs_are_the_models_probabilities(tmp_path, order):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_best_costs_are_those_of_the_best_way_through_g(tmp_path, order):
+def test_best_costs_equal_best_path_through_g(tmp_path, order):
     dearer = 0
     for seed in range(3):
         _, _, grammar = model(tmp_path, seed, order)
@@ -63,7 +63,7 @@ def test_best_costs_are_those_of_the_best_way_through_g(tmp_path, order):
     assert dearer > 10 or order == 1
 
 
-def test_lang_dirs_fst_files_and_arpa_files_hold_the_same_model(tmp_path):
+def test_lang_dirs_fst_and_arpa_files_give_same_model(tmp_path):
     _, arpa, grammar = model(tmp_path, 0, 3)
     write_fst(tmp_path / "G.fst", grammar)
     models = [BackoffLm.read(source, WORDS) for source in (tmp_path, tmp_path / "G.fst", arpa)]
@@ -71,15 +71,15 @@ def test_lang_dirs_fst_files_and_arpa_files_hold_the_same_model(tmp_path):
         assert len({lm.cost(ids(sentence)) for lm in models}) == 1
 
 
-def test_grammar_projected_on_its_input(tmp_path):
-    """Back-off arcs are #0 on both sides then."""
+def test_grammar_projected_on_input_is_read(tmp_path):
+    """Back-off arcs then have #0 on both sides."""
     _, _, grammar = model(tmp_path, 0, 3)
     projected = grammar.replaced(olabels=grammar.ilabels)
     one, other = (BackoffLm.from_fst(fst, WORDS["#0"]) for fst in (grammar, projected))
     assert [one.cost(ids(s)) for s in sentences(20)] == [other.cost(ids(s)) for s in sentences(20)]
 
 
-def test_words_that_the_model_lacks_back_off_to_the_empty_history(tmp_path):
+def test_unknown_words_back_off_to_empty_history(tmp_path):
     ngrams, arpa, _ = model(tmp_path, 0, 3)
     lm = BackoffLm.read(arpa, SymbolTable.of([*WORDS.symbols, "new"]), oov_cost=7.0)
     assert lm.missing(np.array([0, 1, len(WORDS), 2])).tolist() == [len(WORDS)]
@@ -119,7 +119,7 @@ def word_log10(ngrams, history, words) -> float:
         ),
     ],
 )
-def test_grammars_that_are_no_backoff_models(arcs, message):
+def test_other_grammars_are_refused(arcs, message):
     sources, ilabels, olabels, costs, targets = zip(*arcs)
     with pytest.raises(UserError, match=message):
         BackoffLm.from_fst(
@@ -127,7 +127,7 @@ def test_grammars_that_are_no_backoff_models(arcs, message):
         )
 
 
-def test_empty_and_missing_grammars(tmp_path):
+def test_empty_and_missing_grammars_are_refused(tmp_path):
     with pytest.raises(UserError, match="the grammar is empty"):
         BackoffLm.from_fst(Fst.from_arcs(0, -1, [], [], [], [], []), WORDS["#0"])
     with pytest.raises(UserError, match="neither G.fst nor lm.arpa.gz in it"):
@@ -135,7 +135,7 @@ def test_empty_and_missing_grammars(tmp_path):
 
 
 @given(numpy_st.arrays(np.int64, st.integers(0, 9), elements=st.integers(0, 9)), st.sets(st.integers(0, 9)))
-def test_absent_ids_are_those_of_the_difference_of_sets(words, listed):
+def test_absent_ids_equal_set_difference(words, listed):
     assert absent_from(np.array(sorted(listed), np.int64), words).tolist() == sorted(
         set(words.tolist()) - listed
     )

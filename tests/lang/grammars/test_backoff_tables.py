@@ -1,5 +1,5 @@
-"""Tables of back-off models made piece by piece, against those of the transducer G; what memory they take,
-and that they are mapped."""
+"""Tables of back-off models built in pieces, against those of the transducer G; their memory, and memory
+mapping."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WORDS = SymbolTable.of(["<eps>", *reversed(SPOKEN), "#0", "<s>", "</s>"])
 
 
 def write_random(path, seed: int, order: int, num: int, words=(*SPOKEN, "strange")) -> None:
-    """A model of random n-grams in random order: with histories that are not listed, or lead nowhere, and
-    marks of sentences and words without id anywhere."""
+    """A random model with n-grams in random order: unlisted histories, histories without continuation,
+    sentence marks and words without id at any place."""
     rng, names = np.random.default_rng(seed), ["<s>", "</s>", *words]
     tables = []
     for n in range(1, order + 1):
@@ -42,7 +42,7 @@ def write_random(path, seed: int, order: int, num: int, words=(*SPOKEN, "strange
 
 
 def check_as_transducer(path, words: SymbolTable) -> int:
-    """To the bit; the number of states."""
+    """Check bit-identity with the transducer; returns the number of states."""
     found, expected = (
         tables_of_arpa(path, words),
         tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G"),
@@ -57,15 +57,15 @@ def check_as_transducer(path, words: SymbolTable) -> int:
 
 @pytest.mark.parametrize("order", range(1, 8))
 @pytest.mark.parametrize("piece_bytes", [100, 1 << 20])
-def test_tables_are_those_of_the_transducer(tmp_path, monkeypatch, order, piece_bytes):
+def test_tables_equal_transducer(tmp_path, monkeypatch, order, piece_bytes):
     monkeypatch.setattr(arpa_reader, "_PIECE_BYTES", piece_bytes)
     for seed in range(6):
         write_random(tmp_path / "lm.arpa.gz", seed, order, 60)
         check_as_transducer(tmp_path / "lm.arpa.gz", WORDS)
 
 
-def test_costs_of_long_ways_around_states_are_those_of_the_transducer(tmp_path):
-    """Of a word that each longer history only backs off from: five states are bypassed at once."""
+def test_costs_of_skipped_states_equal_transducer(tmp_path):
+    """Each longer history only backs off for this word, so five states are skipped at once."""
     names = ["<s>", "</s>", "a", "b"]
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", 
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "told"),
+    ("line", "text", "message"),
     [
         (15, "-0.1 a b", r":15: the 2-gram 'a b' occurs twice, first on line 13; remove one"),
         (12, "-0.1 b </s>", r":14: the 2-gram 'b </s>' occurs twice, first on line 12; remove one"),
@@ -103,16 +103,16 @@ GOOD = ["\\data\\", "ngram 1=4", "ngram 2=4", "", "\\1-grams:", "-99 <s> -0.3", 
         (13, "-0.1 a \xff", r":13: not UTF-8"),
     ],
 )
-def test_broken_file_is_told_with_its_line(tmp_path, monkeypatch, line, text, told):
+def test_invalid_file_is_reported_with_line(tmp_path, monkeypatch, line, text, message):
     monkeypatch.setattr(arpa_reader, "_PIECE_BYTES", 20)
     lines = [*GOOD[: line - 1], text, *GOOD[line:]]
     (tmp_path / "lm.arpa").write_bytes("\n".join(lines).encode("latin-1"))
-    with pytest.raises(UserError, match="lm.arpa" + told):
+    with pytest.raises(UserError, match="lm.arpa" + message):
         BackoffLm.read(tmp_path / "lm.arpa", SymbolTable.of(["<eps>", "a", "b", "#0", "<s>", "</s>"]))
 
 
-def test_memory_of_making_tables(tmp_path, monkeypatch):
-    """At most 1.5 times the tables, beside a piece of the file; at most 40 bytes an n-gram."""
+def test_memory_of_creating_tables(tmp_path, monkeypatch):
+    """At most 1.5 times the tables, in addition to a piece of the file; at most 40 bytes per n-gram."""
     rng, names = np.random.default_rng(0), [f"w{i}" for i in range(150)]
     pairs = np.stack(np.divmod(np.arange(150**2), 150), 1)
     ids = [np.arange(152)[:, None], pairs + 2, np.unique(rng.integers(2, 152, (80_000, 3)), axis=0)]

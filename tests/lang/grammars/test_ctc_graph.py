@@ -1,4 +1,4 @@
-"""TLG against enumeration: every alignment once, the best words and all others at their costs."""
+"""TLG against enumeration: every alignment occurs once, and all words have their costs."""
 
 import itertools
 import re
@@ -29,8 +29,8 @@ SPELLINGS = {"a": [(2,)], "ab": [(2, 3)], "abb": [(2, 3, 3)], "b": [(4, 3)], "aa
 
 
 def test_every_alignment_of_every_path_is_one_path():
-    """The sum over all paths of TLG, by matrices, is that over LG's paths and the alignments of their units;
-    LG has epsilons."""
+    """The sum over all paths of TLG, computed with matrices, equals that over LG's paths and the alignments
+    of their units. LG has epsilons."""
     arcs = [
         (0, 1, 2, 1, 0.1),
         (0, 2, 3, 2, 0.7),
@@ -103,7 +103,7 @@ def every_text(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_words_of_the_lattice_as_by_enumeration(lang, seed):
+def test_lattice_words_equal_enumeration(lang, seed):
     graph = make_tlg(lang / "lang_test", lang / "graph")
     words, log_posteriors = (
         SymbolTable.read(lang / "graph/words.txt"),
@@ -126,7 +126,7 @@ def test_all_words_of_the_lattice_as_by_enumeration(lang, seed):
     assert tuple(words.symbol(word) for word in paths[0].words) == best
 
 
-def test_equal_units_need_a_blank_between(lang):
+def test_equal_units_need_blank_between(lang):
     graph = make_tlg(lang / "lang_test", lang / "graph")
     words = SymbolTable.read(lang / "graph/words.txt")
     decoder = Decoder(graph, unit_tid2pdf(len(UNITS)), DecodeOptions(acoustic_scale=1.0))
@@ -145,7 +145,7 @@ def test_equal_units_need_a_blank_between(lang):
         ).tolist() == path
 
 
-def test_lexicon_of_learnt_units(tmp_path):
+def test_lexicon_of_subword_units(tmp_path):
     subwords = train_subwords(["the cat sat on the mat", "a bat and the rat"] * 3, SubwordOptions(18), "text")
     lexicon, unspelled = spell(["cat", "the", "zebra", "cat"], subwords, 3)
     assert unspelled == ["zebra"] and list(lexicon.entries) == ["cat", "the"]
@@ -161,7 +161,7 @@ def test_lexicon_of_learnt_units(tmp_path):
     assert [phones[unit] for unit in subwords.units] == list(range(1, len(subwords) + 1))
 
 
-@pytest.mark.parametrize("name, change, told", [
+@pytest.mark.parametrize("name, change, message", [
     ("phones/disambig.int", lambda s: "1\n" + s, "disambig.int:1: differs from disambig.txt"),
     ("phones/disambig.txt", lambda s: s.replace("#0", "#9"),
      "disambig.txt: no #0; the grammar's back-off arcs need it"),
@@ -173,16 +173,16 @@ def test_lexicon_of_learnt_units(tmp_path):
     ("L_disambig.fst", None,
      "L_disambig.fst: missing; create the directory again with utils/prepare_ctc_lang.py"),
 ])  # fmt: skip
-def test_validator_knows_lang_dirs_of_units(tmp_path, lang, name, change, told):
+def test_validator_accepts_lang_dirs_of_units(tmp_path, lang, name, change, message):
     assert find_problems(lang / "lang") == find_problems(lang / "lang_test") == []
     path = shutil.copytree(lang / "lang", tmp_path / "lang") / name
     path.unlink() if change is None else path.write_text(change(path.read_text()))
-    assert any(re.search(told, problem) for problem in find_problems(tmp_path / "lang")), find_problems(
+    assert any(re.search(message, problem) for problem in find_problems(tmp_path / "lang")), find_problems(
         tmp_path / "lang"
     )
 
 
-def test_what_is_no_lang_dir_of_units(tmp_path, lang):
+def test_other_lang_dirs_are_refused(tmp_path, lang):
     with pytest.raises(
         UserError,
         match="phones.txt: <blk> is not number 1; give a lang directory of utils/prepare_ctc_lang.py",

@@ -26,12 +26,12 @@ def grammar_of(tmp_path, orders, table=TABLE):
 
 
 def without_labels(fst):
-    """The grammar with free backoff: its #0 made epsilon."""
+    """The grammar with #0 replaced by epsilon."""
     return fst.replaced(ilabels=np.where(fst.ilabels == TABLE["#0"], 0, fst.ilabels))
 
 
 @pytest.mark.parametrize("counts", [(0,), (0, 60), (0, 150, 150), (0, 100, 100, 100)])
-def test_sentences_cost_what_the_backoff_recursion_says(tmp_path, counts):
+def test_sentence_costs_equal_backoff_recursion(tmp_path, counts):
     orders = random_ngrams(1, WORDS, counts)
     fst, dropped = grammar_of(tmp_path, orders)
     assert dropped.words == () and dropped.num_orphans == 0
@@ -40,8 +40,8 @@ def test_sentences_cost_what_the_backoff_recursion_says(tmp_path, counts):
 
 
 def strict_costs(fst, orders):
-    """(sentences tried, greatest difference): G followed arc by arc, backing off only where a word has no
-    arc, against the recursion."""
+    """(number of sentences, largest difference) between G, followed arc by arc with back-off only for words
+    without arc, and the recursion."""
     rng = np.random.default_rng(3)
     worst, num = 0.0, 0
     for _ in range(80):
@@ -72,7 +72,7 @@ def follow(fst, labels):
 
 @kaldi_binaries.needed
 @pytest.mark.parametrize("counts", [(0,), (0, 60), (0, 150, 150), (0, 100, 100, 100)])
-def test_same_grammar_as_arpa2fst(tmp_path, counts):
+def test_grammar_equals_arpa2fst(tmp_path, counts):
     fst, _ = grammar_of(tmp_path, random_ngrams(2, WORDS, counts))
     TABLE.write(tmp_path / "words.txt")
     symbols = f"--read-symbol-table={tmp_path}/words.txt"
@@ -108,7 +108,7 @@ def test_make_grammar_copies_the_lang_dir(tmp_path):
     } == ours | {Path("G.fst")}
 
 
-def test_step_leaves_nothing_when_no_word_is_known(tmp_path):
+def test_model_without_known_words_leaves_no_output(tmp_path):
     lang = write_toy_lang(tmp_path / "lang", num_words=3)
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["x", "y"]))
     command = [
@@ -129,8 +129,8 @@ def test_step_leaves_nothing_when_no_word_is_known(tmp_path):
     assert not (tmp_path / "lang_test").exists()
 
 
-def test_model_in_capitals_is_told(tmp_path):
-    """Gzipped too, and with an unknown word that is known."""
+def test_upper_case_model_is_reported(tmp_path):
+    """Also for a gzipped model, and if the unknown word is known."""
     lang = write_toy_lang(tmp_path / "lang", num_words=3)
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["W0", "W2"]))
     (tmp_path / "lm.arpa.gz").write_bytes(gzip.compress((tmp_path / "lm.arpa").read_bytes()))
@@ -142,14 +142,14 @@ def test_model_in_capitals_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("symbol", ["#0", "<s>", "</s>"])
-def test_table_without_a_symbol(symbol, tmp_path):
+def test_table_without_special_symbol_is_refused(symbol, tmp_path):
     table = SymbolTable.of(["<eps>", *WORDS, *({"#0", "<s>", "</s>"} - {symbol})])
     with pytest.raises(UserError, match=f"no {symbol}, the symbol of"):
         grammar_of(tmp_path, random_ngrams(1, WORDS), table)
 
 
-def test_words_that_begin_as_symbols_of_disambiguation_do(tmp_path):
-    """In words.txt #0 alone is one."""
+def test_words_starting_like_disambiguation_symbols_are_words(tmp_path):
+    """In words.txt, only #0 is a disambiguation symbol."""
     table = SymbolTable.of(["<eps>", *WORDS, "#1", "#0", "<s>", "</s>"])
     fst, dropped = grammar_of(tmp_path, random_ngrams(1, [*WORDS, "#1"]), table)
     assert not dropped.words and table["#1"] in fst.ilabels

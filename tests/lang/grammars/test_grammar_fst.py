@@ -1,5 +1,5 @@
-"""Grammars that are FSTs: costs of sentences against kaldifst's own compiler, composition and shortest paths;
-what is refused, and why."""
+"""Grammars given as FSTs: sentence costs against kaldifst's compiler, composition and shortest paths; error
+messages."""
 
 import kaldifst
 import numpy as np
@@ -34,7 +34,7 @@ def grammar_of(text: str, acceptor: bool | None = None) -> Fst:
 
 
 def cost(fst: Fst, words: list[str], said: list[str] | None = None) -> float:
-    """Of the sentence `words`, #0 being free; `said` are the output words."""
+    """Cost of the sentence `words` without cost for #0; `said` are the output words."""
     free = fst.replaced(ilabels=np.where(fst.ilabels == TABLE["#0"], 0, fst.ilabels))
     return best_cost(
         free, [TABLE[word] for word in words], [TABLE[word] for word in (words if said is None else said)]
@@ -42,7 +42,7 @@ def cost(fst: Fst, words: list[str], said: list[str] | None = None) -> float:
 
 
 def cost_by_kaldifst(native, labels: list[int]) -> float:
-    """Of the best path of `native` with these input labels; inf where there is none."""
+    """Cost of the best path of `native` with these input labels; inf if there is none."""
     sentence = kaldifst.make_linear_acceptor(labels)
     native = kaldifst.StdVectorFst(native)
     kaldifst.arcsort(native, "ilabel")
@@ -52,8 +52,8 @@ def cost_by_kaldifst(native, labels: list[int]) -> float:
 
 
 def random_text(rng, acceptor: bool, num_states: int = 6, num_arcs: int = 16) -> str:
-    """Lines with ids; arcs without a word lead to higher states, all others anywhere; no state has two arcs
-    with the same label."""
+    """Lines with ids. Epsilon arcs lead to higher states, others to any state. No state has two arcs with the
+    same label."""
     arcs = {
         (int(source), int(label)): int(target)
         for source, label, target in rng.integers(0, (num_states, 5, num_states), (num_arcs, 3))
@@ -81,7 +81,7 @@ def random_text(rng, acceptor: bool, num_states: int = 6, num_arcs: int = 16) ->
 
 
 @pytest.mark.parametrize("acceptor", [True, False])
-def test_sentences_cost_what_kaldifst_says(acceptor):
+def test_sentence_costs_equal_kaldifst(acceptor):
     """Text with ids, of random grammars."""
     rng, compared = np.random.default_rng(0), 0
     while compared < 100:
@@ -102,7 +102,7 @@ def test_sentences_cost_what_kaldifst_says(acceptor):
             compared += np.isfinite(best_cost(free, labels))
 
 
-def test_words_of_a_loop_and_of_commands():
+def test_word_loops_and_commands():
     loop, commands = grammar_of(LOOP), grammar_of(COMMANDS)
     assert loop.num_states == 1 and cost(loop, ["ann", "2.5", "ann"]) == pytest.approx(4.75)
     assert cost(commands, ["call", "bob"]) == pytest.approx(0.8) and cost(
@@ -117,7 +117,7 @@ def test_words_of_a_loop_and_of_commands():
     ]
 
 
-SAME = {  # all of: 'one ann' costs 1, is written 'bob'
+SAME = {  # meaning of all texts: 'one ann' costs 1 and is written 'bob'
     "words": "0 1 ann bob 1\n1\n",
     "ids": "0 1 2 3 1\n1\n",
     "tabs and CRLF": "0\t1\tann\tbob\t1\r\n1\t0\r\n",
@@ -132,7 +132,7 @@ SAME = {  # all of: 'one ann' costs 1, is written 'bob'
 
 
 @pytest.mark.parametrize("name", sorted(SAME))
-def test_forms_of_text(name):
+def test_text_variants_are_recognised(name):
     assert is_grammar_fst(SAME[name].encode().removeprefix(b"\xef\xbb\xbf"))
     assert cost(grammar_of(SAME[name]), ["ann"], ["bob"]) == 1
 
@@ -140,7 +140,7 @@ def test_forms_of_text(name):
 @pytest.mark.parametrize(
     "text, acceptor, words, said, expected",
     [
-        ("0 1 ann 2\n1\n", None, ["ann"], ["ann"], 2.0),  # 2 is no word
+        ("0 1 ann 2\n1\n", None, ["ann"], ["ann"], 2.0),  # 2 is not a word
         ("0 1 1 1\n1\n", None, ["1"], ["1"], 0.0),  # equal labels
         ("0 1 ann bob\n1\n", None, ["ann"], ["bob"], 0.0),
         ("0 1 ann 2.5\n1\n", True, ["ann"], ["ann"], 2.5),
@@ -150,7 +150,7 @@ def test_forms_of_text(name):
         ("0 1 2 7.5\n1\n", None, ["ann"], ["ann"], 7.5),
     ],
 )
-def test_four_columns(text, acceptor, words, said, expected):
+def test_four_column_lines_are_transducer_arcs(text, acceptor, words, said, expected):
     assert cost(grammar_of(text, acceptor), words, said) == pytest.approx(expected)
 
 
@@ -202,13 +202,13 @@ BAD = {  # text: message
 
 
 @pytest.mark.parametrize("text", sorted(BAD))
-def test_grammars_that_cannot_be(text):
+def test_invalid_grammars_are_refused(text):
     with pytest.raises(UserError) as error:
         grammar_of(text)
     assert str(error.value).startswith(BAD[text])
 
 
-def test_two_arcs_for_a_word_that_end_in_the_same_way_are_no_fault():
+def test_equivalent_paths_for_a_word_are_accepted():
     assert cost(grammar_of("0 1 call 1\n0 2 call 2\n1 3 ann\n2 3 bob\n3\n"), ["call", "bob"]) == 2
 
 
@@ -219,8 +219,8 @@ def lang(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["vector", "const"])
 @pytest.mark.parametrize("keeps_symbols", [True, False])
-def test_binary_files(kind, keeps_symbols, lang, tmp_path):
-    """With symbols of their own, which number words otherwise, or with the ids of words.txt."""
+def test_binary_files_with_and_without_symbol_tables(kind, keeps_symbols, lang, tmp_path):
+    """With embedded symbol tables that number words differently, or with the ids of words.txt."""
     words = LangDir(lang).words
     own = {"<eps>": 0, "w3": 1, "w1": 2} if keeps_symbols else words.ids
     symbols = kaldifst.SymbolTable()
@@ -245,8 +245,8 @@ def test_binary_files(kind, keeps_symbols, lang, tmp_path):
     assert read_fst(tmp_path / "out/G.fst").ilabels.tolist() == [words["w1"], words["w3"]]
 
 
-def test_binary_files_that_cannot_be(lang, tmp_path):
-    def told(fst: Fst, acceptor=None) -> str:
+def test_invalid_binary_files_are_refused(lang, tmp_path):
+    def messages(fst: Fst, acceptor=None) -> str:
         write_fst(tmp_path / "g.fst", fst)
         with pytest.raises(UserError) as error:
             make_grammar(lang, tmp_path / "g.fst", tmp_path, acceptor)
@@ -255,23 +255,25 @@ def test_binary_files_that_cannot_be(lang, tmp_path):
     def loop(label=1, weight=0.0, final=0.0) -> Fst:
         return Fst.from_arcs(1, 0, [0], [label], [label], [weight], [0], {0: final})
 
-    assert told(loop(label=99)).startswith("g.fst: 1 label(s) are not in words.txt: 99;")
-    assert told(loop(weight=np.inf)).startswith("g.fst: an arc from state 0: a cost of inf is not between")
-    assert told(loop(final=np.inf)).startswith("g.fst: no final state can be reached")
-    assert told(loop(label=0)).startswith("g.fst: 1 arc(s) without an input word are in a cycle")
-    assert told(Fst.from_arcs(0, -1, [], [], [], [], [])).startswith("g.fst: the grammar is empty")
-    assert told(loop(), acceptor=True).startswith(
+    assert messages(loop(label=99)).startswith("g.fst: 1 label(s) are not in words.txt: 99;")
+    assert messages(loop(weight=np.inf)).startswith(
+        "g.fst: an arc from state 0: a cost of inf is not between"
+    )
+    assert messages(loop(final=np.inf)).startswith("g.fst: no final state can be reached")
+    assert messages(loop(label=0)).startswith("g.fst: 1 arc(s) without an input word are in a cycle")
+    assert messages(Fst.from_arcs(0, -1, [], [], [], [], [])).startswith("g.fst: the grammar is empty")
+    assert messages(loop(), acceptor=True).startswith(
         f"--acceptor cannot be used with {tmp_path}/g.fst, a binary FST"
     )
 
 
-def test_an_arpa_file_that_begins_with_numbers_is_one(lang, tmp_path):
+def test_arpa_file_starting_with_numbers_is_recognised(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["w1", "w2"]))
     (tmp_path / "lm.arpa").write_text("2024 10 w1\n" + (tmp_path / "lm.arpa").read_text())
     run_here("make_grammar.py", lang, tmp_path / "lm.arpa", tmp_path / "out", folder="utils")
 
 
-def test_the_program_refuses_what_is_neither_and_leaves_nothing(lang, tmp_path):
+def test_other_files_are_refused_without_output(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["w1", "w2"]))
     (tmp_path / "notes").write_text("a grammar\n")
     (tmp_path / "lm.klm").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n" + bytes(40))
@@ -303,9 +305,9 @@ def test_the_program_refuses_what_is_neither_and_leaves_nothing(lang, tmp_path):
     ],
     ids=["loop", "one sentence", "with an epsilon"],
 )
-def test_decoding_with_a_grammar(text, lang, tmp_path):
-    """What is recognised is a sentence of the grammar, whatever is said; the graph has all of them at the
-    same costs but for the HMMs."""
+def test_decoding_with_grammar_gives_its_sentences(text, lang, tmp_path):
+    """Recognised words are always a sentence of the grammar. The graph has all sentences at the same costs
+    except for those of the HMMs."""
     (tmp_path / "g.txt").write_text(text)
     run_here("make_grammar.py", lang, tmp_path / "g.txt", tmp_path / "lang", folder="utils")
     assert find_problems(tmp_path / "lang") == []

@@ -26,9 +26,9 @@ def lang(tmp_path_factory):
     return root / "lang_test"
 
 
-def test_lg_costs_are_lexicon_plus_grammar(lang):
-    """For random words through LG: the pronunciation's cost in L_disambig plus the words' in G, found
-    apart."""
+def test_lg_costs_equal_lexicon_plus_grammar(lang):
+    """For random words through LG, the cost is that of the pronunciation in L_disambig plus that of the words
+    in G, computed separately."""
     lg, lexicon, grammar = make_lg(lang), read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
     for phones, words, _ in random_paths(lg, 30, stop=0.5):
         expected = composed_cost(lexicon, grammar, phones, words)
@@ -36,7 +36,7 @@ def test_lg_costs_are_lexicon_plus_grammar(lang):
 
 
 @kaldi_binaries.needed
-def test_same_lg_as_kaldis_programs(lang, tmp_path):
+def test_lg_equals_kaldi_programs(lang, tmp_path):
     theirs = kaldi_binaries.make_lg(lang, tmp_path)
     ours = make_lg(lang)
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
@@ -53,14 +53,14 @@ def test_lg_is_deterministic_and_pushed(lang):
     assert greatest - least < 0.01
 
 
-def test_grammar_of_another_lang_dir(lang, tmp_path):
+def test_grammar_of_other_lang_dir_is_refused(lang, tmp_path):
     other = write_toy_lang(tmp_path / "lang", num_words=10)
     (other / "G.fst").write_bytes((lang / "G.fst").read_bytes())
     with pytest.raises(UserError, match=r"G\.fst: \d+ labels \(such as \d+\) are not in .*words\.txt"):
         make_lg(other)
 
 
-def test_grammar_without_any_pronounceable_sentence(lang, tmp_path):
+def test_grammar_without_pronounceable_sentence_is_refused(lang, tmp_path):
     other = write_toy_lang(tmp_path / "lang", num_words=40)
     grammar = read_fst(lang / "G.fst")
     write_fst(other / "G.fst", grammar.replaced(finals=np.full_like(grammar.finals, np.inf)))
@@ -68,7 +68,7 @@ def test_grammar_without_any_pronounceable_sentence(lang, tmp_path):
         make_lg(other)
 
 
-def test_truncated_grammar(lang, tmp_path):
+def test_truncated_grammar_is_refused(lang, tmp_path):
     other = write_toy_lang(tmp_path / "lang", num_words=40)
     (other / "G.fst").write_bytes((lang / "G.fst").read_bytes()[:-100])
     with pytest.raises(UserError, match=r"G\.fst: truncated or damaged FST"):
@@ -77,7 +77,7 @@ def test_truncated_grammar(lang, tmp_path):
 
 @pytest.mark.parametrize("wrong", [np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["G.fst", "L_disambig.fst"])
-def test_arcs_of_infinite_cost_are_refused(lang, tmp_path, name, wrong):
+def test_arcs_with_infinite_cost_are_refused(lang, tmp_path, name, wrong):
     other = write_toy_lang(tmp_path / "lang", num_words=40)
     (other / "G.fst").write_bytes((lang / "G.fst").read_bytes())
     fst = read_fst(other / name)
@@ -112,7 +112,7 @@ PROBABILITY w0 w1
 
 
 @pytest.mark.parametrize("zero", ["PROBABILITY", "BACKOFF"])
-def test_minus_infinity_in_a_model_costs_what_minus_99_does(tmp_path, zero):
+def test_minus_infinity_in_model_equals_minus_99(tmp_path, zero):
     lang = LangDir(write_toy_lang(tmp_path / "lang", num_words=3))
     found = []
     for written in ("-inf", "-99"):

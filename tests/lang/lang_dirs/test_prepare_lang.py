@@ -57,7 +57,7 @@ def text(lang, name):
     return (lang.path / name).read_text().splitlines()
 
 
-def test_symbols_are_numbered_as_kaldi_does(tmp_path):
+def test_symbols_are_numbered_like_kaldi(tmp_path):
     lang = make(tmp_path)
     assert text(lang, "words.txt") == [
         "<eps> 0",
@@ -90,7 +90,7 @@ def test_symbols_are_numbered_as_kaldi_does(tmp_path):
     assert text(lang, "oov.txt") == ["<unk>"] and text(lang, "oov.int") == ["1"]
 
 
-def test_lists_of_phones(tmp_path):
+def test_phone_lists_are_written(tmp_path):
     lang = make(tmp_path, small_dict([("AE", "SPN")]))
     assert text(lang, "phones/silence.csl") == ["1:2:3:4:5:6:7:8:9:10"]
     assert lang.context_indep_phones == lang.silence_phones == list(range(1, 11))
@@ -118,7 +118,7 @@ def test_shared_silence_and_position_independent_phones(tmp_path):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_sets_are_the_roots_without_their_heads(tmp_path, shared):
+def test_sets_equal_roots_without_flags(tmp_path, shared):
     lang = make(tmp_path, share_silence_phones=shared)
     for ending in ("txt", "int"):
         assert text(lang, f"phones/sets.{ending}") == [
@@ -129,7 +129,7 @@ def test_sets_are_the_roots_without_their_heads(tmp_path, shared):
 
 
 @pytest.mark.parametrize(("shared", "num_pdfs"), [(False, 2), (True, 1)])
-def test_monophones_of_shared_silence_have_one_pdf_per_state(tmp_path, shared, num_pdfs):
+def test_monophones_with_shared_silence_have_one_pdf_per_state(tmp_path, shared, num_pdfs):
     lang = make(tmp_path, share_silence_phones=shared)
     topology = Topology.read(lang.path / "topo")
     tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})
@@ -137,7 +137,7 @@ def test_monophones_of_shared_silence_have_one_pdf_per_state(tmp_path, shared, n
         assert len({tree.pdf((phone,), state) for phone in lang.silence_phones}) == num_pdfs
 
 
-def test_reader_gives_the_lexicon_back_with_and_without_probabilities(tmp_path):
+def test_lexicon_is_read_back_with_and_without_probabilities(tmp_path):
     lang = make(tmp_path)
     assert lang.lexicon.entries["a"] == {("AH_S",): 1.0, ("EY_S",): 0.5}
     assert sorted(lang.pronunciation_ids[tuple(lang.phones[p] for p in ("K_B", "AE_I", "T_E"))]) == [
@@ -148,24 +148,24 @@ def test_reader_gives_the_lexicon_back_with_and_without_probabilities(tmp_path):
     assert LangDir(lang.path).lexicon.entries["a"] == {("AH_S",): 1.0, ("EY_S",): 1.0}
 
 
-def test_disambiguation_symbols():
+def test_disambiguation_symbols_are_assigned():
     marked, most = add_disambig([("K", "AE", "T"), ("K", "AE", "T"), ("K", "AE", "T", "S"), ("AH",)])
     assert marked == [("K", "AE", "T", "#1"), ("K", "AE", "T", "#2"), ("K", "AE", "T", "S"), ("AH",)]
     assert most == 2
 
 
-def test_positions():
+def test_word_positions_are_marked():
     assert positioned(("AH",)) == ("AH_S",) and positioned(("K", "AE")) == ("K_B", "AE_E")
 
 
-def test_topology_of_silence_is_a_distribution():
+def test_silence_topology_is_a_distribution():
     for states in (silence_topology(5), silence_topology(4), silence_topology(3), silence_topology(1)):
         assert all(abs(sum(p for _, p in state) - 1) < 1e-9 for state in states)
 
 
 def enumerate_costs(lang, words, sil_prob):
-    """All phone strings of a word sequence with their costs: pronunciations and silence at each of the gaps,
-    written out."""
+    """All phone strings of a word sequence with their costs, by enumeration of pronunciations and silence in
+    each gap."""
     variants = [
         [
             (tuple(lang.phones[p] for p in phones), -math.log(prob))
@@ -187,7 +187,7 @@ def enumerate_costs(lang, words, sil_prob):
 
 
 @pytest.mark.parametrize("sil_prob", [0.5, 0.2])
-def test_phone_strings_and_costs_of_word_sequences(tmp_path, sil_prob):
+def test_phone_strings_and_costs_equal_enumeration(tmp_path, sil_prob):
     lang = LangDir(write_toy_lang(tmp_path / "lang", seed=3, num_words=15, num_phones=3, sil_prob=sil_prob))
     plain, disambig = read_fst(lang.lexicon_fst), read_fst(lang.lexicon_disambig_fst)
     free = disambig.replaced(
@@ -205,7 +205,7 @@ def test_phone_strings_and_costs_of_word_sequences(tmp_path, sil_prob):
             assert best_cost(plain, [*phones, lang.phones["P0_S"], 1], ids) == math.inf
 
 
-def test_no_two_word_sequences_share_a_phone_string_in_the_disambiguated_lexicon(tmp_path):
+def test_disambiguated_lexicon_has_unique_phone_strings(tmp_path):
     lang = LangDir(write_toy_lang(tmp_path / "lang", seed=5, num_words=60, num_phones=2))
     fst = read_fst(lang.lexicon_disambig_fst)
     seen = {}
@@ -219,7 +219,8 @@ def test_no_two_word_sequences_share_a_phone_string_in_the_disambiguated_lexicon
 
 
 def chains(fst, arc):
-    """The phone string of the pronunciation that begins with `arc` (both ways out have the same labels)."""
+    """Phone string of the pronunciation that begins with `arc` (both arcs to the end have the same
+    labels)."""
     labels, state = [int(fst.ilabels[arc])], int(fst.nextstates[arc])
     loops = {int(s) for s in np.flatnonzero(np.isfinite(fst.finals))}
     while (
@@ -238,9 +239,9 @@ def is_silence_state(fst, state):
 
 
 @kaldi_binaries.needed
-def test_lexicon_transducers_are_those_of_kaldis_scripts(tmp_path):
-    """Kaldi's own add_lex_disambig.pl and make_lexicon_fst.pl on our lexiconp.txt: the same machine up to the
-    numbering of states."""
+def test_lexicon_transducers_equal_kaldi_scripts(tmp_path):
+    """Kaldi's add_lex_disambig.pl and make_lexicon_fst.pl on our lexiconp.txt give the same transducer up to
+    the numbering of states."""
     lang = LangDir(write_toy_lang(tmp_path / "lang", seed=1))
     scripts = kaldi_binaries.DIRECTORY.parent / "utils"
     last = text(lang, "phones/disambig.txt")[-1]
@@ -289,7 +290,7 @@ def assert_same_paths(ours, theirs, lang):
             )
 
 
-def test_transducers_are_read_by_kaldifst(tmp_path):
+def test_kaldifst_reads_transducers(tmp_path):
     kaldifst = pytest.importorskip("kaldifst")
     lang = make(tmp_path)
     for path in (lang.lexicon_fst, lang.lexicon_disambig_fst):
@@ -297,7 +298,7 @@ def test_transducers_are_read_by_kaldifst(tmp_path):
         assert fst.num_states == own.num_states and fst.start == own.start
 
 
-def test_missing_oov_word(tmp_path):
+def test_missing_oov_word_is_reported(tmp_path):
     with pytest.raises(UserError, match="'UNK', is not in the lexicon; add a line such as 'UNK SPN'"):
         write_lang(small_dict(), "UNK", LangOptions(), tmp_path)
 
@@ -312,7 +313,7 @@ def run(*arguments):
     )
 
 
-def test_step_leaves_nothing_when_the_dictionary_is_wrong(tmp_path):
+def test_invalid_dictionary_leaves_no_output(tmp_path):
     directory = tmp_path / "dict"
     directory.mkdir()
     small_dict().write(directory)
@@ -323,7 +324,7 @@ def test_step_leaves_nothing_when_the_dictionary_is_wrong(tmp_path):
     assert not out.exists() and done.stderr.count("\n") == 1
 
 
-def test_step_and_validator_from_the_command_line(tmp_path):
+def test_step_and_validator_from_command_line(tmp_path):
     directory = tmp_path / "dict"
     directory.mkdir()
     small_dict().write(directory)
@@ -345,7 +346,7 @@ def broken(lang, name, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "told"),
+    ("name", "change", "message"),
     [
         ("L.fst", None, "L.fst: missing"),
         ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: differs from silence.txt"),
@@ -369,14 +370,14 @@ def broken(lang, name, change):
         ("oov.txt", lambda s: "nothing\n", "oov.txt: must contain one word of words.txt"),
     ],
 )
-def test_validator_names_what_is_wrong(tmp_path, name, change, told):
+def test_validator_reports_problems(tmp_path, name, change, message):
     lang = make(tmp_path)
     assert find_problems(lang.path) == []
     broken(lang, name, change)
-    assert any(re.search(told, problem) for problem in find_problems(lang.path)), find_problems(lang.path)
+    assert any(re.search(message, problem) for problem in find_problems(lang.path)), find_problems(lang.path)
 
 
-def test_validator_looks_into_the_transducers(tmp_path):
+def test_validator_checks_transducers(tmp_path):
     lang = make(tmp_path)
     lang.lexicon_disambig_fst.write_bytes(lang.lexicon_fst.read_bytes())
     assert any("no #0 self-loop" in problem for problem in find_problems(lang.path))
@@ -392,32 +393,32 @@ def test_validator_looks_into_the_transducers(tmp_path):
     assert any("L.fst" in problem and "truncated" in problem for problem in find_problems(lang.path))
 
 
-def test_pronunciations_in_numbers(tmp_path):
+def test_pronunciations_as_ids(tmp_path):
     lang = make(tmp_path)
     words, phones = lang.words, lang.phones
     rows = lang.align_lexicon
     assert rows[0] == (0, (lang.optional_silence,)) and (words["a"], (phones["AH_S"],)) in rows
     assert len(rows) == 1 + sum(1 for _ in lang.lexicon.rows())
     path = lang.path / "phones/align_lexicon.int"
-    for line, told in (
+    for line, message in (
         ("7 7", "align_lexicon.int:2: expected 'WORD WORD PHONES'"),
         ("7 seven 8", "not a list of whole numbers"),
     ):
         path.write_text(f"0 0 1\n{line}\n")
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             LangDir(lang.path).align_lexicon
     path.unlink()
     with pytest.raises(UserError, match="align_lexicon.int: no such file"):
         LangDir(lang.path).align_lexicon
 
 
-def test_a_lang_dir_of_silence_alone_is_refused(tmp_path):
+def test_lang_dir_with_only_silence_is_refused(tmp_path):
     lang = make(tmp_path)
     (lang.path / "phones/nonsilence.int").write_text("")
     with pytest.raises(UserError, match="nonsilence.int: no phones except silence"):
         LangDir(lang.path).real_phones
 
 
-def test_not_a_lang_dir(tmp_path):
+def test_other_directory_is_refused(tmp_path):
     with pytest.raises(UserError, match="not a language directory"):
         LangDir(tmp_path)

@@ -1,4 +1,4 @@
-"""Units of a toy text: their ids, what they spell, and how too small a text is refused."""
+"""Subword units of a toy text: ids, spellings, and refusal of a text that is too small."""
 
 import re
 
@@ -33,7 +33,7 @@ def subwords(request):
     return train_subwords(TEXT, SubwordOptions(SIZES[request.param], request.param), "text")
 
 
-def test_units_and_their_ids(subwords):
+def test_units_have_ids_in_order(subwords):
     kind = "bpe" if not subwords.has_several else "unigram"
     assert len(subwords) == len(set(subwords.units)) == SIZES[kind]
     assert subwords.units[:2] == [BLANK, UNKNOWN] and subwords.units.index(UNKNOWN) == UNKNOWN_ID
@@ -42,7 +42,7 @@ def test_units_and_their_ids(subwords):
     ]
 
 
-def test_what_is_encoded_is_spelled_again(subwords):
+def test_encoded_text_is_decoded_exactly(subwords):
     for sentence in [*TEXT, "rats tithe", "o  o'o"]:
         units = subwords.encode(sentence)
         assert units.dtype == np.int64 and (units > UNKNOWN_ID).all()
@@ -50,8 +50,8 @@ def test_what_is_encoded_is_spelled_again(subwords):
     assert UNKNOWN_ID in subwords.encode("zebra") and subwords.spellings("zebra", 3) == []
 
 
-def test_what_has_no_unit(subwords):
-    """Letters without a unit; <unk> stands for speech that was not understood and has no letters."""
+def test_letters_without_unit_become_unknown(subwords):
+    """<unk> also stands for unintelligible speech, and has no letters."""
     assert (
         subwords.strange_letters("the zebra QZ <unk>") == {"z", "Q", "Z"}
         and subwords.strange_letters("a bat <unk>") == set()
@@ -72,12 +72,12 @@ def test_what_has_no_unit(subwords):
 
 
 @pytest.mark.parametrize("kind", sorted(SIZES))
-def test_the_letters_of_the_unknown_word_are_not_learnt(kind):
+def test_letters_of_unknown_word_are_not_learned(kind):
     units = train_subwords([f"{sentence} <unk>" for sentence in TEXT], SubwordOptions(17, kind), "text").units
     assert not {"<", "u", "k", ">"} & set("".join(units[2:]))
 
 
-def test_spellings_are_segmentations_of_the_word(subwords):
+def test_spellings_are_segmentations_of_word(subwords):
     for word in ("cat", "mat", "bathe"):
         spellings = subwords.spellings(word, 4)
         assert spellings[0] == tuple(subwords.encode(word)) and len(set(spellings)) == len(spellings) <= 4
@@ -100,7 +100,7 @@ ANY_WORDS = st.lists(
 
 
 def with_fewest_units(words, kind) -> Subwords:
-    """Units of a text, as many as it takes to spell it."""
+    """The smallest number of units that spells the text."""
     for num in range(3, 200):
         try:
             return train_subwords(words, SubwordOptions(num, kind), "text")
@@ -130,7 +130,7 @@ def with_fewest_units(words, kind) -> Subwords:
 @example(
     ["\u1100\u1161", "\uac00", "\u212b", "\u00adb", "\ufffd", "\x07", "\x7f", "<pad>", "<0x41>"], "unigram"
 )
-def test_words_of_any_characters_come_back_as_they_were(words, kind):
+def test_words_with_any_characters_are_decoded_exactly(words, kind):
     subwords = with_fewest_units(words, kind)
     assert subwords.words(subwords.encode(" ".join(words))) == words
     assert all(
@@ -152,7 +152,7 @@ def test_words_of_any_characters_come_back_as_they_were(words, kind):
         ("<unk><unk>", "<unk>"),
     ],
 )
-def test_words_that_units_would_not_give_back(word, name, subwords):
+def test_words_that_cannot_be_decoded_are_refused(word, name, subwords):
     with pytest.raises(
         UserError, match=re.escape(f"text: the word '{printable(word)}' contains {name}") + ".*; remove it"
     ):
@@ -164,17 +164,17 @@ def test_words_that_units_would_not_give_back(word, name, subwords):
 
 
 @pytest.mark.parametrize("kind", sorted(SIZES))
-def test_same_text_same_bytes(kind):
+def test_same_text_gives_same_bytes(kind):
     one, other = (train_subwords(TEXT, SubwordOptions(SIZES[kind], kind), "text").model for _ in range(2))
     assert one == other
 
 
-def test_long_lines_count():
+def test_long_lines_are_used():
     assert "z" in "".join(train_subwords([*TEXT, "z " * 5000], SubwordOptions(22), "text").units)
 
 
 @pytest.mark.parametrize(
-    "kind, num, told",
+    "kind, num, message",
     [
         (
             "unigram",
@@ -189,20 +189,20 @@ def test_long_lines_count():
         ),
     ],
 )
-def test_a_text_that_does_not_fit_the_number_of_units(kind, num, told):
+def test_text_too_small_for_number_of_units_is_refused(kind, num, message):
     with pytest.raises(UserError) as error:
         train_subwords(TEXT, SubwordOptions(num, kind), "data/text")
-    assert str(error.value) == told
-    best = int(told.split("--num-units ")[1].split()[0])
+    assert str(error.value) == message
+    best = int(message.split("--num-units ")[1].split()[0])
     assert len(train_subwords(TEXT, SubwordOptions(best, kind), "data/text")) == best
 
 
-def test_a_text_without_words():
+def test_text_without_words_is_refused():
     with pytest.raises(UserError, match="data/text: no words to train units on"):
         train_subwords(["", " "], SubwordOptions(10), "data/text")
 
 
-def test_the_program_writes_a_directory_that_can_be_read(tmp_path):
+def test_program_writes_readable_directory(tmp_path):
     (tmp_path / "data").mkdir()
     write_table(tmp_path / "data/text", {f"utt{n:02}": sentence for n, sentence in enumerate(TEXT)})
     run_here("train_subwords.py", "--num-units", 20, tmp_path / "data", tmp_path / "units", folder="utils")
@@ -218,7 +218,7 @@ def test_the_program_writes_a_directory_that_can_be_read(tmp_path):
     assert not (tmp_path / "others").exists()
 
 
-def test_what_is_no_model(tmp_path):
+def test_other_files_are_refused(tmp_path):
     with pytest.raises(UserError, match="units.model: no such file; create it with utils/train_subwords.py"):
         Subwords.read(tmp_path)
     (tmp_path / MODEL).write_bytes(b"nothing of the kind")

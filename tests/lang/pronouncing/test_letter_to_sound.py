@@ -29,7 +29,7 @@ def edits(a, b):
     return row[-1]
 
 
-def test_held_out_words_of_the_cmu_dictionary(held_out):
+def test_held_out_cmudict_words_have_few_errors(held_out):
     converter, words = held_out
     num_errors = num_phones = num_right = 0
     for word, references in words.items():
@@ -65,13 +65,13 @@ def test_held_out_words_of_the_cmu_dictionary(held_out):
         ("f\u00e9x", None, "accents"),
     ],
 )
-def test_rules(held_out, word, phones, method):
+def test_rules_for_special_words(held_out, word, phones, method):
     guess = held_out[0].pronounce(word)
     assert method is None or guess.method == method
     assert phones is None or without_stress(guess.phones) == tuple(phones.split())
 
 
-def test_words_that_cannot_be_spoken(held_out):
+def test_unpronounceable_words_have_no_guess(held_out):
     converter, _ = held_out
     assert converter.pronounce("1234") is None
     assert converter.pronounce("'") is None
@@ -81,7 +81,7 @@ def test_words_that_cannot_be_spoken(held_out):
     assert converter.pronounce("bøtter") == Guess(converter.pronounce("btter").phones, "known letters")
 
 
-def test_guesses_are_written_as_the_lexicon_is(held_out):
+def test_guesses_follow_stress_convention_of_lexicon(held_out):
     assert held_out[0].pronounce("hmmmmm").phones == ("HH", "AH1", "M")
     plain = LetterToSound.train(
         Lexicon(
@@ -95,8 +95,9 @@ def test_guesses_are_written_as_the_lexicon_is(held_out):
     assert not any(phone[-1].isdigit() for phone in plain.pronounce("abandoner").phones)
 
 
-def test_joint_model_learns_a_cipher():
-    """Letters a, b, c as A, B and nothing, x as K S: the model has to find that out from words alone."""
+def test_joint_model_learns_substitution_cipher():
+    """Letters a, b, c are pronounced A, B and nothing, x is K S. The model must learn this from words
+    only."""
     sounds = {"a": ("A",), "b": ("B",), "c": (), "x": ("K", "S")}
     rng = generator(1, "cipher")
     words = ["".join(rng.choice(list("abcx"), rng.integers(2, 7))) for _ in range(300)]
@@ -109,7 +110,7 @@ def test_joint_model_learns_a_cipher():
     assert model.pronounce("abz") == []
 
 
-def test_dictionary_in_capitals_and_of_another_alphabet():
+def test_upper_case_and_other_alphabets():
     lexicon = Lexicon()
     for word, phones in (
         ("БАБА", "b a b a"),
@@ -120,18 +121,18 @@ def test_dictionary_in_capitals_and_of_another_alphabet():
         lexicon.add(word, tuple(phones.split()))
     converter = LetterToSound.train(lexicon, order=2)
     assert converter.pronounce("Забаза").phones == tuple("z a b a z a".split())
-    assert converter.pronounce("hmmm") is None  # a rule that speaks ARPAbet does not apply
+    assert converter.pronounce("hmmm") is None  # a rule with ARPAbet phones does not apply
 
 
 def spelt_as_spoken(sounds, count=300):
-    """A lexicon of random words, each letter of which has its own phone."""
+    """A lexicon of random words in which each letter has its own phone."""
     rng = generator(2, "letters")
     words = {"".join(rng.choice(list(sounds), rng.integers(2, 7))) for _ in range(count)}
     return Lexicon({word: {tuple(sounds[letter] for letter in word): 1.0} for word in sorted(words)})
 
 
-def test_letters_outside_a_to_z_are_spoken():
-    """ö and ß of a dictionary in other phones; the vowel signs of another alphabet, which are no letters to
+def test_letters_outside_a_to_z_are_pronounced():
+    """ö and ß of a dictionary with other phones; vowel signs of another alphabet, which are not letters for
     str.isalpha."""
     sounds = {"b": "b", "e": "@", "g": "g", "l": "l", "o": "o", "ö": "oe", "r": "r", "ß": "s"}
     converter = LetterToSound.train(spelt_as_spoken(sounds), order=3)
@@ -146,7 +147,7 @@ def test_letters_outside_a_to_z_are_spoken():
     assert hindi.pronounce("कमल\u093eम\u093fल\u0947क").phones == tuple("k m l aa m i l e k".split())
 
 
-def test_dictionary_that_cannot_be_aligned():
+def test_unalignable_dictionary_is_refused():
     lexicon = Lexicon({"w": {tuple("D AH B AH L Y UW".split()): 1.0}})
     with pytest.raises(UserError, match="no word of the dictionary can be aligned"):
         LetterToSound.train(lexicon)

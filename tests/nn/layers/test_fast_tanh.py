@@ -6,9 +6,9 @@ import torch
 from pyasr.nn.layers.fast_tanh import Tanh
 
 
-def test_all_numbers_of_bfloat16():
-    """Including infinities and the smallest normal ones (those below may become 0); at most one unit in the
-    last place from the nearest."""
+def test_all_bfloat16_numbers_are_accurate():
+    """Including infinities and the smallest normal numbers (smaller ones may become 0); at most one unit in
+    the last place from the nearest."""
     x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     x = x[x.abs() >= torch.finfo(x.dtype).tiny]
     exact = torch.tanh(x.double()).to(torch.bfloat16)
@@ -20,7 +20,7 @@ def test_all_numbers_of_bfloat16():
 
 @pytest.mark.parametrize("shape", [(7, 5), (2, 3, 4), (0, 4)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_derivative(shape, dtype):
+def test_derivative_equals_formula(shape, dtype):
     torch.manual_seed(0)
     x = torch.randn(shape).to(dtype).requires_grad_()
     y = Tanh()(x)

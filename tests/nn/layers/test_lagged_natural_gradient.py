@@ -1,5 +1,5 @@
-"""Natural gradient with the defined lag: against the form without a lag, a dense transcription with it, and
-minibatches that are not finite."""
+"""Natural gradient with the defined lag: against the form without a lag, a dense transcription of the lag,
+and non-finite minibatches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST = NUM_FIRST_UPDATES + 1
 
 
 def minibatches(num: int, sides: int = 1, dim: int = DIM, seed: int = 0) -> list[Tensor]:
-    """Gaussian (sides, NUM_ROWS, dim), another graded spectrum for each side, with a mean."""
+    """Gaussian (sides, NUM_ROWS, dim) with another graded spectrum for each side and a mean."""
     generator = torch.Generator().manual_seed(seed)
     axes = torch.randn(sides, dim, dim, generator=generator, dtype=torch.float64) * torch.logspace(
         0, -1, dim, dtype=torch.float64
@@ -40,7 +40,7 @@ def minibatches(num: int, sides: int = 1, dim: int = DIM, seed: int = 0) -> list
 
 
 class Driver:
-    """The minibatches of a group, one after the other, as a captured step has them, the host's part at
+    """Runs the minibatches of a group one after the other, as in a captured step; the host's part runs at
     once."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Driver:
         self.lag = LaggedNaturalGradient(sides, ones, self.width, dtype, workers)
 
     def step(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(Xhat, what becomes of the column of ones) of (B, N, D)."""
+        """(Xhat, result of the column of ones) of (B, N, D)."""
         x = torch.cat([x, x.new_zeros(*x.shape[:2], self.width - x.shape[2])], 2).to(self.dtype)
         is_due = self.lag.sides[0].update_is_due()
         if is_due:
@@ -97,7 +97,7 @@ def precondition(side: OnlineNaturalGradient, x: Tensor, ones: bool) -> tuple[Te
 def trained(
     num_sides: int, ones: bool = False, period: int = 1, xs: list[Tensor] | None = None
 ) -> list[OnlineNaturalGradient]:
-    """Sides after the first minibatches."""
+    """State of the sides after the first minibatches."""
     sides = [OnlineNaturalGradient(RANK, update_period=period) for _ in range(num_sides)]
     for x in (xs or minibatches(FIRST, num_sides))[:FIRST]:
         for side, its_own in zip(sides, x):
@@ -112,8 +112,8 @@ def relative(a: Tensor, b: Tensor) -> float:
 @pytest.mark.parametrize(
     "num_sides, ones, padding", [(1, False, 0), (3, False, 7), (1, True, 0), (3, True, 7)]
 )
-def test_equals_the_form_without_a_lag(num_sides, ones, padding):
-    """With update period 1 minibatches see the same W; columns that only fill the memory stay zero."""
+def test_update_period_1_equals_form_without_lag(num_sides, ones, padding):
+    """With update period 1, minibatches use the same W. Padding columns stay zero."""
     xs = minibatches(FIRST + 25, num_sides)
     plain, driver = (
         trained(num_sides, ones, xs=xs),
@@ -134,7 +134,7 @@ def test_equals_the_form_without_a_lag(num_sides, ones, padding):
 
 
 class LaggedByFormula(ByFormula):
-    """W of a minibatch in which F is updated becomes the next one when the next such minibatch begins."""
+    """W of a minibatch that updates F is used from the beginning of the next such minibatch on."""
 
     waiting = None
 
@@ -152,8 +152,8 @@ class LaggedByFormula(ByFormula):
 
 @pytest.mark.parametrize("ones", [False, True], ids=["", "with ones"])
 @pytest.mark.parametrize("period", [1, 4])
-def test_equals_the_formula_with_the_lag(period, ones):
-    """Of one side, as layers of any network have it."""
+def test_equals_formula_with_lag(period, ones):
+    """One side, as in layers of any network."""
     xs = minibatches(FIRST + 30)
     formula, side = LaggedByFormula(RANK, period), trained(1, ones, period, xs)[0]
     expected = [formula.precondition(np.hstack([x[0].numpy(), np.ones((NUM_ROWS, int(ones)))])) for x in xs]
@@ -180,7 +180,7 @@ def test_equals_the_formula_with_the_lag(period, ones):
 
 
 def with_rows(rows_of, num_steps: int) -> Driver:
-    """After so many minibatches from a V whose rows `rows_of` has changed."""
+    """Result after some minibatches, from a V whose rows `rows_of` has changed."""
     driver = Driver(trained(1, period=1))
     lag = driver.lag
     root = np.sqrt(smoothed(lag.eigenvalues[0][:-1], lag.eigenvalues[0][-1], DIM))[:, None]
@@ -192,14 +192,14 @@ def with_rows(rows_of, num_steps: int) -> Driver:
 
 
 def oblique(rows: np.ndarray) -> np.ndarray:
-    """No longer orthonormal."""
+    """Make the rows not orthonormal."""
     rows = rows.copy()
     rows[1] += 0.05 * rows[0]
     return rows
 
 
-def test_rows_are_made_orthonormal_again():
-    """One update later, as if the formula had had orthonormal rows: by Cholesky's factor."""
+def test_rows_are_reorthonormalised():
+    """One update later, the result equals the formula with orthonormal rows from a Cholesky factor."""
     driver, formula = with_rows(oblique, 0), ByFormula(RANK, 1)
     formula.W, formula.d, formula.rho = (
         driver.lag.factor[0].numpy().copy(),
@@ -220,9 +220,9 @@ def test_rows_are_made_orthonormal_again():
 
 
 @pytest.mark.parametrize("angle", [1e-2, 1e-4, 1e-7])
-def test_nearly_parallel_rows_part_again(angle):
-    """Where the inverse of Cholesky's factor is too large, or there is none; the data bring the row back in
-    some updates."""
+def test_nearly_parallel_rows_are_separated(angle):
+    """The inverse of the Cholesky factor is too large or does not exist. The data restore the row within some
+    updates."""
 
     def nearly_parallel(rows):
         return np.vstack([rows[:1], rows[:1] + angle * rows[1:2], rows[2:]])
@@ -234,9 +234,9 @@ def test_nearly_parallel_rows_part_again(angle):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_leaves_no_trace(bad):
-    """W and its eigenvalues stay as they are at the update after a minibatch of which one side is not finite;
-    the other side's go on."""
+def test_non_finite_minibatch_changes_nothing(bad):
+    """After a minibatch with one non-finite side, W and eigenvalues of this side stay the same at the update.
+    The other side is updated."""
     xs = minibatches(FIRST + 6, 2)
     driver = Driver(trained(2, xs=xs))
     xs[FIRST + 2][0, 3, 4] = bad
@@ -250,8 +250,8 @@ def test_what_is_not_finite_leaves_no_trace(bad):
     assert states[-1][0].isfinite().all() and np.isfinite(states[-1][1]).all()
 
 
-def test_what_is_under_way_goes_on_in_the_same_bits():
-    """From a checkpoint, which holds no code, between two updates."""
+def test_resume_between_updates_gives_same_bits():
+    """From a checkpoint without code, between two updates."""
     xs = minibatches(FIRST + 14, 2)
     driver = Driver(trained(2, True, 4, xs), True, DIM + 3)
     for x in xs[FIRST : FIRST + 6]:
@@ -273,7 +273,7 @@ def test_what_is_under_way_goes_on_in_the_same_bits():
             assert torch.equal(found, expected)
 
 
-def test_threads_give_the_same_bits():
+def test_threads_give_same_bits():
     xs = minibatches(FIRST + 8, 3)
     with ThreadPoolExecutor(3) as workers:
         alone, threads = Driver(trained(3, xs=xs)), Driver(trained(3, xs=xs), workers=workers)
@@ -284,7 +284,7 @@ def test_threads_give_the_same_bits():
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.02)])
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
 def test_narrow_types_follow_float64(dtype, tolerance, scale):
-    """Data whose fourth power float32 does not have, too."""
+    """Including data whose fourth power exceeds float32."""
     xs = minibatches(FIRST + 20)
     wide, narrow = (
         Driver(trained(1, xs=[(scale * x).to(kind) for x in xs]), dtype=kind)
@@ -300,9 +300,8 @@ def test_narrow_types_follow_float64(dtype, tolerance, scale):
 
 
 @pytest.mark.parametrize("scale, num_floored", [(1.0, 0), (1e-4, RANK - 1), (1e-7, RANK + 1)])
-def test_mixture_is_that_of_the_next_factor(scale, num_floored):
-    """A of S against `next_factor` of K and L, whatever the units of J, with eigenvalues at their floor,
-    too."""
+def test_mixture_equals_that_of_next_factor(scale, num_floored):
+    """A of S against `next_factor` of K and L, for any scale of J, also with eigenvalues at their floor."""
     rng = np.random.default_rng(5)
     x, eigenvalues = (
         scale * rng.standard_normal((NUM_ROWS, DIM)),
@@ -328,8 +327,8 @@ def test_mixture_is_that_of_the_next_factor(scale, num_floored):
     assert (following == EPSILON).sum() == num_floored
 
 
-def test_w_keeps_its_digits_where_data_are_multiplied_in_tf32(monkeypatch):
-    """Both products of W itself; the setting is as before afterwards."""
+def test_w_keeps_precision_with_tf32_data(monkeypatch):
+    """Both products of W itself keep float32. The tf32 setting is restored afterwards."""
     settings, seen = torch.backends.cuda.matmul, []
     monkeypatch.setattr(settings, "allow_tf32", True)
     side = OnlineNaturalGradient(3)

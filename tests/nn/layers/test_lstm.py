@@ -1,5 +1,5 @@
-"""LSTM layers: against torch's, against the equations by autograd, against finite differences, in parts, both
-ways."""
+"""LSTM layers against torch's, against the equations with autograd, and against finite differences; in parts
+and in both directions."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ SHAPES = [
 
 
 def layer_of(seed=1, **shape) -> Lstm:
-    """With weights large enough for cells to be clipped."""
+    """A layer with weights large enough for cells to be clipped."""
     layer, random = Lstm(D, H, **shape).double(), torch.Generator().manual_seed(seed)
     for parameter in layer.parameters():
         parameter.data.normal_(0, 1, generator=random)
@@ -43,7 +43,7 @@ def inputs(seed=2, frames=T, requires_grad=True):
 
 
 def by_equations(layer: Lstm, x: torch.Tensor):
-    """Frame by frame as in the docstring, autograd's derivatives."""
+    """Frame by frame as in the docstring, with derivatives by autograd."""
     x = x.flip(0) if layer.backward else x
     rs = [torch.zeros(N, layer.recurrent_dim, dtype=x.dtype)] * layer.delay
     cs = [torch.zeros(N, H, dtype=x.dtype)] * layer.delay
@@ -69,7 +69,7 @@ def gradients(layer, x, y):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_outputs_and_derivatives_are_those_of_the_equations(shape):
+def test_outputs_and_derivatives_equal_equations(shape):
     layer, x = layer_of(**shape), inputs()
     y, expected = layer(x)[0], by_equations(layer, x)
     torch.testing.assert_close(y, expected)
@@ -78,8 +78,8 @@ def test_outputs_and_derivatives_are_those_of_the_equations(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_float32_on_a_cpu_is_the_same(shape):
-    """It has loops of its own."""
+def test_float32_on_cpu_equals_equations(shape):
+    """float32 has separate loops on the CPU."""
     wide, x = layer_of(**shape), inputs()
     y = wide(x)[0]
     exact = [y, *gradients(wide, x, y)]
@@ -91,12 +91,12 @@ def test_float32_on_a_cpu_is_the_same(shape):
         )
 
 
-def test_any_number_of_frames_with_a_delay():
+def test_delay_with_any_number_of_frames():
     layer, x = layer_of(delay=3), inputs(frames=11)
     torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
 
 
-def test_cells_are_clipped_in_these_tests():
+def test_test_data_clips_cells():
     free, clipped = (by_equations(layer_of(cell_clip=clip), inputs()) for clip in (0.0, 0.3))
     assert (free - clipped).abs().max() > 0.05
 
@@ -118,8 +118,8 @@ OF_FILES = [
 @pytest.mark.parametrize(
     "kind, directions", [("lstm", [False]), ("blstm", [False, True]), ("window-blstm", [False, True])]
 )
-def test_a_line_of_a_file_makes_the_layer_that_it_says(kind, directions, options, shape):
-    """By the equations, with weights large enough for cells to be clipped."""
+def test_configured_layer_equals_equations(kind, directions, options, shape):
+    """Weights are large enough for cells to be clipped."""
     (line,), x = parse_line(f"{kind} cells={H} {options}"), inputs(requires_grad=False)
     layers = list(line.options.build(D).double().directions)
     assert [layer.backward for layer in layers] == directions
@@ -131,7 +131,7 @@ def test_a_line_of_a_file_makes_the_layer_that_it_says(kind, directions, options
 
 
 @pytest.mark.parametrize("shape", [SHAPES[0], *SHAPES[-3:]])
-def test_finite_differences(shape):
+def test_derivatives_equal_finite_differences(shape):
     layer, x = layer_of(**shape), inputs()
     state = LstmState(
         *(
@@ -151,7 +151,7 @@ def test_finite_differences(shape):
 
 
 @pytest.mark.parametrize("recurrent_dim", [0, 3])
-def test_outputs_are_those_of_torch(recurrent_dim):
+def test_outputs_equal_torch(recurrent_dim):
     layer, peer = layer_of(recurrent_dim=recurrent_dim), torch.nn.LSTM(D, H, proj_size=recurrent_dim).double()
     own = [
         layer.input.weight,
@@ -170,9 +170,8 @@ def test_outputs_are_those_of_torch(recurrent_dim):
 
 @pytest.mark.parametrize("lengths", [[6, 6], [5, 7], [1, 1, 10]])
 @pytest.mark.parametrize("shape", SHAPES[:6])
-def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
-    """The state carries over, and so do derivatives; the length of a part need not be a multiple of the
-    delay."""
+def test_parts_equal_whole_sequence(shape, lengths):
+    """State and derivatives are carried over. The length of a part need not be a multiple of the delay."""
     layer, x, state, parts = layer_of(**shape), inputs(), None, []
     whole = layer(x)[0]
     for part in x.split(lengths):
@@ -185,7 +184,7 @@ def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
 
 
 @pytest.mark.parametrize("delay, end", [(1, 5), (3, 5), (3, 2), (2, 0)])
-def test_the_state_after_some_frames_is_that_of_a_shorter_sequence(delay, end):
+def test_intermediate_state_equals_that_of_shorter_sequence(delay, end):
     layer, x = layer_of(delay=delay, recurrent_dim=2), inputs()
     _, state = layer(x[:4])
     for found, wanted in zip(
@@ -194,8 +193,9 @@ def test_the_state_after_some_frames_is_that_of_a_shorter_sequence(delay, end):
         torch.testing.assert_close(found, wanted)
 
 
-def test_natural_gradient_sees_inputs_and_derivatives_of_all_frames():
-    """That of the recurrent weight is what a preconditioned layer makes of the same two matrices."""
+def test_natural_gradient_uses_inputs_and_derivatives_of_all_frames():
+    """The gradient of the recurrent weight equals that of a preconditioned layer with the same two
+    matrices."""
     options = NaturalGradientOptions(natural_gradient="online", ng_rank_in=1, ng_rank_out=2)
     layer, plain, x = layer_of(recurrent_dim=2), layer_of(recurrent_dim=2), inputs(requires_grad=False)
     seen = {}
@@ -225,7 +225,7 @@ def test_natural_gradient_sees_inputs_and_derivatives_of_all_frames():
     assert set(sides) == {"input", "recurrent", "projection"}
 
 
-def test_bfloat16_stays_near():
+def test_bfloat16_is_close_to_float64():
     layer, x = layer_of(recurrent_dim=3, cell_clip=3.0, peepholes=True), inputs()
     wanted = layer(x)[0]
     exact = gradients(layer, x, wanted)
@@ -245,7 +245,7 @@ TORCHS = [dict(), dict(bias=False), dict(recurrent_dim=3), dict(recurrent_dim=3,
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Of torch's LSTM: how many directions each had."""
+    """Calls of torch's LSTM: number of directions of each."""
     made, torchs = [], torch.lstm
     monkeypatch.setattr(torch, "lstm", lambda *arguments: made.append(1 + arguments[7]) or torchs(*arguments))
     return made
@@ -253,7 +253,7 @@ def calls(monkeypatch):
 
 @pytest.fixture
 def on_cudnn(monkeypatch, calls):
-    """As on a GPU, where `by_torch` calls the same function of torch."""
+    """Simulate a GPU, where `by_torch` calls the same function of torch."""
     monkeypatch.setattr(lstm, "cudnn_supports", lambda x: True)
     return calls
 
@@ -269,8 +269,8 @@ def begun(layer: Lstm, seed=4) -> LstmState:
 
 
 def all_of(layer: torch.nn.Module, function, x, state=None) -> list[torch.Tensor]:
-    """The outputs, the state after them, and gradients by inputs, state and parameters, which depend on all
-    elements of both."""
+    """Outputs, final state, and gradients by inputs, state and parameters of a function of all their
+    elements."""
     layer.zero_grad()
     y, after = function(x, state)
     results, leaves, random = [y, *after], [x, *(state or ())], torch.Generator().manual_seed(3)
@@ -286,7 +286,7 @@ def all_of(layer: torch.nn.Module, function, x, state=None) -> list[torch.Tensor
 @pytest.mark.parametrize("lengths", [None, [T, 5, 1]])
 @pytest.mark.parametrize("is_begun", [False, True])
 @pytest.mark.parametrize("shape", TORCHS)
-def test_where_cudnn_serves_all_is_as_in_the_loop(shape, is_begun, lengths, on_cudnn, monkeypatch):
+def test_cudnn_equals_loop(shape, is_begun, lengths, on_cudnn, monkeypatch):
     layer, x = layer_of(**shape), inputs()
     state, lengths = begun(layer) if is_begun else None, lengths and torch.tensor(lengths)
     found = all_of(layer, lambda x, state: layer(x, state, lengths=lengths), x, state)
@@ -298,7 +298,7 @@ def test_where_cudnn_serves_all_is_as_in_the_loop(shape, is_begun, lengths, on_c
 
 
 @pytest.mark.parametrize("recurrent_dim", [0, 3])
-def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeypatch):
+def test_cudnn_gets_both_directions_at_once(recurrent_dim, on_cudnn, monkeypatch):
     layer, x = (
         Recurrent([layer_of(seed, recurrent_dim=recurrent_dim, backward=seed == 2) for seed in (1, 2)]),
         inputs(),
@@ -311,7 +311,7 @@ def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeyp
     assert on_cudnn == [2, 1, 1]
 
 
-def test_what_computes_is_told_of_the_last_minibatch(on_cudnn):
+def test_computing_path_of_last_minibatch_is_reported(on_cudnn):
     layers = torch.nn.ModuleList(
         [Recurrent([layer_of(1), layer_of(2, backward=True)]), Recurrent([layer_of(3, peepholes=True)])]
     )
@@ -334,7 +334,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("shape, lacking", KEPT)
-def test_what_cudnn_does_not_know_stays_in_the_loop(shape, lacking, on_cudnn):
+def test_features_unsupported_by_cudnn_use_loop(shape, lacking, on_cudnn):
     layer, x = layer_of(**shape), inputs()
     torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
     assert not on_cudnn and lstm_paths(layer) == [
@@ -342,14 +342,14 @@ def test_what_cudnn_does_not_know_stays_in_the_loop(shape, lacking, on_cudnn):
     ]
 
 
-def test_natural_gradient_stays_in_the_loop(on_cudnn):
+def test_natural_gradient_uses_loop(on_cudnn):
     layer = layer_of()
     precondition(layer, NaturalGradientOptions(natural_gradient="online", ng_rank_in=1, ng_rank_out=2))
     layer(inputs())
     assert not on_cudnn and layer.in_loop == "natural gradient"
 
 
-def test_the_state_after_fewer_frames_stays_in_the_loop(on_cudnn):
+def test_intermediate_state_uses_loop(on_cudnn):
     layer, x = layer_of(), inputs()
     _, wanted = layer(x[:5])
     assert on_cudnn == [1]
@@ -359,7 +359,7 @@ def test_the_state_after_fewer_frames_stays_in_the_loop(on_cudnn):
     assert on_cudnn == [1, 1]
 
 
-def test_cells_that_are_carried_in_bfloat16_stay_in_the_loop(on_cudnn):
+def test_carried_bfloat16_cells_use_loop(on_cudnn):
     """cuDNN would round them."""
     layer, x = layer_of().bfloat16(), inputs().detach().bfloat16()
     y, state = layer(x)
@@ -370,13 +370,13 @@ def test_cells_that_are_carried_in_bfloat16_stay_in_the_loop(on_cudnn):
 
 
 @pytest.mark.parametrize("version, taken", [(91200, False), (91300, True)])
-def test_cudnn_takes_bfloat16_from_a_version_on(version, taken, monkeypatch):
+def test_cudnn_supports_bfloat16_from_a_version_on(version, taken, monkeypatch):
     monkeypatch.setattr(torch, "cudnn_is_acceptable", lambda x: True)
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: version)
     assert lstm.cudnn_supports(torch.zeros(1)) and lstm.cudnn_supports(torch.zeros(1).bfloat16()) == taken
 
 
-def test_windows_stay_in_the_loop(on_cudnn):
+def test_windows_use_loop(on_cudnn):
     layer = WindowRecurrent([layer_of(), layer_of(backward=True)], 2, 2)
     layer(inputs())
     assert not on_cudnn and lstm_paths(layer) == [
@@ -384,7 +384,7 @@ def test_windows_stay_in_the_loop(on_cudnn):
     ]
 
 
-def test_a_cpu_has_the_loop(calls):
+def test_cpu_uses_loop(calls):
     layer = layer_of()
     layer(inputs())
     layer.float()(inputs().float())
@@ -395,7 +395,7 @@ def test_a_cpu_has_the_loop(calls):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.03)])
 @pytest.mark.parametrize("recurrent_dim", [0, 64])
-def test_cudnn_computes_on_a_gpu_what_the_loop_does(recurrent_dim, dtype, tolerance, calls, monkeypatch):
+def test_cudnn_on_gpu_equals_loop(recurrent_dim, dtype, tolerance, calls, monkeypatch):
     torch.manual_seed(1)
     layer = Recurrent(
         [Lstm(40, 128, recurrent_dim, backward=backward) for backward in (False, True)]

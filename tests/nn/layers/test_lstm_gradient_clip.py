@@ -1,5 +1,5 @@
-"""Limits on derivatives that go back in time: against the equations frame by frame in float64, with limits of
-autograd's own."""
+"""Clipped derivatives through time against the equations frame by frame in float64, with clipping in
+autograd."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ BITES, BITES_SELDOM, NEVER_BITES = 0.5, 1.2, 1e3
 
 
 def layer_of(seed=1, **shape) -> Lstm:
-    """With weights large enough for derivatives to grow."""
+    """A layer with weights large enough for derivatives to grow."""
     layer, random = Lstm(D, H, **shape).double(), torch.Generator().manual_seed(seed)
     for parameter in layer.parameters():
         parameter.data.normal_(0, 1, generator=random)
@@ -40,24 +40,25 @@ def inputs() -> torch.Tensor:
 
 
 class Limited(torch.autograd.Function):
-    """What it is given; derivatives as by Kaldi's ClipGradientComponent, which tells of each vector whether
-    it has shortened it."""
+    """Identity whose derivatives are clipped like those of Kaldi's ClipGradientComponent. It reports for each
+    vector whether it was clipped."""
 
     @staticmethod
-    def forward(ctx, x, limit, told):
-        ctx.limit, ctx.told = limit, told
+    def forward(ctx, x, limit, report):
+        ctx.limit, ctx.report = limit, report
         return x.clone()
 
     @staticmethod
     def backward(ctx, dx):
         lengths = [float(row.square().sum().sqrt()) for row in dx]
-        ctx.told += [length > ctx.limit for length in lengths]
+        ctx.report += [length > ctx.limit for length in lengths]
         rows = [row * (ctx.limit / length) if length > ctx.limit else row for row, length in zip(dx, lengths)]
         return torch.stack(rows), None, None
 
 
-def by_equations(layer: Lstm, x: torch.Tensor, limit: float, told: list) -> torch.Tensor:
-    """All c_t go through `Limited`, and what is fed back; outputs too where they are what is fed back."""
+def by_equations(layer: Lstm, x: torch.Tensor, limit: float, expected_text: list) -> torch.Tensor:
+    """All c_t and all recurrent inputs pass through `Limited`; so do outputs that are also recurrent
+    inputs."""
     x = x.flip(0) if layer.backward else x
     rs, cs = [x.new_zeros(N, layer.recurrent_dim)] * layer.delay, [x.new_zeros(N, H)] * layer.delay
     ys, p = [], layer.peepholes if layer.peepholes is not None else x.new_zeros(3, H)
@@ -67,10 +68,10 @@ def by_equations(layer: Lstm, x: torch.Tensor, limit: float, told: list) -> torc
         i, f, g, o = (layer.input(x_t) + layer.recurrent(rs[-layer.delay])).chunk(4, 1)
         c = torch.sigmoid(f + p[1] * before) * before + torch.sigmoid(i + p[0] * before) * torch.tanh(g)
         c = c.clamp(-layer.cell_clip, layer.cell_clip) if layer.cell_clip else c
-        c = Limited.apply(c, limit, told)
+        c = Limited.apply(c, limit, expected_text)
         m = torch.sigmoid(o + p[2] * c) * torch.tanh(c)
         y = m if layer.projection is None else layer.projection(m)
-        r = Limited.apply(y[:, : layer.recurrent_dim], limit, told)
+        r = Limited.apply(y[:, : layer.recurrent_dim], limit, expected_text)
         rs, cs, ys = [*rs, r], [*cs, c], [*ys, r if is_all_fed_back else y]
     y = torch.stack(ys)
     return y.flip(0) if layer.backward else y
@@ -91,8 +92,8 @@ def own(limit: float, shape: dict) -> list[torch.Tensor]:
 
 
 def expected(limit: float, shape: dict) -> tuple[list[torch.Tensor], list[bool]]:
-    layer, x, told = layer_of(**shape), inputs(), []
-    return gradients(layer, x, by_equations(layer, x, limit, told)), told
+    layer, x, output = layer_of(**shape), inputs(), []
+    return gradients(layer, x, by_equations(layer, x, limit, output)), output
 
 
 def check_equal(found, wanted) -> None:
@@ -107,24 +108,24 @@ def check_near(found, wanted, tolerance: float) -> None:
 
 @pytest.mark.parametrize("limit", [BITES, BITES_SELDOM])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_derivatives_are_those_of_the_equations_with_limits(shape, limit):
-    wanted, told = expected(limit, shape)
-    assert 0 < sum(told) < len(told)
+def test_clipped_derivatives_equal_equations(shape, limit):
+    wanted, report = expected(limit, shape)
+    assert 0 < sum(report) < len(report)
     check_equal(own(limit, shape), wanted)
     assert (own(0.0, shape)[0] - wanted[0]).norm() > 0.01 * wanted[0].norm()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_limit_that_nothing_reaches_changes_nothing(shape):
-    wanted, told = expected(NEVER_BITES, shape)
-    assert not any(told)
+def test_unreached_limit_changes_nothing(shape):
+    wanted, report = expected(NEVER_BITES, shape)
+    assert not any(report)
     check_equal(own(NEVER_BITES, shape), wanted)
     check_equal(own(NEVER_BITES, shape), own(0.0, shape))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_float32_on_a_cpu_and_bfloat16_stay_near(shape):
-    """They have loops of their own."""
+def test_float32_on_cpu_and_bfloat16_are_close(shape):
+    """They have separate loops."""
     wanted = own(BITES, shape)
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 0.04)):
         layer, x = (
@@ -135,7 +136,7 @@ def test_float32_on_a_cpu_and_bfloat16_stay_near(shape):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_derivatives_that_are_not_finite_stay_so(dtype):
+def test_non_finite_derivatives_stay_non_finite(dtype):
     for worst in (float("nan"), float("inf")):
         layer, x = (
             layer_of(**BOTH, gradient_clip=BITES).to(dtype),
@@ -148,7 +149,7 @@ def test_derivatives_that_are_not_finite_stay_so(dtype):
         assert not layer.recurrent.weight.grad.isfinite().all() and x.grad[:, 1:].isfinite().all()
 
 
-def test_lengths_beyond_the_squares_of_float32():
+def test_norms_beyond_float32_squares_are_clipped():
     layer, x = layer_of(**BOTH, gradient_clip=BITES).float(), inputs().detach().float().requires_grad_()
     y = layer(x)[0]
     y.backward(torch.full_like(y, 1e25))
@@ -157,7 +158,7 @@ def test_lengths_beyond_the_squares_of_float32():
 
 @pytest.mark.parametrize("lengths", [[6, 6], [1, 1, 10]])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
+def test_parts_equal_whole_sequence(shape, lengths):
     if shape.get("backward"):
         pytest.skip("it has no parts")
     layer, x, state, parts = layer_of(**shape, gradient_clip=BITES), inputs(), None, []
@@ -167,7 +168,7 @@ def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
     check_equal(gradients(layer, x, torch.cat(parts)), expected(BITES, shape)[0])
 
 
-def test_derivatives_by_a_state_are_limited_as_well():
+def test_derivatives_of_state_are_clipped():
     layer, x = layer_of(**BOTH, gradient_clip=BITES), inputs()
     state = LstmState(
         *(torch.zeros(1, N, dim, dtype=x.dtype, requires_grad=True) for dim in (layer.recurrent_dim, H))
@@ -176,7 +177,7 @@ def test_derivatives_by_a_state_are_limited_as_well():
     assert state.r.grad.norm(dim=2).max() <= BITES * (1 + 1e-9)
 
 
-def test_sequences_of_different_lengths_are_each_as_alone():
+def test_sequences_of_different_lengths_equal_single_ones():
     layer, lengths = layer_of(**BOTH, backward=True, gradient_clip=BITES), torch.tensor([T, 5, 1])
     x, alone = inputs(), inputs()
     y, _ = layer(x, lengths=lengths)
@@ -190,7 +191,7 @@ def test_sequences_of_different_lengths_are_each_as_alone():
     [lambda pair: Recurrent(pair), lambda pair: WindowRecurrent(pair, 2, 1)],
     ids=["blstm", "window-blstm"],
 )
-def test_both_directions_have_limits(kind):
+def test_both_directions_are_clipped(kind):
     def of(limit):
         layer, x = (
             kind([layer_of(seed, backward=seed == 2, gradient_clip=limit, **BOTH) for seed in (1, 2)]),
@@ -203,8 +204,9 @@ def test_both_directions_have_limits(kind):
     assert all((one - other).norm() > 0.02 * other.norm() for one, other in zip(bounded, free))
 
 
-def test_natural_gradient_preconditions_what_has_limits():
-    """With preconditioners that do nothing, as without; those of projections with biases have these too."""
+def test_natural_gradient_preconditions_clipped_derivatives():
+    """With preconditioners without effect, the result is the same as without natural gradient, also for
+    projections with biases."""
     options = NaturalGradientOptions(max_change_per_sample=1e30)
     for limit in (0.0, BITES):
         plain, layer, x = (
@@ -216,7 +218,7 @@ def test_natural_gradient_preconditions_what_has_limits():
         check_equal(gradients(layer, x, layer(x)[0]), gradients(plain, x, plain(x)[0]))
 
 
-def test_cudnn_serves_what_does_not_learn(monkeypatch):
+def test_cudnn_is_used_without_training(monkeypatch):
     monkeypatch.setattr(lstm, "cudnn_supports", lambda x: True)
     layer, x = layer_of(gradient_clip=BITES), inputs()
     assert not layer.is_cudnns(x)
@@ -225,7 +227,7 @@ def test_cudnn_serves_what_does_not_learn(monkeypatch):
         torch.testing.assert_close(layer(x)[0], layer.remember(layer.input(x))[0])
 
 
-def test_a_network_of_a_file_learns_with_limits():
+def test_configured_network_learns_with_limits():
     lines = [
         (
             "lstm cells=6 recurrent=2 nonrecurrent=2 peepholes=true projection-bias=true init=kaldi "
@@ -249,7 +251,7 @@ def test_a_network_of_a_file_learns_with_limits():
     "dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-3), (torch.bfloat16, 0.04)]
 )
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_gpu_has_the_same_limits(shape, dtype, tolerance):
+def test_gpu_has_same_limits(shape, dtype, tolerance):
     wanted = own(BITES, shape)
     layer, x = (
         layer_of(**shape, gradient_clip=BITES).to("cuda", dtype),

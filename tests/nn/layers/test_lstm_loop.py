@@ -1,4 +1,5 @@
-"""Layers that go through the loop side by side: as one by one; that nothing in it waits for the device."""
+"""Layers that are computed in one batched loop equal single layers, and the loop never waits for the
+device."""
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def all_of(layer: Recurrent, x: torch.Tensor, lengths=None) -> list[torch.Tensor
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Layers go as on a GPU; counts how often."""
+    """Let layers use the path of a GPU; counts the calls."""
     made = []
     monkeypatch.setattr(
         sequence_layers, "side_by_side", lambda *arguments: made.append(1) or side_by_side(*arguments)
@@ -67,7 +68,7 @@ def calls(monkeypatch):
 
 @pytest.mark.parametrize("lengths", [None, [7, 5, 1]])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_side_by_side_is_as_one_by_one(shape, lengths, calls, monkeypatch):
+def test_batched_layers_equal_single_ones(shape, lengths, calls, monkeypatch):
     layer, lengths = layer_of(**shape), lengths and torch.tensor(lengths)
     found = all_of(layer, inputs(), lengths)
     assert calls == [1]
@@ -77,7 +78,7 @@ def test_side_by_side_is_as_one_by_one(shape, lengths, calls, monkeypatch):
     assert calls == [1]
 
 
-def test_layers_of_two_shapes_go_one_by_one(calls):
+def test_layers_of_different_shapes_run_one_by_one(calls):
     for other in (
         dict(cell_clip=0.3),
         dict(peepholes=True),
@@ -92,7 +93,7 @@ def test_layers_of_two_shapes_go_one_by_one(calls):
     assert not calls
 
 
-def test_natural_gradient_of_layers_side_by_side(calls, monkeypatch):
+def test_natural_gradient_of_batched_layers(calls, monkeypatch):
     results = []
     for _ in range(2):
         layer = layer_of(recurrent_dim=2, peepholes=True, natural_peepholes=True).float()
@@ -105,7 +106,7 @@ def test_natural_gradient_of_layers_side_by_side(calls, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_the_watch_is_told_of_each_layer(calls):
+def test_callback_is_called_for_each_layer(calls):
     seen, layer = [], layer_of(delay=2)
     for number, direction in enumerate(layer.directions):
         direction.watch = lambda gates, cells, number=number: seen.append((number, gates.shape, cells.shape))
@@ -113,7 +114,7 @@ def test_the_watch_is_told_of_each_layer(calls):
     assert seen == [(number, (T, N, 4 * H), (T, N, H)) for number in range(2)] and calls == [1]
 
 
-def test_a_cpu_has_plain_cells():
+def test_cpu_uses_plain_cells():
     assert lstm_cells.cells_for(torch.zeros(1)) is lstm_cells
 
 
@@ -125,7 +126,7 @@ ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds n
     "dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4), (torch.bfloat16, 0.04)]
 )
 @pytest.mark.parametrize("shape", SHAPES[1:])
-def test_a_gpu_computes_the_same(shape, dtype, tolerance, monkeypatch):
+def test_gpu_equals_cpu(shape, dtype, tolerance, monkeypatch):
     layer = layer_of(**shape)
     expected = all_of(layer, inputs())
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
@@ -139,8 +140,8 @@ def test_a_gpu_computes_the_same(shape, dtype, tolerance, monkeypatch):
 
 
 @ON_GPU
-def test_the_loop_can_be_captured():
-    """Outputs and gradients of a CUDA graph are those of the plain calls, for other inputs too."""
+def test_loop_is_capturable_as_cuda_graph():
+    """A CUDA graph gives the outputs and gradients of plain calls, also for other inputs."""
     layer, x = (
         layer_of(**SHAPES[-1]).to("cuda", torch.float32),
         inputs(torch.float32).detach().cuda().requires_grad_(),

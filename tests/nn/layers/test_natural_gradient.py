@@ -1,4 +1,4 @@
-"""Natural gradient against dense formulas in float64, and its behaviour with odd data."""
+"""Natural gradient against dense formulas in float64, and with degenerate data."""
 
 import math
 
@@ -18,8 +18,8 @@ ALPHA, HISTORY, DIM = 4.0, 2000.0, 30
 
 
 def mixing_matrix(dim: int = DIM) -> torch.Tensor:
-    """Rows of standard normal numbers times this have a covariance with eigenvalues from about `dim` down to
-    a ten-thousandth of that."""
+    """Matrix that gives rows of standard normal numbers a covariance with eigenvalues from about `dim` down
+    to 1e-4 of that."""
     return torch.randn(
         dim, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
     ) * torch.logspace(0, -2, dim, dtype=torch.float64)
@@ -52,7 +52,7 @@ def trained(num_steps: int, rank: int = 5, **options) -> OnlineNaturalGradient:
 
 
 @pytest.mark.parametrize("num_steps", [1, 7, 25])
-def test_equals_multiplication_by_the_smoothed_inverse(num_steps):
+def test_equals_product_with_smoothed_inverse(num_steps):
     state = trained(num_steps)
     x, f = minibatch(50, 99), model_of(state)
     dense = x @ torch.linalg.inv(f + ALPHA / DIM * f.trace() * torch.eye(DIM, dtype=torch.float64))
@@ -61,8 +61,8 @@ def test_equals_multiplication_by_the_smoothed_inverse(num_steps):
 
 
 @pytest.mark.parametrize("num_steps", [1, 25])
-def test_update_is_a_step_of_subspace_iteration(num_steps):
-    """F' from Y = V T by a singular value decomposition of it."""
+def test_update_equals_subspace_iteration(num_steps):
+    """F' from Y = V T by a singular value decomposition."""
     state = trained(num_steps, update_period=1)
     x, f, rank = minibatch(50, 99), model_of(state), 5
     eta = 1 - math.exp(-50 / HISTORY)
@@ -75,7 +75,7 @@ def test_update_is_a_step_of_subspace_iteration(num_steps):
     torch.testing.assert_close(model_of(state), expected, rtol=1e-8, atol=1e-9)
 
 
-def test_trace_of_the_model_is_that_of_the_data():
+def test_trace_of_model_equals_that_of_data():
     state = trained(25, update_period=1)
     before, x = model_of(state).trace(), minibatch(50, 99)
     state.precondition(x)
@@ -83,7 +83,7 @@ def test_trace_of_the_model_is_that_of_the_data():
     torch.testing.assert_close(model_of(state).trace(), eta / 50 * x.square().sum() + (1 - eta) * before)
 
 
-def test_finds_the_top_eigenvectors():
+def test_top_eigenvectors_are_found():
     state = trained(300, rank=6, update_period=1)
     _, vectors = torch.linalg.eigh(mixing_matrix().T @ mixing_matrix())
     rows = state.factor / smoothed(state.eigenvalues, ALPHA, DIM).sqrt()[:, None]
@@ -102,8 +102,8 @@ def test_narrow_types_follow_float64(dtype, tolerance):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scale", [1e-20, 1e-3, 1e6, 1e20])
-def test_scale_of_the_data(dtype, scale):
-    """Large data give the same as those of unit scale; all keep their norm."""
+def test_result_does_not_depend_on_scale_of_data(dtype, scale):
+    """Data of any scale give the same result as data of unit scale, and keep their norm."""
     unit, scaled = OnlineNaturalGradient(5), OnlineNaturalGradient(5)
     for seed in range(14):
         x = minibatch(40, seed).float()
@@ -116,7 +116,7 @@ def test_scale_of_the_data(dtype, scale):
             ) * x.norm()
 
 
-def test_sudden_changes_of_scale_leave_orthonormal_rows():
+def test_sudden_changes_of_scale_keep_rows_orthonormal():
     state = OnlineNaturalGradient(5, update_period=1)
     for seed, scale in enumerate([1e-12, 1e12, 1, 1e15, 1e-15, 1, 1e-3]):
         state.precondition(scale * minibatch(3, seed).float())
@@ -135,7 +135,7 @@ def check_rows(state, tolerance=2e-3):
 
 
 @pytest.mark.parametrize("num", [1, 2, 5, 6])
-def test_few_rows(num):
+def test_few_rows_keep_norm(num):
     state = OnlineNaturalGradient(5)
     for seed in range(20):
         x = minibatch(num, seed).float()
@@ -144,7 +144,7 @@ def test_few_rows(num):
         check_rows(state)
 
 
-def test_zeros_at_first_and_in_between():
+def test_zero_minibatches_give_finite_results():
     state = OnlineNaturalGradient(5, update_period=1)
     for x in (
         torch.zeros(8, DIM),
@@ -160,7 +160,7 @@ def test_zeros_at_first_and_in_between():
 
 
 @pytest.mark.parametrize("dim, rank", [(2, 1), (2, 9), (3, 3), (6, 5), (6, 6)])
-def test_rank_is_below_the_dimension(dim, rank):
+def test_rank_is_limited_by_dimension(dim, rank):
     state = OnlineNaturalGradient(rank)
     for seed in range(14):
         state.precondition(minibatch(16, seed, dim))
@@ -171,13 +171,13 @@ def test_rank_is_below_the_dimension(dim, rank):
     torch.testing.assert_close(scale * xhat, rescaled(dense, x), rtol=1e-8, atol=1e-10)
 
 
-def test_one_column_is_left_as_it_is():
+def test_single_column_is_unchanged():
     state, x = OnlineNaturalGradient(4), torch.randn(7, 1)
     xhat, scale = state.precondition(x)
     assert torch.equal(xhat, x) and scale == 1 and state.state_dict() == {}
 
 
-def test_a_column_of_ones_need_not_be_formed():
+def test_column_of_ones_is_implicit():
     implicit, explicit = OnlineNaturalGradient(5), OnlineNaturalGradient(5)
     for seed in range(20):
         x = minibatch(40, seed)
@@ -187,9 +187,9 @@ def test_a_column_of_ones_need_not_be_formed():
         torch.testing.assert_close(scale, expected_scale)
 
 
-def test_when_it_updates(monkeypatch):
-    """In minibatches 0 to 10 and every fourth after that, three more times in the first, never while
-    frozen."""
+def test_update_schedule(monkeypatch):
+    """Minibatches 0 to 10 and every fourth after that update F; the first one does so four times; no update
+    while frozen."""
     counts = []
     update = OnlineNaturalGradient._update
     monkeypatch.setattr(
@@ -208,7 +208,7 @@ def test_when_it_updates(monkeypatch):
     assert counts == [0, 0]
 
 
-def test_first_rows():
+def test_first_rows_equal_definition():
     expected = torch.tensor([[1.1, 0, 1, 0, 1], [0, 1.1, 0, 1, 0]])
     torch.testing.assert_close(
         initial_rows(2, 5, torch.float32, torch.device("cpu")), expected / expected.norm(dim=1, keepdim=True)
@@ -223,7 +223,7 @@ def test_equal_data_give_equal_bits():
         assert torch.equal(a, b) and g == h
 
 
-def test_goes_on_from_its_state_in_the_same_bits():
+def test_resumed_state_gives_same_bits():
     state = trained(13)
     copy = OnlineNaturalGradient(5)
     copy.load_state_dict(state.state_dict(), torch.device("cpu"))
@@ -234,7 +234,7 @@ def test_goes_on_from_its_state_in_the_same_bits():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_leaves_no_trace(bad):
+def test_non_finite_minibatch_changes_nothing(bad):
     clean, soiled = trained(14), trained(14)
     x = minibatch(40, 50)
     x[3, 4] = bad
@@ -249,8 +249,8 @@ def test_what_is_not_finite_leaves_no_trace(bad):
 
 
 @pytest.mark.parametrize("kind", ["slightly oblique", "nearly parallel", "zero row"])
-def test_rows_are_made_orthonormal_again(kind):
-    """By Cholesky's factor (the first), and by Gram and Schmidt."""
+def test_rows_are_reorthonormalised(kind):
+    """By a Cholesky factor (the first) and by Gram-Schmidt."""
     e = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
     rows = torch.linalg.qr(
         torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
@@ -281,13 +281,13 @@ def test_rows_are_made_orthonormal_again(kind):
         dict(rank=3, num_minibatches_history=0.5),
     ],
 )
-def test_impossible_options(options):
+def test_impossible_options_are_refused(options):
     with pytest.raises(ValueError, match="out of range"):
         OnlineNaturalGradient(**options)
 
 
 @pytest.mark.parametrize("num, dim", [(40, 7), (9, 7), (7, 7), (4, 12), (2, 3), (2, 2)])
-def test_simple_form_leaves_each_row_out_of_its_own_covariance(num, dim):
+def test_simple_form_excludes_each_row_from_its_own_covariance(num, dim):
     x = minibatch(num, 5, dim)
     smoothing = ALPHA * x.square().sum() / (num * dim)
     rows = []
@@ -304,7 +304,7 @@ def test_simple_form_leaves_each_row_out_of_its_own_covariance(num, dim):
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-3, 1e20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_simple_form_of_other_scales(scale, dtype):
+def test_simple_form_with_other_scales(scale, dtype):
     x = (minibatch(20, 5) * scale).to(dtype)
     xhat, g = precondition_within_minibatch(x)
     assert xhat.dtype == dtype and (g * xhat.double()).norm() == pytest.approx(
@@ -312,14 +312,14 @@ def test_simple_form_of_other_scales(scale, dtype):
     )
 
 
-def test_simple_form_leaves_alone_what_it_cannot_improve():
+def test_simple_form_leaves_degenerate_data_unchanged():
     for x in (minibatch(1, 0), torch.zeros(5, 4), torch.full((5, 4), math.nan), torch.zeros(0, 4)):
         xhat, scale = precondition_within_minibatch(x)
         assert xhat is x and scale == 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
-def test_on_a_gpu():
+def test_gpu_equals_cpu():
     here, there = OnlineNaturalGradient(5), OnlineNaturalGradient(5)
     for seed in range(20):
         x = minibatch(40, seed)
@@ -328,7 +328,7 @@ def test_on_a_gpu():
         torch.testing.assert_close((h * b).cpu(), g * a, rtol=1e-6, atol=1e-8)
 
 
-def test_residual_in_one_pass_equals_that_of_torch():
+def test_fused_residual_equals_torch():
     torch.manual_seed(0)
     x, ht, w = torch.randn(9, 37).bfloat16(), torch.randn(4, 9).bfloat16(), torch.randn(4, 37).bfloat16()
     xhat, square, square_hat = natural_gradient._residual(x, ht, w)

@@ -1,5 +1,5 @@
-"""The online form against a transcription of its equations in float64, on data where each clause of them
-acts; the simple form's floor."""
+"""The online form against a transcription of its equations in float64, on data that exercise each clause; the
+floor of the simple form."""
 
 import numpy as np
 import pytest
@@ -53,8 +53,8 @@ def check_equal(module: OnlineNaturalGradient, formula: ByFormula, tolerance):
         "tiny",
     ],
 )
-def test_equals_the_formula(data, clause):
-    """From the first minibatch on: output, eigenvalues and W after each."""
+def test_equals_formula(data, clause):
+    """Output, eigenvalues and W, from the first minibatch on."""
     formula, module, clauses = ByFormula(RANK), OnlineNaturalGradient(RANK), set()
     for x in data:
         expected, (xhat, scale) = formula.precondition(x), module.precondition(torch.from_numpy(x))
@@ -65,8 +65,8 @@ def test_equals_the_formula(data, clause):
 
 
 @pytest.mark.parametrize("history", [4.0, 1.0])
-def test_a_history_of_minibatches(history):
-    """However many rows each has; the share of one is limited as before."""
+def test_sequence_of_minibatches_equals_formula(history):
+    """With any numbers of rows; the weight of one minibatch is limited."""
     formula, module = (
         ByFormula(RANK, 1, history),
         OnlineNaturalGradient(RANK, update_period=1, num_minibatches_history=history),
@@ -79,7 +79,7 @@ def test_a_history_of_minibatches(history):
 
 
 def after_losing_orthogonality(factor):
-    """(formula, module) after some minibatches, W multiplied by a factor and an update from frames along one
+    """(formula, module) after some minibatches, then W times a factor, then an update with frames along one
     line and a little noise."""
     formula, module = ByFormula(RANK), OnlineNaturalGradient(RANK)
     *first, last = minibatches(8, 400, np.logspace(0, -0.7, DIM))
@@ -101,15 +101,16 @@ def after_losing_orthogonality(factor):
     ],
     ids=["none is low", "a low eigenvalue", "a negative one"],
 )
-def test_floor_of_the_eigenvalues_of_z(factor, clauses):
-    """With orthonormal rows no eigenvalue is below the floor, ((1 - eta) rho)^2; here they have lost that."""
+def test_eigenvalues_of_z_have_a_floor(factor, clauses):
+    """With orthonormal rows, no eigenvalue is below the floor, ((1 - eta) rho)^2. Here, the rows are no
+    longer orthonormal."""
     formula, module = after_losing_orthogonality(factor)
     assert formula.clauses == clauses
     check_equal(module, formula, 1e-9)
 
 
-def test_an_eigenvalue_below_the_floor_alone_asks_for_orthogonal_rows():
-    """It is far above a millionth of the greatest one."""
+def test_eigenvalue_below_floor_triggers_orthogonalisation():
+    """It is far above a millionth of the largest one."""
     formula, module = after_losing_orthogonality(5.7)
     assert formula.c[0] / 1e6 < formula.c[-1] < formula.lowest
     rows = module.factor / smoothed(module.eigenvalues, 4.0, DIM).sqrt()[:, None]
@@ -118,8 +119,8 @@ def test_an_eigenvalue_below_the_floor_alone_asks_for_orthogonal_rows():
 
 @pytest.mark.parametrize("scale", [1e18, 1e20, 1e22])
 @pytest.mark.parametrize("num", [1, 2, 4])
-def test_jump_to_great_data_of_low_rank(scale, num):
-    """What the data do not span keeps an eigenvalue so low that its inverse is beyond float32."""
+def test_jump_to_large_data_of_low_rank_equals_formula(scale, num):
+    """Directions that the data do not span keep an eigenvalue whose inverse exceeds float32."""
     state = OnlineNaturalGradient(RANK)
     small, great = minibatches(1, 40, GRADED, 1e-12)[0], minibatches(1, num, GRADED, scale)[0]
     for x in (small, great, great, small):
@@ -128,8 +129,8 @@ def test_jump_to_great_data_of_low_rank(scale, num):
 
 
 @pytest.mark.parametrize("angle", [1e-3, 1e-5, 1e-7, 1e-8])
-def test_nearly_parallel_rows_are_made_orthonormal_exactly(angle):
-    """Cholesky's factor of their products would lose as much as the square of the angle."""
+def test_nearly_parallel_rows_are_orthonormalised_exactly(angle):
+    """The Cholesky factor of their products would lose precision by the square of the angle."""
     e = torch.tensor([0.9, 0.5, 0.1], dtype=torch.float64)
     span = torch.linalg.qr(
         torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
@@ -140,7 +141,7 @@ def test_nearly_parallel_rows_are_made_orthonormal_exactly(angle):
 
 
 @pytest.mark.parametrize("trace", [1e-9, 1e-15, 1e-19, 1e-21, 1e-24])
-def test_trace_floor_of_the_simple_form(trace):
+def test_simple_form_has_trace_floor(trace):
     x = torch.from_numpy(minibatches(1, 40, GRADED)[0])
     x = x * trace**0.5 / x.norm()
     num, dim = x.shape

@@ -15,7 +15,9 @@ ONLINE, SIMPLE = (
     NaturalGradientOptions(natural_gradient="online"),
     NaturalGradientOptions(natural_gradient="simple"),
 )
-NO_LIMIT = NaturalGradientOptions(max_change_per_sample=1e30)  # the layers are in place, but do nothing
+NO_LIMIT = NaturalGradientOptions(
+    max_change_per_sample=1e30
+)  # options with which layers are preconditioned without effect
 
 
 def affine_net():
@@ -86,7 +88,7 @@ NETS += [same_size_net, mirrored_net, same_length_net]
 
 
 def gradients(net, x, steps=1):
-    """Of the parameters and the input, after some steps of the same loss."""
+    """Gradients of the parameters and the input, after some steps with the same loss."""
     x = x.clone().requires_grad_()
     for _ in range(steps):
         net.zero_grad()
@@ -96,7 +98,7 @@ def gradients(net, x, steps=1):
 
 
 @pytest.mark.parametrize("make", NETS)
-def test_without_preconditioning_gradients_are_those_of_autograd(make):
+def test_gradients_without_preconditioning_equal_autograd(make):
     torch.manual_seed(3)
     net, x = make()
     net.double()
@@ -106,7 +108,7 @@ def test_without_preconditioning_gradients_are_those_of_autograd(make):
 
 
 @pytest.mark.parametrize("make", NETS)
-def test_outputs_and_input_derivatives_do_not_change(make):
+def test_outputs_and_input_derivatives_are_unchanged(make):
     torch.manual_seed(3)
     net, x = make()
     net.double()
@@ -117,7 +119,7 @@ def test_outputs_and_input_derivatives_do_not_change(make):
 
 
 def rows_of(net, x, index):
-    """(X, Y) of layer `index` of `net` for the loss of `gradients`, without the ones."""
+    """(X, Y) of layer `index` of `net` for the loss of `gradients`, without the column of ones."""
     before = net[:index](x).detach()
     after = net[index](before).detach().requires_grad_()
     net[index + 1 :](after).cos().sum().backward()
@@ -130,7 +132,7 @@ def rows_of(net, x, index):
 
 @pytest.mark.parametrize("options", [ONLINE, SIMPLE], ids=lambda o: o.natural_gradient)
 @pytest.mark.parametrize("make", [affine_net, sequence_net, image_net])
-def test_gradient_is_that_of_both_sides_preconditioned(make, options):
+def test_gradient_is_preconditioned_on_both_sides(make, options):
     torch.manual_seed(3)
     net, x = make()
     net.double()
@@ -153,7 +155,7 @@ def test_gradient_is_that_of_both_sides_preconditioned(make, options):
     torch.testing.assert_close(found[1], expected[:, -1])
 
 
-def test_a_convolution_is_an_affine_layer_of_patches():
+def test_convolution_equals_affine_layer_on_patches():
     torch.manual_seed(3)
     conv, linear = nn.Conv2d(2, 4, 3), nn.Linear(18, 4)
     linear.load_state_dict({"weight": conv.weight.flatten(1), "bias": conv.bias})
@@ -168,7 +170,7 @@ def test_a_convolution_is_an_affine_layer_of_patches():
     torch.testing.assert_close(conv.bias.grad, linear.bias.grad, rtol=1e-4, atol=1e-4)
 
 
-def test_limit_on_the_change_per_sample():
+def test_change_per_sample_is_limited():
     """The factor of nnet2 by a loop over frames."""
     torch.manual_seed(3)
     net, x = affine_net()
@@ -188,8 +190,8 @@ def test_limit_on_the_change_per_sample():
 
 
 @pytest.mark.parametrize("options", [ONLINE, SIMPLE], ids=["online", "simple"])
-def test_factors_beyond_float32_give_gradients_that_are_not_finite(options):
-    """As they do without preconditioning, so that who looks at the gradient sees it."""
+def test_overflowing_factors_give_non_finite_gradients(options):
+    """As without preconditioning, so that the check of the gradient detects them."""
     layer = nn.Linear(4, 3)
     precondition(layer, options)
     torch.manual_seed(3)
@@ -200,7 +202,7 @@ def test_factors_beyond_float32_give_gradients_that_are_not_finite(options):
 
 
 @pytest.mark.parametrize("options", [ONLINE, SIMPLE, NO_LIMIT], ids=["online", "simple", "none"])
-def test_gradients_add_up(options):
+def test_gradients_of_two_passes_are_added(options):
     """Two backward passes through a layer, also within one graph, give the sum of both."""
     torch.manual_seed(3)
     layer = nn.Linear(6, 6).double()
@@ -213,14 +215,14 @@ def test_gradients_add_up(options):
     layer.zero_grad()
     layer(2 * x).cos().sum().backward()
     (twice(x).cos().sum() + twice(2 * x).cos().sum()).backward()
-    if options is not ONLINE:  # where the order of the two matters
+    if options is not ONLINE:  # a case in which the order of the two matters
         torch.testing.assert_close(twice.weight.grad, first + layer.weight.grad)
     assert twice.weight.grad.norm() > 0
 
 
-def test_ranks_and_layers():
+def test_ranks_are_limited_by_layer_sizes():
     class Odd(nn.Linear):
-        """Might do anything in its forward."""
+        """A layer with an arbitrary forward."""
 
     convolutions = (
         nn.Conv2d(4, 8, 3, groups=2),
@@ -257,7 +259,7 @@ LOWER = "are above half of some dimensions; ranks of their layers, inputs/output
     ],
     ids=["defaults", "high rank", "simple", "none"],
 )
-def test_log_names_plain_layers_and_lower_ranks_once(caplog, options, sentences):
+def test_log_names_plain_layers_and_reduced_ranks_once(caplog, options, sentences):
     _tell_once.cache_clear()
     caplog.set_level(logging.INFO, "pyasr")
     net = nn.ModuleList(
@@ -268,7 +270,7 @@ def test_log_names_plain_layers_and_lower_ranks_once(caplog, options, sentences)
     assert caplog.messages == sentences
 
 
-def test_log_says_nothing_of_layers_as_they_should_be(caplog):
+def test_log_is_silent_for_regular_layers(caplog):
     _tell_once.cache_clear()
     caplog.set_level(logging.INFO, "pyasr")
     precondition(nn.Sequential(nn.Linear(200, 300), nn.BatchNorm1d(300), nn.Linear(300, 160)), ONLINE)
@@ -276,8 +278,8 @@ def test_log_says_nothing_of_layers_as_they_should_be(caplog):
 
 
 def autocast_gradients(net, x, whole=False):
-    """(output, gradients of the parameters and the input) of a step within bfloat16 autocast; `whole`: the
-    backward pass as well."""
+    """(output, gradients of the parameters and the input) of a step under bfloat16 autocast; with `whole`,
+    the backward pass is included."""
     x = x.float().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
         output = net(x)
@@ -291,9 +293,9 @@ def autocast_gradients(net, x, whole=False):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("make", [affine_net, sequence_net, image_net, same_length_net])
-def test_within_autocast(make, whole):
-    """Types are those of plain layers; without preconditioning so are the gradients, with it they are near
-    those in float32."""
+def test_types_under_autocast_equal_plain_layers(make, whole):
+    """Without preconditioning, gradients equal those of plain layers; with it, they are close to those in
+    float32."""
     torch.manual_seed(3)
     net, x = make()
     plain, limited, wide = (copy.deepcopy(net) for _ in range(3))
@@ -312,7 +314,7 @@ def test_within_autocast(make, whole):
 
 
 def test_float16_is_preconditioned_in_float32():
-    """Products of data with a scaled loss would leave its range."""
+    """Products of data with a scaled loss would exceed its range."""
     torch.manual_seed(3)
     narrow = nn.Linear(6, 8).half()
     wide = copy.deepcopy(narrow).float()
@@ -328,7 +330,7 @@ def test_float16_is_preconditioned_in_float32():
     torch.testing.assert_close(narrow.weight.grad.float(), wide.weight.grad, rtol=0.01, atol=50)
 
 
-def test_layers_that_are_not_trained_are_left_alone():
+def test_untrained_layers_are_unchanged():
     net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     net[0].requires_grad_(False)
     state = precondition(net, ONLINE)
@@ -337,8 +339,8 @@ def test_layers_that_are_not_trained_are_left_alone():
     assert state.layers["0"].state_dict() == {"input": {}, "output": {}}
 
 
-def test_a_network_preconditioned_again_begins_anew():
-    """As when it has grown by some layers."""
+def test_network_preconditioned_again_starts_with_new_state():
+    """For example a network that has grown by some layers."""
     net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     old = precondition(net, ONLINE)
     net(torch.randn(9, 4)).sum().backward()

@@ -1,5 +1,4 @@
-"""Steps towards semi-orthogonal matrices, against the formulas written out, and what learners do with
-them."""
+"""Steps towards semi-orthogonal matrices, against explicit formulas, and their use by learners."""
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ def random(seed: int = 1) -> torch.Generator:
 
 
 def matrix(rows: int, columns: int, spread: float, dtype=torch.float64) -> torch.Tensor:
-    """3 times one with singular values between 1 - spread and 1 + spread."""
+    """3 times a matrix with singular values between 1 - spread and 1 + spread."""
     m = torch.empty(rows, columns, dtype=torch.float64)
     nn.init.orthogonal_(m, generator=random())
     u, s, v = torch.linalg.svd(m, full_matrices=False)
@@ -51,14 +50,14 @@ def by_formula(m: torch.Tensor) -> torch.Tensor:
 
 
 def ratio(m: torch.Tensor) -> float:
-    """1 where m is semi-orthogonal, of whatever scale."""
+    """1 if m is semi-orthogonal with any scale."""
     squares = torch.linalg.svdvals(m.double()).square()
     return float(squares.square().mean() / squares.mean().square())
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6), (7, 7), (1, 9)])
 @pytest.mark.parametrize("spread", [0.01, 0.1, 0.25, 0.9])
-def test_a_step_is_the_papers(shape, spread):
+def test_step_equals_formula_of_paper(shape, spread):
     """For each of the three step sizes."""
     m = matrix(*shape, spread)
     expected = by_formula(m)
@@ -68,7 +67,7 @@ def test_a_step_is_the_papers(shape, spread):
 
 @pytest.mark.parametrize("dtype, precision", [(torch.float64, 1e-14), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6)])
-def test_steps_converge_and_leave_the_scale(shape, dtype, precision):
+def test_steps_converge_and_keep_scale(shape, dtype, precision):
     m = matrix(*shape, 0.9, dtype)
     length = m.norm()
     for _ in range(60):
@@ -79,7 +78,7 @@ def test_steps_converge_and_leave_the_scale(shape, dtype, precision):
     assert float(m.norm() / length) == pytest.approx(1, abs=0.2)
 
 
-def test_near_the_goal_errors_are_squared():
+def test_convergence_is_quadratic():
     m = matrix(6, 20, 0.01)
     errors = []
     for _ in range(3):
@@ -89,14 +88,14 @@ def test_near_the_goal_errors_are_squared():
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-20])
-def test_matrices_of_nothing_stay_finite(value):
+def test_zero_matrices_stay_finite(value):
     m = torch.full((3, 8), value)
     approach_semi_orthogonal(m)
     assert m.isfinite().all()
 
 
 @pytest.mark.parametrize("shape", [(6, 20), (20, 6)])
-def test_drawn_matrices(shape):
+def test_initial_matrices_are_semi_orthogonal(shape):
     m = torch.empty(shape)
     draw_semi_orthogonal(m, random())
     p = m @ m.T if len(m) < shape[1] else m.T @ m
@@ -136,7 +135,7 @@ def ratios(learner: Learner) -> list[float]:
     return [ratio(learner.flat.values()[place]) for place in learner.semi_orthogonal]
 
 
-def test_layers_name_their_matrices():
+def test_constrained_matrices_are_listed():
     network = TwoOutputs(LayeredNetwork(LINES, 4, 7), 0.1)
     names = [name for name, _ in network.named_parameters()]
     found = [names[place] for place in semi_orthogonal_weights(network)]
@@ -145,8 +144,8 @@ def test_layers_name_their_matrices():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_every_fourth_minibatch_takes_a_step(precision):
-    """Of these matrices and no others; the model sees what they are then."""
+def test_step_is_taken_every_fourth_minibatch(precision):
+    """Only constrained matrices take a step, and the model has the new values."""
     plain = learner_of(precision=precision)
     plain.semi_orthogonal = []
     before, learner = train(plain, PERIOD - 1), train(learner_of(precision=precision), PERIOD - 1)
@@ -160,7 +159,7 @@ def test_every_fourth_minibatch_takes_a_step(precision):
         assert torch.equal(ours, theirs)
 
 
-def test_matrices_stay_semi_orthogonal_while_they_learn():
+def test_matrices_stay_semi_orthogonal_during_training():
     learner = learner_of()
     before = [learner.flat.values()[place].clone() for place in learner.semi_orthogonal]
     train(learner, 10 * PERIOD)
@@ -171,8 +170,8 @@ def test_matrices_stay_semi_orthogonal_while_they_learn():
     )
 
 
-def test_what_averaging_spoils_is_restored():
-    """Two learners that have gone apart."""
+def test_averaging_is_followed_by_a_step():
+    """Two learners whose parameters differ."""
     learner, other = (
         train(learner_of(max_change=0.5), 10 * PERIOD),
         train(learner_of(max_change=0.5), 10 * PERIOD, seed=4),
@@ -184,8 +183,8 @@ def test_what_averaging_spoils_is_restored():
     assert max(ratios(learner)) < 1 + 1e-6
 
 
-def test_a_minibatch_that_is_left_out_counts():
-    """So learners whose gradients are added stay in step."""
+def test_skipped_minibatch_is_counted():
+    """Then learners whose gradients are summed take their steps at the same minibatches."""
     learner = train(learner_of(), PERIOD - 1)
     x = torch.full((1, 3 + learner.network.left + learner.network.right, 4), float("nan"))
     before = ratios(learner)

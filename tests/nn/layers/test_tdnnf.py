@@ -1,4 +1,5 @@
-"""The factorised layer against torch's own operations, finite differences, and its dropout's statistics."""
+"""The factorised layer against torch's own operations, finite differences, and the statistics of its
+dropout."""
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def by_convolutions(layer, x: torch.Tensor, time_stride: int, bypass_scale: floa
 @pytest.mark.parametrize(
     "time_stride, bypass_scale, dim_in", [(1, 0.66, DIM), (3, 0.66, DIM), (0, 0.75, DIM), (2, 0.0, 7)]
 )
-def test_outputs_and_derivatives(time_stride, bypass_scale, dim_in):
+def test_outputs_and_derivatives_equal_torch(time_stride, bypass_scale, dim_in):
     layer, x = (
         layer_of(dim_in=dim_in, time_stride=time_stride, bypass_scale=bypass_scale).eval(),
         frames(11, dim_in),
@@ -59,18 +60,18 @@ def test_outputs_and_derivatives(time_stride, bypass_scale, dim_in):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_derivatives_by_finite_differences():
+def test_derivatives_equal_finite_differences():
     layer = layer_of(time_stride=1).eval()
     assert torch.autograd.gradcheck(lambda x, *_: layer(x), (frames(5), *layer.parameters()))
 
 
-def test_frames_that_are_left_out():
-    """What a layer without them says of the others."""
+def test_subsampled_output_equals_every_nth_frame():
+    """The output of a layer without subsampling has the same values at these frames."""
     layer, x = layer_of(time_stride=0, stride=3).eval(), frames(8)
     torch.testing.assert_close(layer(x), by_convolutions(layer, x, 0, 0.66)[::3])
 
 
-def test_dropout_is_before_the_bypass():
+def test_dropout_precedes_bypass():
     """So the factors are those of y - f h."""
     layer, x = layer_of(time_stride=1, dropout=0.3), frames(9)
     plain = layer.eval()(x) - 0.66 * x[1:-1]
@@ -80,8 +81,8 @@ def test_dropout_is_before_the_bypass():
     assert factors.min() >= 0.4 and factors.max() <= 1.6 and factors.std() > 0.1
 
 
-def test_what_frames_have_in_common_does_not_pile_up():
-    """Of the output of many layers nearly all varies from frame to frame."""
+def test_variance_over_frames_dominates_in_deep_stacks():
+    """After many layers, nearly all of the output's variance is between frames."""
     lines = [
         "tdnn splice=-2..2 dim=64 layer-norm=true",
         "tdnnf dim=64 bottleneck-dim=16 repeat=11",
@@ -97,9 +98,9 @@ def test_what_frames_have_in_common_does_not_pile_up():
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_factors_of_dropout(share):
-    """Uniform in [1 - 2 p, 1 + 2 p]: mean, variance (4 p)^2 / 12, ends; one for all times, of their own for
-    each sequence and unit."""
+def test_dropout_factors_are_uniform(share):
+    """Uniform in [1 - 2 p, 1 + 2 p]: mean, variance (4 p)^2 / 12, limits; the same at all times, different
+    for each sequence and unit."""
     torch.manual_seed(5)
     dropout = SequenceDropout(share)
     factors = dropout(torch.ones(4, 200, 500))
@@ -115,7 +116,7 @@ def test_factors_of_dropout(share):
     assert between_units < 0.1 and between_sequences < 0.1
 
 
-def test_tdnn_layers_may_have_it_too():
+def test_tdnn_layers_support_continuous_dropout():
     options = TdnnOptions(dim=6, splice="-1..1", activation="tanh", dropout=0.3, dropout_per_dim=True)
     layer, x = options.build(DIM).double(), frames(7)
     options.initialise(layer, False, torch.Generator().manual_seed(1))
@@ -125,7 +126,7 @@ def test_tdnn_layers_may_have_it_too():
 
 
 @pytest.mark.parametrize("kind", [SequenceDropout, ByteDropout])
-def test_without_dropout_nothing_is_drawn(kind):
+def test_no_dropout_draws_no_random_numbers(kind):
     x, before = torch.ones(2, 3, 4), torch.get_rng_state()
     assert kind(0.0)(x) is x and kind(0.3).eval()(x) is x
     assert torch.equal(torch.get_rng_state(), before)

@@ -1,4 +1,4 @@
-"""The feed-forward model: its scores, its initial weights, its file."""
+"""The feed-forward model: scores, initial weights, file."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def hidden_units(activation, h):
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
 @pytest.mark.parametrize("fixed", [FixedParts(), FIXED], ids=["plain", "fixed parts"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_scores_are_log_posteriors_less_log_priors(activation, fixed, normalize):
+def test_scores_are_log_posteriors_minus_log_priors(activation, fixed, normalize):
     scorer = model(activation, fixed, normalize)
     x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
     weights = [p.detach().double().numpy() for p in scorer.network.parameters()]
@@ -67,7 +67,7 @@ def test_scores_are_log_posteriors_less_log_priors(activation, fixed, normalize)
 
 
 @pytest.mark.parametrize("activation, fixed", [("relu", FixedParts()), ("pnorm", FIXED)])
-def test_file_round_trip(tmp_path, activation, fixed):
+def test_model_survives_file_round_trip(tmp_path, activation, fixed):
     original = model(activation, fixed)
     original.save(tmp_path / MODEL_FILE)
     copy = load_scorer(tmp_path)
@@ -76,7 +76,7 @@ def test_file_round_trip(tmp_path, activation, fixed):
     assert copy.network.options == original.network.options and copy.num_pdfs == 4
 
 
-def test_a_factor_is_one_of_the_scores_and_stays_in_the_file(tmp_path):
+def test_score_factor_is_applied_and_saved(tmp_path):
     plain, x = model(), np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
     for factor, number in ((1.0, 2), (10.0, 3)):
         dataclasses.replace(plain, factor=factor).save(tmp_path / MODEL_FILE)
@@ -86,7 +86,7 @@ def test_a_factor_is_one_of_the_scores_and_stays_in_the_file(tmp_path):
         np.testing.assert_array_equal(copy.log_posteriors(x), plain.log_posteriors(x))
 
 
-def test_networks_that_leave_out_frames_are_refused_where_all_are_needed():
+def test_subsampling_networks_are_refused_where_all_frames_are_needed():
     model().check_answers_on_all("exp/dnn", "an alignment")
     sparse = AcousticModel(
         LayeredNetwork(["affine dim=3", "tdnn splice=0 dim=3 stride=3"], 6, 4),
@@ -110,8 +110,8 @@ def rewrite(path, change):
     save_tensors(path, content)
 
 
-def test_files_of_the_first_format(tmp_path):
-    """They had the options of that time, and no fixed parts."""
+def test_files_of_first_format_are_read(tmp_path):
+    """They have the options of that version, and no fixed parts."""
 
     def older(content):
         options = dataclasses.asdict(original.network.options)
@@ -130,14 +130,14 @@ def test_files_of_the_first_format(tmp_path):
     np.testing.assert_array_equal(load_scorer(tmp_path).log_likelihoods(x), original.log_likelihoods(x))
 
 
-def test_files_of_a_later_format(tmp_path):
+def test_files_of_later_format_are_refused(tmp_path):
     model().save(tmp_path / MODEL_FILE)
     rewrite(tmp_path / MODEL_FILE, lambda content: content.update(format=4))
     with pytest.raises(UserError, match="final.nnet: model file of format 4, but this pyasr reads 1 to 3"):
         load_scorer(tmp_path)
 
 
-def test_bad_files(tmp_path):
+def test_invalid_files_are_refused(tmp_path):
     with pytest.raises(UserError, match="no such file; train the model first"):
         load_scorer(tmp_path)
     model().save(tmp_path / MODEL_FILE)
@@ -154,7 +154,7 @@ def test_bad_files(tmp_path):
             load_scorer(tmp_path)
 
 
-def test_wrong_features():
+def test_wrong_features_are_refused():
     with pytest.raises(UserError, match="expects 6 columns per frame, but the features have 13"):
         model().log_likelihoods(np.zeros((3, 13), np.float32))
 
@@ -168,7 +168,7 @@ def test_wrong_features():
         ("pnorm", (1 / np.sqrt(1200), 1 / np.sqrt(1200), 0), (0, 0.5)),
     ],
 )
-def test_initial_weights(activation, stds, biases):
+def test_initial_weights_have_given_deviations(activation, stds, biases):
     options = DnnOptions(hidden_layers=2, hidden_dim=400, activation=activation, pnorm_group=3)
     network = FeedForward(options, 300, 200)
     initialise(network, options, torch.Generator().manual_seed(0))
@@ -181,7 +181,7 @@ def test_initial_weights(activation, stds, biases):
     )
 
 
-def test_dropout_leaves_out_the_given_share_and_keeps_the_mean():
+def test_dropout_zeroes_given_fraction_and_keeps_mean():
     layer, x = ByteDropout(0.25), torch.ones(300, 301)
     y = layer(x)
     assert torch.allclose(y.unique(), torch.tensor([0, 4 / 3]))
@@ -201,8 +201,8 @@ def test_dropout_leaves_out_the_given_share_and_keeps_the_mean():
     ],
     ids=["hidden units", "outputs", "priors", "mean", "a parameter less", "infinite"],
 )
-def test_descriptions_of_another_network_than_the_file_holds(change, tmp_path):
-    """Those of one that no memory could hold among them."""
+def test_description_not_matching_parameters_is_refused(change, tmp_path):
+    """Including networks that exceed any memory."""
     model().save(tmp_path / MODEL_FILE)
     rewrite(tmp_path / MODEL_FILE, change)
     with pytest.raises(UserError, match="final.nnet: not a whole model file"):

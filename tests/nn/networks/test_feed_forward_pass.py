@@ -1,5 +1,5 @@
-"""The passes of a plain feed-forward network, written out, against autograd and the layers' own natural
-gradient in float64."""
+"""Explicit passes of a plain feed-forward network against autograd and the layers' own natural gradient in
+float64."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def make_network(activation: str, hidden_layers: int) -> FeedForward:
 
 
 def padded(parameter: Tensor) -> Tensor:
-    """With rows of zeros behind it."""
+    """The tensor with rows of zeros appended."""
     return torch.cat([parameter, parameter.new_zeros(PADDING, *parameter.shape[1:])])
 
 
 def parameters_in_memory(network: FeedForward) -> list[Tensor]:
-    """Weights and biases of all layers in one vector; those of the output layer have more rows."""
+    """Weights and biases of all layers in one vector. Those of the output layer have padding rows."""
     *hidden, weight, bias = (parameter.detach() for parameter in network.parameters())
     tensors = [*hidden, padded(weight), padded(bias)]
     vector, places, begin = torch.cat([tensor.flatten() for tensor in tensors]), [], 0
@@ -63,7 +63,7 @@ def minibatches(num: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def by_autograd(network: nn.Module, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """(loss, correct frames); the gradients are in the parameters."""
+    """(loss, correct frames); gradients are stored in the parameters."""
     network.zero_grad()
     logits = network(x)
     loss = F.cross_entropy(logits, targets, reduction="sum")
@@ -116,8 +116,8 @@ def answer(groups: SideGroups) -> None:
 
 @dataclasses.dataclass
 class Case:
-    """A network that autograd differentiates, with natural gradient of update period 1 past its first
-    minibatches, and the passes."""
+    """A network for autograd, with natural gradient of update period 1 after its first minibatches, and its
+    explicit passes."""
 
     network: FeedForward
     passes: FeedForwardPass
@@ -161,9 +161,9 @@ def check_layer(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("hidden_layers", [1, 3])
 @pytest.mark.parametrize("kind", ["none", "online"])
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu"])
-def test_equals_autograd(activation, kind, hidden_layers):
-    """Gradients times the factors, losses and counts; what was in the gradient's place does not matter, rows
-    that fill the memory are zero."""
+def test_pass_equals_autograd(activation, kind, hidden_layers):
+    """Gradients times factors, losses and counts are equal. Old contents of the gradients have no effect;
+    padding rows are zero."""
     case = make_case(activation, kind, hidden_layers)
     for x, targets in minibatches(5):
         loss, correct = by_autograd(case.network, x, targets)
@@ -182,8 +182,8 @@ def test_equals_autograd(activation, kind, hidden_layers):
                 check_layer(factor * gradient, -RATE * parameter.grad)
 
 
-def test_gradients_that_lie_at_equal_distances_are_one_product():
-    """In one vector, as in training, and in places of their own."""
+def test_evenly_spaced_gradients_are_one_product():
+    """For gradients in one vector, as in training, and for separate ones."""
     apart, together = make_case(), make_case()
     vector = torch.full(
         (sum(place.numel() for place in together.passes.weights + together.passes.biases),),
@@ -205,8 +205,8 @@ def test_gradients_that_lie_at_equal_distances_are_one_product():
 
 
 @pytest.mark.parametrize("kind", ["none", "online"])
-def test_what_is_not_finite_has_no_factor(kind):
-    """Of any layer; all parts that are not finite are counted, and the number of the step is kept."""
+def test_non_finite_gradients_have_no_factor(kind):
+    """In any layer. All parts that are not finite are counted, and the number of the step is recorded."""
     case = make_case(kind=kind)
     x, targets = minibatches(1)[0]
     x[3, 4] = float("nan")
@@ -218,7 +218,7 @@ def test_what_is_not_finite_has_no_factor(kind):
     )
 
 
-def test_rows_without_a_target_have_no_derivatives():
+def test_rows_without_target_have_no_derivatives():
     x, targets = minibatches(1)[0]
     whole, part = make_case(kind="none"), make_case(kind="none")
     x[NUM_ROWS // 2 :] = 0
@@ -235,7 +235,7 @@ def plain(**options) -> FeedForward:
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu"])
 @pytest.mark.parametrize("hidden_layers", [1, 4])
-def test_networks_that_are_plain(activation, hidden_layers):
+def test_plain_networks_are_recognised(activation, hidden_layers):
     network = plain(activation=activation, hidden_layers=hidden_layers)
     assert is_plain(network)
     precondition(network, NaturalGradientOptions(natural_gradient="online"))
@@ -257,5 +257,5 @@ def test_networks_that_are_plain(activation, hidden_layers):
     nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2)),
 ], ids=["dropout", "normalisation", "p-norm", "no hidden layer", "transform", "scaled outputs",
         "several outputs of a pdf", "layers over time", "another class"])  # fmt: skip
-def test_networks_that_are_not_plain(network):
+def test_other_networks_are_not_plain(network):
     assert not is_plain(network)

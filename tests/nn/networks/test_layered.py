@@ -1,5 +1,4 @@
-"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, what a file may get
-wrong."""
+"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, invalid files."""
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ NETWORKS = {
 
 
 class TimeFirst(LayeredNetwork):
-    """Inputs and outputs as layers have them."""
+    """Inputs and outputs with time first, as in layers."""
 
     def forward(self, x):
         return super().forward(x.transpose(0, 1)).transpose(0, 1)
@@ -48,7 +47,7 @@ def network_of(name) -> LayeredNetwork:
 
 
 def plain_of(network: TimeFirst) -> LayeredNetwork:
-    """The same, of the class itself."""
+    """The same network of the class itself."""
     copy = LayeredNetwork.from_description(network.describe()).double().eval()
     copy.load_state_dict(network.state_dict())
     return copy
@@ -67,8 +66,8 @@ def test_contexts_and_numbers_of_outputs(name, num_frames):
 
 
 @pytest.mark.parametrize("name", ["tdnn", "subsampled", "tdnnf", "cnn", "window"])
-def test_an_output_depends_on_its_context_and_nothing_else(name):
-    """So chunks with context give what whole utterances give, and output j belongs to frame j *
+def test_output_depends_only_on_its_context(name):
+    """So chunks with context give the same output as whole utterances, and output j belongs to frame j *
     subsampling."""
     network = network_of(name)
     x = frames(network.left + 12 + network.right)
@@ -101,9 +100,8 @@ def test_an_output_depends_on_its_context_and_nothing_else(name):
         ],
     ],
 )
-def test_sequences_side_by_side_are_answered_as_each_alone(lines):
-    """Whatever lies behind the shorter ones, in both directions of time, also where layers leave out
-    frames."""
+def test_batched_sequences_equal_single_ones(lines):
+    """With any padding after the shorter ones, in both directions of time, also with subsampling."""
     network, random = LayeredNetwork(lines, DIM, PDFS), torch.Generator().manual_seed(4)
     network.initialise(random)
     torch.nn.init.normal_(network.output.weight, generator=random)
@@ -119,10 +117,10 @@ def test_sequences_side_by_side_are_answered_as_each_alone(lines):
         torch.testing.assert_close(answers[: alone.shape[1]], alone[0], rtol=0, atol=1e-12)
 
 
-def test_answers_come_late_and_memory_is_cropped():
+def test_delayed_outputs_and_cropped_context():
     network, x = network_of("lstmp"), frames(20)
     changed = x.clone()
-    # the first frame that the answer on frame 5 - delay 5, splice 2 - must not have seen is 13
+    # the output for frame 5 - delay 5, splice 2 - must not depend on frames from 13 on
     changed[2 + 5 + 5] += 1
     changed_late = x.clone()
     changed_late[13] += 1
@@ -136,14 +134,14 @@ def test_answers_come_late_and_memory_is_cropped():
     torch.testing.assert_close(blstm(x), blstm.output(y[4:-3]))
 
 
-def test_frames_are_normalised_one_by_one():
+def test_frames_are_normalised_individually():
     layer = network_of("window").layers[2]
     y = layer(frames(8)[:, :, :8])
     torch.testing.assert_close(y.square().mean(2), torch.ones(8, N, dtype=torch.float64))
 
 
-def test_a_window_is_read_by_both_directions():
-    """Its two ends, computed window by window."""
+def test_window_is_read_in_both_directions():
+    """Each direction is computed window by window up to its end of the window."""
     network, x = network_of("window"), frames(8)
     layer, below = network.layers[1], network.layers[0](x)
     found = layer(below)
@@ -153,8 +151,8 @@ def test_a_window_is_read_by_both_directions():
         torch.testing.assert_close(found[t], torch.cat([forward[-1], backward[0]], 1))
 
 
-def test_a_convolution_is_that_of_its_channels_and_bands():
-    """Band b of filter f, written out."""
+def test_convolution_equals_explicit_sum_over_channels_and_bands():
+    """Band b of filter f by an explicit sum."""
     network, x = network_of("cnn"), frames(5)
     layer = network.layers[0]
     weight, bias = layer.convolution.weight, layer.convolution.bias
@@ -174,7 +172,7 @@ def test_a_convolution_is_that_of_its_channels_and_bands():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_survive_their_description_and_learn(name):
+def test_networks_are_rebuilt_from_description_and_learn(name):
     network = network_of(name).float()
     again = LayeredNetwork.from_description(network.describe())
     again.load_state_dict(network.state_dict())
@@ -275,7 +273,7 @@ def test_networks_survive_their_description_and_learn(name):
         ("conv time=2 bands=3", "--time 2: a filter is centred on its frame"),
     ],
 )
-def test_mistakes_in_a_file_are_told(tmp_path, line, message):
+def test_errors_in_network_file_are_reported(tmp_path, line, message):
     path = tmp_path / "x.net"
     path.write_text(f"# comment\n{line}\n")
     with pytest.raises(UserError) as error:
@@ -283,7 +281,7 @@ def test_mistakes_in_a_file_are_told(tmp_path, line, message):
     assert message in str(error.value)
 
 
-def test_files_without_layers(tmp_path):
+def test_files_without_layers_are_refused(tmp_path):
     (tmp_path / "empty.net").write_text("# nothing\n")
     (tmp_path / "binary.net").write_bytes(b"\xff\xfe\x00")
     for name, message in (
@@ -297,7 +295,7 @@ def test_files_without_layers(tmp_path):
 
 @pytest.mark.parametrize("name", ["tdnn", "subsampled", "tdnnf", "cnn", "window"])
 @pytest.mark.parametrize("num_frames", [1, 5, 6, 7, 20, 23])
-def test_chunks_make_no_difference_where_context_says_all(name, num_frames):
+def test_chunks_with_full_context_equal_whole_utterance(name, num_frames):
     network, x = network_of(name), frames(num_frames)[:, 0]
     chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=6).double().eval()
     chunked.load_state_dict(network.state_dict())
@@ -305,9 +303,8 @@ def test_chunks_make_no_difference_where_context_says_all(name, num_frames):
 
 
 @pytest.mark.parametrize("chunk, num_frames", [(1, 250), (6, 250), (1, 30), (120, 250)])
-def test_frames_that_chunks_share_are_computed_once(chunk, num_frames):
-    """But for the context of chunks, which have a hundred frames at least, and nothing in common beside
-    that."""
+def test_frames_shared_by_chunks_are_computed_once(chunk, num_frames):
+    """Chunks share no frames except for their context. They have at least a hundred frames."""
     network, x = plain_of(network_of("window")), frames(num_frames)[:, 0]
     chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=chunk).double().eval()
     chunked.load_state_dict(network.state_dict())
@@ -318,7 +315,7 @@ def test_frames_that_chunks_share_are_computed_once(chunk, num_frames):
     assert sum(computed) == num_frames + 5 * num_chunks
 
 
-def test_chunks_are_what_recurrent_layers_remember():
+def test_recurrent_state_is_limited_to_chunk():
     """The last chunk ends with the utterance."""
     network, x = plain_of(network_of("blstm")), frames(16)[:, 0]
     chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=6).double().eval()
@@ -329,8 +326,8 @@ def test_chunks_are_what_recurrent_layers_remember():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_posteriors_of_an_utterance(name):
-    """Its first and last frames are the context of those near them."""
+def test_utterance_ends_are_repeated_as_context(name):
+    """The first and last frames are repeated as context."""
     network = network_of(name)
     x = frames(7)[:, 0]
     padded = torch.cat([x[:1]] * network.left + [x] + [x[-1:]] * network.right)
@@ -339,13 +336,13 @@ def test_posteriors_of_an_utterance(name):
     assert plain_of(network).log_posteriors(x[:0]).shape == (0, PDFS)
 
 
-def test_every_kind_is_in_these_tests():
+def test_every_layer_kind_is_tested():
     assert {line.split()[0] for lines, *_ in NETWORKS.values() for line in lines} == set(kinds())
 
 
-def test_initial_values_of_kaldis_tdnn():
-    """Those of NaturalGradientAffineComponent as AddAffRelNormLayer has it made, with bias-stddev=0, and of
-    AddFinalLayer, all 0; moments to within 5 standard errors."""
+def test_initial_values_equal_kaldi_tdnn():
+    """They are those of NaturalGradientAffineComponent as created by AddAffRelNormLayer, with bias-stddev=0;
+    those of AddFinalLayer are 0. Moments agree within 5 standard errors."""
     network = LayeredNetwork(
         [
             "tdnn splice=-2..2 dim=300 normalize=true init=kaldi",
@@ -369,8 +366,8 @@ def test_initial_values_of_kaldis_tdnn():
 
 @pytest.mark.parametrize("kind", ["lstm", "blstm", "window-blstm"])
 @pytest.mark.parametrize("per_dim", [False, True])
-def test_dropout_of_recurrent_layers(kind, per_dim):
-    """It changes what the layer above sees, and in training alone."""
+def test_dropout_of_recurrent_layers_is_applied_to_output(kind, per_dim):
+    """It changes the input of the next layer, and only in training."""
     options = kinds()[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
     layer, x = (
         options.build(6).double(),
@@ -387,7 +384,7 @@ def test_dropout_of_recurrent_layers(kind, per_dim):
         assert 0.15 < left_out.double().mean() < 0.35
 
 
-def test_what_is_remembered_is_not_left_out():
+def test_dropout_keeps_recurrent_state():
     layer = kinds()["lstm"](cells=20, dropout=0.5).build(6)
     x = torch.randn(12, 3, 6, generator=torch.Generator().manual_seed(3))
     (dropped, state), (whole, expected) = layer.train().go_on(x, None, 12), layer.eval().go_on(x, None, 12)

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from corpora import make_training_dirs
-from pages import among_modules
+from page_files import among_modules
 from steps_here import run_here
+from training_corpora import make_training_dirs
 
 from pyasr.base.errors import UserError
 from pyasr.nn.networks import kinds
@@ -16,13 +16,13 @@ NUM_PDFS = 5
 
 @pytest.fixture(scope="module", autouse=True)
 def kind(tmp_path_factory):
-    """The file among the kinds."""
+    """Install the file among the kinds of layers."""
     with among_modules("layer.md", kinds, tmp_path_factory.mktemp("kinds")):
         yield
     layer_register._KINDS.pop("glu", None)
 
 
-def test_it_computes_the_formula_of_its_docstring():
+def test_layer_computes_formula_of_its_docstring():
     network = LayeredNetwork(["glu dim=3"], 4, NUM_PDFS)
     network.initialise(torch.Generator().manual_seed(1))
     affine, x = network.layers[0].others[0], torch.randn(6, 2, 4)
@@ -31,7 +31,7 @@ def test_it_computes_the_formula_of_its_docstring():
     assert affine.weight.std() > 0.1 and not affine.bias.any()
 
 
-def test_its_options_are_checked():
+def test_layer_options_are_checked():
     assert len(parse_line("glu dim=3 repeat=2")) == 2
     for line, message in (
         ("glu dim=0", "--dim: 0 is below the minimum 1"),
@@ -41,7 +41,7 @@ def test_its_options_are_checked():
             parse_line(line)
 
 
-def test_a_network_with_it_is_trained(tmp_path):
+def test_network_with_new_layer_is_trained(tmp_path):
     """On two ranks, with natural gradient."""
     dirs = make_training_dirs(tmp_path, NUM_PDFS)
     (tmp_path / "glu.net").write_text("tdnn dim=8 splice=-1..1\nglu dim=8\n")

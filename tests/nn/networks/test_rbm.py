@@ -1,4 +1,4 @@
-"""Machines so small that all their states can be counted, in float64 by other means than the module's."""
+"""RBMs whose states can be enumerated, in float64 by other methods than the module's."""
 
 import itertools
 import math
@@ -56,7 +56,7 @@ def energy(rbm, v, h):
 
 
 def log_partition(rbm):
-    """log Z: Bernoulli by all pairs of states; Gaussian by the integral over v for every h."""
+    """log Z: Bernoulli by enumeration of all pairs of states; Gaussian by the integral over v for every h."""
     W, b, a = arrays(rbm)
     hidden = states(len(b))
     if rbm.gaussian:
@@ -76,7 +76,7 @@ def log_likelihood(rbm, v):
 
 
 def statistics(rbm, v, sample):
-    """(5) of the rows `v` for hidden samples `sample`, row by row in float64."""
+    """(5) for the rows `v` and hidden samples `sample`, row by row in float64."""
     W, b, a = arrays(rbm)
     dW, db, da = np.zeros_like(W), np.zeros_like(b), np.zeros_like(a)
     for row, drawn in zip(v, sample):
@@ -91,7 +91,7 @@ def statistics(rbm, v, sample):
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_gradients_equal_the_dense_formula_with_the_same_random_bits(gaussian):
+def test_gradients_equal_dense_formula_with_same_random_bits(gaussian):
     rbm, v = machine(7, 5, gaussian), data_of(33, 7, gaussian)
     of = rbm.reconstruct(torch.from_numpy(v).float(), torch.Generator().manual_seed(4))
     descend(rbm, of, L2)
@@ -111,8 +111,9 @@ def test_gradients_equal_the_dense_formula_with_the_same_random_bits(gaussian):
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_mean_gradient_is_that_of_the_enumerated_samples(gaussian):
-    """Over many draws for one row, against the sum over all 2^H samples weighted by their probabilities."""
+def test_mean_gradient_equals_enumerated_samples(gaussian):
+    """The mean over many draws for one row equals the sum over all 2^H samples weighted by their
+    probabilities."""
     rbm, num = machine(4, 3, gaussian), 40_000
     row = data_of(1, 4, gaussian)
     W, b, _ = arrays(rbm)
@@ -137,8 +138,8 @@ def test_free_energy_sums_over_all_hidden_states(gaussian):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_partition_function_of_a_gaussian_machine():
-    """The closed form against a sum over a grid, of one visible unit."""
+def test_partition_function_of_gaussian_rbm():
+    """The closed form equals a sum over a grid, for one visible unit."""
     rbm = machine(1, 3, True)
     grid = np.linspace(-12, 12, 4001)
     density = np.exp(-rbm.free_energy(torch.from_numpy(grid[:, None]).float()).double().numpy())
@@ -146,7 +147,7 @@ def test_partition_function_of_a_gaussian_machine():
 
 
 def exact_gradient(rbm, v, step=1e-3):
-    """d log p / d theta for all parameters, by differences of the enumerated likelihood."""
+    """d log p / d theta for all parameters, by finite differences of the enumerated likelihood."""
     found = []
     for parameter in rbm.parameters():
         flat = parameter.view(-1)
@@ -161,7 +162,7 @@ def exact_gradient(rbm, v, step=1e-3):
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_direction_is_near_that_of_the_exact_gradient(gaussian):
+def test_direction_is_close_to_exact_gradient(gaussian):
     rbm, v = machine(4, 3, gaussian, stddev=0.1), patterns(gaussian, 12)
     exact = exact_gradient(rbm, v.double().numpy())
     descend(rbm, rbm.reconstruct(v.repeat(2000, 1), torch.Generator().manual_seed(6)), 0.0)
@@ -170,7 +171,8 @@ def test_direction_is_near_that_of_the_exact_gradient(gaussian):
 
 
 def patterns(gaussian, num):
-    """Rows of two kinds, (1 1 0 0) and (0 0 1 1): around them, or with a tenth of the units flipped."""
+    """Rows of two kinds, (1 1 0 0) and (0 0 1 1), with Gaussian noise or with a tenth of the units
+    flipped."""
     torch.manual_seed(8)
     rows = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]]).repeat(num // 2, 1)
     return (
@@ -181,8 +183,8 @@ def patterns(gaussian, num):
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_likelihood_rises(gaussian):
-    """From near the machine of independent units to near the data's entropy."""
+def test_training_increases_likelihood(gaussian):
+    """From close to independent units to close to the entropy of the data."""
     rbm, v = machine(4, 3, gaussian, stddev=0.1), patterns(gaussian, 100)
     generator, few = torch.Generator().manual_seed(7), v[:40].double().numpy()
     course = [log_likelihood(rbm, few)]
@@ -196,8 +198,8 @@ def test_likelihood_rises(gaussian):
     assert course[-1] > course[0] + 0.7
 
 
-def test_bfloat16_rounds_the_difference_once():
-    """The gradient of a machine that reconstructs well is small against its two terms, and yet accurate."""
+def test_bfloat16_rounds_difference_once():
+    """The gradient of an RBM that reconstructs well is small compared with its two terms, but accurate."""
     rbm = machine(64, 48, False, stddev=0.05)
     v = torch.full((100, 64), 0.5) + 0.01 * torch.randn(100, 64)
     of = rbm.reconstruct(v, torch.Generator().manual_seed(1))
@@ -221,7 +223,7 @@ def test_visible_biases_are_logits_of_clipped_means():
     assert not rbm.hidden_bias.any()
 
 
-def test_initial_weights():
+def test_initial_weights_are_gaussian():
     rbm = Rbm(300, 200, True)
     rbm.initialise(0.1, torch.Generator().manual_seed(0))
     assert rbm.weight.std().item() == pytest.approx(0.1, rel=0.02) and abs(rbm.weight.mean().item()) < 1e-3
@@ -229,14 +231,14 @@ def test_initial_weights():
 
 
 def exploding(num, ratio, noise=1.0):
-    """`num` frames around one, and a reconstruction whose standard deviations, added up over columns, are
+    """`num` frames around one, and a reconstruction whose standard deviations, summed over columns, are
     `ratio` times theirs."""
     data = torch.from_numpy(data_of(1, 6, True) + noise * data_of(num, 6, True, seed=3)).float()
     hidden = torch.zeros(num, 4)
     return Reconstruction(data, hidden, ratio * data.flip(0) + 5.0, hidden)
 
 
-def test_explosion_is_told_by_the_ratio_of_deviations():
+def test_explosion_is_ratio_of_deviations():
     rbm, v = machine(6, 4, True, stddev=0.05), torch.from_numpy(data_of(50, 6, True)).float()
     assert explosion(rbm.reconstruct(v)).item() == 1.0
     rbm.weight.mul_(100)
@@ -249,13 +251,13 @@ def test_explosion_is_told_by_the_ratio_of_deviations():
 @pytest.mark.parametrize(
     "ratio, factor", [(0.5, 1), (1.3, 1), (1.99, 1), (2.01, 1 / 2.01), (3, 1 / 3), (1000, 1 / 1000)]
 )
-def test_explosion_begins_at_twice_the_deviation_of_the_data(ratio, factor):
+def test_explosion_starts_at_twice_the_data_deviation(ratio, factor):
     assert explosion(exploding(50, ratio)).item() == pytest.approx(factor, rel=1e-4)
     assert explosion(exploding(50, ratio, noise=0.01)).item() == pytest.approx(factor, rel=1e-3)
 
 
 @pytest.mark.parametrize("num, least_rows", [(1, 16), (2, 16), (3, 16), (15, 16), (49, 50)])
-def test_few_rows_tell_of_no_explosion(num, least_rows):
+def test_few_rows_are_no_explosion(num, least_rows):
     assert explosion(exploding(num, 1000, noise=0.1), least_rows).item() == 1
     assert explosion(exploding(least_rows, 1000, noise=0.1), least_rows).item() == pytest.approx(
         1 / 1000, rel=1e-3
@@ -264,8 +266,8 @@ def test_few_rows_tell_of_no_explosion(num, least_rows):
 
 @pytest.mark.parametrize("num", [2, 3, 50, 99])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_equal_rows_tell_of_no_explosion(num, dtype):
-    """Whatever their mean is rounded to."""
+def test_equal_rows_are_no_explosion(num, dtype):
+    """For any rounding of their mean."""
     of = exploding(num, 1000)
     data = (100 * torch.randn(1, 6, generator=torch.Generator().manual_seed(1))).to(dtype)
     assert explosion(of._replace(data=data.expand(num, -1)), least_rows=2).item() == 1

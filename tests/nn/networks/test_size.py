@@ -1,4 +1,4 @@
-"""Sizes of networks that files describe: against torch's own count of operations, and by hand where that does
+"""Sizes of networks described by files: against torch's own count of operations, and by hand where torch does
 not count."""
 
 from pathlib import Path
@@ -28,7 +28,7 @@ def write(path: Path, *lines: str) -> Path:
     (["conv channels=3 filters=8 time=9 bands=3 pool=3 step=3",
       "conv channels=8 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=5"], 36, 20),
 ])  # fmt: skip
-def test_products_are_those_that_torch_counts(lines, columns, chunk, tmp_path):
+def test_products_equal_count_of_torch(lines, columns, chunk, tmp_path):
     """torch counts two operations for each."""
     parameters, products, *_ = size_of_network(write(tmp_path / "net", *lines), columns, 11, chunk)
     network = LayeredNetwork(lines, columns, 11, chunk)
@@ -38,17 +38,17 @@ def test_products_are_those_that_torch_counts(lines, columns, chunk, tmp_path):
     assert parameters == sum(parameter.numel() for parameter in network.parameters())
 
 
-def test_recurrent_layers_by_hand(tmp_path):
-    """Gates see input and output of the frame before; the projection sees the cells."""
+def test_recurrent_layers_equal_hand_calculation(tmp_path):
+    """Gates have the input and the previous output as inputs; the projection has the cells."""
     blstm = size_of_network(write(tmp_path / "a", "blstm cells=6"), 10, 11, 20)
     assert blstm == (2 * (24 * (10 + 6) + 24) + 13 * 11, 2 * 24 * (10 + 6) + 12 * 11, "recurrent", 5, 2 * 20)
     projected = size_of_network(write(tmp_path / "b", "lstm cells=6 recurrent=3 nonrecurrent=2"), 10, 11, 20)
     assert projected[1] == 24 * (10 + 3) + 6 * 5 + 5 * 11
 
 
-def test_layers_over_windows_by_hand(tmp_path):
-    """A window of 5 frames around each of 4: products with 8 frames are made once, those with outputs 5 times
-    for each frame."""
+def test_window_layers_equal_hand_calculation(tmp_path):
+    """A window of 5 frames around each of 4: products with the 8 input frames count once, those with outputs
+    5 times per frame."""
     _, products, kind, _, steps = size_of_network(
         write(tmp_path / "net", "window-blstm cells=6 left=2 right=2"), 10, 11, 4
     )
@@ -58,7 +58,7 @@ def test_layers_over_windows_by_hand(tmp_path):
     )
 
 
-def test_kinds_of_the_recipes_networks():
+def test_kinds_of_recipe_networks():
     kinds = {path.stem: size_of_network(path, 120, 100, 60)[2] for path in sorted(NETWORKS.glob("*.net"))}
     assert {kinds[name] for name in ("lstm", "blstm", "lstmp", "ibm", "ctc")} == {"recurrent"}
     assert (kinds["cnn"], kinds["tc_dnn_blstm_dnn"], kinds["tdnnf_chain"]) == (
@@ -68,6 +68,6 @@ def test_kinds_of_the_recipes_networks():
     )
 
 
-def test_layers_that_do_not_fit_are_named(tmp_path):
+def test_inconsistent_layers_are_named(tmp_path):
     with pytest.raises(UserError, match="layer 'conv': 40 inputs are not --channels 3"):
         size_of_network(write(tmp_path / "net", "conv channels=3"), 40, 11, 20)

@@ -1,4 +1,4 @@
-"""The first mixing of new networks: all ranks get the parameters of the best one; uneven shards."""
+"""The first mixing of new networks: all ranks get the parameters of the best one, also with uneven shards."""
 
 import math
 
@@ -15,8 +15,8 @@ MINIBATCH = 10
 
 
 def mixings(shards, objectives, restart_after=0):
-    """Each rank adds noise of its own in every minibatch of its shard; (parameters before, after, frames
-    since the last, whether ranks were to be compared) of each mixing. The strategy is restarted in the
+    """Each rank adds its own noise in every minibatch of its shard. Returns, for each mixing, (parameters
+    before, after, frames since the last, whether ranks were compared). The strategy is restarted at the
     beginning and after the mixing of that number."""
 
     def rank(comm):
@@ -24,7 +24,7 @@ def mixings(shards, objectives, restart_after=0):
         strategy.training.objective = lambda: objectives[comm.rank]
         strategy.restart(torch.zeros(9))
         strategy.begin_epoch(shards[comm.rank], MINIBATCH)
-        master, left, since, told, mixing = torch.zeros(9), shards[comm.rank], 0, [], None
+        master, left, since, report, mixing = torch.zeros(9), shards[comm.rank], 0, [], None
         while mixing is None or not mixing.last:
             frames = min(left, MINIBATCH)
             left, since = left - frames, since + frames
@@ -32,17 +32,17 @@ def mixings(shards, objectives, restart_after=0):
             before, compares = master.clone(), strategy.compares
             mixing = strategy.step(master, frames)
             if mixing is not None:
-                told.append((before, master.clone(), since, compares))
+                report.append((before, master.clone(), since, compares))
                 since = 0
-                if len(told) == restart_after:
+                if len(report) == restart_after:
                     strategy.restart(master)
-        return told
+        return report
 
     return run_threads(len(shards), rank)
 
 
 def check(results, best, restart_after=0):
-    """Mixings after a restart take the parameters of rank `best`; the others the weighted average."""
+    """Mixings after a restart take the parameters of rank `best`; others take the weighted average."""
     for number, of_ranks in enumerate(zip(*results, strict=True)):
         frames = np.array([since for _, _, since, _ in of_ranks])
         expected = sum(
@@ -58,25 +58,25 @@ def check(results, best, restart_after=0):
 
 @pytest.mark.parametrize("shards", [[60, 60, 60], [100, 90, 30, 0], [45, 50, 10], [60]])
 @pytest.mark.parametrize("restart_after", [0, 1])
-def test_first_mixing_takes_the_best_rank_and_the_others_average(shards, restart_after):
+def test_first_mixing_takes_best_rank_and_later_ones_average(shards, restart_after):
     for best in range(min(2, len(shards))):
         objectives = [-2.0 + (rank == best) for rank in range(len(shards))]
         check(mixings(shards, objectives, restart_after), best, restart_after)
 
 
-def test_ranks_without_data_or_with_little_are_no_candidates():
-    """Rank 1 sees 5 of 20 frames, rank 2 none: their objectives are better, but do not count."""
+def test_ranks_with_little_or_no_data_are_not_candidates():
+    """Rank 1 has 5 of 20 frames, rank 2 none. Their objectives are better, but do not count."""
     check(mixings([60, 5, 0, 20], [-3.0, -1.0, math.inf, -2.0]), best=3)
 
 
 @pytest.mark.parametrize(
     "objectives, best", [([math.nan, -9.0], 1), ([-math.inf, -math.inf], 0), ([-1.0, -1.0], 0)]
 )
-def test_objectives_that_are_none_lose_and_equal_ones_go_to_the_lowest_rank(objectives, best):
+def test_nan_objectives_lose_and_ties_go_to_lowest_rank(objectives, best):
     check(mixings([40, 40], objectives), best)
 
 
-def test_parameters_that_are_not_finite_stay_with_their_rank():
+def test_non_finite_parameters_are_not_distributed():
     def rank(comm):
         strategy = make_strategy(comm, OPTIONS)
         strategy.training.objective = lambda: [-math.inf, -3.0][comm.rank]
@@ -89,7 +89,7 @@ def test_parameters_that_are_not_finite_stay_with_their_rank():
     assert [master.tolist() for master in run_threads(2, rank)] == [[2.0], [2.0]]
 
 
-def test_state_says_whether_the_first_mixing_is_to_come():
+def test_state_records_pending_first_mixing():
     strategy = make_strategy(SoloComm(), OPTIONS)
     strategy.restart(torch.zeros(3))
     strategy.begin_epoch(40, 20)
@@ -101,7 +101,7 @@ def test_state_says_whether_the_first_mixing_is_to_come():
         assert resumed.compares == compares
 
 
-def test_without_the_option_nothing_is_compared():
+def test_comparison_needs_the_option():
     strategy = make_strategy(SoloComm(), mixing_options())
     strategy.restart(torch.zeros(3))
     assert not strategy.compares

@@ -1,4 +1,4 @@
-"""Communicators (and the ring all-reduce over MPI) against plain sums: alone, as threads, and as real MPI
+"""Communicators (and the ring all-reduce over MPI) against plain sums: single process, threads, and real MPI
 ranks."""
 
 import os
@@ -15,31 +15,31 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 
 
-def test_solo():
+def test_single_process_passes_all_checks():
     check_all(SoloComm())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_threads(size):
+def test_threads_pass_all_checks(size):
     run_threads(size, check_all)
 
 
-def test_mpi(tmp_path, monkeypatch):
-    """Groups of 1 to 8 real ranks, of which strategies have shards of 10, 10, 3, no utterances, and so on."""
+def test_mpi_ranks_pass_all_checks(tmp_path, monkeypatch):
+    """Groups of 1 to 8 real ranks; for strategies, shards have 10, 10, 3, 0 utterances, and so on."""
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
     )
     run_ranks(JobOptions(), tmp_path / "comm.log", "rank_workers:everything_in_groups", JobOptions(), 8)
 
 
-def test_thread_sums_are_the_same_in_every_run():
-    """Floating-point sums depend on their order; ranks as threads are added in rank order."""
+def test_thread_sums_are_reproducible():
+    """Floating-point sums depend on their order. Threads are summed in rank order."""
     parts = np.random.default_rng(1).normal(size=(6, 1000)).astype(np.float32)
     sums = [run_threads(6, lambda comm: comm.allreduce(parts[comm.rank].copy()))[0] for _ in range(3)]
     assert np.array_equal(sums[0], sums[1]) and np.array_equal(sums[0], sums[2])
 
 
-def test_a_raising_thread_wakes_the_others_and_is_named():
+def test_exception_in_thread_ends_others_and_names_rank():
     def work(comm):
         group = comm.split(comm.rank % 2)
         if comm.rank == 2:
@@ -53,7 +53,7 @@ def test_a_raising_thread_wakes_the_others_and_is_named():
     assert threading.active_count() == begin
 
 
-def test_only_rank_0_says_what_all_say(caplog):
+def test_common_messages_are_logged_by_rank_0_only(caplog):
     with caplog.at_level("INFO", "pyasr"):
         run_threads(3, lambda comm: comm.say(f"said by rank {comm.rank}"))
     assert caplog.messages == ["said by rank 0"]

@@ -1,4 +1,4 @@
-"""Kaldi's schedule: who learns when, on how much; the first iteration takes the best."""
+"""Kaldi's schedule: active ranks and frames of each iteration; the first iteration selects the best rank."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from pyasr.parallel.strategies import make_strategy, mixing_options
 PERIOD, FRAMES = 40, 1000
 
 
-def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
-    """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after,
-    `num_active`."""
+def simulated_mixings(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
+    """For each mixing: frames of each rank in the iteration, whether ranks were compared, parameters before
+    and after, `num_active`."""
 
     def rank(comm):
         strategy = make_strategy(
@@ -44,9 +44,9 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
 
 
 @pytest.mark.parametrize("num_ranks, initial_ranks", [(1, 1), (4, 1), (5, 2), (3, 8)])
-def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
+def test_number_of_jobs_grows_and_active_ones_are_averaged(num_ranks, initial_ranks):
     seen, first = 0, min(initial_ranks, num_ranks)
-    mixings = told(num_ranks, initial_ranks)
+    mixings = simulated_mixings(num_ranks, initial_ranks)
     for number, ranks in enumerate(mixings):
         expected = round(np.sqrt(first**2 + (num_ranks**2 - first**2) * seen / (2 * FRAMES)))
         frames = np.array([own for own, *_ in ranks])
@@ -67,8 +67,8 @@ def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
 
 
 def go_on(num_ranks, num_mixings, states=None):
-    """(what each rank remembers, frames of each mixing, J of each) after so many mixings of ranks that go on
-    from what others remember."""
+    """(state of each rank, frames of each mixing, J of each) after so many mixings of ranks that resume from
+    the states of others."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))
@@ -90,9 +90,9 @@ def go_on(num_ranks, num_mixings, states=None):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 8])
-def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
-    """Whatever each leaves out; J goes on from there, by their own number, and after an interruption of
-    theirs as without."""
+def test_changed_number_of_ranks_processes_rest_of_epoch(num_ranks):
+    """For any numbers of skipped frames, J continues from there with the new number of ranks, also after a
+    further interruption."""
     states, before, _ = go_on(4, 4)
     seen = sum(before)
     _, frames, active = go_on(num_ranks, 1000, states)
@@ -103,14 +103,16 @@ def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
 
 
 @pytest.mark.parametrize("num_ranks, initial_ranks, num_epochs", [(8, 1, 1), (8, 2, 1), (6, 3, 2)])
-def test_as_many_iterations_as_in_kaldi(num_ranks, initial_ranks, num_epochs):
-    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K)
-    jobs in the k-th of K."""
+def test_number_of_iterations_equals_kaldi(num_ranks, initial_ranks, num_epochs):
+    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) iterations for A archives, with round(J_i + (J_f - J_i) k /
+    K) jobs in the k-th of K."""
     num_archives = 200
     active = np.array(
         [
             ranks[0][2]
-            for ranks in told(num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs)
+            for ranks in simulated_mixings(
+                num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs
+            )
         ]
     )
     num_iters = 2 * num_archives // (initial_ranks + num_ranks)

@@ -1,5 +1,4 @@
-"""Parameters that travel in 16 bits: against float32 runs, against numpy's rounding, and what must be
-conserved."""
+"""Parameters sent in 16 bits: against float32 runs and numpy's rounding; conserved quantities."""
 
 import os
 from pathlib import Path
@@ -29,8 +28,8 @@ NUM_RANKS = 4
 
 
 def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
-    """Mixings of each of 4 ranks; those of asynchronous schemes in simulated time, so that they come in the
-    same order whatever is sent."""
+    """Mixings of each of 4 ranks. Asynchronous schemes run in simulated time, so that the order does not
+    depend on message sizes."""
     options = mixing_of(name, period_frames=20, payload=payload, ranks_per_node=2, **more)
 
     def rank(comm):
@@ -44,13 +43,13 @@ def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
 
 
 def afters(ranks):
-    """Parameters after mixings, of one rank after the other, float64 (mixings, DIM)."""
+    """Parameters after mixings, rank by rank, float64 (mixings, DIM)."""
     return np.array([mixed.after for mixings in ranks for mixed in mixings], np.float64)
 
 
 def ends(ranks):
     """The last mixing of each epoch and rank."""
-    return [[mixed for mixed in mixings if mixed.told.last] for mixings in ranks]
+    return [[mixed for mixed in mixings if mixed.report.last] for mixings in ranks]
 
 
 @pytest.mark.parametrize(
@@ -64,29 +63,29 @@ def ends(ranks):
     ],
 )
 @pytest.mark.parametrize("payload", NARROW)
-def test_moves_are_rounded_and_parameters_are_not(name, more, payload):
-    """Of numbers near 1000, bfloat16 has every fourth, float16 every half: moves of 1 arrive as accurately as
-    16 bits can tell moves."""
+def test_changes_are_rounded_and_parameters_are_not(name, more, payload):
+    """Near 1000, bfloat16 represents every fourth integer, float16 every half. Changes of 1 arrive with the
+    16-bit precision of changes."""
     wide, narrow = run(name, "float32", **more), run(name, payload, **more)
     moved, apart = afters(wide) - start(1000.0).numpy(), afters(narrow) - afters(wide)
     error = np.sqrt(np.square(apart).mean() / np.square(moved).mean())
     assert 0.02 * UNIT[payload] < error < 3 * UNIT[payload], error / UNIT[payload]
     for of_ranks in zip(*(ends(narrow) if name in ASYNCHRONOUS else narrow), strict=True):
-        assert not of_ranks[0].told.equal or len({mixed.after.tobytes() for mixed in of_ranks}) == 1
+        assert not of_ranks[0].report.equal or len({mixed.after.tobytes() for mixed in of_ranks}) == 1
 
 
 @pytest.mark.parametrize("name", [*GOSSIP, "dpsgd"])
 @pytest.mark.parametrize("payload", NARROW)
-def test_gossip_conserves_the_mean(name, payload):
-    """To the rounding of float32 of each rank, although the messages are rounded to 16 bits."""
+def test_gossip_conserves_mean(name, payload):
+    """Up to the float32 rounding of each rank, although messages are rounded to 16 bits."""
     for of_ranks in zip(*run(name, payload)):
         before, after = (np.array([mixed[place] for mixed in of_ranks], np.float64) for place in (0, 1))
         assert np.abs(after.mean(0) - before.mean(0)).max() < 2 * 2.0**-24 * 2000
 
 
-def test_adpsgd_conserves_the_mean():
-    """Both ends of an exchange change by as much: the consensus is that of float32, of which each rounding is
-    up to 6e-5 here."""
+def test_adpsgd_conserves_mean():
+    """Both ends of an exchange change by the same amount, so the consensus equals that of float32, where one
+    rounding is up to 6e-5."""
     wide, narrow = (afters(ends(run("adpsgd", payload))) for payload in ("float32", "bfloat16"))
     assert (
         0
@@ -99,7 +98,7 @@ def test_adpsgd_conserves_the_mean():
 @pytest.mark.parametrize("size", [1e-9, 1e-6, 1e9])
 @pytest.mark.parametrize("payload", NARROW)
 @pytest.mark.parametrize("name", ["allreduce", "d1d", "base2", "easgd", "asgd", "hadpsgd"])
-def test_moves_of_any_size_arrive(name, payload, size):
+def test_changes_of_any_size_are_sent(name, payload, size):
     """float16 has no numbers below 6e-8 or above 65504."""
     wide, narrow = (afters(run(name, p, parameters=0.0, moves=size)) for p in ("float32", payload))
     assert (
@@ -108,7 +107,7 @@ def test_moves_of_any_size_arrive(name, payload, size):
     )
 
 
-def test_what_is_no_number_is_told_to_all():
+def test_non_finite_values_reach_all_ranks():
     def rank(comm):
         wire, x = PayloadCodec(comm, SchemeOptions(payload="float16")), torch.ones(4)
         wire.agree(torch.zeros(4))
@@ -120,7 +119,7 @@ def test_what_is_no_number_is_told_to_all():
 
 
 def rounded(x, payload):
-    """float64 numbers as they arrive: scaled by a power of two, to nearest, ties to even."""
+    """float64 numbers as received: scaled by a power of two, rounded to nearest, ties to even."""
     if payload == "bfloat16":
         bits = np.asarray(x, np.float32).view(np.uint32)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32).astype(np.float64)
@@ -130,7 +129,7 @@ def rounded(x, payload):
 
 @pytest.mark.parametrize("payload", NARROW)
 @pytest.mark.parametrize("dim", [1, 50, 300_000])
-def test_an_exchange_follows_its_equation(payload, dim):
+def test_exchange_equals_equation(payload, dim):
     rng = np.random.default_rng(3)
     base = rng.standard_normal(dim).astype(np.float32)
     x = (base + 10.0 ** rng.uniform(-9, 2, (3, dim)) * rng.standard_normal((3, dim))).astype(np.float32)
@@ -154,9 +153,8 @@ def test_an_exchange_follows_its_equation(payload, dim):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_differences_of_messages_follow_their_equation(payload):
-    """Of parameters that are read by others: the weight times q(theirs - b) - q(ours - b), in several
-    blocks."""
+def test_message_differences_equal_equation(payload):
+    """For parameters read by others: the weight times q(theirs - b) - q(ours - b), in several blocks."""
     rng, dim = np.random.default_rng(5), 300_000
     base, ours, theirs = (rng.standard_normal(dim).astype(np.float32) for _ in range(3))
 
@@ -178,7 +176,7 @@ def test_differences_of_messages_follow_their_equation(payload):
 
 
 @pytest.mark.parametrize("payload", NARROW)
-def test_a_sum_over_ranks_keeps_its_bound(payload):
+def test_error_of_sum_over_ranks_is_bounded(payload):
     rng = np.random.default_rng(4)
     base, moves, weights = (
         rng.standard_normal(100),
@@ -219,8 +217,8 @@ sent: list[int] = []
         ("float16", "ring", 4 * 2 * 30 * 2),
     ],
 )
-def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
-    """In a ring of 3 ranks each sends 4 thirds of a vector."""
+def test_sums_and_bytes_sent_are_counted(payload, all_reduce, messages):
+    """In a ring of 3 ranks, each sends 4/3 of a vector."""
 
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
@@ -240,7 +238,7 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
 
 
 @pytest.mark.parametrize("all_reduce", ["auto", "library", "ring"])
-def test_the_library_adds_where_it_is_asked_to(all_reduce):
+def test_mpi_library_sums_on_request(all_reduce):
     comm = SoloComm()
     strategy = make_strategy(comm, mixing_options("d1d", all_reduce=all_reduce))
     assert comm.uses_ring == strategy.wire.comm.uses_ring == (all_reduce != "library")
@@ -248,7 +246,8 @@ def test_the_library_adds_where_it_is_asked_to(all_reduce):
 
 @pytest.mark.parametrize("payload, message", [("float32", 4000), ("float16", 2002), ("bfloat16", 2002)])
 def test_16_bits_take_half_the_time(payload, message):
-    """An exchange and a move of 1000 numbers on a network of 1 KB/s; a scale travels with 16 bits."""
+    """An exchange and an update of 1000 numbers on a network of 1 KB/s. A scale is sent with 16-bit
+    numbers."""
 
     def rank(comm):
         wire, x, other = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
@@ -264,21 +263,21 @@ def test_16_bits_take_half_the_time(payload, message):
     np.testing.assert_allclose(seconds, message / 1000, rtol=1e-6)
 
 
-def test_float32_is_what_it_was():
-    """Products and sums in rank order, all in float32, bit by bit."""
+def test_float32_sums_are_bit_identical_to_plain_sums():
+    """Products and sums in rank order, all in float32."""
     for mixed in zip(*run("allreduce", "float32")):
         expected = sum((m.before * np.float32(0.25) for m in mixed[1:]), mixed[0].before * np.float32(0.25))
         assert all(np.array_equal(m.after, expected) for m in mixed)
     for mixed in zip(*run("ring", "float32")):
         for r, m in enumerate(mixed):
-            assert m.told.last or np.array_equal(
+            assert m.report.last or np.array_equal(
                 m.after, m.before * np.float32(0.5) + mixed[r - 1].before * np.float32(0.5)
             )
 
 
 @pytest.mark.parametrize("name", ["allreduce", "base2", "d1d", "dpsgd", "easgd", "bmuf"])
-def test_a_strategy_goes_on_from_its_state(name):
-    """Bit by bit; the base belongs to it."""
+def test_resumed_state_gives_same_bits(name):
+    """The base is part of the state."""
     options = mixing_of(name, period_frames=20, payload="bfloat16")
     for after in (1, 2):
         assert np.array_equal(
@@ -286,8 +285,8 @@ def test_a_strategy_goes_on_from_its_state(name):
         )
 
 
-def test_a_job_goes_on_in_16_bits():
-    """Ranks that are apart have no base in common, and take one."""
+def test_job_resumes_with_16_bits():
+    """Ranks with different parameters have no common base, and agree on one."""
     options = mixing_options("ring", period_frames=20, payload="bfloat16")
     wide, narrow = run("ring", "float32"), run("ring", "float32", resume=(1, options))
     for of_ranks in zip(*narrow):
@@ -296,12 +295,11 @@ def test_a_job_goes_on_in_16_bits():
     assert np.abs(afters(wide) - afters(narrow)).max() < 4 * UNIT["bfloat16"]
 
 
-def test_every_type_of_a_ring_is_a_choice():
+def test_every_wire_type_is_a_payload_choice():
     assert tuple(WIRE_TYPES) == PAYLOADS
 
 
-def test_over_mpi(tmp_path, monkeypatch):
-    """Real ranks come to the same bits as threads."""
+def test_mpi_gives_same_bits_as_threads(tmp_path, monkeypatch):
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
     )

@@ -1,5 +1,5 @@
-"""The ring all-reduce against float64 sums, over threads and in simulated time;
-tests/parallel/communication/test_comm.py has it over real MPI ranks."""
+"""The ring all-reduce against float64 sums, over threads and in simulated time.
+tests/parallel/communication/test_comm.py tests it over real MPI ranks."""
 
 import numpy as np
 import pytest
@@ -21,33 +21,33 @@ from pyasr.parallel.simulation.simulator import run_simulated
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
-def test_threads(size):
+def test_threads_sum_correctly(size):
     run_threads(size, check_sums)
 
 
 def in_background(comm):
-    """As delayed averaging has it: in another thread of each rank."""
+    """Sums in another thread of each rank, as in delayed averaging."""
     x = torch.arange(100.0)
     comm.background(lambda: RingAllreduce(comm, chunk=10)(x)).join()
     return x
 
 
-def test_in_the_background():
+def test_background_sum_is_correct():
     for x in run_threads(3, in_background):
         assert torch.equal(x, 3 * torch.arange(100.0))
 
 
-def test_in_simulated_time():
-    """Each rank sends 2 (P - 1) / P vectors one after the other: the wire's bandwidth is all that counts."""
+def test_simulated_time_is_limited_by_bandwidth():
+    """Each rank sends 2 (P - 1) / P vectors in sequence, so only the bandwidth matters."""
     network = ClusterNetwork(latency_s=0.0, bandwidth=1000.0)
     times = run_simulated(4, lambda comm: (RingAllreduce(comm)(torch.ones(1000)), comm.time())[1], network)
     assert times == pytest.approx([2 * 3 / 4 * 4] * 4)
 
 
 @pytest.mark.parametrize("wire, greatest", [("float16", 0.6), ("bfloat16", 0.6), ("float32", 1.0)])
-def test_error_grows_as_the_wire_narrows(wire, greatest):
-    """An average of 8 equal ranks: the root mean square error is a fraction of one rounding a hop, and not
-    that of a narrower type."""
+def test_error_grows_with_narrower_types(wire, greatest):
+    """The RMS error of the average of 8 equal ranks is a fraction of one rounding per hop of this type, and
+    smaller than that of a narrower type."""
     x = np.random.default_rng(1).standard_normal(20000).astype(np.float32)
     mean = run_threads(8, lambda comm: RingAllreduce(comm, wire)(torch.from_numpy(x.copy()), 1 / 8))[
         0
@@ -58,7 +58,7 @@ def test_error_grows_as_the_wire_narrows(wire, greatest):
 
 
 class Counting(ThreadComm):
-    """Counts the bytes that it sends, and to whom."""
+    """Counts the bytes that it sends to each rank."""
 
     def start_exchange(self, outgoing, to, incoming, source):
         sent.setdefault(self.rank, []).append((to, source, outgoing.numel() * outgoing.element_size()))
@@ -69,7 +69,7 @@ sent: dict[int, list] = {}
 
 
 @pytest.mark.parametrize("wire, width", [("float32", 4), ("bfloat16", 2)])
-def test_each_rank_sends_the_least_to_its_right(wire, width):
+def test_each_rank_sends_minimum_to_right_neighbour(wire, width):
     sent.clear()
     run_threads(
         5, lambda comm: RingAllreduce(Counting(comm.rank, comm._board), wire, chunk=7)(torch.ones(100))
@@ -79,8 +79,8 @@ def test_each_rank_sends_the_least_to_its_right(wire, width):
         assert sum(size for _, _, size in messages) == 2 * (5 - 1) * 20 * width
 
 
-def test_hops_of_all_ranks_fit():
-    """What a rank sends is what its right neighbour expects, and a chunk is received before it is sent on."""
+def test_hops_of_all_ranks_match():
+    """A rank sends what its right neighbour expects, and receives a chunk before it forwards it."""
     for size, length, num_chunks in ((2, 9, 1), (3, 100, 4), (5, 3, 2)):
         all_hops = [hops(rank, size, length, num_chunks) for rank in range(size)]
         for rank in range(size):
@@ -92,8 +92,8 @@ def test_hops_of_all_ranks_fit():
             assert all(outgoing == incoming for outgoing, incoming in late)
 
 
-def test_chunks():
-    """Small segments travel whole, middling ones in a few chunks, great ones in chunks of the greatest
+def test_chunk_sizes_follow_segment_size():
+    """Small segments are sent whole, medium ones in a few chunks, large ones in chunks of the maximum
     size."""
     assert [
         chunks_of_segment(length, CHUNK)
@@ -101,7 +101,7 @@ def test_chunks():
     ] == [1, 1, 1, 3, 5]
 
 
-def test_what_is_refused():
+def test_invalid_vectors_and_types_are_refused():
     reduce = RingAllreduce(SoloComm())
     for bad in (
         torch.zeros(3, dtype=torch.float64),

@@ -1,4 +1,4 @@
-"""Updates of flat parameters, in one pass and by torch."""
+"""Updates of flat parameters, in one pass and with torch."""
 
 import pytest
 import torch
@@ -15,8 +15,8 @@ def make(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_update_by_the_gradient(dtype):
-    """Each place by its factor; bits as of torch's own addition and rounding."""
+def test_update_by_gradient_equals_torch(dtype):
+    """Each element with its factor; bit-identical to torch's addition and rounding."""
     flat = make(dtype)
     before, gradient = (
         flat.master.clone(),
@@ -33,7 +33,7 @@ def test_update_by_the_gradient(dtype):
         assert not flat.grad[flat.spans[0]].any() and not flat.grad[flat.spans[2]].any()
 
 
-def test_update_by_something_else():
+def test_update_by_other_vector():
     flat = make(torch.bfloat16)
     before, delta = flat.master.clone(), torch.ones_like(flat.master)
     flat.grad.fill_(7)

@@ -1,5 +1,5 @@
-"""Each scheme has options of its own: those of others are refused, and what was saved when all had the same
-still loads."""
+"""Each scheme has its own options: those of others are refused, and options saved by versions with common
+options are read."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def flag_of(name: str) -> str:
 
 
 def default_of(name: str) -> str:
-    """As it is typed."""
+    """The default as typed on a command line."""
     return next(
         as_typed(field.default)
         for kind in KINDS.values()
@@ -63,7 +63,7 @@ def given(*words) -> MixingOptions:
 
 @pytest.mark.parametrize("scheme", KINDS)
 def test_options_of_other_schemes_are_refused_by_name(scheme):
-    """Given with their defaults too."""
+    """Even with their default values."""
     for name in ALL:
         words = ["--parallel", scheme, flag_of(name), default_of(name)]
         if name in names_of(KINDS[scheme]):
@@ -93,12 +93,12 @@ def test_options_of_other_schemes_are_refused_by_name(scheme):
      "omit it$"),
     (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the minimum 0"),
 ])  # fmt: skip
-def test_sentences(words, sentence):
+def test_invalid_values_give_one_sentence(words, sentence):
     with pytest.raises(UserError, match=sentence):
         given(*words)
 
 
-def test_options_of_a_config_file_are_refused_too(tmp_path):
+def test_config_file_options_of_other_schemes_are_refused(tmp_path):
     (tmp_path / "x.conf").write_text("--period-frames=640\n")
     assert given("--config", str(tmp_path / "x.conf")).scheme.period_frames == 640
     with pytest.raises(
@@ -119,19 +119,19 @@ def test_options_of_a_config_file_are_refused_too(tmp_path):
         given("--config", str(tmp_path / "x.conf"))
 
 
-def test_help_tells_whose_an_option_is():
+def test_help_names_scheme_of_each_option():
     with pytest.raises(opt.HelpRequested) as caught:
         given("--help")
-    for told in (
+    for message in (
         "neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
         "minibatches (with any --parallel except adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
         "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]",
         "halve their size (float32|float16|bfloat16)",
     ):
-        assert told in str(caught.value)
+        assert message in str(caught.value)
 
 
-def test_a_new_scheme_brings_its_options():
+def test_new_scheme_adds_its_options():
     @dataclass(frozen=True)
     class LeapOptions(PeriodOptions):
         leap: int = option(3, "ranks to leap over", minimum=1)
@@ -150,7 +150,7 @@ def test_a_new_scheme_brings_its_options():
         given("--leap", "4")
 
 
-def test_two_schemes_do_not_declare_one_option_each():
+def test_schemes_with_same_option_name_are_refused():
     @dataclass(frozen=True)
     class OtherPeriod(SchemeOptions):
         period_frames: int = option(7, "another period")
@@ -164,8 +164,8 @@ def test_two_schemes_do_not_declare_one_option_each():
 
 
 @pytest.mark.parametrize("scheme", strategy_names())
-def test_options_saved_before_load(scheme):
-    """When all schemes' options were in one class, and -1 or 0 stood for a scheme's own."""
+def test_options_saved_by_earlier_version_are_read(scheme):
+    """Earlier versions had one class for all schemes, with -1 or 0 for a scheme's own default."""
     content = json.loads(json.dumps({"parallel": scheme, **BEFORE}))
     assert opt.from_json(MixingOptions, content) == mixing_options(scheme)
     assert {
@@ -190,11 +190,11 @@ def test_options_saved_before_load(scheme):
     (dict(parallel="allreduce", first_mixing="best", payload="float16"),
      mixing_options(first_mixing="best", payload="float16")),
 ])  # fmt: skip
-def test_values_saved_before_load(changes, expected):
+def test_values_saved_by_earlier_version_are_read(changes, expected):
     assert opt.from_json(MixingOptions, {**BEFORE, **changes}) == expected
 
 
-def test_options_that_were_left_alone_load():
+def test_missing_saved_options_have_defaults():
     assert opt.from_json(MixingOptions, {}) == mixing_options()
     assert opt.from_json(MixingOptions, {"parallel": "gradient", "period_frames": 640}) == mixing_options(
         "gradient"
@@ -208,7 +208,7 @@ class Step:
 
 
 def made(*words) -> None:
-    """Make an output with these options; raises UpToDate where it has been."""
+    """Make an output with these options. Raises UpToDate if it exists."""
     options = parse(Step, list(map(str, words)))[0]
     with output_of(options, options.out, []) as scratch:
         (scratch / "model").write_text("x")
@@ -242,7 +242,7 @@ def made(*words) -> None:
         (["--parallel", "dpsgd"], {"parallel": "dpsgd"}),
     ],
 )
-def test_outputs_made_before_are_up_to_date(flags, saved, tmp_path):
+def test_outputs_of_earlier_version_are_up_to_date(flags, saved, tmp_path):
     made(*flags, tmp_path / "out")
     path = tmp_path / "out" / DONE
     done = json.loads(path.read_text())
@@ -254,12 +254,12 @@ def test_outputs_made_before_are_up_to_date(flags, saved, tmp_path):
         made("--parallel", "easgd", tmp_path / "out")
 
 
-def test_a_group_of_another_scheme_is_our_mistake():
+def test_options_of_wrong_scheme_are_type_error():
     with pytest.raises(TypeError, match="scheme: AveragingOptions was expected, not PeerOptions"):
         MixingOptions("allreduce", mixing_options("adpsgd").scheme)
 
 
-def test_options_of_schemes_need_no_torch():
+def test_scheme_options_need_no_torch():
     code = (
         "import sys; from pyasr.parallel.strategies import MixingOptions, strategy_names; from "
         "pyasr.base.cli.options import defaults; strategy_names(); defaults(MixingOptions); print([name for "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scheme_toys import mixing_of
-from uneven import check_minibatches_of_any_size
+from uneven_shards import check_minibatches_of_any_size
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import SoloComm
@@ -24,7 +24,7 @@ def network():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_model_computes_with_the_flat_buffer(dtype):
+def test_model_computes_with_flat_buffer(dtype):
     model, reference = network(), network()
     flat = FlatParameters(model.parameters(), dtype)
     x = torch.randn(4, 5)
@@ -39,7 +39,7 @@ def test_model_computes_with_the_flat_buffer(dtype):
     assert flat.num_parameters == 5 * 7 + 7 + 7 * 3 + 3
 
 
-def test_gradients_arrive_in_the_flat_buffer():
+def test_gradients_are_views_of_flat_buffer():
     model, reference = network(), network()
     flat = FlatParameters(model.parameters())
     x = torch.randn(4, 5)
@@ -55,13 +55,13 @@ def test_gradients_arrive_in_the_flat_buffer():
 
 
 def mixed(minibatches_by_rank, options, minibatch=10):
-    """Each rank adds its own noise to its parameters at every minibatch; for each mixing (frames since the
-    last one, parameters before, after, its result)."""
+    """Each rank adds its own noise to its parameters at every minibatch. Returns, for each mixing, (frames
+    since the last one, parameters before, after, its result)."""
 
     def rank(comm):
         strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
         master = torch.from_numpy(np.random.default_rng(99).standard_normal(50)).float()
-        todo, told, frames_since = list(minibatches_by_rank[comm.rank]), [], 0
+        todo, report, frames_since = list(minibatches_by_rank[comm.rank]), [], 0
         strategy.restart(master)
         strategy.begin_epoch(sum(todo), minibatch)
         while True:
@@ -71,70 +71,72 @@ def mixed(minibatches_by_rank, options, minibatch=10):
             frames_since, before = frames_since + frames, master.clone()
             mixing = strategy.step(master, frames)
             if mixing:
-                told.append((frames_since, before.double().numpy(), master.double().numpy(), mixing))
+                report.append((frames_since, before.double().numpy(), master.double().numpy(), mixing))
                 frames_since = 0
             if mixing and mixing.last:
-                return told
+                return report
 
-    return list(zip(*run_threads(len(minibatches_by_rank), rank), strict=True))  # by mixing, by rank
+    return list(
+        zip(*run_threads(len(minibatches_by_rank), rank), strict=True)
+    )  # indexed by mixing, then rank
 
 
 SHARDS = [[[10] * 6, [10] * 6], [[10] * 6], [[10] * 10, [10] * 10, [10] * 3, []], [[7, 7, 2], [10] * 5, [1]]]
 
 
 @pytest.mark.parametrize("minibatches", SHARDS)
-def test_average_is_weighted_by_frames_and_uneven_shards_end_together(minibatches):
+def test_average_is_weighted_by_frames_with_uneven_shards(minibatches):
     mixings = mixed(minibatches, mixing_options(period_frames=20))
     assert [of_ranks[0][3].last for of_ranks in mixings] == [False] * (len(mixings) - 1) + [True]
     for of_ranks in mixings:
         weights = np.array([frames for frames, *_ in of_ranks], np.float64)
         mean = (weights[:, None] * np.stack([before for _, before, _, _ in of_ranks])).sum(0) / weights.sum()
-        for _, _, after, told in of_ranks:
+        for _, _, after, message in of_ranks:
             np.testing.assert_allclose(after, mean, atol=1e-6)
-            assert told.frames == weights.sum() and told.equal
+            assert message.frames == weights.sum() and message.equal
     assert sum(of_ranks[0][3].frames for of_ranks in mixings) == sum(map(sum, minibatches))
 
 
-def test_mixing_happens_every_period_of_whole_minibatches():
+def test_mixing_period_is_in_whole_minibatches():
     for period, expected in ((25, [None, None, 30] * 2), (1, [10] * 6)):
         strategy = make_strategy(SoloComm(), mixing_options(period_frames=period))
         strategy.begin_epoch(60, 10)
-        told = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
-        assert [mixing and mixing.frames for mixing in told] == expected
-        assert [mixing.last for mixing in told if mixing] == [False] * (
+        report = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
+        assert [mixing and mixing.frames for mixing in report] == expected
+        assert [mixing.last for mixing in report if mixing] == [False] * (
             len([x for x in expected if x]) - 1
         ) + [True]
 
 
-def test_one_rank_alone_is_left_as_it_is():
+def test_single_rank_is_unchanged():
     for name in strategy_names():
         strategy, master = make_strategy(SoloComm(), mixing_of(name, period_frames=1)), torch.rand(9)
         before = master.clone()
         strategy.restart(master)
         strategy.begin_epoch(21, 7)
-        told = [strategy.step(master, 7) for _ in range(3)]
-        assert [mixing is not None and mixing.last for mixing in told] == [False, False, True]
+        report = [strategy.step(master, 7) for _ in range(3)]
+        assert [mixing is not None and mixing.last for mixing in report] == [False, False, True]
         assert torch.equal(master, before)
 
 
 @pytest.mark.parametrize("name", sorted(set(TOPOLOGIES) - {"complete"}))
 @pytest.mark.parametrize("minibatches", SHARDS)
-def test_gossip_follows_its_matrices_and_ends_in_the_mean(name, minibatches):
+def test_gossip_equals_its_matrices_and_ends_with_mean(name, minibatches):
     topology, size = TOPOLOGIES[name], len(minibatches)
     if topology.power_of_two and size & (size - 1):
         return
     for k, of_ranks in enumerate(mixed(minibatches, mixing_options(name, period_frames=10))):
         before, after = (np.stack([of_rank[place] for of_rank in of_ranks]) for place in (1, 2))
-        told = of_ranks[0][3]
-        w = np.full((size, size), 1 / size) if told.last else matrix(topology.round(size, k))
+        report = of_ranks[0][3]
+        w = np.full((size, size), 1 / size) if report.last else matrix(topology.round(size, k))
         np.testing.assert_allclose(after, w @ before, atol=1e-6)
         np.testing.assert_allclose(after.mean(0), before.mean(0), atol=1e-6)
-        assert told.equal == (told.last or size == 1)
-        assert not told.equal or (after == after[0]).all()
+        assert report.equal == (report.last or size == 1)
+        assert not report.equal or (after == after[0]).all()
 
 
-def test_a_job_goes_on_in_the_middle_of_an_epoch():
-    """The state tells the place in the epoch, and which round of the topology is next."""
+def test_job_resumes_within_epoch():
+    """The state has the position in the epoch and the next round of the topology."""
 
     def rank(comm):
         options = mixing_options("exponential", period_frames=10)
@@ -156,7 +158,7 @@ def test_a_job_goes_on_in_the_middle_of_an_epoch():
     assert run_threads(4, rank) == [True] * 4
 
 
-def test_drift_is_the_distance_from_the_mixture():
+def test_drift_is_distance_from_mixture():
     def rank(comm):
         strategy, master = (
             make_strategy(comm, mixing_options(period_frames=10)),
@@ -176,12 +178,12 @@ def test_drift_is_the_distance_from_the_mixture():
     [run_threads, partial(run_simulated, network=ClusterNetwork(1e-3, 1e6))],
     ids=["threads", "simulated"],
 )
-def test_gradients_of_minibatches_of_any_size(run):
-    """As real ranks (tests/parallel/communication/test_comm.py)."""
+def test_gradients_of_minibatches_with_any_size(run):
+    """On threads; tests/parallel/communication/test_comm.py has real ranks."""
     run(5, check_minibatches_of_any_size)
 
 
-def test_unknown_scheme():
+def test_unknown_scheme_is_refused():
     assert "allreduce" in strategy_names()
     with pytest.raises(
         UserError, match="--parallel 'telepathy': no such scheme; choose one of .*allreduce, "

@@ -1,5 +1,5 @@
-"""Which rank has which GPU: the choice by itself, ranks in threads on hosts that are made up, ranks under
-MPI, and a GPU where there is one."""
+"""Assignment of GPUs to ranks: the choice itself, ranks as threads on simulated hosts, MPI ranks, and a real
+GPU if there is one."""
 
 import os
 import threading
@@ -40,12 +40,12 @@ class Work:
         ([["a"], ["a", "b"]], [0, 1]),
     ],
 )
-def test_the_choice(visible, chosen):
-    """One list for all, as of run.pl; one for each, as of Slurm's --gpus-per-task; mixtures."""
+def test_choice_of_gpus_per_rank(visible, chosen):
+    """One list for all ranks, as from run.pl; one per rank, as from Slurm's --gpus-per-task; mixtures."""
     assert choose(visible) == chosen
 
 
-def test_the_option_is_found_wherever_it_stands():
+def test_device_option_is_found_in_any_position():
     assert (
         option_value(Work(DeviceOptions("cuda"), JobOptions()), "device") == "cuda"
         and option_value(JobOptions(), "device") is None
@@ -53,7 +53,7 @@ def test_the_option_is_found_wherever_it_stands():
 
 
 def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=False, device="auto"):
-    """(GPU taken by each rank, what the log says) of ranks in threads on these hosts."""
+    """(GPU of each rank, log messages) of ranks as threads on these hosts."""
     monkeypatch.setattr(
         "socket.gethostname", lambda: hosts[int(threading.current_thread().name.removeprefix("rank-"))]
     )
@@ -83,15 +83,15 @@ def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=Fa
     return run_threads(len(hosts), rank), said
 
 
-def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
+def test_ranks_of_a_host_take_gpus_in_turn(monkeypatch):
     taken, said = on_hosts(["a", "b", "a", "a"], {"a": ["x", "y", "z"], "b": ["w"]}, monkeypatch)
     assert taken == [[0], [0], [1], [2]]
     assert said[2] == "rank 2 of 4 on a computes on GPU 1, H200 (y)" and len(said) == 4
 
 
 @pytest.mark.parametrize("precision, is_tf32", [("tf32", True), ("float32", False), ("auto", False)])
-def test_how_a_gpu_multiplies_is_set_when_it_is_taken(precision, is_tf32, monkeypatch):
-    """torch's own settings are others: tf32 in cuDNN, and sums in bfloat16."""
+def test_matmul_settings_are_applied_with_the_gpu(precision, is_tf32, monkeypatch):
+    """torch's defaults differ: tf32 in cuDNN, and sums in bfloat16."""
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", not is_tf32)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not is_tf32)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True)
@@ -104,7 +104,7 @@ def test_how_a_gpu_multiplies_is_set_when_it_is_taken(precision, is_tf32, monkey
     assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
 
 
-def test_sharing_is_refused_unless_asked_for(monkeypatch):
+def test_gpu_sharing_needs_the_option(monkeypatch):
     hosts, gpus = ["a", "b", "b", "b"], {"a": ["x"], "b": ["y", "z"]}
     with pytest.raises(
         UserError,
@@ -117,7 +117,7 @@ def test_sharing_is_refused_unless_asked_for(monkeypatch):
     assert on_hosts(hosts, gpus, monkeypatch, share=True)[0] == [[0], [0], [1], [0]]
 
 
-def test_hosts_with_and_without(monkeypatch):
+def test_hosts_with_and_without_gpus_are_refused(monkeypatch):
     with pytest.raises(
         UserError,
         match="^b: no GPU, but other hosts have one; request GPUs on every host, or give --device cpu$",
@@ -125,7 +125,7 @@ def test_hosts_with_and_without(monkeypatch):
         on_hosts(["a", "b"], {"a": ["x"], "b": []}, monkeypatch)
 
 
-def test_no_gpu_is_taken_where_none_is_wanted_or_there(monkeypatch):
+def test_no_gpu_is_taken_if_unwanted_or_absent(monkeypatch):
     assert on_hosts(["a", "a"], {"a": ["x"]}, monkeypatch, device="cpu") == ([[], []], [])
     assert on_hosts(["a", "a"], {"a": []}, monkeypatch) == ([[], []], ["all ranks compute on the CPU"])
     take_gpu(
@@ -133,9 +133,9 @@ def test_no_gpu_is_taken_where_none_is_wanted_or_there(monkeypatch):
     )
 
 
-def test_ranks_leave_gpus_of_other_jobs_alone(monkeypatch):
-    """Of four, another job has the second; where that is too many, ranks of all hosts are refused and nothing
-    stays locked."""
+def test_ranks_avoid_gpus_of_other_jobs(monkeypatch):
+    """Another job has the second of four GPUs. If too few remain, the ranks of all hosts are refused and no
+    GPU stays locked."""
     hosts, gpus = ["a", "a", "b"], {"a": ["x", "y", "z"], "b": ["w"]}
     (other,) = claim([["y"]], {}, Path("log/other.log"))
     assert on_hosts(hosts, gpus, monkeypatch)[0] == [[0], [2], [0]]
@@ -166,7 +166,7 @@ def has_taken(spec, comm): open(f"{os.environ['TAKEN']}.{comm.rank}", "w").write
 
 @pytest.fixture
 def under_mpi(tmp_path, monkeypatch):
-    """Function (ranks, share, cmd) that runs them, on a host with two GPUs that are made up."""
+    """Function (ranks, share, cmd) that runs MPI ranks on a host with two simulated GPUs."""
     (tmp_path / "ranks_with_gpus.py").write_text(RANKS)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     monkeypatch.setenv("TAKEN", str(tmp_path / "taken"))
@@ -186,13 +186,13 @@ def under_mpi(tmp_path, monkeypatch):
     return run
 
 
-def test_under_mpi(under_mpi):
+def test_mpi_ranks_take_gpus(under_mpi):
     assert under_mpi(3, share=True) == ["[0]", "[1]", "[0]"]
     with pytest.raises(UserError, match=r"3 ranks, but only 2 GPUs"):
         under_mpi(3, share=False)
 
 
-def test_under_mpi_beside_another_job(under_mpi):
+def test_mpi_ranks_avoid_gpus_of_other_job(under_mpi):
     (other,) = claim([["x"]], {}, Path("other.log"))
     assert under_mpi(1, share=False) == ["[1]"]
     with pytest.raises(
@@ -207,8 +207,8 @@ def test_under_mpi_beside_another_job(under_mpi):
 @pytest.mark.parametrize(
     "num_ranks, share, taken", [(2, False, ["[0]", "[1]"]), (3, True, ["[0]", "[1]", "[0]"])]
 )
-def test_the_runner_has_locked_them_for_its_ranks(num_ranks, share, taken, under_mpi, monkeypatch):
-    """GPUs that run.pl --gpu holds are not refused to the job that it holds them for."""
+def test_ranks_use_gpus_locked_by_runner(num_ranks, share, taken, under_mpi, monkeypatch):
+    """GPUs locked by run.pl --gpu are available to the job for which they are locked."""
     monkeypatch.setenv(VARIABLE, "x,y")
     assert under_mpi(num_ranks, share, "run.pl --gpu 2") == taken
 
@@ -223,7 +223,7 @@ def test_the_runner_has_locked_them_for_its_ranks(num_ranks, share, taken, under
         (None, None, {}),
     ],
 )
-def test_what_grid_engine_gives(given, variable, expected, monkeypatch):
+def test_gpus_granted_by_grid_engine(given, variable, expected, monkeypatch):
     for name, value in (("SGE_HGR_gpu", given), (VARIABLE, variable)):
         monkeypatch.delenv(name, raising=False)
         if value is not None:
@@ -233,7 +233,7 @@ def test_what_grid_engine_gives(given, variable, expected, monkeypatch):
         assert list(gpus_for_jobs().values()) == expected[VARIABLE].split(",")
 
 
-def test_a_real_gpu():
+def test_real_gpu_is_used():
     if not torch.cuda.is_available():
         pytest.skip("torch finds no GPU here")
     for lock in take_gpu(SoloComm(), Work(), share=False, log=Path("x.log")):

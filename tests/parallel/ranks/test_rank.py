@@ -1,5 +1,4 @@
-"""A rank that breaks down ends the whole job, whatever the others wait for, and is named; nothing goes on
-running."""
+"""A failing rank ends the whole job, whatever the others wait for, and is named. No process remains."""
 
 import contextlib
 import os
@@ -65,8 +64,8 @@ def recovering(max_restarts=2, usable=lambda most: most):
         ("lost_before_the_end", r"rank \d of 3 on \S+ died without an error message"),
     ],
 )
-def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
-    """One that has raised an error would do so again: there is no second attempt."""
+def test_failing_rank_ends_job_without_retry(function, sentence, tmp_path, capfd):
+    """A rank that raised an error would raise it again, so there is no second attempt."""
     is_lost = "without an error message" in sentence
     with pytest.raises(UserError, match=sentence) as error:
         run(function, tmp_path, recovery=recovering(0 if is_lost else 2))
@@ -78,7 +77,7 @@ def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
 
 @contextlib.contextmanager
 def sleeping_ranks(tmp_path):
-    """(the process of a step, those of its two ranks)"""
+    """(process of a step, processes of its two ranks)"""
     code = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from test_rank import run
@@ -95,16 +94,16 @@ run("sleeps", Path({str(tmp_path)!r}), 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killing_the_step_ends_its_ranks(number, tmp_path):
+def test_killed_step_ends_its_ranks(number, tmp_path):
     with sleeping_ranks(tmp_path) as (step, pids):
         step.send_signal(number)
         step.wait(60)
         wait_until(lambda: not any(map(alive, pids)))
 
 
-def test_killing_what_has_started_ranks_ends_them(tmp_path):
-    """As Grid Engine does on each host, of whose processes it may know no others."""
-    from slurm_cluster import parent_of  # not where this module is imported by a step
+def test_killed_launcher_ends_its_ranks(tmp_path):
+    """Grid Engine kills the processes that it knows on each host, which may not include the ranks."""
+    from slurm_cluster import parent_of  # not if a step imports this module
 
     with sleeping_ranks(tmp_path) as (step, pids):
         witnesses = list(map(parent_of, pids))
@@ -121,7 +120,7 @@ def wait_until(condition, timeout_s=60):
         time.sleep(0.05)
 
 
-def test_mpiexec_missing(tmp_path, monkeypatch):
+def test_missing_mpiexec_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.cluster.runner.mpi.ROOT", tmp_path)
     monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
     with pytest.raises(
@@ -135,9 +134,9 @@ def test_mpiexec_missing(tmp_path, monkeypatch):
     assert not (tmp_path / "log").exists()
 
 
-def test_ranks_that_know_nothing_of_each_other(tmp_path, monkeypatch):
-    """As when mpiexec belongs to another MPI than mpi4py's: each would do all the work, and they would write
-    the same files."""
+def test_mismatched_mpiexec_is_reported(tmp_path, monkeypatch):
+    """If mpiexec and mpi4py use different MPIs, each rank would do all the work, and all would write the same
+    files."""
     mpiexec = tmp_path / "mpiexec"
     # mpiexec -n 2 COMMAND
     mpiexec.write_text('#!/bin/bash\nfor _ in $(seq "$2"); do "${@:3}" & done\nwait\n')
@@ -154,12 +153,12 @@ def test_ranks_that_know_nothing_of_each_other(tmp_path, monkeypatch):
 
 
 def attempts(directory):
-    """Numbers of ranks that each attempt had."""
+    """Number of ranks of each attempt."""
     return [int(line) for line in (directory / "attempts").read_text().split()]
 
 
-def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
-    """The last of three is killed, the last of two stopped; one alone ends well."""
+def test_job_continues_without_lost_ranks(tmp_path, capsys):
+    """The last of three ranks is killed, the last of two is stopped. The remaining one ends normally."""
     setup("test")
     run("last_lost_until_alone", tmp_path, recovery=recovering())
     assert attempts(tmp_path) == [3, 2, 1] and not list((tmp_path / "log").glob("*.done"))
@@ -178,8 +177,8 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
     assert "is process" in (tmp_path / "log" / "x.1.log").read_text()
 
 
-def test_a_frozen_host_is_noticed(tmp_path, capsys):
-    """No process on the host can report it. When the host resumes, its witnesses do not disturb the job that
+def test_frozen_host_is_detected(tmp_path, capsys):
+    """No process on the host can report it. When the host resumes, its watchdogs do not disturb the job that
     continues without it."""
     setup("test")
     run("host_of_the_last_two_freezes", tmp_path, recovery=recovering())
@@ -201,7 +200,7 @@ def test_a_frozen_host_is_noticed(tmp_path, capsys):
     assert not list((tmp_path / "log").glob("*.error")) and not list((tmp_path / "log").glob("*.alive"))
 
 
-def test_a_killed_witness_is_a_lost_rank(tmp_path, capsys):
+def test_killed_witness_counts_as_lost_rank(tmp_path, capsys):
     setup("test")
     run("witness_killed", tmp_path, 2, recovering())
     assert attempts(tmp_path) == [2, 1]
@@ -211,8 +210,8 @@ def test_a_killed_witness_is_a_lost_rank(tmp_path, capsys):
     )
 
 
-def test_a_job_that_has_lost_all_ranks_begins_with_as_many(tmp_path, monkeypatch):
-    """Its only host is frozen, or nothing can be heard of any; of four that are left three lose one more."""
+def test_job_without_surviving_ranks_restarts_with_same_number(tmp_path, monkeypatch):
+    """Its only host is frozen, or no rank sends heartbeats. Of four remaining ranks, three lose one more."""
     lost, begun = [4, 1], []
 
     def once(jobs, log, function, spec, num_ranks, how):
@@ -226,15 +225,19 @@ def test_a_job_that_has_lost_all_ranks_begins_with_as_many(tmp_path, monkeypatch
     assert begun == [4, 4, 3]
 
 
-def test_restarts_come_to_an_end(tmp_path):
-    """A number of ranks that no scheme takes is passed over; where there is no other, it stays."""
+def test_number_of_restarts_is_limited(tmp_path):
+    """Numbers of ranks that the scheme does not support are skipped. If there is no other number, it stays
+    the same."""
     with pytest.raises(RankLost, match="died without an error message"):
         run("rank_zero_killed", tmp_path, 4, recovering(2, lambda most: 2 if most >= 2 else 0))
     assert attempts(tmp_path) == [4, 2, 2]
 
 
-def test_numbers_of_ranks_that_schemes_take():
-    from pyasr.parallel.strategies import mixing_options, usable_ranks  # here, because they import torch
+def test_supported_numbers_of_ranks_per_scheme():
+    from pyasr.parallel.strategies import (
+        mixing_options,
+        usable_ranks,
+    )  # not at the top, because they import torch
 
     for name, usable in (
         ("allreduce", [7, 3, 1]),
@@ -243,5 +246,5 @@ def test_numbers_of_ranks_that_schemes_take():
         ("asgd", [7, 3, 1]),
     ):
         assert [usable_ranks(mixing_options(name), most) for most in (7, 3, 1)] == usable
-    assert usable_ranks(mixing_options("asgd"), 2) == 1  # no server of one shard
+    assert usable_ranks(mixing_options("asgd"), 2) == 1  # no server with a single shard
     assert usable_ranks(mixing_options(), 0) == 0

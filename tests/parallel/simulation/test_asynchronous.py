@@ -1,9 +1,9 @@
-"""Asynchronous schemes on threads and in simulated time: what is conserved, who waits for whom."""
+"""Asynchronous schemes on threads and in simulated time: conserved quantities, waiting times."""
 
 import numpy as np
 import pytest
 import torch
-from uneven import check_neighbours_do_not_wait
+from uneven_shards import check_neighbours_do_not_wait
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.rank_threads import run_threads
@@ -15,8 +15,7 @@ START = 5.0
 
 
 def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8):
-    """What a rank does: each of its minibatches of 10 frames adds 1 to its own number among the parameters,
-    and a little waiting.
+    """Work of a rank: each of its minibatches of 10 frames adds 1 to its own parameter and waits a little.
 
     Returns (parameters, own minibatches, reported frames, strategy).
     """
@@ -60,22 +59,22 @@ def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8)
     ],
     ids=["adpsgd", "adpsgd-random", "hadpsgd-2", "hadpsgd-host", "asgd", "asgd-2"],
 )
-def test_no_move_is_lost(run, num_ranks, options):
-    """Moves of rank r go into parameter r alone: averaged over learners they are its number of minibatches by
-    P; added up, that number."""
+def test_every_update_is_conserved(run, num_ranks, options):
+    """Updates of rank r change only parameter r. Averaged over learners, it is the number of minibatches of r
+    divided by P; with sums, that number."""
     if options.parallel == "asgd" and num_ranks == 2:
         return
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master, _, _, strategy = results[0]
     moves = np.array([number for _, number, _, _ in results])
-    frames = {told for *_, told, _ in results}
+    frames = {report for *_, report, _ in results}
     assert frames == {10 * moves.sum()} and min(frames) >= 1200
-    # a busy machine may keep threads from hearing of the end
+    # on a busy machine, threads may receive the end late
     assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8
     for other, *_ in results:
         assert torch.equal(other, master)
     if options.parallel == "hadpsgd":
-        return  # see test_a_node_moves_as_one
+        return  # see test_ranks_of_a_node_update_together
     np.testing.assert_allclose(master.numpy()[:num_ranks] - START, moves / strategy.num_averaged, rtol=1e-4)
 
 
@@ -93,12 +92,12 @@ def test_no_move_is_lost(run, num_ranks, options):
     ],
     ids=["fixed-ring", "random-ring", "exponential", "hadpsgd"],
 )
-def test_learners_that_mix_with_neighbours_meet(run, num_ranks, options):
-    """At the end of each of two epochs, with one model that includes the moves of all; all frames are
+def test_learners_mixing_with_neighbours_reach_consensus(run, num_ranks, options):
+    """At the end of each of two epochs, all have one model that includes the updates of all. All frames are
     reported."""
     results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
     master = results[0][0]
-    frames = {told for *_, told, _ in results}
+    frames = {report for *_, report, _ in results}
     assert frames == {10 * sum(number for _, number, _, _ in results)} and min(frames) >= 1200
     assert run is run_threads or min(frames) <= 1200 + 2 * 10 * num_ranks * 8
     assert all(torch.equal(other, master) for other, *_ in results)
@@ -109,13 +108,13 @@ def test_learners_that_mix_with_neighbours_meet(run, num_ranks, options):
     "run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"]
 )
 def test_learners_do_not_wait_for_neighbours(run):
-    """Over MPI too, see test_rank.py."""
+    """test_rank.py tests the same over MPI."""
     run(4, check_neighbours_do_not_wait)
 
 
-def test_a_node_moves_as_one():
-    """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number
-    grows by its moves by P."""
+def test_ranks_of_a_node_update_together():
+    """Updates of a node's ranks are averaged with weights by frames, and nodes of equal size are averaged:
+    each number grows by its updates divided by P."""
     results = run_simulated(
         8,
         train(mixing_options("hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
@@ -127,7 +126,7 @@ def test_a_node_moves_as_one():
 
 
 def virtual_seconds(options, num_ranks, goal=2400, minibatch_s=lambda rank: 0.01):
-    """Of one epoch in simulated time."""
+    """Duration of one epoch in simulated time."""
     rank = train(options, goal, 1, minibatch_s)
 
     def timed(comm):
@@ -138,9 +137,9 @@ def virtual_seconds(options, num_ranks, goal=2400, minibatch_s=lambda rank: 0.01
 
 
 @pytest.mark.parametrize("factor", [2, 10, 100])
-def test_stragglers_do_not_hold_up_adpsgd(factor):
-    """One of 8 learners is slower: 8 / (7 + 1 / factor) as long at most, and at the end one of its
-    minibatches."""
+def test_stragglers_do_not_delay_adpsgd(factor):
+    """One of 8 learners is slower. The epoch takes at most 8 / (7 + 1 / factor) times as long, plus one of
+    its minibatches."""
     for straggler in (3, 4):  # a sender, a receiver
         slow = virtual_seconds(
             mixing_options("adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1)
@@ -149,9 +148,9 @@ def test_stragglers_do_not_hold_up_adpsgd(factor):
 
 
 @pytest.mark.parametrize("topology", ["fixed-ring", "random-ring", "exponential"])
-def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
-    """One of 8 learners is 100 times as slow. With a barrier all are; without one an epoch takes 8 / 7 as
-    long, and as long as the slow learner needs for its last minibatch."""
+def test_straggler_delays_only_rings_with_barrier(topology):
+    """One of 8 learners is 100 times slower. With a barrier, so are all; without one, an epoch takes 8 / 7 as
+    long plus the last minibatch of the slow learner."""
 
     def seconds(scheme, frames):
         given = mixing_options(scheme, topology=topology)
@@ -166,9 +165,9 @@ def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
     assert usual < slow < 1.05 * 8 / 7 * usual + 0.01 * 100
 
 
-def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
-    """1 server and 5 shards on a fast network: 5 times as fast as one learner. Where the server is busy they
-    go on training."""
+def test_asgd_speed_scales_with_shards_up_to_server_limit():
+    """1 server and 5 shards on a fast network are 5 times as fast as one learner. While the server is busy,
+    shards continue to train."""
     single = virtual_seconds(mixing_options("asgd"), 1)
     assert virtual_seconds(mixing_options("asgd"), 6) == pytest.approx(single / 5, rel=0.15)
 
@@ -181,7 +180,7 @@ def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
     assert slow[0][1][3].server.num_changes < 0.7 * 240
 
 
-def test_what_cannot_be():
+def test_invalid_configurations_are_refused():
     with pytest.raises(
         UserError, match="one rank is the server, so 2 ranks train no faster than 1; use 3 or more ranks"
     ):

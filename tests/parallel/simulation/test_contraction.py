@@ -1,5 +1,5 @@
-"""How much of their disagreement the strategies themselves leave virtual learners that learn nothing, against
-the published formulas."""
+"""Contraction of the disagreement of virtual learners by the strategies alone, without training, against the
+published formulas."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 
 
 def disagreements(options, size, num_rounds):
-    """What is left of random disagreement after 0, 1, ..., num_rounds mixings: (greatest share, root mean
-    square share) over directions.
+    """Remaining random disagreement after 0, 1, ..., num_rounds mixings: (largest fraction, RMS fraction)
+    over directions.
 
     Learners begin with the rows of a random orthogonal matrix Q, so that with X what they have then, X Q' is
     the product of what was done to them. Their mean must stay.
@@ -26,7 +26,7 @@ def disagreements(options, size, num_rounds):
         strategy, master = make_strategy(comm, options), torch.zeros(size)
         strategy.restart(master)
         master += torch.from_numpy(start[comm.rank]).float()
-        strategy.begin_epoch(10 * (num_rounds + 1), 10)  # the last mixing is that of all
+        strategy.begin_epoch(10 * (num_rounds + 1), 10)  # the last mixing is the mean of all
         return [master.double().numpy()] + [
             (strategy.step(master, 10), master.double().numpy())[1] for _ in range(num_rounds)
         ]
@@ -40,7 +40,7 @@ def disagreements(options, size, num_rounds):
 
 
 def options(name, topology=None):
-    """`name` mixing after every minibatch; by a topology where it has one of its own."""
+    """Options of mixing `name` after every minibatch, by its own topology if it has one."""
     return mixing_of(name, period_frames=10, **({"topology": topology} if topology else {}))
 
 
@@ -54,8 +54,8 @@ def options(name, topology=None):
         ("pairs", lambda n: np.cos(2 * np.pi / n), 2),
     ],
 )
-def test_contraction(name, formula, size, cycle):
-    """rho of every mixing, from one cycle to the next, once learners have mixed."""
+def test_contraction_equals_published_formulas(name, formula, size, cycle):
+    """rho of every mixing, from one cycle to the next, after the first mixing of all learners."""
     greatest = disagreements(options(name), size, 3 * cycle)[:, 0]
     if formula(size) < 1e-9:
         assert greatest[-1] < 1e-6
@@ -73,9 +73,9 @@ def test_contraction(name, formula, size, cycle):
         ("random-pairs", lambda n: np.sqrt(1 / 2 - 1 / (2 * (n - 1)))),
     ],
 )
-def test_contraction_of_random_rounds(name, formula, size):
-    """In the mean square over all directions: exactly so in the first round, in later ones on average, of
-    which there is one over many directions."""
+def test_contraction_of_random_rounds_in_mean_square(name, formula, size):
+    """In the mean square over all directions: exact in the first round, on average over random draws in later
+    ones, which the mean over many directions approximates."""
     root_mean_square = disagreements(options(name), size, 6)[:, 1]
     assert root_mean_square[1] == pytest.approx(formula(size), rel=1e-5)
     if size >= 16:
@@ -92,22 +92,22 @@ def test_contraction_of_random_rounds(name, formula, size):
     ],
     ids=["butterfly", "base2", "exponential"],
 )
-def test_exact_after_log2_mixings(name, left_after, size):
-    """Not sooner: until then some disagreement, or most of it, is as it was."""
+def test_consensus_is_exact_after_log2_mixings(name, left_after, size):
+    """Not earlier: before that, some or most of the disagreement is unchanged."""
     num = size.bit_length() - 1
     greatest = disagreements(options(name), size, num)[:, 0]
     np.testing.assert_allclose(greatest, [left_after(size, k) for k in range(num)] + [0], atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [4, 16, 64])
-def test_the_hopping_ring_is_exact_after_a_cycle(size):
+def test_hopping_ring_is_exact_after_a_cycle(size):
     assert disagreements(options("hopping-ring"), size, size - 1)[-1, 0] < 1e-6
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_delayed_mixings_contract_a_step_late(size):
-    """What was sent at one mixing is there at the next: nothing has changed after the first, D1D is exact
-    after the second."""
+def test_delayed_mixings_contract_one_step_later(size):
+    """Parameters sent at one mixing arrive at the next: the first changes nothing, D1D is exact after the
+    second."""
     rho = 1 / 3 + 2 / 3 * np.cos(2 * np.pi / size)
     np.testing.assert_allclose(
         disagreements(options("dpsgd", "fixed-ring"), size, 4)[1:, 0], [1, rho, rho**2, rho**3], rtol=1e-4

@@ -1,5 +1,5 @@
-"""The parameter server of asgd in simulated time: its equations against float64, and where the time of server
-and shards goes."""
+"""The parameter server of asgd in simulated time: its equations against float64, and the times of server and
+shards."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ DIM, NUM_SHARDS = 1000, 3
 
 
 def epoch(strategy, comm, goal, minibatch_s, move=lambda: 0.0):
-    """Train until the epoch is over, shards by minibatches of 10 frames. Returns (parameters, seconds of
+    """Train until the epoch ends; shards have minibatches of 10 frames. Returns (parameters, seconds of
     computing)."""
     master, computed_s, learns = torch.zeros(DIM), 0.0, strategy.share is not None
     strategy.restart(master)
@@ -27,10 +27,9 @@ def epoch(strategy, comm, goal, minibatch_s, move=lambda: 0.0):
     return master, computed_s
 
 
-def test_momentum_and_decay_follow_their_equations():
-    """Shards that are 2 and 6 times as slow as the first ask in an order that is seen from outside: when each
-    is given theta. Then, with s the changes of theta since a shard was given it last, v <- mu v + lambda^s d,
-    theta <- theta + v."""
+def test_momentum_and_weight_decay_equal_equations():
+    """Shards that are 2 and 6 times slower than the first get theta at times that the test observes. With s
+    the changes of theta since a shard last got it, v <- mu v + lambda^s d, theta <- theta + v."""
     options = mixing_options("asgd", server_momentum=0.5, gradient_decay=0.8, max_distance=1)
 
     def rank(comm):
@@ -67,7 +66,7 @@ def test_momentum_and_decay_follow_their_equations():
 
 MESSAGE_S, LATENCY_S = 0.1, 1e-4
 NETWORK = ClusterNetwork(LATENCY_S, bandwidth=4 * DIM / MESSAGE_S)
-EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # a move to the server, theta back
+EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # an update to the server, theta back
 
 
 @pytest.mark.parametrize(
@@ -75,10 +74,10 @@ EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # a move to the server, theta back
     [(0, (0, 1.00, 1.13, 1.37), 0.0, 0.65), (1, (0, 0.1, 0.1, 0.1), 0.5, 0.0)],
     ids=["server waits", "shards wait"],
 )
-def test_all_time_is_told(max_distance, minibatch_s, waits_of_shards, waits_of_server):
-    """Computing, waiting and communication are the whole: the server's too, which waits for shards that
-    compute for long; where they compute for 0.1 s and the server takes 0.2 s for each of three, they wait for
-    it half of the time."""
+def test_times_of_server_and_shards_add_up(max_distance, minibatch_s, waits_of_shards, waits_of_server):
+    """Computing, waiting and communication add up to the total, also for the server, which waits for shards
+    with long computations. If they compute for 0.1 s and the server takes 0.2 s for each of three, they wait
+    for half of the time."""
     options = mixing_options("asgd", max_distance=max_distance)
 
     def rank(comm):

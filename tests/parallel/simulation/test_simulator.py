@@ -1,5 +1,4 @@
-"""Simulated time: what small scenarios take, worked out by hand; the same in every run; nothing that
-hangs."""
+"""Simulated time: durations of small scenarios calculated by hand, equal in every run, and no deadlocks."""
 
 import itertools
 import pickle
@@ -25,7 +24,7 @@ def message(num_bytes: int) -> np.ndarray:
 
 
 def times_when(num_ranks: int, function, network: ClusterNetwork = NETWORK) -> list[float]:
-    """When the function has returned, on each rank."""
+    """Time at which the function returns on each rank."""
 
     def rank(comm):
         function(comm)
@@ -39,12 +38,12 @@ def times_when(num_ranks: int, function, network: ClusterNetwork = NETWORK) -> l
     "network",
     [ClusterNetwork(1e-4, 1e9), ClusterNetwork(1e-4, 1e6, ranks_per_host=3), ClusterNetwork(0, np.inf)],
 )
-def test_interface(num_ranks, network):
+def test_simulated_ranks_pass_all_checks(num_ranks, network):
     run_simulated(num_ranks, check_all, network)
 
 
-def test_one_message():
-    """16 bytes at 8 a second have left after 2 s, and arrived half a second later."""
+def test_duration_of_one_message():
+    """16 bytes at 8 bytes per second are sent after 2 s, and arrive half a second later."""
 
     def rank(comm):
         comm.send(message(16), 1, tag=3) if comm.rank == 0 else comm.receive(message(16), tag=3)
@@ -52,7 +51,7 @@ def test_one_message():
     assert times_when(2, rank) == [2.0, 2.5]
 
 
-def test_messages_share_the_senders_link():
+def test_messages_share_link_of_sender():
     def rank(comm):
         if comm.rank == 0:
             tasks = [comm.background(lambda to=to: comm.send(message(16), to, tag=3)) for to in (1, 2)]
@@ -63,8 +62,8 @@ def test_messages_share_the_senders_link():
     assert times_when(3, rank) == [4.0, 2.5, 4.5]
 
 
-def test_messages_share_the_receivers_link():
-    """Both senders are free after 2 s; the second message waits before the last link for the first."""
+def test_messages_share_link_of_receiver():
+    """Both senders are free after 2 s. The second message waits for the first at the receiver's link."""
 
     def rank(comm):
         if comm.rank < 2:
@@ -74,18 +73,18 @@ def test_messages_share_the_receivers_link():
     assert run_simulated(3, rank, NETWORK) == [(None, 2.0), (None, 2.0), [(0, 2.5), (1, 4.5)]]
 
 
-def test_pipelined_sends():
-    """Four pieces of 1 s by way of rank 1, which sends each on while the next is coming."""
+def test_duration_of_pipelined_sends():
+    """Four pieces of 1 s via rank 1, which forwards each one while it receives the next."""
 
     def rank(comm):
-        told = []
+        report = []
         for _ in range(4):
             if comm.rank > 0:
                 comm.receive(message(8), tag=1)
             if comm.rank < 2:
                 comm.send(message(8), comm.rank + 1, tag=1)
-            told.append(comm.time())
-        return told
+            report.append(comm.time())
+        return report
 
     assert run_simulated(3, rank, NETWORK) == [
         [1.0, 2.0, 3.0, 4.0],
@@ -103,9 +102,9 @@ def test_exchange_uses_both_directions_at_once():
     )
 
 
-def test_exchange_ends_when_the_own_message_has_left():
-    """Rank 1's message of 8 bytes would be there at 1.5 s, but rank 0's link is taken by an earlier one until
-    2 s, then for 1 s more."""
+def test_exchange_ends_after_own_message_is_sent():
+    """Rank 1's message of 8 bytes would arrive at 1.5 s, but rank 0's link is busy with an earlier message
+    until 2 s, then for 1 s more."""
 
     def rank(comm):
         if comm.rank == 0:
@@ -117,8 +116,8 @@ def test_exchange_ends_when_the_own_message_has_left():
     assert times_when(3, rank) == [3.0, 3.5, 0.0]
 
 
-def test_ranks_of_a_host_share_its_link_and_are_near_one_another():
-    """0 -> 2 and 1 -> 3 by the link between the two hosts; meanwhile 0 -> 1, and 3 -> 3, within their
+def test_ranks_of_a_host_share_its_link():
+    """0 -> 2 and 1 -> 3 share the link between the two hosts. Meanwhile, 0 -> 1 and 3 -> 3 stay within their
     hosts."""
 
     def rank(comm):
@@ -126,12 +125,12 @@ def test_ranks_of_a_host_share_its_link_and_are_near_one_another():
         sending = [comm.background(lambda: comm.send(message(16), near, tag=1))] if near else []
         if comm.rank < 2:
             sending.append(comm.background(lambda: comm.send(message(16), comm.rank + 2, tag=2)))
-        told = [
+        report = [
             (tag, comm.receive(message(16), tag), comm.time())
             for tag in {1: [1], 2: [2], 3: [1, 2]}.get(comm.rank, [])
         ]
         [task.join() for task in sending]
-        return told, comm.time()
+        return report, comm.time()
 
     assert run_simulated(4, rank, HOSTS) == [
         ([], 2.0),
@@ -141,8 +140,8 @@ def test_ranks_of_a_host_share_its_link_and_are_near_one_another():
     ]
 
 
-def test_a_packet_passes():
-    """Eight bytes to rank 2 pass the 16 on their way to rank 1; those to rank 1 come after these."""
+def test_packet_overtakes_long_message():
+    """Eight bytes to rank 2 overtake the 16 to rank 1. Eight bytes to rank 1 come after these."""
 
     def rank(comm):
         if comm.rank == 0:
@@ -159,9 +158,9 @@ def test_a_packet_passes():
     assert found[1:] == [[(16, 0, 2.5), (8, 0, 3.5)], [(8, 0, 1.5)]]
 
 
-def test_random_traffic_against_two_queues():
-    """Every message queues at the sender's link in order of sending, then at the receiver's in order of
-    coming there."""
+def test_random_traffic_equals_two_queues():
+    """Every message queues at the sender's link in sending order, then at the receiver's link in arrival
+    order."""
     rng = np.random.default_rng(5)
     plan = sorted(
         (float(rng.random() * 20), int(rng.integers(6)), int(rng.integers(6)), int(rng.integers(1, 30)))
@@ -192,7 +191,7 @@ def test_random_traffic_against_two_queues():
 
 
 def arrivals_of(plan: list[tuple]) -> list[float]:
-    """By two passes over all messages; a rank has links of its own to itself."""
+    """By two passes over all messages. A rank has separate links to itself."""
     coming, free = [], {}
     for number, (begin, source, to, size) in enumerate(plan):
         begin = max(begin, free.get((source, source == to), 0.0))
@@ -205,8 +204,8 @@ def arrivals_of(plan: list[tuple]) -> list[float]:
     return arrivals
 
 
-def test_ring_allreduce():
-    """2 x 3 steps of half a second and a quarter of 64 bytes, after the last has come."""
+def test_duration_of_ring_allreduce():
+    """2 x 3 steps of half a second plus the time of 16 bytes each, after the last rank has started."""
 
     def rank(comm):
         comm.sleep(comm.rank)
@@ -215,7 +214,7 @@ def test_ring_allreduce():
     assert times_when(4, rank) == [3 + 6 * (0.5 + 2.0)] * 4
 
 
-def test_straggler_in_a_barrier():
+def test_straggler_delays_barrier():
     def rank(comm):
         comm.sleep(ComputeTime(0.5, factors={2: 20.0}).sample(comm.rng, comm.rank))
         comm.barrier()
@@ -223,7 +222,7 @@ def test_straggler_in_a_barrier():
     assert times_when(5, rank) == [10 + 3 * 0.5] * 5
 
 
-def test_bcast_and_objects():
+def test_durations_of_bcast_and_objects():
     assert times_when(4, lambda comm: comm.bcast(message(16), 2)) == [2 * 0.5 + 2.0] * 4
     num_bytes = [len(pickle.dumps("x" * 50 * rank)) for rank in range(4)]
     assert (
@@ -232,7 +231,7 @@ def test_bcast_and_objects():
     )
 
 
-def test_collectives_within_a_host_are_quick():
+def test_collectives_within_host_are_fast():
     def rank(comm):
         host = comm.split_by_host()
         begin = comm.time()
@@ -246,8 +245,8 @@ def test_collectives_within_a_host_are_quick():
     assert run_simulated(4, rank, HOSTS) == [(2, split, near + split, far)] * 4
 
 
-def test_a_lock_held_while_sending():
-    """The other thread of rank 0 wants the lock after 1 s and gets it when the message has left."""
+def test_lock_is_held_while_sending():
+    """The other thread of rank 0 requests the lock after 1 s and gets it when the message is sent."""
 
     def rank(comm):
         if comm.rank == 1:
@@ -269,36 +268,37 @@ def test_a_lock_held_while_sending():
     assert run_simulated(2, rank, NETWORK) == [[2.0], 0]
 
 
-def test_communication_behind_computation():
-    """An all-reduce of 2.5 s in the background of 4 s of work costs nothing, one behind 1 s of work 1.5 s."""
+def test_communication_overlaps_computation():
+    """An all-reduce of 2.5 s in the background of 4 s of work takes no extra time; behind 1 s of work, it
+    takes 1.5 s."""
 
     def rank(comm):
-        told = []
+        report = []
         for work_s in (4.0, 1.0):
             task = comm.background(lambda: comm.allreduce(np.ones(3)))
             comm.sleep(work_s)
             task.join()
-            told.append(comm.time())
-        return told
+            report.append(comm.time())
+        return report
 
     assert run_simulated(2, rank, ClusterNetwork(0.25, 12.0)) == [[4.0, 6.5]] * 2
 
 
-def test_waiting_tells_of_what_has_arrived():
+def test_waiting_returns_arrived_message():
     def rank(comm):
         if comm.rank == 0:
             return comm.send(message(16), 1, tag=1)
-        told = []
+        report = []
         for _ in range(3):
-            told.append(comm.waiting(tag=1))
+            report.append(comm.waiting(tag=1))
             comm.sleep(1.25)
-        return told
+        return report
 
     assert run_simulated(2, rank, NETWORK)[1] == [None, None, 0]
 
 
 def gossip(comm) -> tuple:
-    """Asynchronous averaging with the parameters that arrive first; a background thread receives them."""
+    """Asynchronous averaging with the parameters that arrive first, which a background thread receives."""
     lock, x, sources = comm.condition(), comm.rng.normal(size=4), []
 
     def take_in():
@@ -318,7 +318,7 @@ def gossip(comm) -> tuple:
     return comm.time(), sources, comm.allreduce(x).tolist()
 
 
-def test_runs_are_the_same_in_every_bit():
+def test_runs_are_bit_identical():
     network = ClusterNetwork(1e-3, 1e4, ranks_per_host=4)
     first = run_simulated(64, gossip, network, seed=3)
     assert first == run_simulated(64, gossip, network, seed=3)
@@ -326,8 +326,8 @@ def test_runs_are_the_same_in_every_bit():
 
 
 def test_128_ranks_with_background_threads():
-    """Ten all-reduces, as many sleeps and tasks of each; the simulator's own work grows as the number of
-    ranks."""
+    """Ten all-reduces, sleeps and background tasks per rank. The work of the simulator is linear in the
+    number of ranks."""
 
     def rank(comm):
         x = np.array([comm.rank])
@@ -349,7 +349,7 @@ def test_128_ranks_with_background_threads():
     assert calls[32] > 0 and calls[128] < 1.5 * (128 / 32) * calls[32], calls
 
 
-def test_deadlocks_are_told():
+def test_deadlocks_are_reported():
     def crossed(comm):
         comm.receive(message(1), tag=4 + comm.rank, source=1 - comm.rank)
 
@@ -372,7 +372,7 @@ def test_deadlocks_are_told():
         run_simulated(4, some, NETWORK)
 
 
-def test_deadlocks_of_threads_are_told():
+def test_deadlocks_of_threads_are_reported():
     def locked(comm):
         lock = comm.condition()
         lock.acquire()
@@ -388,7 +388,7 @@ def test_deadlocks_of_threads_are_told():
         run_simulated(1, locked, NETWORK)
 
 
-def test_what_never_ends_is_told():
+def test_endless_runs_are_reported():
     def poll(comm):
         while comm.waiting(tag=1) is None:
             comm.sleep(0.001)
@@ -404,7 +404,7 @@ def test_what_never_ends_is_told():
         run_simulated(1, poll_hard, NETWORK)
 
 
-def test_a_raising_rank_ends_all_threads():
+def test_exception_in_rank_ends_all_threads():
     ended = []
 
     def rank(comm):
@@ -426,7 +426,7 @@ def test_a_raising_rank_ends_all_threads():
     assert sorted(ended) == [0, 1, 2, 3] and threading.active_count() == begin
 
 
-def test_background_threads_end_with_the_ranks():
+def test_background_threads_end_with_ranks():
     def rank(comm):
         comm.background(lambda: comm.receive(message(1), tag=1))
         comm.sleep(1.0)
@@ -437,7 +437,7 @@ def test_background_threads_end_with_the_ranks():
     assert threading.active_count() == begin
 
 
-def test_torch_modes_are_a_ranks_own():
+def test_torch_modes_are_per_rank():
     def rank(comm):
         with torch.set_grad_enabled(comm.rank == 1):
             comm.barrier()
@@ -447,7 +447,7 @@ def test_torch_modes_are_a_ranks_own():
     assert run_simulated(3, rank, NETWORK) == [False, True, False]
 
 
-@pytest.mark.parametrize("mistake, told", [
+@pytest.mark.parametrize("mistake, expected_message", [
     (lambda comm: comm.barrier() if comm.rank else comm.allreduce(np.ones(2)),
      r"rank 1 calls barrier while rank 0 is in allreduce \(sum\) of 2 float64"),
     (lambda comm: comm.allreduce(np.ones(2 + comm.rank)),
@@ -460,12 +460,12 @@ def test_torch_modes_are_a_ranks_own():
      "rank 0 sends to rank -1, but its group has only 2 ranks"),
     (lambda comm: comm.sleep(-1), "cannot sleep for -1 s"),
 ])  # fmt: skip
-def test_mistakes_are_told(mistake, told):
-    with pytest.raises((RuntimeError, ValueError), match=told):
+def test_misuse_is_reported(mistake, expected_message):
+    with pytest.raises((RuntimeError, ValueError), match=expected_message):
         run_simulated(2, mistake, NETWORK)
 
 
-def test_threads_of_ones_own_are_refused():
+def test_plain_threads_are_refused():
     def rank(comm):
         errors = []
 
@@ -483,8 +483,8 @@ def test_threads_of_ones_own_are_refused():
     assert "their `background`" in run_simulated(1, rank, NETWORK)[0][0]
 
 
-def test_compute_time():
-    """Mean and variation of many minibatches; a slow rank; nothing random without variation."""
+def test_compute_time_has_given_mean_and_variation():
+    """Mean and variation over many minibatches; a slow rank; no randomness without variation."""
     rng, compute = np.random.default_rng(1), ComputeTime(0.2, 0.3, {4: 10.0})
     samples = np.array([compute.sample(rng) for _ in range(40_000)])
     assert (
@@ -507,6 +507,6 @@ def test_compute_time():
         lambda: ComputeTime(1, factors={0: 0.0}),
     ],
 )
-def test_what_cannot_be_is_refused(make):
+def test_invalid_configurations_are_refused(make):
     with pytest.raises(UserError):
         make()

@@ -1,5 +1,5 @@
-"""How great a rate times curvature schemes bear: on a parabola, against the eigenvalues of what they do to
-learners that differ."""
+"""Largest stable product of learning rate and curvature: on a parabola, against the eigenvalues of the
+schemes' effect on the differences of learners."""
 
 import pytest
 import torch
@@ -13,8 +13,8 @@ NETWORK = ClusterNetwork(latency_s=1e-4, bandwidth=1e9)
 
 
 def end(options, rate):
-    """The greatest parameter of all learners before the last consensus; all began at 1, differing by 0.1, on
-    F = x^2 / 2."""
+    """Largest parameter of all learners before the last consensus. All start at 1, with differences of 0.1,
+    on F = x^2 / 2."""
 
     def learner(comm):
         strategy, master = make_strategy(comm, options), torch.ones(DIM)
@@ -46,25 +46,25 @@ def options(name, **more):
     ],
     ids=["gradient", "fixed-ring", "random-ring", "d1d", "dpsgd"],
 )
-def test_limits(given, limit):
-    """Mixed after the move, what learners differ by follows l (1 - a), with l < 1 the eigenvalues of the
-    mixing; where gradients are taken before the mixing, l - a. The mean follows 1 - a in both."""
+def test_stability_limits_equal_eigenvalue_analysis(given, limit):
+    """With mixing after the update, differences follow l (1 - a), with l < 1 the eigenvalues of the mixing;
+    with gradients taken before the mixing, l - a. The mean follows 1 - a in both."""
     assert end(given, 0.93 * limit) < 0.01
     assert end(given, 1.15 * limit) > 1
 
 
 @pytest.mark.parametrize("random_peers", [False, True])
-def test_limits_of_adpsgd(random_peers):
-    """Pairs have the eigenvalues 0 and 1: as d1d with neighbours that take turns, a little more with random
-    ones; below 2 in both."""
+def test_stability_limits_of_adpsgd(random_peers):
+    """Pairs have the eigenvalues 0 and 1. The limit equals that of d1d if neighbours take turns, and is
+    slightly higher with random ones; both are below 2."""
     given = mixing_options("adpsgd", random_peers=random_peers)
     assert end(given, 0.9) < 0.01
     assert end(given, 1.5 if random_peers else 1.2) > 1
 
 
 @pytest.mark.parametrize("topology, beyond", [("fixed-ring", 1.2), ("random-ring", 1.4)])
-def test_limits_of_rings_without_a_barrier(topology, beyond):
-    """Learners whose times differ by a tenth bear more than those of `dpsgd`, which mix in rounds."""
+def test_stability_limits_of_rings_without_barrier(topology, beyond):
+    """Learners whose times differ by a tenth tolerate more than those of `dpsgd`, which mix in rounds."""
     given = mixing_options("adpsgd", topology=topology)
     assert end(given, 0.9) < 0.01
     assert end(given, beyond) > 1

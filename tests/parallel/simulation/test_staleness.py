@@ -1,5 +1,5 @@
-"""Staleness of AD-PSGD's gradients, measured from outside: from the weights at which they were computed,
-those to which they were applied, and the messages between ranks meanwhile."""
+"""Staleness of AD-PSGD's gradients, measured from outside: from the weights at which they were computed, the
+weights to which they were applied, and the messages between ranks in between."""
 
 from collections import Counter
 
@@ -28,13 +28,13 @@ class Overheard(PayloadCodec):
         super().offer(x)
 
     def exchange(self, to, incoming, source):
-        told = super().exchange(to, incoming, source)
-        self.halves.append((told.double().numpy() - self.said) / 2)
-        return told
+        report = super().exchange(to, incoming, source)
+        self.halves.append((report.double().numpy() - self.said) / 2)
+        return report
 
 
 def staleness_of(taken_at, applied_to, halves) -> int:
-    """How many exchanges lead from the weights at which a gradient was taken to those to which it was
+    """Number of exchanges between the weights at which a gradient was computed and those to which it was
     applied."""
     for number in range(len(halves) + 1):
         if np.allclose(taken_at + sum(halves[:number]), applied_to, atol=1e-4):
@@ -43,7 +43,7 @@ def staleness_of(taken_at, applied_to, halves) -> int:
 
 
 def train(comm, options):
-    """One epoch. Returns how many moves were so stale, and what the strategy says of that."""
+    """One epoch. Returns the numbers of updates by staleness, and the staleness that the strategy reports."""
     strategy, master, found = make_strategy(comm, options), torch.zeros(DIM), Counter()
     share_move, halves, random = (
         strategy.share_move,
@@ -70,9 +70,9 @@ def train(comm, options):
 
 @pytest.mark.parametrize("random_peers", [False, True])
 def test_staleness_of_adpsgd(monkeypatch, random_peers):
-    """A sender's gradient is taken before an exchange and applied after it, from its second minibatch on:
-    exactly 1. A receiver's is as many exchanges old as senders asked meanwhile, with two neighbours once on
-    average, and most often."""
+    """From its second minibatch on, a sender computes its gradient before an exchange and applies it after
+    it: staleness 1. That of a receiver is the number of requests by senders in between: with two neighbours,
+    one on average and most often."""
     monkeypatch.setattr(peers, "PayloadCodec", Overheard)
     options = mixing_options("adpsgd", random_peers=random_peers)
     results = run_simulated(

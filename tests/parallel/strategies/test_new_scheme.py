@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from corpora import make_training_dirs
-from pages import among_modules
+from page_files import among_modules
 from steps_here import run_here, step_of
+from training_corpora import make_training_dirs
 
 from pyasr.base.cli.options import parse
 from pyasr.base.errors import UserError
@@ -19,13 +19,13 @@ NUM_RANKS, SHARE, NUM_PDFS = 4, 0.25, 5
 
 @pytest.fixture(scope="module", autouse=True)
 def scheme(tmp_path_factory):
-    """The file among the schemes."""
+    """Install the file among the schemes."""
     with among_modules("scheme.md", strategies, tmp_path_factory.mktemp("strategies")):
         yield
     REGISTER.pop("left", None)
 
 
-def test_a_mixing_is_the_formula_of_its_docstring():
+def test_mixing_equals_formula_of_its_docstring():
     assert "left" in strategy_names()
     start = np.random.default_rng(1).standard_normal((NUM_RANKS, 50)).astype(np.float32)
 
@@ -44,7 +44,7 @@ def test_a_mixing_is_the_formula_of_its_docstring():
     np.testing.assert_allclose(mixed.mean(0), start.mean(0), atol=1e-6)
 
 
-def test_its_option_is_known_to_steps_and_belongs_to_it_alone(capsys):
+def test_scheme_option_is_known_to_steps_and_exclusive(capsys):
     step = step_of("train_dnn.py")[1]
     words = ["data", "lang", "ali", "out"]
     options, _ = parse(step, ["--parallel", "left", "--left-share", "0.3", *words])
@@ -53,7 +53,7 @@ def test_its_option_is_known_to_steps_and_belongs_to_it_alone(capsys):
         parse(step, ["--parallel", "allreduce", "--left-share", "0.3", *words])
 
 
-def test_a_network_is_trained_by_it(tmp_path):
+def test_network_is_trained_with_new_scheme(tmp_path):
     dirs = make_training_dirs(tmp_path, NUM_PDFS)
     flags = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32,
              "--heldout-share", 0.2, "--num-epochs", 2, "--parallel", "left", "--period-frames", 64,

@@ -1,4 +1,4 @@
-"""How soon ranks agree, against closed formulas, published tables, dense products and random vectors."""
+"""Speed of consensus, against closed formulas, published tables, dense products and random vectors."""
 
 from functools import cache
 
@@ -22,7 +22,7 @@ def takes(name, size):
     return not TOPOLOGIES[name].power_of_two or size & (size - 1) == 0
 
 
-TABLE = {  # fixed ring, directed ring, random ring, random pairs, static exponential
+TABLE = {  # columns: fixed ring, directed ring, random ring, random pairs, static exponential
     4: (0.333, 0.707, 0.333, 0.577, 0.333),
     8: (0.805, 0.924, 0.488, 0.655, 0.500),
     16: (0.949, 0.981, 0.537, 0.683, 0.600),
@@ -32,7 +32,7 @@ TABLE = {  # fixed ring, directed ring, random ring, random pairs, static expone
 
 
 @pytest.mark.parametrize("size", TABLE)
-def test_the_table_of_the_literature(size):
+def test_table_equals_literature(size):
     names = ("fixed-ring", "ring", "random-ring", "random-pairs", "static-exponential")
     assert tuple(round(disagreement(name, size).contraction, 3) for name in names) == TABLE[size]
     for name in ("butterfly", "exponential", "base2"):
@@ -55,20 +55,20 @@ def test_the_table_of_the_literature(size):
         ("complete", lambda n: 0, range(2, 65)),
     ],
 )
-def test_formulas(name, formula, sizes):
+def test_contractions_equal_formulas(name, formula, sizes):
     for size in sizes:
         assert disagreement(name, size).contraction == pytest.approx(formula(size), abs=1e-7), size
 
 
-def test_hopping_ring_of_an_odd_number_of_ranks():
+def test_hopping_ring_with_odd_number_of_ranks():
     """The product over s = 1, ..., m - 1 of (1 + w^s) / 2 is 2^(1 - m) for a root of unity w of odd order m:
-    the least factor of P counts."""
+    the smallest factor of P matters."""
     for size, factor in ((5, 5), (9, 3), (15, 3), (25, 5), (1023, 3)):
         expected = 2 ** ((1 - factor) * size / factor / (size - 1))
         assert disagreement("hopping-ring", size).contraction == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_is_left_after_log2_mixings():
+def test_remaining_disagreement_after_log2_mixings():
     """Su and Chen's three topologies."""
     for size, ring, hopping in ((16, 0.93, 0.53), (32, 0.976, 0.76)):
         num = size.bit_length() - 1
@@ -80,7 +80,7 @@ def test_what_is_left_after_log2_mixings():
         assert remaining_disagreement(TOPOLOGIES["butterfly"], size, num) == 0
 
 
-def test_who_becomes_exact_and_when():
+def test_topologies_with_exact_consensus():
     exact = {
         name: {
             size: n
@@ -100,7 +100,7 @@ def test_who_becomes_exact_and_when():
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_numbers_of_mixings_are_those_of_dense_products(name):
+def test_numbers_of_mixings_equal_dense_products(name):
     for size in (2, 3, 5, 6, 8, 9, 12):
         for share in (0.45, 0.01) if takes(name, size) else ():
             num = disagreement(name, size).mixings_until(share)
@@ -113,8 +113,8 @@ def test_numbers_of_mixings_are_those_of_dense_products(name):
 
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("size", [4, 7, 8, 16, 31, 64])
-def test_random_vectors_contract_as_fast(name, size):
-    """Over many rounds; what a topology calls exact leaves rounding errors."""
+def test_random_vectors_contract_at_same_rate(name, size):
+    """Over many rounds. Topologies with exact consensus leave rounding errors."""
     if not takes(name, size):
         return
     topology, x = TOPOLOGIES[name], np.random.default_rng(size).standard_normal(size)
@@ -135,9 +135,9 @@ def test_random_vectors_contract_as_fast(name, size):
 
 @pytest.mark.parametrize("name", RANDOM)
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 16])
-def test_random_rounds_contract_in_the_mean_square(name, size):
-    """One and two rounds, any vector: the mean of |W x|^2 over draws within 5 standard errors of the
-    contraction squared."""
+def test_random_rounds_contract_in_mean_square(name, size):
+    """After one and two rounds, for any vector: the mean of |W x|^2 over draws is within 5 standard errors of
+    the squared contraction."""
     topology, rng = TOPOLOGIES[name], np.random.default_rng(size)
     start = rng.standard_normal(size)
     start -= start.mean()
@@ -166,13 +166,13 @@ def test_numbers_of_random_mixings(name):
     )
 
 
-def test_models_sent():
+def test_models_sent_per_mixing():
     sent = {name: [models_sent(TOPOLOGIES[name], size) for size in (1, 2, 8)] for name in TOPOLOGIES}
     assert sent.pop("complete") == [0, 1, 1.75] and sent.pop("static-exponential") == [0, 1, 3]
     assert sent.pop("fixed-ring") == sent.pop("random-ring") == [0, 1, 2], "two ranks have one neighbour"
     assert set(map(tuple, sent.values())) == {(0, 1, 1)} and models_sent(TOPOLOGIES["base2"], 7) == 1
 
 
-def test_numbers_that_are_not_taken():
+def test_unsupported_numbers_of_ranks_are_refused():
     with pytest.raises(UserError, match="not 6; base2"):
         disagreement_of(TOPOLOGIES["butterfly"], 6)

@@ -17,39 +17,39 @@ RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
 
 
 def move(rank, step):
-    """What a rank's minibatch does to its parameters."""
+    """Change of the parameters by a minibatch of a rank."""
     return np.random.default_rng([rank, step]).standard_normal(DIM)
 
 
 def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
-    """Every rank takes `num_steps` minibatches of 10 frames; its parameters after each, (step, rank, DIM),
-    and whether they moved by mixing. After `resume_after` steps the strategy is replaced by another that has
-    its state."""
+    """Every rank takes `num_steps` minibatches of 10 frames. Returns its parameters after each, (step, rank,
+    DIM), and whether a mixing changed them. After `resume_after` steps, a new strategy with the saved state
+    replaces the strategy."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options), torch.from_numpy(START.copy())
         strategy.restart(master)
         strategy.begin_epoch(10 * num_steps, 10)
-        told = []
+        report = []
         for step in range(num_steps):
             strategy.training.rate = RATES[step]
             master += torch.from_numpy(move(comm.rank, step)).float()
             comm.sleep(seconds * comm.rank)
             mixing = strategy.step(master, 10)
-            told.append(master.double().numpy())
+            report.append(master.double().numpy())
             if step + 1 == resume_after:
                 state, strategy = strategy.state_dict(), make_strategy(comm, options)
                 strategy.begin_epoch(10 * num_steps, 10)
                 strategy.restart(master)
                 strategy.load_state_dict(state)
         assert mixing.last and mixing.equal
-        return told
+        return report
 
     return np.array(run_threads(num_ranks, rank)).swapaxes(0, 1)
 
 
 def blocks(num_ranks, period):
-    """(local moves of each rank (P, DIM), rate in the block) of each block of `period` steps."""
+    """(local changes of each rank (P, DIM), rate in the block) of each block of `period` steps."""
     for begin in range(0, 6, period):
         yield (
             sum(np.stack([move(r, step) for r in range(num_ranks)]) for step in range(begin, begin + period)),
@@ -63,7 +63,7 @@ def options(name, period=20, momentum=None, rate=None, **more):
 
 def outer_oracle(name, num_ranks, eta, zeta):
     """Parameters of the ranks at the beginning of each next block, and w, both after each block."""
-    w, d, begin, told, rate_before = (
+    w, d, begin, report, rate_before = (
         START.astype(np.float64),
         np.zeros(DIM),
         START.astype(np.float64),
@@ -76,7 +76,7 @@ def outer_oracle(name, num_ranks, eta, zeta):
             d = eta * d + g
             w = w + zeta * (g + eta * d)
         elif name == "slowmo":
-            # the paper's u, from which ours is D = -rate u
+            # the paper's u; ours is D = -rate u
             u = (eta * (-d / rate_before) if rate_before else 0.0) - g / rate
             d, rate_before = -rate * u, rate
             w = w - zeta * rate * u
@@ -84,8 +84,8 @@ def outer_oracle(name, num_ranks, eta, zeta):
             d = eta * d + zeta * g
             w = w + d
         begin = w + eta * d if name == "bmuf" else w
-        told.append((begin, w))
-    return told
+        report.append((begin, w))
+    return report
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def outer_oracle(name, num_ranks, eta, zeta):
     ],
 )
 @pytest.mark.parametrize("given", [None, (0.3, 0.8)])
-def test_outer_optimisers_follow_their_equations(name, defaults, given):
-    """The ranks begin blocks together; at the end they hold w."""
+def test_outer_optimisers_equal_equations(name, defaults, given):
+    """All ranks start blocks with the same parameters. At the end they have w."""
     eta, zeta = given or defaults
     states = trained(3, options(name, momentum=given[0] if given else None, rate=given[1] if given else None))
     for block, (begin, w) in enumerate(outer_oracle(name, 3, eta, zeta)):
@@ -108,8 +108,8 @@ def test_outer_optimisers_follow_their_equations(name, defaults, given):
 
 
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco"])
-def test_the_model_of_an_outer_optimiser_is_w(name):
-    """Also within an epoch, where ranks of BMUF are ahead of it, on all ranks; nothing changes."""
+def test_model_of_outer_optimiser_is_w(name):
+    """Also within an epoch, where BMUF ranks are ahead of w, and on all ranks. Evaluation changes nothing."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options(name)), torch.from_numpy(START.copy())
@@ -140,8 +140,8 @@ def test_the_model_of_an_outer_optimiser_is_w(name):
     "name, after",
     [("bmuf-classical", 8.0), ("slowmo", 8.0), ("diloco", 6 + 0.7 * 1.9 * 2), ("bmuf", 8 + 0.5 * 2)],
 )
-def test_two_ranks_take_up_the_model_of_one(name, after):
-    """It has made six steps, of which nothing is lost, and no outer momentum; theirs is of two more."""
+def test_two_ranks_resume_model_of_one(name, after):
+    """It has made six steps, which are kept, without outer momentum. The new ranks have that of two more."""
 
     def begun(comm, master):
         strategy = make_strategy(comm, options(name))
@@ -172,7 +172,7 @@ def test_two_ranks_take_up_the_model_of_one(name, after):
     assert run_threads(2, together) == pytest.approx([after] * 2)
 
 
-def test_bmuf_without_momentum_is_averaging():
+def test_bmuf_without_momentum_equals_averaging():
     for name in ("bmuf", "bmuf-classical", "slowmo"):
         np.testing.assert_allclose(
             trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5
@@ -182,9 +182,9 @@ def test_bmuf_without_momentum_is_averaging():
 @pytest.mark.parametrize(
     "name, rate_grows", [("bmuf", 1), ("bmuf-classical", 1), ("slowmo", 2), ("diloco", 1), ("allreduce", 4)]
 )
-def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
-    """Of four ranks a different one moves by 1 in each block. The mean then moves by 1/4, the model, in the
-    end, by more."""
+def test_outer_rate_compensates_averaging(name, rate_grows):
+    """In each block, another of four ranks moves by 1. The mean moves by 1/4, and the model, in the end, by
+    more."""
 
     def rank(comm):
         strategy, master = make_strategy(comm, options(name, period=10)), torch.zeros(1)
@@ -206,7 +206,7 @@ def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4])
-def test_elastic_averaging_follows_its_equations(alpha):
+def test_elastic_averaging_equals_equations(alpha):
     states = trained(3, options("easgd", elastic_rate=alpha))
     alpha, x, c = alpha or 0.3, np.tile(START, (3, 1)).astype(np.float64), START.astype(np.float64)
     for block, (moves, _) in enumerate(blocks(3, 2)):
@@ -217,9 +217,8 @@ def test_elastic_averaging_follows_its_equations(alpha):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4, 9])
-def test_elastic_rates_that_drive_ranks_away_are_refused(num_ranks):
-    """Those with which the equations, as one matrix for all ranks and the centre, have an eigenvalue beyond
-    1."""
+def test_unstable_elastic_rates_are_refused(num_ranks):
+    """The equations, as one matrix for all ranks and the centre, then have an eigenvalue above 1."""
     for alpha in np.linspace(0.013, 0.987, 50):
         step = np.eye(num_ranks + 1) * (1 - alpha)
         step[:-1, -1] = step[-1, :-1] = alpha
@@ -241,8 +240,8 @@ DELAYED = [("d1d", "complete", 1), ("delayed", "complete", 2)] + [
 
 @pytest.mark.parametrize("name, topology, period", DELAYED)
 @pytest.mark.parametrize("seconds", [0.0, 0.003])
-def test_delayed_mixings_apply_moves_to_the_mixture_of_what_was_sent(name, topology, period, seconds):
-    """x_(k+1) = W_k x_k + the move since x_k, whatever the ranks' speed; the last mixing is the mean."""
+def test_delayed_mixings_apply_update_to_mixture_of_sent_parameters(name, topology, period, seconds):
+    """x_(k+1) = W_k x_k + the change since x_k, for any speeds of the ranks. The last mixing is the mean."""
     states = trained(5, options(name, period=10 * period, topology=topology), seconds=seconds)
     x = np.tile(START, (5, 1)).astype(np.float64)
     mixed = x
@@ -258,16 +257,16 @@ def test_delayed_mixings_apply_moves_to_the_mixture_of_what_was_sent(name, topol
 @pytest.mark.parametrize(
     "name", ["bmuf", "slowmo", "diloco", "easgd", "d1d", "delayed", "dpsgd", "base2", "gradient", "allreduce"]
 )
-def test_a_strategy_goes_on_from_its_state(name):
-    """Bit by bit, with a mixing on its way too."""
+def test_resumed_strategy_gives_same_bits(name):
+    """Also with a mixing in progress."""
     for after in (2, 4):
         assert np.array_equal(trained(3, options(name), resume_after=after), trained(3, options(name)))
 
 
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco", "easgd"])
 @pytest.mark.parametrize("takes_up", [False, True])
-def test_what_is_remembered_stays_with_the_parameters(name, takes_up):
-    """A checkpoint is read into host memory, wherever the parameters are; the device here has no memory."""
+def test_state_stays_on_device_of_parameters(name, takes_up):
+    """A checkpoint is read into host memory. The device of this test has no memory."""
     strategy, saved = (make_strategy(SoloComm(), options(name)) for _ in range(2))
     saved.restart(torch.zeros(3))
     strategy.restart(torch.zeros(3, device="meta"))
@@ -276,8 +275,8 @@ def test_what_is_remembered_stays_with_the_parameters(name, takes_up):
     assert kept and all(tensor.device.type == "meta" for tensor in kept)
 
 
-def test_parameters_given_by_the_loop_are_where_schemes_go_on():
-    """As when a schedule goes back to an earlier model."""
+def test_schemes_continue_from_replaced_parameters():
+    """For example if a schedule returns to an earlier model."""
     for name in ("bmuf", "diloco", "slowmo", "easgd", "d1d", "dpsgd"):
 
         def rank(comm):
@@ -295,15 +294,15 @@ def test_parameters_given_by_the_loop_are_where_schemes_go_on():
 
 
 def test_schemes_that_average_after_every_minibatch():
-    """`gradient` always, `post-local` in its first epochs; the drift of ranks within a period shows it."""
+    """`gradient` always, `post-local` in its first epochs. The drift of ranks within a period shows it."""
 
     def epochs(name):
         def rank(comm):
-            strategy, told = make_strategy(comm, options(name, post_local_epochs=1)), []
+            strategy, report = make_strategy(comm, options(name, post_local_epochs=1)), []
             for _ in range(2):
                 strategy.begin_epoch(60, 10)
-                told.append([strategy.step(torch.zeros(3), 10) is not None for _ in range(6)])
-            return told
+                report.append([strategy.step(torch.zeros(3), 10) is not None for _ in range(6)])
+            return report
 
         return run_threads(2, rank)[0]
 
@@ -315,16 +314,16 @@ def test_schemes_that_average_after_every_minibatch():
     )
 
 
-def test_all_reduce_in_the_first_epochs_of_a_topology():
+def test_first_epochs_use_all_reduce():
     def rank(comm):
-        strategy, told = make_strategy(comm, options("ring", all_reduce_epochs=1)), []
+        strategy, report = make_strategy(comm, options("ring", all_reduce_epochs=1)), []
         for _ in range(2):
             master = torch.tensor([float(comm.rank)])
             strategy.begin_epoch(40, 10)
             strategy.step(master, 10)
-            told.append((strategy.step(master, 10).equal, master.item()))
+            report.append((strategy.step(master, 10).equal, master.item()))
             strategy.step(master, 10), strategy.step(master, 10)
-        return told
+        return report
 
     assert run_threads(4, rank) == [[(True, 1.5), (False, own)] for own in (1.5, 0.5, 1.5, 2.5)]
 
@@ -332,7 +331,7 @@ def test_all_reduce_in_the_first_epochs_of_a_topology():
 @pytest.mark.parametrize(
     "name, more", [("ring", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="complete"))]
 )
-def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
+def test_cost_of_mean_equals_topologies_page(name, more):
     def rank(comm):
         strategy, sent = make_strategy(comm, options(name, 10, all_reduce="ring", **more)), []
         wire = strategy.wire.comm
@@ -350,7 +349,7 @@ def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
     assert run_threads(4, rank) == [models_sent(TOPOLOGIES["complete"], 4) * DIM] * 4
 
 
-def test_what_cannot_be():
+def test_invalid_options_are_refused():
     with pytest.raises(UserError, match="--topology 'star': unknown topology; choose one of complete, "):
         make_strategy(SoloComm(), options("dpsgd", topology="star"))
     for name, more in (

@@ -1,4 +1,4 @@
-"""utils/spectral_gap.py, its picture, and the table of docs/topologies.md."""
+"""utils/spectral_gap.py, its picture, and the table in docs/topologies.md."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "topologies.md"
 
 
 def rows(capsys, *words) -> dict[str, list[str]]:
-    """The cells of each topology's row."""
+    """Cells of each topology's row."""
     run_here("spectral_gap.py", *words, folder="utils")
     lines = [
         line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")
@@ -24,17 +24,17 @@ def rows(capsys, *words) -> dict[str, list[str]]:
     return {name.strip(" *"): [cell.strip() for cell in cells] for name, *cells in lines[1:]}
 
 
-def test_all(capsys):
-    """sent, contraction, gap, 1 %, exact."""
-    told = rows(capsys)
-    assert list(told) == list(TOPOLOGIES)
-    assert told["butterfly"] == told["base2"] == ["1", "0.0000", "1.0000", "4", "4"]
-    assert told["complete"] == ["1.88", "0.0000", "1.0000", "1", "1"]
-    assert told["fixed-ring"] == ["2", "0.9493", "0.0507", "89", "never"]
-    assert told["random-ring"] == ["2", "0.5375", "0.4625", "8", "never"]
+def test_all_topologies_are_listed(capsys):
+    """Columns: sent, contraction, gap, 1 %, exact."""
+    output = rows(capsys)
+    assert list(output) == list(TOPOLOGIES)
+    assert output["butterfly"] == output["base2"] == ["1", "0.0000", "1.0000", "4", "4"]
+    assert output["complete"] == ["1.88", "0.0000", "1.0000", "1", "1"]
+    assert output["fixed-ring"] == ["2", "0.9493", "0.0507", "89", "never"]
+    assert output["random-ring"] == ["2", "0.5375", "0.4625", "8", "never"]
 
 
-def test_some_and_few(capsys):
+def test_selected_topologies_and_few_ranks(capsys):
     assert list(rows(capsys, "--topology", "pairs, ring", "--ranks", 5)) == ["pairs", "ring"]
     assert "butterfly" not in rows(capsys, "--ranks", 6)
     assert {tuple(cells) for cells in rows(capsys, "--ranks", 1).values()} == {
@@ -42,12 +42,12 @@ def test_some_and_few(capsys):
     }
 
 
-def test_a_thousand_ranks(capsys):
+def test_thousand_ranks_are_supported(capsys):
     """Small gaps are printed with more digits."""
-    told = rows(capsys, "--ranks", 1024)
+    output = rows(capsys, "--ranks", 1024)
     assert (
-        told["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"]
-        and told["hopping-ring"][-1] == "512"
+        output["ring"] == ["1", "0.99999529", "0.00000471", "978533", "never"]
+        and output["hopping-ring"][-1] == "512"
     )
 
 
@@ -59,8 +59,8 @@ def test_a_thousand_ranks(capsys):
         if not topology.random and name not in ("butterfly", "base2")
     ],
 )
-def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
-    """By a Fourier transform; and the number of mixings, up to a million, is found by bisection."""
+def test_thousand_rank_matrices_are_decomposed(name, monkeypatch):
+    """By a Fourier transform. The number of mixings, up to a million, is found by bisection."""
     looks = []
     for function in ("_radius", "_reaches"):
         whole = getattr(agreement, function)
@@ -87,15 +87,15 @@ def test_matrices_of_a_thousand_ranks_fall_into_small_ones(name, monkeypatch):
         (("--ranks", 65, "--draw", "x.svg"), "cannot draw 65 ranks; use 2 to 64"),
     ],
 )
-def test_refusals(words, sentence, tmp_path, monkeypatch):
+def test_invalid_requests_are_refused(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=re.escape(sentence)):
         run_here("spectral_gap.py", *words, folder="utils")
     assert not list(tmp_path.iterdir())
 
 
-def test_picture(tmp_path):
-    """One line for each message of a round, and that of docs/topologies.md."""
+def test_picture_has_one_line_per_message(tmp_path):
+    """For each message of a round. The picture in docs/topologies.md is up to date."""
     run_here(
         "spectral_gap.py",
         "--topology",
@@ -125,11 +125,11 @@ def test_picture(tmp_path):
     }
 
 
-def test_the_table_of_the_page():
+def test_table_of_page_is_current():
     sizes = (4, 8, 16, 32, 64)
-    told = dict(re.findall(r"(?m)^\| ([\w-]+) \| ([\d.]+ \| .*, \d+) \|$", PAGE.read_text()))
-    assert list(told) == list(TOPOLOGIES)
-    for name, row in told.items():
+    output = dict(re.findall(r"(?m)^\| ([\w-]+) \| ([\d.]+ \| .*, \d+) \|$", PAGE.read_text()))
+    assert list(output) == list(TOPOLOGIES)
+    for name, row in output.items():
         falls = [disagreement_of(TOPOLOGIES[name], size) for size in sizes]
         cells = [
             f"exact, {fall.exact_after}"

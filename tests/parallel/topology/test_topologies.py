@@ -1,4 +1,4 @@
-"""Rounds of mixing: dense matrices in float64, and what the papers say of who averages with whom."""
+"""Rounds of mixing: dense matrices in float64, and the pairs of averaging ranks in the papers."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ CASES = [
 
 
 def rounds_of(topology, size, seed=3):
-    """Those of a cycle and one more, or some draws."""
+    """Rounds of a cycle and one more, or some random draws."""
     return [topology.round(size, k, seed) for k in range(5 if topology.random else topology.cycle(size) + 1)]
 
 
 @pytest.mark.parametrize("topology, size", CASES)
-def test_every_round_keeps_the_mean_and_sends_as_much_as_it_receives(topology, size):
+def test_every_round_conserves_mean_and_balances_messages(topology, size):
     for mixing in rounds_of(topology, size):
         w = matrix(mixing)
         assert w.shape == (size, size) and w.min() >= 0
@@ -39,7 +39,7 @@ def test_every_round_keeps_the_mean_and_sends_as_much_as_it_receives(topology, s
 
 @pytest.mark.parametrize("topology, size", CASES)
 def test_rounds_repeat_after_a_cycle(topology, size):
-    """And not before, but for few ranks."""
+    """Not earlier, except with few ranks."""
     if topology.random:
         first, second = (matrix(topology.round(size, k)) for k in (0, 1))
         assert size < 5 or not np.array_equal(first, second)
@@ -50,8 +50,8 @@ def test_rounds_repeat_after_a_cycle(topology, size):
         assert len({w.tobytes() for w in cycle}) == len(cycle)
 
 
-def test_parts_are_who_sends_to_whom():
-    """Each rank's number, mixed: half its own, half its partner's."""
+def test_rounds_pair_partners():
+    """Each rank's mixed number is half its own plus half its partner's."""
     numbers = np.arange(8)
     expected = {
         ("butterfly", 1): [2, 3, 0, 1, 6, 7, 4, 5],
@@ -70,7 +70,7 @@ def test_parts_are_who_sends_to_whom():
     np.testing.assert_allclose(matrix(TOPOLOGIES["static-exponential"].round(8, 4))[0, [7, 6, 4, 0]], 1 / 4)
 
 
-def test_an_odd_rank_sits_out_each_in_its_turn():
+def test_odd_rank_idles_in_turn():
     for name in ("pairs", "random-pairs"):
         idle = [np.flatnonzero(np.diag(matrix(TOPOLOGIES[name].round(7, k))) == 1) for k in range(200)]
         assert {len(ranks) for ranks in idle} == {1} and {
@@ -78,7 +78,7 @@ def test_an_odd_rank_sits_out_each_in_its_turn():
         } == set(range(7))
 
 
-def test_rounds_that_turn_are_the_first_one_moved_on():
+def test_rotating_rounds_are_shifted_first_round():
     for size in range(2, 18):
         first, pairs = matrix(TOPOLOGIES["pairs"].round(size, 0)), TOPOLOGIES["pairs"]
         for k in range(2 * size):
@@ -86,8 +86,8 @@ def test_rounds_that_turn_are_the_first_one_moved_on():
 
 
 @pytest.mark.parametrize("size", [*range(1, 34), 64, 100])
-def test_base2_is_exact_with_one_message_a_round(size):
-    """Within p + 1 rounds for each one in the binary form of P, which has p + 1 digits."""
+def test_base2_is_exact_with_one_message_per_round(size):
+    """Within p + 1 rounds for each 1 in the binary form of P, which has p + 1 digits."""
     rounds, product = base2(size), np.eye(size)
     for mixing in rounds:
         assert len(mixing.parts) <= 1
@@ -98,7 +98,7 @@ def test_base2_is_exact_with_one_message_a_round(size):
         assert len(rounds) == max(size.bit_length() - 1, 1)
 
 
-def test_butterfly_refuses_what_is_no_power_of_two():
+def test_butterfly_requires_power_of_two():
     with pytest.raises(
         UserError, match=r"butterfly mixing takes 2, 4, 8, ... ranks, not 6; base2 supports any number"
     ):
@@ -106,8 +106,8 @@ def test_butterfly_refuses_what_is_no_power_of_two():
 
 
 @pytest.mark.parametrize("name", ["random-ring", "random-pairs"])
-def test_ranks_draw_the_same_rounds(name):
-    """Without a message; other rounds and other seeds give others."""
+def test_ranks_draw_same_rounds(name):
+    """Without messages. Other rounds and other seeds give other pairs."""
     topology = TOPOLOGIES[name]
     drawn = run_threads(
         5, lambda comm: [matrix(topology.round(comm.size, k, seed)) for seed in (0, 1) for k in range(20)]
@@ -119,7 +119,7 @@ def test_ranks_draw_the_same_rounds(name):
 
 @pytest.mark.parametrize("name", ["random-ring", "random-pairs"])
 def test_random_orders_are_uniform(name):
-    """Every rank meets every other equally often: E[W] over 4000 draws; 5 standard errors."""
+    """Every rank meets every other equally often: E[W] over 4000 draws, within 5 standard errors."""
     num, size = 4000, 7
     frequencies = np.mean([matrix(TOPOLOGIES[name].round(size, k)) > 0 for k in range(num)], axis=0)
     apart = frequencies[~np.eye(size, dtype=bool)]
@@ -127,6 +127,6 @@ def test_random_orders_are_uniform(name):
     assert np.abs(apart - expected).max() < 5 * np.sqrt(expected * (1 - expected) / num)
 
 
-def test_some_rows():
+def test_selected_rows_of_mixing_matrix():
     mixing = TOPOLOGIES["random-ring"].round(9, 4)
     np.testing.assert_array_equal(rows_of(mixing, np.array([7, 2])), matrix(mixing)[[7, 2]])

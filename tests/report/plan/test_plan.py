@@ -65,7 +65,7 @@ def speech(path: str) -> Speech | None:
     return {"data/train": Speech(8.0, 4000), "data/test": Speech(2.0, 100)}.get(path)
 
 
-def test_the_arithmetic_by_hand(tmp_path):
+def test_costs_equal_hand_calculation(tmp_path):
     """8 h of training speech, three speeds (8 + 16 + 4 h), 100 leaves of 10 Gaussians, a network of
     440-3x100-100."""
     corpus = PlannedCorpus(Disk(speech))
@@ -98,7 +98,7 @@ def test_the_arithmetic_by_hand(tmp_path):
     assert plan.unknown == ["align_fmllr", "make_fmllr_feats", "local/odd.py"]
 
 
-def test_the_page_says_what_is_measured_and_what_is_estimated(tmp_path):
+def test_page_states_measured_and_estimated_numbers(tmp_path):
     corpus = PlannedCorpus(Disk(speech))
     text = "\n".join(page(make_plan(read_record(write_record(tmp_path)), corpus, RATES), corpus, RATES))
     assert "data/train 8.00 h, data/test 2.00 h" in text and "| all " in text
@@ -129,7 +129,7 @@ def test_the_page_says_what_is_measured_and_what_is_estimated(tmp_path):
         (Cost(without_gpu=True), ["0 s", "0 s", "0 MB", "0 MB", "?"]),
     ],
 )
-def test_numbers_are_in_units_that_can_be_read(cost, row):
+def test_numbers_have_readable_units(cost, row):
     assert plan_page.row("2 GMM", cost)[1:] == row
 
 
@@ -147,20 +147,20 @@ def test_numbers_are_in_units_that_can_be_read(cost, row):
         ("paste_feats.py data/new data/test data/train", "data/new", 2.0),
     ],
 )
-def test_hours_of_directories_that_calls_make(command, made, wanted):
+def test_hours_of_derived_directories(command, made, wanted):
     corpus = PlannedCorpus(Disk(speech))
     program, *words = command.split()
     corpus.note(parse_call(f"utils/{program}", words))
     assert corpus.hours_of(made) == wanted and made not in corpus.found
 
 
-def test_hours_that_are_unknown_are_an_error():
+def test_unknown_hours_are_an_error():
     with pytest.raises(UserError, match=r"data/other does not exist, .*run.sh --stop-stage 1"):
         make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], PlannedCorpus(Disk(speech)), RATES)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_lines_are_nearest_in_least_squares(seed):
+def test_lines_are_least_squares_fits(seed):
     rng = np.random.default_rng(seed)
     x = np.append(rng.uniform(0, 10, 20), (1.0, 6.0))
     y = 3 + 2 * x + rng.normal(0, 0.1, 22)
@@ -169,7 +169,7 @@ def test_lines_are_nearest_in_least_squares(seed):
     assert line_through(zip(x, y - 30))[0] == 0 and line_through(zip(x, -y))[1] == 0
 
 
-def test_lines_through_points_that_are_much_alike_begin_at_zero():
+def test_lines_through_close_points_start_at_zero():
     assert line_through([(3.0, 39.0), (8.0, 60.0)]) == (0.0, 9.0)
     assert line_through([(4.0, 8.0)]) == (0.0, 2.0) and line_through([(4.0, 8.0), (4.0, 10.0)]) == (0.0, 2.25)
     assert line_through([(0.0, 5.0)]) == (5.0, 0.0)
@@ -190,7 +190,7 @@ def options_of(program: str) -> dict:
 
 
 @pytest.mark.parametrize("program", sorted(works.WORKS))
-def test_declared_work_goes_by_options_that_programs_have(program):
+def test_declared_work_uses_options_of_programs(program):
     options, work = options_of(program), works.WORKS[program]
     assert not work.workers or work.workers.replace("-", "_") in options
     expected = works.DEFAULTS | ({work.workers: work.default} if work.default else {})
@@ -206,7 +206,7 @@ def test_declared_work_goes_by_options_that_programs_have(program):
         )
 
 
-def test_defaults_of_networks_and_beams():
+def test_defaults_of_networks_and_beams_equal_programs():
     shapes = {
         program: (options_of(program)["hidden_layers"], options_of(program)["hidden_dim"])
         for program in networks.SHAPES
@@ -228,7 +228,7 @@ def write_done(path: Path, command: str, seconds: float, size: int, memory: floa
     (path / ".done.json").write_text(json.dumps(done))
 
 
-def test_rates_are_those_of_finished_recipes(tmp_path, monkeypatch):
+def test_rates_come_from_finished_recipes(tmp_path, monkeypatch):
     """Two recipes of 1 and 8 hours, whose alignment took 2 + 30 core seconds per hour with 2 jobs, and
     features the same."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
@@ -269,7 +269,7 @@ def test_rates_are_those_of_finished_recipes(tmp_path, monkeypatch):
     )
 
 
-def test_rates_are_read_as_they_were_written(tmp_path):
+def test_rates_survive_file_round_trip(tmp_path):
     write_rates(tmp_path / "rates.json", RATES)
     assert read_rates(tmp_path / "rates.json") == RATES
     (tmp_path / "rates.json").write_text("[]")
@@ -284,7 +284,7 @@ def plan_of(recipe: str, *words) -> subprocess.CompletedProcess:
     )
 
 
-def test_a_recipe_says_what_it_takes_and_runs_nothing(tmp_path):
+def test_recipe_plan_runs_nothing(tmp_path):
     """The toy recipe, whose decoding is in the background."""
     data = tmp_path / "data"
     run_here("make_corpus.py", "--num-train", 8, "--num-test", 2, data, folder="egs/toy/s5/local")
@@ -296,7 +296,7 @@ def test_a_recipe_says_what_it_takes_and_runs_nothing(tmp_path):
     assert "left out:" not in done.stdout and "DOES NOT FIT" not in done.stdout
 
 
-def test_data_that_is_not_prepared_is_told(tmp_path):
+def test_unprepared_data_is_reported(tmp_path):
     done = plan_of("toy", "--dir", tmp_path)
     assert (
         done.returncode == 1
@@ -306,7 +306,7 @@ def test_data_that_is_not_prepared_is_told(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_program_ends_with_one_sentence(tmp_path):
+def test_program_error_is_one_sentence(tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "utils/plan_recipe.py", tmp_path / "nothing"], capture_output=True, text=True
     )

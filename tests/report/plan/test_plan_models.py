@@ -82,7 +82,7 @@ def test_leaves_of_models(commands, path, leaves):
     assert corpus_after(*commands).model_of(path).leaves == leaves
 
 
-def test_feed_forward_networks_by_hand():
+def test_feed_forward_networks_equal_hand_calculation():
     """11 frames of 40 columns; p-norm layers have a group of rows per unit; outputs are mixed up to 200."""
     before = ["train_deltas --num-leaves 100 data/train lang ali tri"]
     network = (
@@ -104,7 +104,7 @@ def test_feed_forward_networks_by_hand():
     )
 
 
-def test_networks_of_files_are_asked_for_with_their_input():
+def test_configured_networks_are_sized_with_their_input():
     asked = []
     corpus = corpus_after(
         "make_fbank --num-mel-bins 40 data/train",
@@ -120,7 +120,7 @@ def test_networks_of_files_are_asked_for_with_their_input():
     assert works.network_training(call, corpus) == 6 * 7 * 2 * FRAMES * 10 / 1e9
 
 
-def test_machines_of_a_dbn_by_hand():
+def test_dbn_equals_hand_calculation():
     """Each RBM gets the outputs of those below it; the first one is trained for twice as many epochs."""
     call = call_of("pretrain_dbn --hidden-layers 3 --hidden-dim 10 --rbm-iter 2 data/train dbn")
     first, other = 440 * 10, 100
@@ -128,7 +128,7 @@ def test_machines_of_a_dbn_by_hand():
     assert pretraining_gflop(call, 40, 50) == pytest.approx(flops * 50 / 1e9)
 
 
-def test_scores_of_networks_are_a_part_of_decoding():
+def test_network_scores_are_part_of_decoding():
     rates = Rates(
         "m",
         "2026-01-02",
@@ -146,7 +146,7 @@ def test_scores_of_networks_are_a_part_of_decoding():
     assert make_plan([call_of("decode tri/graph data/train tri/decode")], corpus, rates).total.core_s == 200
 
 
-def test_frames_that_are_read_in_blocks_take_what_they_are_given():
+def test_block_memory_option_bounds_memory():
     rates = Rates(
         "m", "2026-01-02", {"pretrain_dbn": Rate("Gflop", (0.0, 1.0), (0.0, 0.0), (300.0, 200.0), 1)}
     )
@@ -161,7 +161,7 @@ def test_frames_that_are_read_in_blocks_take_what_they_are_given():
 
 @pytest.mark.parametrize("num_jobs", [100, 2, 1])
 @pytest.mark.parametrize("program", ["train_sat", "align_si"])
-def test_features_of_gmms_take_what_their_programs_reserve(program, num_jobs):
+def test_gmm_memory_equals_reservation_of_programs(program, num_jobs):
     """For 2, 100 and 200 hours: all data, 84 bytes per frame, and 1000 MB in addition to the alignment."""
     rates = Rates("m", "2026-01-02", {program: Rate("hour", (0.0, 1.0), (0.0, 0.0), (300.0, 60.0), 1)})
     corpus = PlannedCorpus(
@@ -181,7 +181,7 @@ def test_features_of_gmms_take_what_their_programs_reserve(program, num_jobs):
     )
 
 
-def test_gpu_seconds_by_hand():
+def test_gpu_seconds_equal_hand_calculation():
     """2 epochs of 720,000 frames in minibatches of 100: products, and launches for 4 matrices and 60
     steps."""
     gpu = {
@@ -203,7 +203,7 @@ def test_gpu_seconds_by_hand():
     )
 
 
-def test_language_models_by_words_and_options():
+def test_language_models_scale_with_words_and_options():
     lm = "data/train/text lexicon.txt lm"
     words = 20_000
     assert corpus_after(f"train_lm {lm}").ngrams_of("lm") == pytest.approx(1.1 * words)
@@ -223,7 +223,7 @@ def test_language_models_by_words_and_options():
     assert corpus_after("get_lms corpus data/lm").ngrams_of("data/lm/tglarge/lm.arpa.gz") == 84e6
 
 
-def test_what_is_on_the_disk_is_read(tmp_path):
+def test_existing_outputs_are_read(tmp_path):
     """The number of n-grams in the head of a file, leaves and columns of models from their done-files, words
     of a text."""
     for name, command in (
@@ -242,7 +242,7 @@ def test_what_is_on_the_disk_is_read(tmp_path):
     assert corpus.words_of("text") == pytest.approx(50 * 12 / 5.5)
 
 
-def test_directories_of_an_earlier_script_have_the_length_of_their_origin():
+def test_directories_of_earlier_scripts_have_length_of_origin():
     corpus = corpus_after()
     assert (
         corpus.hours_of("data/train_sp_fmllr") == 2
@@ -252,7 +252,7 @@ def test_directories_of_an_earlier_script_have_the_length_of_their_origin():
         corpus.hours_of("data/dev_fmllr")
 
 
-def test_a_call_that_lacks_words_is_named():
+def test_call_without_required_arguments_is_named():
     with pytest.raises(
         UserError,
         match=(
@@ -263,7 +263,7 @@ def test_a_call_that_lacks_words_is_named():
         make_plan([call_of("train_dnn data/train")], corpus_after(), Rates("m", "2026-01-02", {}))
 
 
-def test_rates_of_what_was_not_measured_are_those_of_what_is_most_alike():
+def test_unmeasured_rates_come_from_most_similar_program():
     """The number of common words decides, then the higher cost."""
 
     def rate(core_s: float) -> Rate:

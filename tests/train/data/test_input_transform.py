@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, frames_of, random_pdfs
+from training_corpora import DIM, frames_of, random_pdfs
 
 from pyasr.base.errors import UserError
 from pyasr.feats.deltas import splice
@@ -44,7 +44,7 @@ def covariances():
     return within, total - within, mean
 
 
-def test_rows_are_scaled_solutions_of_the_generalised_eigenproblem():
+def test_rows_solve_generalised_eigenproblem():
     transform = estimate_transform(resident(*corpus()), NUM_PDFS, FREE, SoloComm()).double().numpy()
     within, between, mean = covariances()
     ratios, vectors = np.linalg.eig(np.linalg.solve(within, between))
@@ -77,7 +77,7 @@ def test_singular_values_are_capped():
     np.testing.assert_allclose(capped @ np.append(covariances()[2], 1), 0, atol=1e-4)
 
 
-def test_statistics_are_those_of_all_ranks():
+def test_statistics_are_summed_over_ranks():
     features, pdfs = corpus()
     alone = estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
     shares = [slice(0, 2), slice(2, 3), slice(3, 3)]
@@ -93,7 +93,7 @@ def test_statistics_are_those_of_all_ranks():
     torch.testing.assert_close(gram, expected, atol=2e-3, rtol=0)
 
 
-def test_input_transform_of_constant_columns():
+def test_constant_columns_in_input_transform():
     features, pdfs = corpus()
     for matrix in features:
         matrix[:, 2] = 0
@@ -105,7 +105,7 @@ def test_input_transform_of_constant_columns():
         estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
 
 
-def test_factors_before_the_softmax():
+def test_presoftmax_factors_equal_formula():
     counts = np.array([1000, 10, 0, 190])
     scales = presoftmax_scales(counts, -0.25).numpy()
     expected = np.array([1003.0, 13, 3, 193]) ** -0.25
@@ -141,7 +141,7 @@ class Right(torch.nn.Module):
         return 50 * x
 
 
-def test_priors_leave_out_frames_that_only_fill_a_chunk():
+def test_priors_exclude_padding_frames():
     """The end of a short utterance is repeated, and chunks overlap. The priors of a network without errors
     are the relative frequencies."""
     pdfs = [np.repeat([0, 1, 2], times) for times in ([4, 3, 3], [10, 9, 3])]  # 10 and 22 frames
@@ -154,7 +154,7 @@ def test_priors_leave_out_frames_that_only_fill_a_chunk():
     np.testing.assert_allclose(priors.exp(), counts / 32, atol=1e-6)
 
 
-def test_a_sample_takes_each_ranks_share():
+def test_sample_has_proportional_part_of_each_rank():
     features, pdfs = corpus()
 
     def rank(comm):

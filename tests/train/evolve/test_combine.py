@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, frames_of, random_pdfs
+from training_corpora import DIM, frames_of, random_pdfs
 
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.communication.comm import SoloComm
@@ -83,7 +83,7 @@ def slopes(weights, part=slice(None), step=1e-2):
     return gradient
 
 
-def test_objective_and_gradient():
+def test_objective_and_gradient_equal_finite_differences():
     weights = some_weights()
     value, gradient = combination().gradient(weights)
     assert value == pytest.approx(log_probability(weights), abs=1e-6)
@@ -91,7 +91,7 @@ def test_objective_and_gradient():
     torch.testing.assert_close(gradient, slopes(weights), atol=2e-5, rtol=1e-3)
 
 
-def test_fisher_matrix():
+def test_fisher_matrix_equals_definition():
     weights, expected = some_weights(), torch.zeros(9, 9, dtype=torch.float64)
     for begin in range(0, NUM_FRAMES, 64):
         part = slice(begin, min(begin + 64, NUM_FRAMES))
@@ -130,7 +130,7 @@ class Quadratic:
 
 
 @pytest.mark.parametrize("precondition_well, iterations, error", [(True, 3, 1e-6), (False, 60, 1e-3)])
-def test_the_best_weights_of_a_quadratic_objective(precondition_well, iterations, error):
+def test_quadratic_objective_has_known_optimum(precondition_well, iterations, error):
     toy = Quadratic(precondition_well)
     weights, value = combine(CombineOptions(combine="weights", combine_iterations=iterations), toy)
     torch.testing.assert_close(weights, toy.optimum, atol=error, rtol=0)
@@ -148,7 +148,7 @@ def starts():
 @pytest.mark.parametrize(
     "start, begun_at", [("better", lambda: max(starts())), ("average", lambda: starts()[-1])]
 )
-def test_where_the_search_for_weights_begins(start, begun_at, caplog):
+def test_search_starts_from_best_candidate(start, begun_at, caplog):
     """These models differ so much that their average is worse than some of them."""
     assert starts()[-1] < max(starts()) - 1e-3
     with caplog.at_level("INFO"):
@@ -157,7 +157,7 @@ def test_where_the_search_for_weights_begins(start, begun_at, caplog):
 
 
 @pytest.mark.parametrize("iterations", [1, 5, 25])
-def test_weights_are_never_worse_than_the_start(iterations):
+def test_weights_are_never_worse_than_start(iterations):
     made = combination()
     weights, value = combine(CombineOptions(combine="weights", combine_iterations=iterations), made)
     assert value >= max(starts()) - 1e-6
@@ -168,7 +168,7 @@ def test_weights_are_never_worse_than_the_start(iterations):
         torch.testing.assert_close(parameter, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_best_average_of_the_last_models():
+def test_best_average_of_last_models_is_found():
     def of_last(n):
         weights = torch.zeros(NUM_MODELS, 3)
         weights[-n:] = 1 / n
@@ -180,7 +180,7 @@ def test_best_average_of_the_last_models():
     assert (weights[:, 0] > 0).sum() == 1 + int(np.argmax(candidates))
 
 
-def test_one_model_is_its_own_average():
+def test_single_model_equals_its_average():
     made = combination(models=MODELS[-1:])
     combine(CombineOptions(combine="average"), made)
     assert all(
@@ -188,7 +188,7 @@ def test_one_model_is_its_own_average():
     )
 
 
-def test_one_model_gets_a_factor_for_each_layer():
+def test_single_model_gets_factor_per_layer():
     weights, value = combine(CombineOptions(combine="weights"), combination(models=MODELS[-1:]))
     assert (
         weights.shape == (1, 3)
@@ -196,7 +196,7 @@ def test_one_model_gets_a_factor_for_each_layer():
     )
 
 
-def test_ranks_agree_with_one_another_and_with_one_rank():
+def test_ranks_agree_with_each_other_and_with_one_rank():
     value, slope = combination().gradient(some_weights())
     single, average = combine(CombineOptions(combine="average"), combination())
 
@@ -221,7 +221,7 @@ def test_ranks_agree_with_one_another_and_with_one_rank():
         )
 
 
-def test_the_last_models_are_kept(tmp_path):
+def test_last_models_are_kept(tmp_path):
     options = CombineOptions(combine="weights", combine_models=3, combine_period_frames=100)
     recent = RecentModels(tmp_path / "models", options, SoloComm())
     learner = Learner(network(), LearnerOptions(precision="float32", device="cpu"))
@@ -236,7 +236,7 @@ def test_the_last_models_are_kept(tmp_path):
     assert [float(model[0][0, 0]) for model in recent.load(learner, 400)] == [200, 300, 450]
 
 
-def test_models_of_another_shape_are_left_out(tmp_path):
+def test_models_of_other_shape_are_skipped(tmp_path):
     recent = RecentModels(tmp_path, CombineOptions(combine="weights"), SoloComm())
     learner = Learner(network(), LearnerOptions(precision="float32", device="cpu"))
     recent.keep(learner.flat.values(), 100)

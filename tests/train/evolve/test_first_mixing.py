@@ -87,7 +87,7 @@ def runs(tmp_path_factory):
     return run_threads(len(SIZES), rank)
 
 
-def test_all_go_on_with_the_rank_of_the_best_objective(runs):
+def test_all_ranks_take_parameters_of_best_rank(runs):
     """By the sums of the steps; ranks with less than half of the maximum number of frames are ignored."""
     num_compared = 0
     for of_ranks in zip(*(mixings for mixings, *_ in runs), strict=True):
@@ -102,7 +102,7 @@ def test_all_go_on_with_the_rank_of_the_best_objective(runs):
     assert num_compared == 4  # the beginning, two layers, more outputs
 
 
-def test_the_other_mixings_are_averages(runs):
+def test_later_mixings_are_averages(runs):
     for of_ranks in zip(*(mixings for mixings, *_ in runs), strict=True):
         frames = np.array([sum(step.size for step in mixed.steps) for mixed in of_ranks])
         if frames.any() and not of_ranks[0].compared:
@@ -113,7 +113,7 @@ def test_the_other_mixings_are_averages(runs):
                 torch.testing.assert_close(mixed.after, expected.float(), rtol=0, atol=1e-6)
 
 
-def test_ranks_learn_by_halves_and_with_smaller_changes_until_they_are_compared(runs):
+def test_minibatches_and_limits_are_halved_until_comparison(runs):
     for mixings, *_ in runs:
         for mixed in mixings:
             scale, most = (math.sqrt(0.5), 8) if mixed.compared else (1.0, 16)
@@ -122,7 +122,7 @@ def test_ranks_learn_by_halves_and_with_smaller_changes_until_they_are_compared(
     assert [step.size for step in first.steps] == [8] * 8 and [step.size for step in second.steps] == [16] * 4
 
 
-def test_nothing_hangs_or_is_left_out(runs):
+def test_all_frames_are_trained_on(runs):
     for _, job, accuracy in runs:
         assert job.position.frames_seen == 3 * 50 * sum(SIZES)
         assert torch.equal(job.learner.flat.master, runs[0][1].learner.flat.master)
@@ -133,7 +133,7 @@ def test_nothing_hangs_or_is_left_out(runs):
         assert accuracy > 0.5  # a fifth by chance
 
 
-def test_changes_of_halves_are_limited_to_the_root_of_a_half(tmp_path):
+def test_change_limit_scales_with_root_of_half(tmp_path):
     """With a rate so high that the limit always applies; after the first mixing the whole limit applies."""
     options = with_options(
         learner=dict(max_change=0.5),
@@ -155,7 +155,7 @@ def test_changes_of_halves_are_limited_to_the_root_of_a_half(tmp_path):
     np.testing.assert_allclose(moved[8:], 0.5, rtol=1e-4)
 
 
-def test_resumed_between_growth_and_mixing_in_the_same_bits(runs, tmp_path):
+def test_resume_between_growth_and_mixing_gives_same_bits(runs, tmp_path):
     """One rank dies repeatedly, soon after its start; every mixing writes a checkpoint."""
     compares = []
 

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from corpora import DIM
 from scheme_toys import mixing_of
+from training_corpora import DIM
 
 from pyasr.base.errors import UserError
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
@@ -49,7 +49,7 @@ def inputs(seed=5, number=40):
 
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
-def test_a_new_layer_keeps_those_below_and_clears_the_output(activation):
+def test_new_layer_keeps_lower_layers_and_zeroes_output(activation):
     small, x = network(activation, 2), inputs()
     grown = with_new_layer(small, torch.Generator().manual_seed(1))
     assert grown.options.hidden_layers == 3
@@ -68,7 +68,7 @@ def log_posteriors(net, x):
 
 @pytest.mark.parametrize("scales", [None, torch.tensor([0.5, 2.0, 1.0, 1.5, 0.8])])
 @pytest.mark.parametrize("mix_up", [5, 6, 9, 40])
-def test_mixing_up_without_noise_keeps_the_posteriors(scales, mix_up):
+def test_mixing_up_without_noise_keeps_posteriors(scales, mix_up):
     small, x = network(fixed=FixedParts(prior_scales=scales)), inputs()
     grown = mixed_up(
         small,
@@ -80,7 +80,7 @@ def test_mixing_up_without_noise_keeps_the_posteriors(scales, mix_up):
     torch.testing.assert_close(log_posteriors(grown, x), log_posteriors(small, x), atol=1e-5, rtol=0)
 
 
-def test_mixing_up_moves_copies_apart_symmetrically():
+def test_mixing_up_perturbs_copies_symmetrically():
     small = network()
     grown = mixed_up(small, COUNTS, GrowthOptions(mix_up=8, mix_up_stddev=0.01), np.random.default_rng(0))
     before, after = small.layers[-1].weight.detach(), grown.layers[-1].weight.detach()
@@ -108,7 +108,7 @@ def split_by_hand(weights, biases, numbers, halving, stddev, rng):
 
 
 @pytest.mark.parametrize("numbers", [[2, 1, 1], [2, 2, 3], [1, 5, 9]])
-def test_copies_are_moved_apart_exactly(numbers):
+def test_copies_are_perturbed_with_opposite_signs(numbers):
     """The two copies of a split by the same noise, with opposite signs."""
     rng = np.random.default_rng(1)
     weights, biases = (
@@ -132,7 +132,7 @@ def test_copies_are_moved_apart_exactly(numbers):
             assert (np.abs(made[rows[0]] - made[rows[1]]) > 1e-4).all()
 
 
-def test_copies_of_a_pdf_differ_by_one_halving_at_most():
+def test_copies_of_a_pdf_differ_at_most_by_factor_two():
     small = network()
     for mix_up in range(6, 30):
         grown = mixed_up(
@@ -156,7 +156,7 @@ def best_allocation(counts, total):
 
 
 @pytest.mark.parametrize("total", [5, 7, 9, 11])
-def test_allocation_against_trying_all(total):
+def test_allocation_equals_exhaustive_search(total):
     counts = np.array([400, 7, 31, 93])
     grown = mixed_up(
         FeedForward(DnnOptions(hidden_layers=1, hidden_dim=3), DIM, 4),
@@ -168,7 +168,7 @@ def test_allocation_against_trying_all(total):
     assert tuple(numbers) == best_allocation(counts, total)
 
 
-def test_few_frames_get_no_further_output():
+def test_rare_pdfs_get_no_further_output():
     grown = mixed_up(
         network(), COUNTS, GrowthOptions(mix_up=100, mix_up_min_count=10), np.random.default_rng(0)
     )
@@ -196,7 +196,7 @@ def shape(learner):
     return learner.network.options.hidden_layers, learner.network.layers[-1].out_features
 
 
-def test_times_of_growth():
+def test_growth_happens_at_scheduled_frames():
     learner, growth = growing()
     seen, acted = [], []
     growth.actions = [(250, lambda learner, frames: acted.append(frames)), (0, None)]
@@ -212,7 +212,7 @@ def test_times_of_growth():
     assert acted == [270, 510, 750]
 
 
-def test_what_is_done_to_a_network_comes_before_its_growth():
+def test_other_changes_precede_growth():
     """Saturated units are searched, and layers scaled, in the trained network, not in a new layer. Actions
     that only read parameters come between them and growth."""
     learner, growth = growing()
@@ -223,7 +223,7 @@ def test_what_is_done_to_a_network_comes_before_its_growth():
     assert shapes == [(1, 5)] and kept == [[1, 24, 24, 5, 5]] and shape(learner) == (2, 5)
 
 
-def test_learning_goes_on_after_growth():
+def test_training_continues_after_growth():
     learner, growth = growing()
     growth.grow(learner, 700)
     assert shape(learner) == (3, 9)
@@ -235,7 +235,7 @@ def test_learning_goes_on_after_growth():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_what_a_checkpoint_of_a_grown_network_must_hold(precision):
+def test_checkpoint_shape_of_grown_network_is_checked(precision):
     """For any first change, and for any number type of the learner."""
     options = dataclasses.replace(GROWTH, layer_period_frames=0)
     learner = Learner(network(), dataclasses.replace(CPU, precision=precision))
@@ -250,7 +250,7 @@ def test_what_a_checkpoint_of_a_grown_network_must_hold(precision):
     assert expected.layers[-1].out_features == 9
 
 
-def test_ranks_grow_alike_and_a_resumed_one_goes_on():
+def test_ranks_grow_equally_and_resume():
     def rank(comm):
         learner, growth = growing(comm)
         growth.grow(learner, 150)
@@ -268,7 +268,7 @@ def test_ranks_grow_alike_and_a_resumed_one_goes_on():
         assert torch.equal(master, learner.flat.master)
 
 
-def test_growth_that_cannot_be():
+def test_impossible_growth_is_refused():
     with pytest.raises(UserError, match="may return to an earlier model of another shape"):
         check_growth(GROWTH, True)
     with pytest.raises(UserError, match="--mix-up 9: each of 12 pdfs needs an output"):
@@ -293,7 +293,7 @@ def test_growth_that_cannot_be():
         growing()[1].check_whole(1000)
 
 
-def test_what_lies_ahead():
+def test_upcoming_growth_is_listed():
     growth = growing()[1]
     growth.actions, growth.keeping = [(250, None), (0, None)], [(400, None)]
     assert growth.ahead(120) == [80, 480, 130, 280] and growth.ahead(800) == [200, 400]
@@ -317,7 +317,7 @@ def test_what_lies_ahead():
         ("post-local", 1401, 1800),
     ],
 )
-def test_when_ranks_meet(name, frames, expected):
+def test_mixing_times_around_growth(name, frames, expected):
     """Two ranks, in epochs of 1000 frames, with a period of 150 frames each, which are two minibatches of
     100."""
 
@@ -328,7 +328,7 @@ def test_when_ranks_meet(name, frames, expected):
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_when_ranks_of_a_growing_number_meet(epoch):
+def test_mixing_times_with_growing_number_of_ranks(epoch):
     """Kaldi's iterations, with two ranks at first and four at the end, against their simulation."""
 
     def rank(comm):
@@ -356,7 +356,7 @@ def test_when_ranks_of_a_growing_number_meet(epoch):
     "activation, derivative",
     [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)],
 )
-def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivative):
+def test_saturated_units_are_scaled_down_and_linear_ones_up(activation, derivative):
     """Against d sigma(a) / da relative to its value at 0, by an independent formula, over the frames of two
     ranks."""
     net, x = network(activation, 1), inputs(number=100)
@@ -397,7 +397,7 @@ def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivati
         np.testing.assert_allclose(bias.numpy(), layer.bias.detach().numpy() * factors, rtol=1e-4)
 
 
-def test_factors_of_layers_against_a_search():
+def test_layer_factors_equal_grid_search():
     """A network whose layers have wrong scales: the resulting factors are as good as the best of a grid, and
     equal on both ranks. Targets are drawn from the posteriors of the correct network."""
     net, x = network("tanh", 1), inputs(number=300)
@@ -431,7 +431,7 @@ def test_factors_of_layers_against_a_search():
     assert objective(factors[0], factors[2]) > max(grid - 1e-3, objective(1.0, 1.0) + 0.5)
 
 
-def test_shrinking_takes_a_part_of_the_sample():
+def test_shrinking_uses_part_of_sample():
     def rank(comm):
         sample = Sample(
             inputs(number=4000 if comm.rank else 1000),

@@ -66,7 +66,7 @@ def cut(comm, directory, frames, options, num_steps):
         ("warped", "float32", "exponential"),
     ],
 )
-def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, schedule):
+def test_resumed_training_gives_same_bits(tmp_path, kind, precision, schedule):
     """With momentum, natural gradient and dropout; interrupted before the first checkpoint, within a block,
     between blocks and between epochs."""
     online = NaturalGradientOptions(natural_gradient="online")
@@ -102,7 +102,7 @@ def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, sched
 @pytest.mark.parametrize(
     "mixing", [{}, dict(mix_momentum=True, turns_frames=150), dict(mix_momentum=True, parallel="butterfly")]
 )
-def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
+def test_resumed_uneven_ranks_give_same_bits(tmp_path, mixing):
     def frames(comm):
         return store([8, 3][comm.rank], comm.rank)
 
@@ -117,7 +117,7 @@ def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
-def test_models_to_be_combined_are_those_of_the_course(tmp_path, num_ranks):
+def test_models_to_combine_belong_to_resumed_run(tmp_path, num_ranks):
     """A job that resumes with another number of ranks, or starts again, drops the models kept after the last
     checkpoint of the interrupted job."""
 
@@ -178,7 +178,7 @@ def wait_for_lines(directory, number, process):
         time.sleep(0.001)
 
 
-def test_killed_at_random_moments(tmp_path):
+def test_resume_after_kill_gives_same_bits(tmp_path):
     """Repeated SIGKILL at random moments: in a minibatch, while a block is loaded, while a checkpoint is
     written."""
     of = shard(tmp_path / "data", 12)
@@ -207,7 +207,7 @@ def test_killed_at_random_moments(tmp_path):
     assert torch.equal(*(torch.load(tmp_path / name / "master.pt") for name in ("killed", "whole")))
 
 
-def test_only_the_last_complete_checkpoint_is_kept(tmp_path):
+def test_only_last_complete_checkpoint_is_kept(tmp_path):
     trained(SoloComm(), tmp_path / "job", store(10))
     names = sorted(path.name for path in (tmp_path / "job" / "checkpoint").iterdir())
     assert len(names) == 2 and names[1] == "checkpoint.json"
@@ -217,7 +217,7 @@ def number_of(directory):
     return json.loads((directory / "checkpoint" / "checkpoint.json").read_text())["number"]
 
 
-def test_checkpoints_by_time(tmp_path):
+def test_checkpoints_are_saved_by_clock(tmp_path):
     """Rank 0's clock makes both ranks save at a log line; without it there is one checkpoint per epoch."""
     for name, minutes in (("often", 1e-9), ("never", 0.0)):
         options = with_options(loop=dict(checkpoint_minutes=minutes, checkpoint_frames=0, log_frames=64))
@@ -227,9 +227,7 @@ def test_checkpoints_by_time(tmp_path):
 
 
 @pytest.mark.parametrize("period, log_frames", [(10**6, 10), (64, 10**7)])
-def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(
-    tmp_path, monkeypatch, period, log_frames
-):
+def test_termination_request_is_obeyed_at_end_of_epoch(tmp_path, monkeypatch, period, log_frames):
     """If the epoch has a single mixing, or log lines are rare; but not in the last epoch, after which the
     model is written. The job resumes bit for bit."""
     options = with_options(
@@ -248,7 +246,7 @@ def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(
     assert all(torch.equal(master, other) for master, other in zip(run_threads(2, rank), whole))
 
 
-def test_checkpoint_of_another_network(tmp_path):
+def test_checkpoint_of_other_network_is_refused(tmp_path):
     trained(SoloComm(), tmp_path / "job", store(4))
     sentence = (
         r"a checkpoint of another network \(layers 16x30, 5x16; this one has 20x30, 5x20\); give the "
@@ -268,7 +266,7 @@ def with_another_byte(content):
 @pytest.mark.parametrize(
     "damage", [with_another_byte, lambda content: content[:30], lambda content: b"", lambda content: b"{}"]
 )
-def test_damaged_checkpoint(tmp_path, name, damage):
+def test_damaged_checkpoint_is_refused(tmp_path, name, damage):
     directory = tmp_path / "checkpoint"
     save_checkpoint(directory, SoloComm(), {"master": torch.ones(5000)}, {})
     [path] = directory.glob(name)
@@ -279,7 +277,7 @@ def test_damaged_checkpoint(tmp_path, name, damage):
         load_checkpoint(directory, SoloComm())
 
 
-def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
+def test_models_of_rejected_epochs_are_not_combined(tmp_path):
     """After two good epochs, the rate makes the model worse. The schedule returns to the best model, and
     models kept meanwhile are removed."""
     options = with_options(
@@ -303,7 +301,7 @@ def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
     ]
 
 
-def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
+def test_return_to_best_model_resets_velocity(tmp_path):
     """The velocity belongs to the rejected parameters, so it is reset."""
     options = with_options(
         schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=2), learner=dict(momentum=0.9)
@@ -324,7 +322,7 @@ def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
     assert moving == [True, True] and standing == [True, True]
 
 
-def test_copies_of_read_only_inputs_can_be_made_again(tmp_path):
+def test_copies_of_read_only_inputs_are_writable(tmp_path):
     """The copies must be writable. The mode is tested, because root can write to any file."""
     inputs = [tmp_path / "final.mdl", tmp_path / "tree"]
     (tmp_path / "out").mkdir()

@@ -36,7 +36,7 @@ def vector(parameters):
 @pytest.mark.parametrize(
     "name, more", [*((name, {}) for name in strategy_names()), ("adpsgd", dict(topology="random-ring"))]
 )
-def test_every_scheme_learns_on_uneven_shards(tmp_path, name, more):
+def test_every_scheme_learns_with_uneven_shards(tmp_path, name, more):
     options = with_options(
         mixing=dict(parallel=name, **more),
         schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)),
@@ -56,7 +56,7 @@ def test_every_scheme_learns_on_uneven_shards(tmp_path, name, more):
 @pytest.mark.parametrize(
     "name", ["allreduce", "gradient", "random-ring", "d1d", "dpsgd", "easgd", "adpsgd", "hadpsgd", "asgd"]
 )
-def test_a_rank_that_skips_half(tmp_path, name):
+def test_rank_that_skips_half_of_its_minibatches(tmp_path, name):
     """Every second minibatch of one rank is skipped, because its gradient is not finite. No rank hangs, all
     frames are counted, no other rank skips any, and the model is as good. With summed gradients, all ranks
     skip these minibatches."""
@@ -82,7 +82,7 @@ def test_a_rank_that_skips_half(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["allreduce", "adpsgd", "asgd"])
-def test_time_goes_on_for_a_rank_alone(tmp_path, name):
+def test_learning_rate_falls_for_single_rank(tmp_path, name):
     """Also for schemes that normally have more ranks: the learning rate falls with every minibatch or
     mixing."""
     schedule = dict(schedule="exponential-frames", learning_rate=0.1, final_factor=0.01, num_epochs=1)
@@ -97,7 +97,7 @@ def test_time_goes_on_for_a_rank_alone(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", strategy_names())
-def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
+def test_parameter_scaling_is_not_mixed_as_an_update(tmp_path, name):
     """Parameters are multiplied by 0.9 once within an epoch, with learning rate 0. Momentum does not repeat
     the change, and no centre reverts it."""
     mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
@@ -124,7 +124,7 @@ def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["allreduce", "gradient", "dpsgd", "adpsgd", "hadpsgd", "asgd"])
-def test_a_network_that_has_grown_learns_on(tmp_path, name):
+def test_grown_network_continues_to_learn(tmp_path, name):
     """In its only epoch, whether or not ranks wait for each other. The network does not change after the
     training ends."""
     mixing, growth = dict(parallel=name, period_frames=32, ranks_per_node=2), dict(layer_period_frames=400)
@@ -146,7 +146,7 @@ def test_a_network_that_has_grown_learns_on(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["allreduce", "fixed-ring", "delayed", "dpsgd", "easgd"])
-def test_models_are_kept_while_ranks_train_on_as_without(tmp_path, name):
+def test_keeping_models_does_not_change_training(tmp_path, name):
     """The kept models are the same on all ranks, the mean if ranks differ, and the final model is
     bit-identical to a training without them."""
     options = with_options(
@@ -179,7 +179,7 @@ def test_models_are_kept_while_ranks_train_on_as_without(tmp_path, name):
 @pytest.mark.parametrize(
     "name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"]
 )
-def test_every_synchronous_scheme_goes_on_bit_by_bit(tmp_path, name):
+def test_every_synchronous_scheme_resumes_bit_identically(tmp_path, name):
     """Also from checkpoints within epochs, where ranks have different parameters and mixings are in
     progress."""
     options = with_options(

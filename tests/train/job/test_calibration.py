@@ -32,7 +32,7 @@ class Clock:
         ):
             monkeypatch.setattr(kind, method, self._counting(getattr(kind, method), count))
         monkeypatch.setattr(calibration, "time", SimpleNamespace(perf_counter=self.now))
-        self.told = []
+        self.readings = []
 
     def _counting(self, method, count):
         def counted(*arguments, **keywords):
@@ -42,12 +42,12 @@ class Clock:
         return counted
 
     def now(self) -> float:
-        self.told.append((self.steps, self.updates))
+        self.readings.append((self.steps, self.updates))
         return self.scale * (STEP_S * self.steps + UPDATE_S * (self.updates + self.orthogonal_steps))
 
     def timed(self) -> list[tuple[int, int]]:
         """(steps, updates) between two readings of the clock, of the warm-up and of each cycle."""
-        return [(b - a, d - c) for (a, c), (b, d) in zip(self.told[::2], self.told[1::2])]
+        return [(b - a, d - c) for (a, c), (b, d) in zip(self.readings[::2], self.readings[1::2])]
 
 
 def job_of(tmp_path, period: int = 0, **options):
@@ -64,7 +64,7 @@ def job_of(tmp_path, period: int = 0, **options):
 
 @pytest.mark.parametrize("steps_before", [0, 5, 33])
 @pytest.mark.parametrize("period", [1, 2, 4, 7, 40])
-def test_updates_count_as_often_as_in_a_long_training(period, steps_before, tmp_path, monkeypatch):
+def test_measured_updates_are_as_frequent_as_in_long_training(period, steps_before, tmp_path, monkeypatch):
     """One cycle, which takes more than half a second, at the beginning of a training or later."""
     job = job_of(tmp_path, period)
     for _ in range(steps_before):
@@ -74,7 +74,7 @@ def test_updates_count_as_often_as_in_a_long_training(period, steps_before, tmp_
     assert clock.timed()[1:] == [(period, SIDES)]
 
 
-def test_a_long_training_has_as_many_updates(tmp_path, monkeypatch):
+def test_update_frequency_of_long_training(tmp_path, monkeypatch):
     """The reference of the test above: 40 periods after the first eleven minibatches."""
     job = job_of(tmp_path, 4)
     clock, counted = Clock(monkeypatch), []
@@ -84,7 +84,7 @@ def test_a_long_training_has_as_many_updates(tmp_path, monkeypatch):
     assert counted[-1] - counted[11] == 40 * SIDES and counted[11] - counted[1] == 10 * SIDES
 
 
-def test_the_cost_is_bounded(tmp_path, monkeypatch):
+def test_cost_of_measurement_is_limited(tmp_path, monkeypatch):
     """Forty minibatches of a long period; ten cycles of a short one, or the cycles of half a second."""
     clock = Clock(monkeypatch)
     job_of(tmp_path, 1000).speed_alone()
@@ -97,13 +97,13 @@ def test_the_cost_is_bounded(tmp_path, monkeypatch):
     assert clock.timed()[1:] == 3 * [(4, SIDES)]
 
 
-def test_without_natural_gradient_steps_are_timed_one_by_one(tmp_path, monkeypatch):
+def test_steps_without_natural_gradient_are_timed_individually(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, 1e-6)
     assert job_of(tmp_path).speed_alone() == pytest.approx(MINIBATCH / 1e-6)
     assert clock.timed() == 11 * [(1, 0)]
 
 
-def test_steps_towards_semi_orthogonal_matrices_count_too(tmp_path, monkeypatch):
+def test_semi_orthogonal_steps_are_measured(tmp_path, monkeypatch):
     """After every fourth minibatch."""
     job = job_of(tmp_path)
     job.learner.semi_orthogonal = [0]
@@ -113,7 +113,7 @@ def test_steps_towards_semi_orthogonal_matrices_count_too(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("steps_before", [0, 5, 33])
-def test_nothing_is_left_behind(steps_before, tmp_path):
+def test_measurement_leaves_learner_unchanged(steps_before, tmp_path):
     job = job_of(tmp_path, 4, momentum=0.5)
     for _ in range(steps_before):
         job.learner.step(*job.training.largest(job.minibatch), 0.01)
@@ -130,7 +130,7 @@ def flat(state) -> list:
     return state.tolist() if isinstance(state, torch.Tensor | np.ndarray) else [state]
 
 
-def test_it_is_that_of_the_first_rank_with_frames(tmp_path):
+def test_first_rank_with_frames_is_measured(tmp_path):
     steps = []
 
     def rank(comm):

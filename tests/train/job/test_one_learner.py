@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import make_alignments, make_data
 from schemes import fitting
 from toy_jobs import Crash, crash_after, store, training, with_options
+from training_corpora import make_alignments, make_data
 
 sys.path.append(str(Path(__file__).parents[2]))
 from steps_here import run_here  # noqa: E402
@@ -57,7 +57,7 @@ def run(how, directory, given, num_steps=None):
     return how(4, rank)
 
 
-def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
+def test_single_learner_mixes_once_more_with_its_neighbour(tmp_path):
     """In a directed ring, it mixes with its left neighbour; the mean of all learners is the model of the
     training."""
     jobs, before, after = zip(*run(run_threads, tmp_path, options("ring")))
@@ -68,7 +68,7 @@ def test_it_has_mixed_once_more_with_its_neighbour(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["allreduce", "gradient", "bmuf", "adpsgd", "asgd", "dpsgd", "d1d"])
-def test_it_is_that_of_all_where_a_mixing_makes_all_equal(tmp_path, name):
+def test_model_equals_that_of_all_if_mixing_makes_all_equal(tmp_path, name):
     """An asynchronous learner has its own parameters; the server of asgd is not a learner."""
     (job, *_), (other, _, of_second), *_ = run(
         lambda num, rank: run_simulated(num, rank, ClusterNetwork(1e-4, 1e7)), tmp_path, options(name)
@@ -79,7 +79,7 @@ def test_it_is_that_of_all_where_a_mixing_makes_all_equal(tmp_path, name):
 
 
 @pytest.mark.parametrize("num_steps", [8, 17, 24])
-def test_an_interrupted_training_has_the_same(tmp_path, num_steps):
+def test_interrupted_training_gives_same_model(tmp_path, num_steps):
     """Each learner has 13 minibatches per epoch."""
     given = options("ring")
     whole = run(run_threads, tmp_path / "whole", given)[0][0].of_one
@@ -90,7 +90,7 @@ def test_an_interrupted_training_has_the_same(tmp_path, num_steps):
     assert torch.equal(run(run_threads, tmp_path / "again", given)[0][0].of_one, whole)
 
 
-def test_it_is_not_of_an_epoch_that_was_taken_back(tmp_path):
+def test_model_of_rejected_epoch_is_discarded(tmp_path):
     """The second epoch is discarded, because it is worse: its rate is much too high."""
     given = options("ring", schedule="newbob", learning_rate=0.05, num_epochs=1)
     first = run(run_threads, tmp_path / "one", given)[0][0].of_one
@@ -131,7 +131,7 @@ def trained(corpus, step, out, *flags, **how):
 
 
 @pytest.mark.parametrize("step", ["simulate_parallel.py", "train_dnn.py"])
-def test_it_can_be_decoded_by(corpus, tmp_path, capsys, step):
+def test_model_is_decoded_by(corpus, tmp_path, capsys, step):
     """Its directory has the files that decoding reads; its loss is the logged one, and differs from that of
     the mean of all learners."""
     how = dict(threads=True) if step == "train_dnn.py" else {}
@@ -145,12 +145,14 @@ def test_it_can_be_decoded_by(corpus, tmp_path, capsys, step):
         "input.json",
     }
     assert read_transitions(out / DIRECTORY / "final.mdl").num_pdfs == NUM_PDFS
-    told = capsys.readouterr().out.split("one learner after the last mixing: held-out objective ")[1].split()
+    output = (
+        capsys.readouterr().out.split("one learner after the last mixing: held-out objective ")[1].split()
+    )
     losses = [loss(corpus, out / name) for name in ("", DIRECTORY)]
-    assert losses[1] == pytest.approx(-float(told[0]), abs=1e-4) and losses[0] != losses[1]
+    assert losses[1] == pytest.approx(-float(output[0]), abs=1e-4) and losses[0] != losses[1]
     if not how:
         found = json.loads((out / "simulation.json").read_text())
-        assert found["learner"] == pytest.approx([-losses[1], float(told[2].rstrip("%")) / 100], abs=1e-4)
+        assert found["learner"] == pytest.approx([-losses[1], float(output[2].rstrip("%")) / 100], abs=1e-4)
         assert -found["history"][-1][1] == pytest.approx(losses[0], abs=1e-4)
 
 

@@ -24,13 +24,13 @@ from pyasr.train.totals import Totals
 
 
 @pytest.fixture
-def told(caplog):
+def log_messages(caplog):
     """Log messages of pyasr, as a list."""
     caplog.set_level(logging.INFO, "pyasr")
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_lines_of_a_training(tmp_path, told):
+def test_log_lines_of_training(tmp_path, log_messages):
     options = with_options(loop=dict(log_frames=200))
     run_threads(2, lambda comm: trained(comm, tmp_path / "job", store([8, 3][comm.rank], comm.rank), options))
     lines = metrics(tmp_path / "job")
@@ -39,7 +39,7 @@ def test_lines_of_a_training(tmp_path, told):
     assert all(line["total_frames"] == 1650 and line["frames_per_s"] > 0 for line in intervals)
     assert all(0 <= line["data"] + line["waiting"] + line["communication"] <= 1 for line in intervals)
     assert intervals[-1]["objective"] > intervals[0]["objective"] and epochs[-1]["heldout_accuracy"] > 0.8
-    said = [line for line in told() if "frames/s" in line]
+    said = [line for line in log_messages() if "frames/s" in line]
     assert len(said) == len(intervals)
     for word in (
         "epoch 1",
@@ -57,7 +57,7 @@ def test_lines_of_a_training(tmp_path, told):
 
 
 @pytest.mark.parametrize("topology", [None, "fixed-ring"])
-def test_the_age_of_what_was_mixed(tmp_path, told, topology):
+def test_staleness_of_mixed_parameters(tmp_path, log_messages, topology):
     """Staleness with published parameters of two learners, one of which is four times as slow. Each reads the
     other's parameters once for each of its own moves, and once at the beginning."""
     options = mixing_options("adpsgd", topology=topology)
@@ -76,7 +76,7 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
 
     run_simulated(2, rank, ClusterNetwork(latency_s=1e-6, bandwidth=1e9))
     fast, slow = [0, 1, 2, 3, 4, 4, 5, 6, 7], [0, 3, 6]  # moves by which the other learner is behind or ahead
-    lines, said = metrics(tmp_path), [line for line in told() if "stale" in line]
+    lines, said = metrics(tmp_path), [line for line in log_messages() if "stale" in line]
     if not topology:
         assert not said and all("staleness" not in line for line in lines)
         return
@@ -91,7 +91,7 @@ def test_the_age_of_what_was_mixed(tmp_path, told, topology):
     )
 
 
-def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
+def test_waiting_and_communication_times_are_separate(tmp_path):
     """In simulated time: a message takes 0.1 s; one is sent before a mixing, which takes two. Rank 0 also
     waits for rank 1."""
 
@@ -104,11 +104,13 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
             reporter.interval(1, 20, [1.0, 5, 10], 0.1)
         return strategy.times
 
-    told = []
+    log_messages = []
     run_simulated(
-        2, lambda comm: told.append((comm.rank, *rank(comm))), ClusterNetwork(latency_s=0.1, bandwidth=1e9)
+        2,
+        lambda comm: log_messages.append((comm.rank, *rank(comm))),
+        ClusterNetwork(latency_s=0.1, bandwidth=1e9),
     )
-    (_, waited, mixed), (_, none, mixed_too) = sorted(told)
+    (_, waited, mixed), (_, none, mixed_too) = sorted(log_messages)
     assert (waited, none) == pytest.approx((0.4 + 0.1, 0.1)) and (mixed, mixed_too) == pytest.approx(
         (0.2, 0.2)
     )
@@ -118,7 +120,7 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     )
 
 
-def test_speed_up_and_the_slowest_rank(tmp_path, told):
+def test_speed_up_and_slowest_rank(tmp_path, log_messages):
     """Ranks compute for 1, 1.5 and 1 s."""
 
     def rank(comm):
@@ -132,28 +134,28 @@ def test_speed_up_and_the_slowest_rank(tmp_path, told):
     [line] = metrics(tmp_path)
     assert line["slowest_rank"] == 1 and line["slowest_excess"] == 0.5
     assert line["frames_per_s"] == 180 and line["speed_up"] == 1.8
-    assert told()[0].endswith("data 0%  1.80 x one rank alone  slowest rank 1 (+50%)")
+    assert log_messages()[0].endswith("data 0%  1.80 x one rank alone  slowest rank 1 (+50%)")
 
 
-def test_one_rank_is_compared_with_none(tmp_path, told):
+def test_single_rank_has_no_speed_up(tmp_path, log_messages):
     trained(SoloComm(), tmp_path, store(8))
     assert not {"speed_up", "slowest_rank"} & {
         key for line in metrics(tmp_path) for key in line
-    } and "alone" not in " ".join(told())
+    } and "alone" not in " ".join(log_messages())
 
 
-def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
+def test_resumed_job_truncates_metrics_after_checkpoint(tmp_path):
     lines = [json.dumps({"epoch": 1, "frames": frames}) + "\n" for frames in (100, 200, 300)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"epoch": 1, "fra')
     with Reporter(tmp_path, make_strategy(SoloComm(), mixing_options()), 1000, 200):
         assert [line["frames"] for line in metrics(tmp_path)] == [100, 200]
 
 
-def test_minibatches_left_out_are_told(tmp_path, told):
+def test_skipped_minibatches_are_reported(tmp_path, log_messages):
     job = training(SoloComm(), tmp_path / "job", store(6))
     poisoned(job, (3, 5, 9))
     job.run()
-    [sentence] = [line for line in told() if "skipped" in line]
+    [sentence] = [line for line in log_messages() if "skipped" in line]
     assert sentence == (
         "minibatches skipped: 3; the gradient of layers.0, layers.2 was not finite, last at step 9 of rank 0"
     )
@@ -161,7 +163,7 @@ def test_minibatches_left_out_are_told(tmp_path, told):
     assert np.isfinite([line["objective"] for line in metrics(tmp_path / "job") if "objective" in line]).all()
 
 
-def test_too_many_minibatches_left_out_end_the_training(tmp_path):
+def test_too_many_skipped_minibatches_end_training(tmp_path):
     """Skipped minibatches are counted over the whole training, including before an interruption."""
     options = with_options(loop=dict(max_skipped=4))
     job = training(SoloComm(), tmp_path / "job", store(6), options)
@@ -177,7 +179,7 @@ def test_too_many_minibatches_left_out_end_the_training(tmp_path):
         again.run()
 
 
-def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
+def test_repeated_harm_by_averaging_gives_warning(tmp_path, log_messages):
     """The ranks' own models report perfect results, so averaging is worse in each of three epochs."""
 
     def rank(comm):
@@ -193,7 +195,9 @@ def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
 
     run_threads(2, rank)
     said = [
-        line for line in told() if "averaging made the held-out objective worse, from -0.0100 to -" in line
+        line
+        for line in log_messages()
+        if "averaging made the held-out objective worse, from -0.0100 to -" in line
     ]
     assert (
         len(said) == 2
@@ -202,7 +206,7 @@ def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
     )
 
 
-def test_event_files_are_those_of_tensorboard(tmp_path, monkeypatch):
+def test_event_files_equal_tensorboard(tmp_path, monkeypatch):
     """Byte for byte the output of tensorboard 2.21 for these events at time 1.5."""
     monkeypatch.setattr(time, "time", lambda: 1.5)
     with tensorboard.EventWriter(tmp_path, 300_000) as events:
@@ -255,7 +259,7 @@ def scalars_in(path):
         content = content[16 + length :]
 
 
-def test_curves_of_a_training(tmp_path):
+def test_curves_are_written_as_events(tmp_path):
     trained(SoloComm(), tmp_path / "job", store(6), with_options(loop=dict(log_frames=100)))
     [path] = (tmp_path / "job" / "tensorboard").iterdir()
     curves = {}
@@ -277,7 +281,7 @@ def test_curves_of_a_training(tmp_path):
     } <= set(curves)
 
 
-def test_tensorboard_reads_them(tmp_path):
+def test_tensorboard_reads_event_files(tmp_path):
     """Points that an interrupted run wrote after its checkpoint are dropped."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for first, values in ((0, (1.0, 2.0, 3.0)), (200, (4.0, 5.0))):
@@ -306,7 +310,7 @@ LINE = {
 }
 
 
-def test_bar():
+def test_bar_text():
     text = bar(LINE, 120)
     assert text.startswith(
         "[##########"
@@ -317,7 +321,7 @@ def test_bar():
     assert "objective" not in bar({key: value for key, value in LINE.items() if key != "objective"}, 120)
 
 
-def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
+def test_bar_is_shown_only_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.train.job.progress_bar._PERIOD_S", 0.01)
     path, terminal, file = tmp_path / "rbm2" / "metrics.jsonl", Terminal(), io.StringIO()
     with (
@@ -346,7 +350,7 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
     assert last_interval(path) == LINE
 
 
-def test_a_line_without_a_terminal(tmp_path, monkeypatch):
+def test_progress_line_without_terminal(tmp_path, monkeypatch):
     """The line shows the newest of several trainings, or the job's log; on a terminal there is none, since
     the bar shows it."""
     log = tmp_path / "train.log"
@@ -361,7 +365,7 @@ def test_a_line_without_a_terminal(tmp_path, monkeypatch):
     assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) is None
 
 
-def test_totals():
+def test_totals_are_averaged():
     totals = Totals(np.array([20.0, 6.0, 10.0]))
     assert totals.objective == -2.0 and totals.accuracy == 0.6 and Totals().objective == 0.0
     assert Totals().text() == "no frames" and Totals().metrics() == {}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from corpora import DIM
 from toy_jobs import metrics, store, trained, training, with_options
+from training_corpora import DIM
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import SoloComm
@@ -20,7 +20,7 @@ class FixedOrderStore(FrameStore):
 
 
 @pytest.mark.parametrize("convention, scaling", [("mean", "none"), ("sum", "linear")])
-def test_two_ranks_mixing_every_minibatch_equal_one_with_twice_the_batch(tmp_path, convention, scaling):
+def test_two_ranks_mixing_every_minibatch_equal_one_with_double_batch(tmp_path, convention, scaling):
     """With gradients averaged over minibatches, the mean of two ranks' updates is the update by the mean
     gradient of both. With sums and twice the rate, it is the update by the summed gradient."""
     whole = store(8, kind=FixedOrderStore, context=0, length=32)
@@ -71,13 +71,13 @@ def test_minibatches_of_any_size(tmp_path, minibatch):
     )
 
 
-def test_divergence_is_told(tmp_path):
+def test_divergence_is_reported(tmp_path):
     options = with_options(schedule=dict(learning_rate=1e6))
     with pytest.raises(UserError, match="training has diverged.*lower --learning-rate"):
         trained(SoloComm(), tmp_path / "job", store(6), options)
 
 
-def test_rate_follows_the_frames_between_mixings(tmp_path):
+def test_rate_follows_frames_between_mixings(tmp_path):
     """Halved after 1.5 of 3 epochs of 500 frames; ranks mix every 64 frames."""
     schedule = dict(schedule="step", step_epochs="1.5", learning_rate=0.08)
     job = training(
@@ -92,7 +92,7 @@ def test_rate_follows_the_frames_between_mixings(tmp_path):
     assert {line["rate"] for line in metrics(tmp_path / "job")} == {0.08, 0.04}
 
 
-def test_the_penalty_is_that_of_one_rank_while_few_learn(tmp_path):
+def test_l2_penalty_equals_nnet3_with_growing_number_of_ranks(tmp_path):
     """As in nnet3, l2 / J on each of J learning ranks, at J times the rate of one. If nothing else changes
     the parameters, a minibatch of N frames multiplies them by 1 - 2 lr l2 N, as on one rank, however many
     ranks learn."""

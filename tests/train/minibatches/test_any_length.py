@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from chain_corpus import LEXICON, spoken, write_alignments, write_features, write_language
-from corpora import DIM, make_data
 from lattice_corpus import NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
 from steps_here import run_here
+from training_corpora import DIM, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice_io import read_either
@@ -57,7 +57,7 @@ def epochs(out) -> list[dict]:
         (["tdnn splice=-1..1 dim=6", "lstm cells=4 delay=3", "delay frames=2"], 20, True),
     ],
 )
-def test_frames_in_chunks(tmp_path, lines, chunk, carried):
+def test_chunked_training_on_any_length(tmp_path, lines, chunk, carried):
     """At a rate of 0 the sums over all chunks equal those of the utterances as the model decodes them: cut in
     the same way, or whole if states are carried. At a higher rate, every minibatch changes the parameters."""
     targets = make_data(tmp_path / "data", LENGTHS, NUM_PDFS)
@@ -139,7 +139,7 @@ def lattice_objective(path, model_dir) -> float:
 @pytest.mark.parametrize(
     "chunk", [None, 0, 20], ids=["feed-forward", "BLSTM of whole utterances", "BLSTM of chunks"]
 )
-def test_lattices(lattices, tmp_path, chunk):
+def test_lattice_training_on_any_length(lattices, tmp_path, chunk):
     """At a rate of 0 the reported objective is that of the files; at a higher rate the objective rises."""
     start = lattices / "dnn"
     if chunk is not None:
@@ -152,20 +152,20 @@ def test_lattices(lattices, tmp_path, chunk):
             (start / name).symlink_to((tmp_path / "corpus/ali" / name).resolve())
         blstm_in_place_of_the_network(start, chunk)
     smbr(lattices, tmp_path / "still", "--learning-rate", 0)
-    (told,), before = epochs(tmp_path / "still"), lattice_objective(lattices, start)
-    assert told["frames"] == NUM_FRAMES and told["train_objective"] == pytest.approx(before, abs=1e-5)
+    (report,), before = epochs(tmp_path / "still"), lattice_objective(lattices, start)
+    assert report["frames"] == NUM_FRAMES and report["train_objective"] == pytest.approx(before, abs=1e-5)
     smbr(lattices, tmp_path / "out", "--learning-rate", 1e-4)
     assert lattice_objective(lattices, tmp_path / "out") > before
     assert parameters(tmp_path / "out").isfinite().all()
 
 
-def test_an_utterance_too_long_for_memory_ends_the_step_by_its_name(lattices, tmp_path, monkeypatch):
+def test_utterance_too_long_for_memory_is_named(lattices, tmp_path, monkeypatch):
     """Before training starts; the same command trains when memory suffices."""
-    told = (
+    report = (
         "data: a-2 has 10000 frames, too many to train on as a whole: it takes about .* MB are free for "
         "each rank; cut it into shorter"
     )
-    with monkeypatch.context() as patched, pytest.raises(UserError, match=told):
+    with monkeypatch.context() as patched, pytest.raises(UserError, match=report):
         patched.setattr(memory_check, "free_bytes", lambda device: 100_000)
         smbr(lattices, tmp_path / "out")
     left = {path.name for path in (tmp_path / "out.tmp").iterdir()}
@@ -227,7 +227,7 @@ def cut(aligned: AlignedPhones, num_frames: int) -> AlignedPhones:
 
 @pytest.mark.parametrize("chunk", [60, 10_002])
 @pytest.mark.parametrize("factor", [1, 3])
-def test_lf_mmi(chain, tmp_path, monkeypatch, chunk, factor):
+def test_lfmmi_training_on_any_length(chain, tmp_path, monkeypatch, chunk, factor):
     """LF-MMI of chunks, and of whole utterances, each in a row of 10,002 frames. All outputs are counted, and
     those that two chunks share are counted twice, so no sequence is skipped because its likelihood is not
     finite. The objective rises."""

@@ -32,7 +32,7 @@ def store_of(packing, lengths=LENGTHS) -> ChunkStore:
     "chunk, left, right, subsampling",
     [(5, 0, 0, 1), (5, 2, 3, 1), (1, 1, 1, 1), (6, 2, 1, 3), (7, 0, 4, 3), (50, 3, 3, 1)],
 )
-def test_every_frame_is_a_target_once_with_its_context_before_it(chunk, left, right, subsampling):
+def test_every_frame_is_a_target_once_with_its_context(chunk, left, right, subsampling):
     packing = Packing(left, right, chunk, subsampling)
     store = store_of(packing)
     x, targets = store.gather(torch.arange(store.num_items))
@@ -62,19 +62,19 @@ def test_every_frame_is_a_target_once_with_its_context_before_it(chunk, left, ri
 
 
 @pytest.mark.parametrize("packing", [Packing(1, 1), Packing(1, 1, 5), Packing(1, 1, 5, carried=True)])
-def test_all_that_a_store_moves_to_a_device_is_told(packing):
+def test_moved_tensors_are_listed_for_stream_recording(packing):
     """A tensor that is created on one stream and used on another must be recorded there."""
     store = store_of(packing)
     of_class = [value for value in vars(store).values() if isinstance(value, torch.Tensor)]
     assert sorted(map(id, of_class)) == sorted(map(id, store.tensors()))
 
 
-def test_features_and_targets_of_a_chunk_lie_time_first():
+def test_features_and_targets_are_time_first():
     x, _ = store_of(Packing(1, 1, 5)).gather(torch.tensor([3, 0, 2]))
     assert x.transpose(0, 1).is_contiguous()
 
 
-def test_minibatches_are_of_one_size_and_cover_all(tmp_path):
+def test_minibatches_have_one_size_and_cover_all(tmp_path):
     store = store_of(Packing(1, 1, 5))
     frames = ResidentFrames(store, seed=1, rank=0)
     found = list(frames.minibatches(20, epoch=1))
@@ -92,7 +92,7 @@ def test_empty_utterances_have_no_chunks():
     assert sorted(targets[targets != NO_TARGET].tolist()) == list(range(7))
 
 
-def test_memory_is_what_was_promised():
+def test_memory_equals_estimate():
     packing = Packing(2, 3, 5)
     store = store_of(packing)
     used = store.frames.nbytes

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_data
 from toy_jobs import CPU, NUM_PDFS, SEED, Crash, crash_after, store, training, with_options
+from training_corpora import DIM, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -74,28 +74,28 @@ def draws_of(kind, numbered) -> tuple[np.ndarray, np.ndarray]:
     """(how often each learner draws each frame in each epoch, number of frames that it reports for the
     epoch)."""
     drawn = np.zeros((NUM_LEARNERS, NUM_EPOCHS, LENGTHS.sum()), int)
-    told = np.zeros((NUM_LEARNERS, NUM_EPOCHS), int)
+    report = np.zeros((NUM_LEARNERS, NUM_EPOCHS), int)
     for rank in range(NUM_LEARNERS):
         frames = frames_of(kind, numbered, (rank, NUM_LEARNERS), rank)
         frames.minibatch_of = lambda members: members
         for epoch in range(NUM_EPOCHS):
             np.add.at(drawn[rank, epoch], numbers_in(frames, list(frames.minibatches(SIZE, epoch + 1))), 1)
-            told[rank, epoch] = frames.epoch_frames(epoch + 1)
-    return drawn, told
+            report[rank, epoch] = frames.epoch_frames(epoch + 1)
+    return drawn, report
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_learners_together_draw_each_frame_once_in_an_epoch_on_average(numbered, kind):
+def test_learners_draw_each_frame_once_per_epoch_on_average(numbered, kind):
     """Each learner draws a frame with probability 1/4, independently of other learners and other epochs, and
     never twice. So in E epochs a frame is drawn E times on average, with variance E (1 - 1/4); two learners
     have a quarter of their frames in common."""
-    drawn, told = draws_of(kind, numbered)
+    drawn, output = draws_of(kind, numbered)
     times, num_frames = drawn.sum((0, 1)), LENGTHS.sum()
     assert drawn.max() == 1
     if "chunks" not in kind and "rows" not in kind:  # in which frames without targets count, too
-        assert (drawn.sum(2) == told).all()
+        assert (drawn.sum(2) == output).all()
     if kind == "frames":
-        assert (told.sum(0) == num_frames).all()
+        assert (output.sum(0) == num_frames).all()
     assert times.mean() == pytest.approx(NUM_EPOCHS, rel=0.03)
     assert np.abs(times - NUM_EPOCHS).max() < 5 * np.sqrt(0.75 * NUM_EPOCHS)
     # utterances are drawn whole
@@ -108,7 +108,7 @@ def test_all_learners_together_draw_each_frame_once_in_an_epoch_on_average(numbe
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_learner_takes_an_epoch_up_at_every_minibatch(numbered, kind):
+def test_learner_resumes_epoch_at_every_minibatch(numbered, kind):
     frames = frames_of(kind, numbered, (1, NUM_LEARNERS), 1)
     frames.minibatch_of = lambda members: members
     whole = list(frames.minibatches(SIZE, 2))
@@ -126,7 +126,7 @@ def test_a_learner_takes_an_epoch_up_at_every_minibatch(numbered, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_single_learner_has_every_frame_once(numbered, kind):
+def test_single_learner_has_every_frame_once(numbered, kind):
     frames = frames_of(
         kind, numbered, make_strategy(SoloComm(), mixing_options(data_assignment="all")).draw, 0
     )
@@ -135,14 +135,14 @@ def test_a_single_learner_has_every_frame_once(numbered, kind):
     assert (found == np.arange(LENGTHS.sum())).all() and frames.epoch_frames(1) == frames.num_frames
 
 
-def test_as_many_as_there_are():
+def test_random_split_gives_requested_total():
     for number in (0, 1, 7, 1000):
         for num_learners in (1, 2, 3, 16):
             parts = [num_drawn(number, (k, num_learners)) for k in range(num_learners)]
             assert sum(parts) == number and max(parts) - min(parts) <= 1
 
 
-def test_a_streaming_learner_reads_what_it_draws(numbered, monkeypatch):
+def test_streaming_learner_reads_only_its_draws(numbered, monkeypatch):
     read, load = [], FeatureReader.__getitem__
     monkeypatch.setattr(
         FeatureReader, "__getitem__", lambda reader, key: read.append(key) or load(reader, key)
@@ -198,7 +198,7 @@ SCHEMES = ["allreduce", "gradient", "dpsgd", "d1d", "random-ring", "bmuf"]
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, name):
+def test_interrupted_training_gives_same_bits(tmp_path, name):
     given = options(name, data_assignment="all")
     whole = run(3, tmp_path / "whole", given)
     with pytest.raises(Crash):
@@ -208,7 +208,7 @@ def test_an_interrupted_training_ends_in_the_same_bits(tmp_path, name):
     assert all(torch.equal(one.found, other.found) for one, other in zip(whole, again))
 
 
-def test_another_number_of_ranks_goes_on(tmp_path):
+def test_other_number_of_ranks_resumes(tmp_path):
     given = options("allreduce", data_assignment="all")
     with pytest.raises(Crash):
         run(3, tmp_path, given, num_steps=19)
@@ -216,7 +216,7 @@ def test_another_number_of_ranks_goes_on(tmp_path):
     assert job.counted == (600,) and job.position.frames_seen == 1200 and job.accuracy > 0.7
 
 
-def test_one_rank_learns_the_same_bits(tmp_path):
+def test_single_rank_gives_same_bits(tmp_path):
     found = [
         run(1, tmp_path / str(assignment), options("allreduce", data_assignment=assignment))[0].found
         for assignment in ("all", "shards", None)
@@ -225,7 +225,7 @@ def test_one_rank_learns_the_same_bits(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(strategy_names()))
-def test_every_scheme_draws_from_all_data_where_that_is_asked_for(name):
+def test_every_scheme_draws_from_all_data_on_request(name):
     num_ranks = 4
 
     def rank(comm):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, frames_of, random_pdfs
+from training_corpora import DIM, frames_of, random_pdfs
 
 from pyasr.feats.deltas import splice
 from pyasr.io.ark import ArkWriter, load_all
@@ -27,7 +27,7 @@ def spliced(features):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_splicing_by_gather_equals_splicing_of_matrices(dtype):
+def test_splicing_by_index_equals_spliced_matrices(dtype):
     features = utterances()
     frames = make_store(features)
     frames.move(torch.device("cpu"), dtype)
@@ -37,7 +37,7 @@ def test_splicing_by_gather_equals_splicing_of_matrices(dtype):
 
 
 @pytest.mark.parametrize("left, right", [(0, 0), (3, 2)])
-def test_utterances_without_frames(left, right):
+def test_utterances_without_frames_are_skipped(left, right):
     features = utterances((0, 4, 0))
     frames = FrameStore(iter(features), [np.arange(len(x)) for x in features], left, right, DIM)
     inputs, targets = frames.gather(torch.arange(frames.num_frames))
@@ -59,7 +59,7 @@ def test_utterances_without_frames(left, right):
         ("auto", 1.6e-2, 2e-3),
     ],
 )
-def test_kept_types(name, largest, mean):
+def test_storage_types_have_documented_errors(name, largest, mean):
     """The errors stated in docs/training_data.md, in standard deviations; inputs are float32 for all storage
     types."""
     features = utterances((5000,))
@@ -72,7 +72,7 @@ def test_kept_types(name, largest, mean):
     assert error.abs().max() <= largest and error.square().mean().sqrt() <= mean
 
 
-def test_bytes():
+def test_byte_codec_rounds_and_clips():
     """Bytes have distinct values, numbers are rounded to the nearest byte, 0 is exact, and large numbers are
     clipped."""
     values = byte_values()[:255]
@@ -89,7 +89,7 @@ def test_bytes():
     ]
 
 
-def test_bytes_are_about_as_good_as_kaldis(tmp_path):
+def test_byte_codec_is_close_to_kaldi(tmp_path):
     """Kaldi's format of one byte per number has a header for each utterance and column; pyasr's has none."""
     features = {f"u{i}": x for i, x in enumerate(utterances((300,) * 20))}
     with ArkWriter(tmp_path / "c.ark", tmp_path / "c.scp", compress="speech") as writer:
@@ -101,7 +101,7 @@ def test_bytes_are_about_as_good_as_kaldis(tmp_path):
     assert ours.square().mean().sqrt() < 1.5 * np.sqrt(np.mean(theirs**2))
 
 
-def test_shuffled_minibatches_hold_each_frame_once():
+def test_shuffled_minibatches_have_each_frame_once():
     rng = np.random.default_rng(1)
     pdfs = [random_pdfs(length, 4, rng) for length in (7, 20)]
     frames = FrameStore([frames_of(p, 4, rng) for p in pdfs], pdfs, 0, 0, DIM)
@@ -124,7 +124,7 @@ def test_store_without_frames():
 
 
 @pytest.mark.parametrize("code", [Plain(torch.bfloat16), Bytes()])
-def test_bytes_of_a_store(code):
+def test_bytes_of_store_are_counted(code):
     """The bytes counted for --max-store-mb are those used, the order of an epoch included."""
     frames = make_store(utterances((50, 70)), code)
     used = sum(tensor.nbytes for tensor in frames.tensors()) - frames._window.nbytes + 4 * frames.num_frames

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_data
 from schemes import KINDS_OF_SCHEMES, ranks_for
 from toy_jobs import NUM_PDFS, Crash, with_options
+from training_corpora import DIM, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -81,7 +81,7 @@ def metrics_of(out: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("name, carry_state", [*((name, False) for name in NETWORKS), ("lstm", True)])
-def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, carry_state):
+def test_networks_learn_and_models_reproduce_accuracy(corpus, tmp_path, name, carry_state):
     """On two ranks with natural gradient. The held-out accuracy is that of the model on the utterances, which
     it cuts into chunks as in training, or reads as a whole if states were carried. The channels of the CNN
     are features and both orders of derivatives."""
@@ -99,8 +99,8 @@ def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, c
         schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5),
     )
     run_threads(2, lambda comm: train_rank(spec, comm))
-    told = metrics_of(spec.out)
-    assert told[-1]["heldout_accuracy"] > 0.7
+    output = metrics_of(spec.out)
+    assert output[-1]["heldout_accuracy"] > 0.7
     model, reader = load_model(spec.out / MODEL_FILE), FeatureReader(spec.data, spec.input)
     targets = Targets.load(spec.out / TARGETS_FILE)
     held = targets.shard(0, 1, heldout=True)
@@ -110,10 +110,10 @@ def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, c
             for key in held
         ]
     )
-    assert right.mean() == pytest.approx(told[-1]["heldout_accuracy"], abs=1e-6)
+    assert right.mean() == pytest.approx(output[-1]["heldout_accuracy"], abs=1e-6)
 
 
-def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
+def test_cnn_channels_are_features_and_deltas(corpus):
     """Slopes over five frames, computed here; the first and last frames are repeated."""
     plain, derived = (
         FeatureReader(corpus / "data", InputOptions(cmvn="none", deltas=order))["a-03"] for order in (0, 2)
@@ -149,7 +149,7 @@ def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
     ("bmuf", "carried", dict(mixing=dict(first_mixing="best"))),
     ("allreduce", "carried in blocks", {}),
 ])  # fmt: skip
-def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, other):
+def test_interrupted_training_resumes_with_each_scheme(corpus, tmp_path, monkeypatch, scheme, name, other):
     """An interrupted training ends with the same model; with asynchronous schemes it only ends."""
     if name == "carried in blocks":
         monkeypatch.setattr(Shard, "varies", True)
@@ -172,7 +172,7 @@ def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, ot
     assert scheme == "adpsgd" or all(torch.equal(a, b) for a, b in zip(*(model.values() for model in models)))
 
 
-def test_scheduled_dropout_of_chunks_goes_on(corpus, tmp_path):
+def test_scheduled_dropout_of_chunks_resumes(corpus, tmp_path):
     """Bit for bit, on a rank that has its own random numbers."""
     groups = dict(
         schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200)
@@ -191,7 +191,7 @@ def test_scheduled_dropout_of_chunks_goes_on(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name, carry_state", [("tdnn", False), ("lstm", True)])
-def test_another_number_of_ranks_goes_on(corpus, tmp_path, name, carry_state):
+def test_other_number_of_ranks_resumes(corpus, tmp_path, name, carry_state):
     """Ranks skip whole chunks, and no chunk is trained on twice in the epoch."""
     groups = dict(
         schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200)
@@ -219,7 +219,7 @@ def test_each_kind_of_scheme_learns(corpus, tmp_path, scheme, name, carry_state,
     assert metrics_of(spec.out)[-1]["heldout_objective"] > -share * np.log(NUM_PDFS)
 
 
-def test_what_is_remembered_over_chunks_can_be_learned(tmp_path):
+def test_carried_state_is_learned(tmp_path):
     """The first frame of an utterance determines the pdf of all its frames, also in later chunks. Without
     carried state, only the first chunk can be learned."""
     rng, lengths = np.random.default_rng(5), {f"a-{i:02d}": 12 + i % 9 for i in range(60)}
@@ -248,7 +248,7 @@ def test_what_is_remembered_over_chunks_can_be_learned(tmp_path):
     assert accuracies[0] < 0.75 and accuracies[1] > 0.9
 
 
-def test_averages_of_models_and_priors_from_posteriors(corpus, tmp_path):
+def test_averaged_models_with_priors_from_posteriors(corpus, tmp_path):
     groups = dict(
         combine=dict(combine="weights", combine_period_frames=300),
         priors=dict(priors="posteriors"),
@@ -262,7 +262,7 @@ def test_averages_of_models_and_priors_from_posteriors(corpus, tmp_path):
     assert float(model.log_priors.exp().sum()) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_chunks_fit_the_network(corpus, tmp_path):
+def test_chunk_must_match_network(corpus, tmp_path):
     spec = spec_of(corpus, tmp_path / "out", "tdnn splice=-1..1 stride=3 dim=8")
     with pytest.raises(
         UserError, match="--chunk 10: the network has one output per 3 frames; give a multiple of 3"
@@ -277,14 +277,14 @@ def test_chunks_fit_the_network(corpus, tmp_path):
         ("affine dim=4", "the network has no recurrent layer"),
     ],
 )
-def test_networks_whose_state_cannot_be_carried_are_refused(corpus, tmp_path, lines, reason):
+def test_networks_with_uncarriable_state_are_refused(corpus, tmp_path, lines, reason):
     with pytest.raises(
         UserError, match=f"--carry-state with .*layers.net: {reason}.*, or leave --carry-state out"
     ):
         train_rank(spec_of(corpus, tmp_path / "out", lines, carry_state=True), SoloComm())
 
 
-def test_priors_from_a_sample_do_not_go_with_carried_states(tmp_path):
+def test_carried_states_refuse_priors_from_posteriors(tmp_path):
     over_time = dict(network=tmp_path / "a.net", carry_state=True)
     with pytest.raises(UserError, match="--carry-state cannot be combined with --priors posteriors"):
         check_training(with_options(over_time=over_time, priors=dict(priors="posteriors")))

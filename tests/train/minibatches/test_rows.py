@@ -23,7 +23,7 @@ def store_of(features, targets, left=0, right=0) -> RowStore:
     )
 
 
-def test_rows_are_those_of_the_docstring():
+def test_rows_equal_example_of_docstring():
     names = [
         f"{name}{number}"
         for name, length in zip("abcdef", [3, 1, 3, 3, 3, 1])
@@ -36,7 +36,7 @@ def test_rows_are_those_of_the_docstring():
 
 
 @pytest.mark.parametrize("num_rows", [1, 3, 8, 50])
-def test_rows_are_dealt_in_order_and_evenly(num_rows):
+def test_utterances_are_distributed_evenly_over_rows(num_rows):
     """Each row has whole utterances without gaps, and the lengths of rows differ by at most the longest
     utterance."""
     num_chunks, order = np.random.default_rng(3).integers(0, 9, 40), np.random.default_rng(4).permutation(40)
@@ -63,7 +63,7 @@ def test_rows_are_dealt_in_order_and_evenly(num_rows):
 
 
 @pytest.mark.parametrize("left, right", [(0, 0), (2, 3)])
-def test_a_chunk_follows_the_one_before_in_its_row(left, right):
+def test_chunk_follows_previous_one_of_its_row(left, right):
     """Every frame is a target once. Each chunk either begins an utterance or follows the last frame of the
     previous chunk in its row."""
     features, numbers = utterances(LENGTHS)
@@ -81,7 +81,7 @@ def test_a_chunk_follows_the_one_before_in_its_row(left, right):
     assert sorted(seen) == list(range(sum(LENGTHS)))
 
 
-def test_an_epoch_is_shuffled_and_can_be_taken_up_anywhere():
+def test_epoch_is_shuffled_and_resumes_anywhere():
     features, numbers = utterances(LENGTHS)
     store = store_of(features, numbers)
 
@@ -97,7 +97,7 @@ def test_an_epoch_is_shuffled_and_can_be_taken_up_anywhere():
         assert chunks(1, begin) == chunks(1)[begin // CHUNK :]
 
 
-def test_a_row_keeps_its_state_when_minibatches_are_cut():
+def test_split_minibatch_keeps_row_states():
     """Two halves of a minibatch give the same outputs as the whole minibatch."""
     features, numbers = utterances(LENGTHS)
     learner, store = learner_of(["lstm cells=4", "delay frames=1"]), store_of(features, numbers, right=1)
@@ -139,7 +139,7 @@ def speech(seed=0):
         ],
     ],
 )
-def test_with_a_learning_rate_of_0_chunks_come_to_what_whole_utterances_do(lines):
+def test_chunks_with_rate_0_equal_whole_utterances(lines):
     features, targets = speech()
     learner = learner_of(lines)
     store = store_of(features, targets, learner.network.left, learner.network.right)
@@ -175,7 +175,7 @@ def truncated(network, features: torch.Tensor, pdfs: torch.Tensor, late: int) ->
 
 
 @pytest.mark.parametrize("late", [0, 2])
-def test_gradients_are_those_of_truncated_backpropagation_through_time(late):
+def test_gradients_equal_truncated_backpropagation(late):
     """Gradients summed over an epoch's minibatches are compared with whole utterances in float64."""
     lines = ["tdnn splice=-1..1 dim=6 activation=tanh", "lstm cells=5"] + [f"delay frames={late}"] * (
         late > 0
@@ -198,7 +198,7 @@ def test_gradients_are_those_of_truncated_backpropagation_through_time(late):
         torch.testing.assert_close(found.grad.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_checkpoint_has_the_states_of_rows_and_another_number_of_ranks_has_not():
+def test_checkpoint_restores_row_states_for_same_number_of_ranks():
     features, targets = speech()
     learner, store = learner_of(["lstm cells=4 delay=2"]), store_of(features, targets)
     minibatches = list(store.shuffled(3 * CHUNK, 0, 777, 1))
@@ -217,7 +217,7 @@ def test_a_checkpoint_has_the_states_of_rows_and_another_number_of_ranks_has_not
     assert not all(torch.equal(anew.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected))
 
 
-def test_measuring_leaves_the_rows_of_training_alone():
+def test_evaluation_keeps_row_states_of_training():
     features, targets = speech()
     learner, store = learner_of(["lstm cells=4"]), store_of(features, targets)
     minibatches = list(store.shuffled(3 * CHUNK, 0, 777, 1))
@@ -227,7 +227,7 @@ def test_measuring_leaves_the_rows_of_training_alone():
         assert torch.equal(learner.step(*minibatch, 0.0), sums)
 
 
-def test_rows_in_parts():
+def test_rows_are_split_into_parts():
     rows = Rows(torch.zeros(5, 3, 2), torch.tensor([True, False, False, True, False]), first=2)
     assert [(len(part.x), part.begins.tolist(), part.first) for part in rows.chunk(2)] == [
         (3, [True, False, False], 2),

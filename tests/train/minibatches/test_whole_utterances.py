@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_data
+from training_corpora import DIM, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -56,7 +56,7 @@ def job_of(learner, utterances) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize("lines", [LINES, BACKWARDS_TOO], ids=["LSTM", "BLSTM"])
-def test_lengths_from_1_frame_to_10000(tmp_path, lines):
+def test_lengths_from_1_to_10000_frames(tmp_path, lines):
     """Every minibatch has a finite loss that changes the parameters, and each utterance occurs once."""
     lengths = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
     make_data(tmp_path / "data", lengths, NUM_UNITS)
@@ -89,7 +89,7 @@ def test_lengths_from_1_frame_to_10000(tmp_path, lines):
         ("short", "a-02 has 19 frames, utt2num_frames says 20"),
     ],
 )
-def test_features_that_cannot_be_used_are_named(tmp_path, fault, sentence):
+def test_unusable_features_are_named(tmp_path, fault, sentence):
     make_data(tmp_path / "data", {f"a-{i:02d}": 20 for i in range(4)}, NUM_UNITS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
     features = {key: reader[key].copy() for key in reader.keys}
@@ -107,7 +107,7 @@ def test_features_that_cannot_be_used_are_named(tmp_path, fault, sentence):
         list(utterances.minibatches(0, 1))
 
 
-def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path, monkeypatch):
+def test_utterance_too_long_for_memory_is_refused_by_name(tmp_path, monkeypatch):
     make_data(tmp_path / "data", {"a-0": 60, "a-1": 30, "a-2": 30, "a-3": 3000}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data"), learner_of()
     job = job_of(learner, utterances)
@@ -128,7 +128,7 @@ def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path,
         memory_check.check_utterances_fit(job)
 
 
-def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path, monkeypatch):
+def test_too_many_utterances_for_memory_are_reported_before_trial(tmp_path, monkeypatch):
     """Each utterance fits alone. On a CPU, the system might kill the process instead of raising an error."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
@@ -136,15 +136,15 @@ def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path,
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 21 * kept)
     memory_check.check_utterances_fit(job_of(learner, utterances))
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 10 * kept)
-    told = (
+    report = (
         r"a minibatch of 2000 frames: it takes about \d MB, \d MB are free for each rank, enough for "
         r"about 1000 frames; lower --minibatch"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         memory_check.check_utterances_fit(job_of(learner, utterances))
 
 
-def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monkeypatch):
+def test_gpu_memory_is_tried_instead_of_estimated(tmp_path, monkeypatch):
     """The estimate is about twice the requirement on a GPU, which frees memory while it computes
     derivatives."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
@@ -160,7 +160,7 @@ def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monke
     memory_check.check_utterances_fit(job)
 
 
-def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
+def test_largest_padded_minibatch_has_most_frames(tmp_path):
     """Here it does not contain the longest utterance; padding frames count."""
     make_data(tmp_path / "data", {"a-0": 70, "a-1": 100, "a-2": 66, "a-3": 60}, NUM_UNITS)
     utterances = utterances_of(tmp_path / "data", minibatch=150)
@@ -168,7 +168,7 @@ def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
     assert supervision.lengths.tolist() == [70, 66] and len(x) == 2 and utterances.most_frames() == 140
 
 
-def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_path):
+def test_largest_lattice_minibatch_has_most_frames(tmp_path):
     """Here it does not contain the longest utterance."""
     references = make_data(tmp_path / "data", {"a-0": 60, "a-1": 100, "a-2": 60, "a-3": 50}, NUM_UNITS)
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
@@ -186,7 +186,7 @@ def units_of_minibatches(utterances: PaddedUtterances) -> list[int]:
 
 
 @pytest.mark.parametrize("minibatch, tolerance", [(1, 0), (30, 0.02), (120, 0.05), (1000, 0.05)])
-def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, tolerance):
+def test_units_per_minibatch_are_counted(tmp_path, minibatch, tolerance):
     """Also if utterances are longer than a minibatch should be; each of them is a minibatch of its own."""
     make_data(tmp_path / "data", {f"a-{i:03}": 20 + i % 50 for i in range(300)}, NUM_UNITS)
     utterances = utterances_of(tmp_path / "data", minibatch)
@@ -199,7 +199,7 @@ def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, t
 @pytest.mark.parametrize(
     "kind, minibatch", [("lattices", 1), ("lattices", 150), ("padded", 1), ("padded", 300)]
 )
-def test_places_to_go_on_from(tmp_path, kind, minibatch):
+def test_resumption_positions_are_exact(tmp_path, kind, minibatch):
     """After a resumption with another number of ranks, which starts at any place of an epoch, a further
     interruption resumes exactly, and the remaining frames are complete."""
     lengths = {f"a-{i:02}": length for i, length in enumerate(np.random.default_rng(2).integers(20, 200, 30))}
@@ -235,7 +235,7 @@ def test_places_to_go_on_from(tmp_path, kind, minibatch):
             assert list(utterances.minibatches(minibatch, 2, begin + frames(left[:number]))) == left[number:]
 
 
-def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
+def test_memory_advice_names_longest_utterance(tmp_path):
     make_data(tmp_path / "data", {"a-0": 20, "a-1": 60, "a-2": 30}, NUM_UNITS)
     advice = (
         "lower --minibatch (now 800), cut long utterances (the longest is a-1, 60 frames), or run "
@@ -244,7 +244,7 @@ def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
     assert utterances_of(tmp_path / "data", minibatch=800).advice(800) == advice
 
 
-def test_what_is_kept_for_derivatives_is_measured():
+def test_saved_activations_are_measured():
     """Two products of (100, 10) by (10, 10) and a ReLU keep their inputs and outputs, 4000 bytes each."""
     network = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 10))
     x = torch.randn(100, 10)

@@ -78,7 +78,7 @@ def test_outputs_are_numbered_over_utterances():
     assert output_numbers(np.array([2, 1]), 1).tolist() == [0, 1, 2]
 
 
-def test_numerators_are_those_of_the_chunks_frames():
+def test_numerators_match_frames_of_chunks():
     """Chunks begin at frames that have an output, and the numerator is that of the frames in the features."""
     x, targets = chunks()
     for row, found, numerator in zip(x.numpy(), targets.numpy(), Numerators(MAKER, ALIGNED).of(targets)):
@@ -98,7 +98,7 @@ def test_numerators_are_those_of_the_chunks_frames():
     assert sorted(seen) == list(range(int(num_subsampled(LENGTHS, 3).sum())))
 
 
-def test_derivatives_are_finite_differences():
+def test_derivatives_equal_finite_differences():
     """Of F + X for the second layer, F + c X below both, and F for the first, with constant posteriors of the
     numerators."""
     made, (x, targets), whole = network(), inputs(), criterion(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
@@ -135,7 +135,7 @@ def test_derivatives_are_finite_differences():
     assert float(loss.detach()) == pytest.approx(-objf - cross_entropy)
 
 
-def test_frames_without_targets_teach_nothing():
+def test_frames_without_targets_have_zero_gradient():
     class Outputs(torch.nn.Module):
         def forward(self, x):
             return x, 2 * x
@@ -153,7 +153,7 @@ def test_frames_without_targets_teach_nothing():
     assert unknown.any() and not x.grad[unknown].any() and x.grad[~unknown].any(dim=1).all()
 
 
-def test_a_chunk_without_numbers_is_left_out_of_both_objectives():
+def test_chunk_with_nan_is_excluded_from_both_objectives():
     """The derivatives and the sums are those of the other chunks."""
 
     class Outputs(torch.nn.Module):
@@ -175,7 +175,7 @@ def test_a_chunk_without_numbers_is_left_out_of_both_objectives():
     assert not both.grad[0].any() and torch.allclose(both.grad[1:], rest.grad)
 
 
-def test_the_second_layer_is_left_out_of_what_models_are_combined_by():
+def test_second_output_is_excluded_from_model_combination():
     made, (x, targets) = network(), inputs()
     value = criterion().log_probability(made, x, targets).detach()
     with torch.no_grad():
@@ -188,7 +188,7 @@ def test_the_second_layer_is_left_out_of_what_models_are_combined_by():
     ]
 
 
-def test_minibatches_take_turns_at_the_features_they_see():
+def test_minibatches_alternate_frame_phases():
     assert [Phases.of(factor) for factor in (1, 2, 3, 4)] == [
         Phases(0, 0),
         Phases(1, 0),
@@ -206,8 +206,8 @@ def test_minibatches_take_turns_at_the_features_they_see():
     assert phases.cut(x)[0, :, 0].tolist() == [*range(1, 8)] and torch.equal(Phases().cut(x, 5), x)
 
 
-def test_room_for_phones_is_where_there_is_a_numerator():
-    rng, told = np.random.default_rng(4), set()
+def test_tolerances_decide_whether_phones_fit():
+    rng, message = np.random.default_rng(4), set()
     for _ in range(200):
         tolerances = SupervisionOptions(*rng.integers(0, 3, 2).tolist())
         durations = rng.integers(1, 5, rng.integers(1, 7))
@@ -220,11 +220,11 @@ def test_room_for_phones_is_where_there_is_a_numerator():
         except UserError:
             fits = False
         assert tolerances.have_room(aligned) == fits
-        told.add(fits)
-    assert told == {True, False}
+        message.add(fits)
+    assert message == {True, False}
 
 
-def test_phones_on_disk(tmp_path):
+def test_phones_are_stored_on_disk(tmp_path):
     for aligned in (ALIGNED, {}):
         save_aligned_phones(tmp_path / "phones.npz", aligned.items())
         stored = load_aligned_phones(tmp_path / "phones.npz")

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_alignments, make_data
 from schemes import fitting
 from steps_here import run_here
+from training_corpora import DIM, make_alignments, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -73,7 +73,7 @@ def wait_for(path, process, seconds=60):
         time.sleep(0.02)
 
 
-def test_features_that_cannot_be_warped_are_refused_before_ranks_begin(corpus, tmp_path):
+def test_unwarpable_features_are_refused_before_ranks_start(corpus, tmp_path):
     with pytest.raises(
         UserError, match="data/feats/options.json: no such file, which --vtlp needs to know the filters"
     ):
@@ -98,7 +98,7 @@ def test_features_that_cannot_be_warped_are_refused_before_ranks_begin(corpus, t
         (("--parallel", "dpsgd", "--topology", "star"), "--topology 'star': unknown topology"),
     ],
 )
-def test_schemes_that_do_not_take_the_ranks_are_refused_before_these_begin(flags, sentence, corpus, tmp_path):
+def test_unsupported_number_of_ranks_is_refused_before_start(flags, sentence, corpus, tmp_path):
     with pytest.raises(UserError, match=sentence):
         run_here(
             "train_dnn.py",
@@ -144,7 +144,7 @@ def test_trained_model_scores_frames(corpus, tmp_path):
     assert "linear scaling: effective 0.05 x 2 = 0.1" in log and "communication" in log
 
 
-def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path):
+def test_killed_rank_ends_job_and_same_command_resumes(corpus, tmp_path):
     path, _ = corpus
     flags = [
         "--num-epochs",
@@ -178,7 +178,7 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path)
 
 
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus, tmp_path):
+def test_terminated_training_saves_checkpoint(number, status, corpus, tmp_path):
     """Without checkpoints by the clock. The training resumes from there."""
     flags = [
         "--num-epochs",
@@ -226,7 +226,7 @@ def wait_until_in(words, log, seconds=60):
         time.sleep(0.05)
 
 
-def test_alignment_that_does_not_match(corpus, tmp_path):
+def test_mismatched_alignment_is_refused(corpus, tmp_path):
     path, _ = corpus
     shutil.copytree(path / "ali", tmp_path / "ali")
     for key in ("data", "lang"):
@@ -238,7 +238,7 @@ def test_alignment_that_does_not_match(corpus, tmp_path):
     assert not (tmp_path / "dnn").exists()
 
 
-def test_new_statistics_of_speakers_make_a_model_out_of_date(corpus, tmp_path, capsys):
+def test_changed_speaker_statistics_recompute_model(corpus, tmp_path, capsys):
     path, targets = corpus
     shutil.copytree(path / "data", tmp_path / "data")
 
@@ -272,7 +272,7 @@ def test_new_statistics_of_speakers_make_a_model_out_of_date(corpus, tmp_path, c
     assert found == [False, True, False]
 
 
-def test_truncated_features(corpus, tmp_path):
+def test_truncated_features_are_refused(corpus, tmp_path):
     path, targets = corpus
     shutil.copytree(path / "data", tmp_path / "data")
     table = (path / "data" / "feats.scp").read_text().replace(str(path), str(tmp_path))

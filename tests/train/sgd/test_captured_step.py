@@ -109,7 +109,7 @@ CASES = {
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_learners_own_way(device, name):
+def test_captured_step_equals_plain_step(device, name):
     """With update period 1, for which F is the same, the returned sums and the parameters are equal to
     rounding."""
     case = dict(CASES[name])
@@ -127,7 +127,7 @@ def test_equals_the_learners_own_way(device, name):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", ["natural gradient", "over time"])
-def test_the_lag_changes_little(device, case):
+def test_lag_changes_little(device, case):
     """With a longer period, parameters differ from those without a lag, but the objective is the same."""
     own, captured = (
         make_learner(device, is_captured, period=4, **CASES[case]) for is_captured in (False, True)
@@ -149,7 +149,7 @@ def reloaded(state: dict) -> dict:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", ["plain", "natural gradient", "momentum", "over time"])
 @pytest.mark.parametrize("num_steps", [5, FIRST, FIRST + 3, FIRST + 4, FIRST + 10])
-def test_goes_on_in_the_same_bits(device, case, num_steps):
+def test_resume_gives_same_bits(device, case, num_steps):
     """From before the first captured step, before the first and between later updates of F."""
     options = {name: value for name, value in CASES[case].items() if name != "rate"}
     learner, other = (make_learner(device, True, period=4, **options) for _ in range(2))
@@ -166,7 +166,7 @@ def test_goes_on_in_the_same_bits(device, case, num_steps):
 @pytest.mark.parametrize("case", ["plain", "natural gradient", "over time"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("is_due", [False, True], ids=["", "at an update"])
-def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_due):
+def test_non_finite_minibatch_changes_nothing(device, case, bad, is_due):
     """It is counted with its layers and its step. Later steps are finite, and F is updated again."""
     learner = make_learner(device, True, period=4, **CASES[case])
     some = minibatches(learner, FIRST + 20)
@@ -192,7 +192,7 @@ def test_a_minibatch_that_is_not_finite_changes_nothing(device, case, bad, is_du
         assert pending[0].isfinite().all() and all(mix.isfinite().all() for mix, _, _ in pending[1])
 
 
-def test_an_output_layer_with_more_rows_in_memory(monkeypatch):
+def test_output_layer_with_padded_rows(monkeypatch):
     """As on a GPU, where the number of rows is a multiple of 64: results are equal to rounding, with zeros
     behind the parameters."""
     usual = make_learner("cpu", True)
@@ -223,7 +223,7 @@ def test_an_output_layer_with_more_rows_in_memory(monkeypatch):
         ("over time", LayersPasses),
     ],
 )
-def test_which_steps_are_written_out(case, kind):
+def test_explicit_passes_are_chosen_for_plain_networks(case, kind):
     learner = make_learner(
         "cpu", True, **{name: value for name, value in CASES[case].items() if name != "rate"}
     )
@@ -244,24 +244,24 @@ def test_which_steps_are_written_out(case, kind):
         ("the network has dropout, l2", dict(l2=0.1, dnn=dict(dropout=0.2))),
     ],
 )
-def test_why_steps_are_not_captured(reason, options):
+def test_reasons_against_capture(reason, options):
     found = why_not(make_learner("cpu", False, **options))
     assert reason in found and bool(found) == bool(reason)
 
 
-def test_gradients_that_are_added_over_ranks_are_not_captured():
+def test_gradients_summed_over_ranks_are_not_captured():
     learner = make_learner("cpu", False)
     learner.gradient_sum = object()
     assert why_not(learner) == "gradients are summed over ranks"
 
 
-def test_a_cpu_takes_its_own_way():
+def test_cpu_does_not_capture():
     learner = make_learner("cpu", False)
     learner.adopt(learner.network)
     assert not learner.is_captured
 
 
-def test_targets_that_are_distributions_take_the_learners_own_way():
+def test_distribution_targets_use_plain_step():
     learner = make_learner("cpu", True, kind="none")
     ((x, pdfs),) = minibatches(learner, 1)
     everywhere = torch.arange(len(pdfs))
@@ -269,7 +269,7 @@ def test_targets_that_are_distributions_take_the_learners_own_way():
     assert learner._captured is None and learner.skips.take()[0] == 0
 
 
-def test_what_was_under_way_is_dropped_by_the_learners_own_way():
+def test_plain_step_drops_pending_update():
     """As in a job that resumes without a GPU, and then on a GPU again."""
     learner, other = make_learner("cpu", True), make_learner("cpu", False)
     some = minibatches(learner, FIRST + 3)
@@ -281,7 +281,7 @@ def test_what_was_under_way_is_dropped_by_the_learners_own_way():
     assert other.state_dict()["pending"] is None
 
 
-def test_another_network_is_captured_anew():
+def test_other_network_is_captured_again():
     """Such as a grown network; the layers of the previous one no longer have a lag."""
     learner = make_learner("cpu", True, layers=TDNN)
     some = minibatches(learner, FIRST + 1)
@@ -293,7 +293,7 @@ def test_another_network_is_captured_anew():
 
 
 @pytest.mark.parametrize("num_steps", [20, 33])
-def test_an_interrupted_job_ends_in_the_same_bits(tmp_path, num_steps):
+def test_interrupted_job_gives_same_bits(tmp_path, num_steps):
     """With checkpoints on disk."""
     online = NaturalGradientOptions(natural_gradient="online")
     options = with_options(
@@ -322,7 +322,7 @@ def test_an_interrupted_job_ends_in_the_same_bits(tmp_path, num_steps):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("case", ["plain", "natural gradient", "momentum", "limits", "over time"])
-def test_no_step_waits_for_the_gpu(case, precision):
+def test_no_step_waits_for_gpu(case, precision):
     """After the graphs are captured; torch raises an error if a step waits."""
     options = {name: value for name, value in CASES[case].items() if name != "rate"}
     learner = make_learner("cuda", True, period=4, precision=precision, **options)

@@ -80,7 +80,7 @@ def dense_sgd(options, num_steps, rate):
     "fields", [dict(), dict(momentum=0.7), dict(l2=0.01), LIMITED], ids=["sgd", "momentum", "l2", "all"]
 )
 @pytest.mark.parametrize("rate", [1e-3, 1e-2])
-def test_against_dense_sgd_with_a_rate_for_each_parameter(fields, rate):
+def test_equals_dense_sgd_with_rate_per_parameter(fields, rate):
     options = dataclasses.replace(OPTIONS, **fields)
     for found, expected in zip(change(options, 6, rate), dense_sgd(options, 6, rate)):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
@@ -88,7 +88,7 @@ def test_against_dense_sgd_with_a_rate_for_each_parameter(fields, rate):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", ["none", "online", "simple"])
-def test_one_step_is_the_plain_one_times_the_rates(precision, kind):
+def test_step_equals_plain_step_times_rates(precision, kind):
     """Also with preconditioning, which must not see the rates, and in the fused update."""
     options = dataclasses.replace(
         OPTIONS, precision=precision, natural_gradient=NaturalGradientOptions(natural_gradient=kind)
@@ -97,7 +97,7 @@ def test_one_step_is_the_plain_one_times_the_rates(precision, kind):
         torch.testing.assert_close(found, rate * free, rtol=1e-4, atol=1e-7)
 
 
-def test_limit_per_sample_is_on_what_a_layer_changes():
+def test_change_limit_per_sample_is_independent_of_rates():
     """If nnet2's limit reduces a layer's update, the result has the same length for all rates of the
     layer."""
     options = dataclasses.replace(
@@ -108,7 +108,7 @@ def test_limit_per_sample_is_on_what_a_layer_changes():
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-9)
 
 
-def test_limit_on_the_gradient_per_sample_leaves_the_rate_out():
+def test_gradient_limit_per_sample_is_applied_before_rate():
     """As in Su and Chen's code: if the limit reduces a layer's gradient, the length of the change is
     proportional to the rate."""
     options = dataclasses.replace(
@@ -124,18 +124,18 @@ def test_limit_on_the_gradient_per_sample_leaves_the_rate_out():
         assert once.abs().max() > 1e-5
 
 
-def test_a_rate_of_zero_holds_a_part():
+def test_rate_of_zero_freezes_component():
     changes = change(dataclasses.replace(OPTIONS, output_bias_rate=0.0, **LIMITED), 3)
     assert not changes[-1].any() and all(part.any() for part in changes[:-1])
 
 
-def test_rates_follow_the_last_layers_of_a_network_that_grows():
+def test_rates_follow_last_layers_of_growing_network():
     learner = Learner(network("tanh"), OPTIONS)
     learner.adopt(with_new_layer(learner.network.with_parameters(learner.flat.values()), torch.Generator()))
     assert [component.rate for component in learner.components] == [1.0, 1.0, 0.5, 0.5]
 
 
-def test_each_layer_is_one_part_where_all_learn_alike():
+def test_equal_rates_give_one_part_per_layer():
     flat = FlatParameters(network().parameters())
     components = components_of(network(), flat.spans)
     assert all(component.parts == [(component.span, 1.0)] for component in components)
@@ -143,7 +143,7 @@ def test_each_layer_is_one_part_where_all_learn_alike():
     assert sum(component.span.stop - component.span.start for component in components) >= flat.num_parameters
 
 
-def test_networks_of_few_layers():
+def test_rates_of_networks_with_few_layers():
     for layers, rates in ((1, [0.5]), (2, [0.5, 0.5]), (3, [1.0, 0.5, 0.5])):
         net = nn.Sequential(*(nn.Linear(3, 3, bias=layer < 2) for layer in range(layers)))
         found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
@@ -160,7 +160,7 @@ def test_networks_of_few_layers():
         "affine dim=6",
     ],
 )
-def test_a_layer_of_several_matrices_is_one_of_the_last_two(last):
+def test_layer_with_several_matrices_counts_once(last):
     net = LayeredNetwork(["blstm cells=3", last], DIM, NUM_PDFS)
     found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
     assert {component.name.startswith("layers.0.") for component in found if component.rate == 1.0} == {True}
@@ -171,7 +171,7 @@ def test_a_layer_of_several_matrices_is_one_of_the_last_two(last):
     assert [rate for _, rate in found[-1].parts] == [0.5, 0.05]
 
 
-def test_both_output_layers_of_a_network_that_has_two():
+def test_both_output_layers_are_recognised():
     net = TwoOutputs(LayeredNetwork(["affine dim=6", "affine dim=6"], DIM, NUM_PDFS), 0.1)
     found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
     assert [component.name for component in found if component.is_output] == ["second", "main.output"]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from corpora import DIM
 from toy_jobs import NUM_PDFS, metrics, store, training, with_options
+from training_corpora import DIM
 
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
@@ -82,7 +82,7 @@ def by_hand(directory) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
-def test_all_ranks_take_the_steps_of_synchronous_sgd(tmp_path):
+def test_all_ranks_take_steps_of_synchronous_sgd(tmp_path):
     """With uneven shards, momentum, l2 and an effective limit on changes."""
     masters, expected = trained(tmp_path / "job"), by_hand(tmp_path / "again")
     assert all(torch.equal(master, masters[0]) for master in masters)
@@ -92,7 +92,7 @@ def test_all_ranks_take_the_steps_of_synchronous_sgd(tmp_path):
 
 
 @pytest.mark.parametrize("natural", ["none", "online"])
-def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural):
+def test_partial_sums_equal_one_sum(tmp_path, monkeypatch, natural):
     """In the background, layer by layer, instead of all at once."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient=natural))
     whole, in_background = trained(tmp_path / "whole", learner=learner), []
@@ -108,7 +108,7 @@ def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural)
     assert set(in_background) == {0, 1, 2}  # the last rank has nothing to compute
 
 
-def test_narrow_types(tmp_path):
+def test_narrow_types_stay_close(tmp_path):
     """Of communication and of products: the first rounds sums, the second gradients."""
     exact = trained(tmp_path / "exact")[0]
     for groups in (dict(mixing=dict(payload="bfloat16")), dict(learner=dict(precision="bfloat16"))):
@@ -117,7 +117,7 @@ def test_narrow_types(tmp_path):
         assert 0 < (masters[0] - exact).norm() / exact.norm() < 0.02
 
 
-def test_one_rank_whose_gradient_is_no_number_stops_all_for_a_minibatch(tmp_path):
+def test_non_finite_gradient_skips_minibatch_on_all_ranks(tmp_path):
     def rank(comm):
         task = job(comm, tmp_path / "job", schedule=dict(num_epochs=1))
         if comm.rank == 1:
@@ -130,7 +130,7 @@ def test_one_rank_whose_gradient_is_no_number_stops_all_for_a_minibatch(tmp_path
     assert results[0][0].isfinite().all() and results[0][1] > 0
 
 
-def test_gradients_at_first_then_parameters(tmp_path):
+def test_post_local_mixes_gradients_then_parameters(tmp_path):
     """post-local: ranks drift apart only from the second epoch on; ranks without data do not change
     parameters."""
     masters = trained(tmp_path / "job", "post-local", loop=dict(log_frames=100))
@@ -139,13 +139,13 @@ def test_gradients_at_first_then_parameters(tmp_path):
     assert all(torch.equal(master, masters[0]) for master in masters)
 
 
-def test_the_best_rank_is_followed_with_momentum_of_nobody(tmp_path):
+def test_best_rank_is_followed_without_momentum(tmp_path):
     masters = trained(tmp_path / "job", mixing=dict(first_mixing="best"))
     assert all(torch.equal(master, masters[0]) for master in masters)
 
 
 @pytest.mark.parametrize("seconds_of_sum, expected", [(1.0, 3.0 + 1.0), (3.0, 1.0 + 3 * 3.0)])
-def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expected):
+def test_sums_overlap_backward_pass(monkeypatch, seconds_of_sum, expected):
     """Three layers take a second each, and their sums run one after the other. If sums take no longer than
     layers, only the last sum is waited for. Otherwise only the computation of the first layer does not
     overlap with a sum."""
@@ -169,36 +169,36 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
 
 
 @pytest.mark.parametrize("natural", ["none", "online"])
-def test_completion_is_told_from_the_last_layer_to_the_first(natural):
+def test_completion_is_reported_from_last_to_first_layer(natural):
     network = torch.nn.Sequential(
         torch.nn.Linear(DIM, 8),
         torch.nn.Tanh(),
         torch.nn.Linear(8, 8),
         torch.nn.Linear(8, NUM_PDFS, bias=False),
     )
-    preconditioners, told = precondition(network, NaturalGradientOptions(natural_gradient=natural)), []
+    preconditioners, report = precondition(network, NaturalGradientOptions(natural_gradient=natural)), []
     flat = FlatParameters(network.parameters())
 
     def tell(begin):
-        told.append(begin)
+        report.append(begin)
         before = flat.grad.clone()
         complete.append((begin, before))
 
     complete, begins = [], [span.start for span in flat.spans]
     completion = Completion(network, flat.spans, preconditioners, tell)
     for _ in range(2):
-        told.clear(), complete.clear(), completion.restart(), flat.grad.zero_()
+        report.clear(), complete.clear(), completion.restart(), flat.grad.zero_()
         network(torch.randn(20, DIM)).square().sum().backward()
         assert (
-            told[-1] == 0
-            and told == sorted(told, reverse=True)
-            and set(told) <= set(begins)
-            and len(told) >= 3
+            report[-1] == 0
+            and report == sorted(report, reverse=True)
+            and set(report) <= set(begins)
+            and len(report) >= 3
         )
         assert all(torch.equal(before[begin:], flat.grad[begin:]) for begin, before in complete)
 
 
-def test_layers_that_are_used_twice_are_refused():
+def test_layers_used_twice_are_refused():
     layer = torch.nn.Linear(DIM, DIM)
     preconditioners = precondition(layer, NaturalGradientOptions(natural_gradient="online"))
     Completion(layer, FlatParameters(layer.parameters()).spans, preconditioners, lambda begin: None)

@@ -44,7 +44,7 @@ def change(options: LearnerOptions, rate: float, num_steps: int = 1) -> torch.Te
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_greatest_change_of_a_minibatch(precision):
+def test_change_of_minibatch_is_limited(precision):
     options = dataclasses.replace(OPTIONS, precision=precision)
     free = change(options, 0.05)
     limited = change(dataclasses.replace(options, max_change=0.1), 0.05)
@@ -61,7 +61,7 @@ def test_small_changes_are_not_limited():
     torch.testing.assert_close(limited, free)
 
 
-def test_momentum_adds_up_earlier_gradients():
+def test_momentum_sums_earlier_gradients():
     """Two equal gradients g, because of the tiny rate: half of g + (0.5 g + g)."""
     first = change(OPTIONS, 1e-6)
     torch.testing.assert_close(
@@ -77,7 +77,7 @@ def test_momentum_adds_up_earlier_gradients():
     [([0.3, 0.3, 0.3, 0.6], 0.5), ([0.3] * 4, 0.0), ([math.inf] * 3 + [0.6], 0.0), (None, 0.5), (None, 0.0)],
 )
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
-def test_limits_as_in_nnet3(limits, overall, momentum):
+def test_limits_equal_nnet3(limits, overall, momentum):
     """UpdateNnetWithMaxChange, layer by layer."""
     lengths = [0.1, 2.0, 0.0, 5.0]
     scale, factors, total = 1 - momentum, [], 0.0
@@ -99,7 +99,7 @@ def test_limits_as_in_nnet3(limits, overall, momentum):
 
 @pytest.mark.parametrize("hidden, output", [(0.05, 0.0), (0.004, 0.02), (0.0, 0.02)])
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
-def test_limit_of_each_layer(options, hidden, output):
+def test_limits_are_per_layer(options, hidden, output):
     """The second layer, which has the larger gradient, is limited; layers are in `components`. The output
     layer may have its own limit."""
     rate = 0.005
@@ -117,7 +117,7 @@ def test_limit_of_each_layer(options, hidden, output):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_penalty_on_parameters_is_shared_by_ranks(momentum):
+def test_l2_penalty_is_divided_by_ranks(momentum):
     """Kaldi: theta -= 2 lr l2 N theta, divided by P on each of P ranks."""
     rate, l2, num_ranks = 1e-3, 0.1, 4
     options = dataclasses.replace(OPTIONS, momentum=momentum)
@@ -128,7 +128,7 @@ def test_penalty_on_parameters_is_shared_by_ranks(momentum):
     torch.testing.assert_close(penalised.flat.master, expected)
 
 
-def test_penalty_of_a_chunk_is_kaldis():
+def test_l2_penalty_of_chunks_equals_kaldi():
     """nnet3's ApplyL2Regularization adds -2 k lr times the parameters for each sequence of the minibatch.
     Here every frame of a chunk adds its share of k. Nothing else changes parameters without targets."""
     k, rate, chunks, frames = 1.0, 1e-3, 7, 20
@@ -140,9 +140,10 @@ def test_penalty_of_a_chunk_is_kaldis():
     torch.testing.assert_close(
         learner.flat.master - before, -2 * k * rate * chunks * before, rtol=1e-3, atol=1e-9
     )
-    told = LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
+    report = LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
     assert (
-        told.startswith("penalty per frame ") and "(nnet3's value divided by the outputs of a chunk)" in told
+        report.startswith("penalty per frame ")
+        and "(nnet3's value divided by the outputs of a chunk)" in report
     )
 
 
@@ -150,7 +151,7 @@ def test_penalty_of_a_chunk_is_kaldis():
     "fields", [dict(), dict(momentum=0.9), dict(max_change=1.0, max_change_per_layer=0.5), dict(l2=0.1)]
 )
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
-def test_gradients_that_are_not_finite_change_nothing(options, fields):
+def test_non_finite_gradients_change_nothing(options, fields):
     """The minibatch is counted, its layers are named, and training continues as without it, except that
     momentum starts from zero."""
     learner = make_learner(dataclasses.replace(options, **fields))
@@ -187,7 +188,7 @@ def test_natural_gradient_learns_faster():
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", ["none", "online", "simple"])
-def test_a_learner_goes_on_from_its_state_in_the_same_bits(precision, kind):
+def test_resumed_learner_gives_same_bits(precision, kind):
     options = dataclasses.replace(
         OPTIONS,
         momentum=0.5,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpora import make_training_dirs
-from pages import write_files
+from page_files import write_files
 from steps_here import run_here
 from toy_jobs import power_cut
+from training_corpora import make_training_dirs
 
 from pyasr.base.errors import UserError
 from pyasr.nn.networks.acoustic import load_model
@@ -71,7 +71,7 @@ def objectives(out) -> list[float]:
     return [line["heldout_objective"] for line in lines if "heldout_objective" in line]
 
 
-def test_it_is_learned_and_resumed_in_the_same_bits(focal, local, corpus, tmp_path, capsys):
+def test_new_loss_is_learned_and_resumes_with_same_bits(focal, local, corpus, tmp_path, capsys):
     """On two ranks. The loss is lower than the cross-entropy, and another gamma changes it."""
     train(local, corpus, tmp_path / "whole")
     with power_cut(Learner, 25):
@@ -87,7 +87,7 @@ def test_it_is_learned_and_resumed_in_the_same_bits(focal, local, corpus, tmp_pa
         train(local, corpus, tmp_path / "whole", "--gamma", 3)
 
 
-def test_real_ranks_find_its_class(local, corpus, tmp_path):
+def test_mpi_ranks_import_loss_class(local, corpus, tmp_path):
     """The step runs as a program; ranks import the class that the spec names."""
     out, named = tmp_path / "out", (corpus / name for name in ("data", "lang", "ali"))
     command = list(
@@ -103,7 +103,7 @@ def test_real_ranks_find_its_class(local, corpus, tmp_path):
     )
 
 
-def test_the_loss_is_what_the_text_says(focal):
+def test_loss_equals_documented_formula(focal):
     """The loss is summed over frames with targets only, and its derivative is correct; gamma 0 is the
     cross-entropy."""
     logits, pdfs = (
@@ -115,7 +115,7 @@ def test_the_loss_is_what_the_text_says(focal):
     assert torch.autograd.gradcheck(lambda x: focal.of_frames(x, pdfs), logits)
 
 
-def test_what_needs_the_cross_entropy_is_refused(focal, local, corpus, tmp_path):
+def test_options_that_need_cross_entropy_are_refused(focal, local, corpus, tmp_path):
     (tmp_path / "x.net").write_text("lstm cells=4")
     words = [corpus / name for name in ("data", "lang", "ali")]
     with pytest.raises(
@@ -145,12 +145,12 @@ def test_what_needs_the_cross_entropy_is_refused(focal, local, corpus, tmp_path)
         ("pyasr.train.sgd.criterion:NoSuchLoss", "pyasr.train.sgd.criterion:NoSuchLoss: no such function"),
     ],
 )
-def test_a_class_that_is_not_there_is_named(name, sentence):
+def test_missing_class_is_named(name, sentence):
     with pytest.raises(UserError, match=sentence):
         Loss(name).make()
 
 
-def test_its_steps_are_not_taken_for_those_of_the_cross_entropy(focal):
+def test_captured_cross_entropy_steps_are_not_used(focal):
     """Captured steps of plain networks compute the cross-entropy themselves, so they must not be used."""
     from toy_jobs import with_options
 

@@ -8,9 +8,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from corpora import make_alignments, make_data
 from schemes import initial_objective
 from steps_here import run_here, step_of
+from training_corpora import make_alignments, make_data
 
 from pyasr.base.cli.options import parse, to_json
 from pyasr.base.outputs.fingerprint import read_done
@@ -125,13 +125,13 @@ def flat(options: dict) -> dict:
 
 
 def gain(out: Path, log: str) -> float:
-    """Share of the initial held-out cross-entropy that the training has removed."""
-    told = [
+    """Fraction of the initial held-out cross-entropy that the training has removed."""
+    report = [
         line
         for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
         if "heldout_objective" in line
     ]
-    return 1 - told[-1]["heldout_objective"] / initial_objective(log)
+    return 1 - report[-1]["heldout_objective"] / initial_objective(log)
 
 
 KALDIS = [
@@ -151,7 +151,7 @@ KALDIS = [
 @pytest.mark.parametrize(
     "conf, network, minibatch, rate, more, of_layers", KALDIS, ids=[conf for conf, *_ in KALDIS]
 )
-def test_kaldis_networks(conf, network, minibatch, rate, more, of_layers, corpus, tmp_path, learned, capsys):
+def test_kaldi_networks(conf, network, minibatch, rate, more, of_layers, corpus, tmp_path, learned, capsys):
     """One rank learns at the beginning and three at the end. The first iteration has half minibatches and no
     averaging. The effective rate falls to a tenth, times the number of learning ranks. The last models are
     averaged. The LSTMP has an output delay and is shrunk."""
@@ -181,7 +181,7 @@ def test_kaldis_networks(conf, network, minibatch, rate, more, of_layers, corpus
     assert (network.left, network.right) == ((42, 7) if conf == "lstmp" else (15, 15))
 
 
-def test_ibms_network(corpus, tmp_path, learned, capsys):
+def test_ibm_network(corpus, tmp_path, learned, capsys):
     """Both ranks apply the same updates. The rate is for the minibatch of both; it rises by a factor of ten
     in ten epochs, then falls by a factor of the square root of two per epoch."""
     minibatch = 2 * 21
@@ -207,7 +207,7 @@ def test_ibms_network(corpus, tmp_path, learned, capsys):
         )
 
 
-def test_chans_network(corpus, tmp_path, learned, capsys):
+def test_chan_network(corpus, tmp_path, learned, capsys):
     """Three shards learn and a server does not. The rate is halved after every epoch, which may end while a
     shard is still learning."""
     sizes, name = dict(minibatch=16, learning_rate=0.5, num_epochs=4), "tc_dnn_blstm_dnn"

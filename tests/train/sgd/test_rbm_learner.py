@@ -60,7 +60,7 @@ def trained_by_formula(learner, data, rates, momenta, gaussian):
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_updates_equal_the_formula(gaussian):
+def test_updates_equal_formula(gaussian):
     """Over five minibatches of which the last is shorter, while the momentum rises."""
     learner = make_learner(gaussian)
     data = minibatches(5, 7, gaussian)
@@ -76,7 +76,7 @@ def test_updates_equal_the_formula(gaussian):
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_bfloat16_is_near_float32(gaussian):
+def test_bfloat16_is_close_to_float32(gaussian):
     """Except for a few samples on the other side of a rounded probability."""
     changes = []
     for precision in ("float32", "bfloat16"):
@@ -89,7 +89,7 @@ def test_bfloat16_is_near_float32(gaussian):
     assert (changes[0] - changes[1]).norm() < 0.1 * changes[0].norm()
 
 
-def test_momentum_rises_linearly_in_40_steps_of_half_a_million_frames():
+def test_momentum_increases_in_40_steps():
     momentum = MomentumOptions()
     frames = [0, 499_999, 500_000, 10_000_000, 19_999_999, 20_000_000, 10**9]
     np.testing.assert_allclose([momentum.scheduled(n) for n in frames], [0.5, 0.5, 0.51, 0.7, 0.89, 0.9, 0.9])
@@ -103,7 +103,7 @@ def test_momentum_rises_linearly_in_40_steps_of_half_a_million_frames():
     assert schedule.end_epoch(2.0, 0.0) and schedule.finished
 
 
-def test_explosion_shrinks_the_machine_and_passes_the_minibatch_over():
+def test_explosion_shrinks_rbm_and_skips_minibatch():
     learner = make_learner(True, stddev=0.05)
     v = minibatches(1, 7, True)[0]
     assert learner.step(v, None, 1e-3)[1] == 0 and learner.velocity.any()
@@ -120,7 +120,7 @@ def test_explosion_shrinks_the_machine_and_passes_the_minibatch_over():
     assert learner.rate_scale.item() == pytest.approx(0.9)
 
 
-def test_few_frames_of_one_silence_do_not_shrink_the_machine():
+def test_few_silent_frames_do_not_shrink_rbm():
     """In the last, short minibatch of an epoch. In a full minibatch, the same frames count as an
     explosion."""
     learner = make_learner(True, (40, 30), stddev=0.3)
@@ -135,16 +135,16 @@ def test_few_frames_of_one_silence_do_not_shrink_the_machine():
 
 
 @pytest.mark.parametrize(
-    "minibatch, num, looked_at",
+    "minibatch, num, explosion",
     [(100, 49, False), (100, 50, True), (20, 15, False), (20, 16, True), (3, 3, False)],
 )
-def test_explosions_are_those_of_half_a_minibatch_at_least(minibatch, num, looked_at):
+def test_explosion_needs_half_a_minibatch(minibatch, num, explosion):
     learner = make_learner(True, stddev=5.0, minibatch=minibatch)
-    assert learner.step(minibatches(1, 7, True, num)[0], None, 1e-5)[1] == looked_at
+    assert learner.step(minibatches(1, 7, True, num)[0], None, 1e-5)[1] == explosion
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_reconstruction_that_is_not_finite_changes_nothing_and_is_counted(gaussian):
+def test_non_finite_reconstruction_is_skipped_and_counted(gaussian):
     learner = make_learner(gaussian)
     v = minibatches(1, 7, gaussian)[0]
     learner.step(v, None, 1e-3)
@@ -158,7 +158,7 @@ def test_reconstruction_that_is_not_finite_changes_nothing_and_is_counted(gaussi
     assert learner.step(v, None, 1e-3)[2] == NUM and learner.flat.master.isfinite().all()
 
 
-def test_rate_is_lower_after_an_explosion():
+def test_rate_is_lower_after_explosion():
     changes = []
     for scale in (1.0, 0.9):
         learner = make_learner(True, stddev=0.05)
@@ -169,7 +169,7 @@ def test_rate_is_lower_after_an_explosion():
     torch.testing.assert_close(changes[1], 0.9 * changes[0], rtol=1e-4, atol=1e-9)
 
 
-def test_machine_recovers_from_explosions_and_learns():
+def test_rbm_recovers_from_explosions_and_learns():
     """From initial weights a hundred times too large, on data of rank two."""
     learner = make_learner(True, (20, 16), stddev=5.0)
     torch.manual_seed(5)
@@ -184,7 +184,7 @@ def test_machine_recovers_from_explosions_and_learns():
     assert np.mean(errors[-50:]) < 0.5 and learner.step(v / v.std(), None, 1e-5)[1] == 0
 
 
-def test_upper_machine_learns_from_the_hidden_units_below():
+def test_upper_rbm_learns_from_hidden_units_below():
     lower = Rbm(6, 7, True)
     lower.initialise(1.0, torch.Generator().manual_seed(9))
     x = minibatches(1, 6, True)[0]
@@ -195,7 +195,7 @@ def test_upper_machine_learns_from_the_hidden_units_below():
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_state_goes_on_with_the_same_bits(precision):
+def test_resumed_state_gives_same_bits(precision):
     data = [v.to(getattr(torch, precision)) for v in minibatches(6, 7, True)]
     whole = make_learner(True, precision=precision)
     for v in data[:3]:
@@ -212,7 +212,7 @@ def test_state_goes_on_with_the_same_bits(precision):
     assert torch.equal(whole.flat.master, second.flat.master)
 
 
-def test_what_was_learned_on_another_kind_of_device_goes_on():
+def test_state_moves_between_device_kinds():
     """The learner keeps its own samples, because the state of a GPU's generator is not valid on a CPU."""
     learner, second = make_learner(True), make_learner(True)
     learner.step(minibatches(1, 7, True)[0], None, 1e-3)
@@ -221,7 +221,7 @@ def test_what_was_learned_on_another_kind_of_device_goes_on():
     assert torch.equal(second.velocity, learner.velocity) and torch.equal(second.generator.get_state(), own)
 
 
-def test_evaluation_changes_nothing_and_repeats_itself():
+def test_evaluation_is_repeatable_and_changes_nothing():
     learner, v = make_learner(True), minibatches(1, 7, True)[0]
     before, state = learner.flat.master.clone(), learner.generator.get_state()
     results = [learner.evaluate(v, None) for _ in range(2)]
@@ -229,7 +229,7 @@ def test_evaluation_changes_nothing_and_repeats_itself():
     assert torch.equal(learner.flat.master, before) and torch.equal(learner.generator.get_state(), state)
 
 
-def test_what_sums_mean():
+def test_totals_of_sums():
     totals = ReconstructionTotals(np.array([30.0, 2.0, 120.0]))
     assert totals.text() == "reconstruction error 0.2500  2 explosions" and totals.objective == -0.25
     assert totals.metrics() == {"reconstruction_error": 0.25, "explosions": 2}
@@ -242,7 +242,7 @@ def test_what_sums_mean():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: device and host cannot be compared")
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_gpu_computes_what_the_host_does_and_never_waits(monkeypatch, gaussian):
+def test_gpu_equals_cpu_without_waiting(monkeypatch, gaussian):
     """Samples are replaced by thresholds, so that they depend only on the probabilities."""
     monkeypatch.setattr(
         "pyasr.nn.networks.rbm.sample_bernoulli",

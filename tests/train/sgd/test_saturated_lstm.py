@@ -71,7 +71,7 @@ def expected_slopes() -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("threshold, factor", [(0.0, 0.99), (0.99, 1.0)])
-def test_all_parameters_are_scaled_where_units_are_saturated_on_average(threshold, factor):
+def test_parameters_shrink_if_units_are_saturated_on_average(threshold, factor):
     """Seven frames with a delay of two: the appended zeros are not counted. One of the two ranks has no
     frames."""
     expected = expected_slopes()
@@ -91,13 +91,13 @@ def test_all_parameters_are_scaled_where_units_are_saturated_on_average(threshol
 
 
 @pytest.mark.parametrize("offset, factor", [(-1e-4, 0.9), (1e-4, 1.0)])
-def test_the_threshold_is_that_of_one_less_the_mean_derivative(offset, factor):
+def test_threshold_is_one_minus_mean_derivative(offset, factor):
     learner, saturation = Learner(network(), CPU), 1 - np.concatenate(expected_slopes()).mean()
     ShrinkingOfSaturated(samples(SoloComm()), 0.9, saturation + offset)(learner, 0)
     torch.testing.assert_close(learner.flat.values()[0], next(network().parameters()).detach() * factor)
 
 
-def test_looking_leaves_the_network_as_it_is():
+def test_inspection_leaves_network_unchanged():
     made, sample = network(), samples(SoloComm())
     before = made(sample.x)
     average_derivatives(made, sample)
@@ -116,7 +116,7 @@ def check(tmp_path, lines: str) -> None:
     check_shrinking(options.growth, has_saturating_layers(options.over_time.network))
 
 
-def test_where_nothing_can_be_saturated(tmp_path):
+def test_networks_without_saturating_units_are_refused(tmp_path):
     with pytest.raises(
         UserError, match="--shrink-value 0.99: the network has no sigmoid, tanh or lstm units"
     ):
@@ -131,5 +131,5 @@ def test_where_nothing_can_be_saturated(tmp_path):
         "tdnn dim=8\naffine dim=8 activation=sigmoid",
     ],
 )
-def test_where_units_saturate(tmp_path, lines):
+def test_layers_with_saturating_units_are_supported(tmp_path, lines):
     check(tmp_path, lines)

@@ -76,7 +76,7 @@ def train(path, out, *flags, num_ranks=2):
     return out
 
 
-def test_the_published_training_in_miniature(corpus, tmp_path):
+def test_published_training_at_small_size(corpus, tmp_path):
     """Kaldi's recipe for Switchboard, with all options except sizes and rate, on two ranks: factorised layers
     with dropout, averaged ranks."""
     conf = Path(__file__).parents[3] / "egs/amazon_queen/s5/conf/published/chain.conf"
@@ -99,7 +99,7 @@ def test_the_published_training_in_miniature(corpus, tmp_path):
     assert ends[-1]["heldout_objective"] > 0.6 * ends[0]["heldout_objective"]
 
 
-def test_a_benchmark_counts_what_a_gpu_does_after_a_call(monkeypatch):
+def test_benchmark_time_includes_submitted_gpu_work(monkeypatch):
     """The wall time includes work that was only submitted to the GPU, 5 s at a time."""
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
     with patch.dict(sys.modules):
@@ -134,7 +134,7 @@ def parameters(out) -> torch.Tensor:
     return torch.cat([value.flatten() for value in load_scorer(out).network.parameters()])
 
 
-def test_the_tree_is_one_of_left_biphones(corpus):
+def test_tree_has_left_biphones(corpus):
     trans = read_transitions(corpus / "tree" / "final.mdl")
     tree = read_tree(corpus / "tree" / "tree", trans)
     assert (
@@ -165,7 +165,7 @@ def test_alignments_of_other_data_are_refused(copy, tmp_path):
     assert not (tmp_path / "tree").exists()
 
 
-def test_what_is_missing_is_told_of_all_data_and_by_name(copy, tmp_path, capsys):
+def test_missing_data_are_counted_and_named(copy, tmp_path, capsys):
     """Also if a job has no usable data."""
     alignments, places = (
         read_int_vectors(copy / "ali" / "ali.1.gz"),
@@ -184,25 +184,25 @@ def test_what_is_missing_is_told_of_all_data_and_by_name(copy, tmp_path, capsys)
         run_here("build_chain_tree.py", *flags, "--frame-subsampling-factor", 50, *places, tmp_path / "none")
 
 
-@pytest.mark.parametrize(("flags", "told"), [([], True), (["--self-loop-scale", 1.0], False)])
-def test_graphs_want_the_scale_of_the_training(corpus, tmp_path, capsys, flags, told):
+@pytest.mark.parametrize(("flags", "message"), [([], True), (["--self-loop-scale", 1.0], False)])
+def test_graph_requires_self_loop_scale_of_training(corpus, tmp_path, capsys, flags, message):
     run_here(
         "make_graph.py", *flags, corpus / "lang_test", corpus / "tree", tmp_path / "graph", folder="utils"
     )
-    assert ("give --self-loop-scale 1.0, not 0.1" in capsys.readouterr().out) == told
+    assert ("give --self-loop-scale 1.0, not 0.1" in capsys.readouterr().out) == message
 
 
-def test_a_network_learns_to_recognise_words(corpus, tmp_path):
+def test_network_learns_to_recognise_words(corpus, tmp_path):
     """Two ranks with natural gradient and combination of models; decoded with the graph of its own tree,
     scored and timed."""
     flags = ["--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4, "--num-epochs", 5,
              "--learning-rate", 1, "--combine", "weights", "--combine-period-frames", 400,
              "--combine-iterations", 3, "--sample-frames", 200]  # fmt: skip
     out = train(corpus, tmp_path / "chain", *flags)
-    told = epochs(out)
+    report = epochs(out)
     assert (
-        told[-1]["heldout_objective"] > max(-0.05, told[0]["heldout_objective"])
-        and told[-1]["heldout_cross_entropy"] < 1.5
+        report[-1]["heldout_objective"] > max(-0.05, report[0]["heldout_objective"])
+        and report[-1]["heldout_cross_entropy"] < 1.5
     )
     model = load_scorer(out)
     assert type(model.network) is LayeredNetwork and model.factor == 10.0 and not model.log_priors.any()
@@ -239,9 +239,9 @@ def test_a_network_learns_to_recognise_words(corpus, tmp_path):
     ],
     ids=lambda flags: flags[1],
 )
-def test_options(corpus, tmp_path, flags):
-    told = epochs(train(corpus, tmp_path / "out", "--num-epochs", 2, *flags))
-    assert -0.5 < told[-1]["heldout_objective"] < 0 and told[-1]["heldout_cross_entropy"] < 3
+def test_options_are_applied(corpus, tmp_path, flags):
+    report = epochs(train(corpus, tmp_path / "out", "--num-epochs", 2, *flags))
+    assert -0.5 < report[-1]["heldout_objective"] < 0 and report[-1]["heldout_cross_entropy"] < 3
 
 
 @pytest.mark.parametrize("scheme", KINDS_OF_SCHEMES)
@@ -262,7 +262,7 @@ def test_each_kind_of_scheme_learns(corpus, tmp_path, capsys, scheme):
     assert epochs(out)[-1]["heldout_objective"] > 0.7 * begun
 
 
-def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
+def test_interrupted_training_resumes(corpus, tmp_path, monkeypatch):
     flags = ["--checkpoint-frames", 240, "--momentum", 0.5, "--num-epochs", 2, "--combine", "average",
              "--combine-period-frames", 300, "--natural-gradient", "online", "--ng-rank-in", 4,
              "--ng-rank-out", 4]  # fmt: skip
@@ -284,7 +284,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
     assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
 
 
-def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monkeypatch):
+def test_chunks_without_likelihood_are_counted(corpus, tmp_path, capsys, monkeypatch):
     """One in every second minibatch. Checkpoints keep the count, and too many end the training."""
     learn, answer, steps, poisoned = Learner.step, leaky_hmm.forward_backward, itertools.count(), []
 
@@ -316,7 +316,7 @@ def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monke
     assert next(steps) - again < 24
 
 
-def test_gradients_added_over_ranks_are_those_of_one_with_all_data(copy, tmp_path):
+def test_gradients_summed_over_ranks_equal_single_rank(copy, tmp_path):
     """Eight utterances with two chunks each: one rank learns all sixteen chunks per minibatch, each of two
     ranks eight."""
     rng, phones = np.random.default_rng(3), LangDir(copy / "lang").phones
@@ -335,7 +335,7 @@ def test_gradients_added_over_ranks_are_those_of_one_with_all_data(copy, tmp_pat
     assert load_scorer(one).network.output.weight.abs().max() > 0.01
 
 
-def test_utterances_without_room_for_their_phones_are_named(copy, tmp_path, capsys):
+def test_utterances_too_short_for_their_phones_are_named(copy, tmp_path, capsys):
     lang = LangDir(copy / "lang")
     reader, places = ArkReader(), read_scp(copy / "data" / "feats.scp")
     crowded = {
@@ -360,7 +360,7 @@ def test_utterances_without_room_for_their_phones_are_named(copy, tmp_path, caps
     )
 
 
-def test_features_that_are_no_numbers_are_named(copy, tmp_path):
+def test_non_finite_features_are_named(copy, tmp_path):
     reader, places = ArkReader(), read_scp(copy / "data" / "feats.scp")
     with ArkWriter(copy / "data" / "g.ark", copy / "data" / "feats.scp") as writer:
         for key, place in places.items():
@@ -379,7 +379,7 @@ def test_features_that_are_no_numbers_are_named(copy, tmp_path):
         )
 
 
-def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
+def test_incompatible_options_give_one_sentence(copy, tmp_path):
     with pytest.raises(UserError, match="--schedule newbob: it depends on the frame-level cross-entropy"):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     with pytest.raises(UserError, match="--network: no network is given; give a file of layers"):

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from corpora import DIM, transition_model
 from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
 from schemes import fitting
 from steps_here import run_here, step_of
 from toy_jobs import power_cut
+from training_corpora import DIM, transition_model
 
 from pyasr.base.cli.options import HelpRequested, parse, to_json
 from pyasr.base.errors import UserError
@@ -108,7 +108,7 @@ def parameters(out) -> torch.Tensor:
         ({"criterion": "mmi", "boost": 0.1}, 0.05),
     ],
 )
-def test_training_raises_its_objective(corpus, tmp_path, flags, gain):
+def test_training_raises_objective(corpus, tmp_path, flags, gain):
     words = [
         word for name, value in flags.items() for word in ("--" + name.replace("_", "-"), str(value).lower())
     ]
@@ -134,7 +134,7 @@ def test_training_raises_its_objective(corpus, tmp_path, flags, gain):
     assert not list(out.glob("*.npz*")) and not list(out.glob("*.npy")) and not (out / "checkpoint").exists()
 
 
-def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
+def test_reported_objective_equals_that_of_files(corpus, tmp_path):
     """Without learning, and without a held-out set."""
     out = train(
         corpus, tmp_path / "out", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0, num_ranks=1
@@ -150,7 +150,7 @@ def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
     assert torch.equal(parameters(out), parameters(corpus / "dnn"))
 
 
-def test_the_share_of_rejected_frames_is_told(corpus, tmp_path, capsys):
+def test_fraction_of_rejected_frames_is_reported(corpus, tmp_path, capsys):
     """In the log and the metrics, as a share of all frames, without learning. A frame is rejected if no path
     of the lattice has the reference's state."""
     references, pdfs = (
@@ -166,13 +166,13 @@ def test_the_share_of_rejected_frames_is_told(corpus, tmp_path, capsys):
         num_absent / sum(LENGTHS.values()),
         ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0],
     )
-    told = []
+    report = []
     for drop_frames in ("true", "false"):
         out = train(corpus, tmp_path / drop_frames, *flags, "--drop-frames", drop_frames, num_ranks=1)
         metrics = (out / "metrics.jsonl").read_text().splitlines()
-        told += [json.loads(line)["train_rejected"] for line in metrics if "train_rejected" in line]
+        report += [json.loads(line)["train_rejected"] for line in metrics if "train_rejected" in line]
         assert (f"{share:.2%} of the frames rejected" in capsys.readouterr().out) == (drop_frames == "true")
-    assert told == [pytest.approx(share, abs=1e-6), 0] and 0 < share < 0.5
+    assert report == [pytest.approx(share, abs=1e-6), 0] and 0 < share < 0.5
 
 
 def states_of(lattice, pdfs) -> list[set]:
@@ -187,7 +187,7 @@ def states_of(lattice, pdfs) -> list[set]:
     + [["--first-mixing", "best"], ["--minibatch", 80], ["--data-assignment", "all"]],
     ids=lambda flags: flags[-1],
 )
-def test_schemes_and_minibatches(corpus, tmp_path, flags):
+def test_schemes_and_minibatches_raise_objective(corpus, tmp_path, flags):
     options = CriterionOptions(acoustic_scale=SCALE)
     out = train(corpus, tmp_path / "out", "--num-epochs", 2, *flags, num_ranks=3 if "asgd" in flags else 2)
     assert objective(corpus, out, options) > objective(corpus, corpus / "dnn", options) + 0.02
@@ -196,7 +196,7 @@ def test_schemes_and_minibatches(corpus, tmp_path, flags):
 @pytest.mark.parametrize(
     "minibatch, mean", [(1, sum(LENGTHS.values()) / len(LENGTHS)), (10**6, sum(LENGTHS.values()))]
 )
-def test_rates_for_means_are_for_frames(minibatch, mean, corpus, tmp_path, capsys):
+def test_learning_rate_conventions_are_equivalent(minibatch, mean, corpus, tmp_path, capsys):
     """The divisor of --lr-convention mean is the average number of frames per minibatch."""
     flags = ["--num-epochs", 1, "--minibatch", minibatch, "--heldout-share", 0]
     summed = parameters(train(corpus, tmp_path / "sum", *flags, num_ranks=1))
@@ -228,7 +228,7 @@ def test_minibatches_are_whole_utterances(corpus, tmp_path, monkeypatch):
     assert all(len(lengths) == 1 or sum(lengths) <= 64 for lengths in seen)
 
 
-def test_an_interrupted_training_goes_on(corpus, tmp_path):
+def test_interrupted_training_resumes(corpus, tmp_path):
     flags = ["--checkpoint-frames", 150, "--momentum", 0.5, "--num-epochs", 2]
     whole = train(corpus, tmp_path / "whole", *flags, num_ranks=1)
     with power_cut(Learner, 19):
@@ -237,7 +237,7 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path):
     assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
 
 
-def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
+def test_other_number_of_ranks_resumes(corpus, tmp_path, capsys):
     """Both continue within the epoch; only utterances at a boundary may be trained on twice or skipped."""
     flags = ["--checkpoint-frames", 150, "--num-epochs", 2]
     with power_cut(Learner, 8):
@@ -252,7 +252,7 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
     assert abs(two - 2 * one) <= 2 * max(LENGTHS.values())
 
 
-def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_path, capsys):
+def test_utterances_without_matching_lattice_are_named(copy, tmp_path, capsys):
     found = lattices(copy)
     found["b-01"] = found["a-00"]
     del found["c-02"]
@@ -264,9 +264,11 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
     ):
         train(copy, tmp_path / "out")
     train(copy, tmp_path / "out", "--max-missing", 0.2, "--num-epochs", 1, "--heldout-share", 0)
-    told = capsys.readouterr().out
-    assert "1 utterances left out: the lattice has another number of frames than the alignment: b-01" in told
-    assert "1 utterances left out: there is no lattice: c-02" in told
+    output = capsys.readouterr().out
+    assert (
+        "1 utterances left out: the lattice has another number of frames than the alignment: b-01" in output
+    )
+    assert "1 utterances left out: there is no lattice: c-02" in output
     (frames,) = [
         json.loads(line)["frames"]
         for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
@@ -275,8 +277,8 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
     assert frames == sum(LENGTHS.values()) - LENGTHS["b-01"] - LENGTHS["c-02"]
 
 
-@pytest.mark.parametrize("theirs, told", [(1 / 12, True), (SCALE, False), (0.2999, False)])
-def test_lattices_of_another_scale_are_told(copy, tmp_path, capsys, theirs, told):
+@pytest.mark.parametrize("theirs, message", [(1 / 12, True), (SCALE, False), (0.2999, False)])
+def test_lattices_of_other_scale_are_reported(copy, tmp_path, capsys, theirs, message):
     """The scale is read from the options that steps/decode.py saves."""
     options, _ = parse(step_of("decode.py")[1], ["--acoustic-scale", str(theirs), "graph", "data", "denlats"])
     (copy / "denlats" / DONE).write_text(json.dumps({"options": to_json(options), "inputs": {}}))
@@ -285,7 +287,7 @@ def test_lattices_of_another_scale_are_told(copy, tmp_path, capsys, theirs, told
     assert (
         f"denlats: {chosen}, but the training uses 0.3; give both steps the same scale"
         in capsys.readouterr().out
-    ) == told
+    ) == message
 
 
 CRITERIA = [
@@ -301,22 +303,22 @@ CRITERIA = [
     CRITERIA,
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
 )
-def test_lists_of_silence_that_are_empty_or_of_another_model(copy, tmp_path, capsys, flags, goes_by_silence):
+def test_invalid_silence_lists_are_refused(copy, tmp_path, capsys, flags, goes_by_silence):
     """A criterion that does not use the list accepts any list."""
     flags = [*flags, "--num-epochs", 1, "--heldout-share", 0]
     (copy / "lang/phones/silence.int").write_text("")
     train(copy, tmp_path / "empty", *flags, num_ranks=1)
-    told = (
+    report = (
         f"silence.int: the list is empty, so --criterion {flags[1]} treats all phones as speech; list "
         "the silence phones"
     )
-    assert (told in capsys.readouterr().out) == goes_by_silence
+    assert (report in capsys.readouterr().out) == goes_by_silence
     (copy / "lang/phones/silence.int").write_text("5\n77\n")
-    told = (
+    report = (
         r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the lang directory that the model was "
         r"trained with"
     )
-    with pytest.raises(UserError, match=told) if goes_by_silence else contextlib.nullcontext():
+    with pytest.raises(UserError, match=report) if goes_by_silence else contextlib.nullcontext():
         train(copy, tmp_path / "foreign", *flags, num_ranks=1)
     assert (tmp_path / "foreign").exists() != goes_by_silence
 
@@ -331,7 +333,7 @@ def with_dropout(path, share: float) -> None:
     replace(plain, network=network).save(path / "dnn" / "final.nnet")
 
 
-def test_without_dropout_gradients_are_those_of_the_whole_network(copy, tmp_path, capsys):
+def test_gradients_without_dropout_use_whole_network(copy, tmp_path, capsys):
     flags = ["--num-epochs", 1, "--heldout-share", 0]
     whole = parameters(train(copy, tmp_path / "whole", *flags, num_ranks=1))
     with_dropout(copy, 0.5)
@@ -348,7 +350,7 @@ def test_without_dropout_gradients_are_those_of_the_whole_network(copy, tmp_path
     )
 
 
-def test_lattices_of_another_model(copy, tmp_path):
+def test_lattices_of_other_model_are_refused(copy, tmp_path):
     """Even if the model has all their transition-ids."""
     num_tids = read_transitions(copy / "dnn" / "final.mdl").num_tids
     other = {
@@ -357,14 +359,14 @@ def test_lattices_of_another_model(copy, tmp_path):
     }
     other = {key: replace(lattice, tids=lattice.tids % num_tids + 1) for key, lattice in other.items()}
     write_lattices(copy / "denlats" / "lat.1.gz", list(other.items()))
-    told = (
+    report = (
         "denlats/lat.1.gz: a-00: not a path through the phones' HMMs around frame .*; give lattices that were"
     )
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=report):
         train(copy, tmp_path / "out")
 
 
-def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
+def test_incompatible_options_give_one_sentence(copy, tmp_path):
     with pytest.raises(UserError, match="--schedule newbob: it depends on the frame-level cross-entropy"):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     file = copy / "ali" / "ali.1.gz"
@@ -394,7 +396,7 @@ def have_network_over_time(path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
-def test_networks_over_time(copy, tmp_path, scheme):
+def test_splicing_layer_equals_spliced_frames(copy, tmp_path, scheme):
     """A network whose first layer splices learns the same as one on spliced frames, also with several
     utterances per minibatch."""
     flags = ["--minibatch", 100, "--num-epochs", 2, "--parallel", scheme]
@@ -405,7 +407,7 @@ def test_networks_over_time(copy, tmp_path, scheme):
     torch.testing.assert_close(parameters(over_time), parameters(spliced), atol=1e-4, rtol=1e-4)
 
 
-def test_gradients_of_utterances_one_by_one(copy, tmp_path):
+def test_natural_gradient_sums_over_utterances(copy, tmp_path):
     """Natural gradient sums the gradients of a layer over the utterances of a minibatch one by one, before
     ranks sum theirs."""
     have_network_over_time(copy)
@@ -425,7 +427,7 @@ def test_gradients_of_utterances_one_by_one(copy, tmp_path):
     assert objective(copy, out, options) > objective(copy, copy / "dnn", options) + 0.02
 
 
-def test_the_factor_of_a_networks_scores_is_kept(copy, tmp_path):
+def test_score_factor_is_kept(copy, tmp_path):
     """Only the product of the factor and the acoustic scale matters."""
     plain = train(copy, tmp_path / "plain", "--num-epochs", 2, "--frame-smoothing", 0.1)
     replace(load_scorer(copy / "dnn"), factor=10.0).save(copy / "dnn" / "final.nnet")
@@ -438,7 +440,7 @@ def test_the_factor_of_a_networks_scores_is_kept(copy, tmp_path):
     torch.testing.assert_close(parameters(scaled), parameters(plain), atol=1e-4, rtol=1e-4)
 
 
-def test_features_of_another_kind(copy, tmp_path):
+def test_features_of_other_kind_are_refused(copy, tmp_path):
     InputOptions(cmvn="none", splice_left=1, splice_right=2).save(copy / "dnn")
     with pytest.raises(
         UserError, match="the model 18 columns; give the features that the model was trained on"

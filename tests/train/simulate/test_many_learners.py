@@ -50,7 +50,7 @@ def trained(directory, name, num_learners):
 @pytest.mark.parametrize(
     "name, num_learners", [("allreduce", 64), ("allreduce", 128), ("exponential", 64), ("random-ring", 128)]
 )
-def test_many_learners(tmp_path, name, num_learners):
+def test_many_learners_conserve_mean(tmp_path, name, num_learners):
     """Learners drift apart. Mixings conserve their mean; all-reduce makes them equal at once, gossip moves
     them closer. At the end all have the same model, which has learned."""
     results = trained(tmp_path / "job", name, num_learners)

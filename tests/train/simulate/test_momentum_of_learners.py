@@ -76,12 +76,12 @@ class Dense:
         ).numpy()
 
     def move(self, k, gradient) -> np.ndarray:
-        """Move learner k by its own velocity."""
+        """Update learner k by its own velocity."""
         self.V[k] = MOMENTUM * self.V[k] - self.rate * gradient
         return (1 - MOMENTUM) * self.V[k]
 
     def in_rounds(self, mixing, sums_gradients: bool) -> np.ndarray:
-        """W <- mixing W + moves computed at W; an epoch ends with the mean of the learners."""
+        """W <- mixing W + updates computed at W. An epoch ends with the mean of the learners."""
         for epoch in range(1, NUM_EPOCHS + 1):
             for minibatches in zip(*(list(frames(SIZE, epoch)) for frames in self.minibatches), strict=True):
                 gradients = np.array([self.gradient(*pair) for pair in zip(self.W, minibatches)])
@@ -114,7 +114,7 @@ class Dense:
 
 
 @pytest.mark.parametrize("parallel", ["gradient", "d1d", "dpsgd", "adpsgd"])
-def test_velocities_are_those_of_dense_loops(tmp_path, parallel):
+def test_velocities_equal_dense_loops(tmp_path, parallel):
     jobs = simulated(tmp_path / "job", options(parallel))
     found, velocities = unpadded(jobs[0]), [job.learner.velocity for job in jobs]
     dense = Dense(jobs)

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from corpora import make_data
 from toy_jobs import NUM_PDFS, with_options
+from training_corpora import make_data
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.networks.acoustic import MODEL_FILE
@@ -49,7 +49,7 @@ def simulated(corpus, out, scheme: str, **mixing):
     "scheme, mixing",
     [("allreduce", {}), ("ring", dict(data_assignment="all")), ("adpsgd", {}), ("kaldi", {}), ("asgd", {})],
 )
-def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme, mixing):
+def test_sharing_does_not_change_results(corpus, tmp_path, monkeypatch, scheme, mixing):
     read = Counter()
     load = FeatureReader.__getitem__
     monkeypatch.setattr(
@@ -63,7 +63,7 @@ def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme, mixing):
     assert min(read.values()) > 1
 
 
-def test_a_shared_shard_is_what_the_shard_is(corpus):
+def test_shared_shard_equals_plain_shard(corpus):
     path, targets = corpus
     arguments = (
         FeatureReader(path / "data", InputOptions(cmvn="none")),
@@ -87,7 +87,7 @@ def test_a_shared_shard_is_what_the_shard_is(corpus):
         one.store(everything[:3], 0)
 
 
-def test_frames_that_may_be_streamed_are_not_shared():
+def test_streamed_frames_are_not_shared():
     assert isinstance(virtual_learners.shards_for(with_options()), SharedShards)
     assert (
         virtual_learners.shards_for(with_options(store=dict(max_store_mb=1)))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import make_alignments, make_data
 from schemes import fitting
+from training_corpora import make_alignments, make_data
 
 sys.path.append(str(Path(__file__).parents[2]))
 from steps_here import run_here  # noqa: E402
@@ -60,7 +60,7 @@ def simulated(corpus, out, *flags, data="data") -> dict:
     return json.loads((out / "simulation.json").read_text())
 
 
-def test_a_network_that_learns_is_said_to(corpus, tmp_path):
+def test_learning_network_has_verdict_learns(corpus, tmp_path):
     found = simulated(corpus, tmp_path / "out")
     assert (
         found["verdict"] == "learns"
@@ -69,7 +69,7 @@ def test_a_network_that_learns_is_said_to(corpus, tmp_path):
     assert found["guessing"]["uniform"] == pytest.approx(math.log(NUM_PDFS))
 
 
-def test_a_network_that_hears_nothing_is_stuck_at_the_priors(corpus, tmp_path):
+def test_network_without_input_has_verdict_priors(corpus, tmp_path):
     """Its loss is the recorded loss of guessing by the priors."""
     found = simulated(corpus, tmp_path / "out", data="deaf")
     assert found["verdict"] == "stuck at the priors" and found["diverged"] is None
@@ -77,7 +77,7 @@ def test_a_network_that_hears_nothing_is_stuck_at_the_priors(corpus, tmp_path):
     assert found["guessing"]["priors"] < 0.95 * found["guessing"]["uniform"]
 
 
-def test_a_simulation_goes_on_after_a_spike_and_a_training_as_it_is_told(corpus, tmp_path):
+def test_verdict_after_temporary_divergence(corpus, tmp_path):
     """The loss of intervals is several times ln 6 at first."""
     rate = ["--activation", "tanh", "--learning-rate", 5]
     found = simulated(corpus, tmp_path / "simulated", *rate)
@@ -102,7 +102,7 @@ def test_a_simulation_goes_on_after_a_spike_and_a_training_as_it_is_told(corpus,
     assert load_scorer(tmp_path / "trained").num_pdfs == NUM_PDFS
 
 
-def test_a_schedule_that_goes_back_is_judged_by_what_it_goes_back_to(corpus, tmp_path):
+def test_verdict_uses_model_that_schedule_returns_to(corpus, tmp_path):
     found = simulated(
         corpus, tmp_path / "out", "--schedule", "newbob", "--activation", "tanh", "--learning-rate", 5
     )
@@ -111,7 +111,7 @@ def test_a_schedule_that_goes_back_is_judged_by_what_it_goes_back_to(corpus, tmp
     assert found["verdict"] == verdict(-best, Guessing(**found["guessing"]))
 
 
-def test_what_guessing_comes_to():
+def test_guessing_losses_equal_formulas():
     """For two held-out utterances; one is added to each count of training frames."""
     targets = Targets(
         ["a", "b", "c"],
@@ -128,7 +128,7 @@ def test_what_guessing_comes_to():
 
 
 @pytest.mark.parametrize(
-    "loss, told",
+    "loss, message",
     [
         (1.0, "learns"),
         (3.91, "learns"),
@@ -141,5 +141,5 @@ def test_what_guessing_comes_to():
         (math.nan, "not a number"),
     ],
 )
-def test_verdicts(loss, told):
-    assert verdict(loss, Guessing(4.0, 5.0)) == told
+def test_verdicts_of_losses(loss, message):
+    assert verdict(loss, Guessing(4.0, 5.0)) == message

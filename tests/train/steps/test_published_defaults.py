@@ -243,18 +243,18 @@ NETWORKS = [
 
 
 @pytest.mark.parametrize("source, found, published", OPTIONS)
-def test_defaults(source, found, published):
+def test_defaults_equal_publications(source, found, published):
     assert {name: found[name] for name in published} == published, source
 
 
 @pytest.mark.parametrize("source, conf, cls, published", RECIPES)
-def test_recipes(source, conf, cls, published):
+def test_recipes_equal_publications(source, conf, cls, published):
     found = step(cls, conf)
     assert {name: found[name] for name in published} == published, source
 
 
 @pytest.mark.parametrize("source, network, published", NETWORKS)
-def test_networks(source, network, published):
+def test_networks_equal_publications(source, network, published):
     found = [layer for text in read_network(CONF / f"network/{network}.net") for layer in parse_line(text)]
     names = [options.keys() for _, options in published]
     assert len(found) == len(published), source
@@ -265,7 +265,7 @@ def test_networks(source, network, published):
 
 
 @pytest.mark.parametrize("num_epochs", [14, 17])
-def test_a_rate_that_is_halved_with_every_epoch(num_epochs):
+def test_rate_halved_every_epoch_equals_publications(num_epochs):
     """arXiv:1504.01482, with a parameter server and with one GPU: from 0.1 down to 1e-5."""
     words = [
         "--config",
@@ -316,5 +316,5 @@ def test_a_rate_that_is_halved_with_every_epoch(num_epochs):
         (FAST, priors, "_SMOOTHING", 0.01),
     ],
 )
-def test_constants(source, module, name, published):
+def test_constants_equal_publications(source, module, name, published):
     assert getattr(module, name) == published, source

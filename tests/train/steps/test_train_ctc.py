@@ -9,10 +9,10 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from corpora import write_table
 from schemes import KINDS_OF_SCHEMES, SCHEME_FLAGS, fitting, initial_objective, ranks_for
 from steps_here import run_here, step_of
 from toy_jobs import power_cut
+from training_corpora import write_table
 
 from pyasr.base.cli.options import HelpRequested, parse
 from pyasr.base.errors import UserError
@@ -103,7 +103,7 @@ def spelled(corpus, out) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["allreduce", "bmuf"])
-def test_a_network_learns_to_spell(corpus, tmp_path, scheme):
+def test_network_learns_to_spell(corpus, tmp_path, scheme):
     flags = [
         "--parallel",
         scheme,
@@ -126,12 +126,12 @@ def test_a_network_learns_to_spell(corpus, tmp_path, scheme):
     assert spelled(corpus, out) > 0.5  # doubled letters cannot be heard
 
 
-def test_the_default_rate_learns(corpus, tmp_path, capsys):
+def test_default_rate_learns(corpus, tmp_path, capsys):
     out = train(corpus, tmp_path / "out", "--num-epochs", 10, num_ranks=1)
     assert epochs(out)[-1]["heldout_objective"] > 0.7 * initial_objective(capsys.readouterr().out)
 
 
-def test_the_mean_is_that_over_units(corpus, tmp_path, capsys):
+def test_mean_convention_divides_by_units(corpus, tmp_path, capsys):
     """The rate for the mean, and for the sum the rate divided by the mean number of units, give the same
     network."""
     flags = ["--num-epochs", 1, "--heldout-share", 0]
@@ -146,17 +146,17 @@ def test_the_mean_is_that_over_units(corpus, tmp_path, capsys):
         torch.testing.assert_close(mean, total)
 
 
-def test_what_says_which_utterances_are_copies_may_come_later(corpus, tmp_path, capsys):
+def test_utt2uniq_may_be_added_later(corpus, tmp_path, capsys):
     """Copies are held out together, so a model is out of date once utt2uniq is written."""
     shutil.copytree(corpus / "data", tmp_path / "data")
-    for told in (None, "is up to date", "out of date: "):
-        if told == "out of date: ":
+    for message in (None, "is up to date", "out of date: "):
+        if message == "out of date: ":
             write_table(
                 tmp_path / "data" / "utt2uniq",
                 dict.fromkeys(FeatureReader(corpus / "data", InputOptions(cmvn="none")).keys[:2], "x"),
             )
         train(corpus, tmp_path / "out", "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
-        assert told is None or told in capsys.readouterr().out
+        assert message is None or message in capsys.readouterr().out
 
 
 class Doubled(Ctc):
@@ -165,7 +165,7 @@ class Doubled(Ctc):
         return 2 * loss, sums * torch.tensor([2.0, 1.0, 1.0])
 
 
-def test_a_step_can_name_another_loss(corpus, tmp_path, monkeypatch):
+def test_step_may_use_another_loss(corpus, tmp_path, monkeypatch):
     """Twice the loss at half the rate gives a bit-identical result, and the reported loss is doubled."""
     flags = ["--num-epochs", 1, "--learning-rate"]
     train(corpus, tmp_path / "ctc", *flags, 0.25, num_ranks=1)
@@ -180,7 +180,7 @@ def test_a_step_can_name_another_loss(corpus, tmp_path, monkeypatch):
     )
 
 
-def test_priors_are_those_of_the_transcripts(corpus, tmp_path):
+def test_priors_equal_those_of_transcripts(corpus, tmp_path):
     """A blank before every unit and after the last; one is added to all counts. Held-out utterances count
     too."""
     model, subwords = (
@@ -252,7 +252,7 @@ def test_ranks_that_draw_from_all_data_learn(corpus, tmp_path, capsys):
     assert drawn == whole // 2 > 20
 
 
-def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
+def test_other_number_of_ranks_resumes(corpus, tmp_path, capsys):
     flags = ["--checkpoint-frames", 600, "--period-frames", 300, "--num-epochs", 2, "--learning-rate", 0.2]
     with power_cut(Learner, 8):
         train(corpus, tmp_path / "out", *flags, num_ranks=1)
@@ -262,7 +262,7 @@ def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
     assert abs(two - 2 * one) <= 2 * 300  # up to one minibatch per rank
 
 
-def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):
+def test_utterances_in_minibatch_are_independent(corpus):
     """The outputs for each utterance equal those of decoding it alone. Each utterance occurs once per epoch,
     in a minibatch with utterances of similar length."""
     reader = FeatureReader(corpus / "data", InputOptions(cmvn="none"))
@@ -298,7 +298,7 @@ def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):
     ]
 
 
-def test_help_says_that_splicing_does_not_count():
+def test_help_says_that_splicing_options_are_unused():
     module, cls = step_of("train_ctc.py")
     with pytest.raises(HelpRequested) as caught:
         parse(cls, ["--help"], module.__doc__)
@@ -348,7 +348,7 @@ def test_letters_without_units_are_named(corpus, tmp_path, capsys, change, lette
     assert prior == pytest.approx(1 / (2 * num_units + 30 + len(Subwords.read(corpus / "units"))), rel=1e-5)
 
 
-def test_the_unknown_word_is_learned(corpus, tmp_path):
+def test_unknown_word_is_learned(corpus, tmp_path):
     """As the unit <unk>."""
     shutil.copytree(corpus / "data", tmp_path / "data")
     spell_otherwise(tmp_path / "data", lambda text: " ".join(["<unk>", *text.split()[1:]]), 30)
@@ -361,7 +361,7 @@ def test_the_unknown_word_is_learned(corpus, tmp_path):
     assert priors[1] == pytest.approx((30 + 1) / (2 * num_units + len(texts) + len(subwords)), rel=1e-5)
 
 
-def test_what_cannot_be_learned_is_named(corpus, tmp_path):
+def test_unusable_data_are_refused(corpus, tmp_path):
     write_corpus(tmp_path / "data", 10)
     lines = (tmp_path / "data" / "text").read_text().splitlines()
     lines[0] += " " + " ".join(40 * ["abcdef"])

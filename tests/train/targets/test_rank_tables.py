@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 import toy_dbn
-from corpora import make_alignments, make_data
 from toy_jobs import NUM_PDFS, with_options
+from training_corpora import make_alignments, make_data
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.packed_tables import save_tables
@@ -34,7 +34,7 @@ def one_by_one(lengths: np.ndarray, among: np.ndarray, num_ranks: int) -> np.nda
 
 @pytest.mark.parametrize("block", [3, 1 << 20])
 @pytest.mark.parametrize("most", [2, 5, 50, 10**5])
-def test_dealing_out_at_once_is_dealing_out_one_by_one(block, most, monkeypatch):
+def test_batch_distribution_equals_single_one(block, most, monkeypatch):
     """With empty utterances, many utterances of equal length, and utterances sorted in one block."""
     monkeypatch.setattr(dealing, "_BLOCK", block)
     rng = np.random.default_rng(most)
@@ -46,7 +46,7 @@ def test_dealing_out_at_once_is_dealing_out_one_by_one(block, most, monkeypatch)
             assert np.array_equal(dealt_to(rank, num_ranks, lengths, among), expected == rank)
 
 
-def test_a_rank_has_what_belongs_to_it_in_memory(tmp_path):
+def test_memory_of_rank_is_bounded(tmp_path):
     """With 100,000 utterances and 100 ranks, a rank takes 60 bytes per utterance while it selects its own,
     and less afterwards. A table of all names would take 14 MB."""
     number = 100_000
@@ -77,7 +77,7 @@ def test_a_rank_has_what_belongs_to_it_in_memory(tmp_path):
     assert kept < 2_500_000 and most < 6_000_000
 
 
-def test_targets_are_prepared_within_the_largest_archive(tmp_path, monkeypatch):
+def test_memory_of_preparation_is_bounded_by_largest_archive(tmp_path, monkeypatch):
     """Four times as many archives of the same size take no more memory, except for the data kept for each
     utterance."""
     monkeypatch.setattr("pyasr.train.targets.pdf_targets._BLOCK", 1 << 14)
@@ -98,7 +98,7 @@ def test_targets_are_prepared_within_the_largest_archive(tmp_path, monkeypatch):
     assert peak(8) < 1.3 * peak(2)
 
 
-def test_ranks_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
+def test_ranks_read_no_table_of_data_directory(tmp_path, monkeypatch):
     """The model is bit-identical to one trained with the tables of the data directory."""
     targets = make_data(
         tmp_path / "data", {f"{speaker}-{i}": 60 + i for speaker in "abcdef" for i in range(6)}, NUM_PDFS
@@ -125,7 +125,7 @@ def test_ranks_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
     )
 
 
-def test_ranks_that_train_machines_read_no_table_of_the_data_directory(tmp_path, monkeypatch):
+def test_pretraining_ranks_read_no_table_of_data_directory(tmp_path, monkeypatch):
     spec = toy_dbn.spec_of(toy_dbn.make_toy(tmp_path), tmp_path / "out")
     monkeypatch.setattr(
         FeatureReader, "_read_tables", lambda reader: pytest.fail(f"{reader.data} is read as a whole")

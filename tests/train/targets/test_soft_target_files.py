@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_alignments, make_data
 from steps_here import run_here
 from toy_jobs import CPU, NUM_PDFS, SEED
+from training_corpora import DIM, make_alignments, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -57,7 +57,7 @@ def corpus(tmp_path):
 
 
 @pytest.fixture
-def looked_at(monkeypatch):
+def teacher_calls(monkeypatch):
     """Utterances for which teachers have computed targets."""
     table, keys = Teacher.table, []
     monkeypatch.setattr(
@@ -93,10 +93,10 @@ def said(corpus, keys) -> tuple[list, list]:
 
 
 @pytest.mark.parametrize("num_ranks, from_all", [(1, False), (2, False), (13, False), (3, True)])
-def test_files_hold_what_the_teacher_says(corpus, num_ranks, from_all, looked_at):
+def test_files_hold_posteriors_of_teacher(corpus, num_ranks, from_all, teacher_calls):
     files = prepare(corpus, num_ranks, from_all)
     targets = corpus[2]
-    assert sorted(looked_at) == [key for key in LENGTHS if key != "a-03"]
+    assert sorted(teacher_calls) == [key for key in LENGTHS if key != "a-03"]
     for rank, file in enumerate(files):
         if from_all and rank == 0:
             assert file is None
@@ -116,7 +116,7 @@ def test_files_hold_what_the_teacher_says(corpus, num_ranks, from_all, looked_at
     assert names == {f"{part}.npz{end}" for part in parts for end in ("", ".first", ".entries")}
 
 
-def test_what_a_teacher_has_said_is_told(corpus, caplog):
+def test_quality_of_teacher_is_logged(corpus, caplog):
     """Compared with its posteriors, frame by frame."""
     logging.getLogger("pyasr").propagate = True
     options, data, targets, _ = corpus
@@ -132,8 +132,8 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
     assert f"agrees with the alignment in {np.mean(agreeing):.2%} of the training frames" in caplog.text
     objective = sum(float(part @ np.log(part)) for part in q) / len(q)
     assert f"{np.mean(list(map(len, q))):.1f} pdfs per frame have 90% of the mass" in caplog.text
-    told = float(re.search(r"the objective of a student with the same posteriors is (\S+)", caplog.text)[1])
-    assert told == pytest.approx(objective, abs=1e-4)
+    output = float(re.search(r"the objective of a student with the same posteriors is (\S+)", caplog.text)[1])
+    assert output == pytest.approx(objective, abs=1e-4)
     assert re.search(
         rf"the targets of {len(q)} frames will take about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text
     )
@@ -153,18 +153,18 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
         ((3, True), (2, False)),
     ],
 )
-def test_the_teacher_looks_once(corpus, before, after, looked_at):
+def test_teacher_runs_once(corpus, before, after, teacher_calls):
     """Also if the job continues with another number of ranks."""
     prepare(corpus, *before)
-    looked_at.clear()
+    teacher_calls.clear()
     files = [file for file in prepare(corpus, *after) if file]
-    assert looked_at == []
+    assert teacher_calls == []
     for file in files:
         assert everything([file.table(np.arange(len(file.keys)))]) == said(corpus, file.keys)
     assert len(list(corpus[3].iterdir())) == 3 * (1 if after[1] else after[0])
 
 
-def test_a_file_that_was_written_halfway_is_not_trusted(corpus, looked_at, monkeypatch):
+def test_incomplete_file_is_not_used(corpus, teacher_calls, monkeypatch):
     """The complete file of the other rank is used."""
     own, table = corpus[2].shard(1, 2, heldout=False), Teacher.table
 
@@ -178,18 +178,18 @@ def test_a_file_that_was_written_halfway_is_not_trusted(corpus, looked_at, monke
         prepare(corpus)
     monkeypatch.setattr(Teacher, "table", table)
     assert (corpus[3] / "soft_targets.1-of-2.npz.entries").stat().st_size > 0
-    looked_at.clear()
+    teacher_calls.clear()
     monkeypatch.setattr(
-        Teacher, "table", lambda teacher, key, pdfs: (looked_at.append(key), table(teacher, key, pdfs))[1]
+        Teacher, "table", lambda teacher, key, pdfs: (teacher_calls.append(key), table(teacher, key, pdfs))[1]
     )
     files = prepare(corpus)
-    assert set(own) <= set(looked_at)
+    assert set(own) <= set(teacher_calls)
     for file in files:
         assert everything([file.table(np.arange(len(file.keys)))]) == said(corpus, file.keys)
 
 
 @pytest.mark.parametrize("harm", ["cut", "other mass", "other teacher", "no index", "garbage"])
-def test_a_file_that_is_not_of_this_training_is_made_again(corpus, harm, looked_at, tmp_path):
+def test_file_of_other_training_is_replaced(corpus, harm, teacher_calls, tmp_path):
     file = prepare(corpus, 1)[0]
     path, options = corpus[3] / "soft_targets.0-of-1.npz", corpus[0]
     if harm == "cut":
@@ -207,10 +207,10 @@ def test_a_file_that_is_not_of_this_training_is_made_again(corpus, harm, looked_
         path.unlink()
     else:
         path.write_bytes(b"garbage")
-    looked_at.clear()
+    teacher_calls.clear()
     corpus = options, *corpus[1:]
     again = prepare(corpus, 1)[0]
-    assert looked_at == file.keys and everything([again.table(np.arange(11))]) == said(corpus, file.keys)
+    assert teacher_calls == file.keys and everything([again.table(np.arange(11))]) == said(corpus, file.keys)
 
 
 def shard_of(corpus, file) -> Shard:
@@ -267,7 +267,7 @@ def test_streamed_frames_have_their_soft_targets(corpus, size):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 @pytest.mark.parametrize("max_bytes", [0, 20_000])
-def test_soft_targets_are_copied_to_the_device(corpus, max_bytes):
+def test_soft_targets_are_copied_to_device(corpus, max_bytes):
     shard = shard_of(corpus, prepare(corpus, 1)[0])
     here, there = (
         open_frames(shard, torch.device(kind), torch.float32, max_bytes, SEED, 0) for kind in ("cpu", "cuda")
@@ -284,7 +284,7 @@ def test_soft_targets_are_copied_to_the_device(corpus, max_bytes):
     torch.testing.assert_close(found, expected, rtol=2.0**-22, atol=0.0)
 
 
-def test_want_of_room_is_told_after_the_first_utterances(corpus, monkeypatch, looked_at):
+def test_insufficient_disk_space_is_reported_after_first_utterances(corpus, monkeypatch, teacher_calls):
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(soft_target_files, "_TRIED_FRAMES", 100)
     monkeypatch.setattr(soft_target_files.shutil, "disk_usage", lambda path: usage(1000))
@@ -294,10 +294,10 @@ def test_want_of_room_is_told_after_the_first_utterances(corpus, monkeypatch, lo
     )
     with pytest.raises(UserError, match=f"^{corpus[3]}: {found} --teacher-mass$"):
         prepare(corpus, 1)
-    assert looked_at == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
+    assert teacher_calls == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
 
 
-def test_a_full_disk_is_one_sentence(corpus, monkeypatch):
+def test_full_disk_gives_one_sentence(corpus, monkeypatch):
     def full(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -337,7 +337,7 @@ def measured(directory: Path) -> tuple[float, float, float]:
     return peaks[1] - peaks[0], *sizes
 
 
-def test_memory_does_not_grow_with_the_utterances(tmp_path):
+def test_memory_does_not_grow_with_utterances(tmp_path):
     here = Path(__file__).parent
     program = PROGRAM.format(
         places=[str(here), str(here.parent), str(here.parents[1])], directory=str(tmp_path)
@@ -348,7 +348,7 @@ def test_memory_does_not_grow_with_the_utterances(tmp_path):
     assert many > 50 > 10 > few and grown < many / 4, done.stdout
 
 
-def test_a_training_with_a_teacher_removes_its_files(corpus, tmp_path, capfd):
+def test_training_with_teacher_removes_its_files(corpus, tmp_path, capfd):
     """From the step: with streamed frames; no files of the targets remain in the model's directory."""
     make_alignments(tmp_path / "ali", corpus[2])
     teacher, lang = corpus[0].teacher, tmp_path / "lang"

@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from corpora import DIM, make_alignments, make_data
 from steps_here import run_here
 from toy_jobs import NUM_PDFS, with_options
+from training_corpora import DIM, make_alignments, make_data
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -35,7 +35,7 @@ def table_of(log_p, mass) -> SoftTable:
 
 
 @pytest.mark.parametrize("mass", [0.01, 0.6, 0.98, 0.999])
-def test_the_fewest_pdfs_with_the_mass_are_kept(mass):
+def test_fewest_pdfs_with_given_mass_are_kept(mass):
     log_p = posteriors()
     found = table_of(log_p, mass)[torch.arange(50)]
     for t, p in enumerate(log_p.exp().numpy()):
@@ -49,7 +49,7 @@ def test_the_fewest_pdfs_with_the_mass_are_kept(mass):
 
 
 @pytest.mark.parametrize("block", [1, 7 * 16, 7 * 50])
-def test_blocks_of_frames_make_no_difference(block, monkeypatch):
+def test_block_size_does_not_change_result(block, monkeypatch):
     log_p = posteriors()
     whole = keep_mass(log_p, 0.9)
     monkeypatch.setattr(soft_targets, "_BLOCK", block)
@@ -57,7 +57,7 @@ def test_blocks_of_frames_make_no_difference(block, monkeypatch):
     assert [len(part) for part in keep_mass(log_p[:0], 0.9)] == [0, 0, 0]
 
 
-def test_the_loss_is_the_cross_entropy_of_the_kept_distribution():
+def test_loss_is_cross_entropy_of_kept_distribution():
     log_p, index = posteriors(), torch.tensor([7, 3, 3, 40])
     targets, logits = table_of(log_p, 0.9)[index], torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
     q = torch.zeros(4, 7, dtype=torch.float64)
@@ -77,7 +77,7 @@ def test_the_loss_is_the_cross_entropy_of_the_kept_distribution():
 @pytest.mark.parametrize(
     "num_pdfs, type", [(2000, torch.int16), (1 << 16, torch.int16), ((1 << 16) + 1, torch.int32)]
 )
-def test_weights_are_parts_that_add_up(num_pdfs, type):
+def test_quantised_weights_sum_to_one(num_pdfs, type):
     """k of the module docstring, with pdfs and weights that need all bits of their type."""
     log_p = posteriors(5, num_pdfs)
     log_p[0] = torch.log_softmax(torch.nn.functional.one_hot(torch.tensor(num_pdfs - 1), num_pdfs) * 100.0, 0)
@@ -93,7 +93,7 @@ def test_weights_are_parts_that_add_up(num_pdfs, type):
 
 
 @pytest.mark.parametrize("spread", [2.0, 4.0, 6.0])
-def test_parts_are_as_good_as_exact_weights(spread):
+def test_quantised_weights_are_as_good_as_exact_ones(spread):
     """Loss and gradient of a minibatch, with teachers of high and low confidence that keep 1049, 113 and 18
     pdfs per frame."""
     random = torch.Generator().manual_seed(2)
@@ -110,7 +110,7 @@ def test_parts_are_as_good_as_exact_weights(spread):
     assert (grads[1] - grads[0]).norm() < (2e-3 if spread < 4 else 2e-4) * grads[0].norm()
 
 
-def test_minibatches_that_follow_each_other():
+def test_targets_of_consecutive_minibatches():
     table = table_of(posteriors(), 0.9)
     both, whole = table[torch.arange(7)].followed_by(table[torch.arange(7, 20)]), table[torch.arange(20)]
     assert all(
@@ -173,7 +173,7 @@ def blstm(corpus):
 @pytest.mark.parametrize(
     "kind, scheme", [("feed-forward", "allreduce"), ("feed-forward", "kaldi"), ("blstm", "allreduce")]
 )
-def test_a_student_learns_from_its_teacher_alone(corpus, blstm, tmp_path, kind, scheme):
+def test_student_learns_from_teacher_only(corpus, blstm, tmp_path, kind, scheme):
     """Training targets of the alignment are random, held-out targets are correct. The student sees single
     frames, and the BLSTM other columns."""
     path, right, wrong = corpus
@@ -196,7 +196,7 @@ def test_a_student_learns_from_its_teacher_alone(corpus, blstm, tmp_path, kind, 
     assert correct.mean() > 0.7
 
 
-def test_features_of_a_teacher_that_are_no_numbers_are_named(corpus, monkeypatch):
+def test_non_finite_teacher_features_are_named(corpus, monkeypatch):
     path, right, _ = corpus
     teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:1]
     features = teacher.reader[keys[0]].copy()
@@ -208,7 +208,7 @@ def test_features_of_a_teacher_that_are_no_numbers_are_named(corpus, monkeypatch
         teacher.table(keys[0], right.pdfs_of(keys[0]))
 
 
-def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatch):
+def test_utterance_too_long_for_teacher_is_named(corpus, monkeypatch):
     path, right, _ = corpus
     teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]
     compute = teacher.model.network.log_posteriors
@@ -225,7 +225,7 @@ def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatc
         [teacher.table(key, right.pdfs_of(key)) for key in keys]
 
 
-def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
+def test_teacher_of_other_tree_is_refused(corpus, tmp_path):
     """Even if it has as many pdfs."""
     path, right, _ = corpus
     for name in ("ali", "other"):
@@ -258,7 +258,7 @@ def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
         )
 
 
-def test_want_of_memory_for_the_posteriors_kept_is_told_too(corpus, monkeypatch):
+def test_insufficient_memory_for_posteriors_is_reported(corpus, monkeypatch):
     path, right, _ = corpus
     teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]
     keep = soft_targets._keep_mass
@@ -269,7 +269,7 @@ def test_want_of_memory_for_the_posteriors_kept_is_told_too(corpus, monkeypatch)
         [teacher.table(key, right.pdfs_of(key)) for key in keys]
 
 
-def test_teachers_that_cannot_teach(corpus, tmp_path):
+def test_unsuitable_teachers_are_refused(corpus, tmp_path):
     path, right, _ = corpus
     with pytest.raises(UserError, match="the network has 5 pdfs, the alignments have 6"):
         Teacher(TeacherOptions(path / "teacher"), path / "data", 6)

@@ -1,5 +1,5 @@
-"""What is prepared for trainings goes through files: in memory are names and a few numbers of each utterance,
-and one archive."""
+"""Prepared training data are in files. Only names, a few numbers per utterance, and one archive are in
+memory."""
 
 import tracemalloc
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from pyasr.train.steps import ctc_targets
 from pyasr.train.targets.alignment_spool import AlignmentSpool, VectorSpool
 from pyasr.train.targets.phone_spool import PhoneSpool
 
-MOST_BYTES = 120  # of an utterance, with a name of 20; a dictionary alone takes more
+MOST_BYTES = 120  # per utterance, with a name of 20 characters; a dictionary alone takes more
 PER_ARCHIVE = 250
 
 
@@ -35,7 +35,7 @@ def small_blocks(monkeypatch):
 
 
 def growth(make, first: int = 1000, second: int = 3000) -> float:
-    """Bytes at the peak for each utterance more; `make(number)` prepares, and gives what is measured."""
+    """Additional peak bytes per utterance. `make(number)` prepares so many, and returns what is measured."""
     peaks = []
     for number in (first, second):
         work = make(number)
@@ -73,7 +73,7 @@ def spool_alignments(path, wanted: Keys) -> None:
         )
 
 
-def test_an_utterance_of_two_archives(tmp_path):
+def test_utterance_in_two_archives_is_refused(tmp_path):
     for job, names in enumerate(("cab", "df", "gaf"), 1):
         write_int_vectors(tmp_path / f"ali.{job}.gz", dict.fromkeys(names, [1]))
     (tmp_path / "num_jobs").write_text("3\n")
@@ -86,8 +86,8 @@ def corpus(tmp_path_factory):
     return write_chain_corpus(tmp_path_factory.mktemp("spools"), 12)
 
 
-def test_phones_of_alignments(corpus, tmp_path):
-    """Of those that are as long as the features; the phones are those of the alignments in memory."""
+def test_phones_equal_those_of_alignments(corpus, tmp_path):
+    """For alignments that are as long as the features."""
     alignments = read_job_archives(corpus / "ali")
     reader = FeatureReader(corpus / "data", InputOptions(cmvn="none"))
     longer = reader.keys[3]
@@ -126,7 +126,7 @@ def spool_phones(path, reader, wanted: Keys) -> None:
 
 
 def test_memory_of_units(tmp_path, small_blocks):
-    """Of transcripts of ten words; their table is in memory."""
+    """For transcripts of ten words. Their table is in memory."""
     text = "a bad cab had a fad gag a bead cafe"
     subwords = train_subwords([text], SubwordOptions(num_units=12), "text")
     size = len(text) + 21
@@ -150,7 +150,7 @@ def spool_units(transcripts, path, number: int) -> None:
 
 
 def test_memory_of_copies(tmp_path, small_blocks):
-    """Of utterances whose originals are not there."""
+    """For utterances whose originals are missing."""
 
     def make(number):
         path = tmp_path / str(number)
@@ -165,4 +165,4 @@ def test_memory_of_copies(tmp_path, small_blocks):
         reader = FeatureReader(path, InputOptions(cmvn="none"))
         return lambda: sum(1 for name in names if reader.original(name)[1] == f"{name}-speaker")
 
-    assert growth(make, 500, 2000) < 240  # tables with two names a line
+    assert growth(make, 500, 2000) < 240  # tables with two names per line
