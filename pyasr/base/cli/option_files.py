@@ -15,7 +15,8 @@ from pyasr.base.cli.option_flags import kind_of
 from pyasr.base.cli.option_values import check, item_type, plain_type
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
-from pyasr.base.outputs.output import PathText, atomic_write
+from pyasr.base.outputs.comparison import PathText
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import naming
 
 

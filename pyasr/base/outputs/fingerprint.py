@@ -115,12 +115,9 @@ def content_of(states: dict[str, list]) -> str:
 
 
 def changed_files(directory: Path, done: dict) -> list[str]:
-    """Files of a stage output that differ from its done-file. Done-files of earlier versions may list q/, or
-    no files."""
+    """Files of a stage output that differ from its done-file."""
     return [
-        name
-        for name, state in done.get("files", {}).items()
-        if counts(name) and not is_still(Path(directory) / name, state)
+        name for name, state in done.get("files", {}).items() if not is_still(Path(directory) / name, state)
     ]
 
 
