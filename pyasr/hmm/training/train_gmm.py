@@ -43,7 +43,7 @@ from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.int_vectors import iterate_int_vectors, write_int_vectors
-from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
+from pyasr.io.kaldi_objects import KaldiWriter
 
 CHECKPOINT, STATE = "checkpoint", "state.json"
 
@@ -393,8 +393,3 @@ def write_vector(path: Path, values: np.ndarray) -> None:
     """Write one Kaldi vector to a file, float32."""
     with KaldiWriter(path) as writer:
         writer.vector(np.asarray(values, np.float32))
-
-
-def read_vector(path: Path) -> np.ndarray:
-    """Read a float vector written by `write_vector` or Kaldi."""
-    return KaldiReader(path).vector()
