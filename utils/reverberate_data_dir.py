@@ -38,7 +38,7 @@ def main(options: ReverberateDataDir) -> None:
     inputs = [*subsets.table_files(data, with_features=False), *lists]
     fills = bool(augment.fg_noise)  # the number of these noises depends on the length of the recording
     with (
-        recording_prints(data.path, options.out, inputs) if fills else nullcontext([]) as audio,
+        recording_prints(data.path) if fills else nullcontext([]) as audio,
         output_of(options, options.out, inputs + audio) as out,
     ):
         subsets.write_all(out, augmented(data, augment))

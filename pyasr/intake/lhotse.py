@@ -441,11 +441,6 @@ def _seconds(entry: dict, name: str, where: str) -> float:
     return float(found)
 
 
-def _line_of_channel(channel: tuple[str, int]) -> str:
-    file, place = channel
-    return f"{file} {place or 1}"
-
-
 def save_data_dir(found: Manifests, out: Path) -> None:
     """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known
     for all speakers, and reco2file_and_channel if recordings are channels of one file."""
@@ -467,7 +462,9 @@ def save_data_dir(found: Manifests, out: Path) -> None:
     channels, seconds = (
         Lazy(
             lambda: (
-                (name, _line_of_channel(one)) for name, one in found.channels.items() if name in recordings
+                (name, f"{file} {place or 1}")
+                for name, (file, place) in found.channels.items()
+                if name in recordings
             )
         ),
         Lazy(lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)),

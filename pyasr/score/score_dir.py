@@ -168,7 +168,7 @@ def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
 
 def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
     """Why the last scoring does not match this range of LM weights; '' if it does, if nothing was scored, or
-    for an earlier version."""
+    if no range was recorded."""
     try:
         summary = read_summary(decode_dir, mbr)
     except UserError:

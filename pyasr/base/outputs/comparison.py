@@ -12,7 +12,7 @@ class PathText(str):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunContent:
     """What a run computes its output from. The record of a run is a dictionary with the same two entries.
 
     options   options of the step as JSON values

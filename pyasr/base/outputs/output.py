@@ -1,7 +1,7 @@
 """Outputs that are either complete or absent: they are written under a scratch name and renamed.
 
 A step writes its output directory OUT as OUT.tmp and renames it at the successful end. What it does before
-depends on the states of OUT and OUT.tmp (`Out`, `Scratch`); docs/outputs.md has the table. A directory that
+depends on the states of OUT and OUT.tmp (`OutputState`, `ScratchState`); docs/outputs.md has the table. A directory that
 no step wrote is never removed.
 
 The done-file `.done.json` records the options, the fingerprints of inputs and files, and what computed the
@@ -25,7 +25,7 @@ from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.files import durable
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.files.places import remove_tree
-from pyasr.base.outputs.comparison import Run
+from pyasr.base.outputs.comparison import RunContent
 from pyasr.base.outputs.displaced_files import STARTED, keep_changed, keep_others, short_name, unfinished_runs
 from pyasr.base.outputs.fingerprint import (
     DONE,
@@ -46,7 +46,7 @@ _MOST_NAMED = 5
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of killed processes, by atomic_write
 
 
-class Out(enum.Enum):
+class OutputState(enum.Enum):
     """State of OUT when a step begins."""
 
     FOREIGN = "foreign"
@@ -56,7 +56,7 @@ class Out(enum.Enum):
     UP_TO_DATE = "up to date"
 
 
-class Scratch(enum.Enum):
+class ScratchState(enum.Enum):
     """State of OUT.tmp when a step begins to write it."""
 
     FOREIGN = "foreign"
@@ -128,7 +128,7 @@ def stage_output(
         out = out.resolve()
     _check_places(out, inputs)
     _finish(out)
-    run = Run(options, {str(path): fingerprint(path) for path in inputs}, complete)
+    run = RunContent(options, {str(path): fingerprint(path) for path in inputs}, complete)
     _remove_leftovers(out)
     _leave_output(out, run, force, also, outdated)
     _refuse_foreign(_replaced(out))
@@ -157,41 +157,41 @@ def stage_output(
         raise disk_error(error, out) from error
 
 
-def _leave_output(out: Path, run: Run, force: bool, also: Sequence[Path], outdated: str) -> None:
+def _leave_output(out: Path, run: RunContent, force: bool, also: Sequence[Path], outdated: str) -> None:
     """Return if OUT has to be computed. Raises UpToDate, or UserError if it must not be replaced."""
     state, found, damaged = _state_of_output(out, run, force, also, outdated)
     match state:
-        case Out.FOREIGN:
+        case OutputState.FOREIGN:
             _refuse_foreign(out)
-        case Out.DIFFERING:
+        case OutputState.DIFFERING:
             raise UserError(
                 f"{out} exists with other options ({'; '.join(found)}); give --force to replace it, or "
                 "another output name"
             )
-        case Out.UP_TO_DATE:
+        case OutputState.UP_TO_DATE:
             raise UpToDate(f"{out} is up to date")
-        case Out.OUT_OF_DATE:
+        case OutputState.OUT_OF_DATE:
             keep_changed(out, damaged)
             reason = f"{', '.join(found[:_MOST_NAMED])} changed" if found else outdated
             print(f"{out} is out of date: {reason}; computing it again", flush=True)
 
 
 def _state_of_output(
-    out: Path, run: Run, force: bool, also: Sequence[Path], outdated: str
-) -> tuple[Out, list[str], list[str]]:
+    out: Path, run: RunContent, force: bool, also: Sequence[Path], outdated: str
+) -> tuple[OutputState, list[str], list[str]]:
     """State of OUT; the options or files in which it differs from what the run would compute; its own changed
     files."""
     if _is_foreign(out):
-        return Out.FOREIGN, [], []
+        return OutputState.FOREIGN, [], []
     done = read_done(out)
     if done is None or force:
-        return Out.ABSENT, [], []
+        return OutputState.ABSENT, [], []
     if changed := run.other_options(done):
-        return Out.DIFFERING, changed, []
+        return OutputState.DIFFERING, changed, []
     damaged = changed_files(out, done)
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
     found = [*run.other_inputs(done), *(str(out / name) for name in damaged), *lost]
-    return Out.OUT_OF_DATE if found or outdated else Out.UP_TO_DATE, found, damaged
+    return OutputState.OUT_OF_DATE if found or outdated else OutputState.UP_TO_DATE, found, damaged
 
 
 def _is_copy(path: Path, original: Path) -> bool:
@@ -200,28 +200,28 @@ def _is_copy(path: Path, original: Path) -> bool:
 
 
 def _enter_scratch(
-    scratch: Path, run: Run, resume: bool, force: bool, precious: str, may_change: tuple[str, ...]
+    scratch: Path, run: RunContent, resume: bool, force: bool, precious: str, may_change: tuple[str, ...]
 ) -> None:
     """Prepare OUT.tmp for the run: with the files of the run that it resumes, or empty. Raises UserError
     instead of deleting files of the user, and `precious` ones."""
     state, why = _state_of_scratch(scratch, run, resume, force, precious, may_change)
     match state:
-        case Scratch.FOREIGN:
+        case ScratchState.FOREIGN:
             raise UserError(
                 f"{scratch} has files that were not written by a step; move it away, or give another output "
                 "name"
             )
-        case Scratch.PRECIOUS:
+        case ScratchState.PRECIOUS:
             raise UserError(
                 f"{scratch}: {why}; give those options to resume it, or --force to start from scratch"
             )
-        case Scratch.RESUMABLE:
+        case ScratchState.RESUMABLE:
             print(f"{scratch}: resuming an interrupted run", flush=True)
             for path in list(scratch.rglob(".*.tmp")):
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             return
-        case Scratch.OUTDATED:
+        case ScratchState.OUTDATED:
             print(f"{scratch}: {why}; its files are discarded", flush=True)
     _forget(scratch)
     _empty(scratch, STARTED)
@@ -231,33 +231,33 @@ def _enter_scratch(
 
 
 def _state_of_scratch(
-    scratch: Path, run: Run, resume: bool, force: bool, precious: str, may_change: tuple[str, ...]
-) -> tuple[Scratch, str]:
+    scratch: Path, run: RunContent, resume: bool, force: bool, precious: str, may_change: tuple[str, ...]
+) -> tuple[ScratchState, str]:
     """State of OUT.tmp, and how its run differs from this one. With `force`, only a run that was started with
     `force` is resumable."""
     names = {entry.name for entry in scratch.iterdir()}
     if STARTED not in names and (names - {"log"} or any(scratch.glob("log/*"))):
-        return Scratch.FOREIGN, ""
+        return ScratchState.FOREIGN, ""
     try:
         before = read_object(scratch / STARTED)
     except (FileNotFoundError, ValueError):
-        return Scratch.ABSENT, ""  # harmless: the output is computed from scratch
+        return ScratchState.ABSENT, ""  # harmless: the output is computed from scratch
     changed, stale = "; ".join(run.other_options(before)), run.other_inputs(before)
     may_resume = resume and (before.get("forced") or not force)
     if may_resume and not stale and not run.other_options(before, may_change):
-        return Scratch.RESUMABLE, ""
+        return ScratchState.RESUMABLE, ""
     if (
         changed
         and precious
         and not force
         and any(path.relative_to(scratch).match(precious) for path in files_below(scratch))
     ):
-        return Scratch.PRECIOUS, f"an interrupted run with other options ({changed})"
+        return ScratchState.PRECIOUS, f"an interrupted run with other options ({changed})"
     if changed:
-        return Scratch.OUTDATED, f"an interrupted run had other options ({changed})"
+        return ScratchState.OUTDATED, f"an interrupted run had other options ({changed})"
     if stale:
-        return Scratch.OUTDATED, f"{', '.join(stale[:_MOST_NAMED])} changed since an interrupted run"
-    return Scratch.ABSENT, ""
+        return ScratchState.OUTDATED, f"{', '.join(stale[:_MOST_NAMED])} changed since an interrupted run"
+    return ScratchState.ABSENT, ""
 
 
 def _forget(scratch: Path) -> None:

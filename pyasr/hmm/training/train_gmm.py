@@ -255,7 +255,8 @@ class GmmTrainer:
         target = self.schedule.target(x, model.start_gauss)
         gmm = mix_up(gmm, occupancies, target, options, generator(self.schedule.seed, "mix_up", x))
         if x + 1 == self.schedule.num_iters:
-            write_vector(self.out / "final.occs", occupancies)
+            with KaldiWriter(self.out / "final.occs") as writer:
+                writer.vector(np.asarray(occupancies, np.float32))
         return Model(model.trans, gmm, model.start_gauss)
 
     def _checkpoint(self, kind: str, x: int, rank: int, num_ranks: int) -> Path:
@@ -387,9 +388,3 @@ def _remove_of_more_ranks(out: Path, num_ranks: int) -> None:
     for path in [*out.glob("ali.*.gz"), *out.glob("trans.*")]:
         if int(path.name.split(".")[1]) > num_ranks:
             path.unlink()
-
-
-def write_vector(path: Path, values: np.ndarray) -> None:
-    """Write one Kaldi vector to a file, float32."""
-    with KaldiWriter(path) as writer:
-        writer.vector(np.asarray(values, np.float32))

@@ -99,7 +99,7 @@ def read_rates(path: Path) -> Rates:
     try:
         found = read_object(path)
         rates = {
-            name: Rate(**{key: _without_lists(value) for key, value in rate.items()})
+            name: Rate(**{k: tuple(value) if isinstance(value, list) else value for k, value in rate.items()})
             for name, rate in found["of"].items()
         }
         return Rates(found["machine"], found["measured"], rates, found.get("gpu", {}))
@@ -118,7 +118,3 @@ def write_rates(path: Path, rates: Rates) -> None:
     ]
     with atomic_write(path) as file:
         file.write("{\n" + "".join(head) + '  "of": {\n' + ",\n".join(lines) + "\n  }\n}\n")
-
-
-def _without_lists(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value

@@ -9,7 +9,7 @@ import pytest
 
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.outputs.fingerprint import DONE
-from pyasr.base.outputs.output import STARTED, Out, Scratch, stage_output
+from pyasr.base.outputs.output import STARTED, OutputState, ScratchState, stage_output
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "outputs.md"
 ROWS = [
@@ -149,7 +149,7 @@ def files_in(place: Path) -> dict[str, bytes | None]:
 
 def test_the_page_has_all_states():
     assert [row[:2] for row in ROWS] == list(STATES)
-    for directory, states in (("OUT", Out), ("OUT.tmp", Scratch)):
+    for directory, states in (("OUT", OutputState), ("OUT.tmp", ScratchState)):
         assert {state.value for state in states} == {
             state for place, state in STATES if place == directory
         } - {"finished", "in use"}

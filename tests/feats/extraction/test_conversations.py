@@ -110,7 +110,7 @@ def test_another_channel_makes_features_anew(tmp_path, capsys):
 
 
 def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
-    """What an earlier version made where there is a table too."""
+    """Also with a table that was added later."""
     calls = make_calls(tmp_path / "calls")
     table = (calls / "reco2file_and_channel").read_text()
     (calls / "reco2file_and_channel").unlink()
