@@ -1,8 +1,8 @@
 """Outputs that are either complete or absent: they are written under a scratch name and renamed.
 
 A step writes its output directory OUT as OUT.tmp and renames it at the successful end. What it does before
-depends on the states of OUT and OUT.tmp (`OutputState`, `ScratchState`); docs/outputs.md has the table. A directory that
-no step wrote is never removed.
+depends on the states of OUT and OUT.tmp (`OutputState`, `ScratchState`); docs/outputs.md has the table. A
+directory that no step wrote is never removed.
 
 The done-file `.done.json` records the options, the fingerprints of inputs and files, and what computed the
 output (`pyasr.base.outputs.run_record`). During the rename, the previous output is `.OUT.old`. Its foreign
