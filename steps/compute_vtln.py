@@ -54,7 +54,7 @@ def main(options: ComputeVtln) -> None:
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))
     with (
-        recording_prints(data, options.out, inputs, audio_options(data).channel) as audio,
+        recording_prints(data, audio_options(data).channel) as audio,
         output_of(options, options.out, inputs + audio, check=lambda: check_gmm_input(data, ali_dir)) as out,
     ):
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)

@@ -37,9 +37,7 @@ def main(options: ReverberateDataDir) -> None:
     lists = [list_file(path) for path in (augment.rir_list, augment.fg_noise, augment.bg_noise) if path]
     inputs = [*subsets.table_files(data, with_features=False), *lists]
     fills = bool(augment.fg_noise)  # the number of these noises depends on the length of the recording
-    prints: AbstractContextManager[list[Path]] = (
-        recording_prints(data.path, options.out, inputs) if fills else nullcontext([])
-    )
+    prints: AbstractContextManager[list[Path]] = recording_prints(data.path) if fills else nullcontext([])
     with prints as audio, output_of(options, options.out, inputs + audio) as out:
         subsets.write_all(out, augmented(data, augment))
         carry(data, out, with_features=False)

@@ -48,7 +48,7 @@ def main(options: SegmentDataDir) -> None:
     is_named = options.channel == ONLY and bool(named_channels(data))
     known = options if is_named else replace(options, channel=max(options.channel, 0))
     with (
-        recording_prints(data.path, options.out, tables, options.channel) as audio,
+        recording_prints(data.path, options.channel) as audio,
         output_of(known, options.out, tables + audio) as out,
     ):
         parts = segments_of(data, options.vad, options.channel)

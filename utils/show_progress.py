@@ -25,8 +25,9 @@ from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.displaced_files import STARTED, is_scratch_or_kept
 from pyasr.base.outputs.fingerprint import DONE, read_done
+from pyasr.base.outputs.lock import is_held
 from pyasr.base.outputs.output import atomic_write
-from pyasr.base.outputs.run_times import Run, changed, is_held, last_change, last_run
+from pyasr.base.outputs.run_times import Run, changed, last_change, last_run
 from pyasr.cluster.runner.group_progress import lasting
 from pyasr.cluster.runner.status import failures, read_status
 from pyasr.report.curves import picture, spark_lines

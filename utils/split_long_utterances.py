@@ -36,10 +36,7 @@ def main(options: SplitLongUtterances) -> None:
     data = DataDir(options.data)
     data.check_commands()
     inputs = [*subsets.table_files(data, with_features=False), options.ctm]
-    with (
-        recording_prints(data.path, options.out, inputs) as audio,
-        output_of(options, options.out, inputs + audio) as out,
-    ):
+    with recording_prints(data.path) as audio, output_of(options, options.out, inputs + audio) as out:
         parts = split_utterances(data, read_ctm(options.ctm), options.split)
         subsets.write_all(out, subsegmented(data, parts, with_text=True))
         carry(data, out, with_features=False)

@@ -98,13 +98,9 @@ class _Flaw(UserError):
         self.where, self.what, self.fix = str(where), what, fix
 
 
-def read_manifest(path: Path) -> list[dict]:
-    """The objects of a manifest. Raises UserError with the number of an invalid line."""
-    return list(_entries(Path(path)))
-
-
-def _entries(path: Path) -> Iterator[dict]:
-    """Iterate over the objects of a manifest: parsed cuts take many times the memory of their lines."""
+def entries_in(path: Path) -> Iterator[dict]:
+    """Iterate over the objects of a manifest: parsed cuts take many times the memory of their lines. Raises
+    UserError with the number of an invalid line."""
     with ContentReader(path) as file:
         head = file.read(_HEAD_BYTES)
     if head.lstrip()[:1] == b"[":
@@ -149,9 +145,9 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
     Raises UserError for a file that is not a manifest.
     """
     reader = _PairReader(Path(recordings), Path(supervisions), prefix_speakers)
-    for number, entry in enumerate(_entries(reader.recordings_path), 1):
+    for number, entry in enumerate(entries_in(reader.recordings_path), 1):
         reader.attempt(reader.add_recording, entry, number)
-    for number, entry in enumerate(_entries(reader.path), 1):
+    for number, entry in enumerate(entries_in(reader.path), 1):
         reader.attempt(reader.add, entry, number)
     return reader.result()
 
@@ -159,7 +155,7 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
 def read_cuts(cuts: Path, prefix_speakers: bool = True) -> Manifests:
     """Read a manifest of cuts, which contain their recordings and supervisions."""
     reader = _CutReader(Path(cuts), prefix_speakers)
-    for number, entry in enumerate(_entries(reader.path), 1):
+    for number, entry in enumerate(entries_in(reader.path), 1):
         reader.attempt(reader.add, entry, number)
     return reader.result()
 
@@ -445,11 +441,6 @@ def _seconds(entry: dict, name: str, where: str) -> float:
     return float(found)
 
 
-def _line_of_channel(channel: tuple[str, int]) -> str:
-    file, place = channel
-    return f"{file} {place or 1}"
-
-
 def save_data_dir(found: Manifests, out: Path) -> None:
     """Write wav.scp, reco2dur, segments, utt2spk, spk2utt; text if there is any, spk2gender if it is known
     for all speakers, and reco2file_and_channel if recordings are channels of one file."""
@@ -471,7 +462,9 @@ def save_data_dir(found: Manifests, out: Path) -> None:
     channels, seconds = (
         Lazy(
             lambda: (
-                (name, _line_of_channel(one)) for name, one in found.channels.items() if name in recordings
+                (name, f"{file} {place or 1}")
+                for name, (file, place) in found.channels.items()
+                if name in recordings
             )
         ),
         Lazy(lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)),

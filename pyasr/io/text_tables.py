@@ -33,11 +33,6 @@ def read_table(path: Path) -> dict[str, str]:
     return dict(Table.read(path).items())
 
 
-def read_utt2spk(path: Path) -> dict[str, str]:
-    """{utterance: speaker}. Raises UserError as `utt2spk_table`."""
-    return dict(utt2spk_table(path).items())
-
-
 def utt2spk_table(path: Path) -> Table:
     """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns,
     and for an empty file."""

@@ -50,9 +50,9 @@ class SimulatedRun:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the final model (`pyasr.train.simulate.verdict`); simulations of earlier versions
-        stopped when they were worse than guessing."""
-        return self.content.get("verdict") or ("diverged" if self.diverged else "learns")
+        """The verdict on the final model (`pyasr.train.simulate.verdict`); `learns` if there is none because
+        the entropy of the priors is unknown."""
+        return self.content["verdict"] or "learns"
 
     @property
     def loss(self) -> float:

@@ -171,8 +171,8 @@ def chosen_wer(decode_dir: Path, subset: str = "") -> float | None:
 
 
 def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
-    """Why the scores of the last scoring cannot be kept for this range of LM weights. '' if they can, if
-    there are no scores, or if an earlier version, which did not record its range, wrote them."""
+    """Why the last scoring does not match this range of LM weights; '' if it does, if nothing was scored, or
+    if no range was recorded."""
     try:
         summary = read_summary(decode_dir, mbr)
     except UserError:

@@ -40,7 +40,7 @@ from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
 from pyasr.io.content import read_content  # noqa: E402
 from pyasr.io.int_vectors import job_archive_files, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
-from pyasr.io.text_tables import read_numbers, read_table, read_utt2spk  # noqa: E402
+from pyasr.io.text_tables import read_numbers, read_table, utt2spk_table  # noqa: E402
 from pyasr.lang.grammars.grammar_fst import read_grammar_fst  # noqa: E402
 from pyasr.lang.lang_dirs.lang_dir import LangDir  # noqa: E402
 from pyasr.lang.lexicons.dict_dir import read_dict_dir  # noqa: E402
@@ -54,7 +54,6 @@ _LANG_PROPERTIES = (
     "words",
     "real_phones",
     "disambig_phones",
-    "backoff_phone",
     "optional_silence",
     "oov",
     "sets",
@@ -307,7 +306,7 @@ TEXTS = [
     Format("lhotse/cuts.jsonl", _cuts, _read_manifests),
     Format("lhotse/cuts.json", lambda path: _cuts(path, as_array=True), _read_manifests),
     Format("utt2num_frames", _text("u1 20\nu2 1\nu3 77\n"), lambda path: read_numbers(path, int)),
-    Format("utt2spk", _text("u1 s1\nu2 s1\nu3 s2\n"), read_utt2spk),
+    Format("utt2spk", _text("u1 s1\nu2 s1\nu3 s2\n"), utt2spk_table),
     Format("reco2distortion", _text(_DISTORTIONS), lambda path: parse_table(read_table(path), path)),
     Format(
         "rir_list",

@@ -19,15 +19,14 @@ from pyasr.data.parts.subsets import listed
 from pyasr.data.transcripts.ctm import read_ctm
 from pyasr.decode.lattices.lattice_io import read_lattices
 from pyasr.hmm.model.topology import Topology
-from pyasr.hmm.trees.questions import read_int_lines
 from pyasr.hmm.trees.tree_building import read_roots
-from pyasr.intake.lhotse import read_manifest
+from pyasr.intake.lhotse import entries_in
 from pyasr.io.ark import read_ark
 from pyasr.io.content import read_content, unpack
 from pyasr.io.fst_archive import read_fsts
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.posteriors import read_posteriors
-from pyasr.io.text_tables import read_lines, read_numbers, read_table, read_utt2spk
+from pyasr.io.text_tables import read_lines, read_numbers, read_table, utt2spk_table
 from pyasr.lang.grammars.grammar import make_grammar
 from pyasr.lang.lexicons.dict_dir import read_dict_dir
 from pyasr.lang.lexicons.lexicon import read_cmudict, read_lexicon
@@ -82,7 +81,7 @@ def grammar(path: Path):
 READERS = {  # content, and what reads it
     "lines": ("one two\nthree\n", read_lines),
     "table": ("u1 one two\nu2\n", read_table),
-    "utt2spk": ("u1 a\nu2 b\n", read_utt2spk),
+    "utt2spk": ("u1 a\nu2 b\n", lambda path: dict(utt2spk_table(path).items())),
     "numbers": ("u1 1.5\n", read_numbers),
     "list of utterances": ("u1\nu2\n", listed),
     "text of sentences": ("u1 one two\nu2 one\n", read_sentences),
@@ -101,9 +100,8 @@ READERS = {  # content, and what reads it
     "bytes of a text": ("one\n", read_bytes),
     "grammar": (ARPA, grammar),
     "ctm": ("a 1 0.0 0.5 one\n", read_ctm),
-    "manifest": ('{"id": "a"}\n{"id": "b"}\n', read_manifest),
-    "manifest of an array": ('[{"id": "a"}]', read_manifest),
-    "lists of integers": ("1 2\n3\n", read_int_lines),
+    "manifest": ('{"id": "a"}\n{"id": "b"}\n', lambda path: list(entries_in(path))),
+    "manifest of an array": ('[{"id": "a"}]', lambda path: list(entries_in(path))),
     "roots": ("shared split 1 2\n", read_roots),
     "topology": (TOPOLOGY, Topology.read),
     "alignments": ("u1 1 2 2\n", read_int_vectors),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyasr.base.errors import UserError
-from pyasr.io.text_tables import invert, read_numbers, read_table, read_utt2spk, write_table
+from pyasr.io.text_tables import invert, read_numbers, read_table, utt2spk_table, write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=6)
 
@@ -68,7 +68,7 @@ def test_table_is_inverted():
 def test_invalid_utt2spk_is_refused(content, message, tmp_path):
     (tmp_path / "utt2spk").write_text(content)
     with pytest.raises(UserError, match=message):
-        read_utt2spk(tmp_path / "utt2spk")
+        utt2spk_table(tmp_path / "utt2spk")
 
 
 @pytest.mark.parametrize("value", ["long", "", "-1", "0", "nan", "inf", "1 2"])

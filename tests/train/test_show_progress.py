@@ -15,7 +15,7 @@ import pytest
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.base.outputs import run_times
+from pyasr.base.outputs import lock
 from pyasr.base.outputs.output import STARTED, stage_output
 from pyasr.base.outputs.run_times import RUNS
 from pyasr.cluster.runner.status import JobStatus, write_status
@@ -363,14 +363,14 @@ def test_output_finished_meanwhile_is_shown(tmp_path, capsys, monkeypatch):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "mono", {}, [], resume=True):
         raise KeyboardInterrupt
     (tmp_path / "mono.tmp" / RUNS).unlink()
-    is_held = run_times.is_held
+    is_held = lock.is_held
 
     def finished_before(scratch):
         with stage_output(tmp_path / "mono", {}, [], resume=True):
             pass
         return is_held(scratch)
 
-    monkeypatch.setattr(run_times, "is_held", finished_before)
+    monkeypatch.setattr(lock, "is_held", finished_before)
     run_here("show_progress.py", tmp_path, folder="utils")
     assert f"{tmp_path}/mono: done " in capsys.readouterr().out
 

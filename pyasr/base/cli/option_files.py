@@ -1,4 +1,4 @@
-"""Options as JSON files, for outputs and jobs. Files of earlier versions can be read."""
+"""Options as JSON files, for outputs and jobs. Options that a file lacks have their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pyasr.base.cli.option_flags import kind_of
 from pyasr.base.cli.option_values import check, item_type, plain_type
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import read_object
-from pyasr.base.outputs.output import PathText, atomic_write
+from pyasr.base.outputs.comparison import PathText
+from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import naming
 
 
@@ -33,9 +34,8 @@ def defaults(cls) -> dict:
 
 
 def completed(cls, content: dict, standard: Mapping = MappingProxyType({})) -> dict:
-    """Saved options of this or an earlier version, as plain JSON values, in the form of this version.
-
-    Missing options get their defaults; values in `standard` override the defaults of the class.
+    """Saved options as plain JSON values. Missing options, which were added later, get their defaults; values
+    in `standard` override the defaults of the class.
     """
     found = dict(_upgraded(cls, content))
     for field in dataclasses.fields(cls):
@@ -47,8 +47,8 @@ def completed(cls, content: dict, standard: Mapping = MappingProxyType({})) -> d
 
 
 def _upgraded(cls, content: dict) -> dict:
-    """Saved options in the form of this version; a class whose form has changed has a static method
-    `upgraded` for older ones."""
+    """Saved options in the form that `cls` saves; a class of another form, or with a default that is not that
+    of its field, has a static method `upgraded`."""
     return cls.upgraded(content) if hasattr(cls, "upgraded") else content
 
 

@@ -93,11 +93,8 @@ def other_entries(out: Path) -> list[Path]:
     ]:
         nested = [output for output in nested if output not in gone]
         made = made.union(*map(_files_of, gone))
-    return list(
-        _others_in(
-            out, made, {folder for path in made for folder in path.parents}, "files" in (read_done(out) or {})
-        )
-    )
+    around = {folder for path in made for folder in path.parents}
+    return list(_others_in(out, made, around, read_done(out) is not None))
 
 
 def _files_of(output: Path) -> set[Path]:
@@ -121,8 +118,8 @@ def unfinished_runs(out: Path) -> list[Path]:
 
 
 def _others_in(folder: Path, made: set[Path], around: set[Path], is_listed: bool) -> Iterator[Path]:
-    """Foreign entries below a folder. `is_listed`: the done-file lists the files of the output; otherwise
-    only outputs and runs of other steps are recognised as foreign."""
+    """Foreign entries below a folder. `is_listed`: the output has a valid done-file, which lists its files;
+    otherwise only outputs and runs of other steps are recognised as foreign."""
     entries = sorted(folder.iterdir())
     outputs = [path for path in entries if (path / DONE).exists()]
     for path in entries:
@@ -134,14 +131,10 @@ def _others_in(folder: Path, made: set[Path], around: set[Path], is_listed: bool
                 and not _is_copy_of_any(path, outputs)
             ):
                 yield path
-        elif path in around or not is_listed and not _is_of_a_step(path):
+        elif path in around or not (is_listed or (path / DONE).exists() or (path / STARTED).exists()):
             yield from _others_in(path, made, around, is_listed)
         elif not _goes_along(path, (folder / DONE).exists()):
             yield path
-
-
-def _is_of_a_step(folder: Path) -> bool:
-    return (folder / DONE).exists() or (folder / STARTED).exists()
 
 
 def _goes_along(folder: Path, is_in_output: bool) -> bool:

@@ -40,20 +40,15 @@ def fingerprint(path: Path) -> str:
     """
     path = Path(path)
     if path.is_dir():
-        return _stage_output_fingerprint(path) or directory_fingerprint(path)
+        done = read_done(path) or {}
+        _check_as_made(path, done)
+        return done.get("content") or content_of(file_states(path))
     if not path.exists():
         return _MISSING
     digest = _file_digest(path)
     for content in _contents_pointed_into(path) if path.suffix == ".scp" else ():
         digest.update(content.encode())
     return digest.hexdigest()[:16]
-
-
-def _stage_output_fingerprint(directory: Path) -> str | None:
-    """Fingerprint from the done-file; None if the directory is not a complete output."""
-    done = read_done(directory) or {}
-    _check_as_made(directory, done)
-    return done.get("content")
 
 
 def _folder_fingerprint(directory: Path, done: dict, folder: str) -> str:
@@ -68,11 +63,6 @@ def _check_as_made(directory: Path, done: dict) -> None:
         found = f"{directory}: {changed[0]} was changed, damaged or removed after the step had written it"
         own = f"remove {directory / DONE} if the change is your own"
         raise UserError(f"{found}; run '{done.get('command', 'the same command')}' again, or {own}")
-
-
-def directory_fingerprint(directory: Path) -> str:
-    """Fingerprint of the names and contents of all files in a directory that count as its content."""
-    return content_of(file_states(directory))
 
 
 def file_states(
@@ -115,12 +105,9 @@ def content_of(states: dict[str, list]) -> str:
 
 
 def changed_files(directory: Path, done: dict) -> list[str]:
-    """Files of a stage output that differ from its done-file. Done-files of earlier versions may list q/, or
-    no files."""
+    """Files of a stage output that differ from its done-file."""
     return [
-        name
-        for name, state in done.get("files", {}).items()
-        if counts(name) and not is_still(Path(directory) / name, state)
+        name for name, state in done.get("files", {}).items() if not is_still(Path(directory) / name, state)
     ]
 
 

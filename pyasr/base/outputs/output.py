@@ -1,24 +1,23 @@
 """Outputs that are either complete or absent: they are written under a scratch name and renamed.
 
-A step writes its output directory OUT as OUT.tmp and renames it at the successful end. The done-file
-`.done.json` in it records the options, the fingerprints of inputs and files, and what computed the output
-(`pyasr.base.outputs.run_record`). During the rename, the previous output is `.OUT.old`. A directory under one
-of these names that no step wrote is never removed.
+A step writes its output directory OUT as OUT.tmp and renames it at the successful end. What it does before
+depends on the states of OUT and OUT.tmp (`OutputState`, `ScratchState`); docs/outputs.md has the table. A
+directory that no step wrote is never removed.
 
-An output with a changed, damaged or missing file is computed again. Its changed files, and foreign content of
-a replaced output, are kept in `.OUT.changed` (`pyasr.base.outputs.displaced_files`).
+The done-file `.done.json` records the options, the fingerprints of inputs and files, and what computed the
+output (`pyasr.base.outputs.run_record`). During the rename, the previous output is `.OUT.old`. Its foreign
+content, and changed files of an output, are kept in `.OUT.changed` (`pyasr.base.outputs.displaced_files`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import enum
 import filecmp
 import io
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.files import durable
 from pyasr.base.files.foreign_json import read_object
 from pyasr.base.files.places import remove_tree
+from pyasr.base.outputs.comparison import RunContent
 from pyasr.base.outputs.displaced_files import STARTED, keep_changed, keep_others, short_name, unfinished_runs
 from pyasr.base.outputs.fingerprint import (
     DONE,
@@ -36,14 +36,34 @@ from pyasr.base.outputs.fingerprint import (
     fingerprint,
     read_done,
 )
+from pyasr.base.outputs.lock import claimed
 from pyasr.base.outputs.run_record import run_record
 from pyasr.base.outputs.run_times import RUNS, timed_run
 from pyasr.base.outputs.written_digests import forget_digests, note_digest, noted_digests, open_hashed
 from pyasr.base.system_errors import disk_error
 
 _MOST_NAMED = 5
-_LOCK_WAITS_S = (0.05, 0.1, 0.2)
-_HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
+_HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of killed processes, by atomic_write
+
+
+class OutputState(enum.Enum):
+    """State of OUT when a step begins."""
+
+    FOREIGN = "foreign"
+    ABSENT = "absent"
+    DIFFERING = "differing"
+    OUT_OF_DATE = "out of date"
+    UP_TO_DATE = "up to date"
+
+
+class ScratchState(enum.Enum):
+    """State of OUT.tmp when a step begins to write it."""
+
+    FOREIGN = "foreign"
+    ABSENT = "absent"
+    RESUMABLE = "resumable"
+    PRECIOUS = "precious"
+    OUTDATED = "outdated"
 
 
 @contextlib.contextmanager
@@ -67,103 +87,6 @@ def atomic_write(path: Path, mode: str = "w"):
     finally:
         with contextlib.suppress(OSError):  # harmless: it was renamed, or the first error is reported
             scratch.unlink()
-
-
-class PathText(str):
-    """A path in options: paths to the same file or directory are equal."""
-
-
-def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
-    """Differences between two option dictionaries as text: ['num_gauss: 1000 -> 2000']."""
-    lines = []
-    for key in sorted(old.keys() | new.keys()):
-        a, b = old.get(key), new.get(key)
-        if isinstance(a, dict) and isinstance(b, dict):
-            lines += differences(a, b, f"{prefix}{key}.")
-        elif not _is_same(a, b):
-            lines.append(f"{prefix}{key}: {_shown(a)} -> {_shown(b)}")
-    return lines
-
-
-def _shown(value):
-    """A value in a difference; a group of options that only one side has is abbreviated."""
-    return "its options" if isinstance(value, dict) else value
-
-
-def _is_same(old, new) -> bool:
-    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
-        return len(old) == len(new) and all(map(_is_same, old, new))
-    is_path = isinstance(new, PathText) and isinstance(old, str)
-    return old == new or is_path and os.path.realpath(old) == os.path.realpath(new)
-
-
-def check_current(
-    out: Path,
-    options: dict,
-    inputs: dict[str, str],
-    force: bool,
-    also: Sequence[Path] = (),
-    complete: Callable[[dict], dict] = dict,
-    outdated: str = "",
-) -> None:
-    """Raise UpToDate if `out` is complete and current, UserError if it was computed with other options
-    (unless `force`).
-
-    Returns if the output has to be computed: it does not exist, an input was changed, added or removed, a
-    file of the output or of `also` was changed, or it is `outdated`. A directory that was not written by a
-    step is never replaced, not even with `force`.
-    """
-    _refuse_to_replace(out)
-    done = read_done(out)
-    if done is None or force:
-        return
-    changed = differences(complete(done["options"]), options)
-    if changed:
-        raise UserError(
-            f"{out} exists with other options ({'; '.join(changed)}); give --force to replace it, or "
-            "another output name"
-        )
-    stale = _stale(done["inputs"], inputs)
-    damaged = changed_files(out, done)
-    lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
-    if not stale and not damaged and not lost and not outdated:
-        raise UpToDate(f"{out} is up to date")
-    keep_changed(out, damaged)
-    what = [*stale, *(str(out / name) for name in damaged), *lost]
-    reason = f"{', '.join(what[:_MOST_NAMED])} changed" if what else outdated
-    print(f"{out} is out of date: {reason}; computing it again", flush=True)
-
-
-def _refuse_to_replace(path: Path) -> None:
-    if _is_strange(path):
-        raise UserError(
-            f"{path} exists and was not written by a step; move it away, or give another output name"
-        )
-
-
-def _is_strange(path: Path) -> bool:
-    """Whether the path exists but was not written by a step: a file, a link, or a nonempty directory without
-    a done-file."""
-    return (
-        path.is_symlink()
-        or path.exists()
-        and not (path / DONE).exists()
-        and (not path.is_dir() or any(path.iterdir()))
-    )
-
-
-def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Inputs that were changed, added or removed; different paths to one place count as one input."""
-    found, expected = (
-        {os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now)
-    )
-    names = {os.path.realpath(name): name for name in (*now, *before)}
-    return [name for place, name in names.items() if found.get(place) != expected.get(place)]
-
-
-def _is_copy(path: Path, original: Path) -> bool:
-    """Whether `path` exists and has the content of `original`, if that exists."""
-    return path.exists() and (not original.exists() or filecmp.cmp(path, original, shallow=False))
 
 
 @contextlib.contextmanager
@@ -204,24 +127,19 @@ def stage_output(
     if out.is_symlink():  # the output is written to the target of the link
         out = out.resolve()
     _check_places(out, inputs)
-    scratch = _scratch_of(out)
-    # an earlier run was killed between its last write and the renaming, or is about to rename
-    if _is_finished(scratch):
-        with _claimed(scratch):
-            if _is_finished(scratch):
-                _swap(scratch, out)
-    prints = {str(path): fingerprint(path) for path in inputs}
+    _finish(out)
+    run = RunContent(options, {str(path): fingerprint(path) for path in inputs}, complete)
     _remove_leftovers(out)
-    check_current(out, options, prints, force, also, complete, outdated)
-    _refuse_to_replace(_replaced(out))
+    _leave_output(out, run, force, also, outdated)
+    _refuse_foreign(_replaced(out))
     _check_at_rest(out)
     if check:
         check()
-    started = {"options": options, "inputs": prints}
+    scratch = _scratch_of(out)
     try:
-        with _claimed(scratch):
-            _prepare_scratch(scratch, started, resume, force, precious, may_change, complete)
-            with timed_run(scratch) as seconds, _unchanged(prints, scratch):
+        with claimed(scratch):
+            _enter_scratch(scratch, run, resume, force, precious, may_change)
+            with timed_run(scratch) as seconds, _unchanged(run.inputs, scratch):
                 yield scratch
             durable.sync_tree(scratch)
             files = file_states(scratch, noted_digests(scratch))
@@ -232,11 +150,207 @@ def stage_output(
                 "seconds": seconds(),
                 "precious": bool(precious),
             }
-            _write_done(scratch, {**started, **made, **run_record()})
+            _write_done(scratch, {**run.record(), **made, **run_record()})
             take_over(also)
-            _swap(scratch, out)
+            _swap(out)
     except OSError as error:
         raise disk_error(error, out) from error
+
+
+def _leave_output(out: Path, run: RunContent, force: bool, also: Sequence[Path], outdated: str) -> None:
+    """Return if OUT has to be computed. Raises UpToDate, or UserError if it must not be replaced."""
+    state, found, damaged = _state_of_output(out, run, force, also, outdated)
+    match state:
+        case OutputState.FOREIGN:
+            _refuse_foreign(out)
+        case OutputState.DIFFERING:
+            raise UserError(
+                f"{out} exists with other options ({'; '.join(found)}); give --force to replace it, or "
+                "another output name"
+            )
+        case OutputState.UP_TO_DATE:
+            raise UpToDate(f"{out} is up to date")
+        case OutputState.OUT_OF_DATE:
+            keep_changed(out, damaged)
+            reason = f"{', '.join(found[:_MOST_NAMED])} changed" if found else outdated
+            print(f"{out} is out of date: {reason}; computing it again", flush=True)
+
+
+def _state_of_output(
+    out: Path, run: RunContent, force: bool, also: Sequence[Path], outdated: str
+) -> tuple[OutputState, list[str], list[str]]:
+    """State of OUT; the options or files in which it differs from what the run would compute; its own changed
+    files."""
+    if _is_foreign(out):
+        return OutputState.FOREIGN, [], []
+    done = read_done(out)
+    if done is None or force:
+        return OutputState.ABSENT, [], []
+    if changed := run.other_options(done):
+        return OutputState.DIFFERING, changed, []
+    damaged = changed_files(out, done)
+    lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
+    found = [*run.other_inputs(done), *(str(out / name) for name in damaged), *lost]
+    return OutputState.OUT_OF_DATE if found or outdated else OutputState.UP_TO_DATE, found, damaged
+
+
+def _is_copy(path: Path, original: Path) -> bool:
+    """Whether `path` exists and has the content of `original`, if that exists."""
+    return path.exists() and (not original.exists() or filecmp.cmp(path, original, shallow=False))
+
+
+def _enter_scratch(
+    scratch: Path, run: RunContent, resume: bool, force: bool, precious: str, may_change: tuple[str, ...]
+) -> None:
+    """Prepare OUT.tmp for the run: with the files of the run that it resumes, or empty. Raises UserError
+    instead of deleting files of the user, and `precious` ones."""
+    state, why = _state_of_scratch(scratch, run, resume, force, precious, may_change)
+    match state:
+        case ScratchState.FOREIGN:
+            raise UserError(
+                f"{scratch} has files that were not written by a step; move it away, or give another output "
+                "name"
+            )
+        case ScratchState.PRECIOUS:
+            raise UserError(
+                f"{scratch}: {why}; give those options to resume it, or --force to start from scratch"
+            )
+        case ScratchState.RESUMABLE:
+            print(f"{scratch}: resuming an interrupted run", flush=True)
+            for path in list(scratch.rglob(".*.tmp")):
+                if _HALF_WRITTEN.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+            return
+        case ScratchState.OUTDATED:
+            print(f"{scratch}: {why}; its files are discarded", flush=True)
+    _forget(scratch)
+    _empty(scratch, STARTED)
+    (scratch / "log").mkdir()
+    with atomic_write(scratch / STARTED) as f:
+        json.dump({**run.record(), "forced": force}, f)
+
+
+def _state_of_scratch(
+    scratch: Path, run: RunContent, resume: bool, force: bool, precious: str, may_change: tuple[str, ...]
+) -> tuple[ScratchState, str]:
+    """State of OUT.tmp, and how its run differs from this one. With `force`, only a run that was started with
+    `force` is resumable."""
+    names = {entry.name for entry in scratch.iterdir()}
+    if STARTED not in names and (names - {"log"} or any(scratch.glob("log/*"))):
+        return ScratchState.FOREIGN, ""
+    try:
+        before = read_object(scratch / STARTED)
+    except (FileNotFoundError, ValueError):
+        return ScratchState.ABSENT, ""  # harmless: the output is computed from scratch
+    changed, stale = "; ".join(run.other_options(before)), run.other_inputs(before)
+    may_resume = resume and (before.get("forced") or not force)
+    if may_resume and not stale and not run.other_options(before, may_change):
+        return ScratchState.RESUMABLE, ""
+    if (
+        changed
+        and precious
+        and not force
+        and any(path.relative_to(scratch).match(precious) for path in files_below(scratch))
+    ):
+        return ScratchState.PRECIOUS, f"an interrupted run with other options ({changed})"
+    if changed:
+        return ScratchState.OUTDATED, f"an interrupted run had other options ({changed})"
+    if stale:
+        return ScratchState.OUTDATED, f"{', '.join(stale[:_MOST_NAMED])} changed since an interrupted run"
+    return ScratchState.ABSENT, ""
+
+
+def _forget(scratch: Path) -> None:
+    """Make the scratch directory impossible to resume; it is still recognised as written by a step."""
+    (scratch / STARTED).write_text("", encoding="utf-8")
+
+
+def _finish(out: Path) -> None:
+    """Rename OUT.tmp if it is complete: its run was killed before the rename, or is about to rename. Without
+    the record of a run, it is an output that the user renamed."""
+    scratch = _scratch_of(out)
+    if _is_finished(scratch):
+        with claimed(scratch):
+            if _is_finished(scratch):
+                _swap(out)
+
+
+def _is_finished(scratch: Path) -> bool:
+    return (scratch / DONE).exists() and (scratch / STARTED).exists()
+
+
+def _swap(out: Path) -> None:
+    """Replace OUT by the finished OUT.tmp."""
+    scratch, old = _scratch_of(out), _replaced(out)
+    (scratch / RUNS).unlink(missing_ok=True)
+    for path in (out, old):
+        _refuse_foreign(path)
+    _discard(old)
+    if out.exists():
+        _check_at_rest(out)
+        keep_others(out)
+        durable.rename(out, old)
+    durable.rename(scratch, out)
+    _remove_leftovers(out)
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove the record of the run and the replaced output once the new output exists, also those of an
+    earlier run that was killed before."""
+    if (out / DONE).exists():
+        with contextlib.suppress(OSError):  # harmless: the next run tries again
+            (out / STARTED).unlink(missing_ok=True)
+            if not _is_foreign(old := _replaced(out)):
+                _discard(old)
+
+
+def _discard(old: Path) -> None:
+    """Remove a replaced output, if there is one; its done-file last, by which the next run recognises it
+    after a kill."""
+    if old.exists():
+        _empty(old, DONE)
+        remove_tree(old)
+
+
+def _empty(directory: Path, but: str) -> None:
+    """Remove everything from a directory except the entry of this name."""
+    for entry in directory.iterdir():
+        if entry.name != but:
+            remove_tree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def _scratch_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}.tmp")
+
+
+def _replaced(out: Path) -> Path:
+    """The path of a replaced output until it is removed."""
+    return out.with_name(f".{short_name(out.name)}.old")
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether the path exists but was not written by a step: a file, a link, or a nonempty directory without
+    a done-file."""
+    return (
+        path.is_symlink()
+        or path.exists()
+        and not (path / DONE).exists()
+        and (not path.is_dir() or any(path.iterdir()))
+    )
+
+
+def _refuse_foreign(path: Path) -> None:
+    if _is_foreign(path):
+        raise UserError(
+            f"{path} exists and was not written by a step; move it away, or give another output name"
+        )
+
+
+def _check_at_rest(out: Path) -> None:
+    """Raise UserError if another process is writing an output inside this one, which would be moved."""
+    for run in unfinished_runs(out):
+        with claimed(run):
+            pass
 
 
 def _check_places(out: Path, inputs: list[Path]) -> None:
@@ -263,17 +377,6 @@ def check_apart(out: Path, inputs: list[Path]) -> None:
                 raise UserError(
                     f"{path} is an input and would be replaced by the output {out}; give another output name"
                 )
-
-
-def _scratch_of(out: Path) -> Path:
-    return out.with_name(out.name + ".tmp")
-
-
-def _check_at_rest(out: Path) -> None:
-    """Raise UserError if another process is writing an output inside this one, which would be moved."""
-    for run in unfinished_runs(out):
-        with _claimed(run):
-            pass
 
 
 @contextlib.contextmanager
@@ -326,186 +429,3 @@ def take_over(files: Sequence[Path]) -> None:
 def _write_done(directory: Path, done: dict) -> None:
     with atomic_write(directory / DONE) as f:
         json.dump(done, f, indent=1)
-
-
-@contextlib.contextmanager
-def _claimed(scratch: Path):
-    """Lock the scratch directory against a second run of the same step. The kernel releases the lock when
-    this process ends.
-
-    Locks of directories are local to the host: on NFS, runs on other hosts do not see them.
-    """
-    scratch.mkdir(parents=True, exist_ok=True)
-    directory = os.open(scratch, os.O_RDONLY)
-    try:
-        if not _is_locked(scratch, directory):
-            raise UserError(
-                f"{scratch} is in use: another process is writing this output; wait until it has ended"
-            )
-        yield
-    finally:
-        os.close(directory)
-
-
-def _is_locked(scratch: Path, directory: int) -> bool:
-    """Try to lock the scratch directory, which was opened as `directory`; whether that succeeded. Waits for
-    programs that only test the lock and hold it for a moment."""
-    for wait_s in (*_LOCK_WAITS_S, None):
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return _is_at(scratch, directory)  # false if the run that held the lock has renamed the directory
-        except BlockingIOError:
-            if wait_s is not None:
-                time.sleep(wait_s)
-    return False
-
-
-def _is_at(path: Path, directory: int) -> bool:
-    """Whether `path` is the directory that was opened as `directory`."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(directory))
-    except FileNotFoundError:
-        return False
-
-
-def _read_started(marker: Path, complete: Callable[[dict], dict]) -> dict | None:
-    """The recorded options (completed) and inputs of an interrupted run; None if there is no valid record."""
-    try:
-        started = read_object(marker)
-    except (FileNotFoundError, ValueError):
-        return None  # harmless: the output is computed from scratch
-    return {**started, "options": complete(started["options"])}
-
-
-def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
-    """Whether two runs have the same inputs and the same options except `may_change`."""
-    old, new = (
-        {name: value for name, value in run["options"].items() if name not in may_change}
-        for run in (before, now)
-    )
-    return not differences(old, new) and not _stale(before["inputs"], now["inputs"])
-
-
-def _prepare_scratch(
-    scratch: Path,
-    started: dict,
-    resume: bool,
-    force: bool,
-    precious: str,
-    may_change: tuple[str, ...],
-    complete: Callable[[dict], dict],
-) -> None:
-    """Empty the scratch directory unless it has an interrupted run that can be resumed. With `force`, only a
-    run that was started with `force` is resumed. Raises UserError instead of deleting `precious` files."""
-    _check_own(scratch)
-    marker = scratch / STARTED
-    before = _read_started(marker, complete)
-    if (
-        resume
-        and before
-        and (before.get("forced") or not force)
-        and _is_same_run(before, started, may_change)
-    ):
-        print(f"{scratch}: resuming an interrupted run", flush=True)
-        _remove_half_written(scratch)
-        return
-    changed = differences(before["options"], started["options"]) if before else []
-    if (
-        changed
-        and precious
-        and not force
-        and any(path.relative_to(scratch).match(precious) for path in files_below(scratch))
-    ):
-        found = f"an interrupted run with other options ({'; '.join(changed)})"
-        raise UserError(
-            f"{scratch}: {found}; give those options to resume it, or --force to start from scratch"
-        )
-    if changed:
-        print(
-            f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); its files are "
-            "discarded",
-            flush=True,
-        )
-    elif before and (stale := _stale(before["inputs"], started["inputs"])):
-        print(
-            f"{scratch}: {', '.join(stale[:_MOST_NAMED])} changed since an interrupted run; its files are "
-            "discarded",
-            flush=True,
-        )
-    _forget(scratch)
-    _empty(scratch, STARTED)
-    (scratch / "log").mkdir()
-    with atomic_write(marker) as f:
-        json.dump({**started, "forced": force}, f)
-
-
-def _check_own(scratch: Path) -> None:
-    """Raise UserError if the scratch directory has files but no record of an interrupted run: they belong to
-    the user."""
-    found = {entry.name for entry in scratch.iterdir()}
-    if STARTED not in found and (found - {"log"} or any(scratch.glob("log/*"))):
-        raise UserError(
-            f"{scratch} has files that were not written by a step; move it away, or give another output name"
-        )
-
-
-def _forget(scratch: Path) -> None:
-    """Make the scratch directory impossible to resume; it is still recognised as written by a step."""
-    (scratch / STARTED).write_text("", encoding="utf-8")
-
-
-def _remove_half_written(scratch: Path) -> None:
-    """Remove scratch files that killed processes left in `atomic_write`."""
-    for path in [path for path in scratch.rglob(".*.tmp") if _HALF_WRITTEN.fullmatch(path.name)]:
-        path.unlink(missing_ok=True)
-
-
-def _is_finished(scratch: Path) -> bool:
-    """Whether a run has completed the scratch directory except for the rename. Without the marker it is an
-    output renamed by the user."""
-    return (scratch / DONE).exists() and (scratch / STARTED).exists()
-
-
-def _swap(scratch: Path, out: Path) -> None:
-    """Replace the old output by the finished scratch directory."""
-    (scratch / RUNS).unlink(missing_ok=True)
-    old = _replaced(out)
-    for path in (out, old):
-        _refuse_to_replace(path)
-    _discard(old)
-    if out.exists():
-        _check_at_rest(out)
-        keep_others(out)
-        durable.rename(out, old)
-    durable.rename(scratch, out)
-    _remove_leftovers(out)
-
-
-def _replaced(out: Path) -> Path:
-    """The path of a replaced output until it is removed."""
-    return out.with_name(f".{short_name(out.name)}.old")
-
-
-def _remove_leftovers(out: Path) -> None:
-    """Remove the marker and the replaced output once the new output exists, also those of an earlier run that
-    was killed before."""
-    if (out / DONE).exists():
-        with contextlib.suppress(OSError):  # harmless: the next run tries again
-            (out / STARTED).unlink(missing_ok=True)
-            if not _is_strange(old := _replaced(out)):
-                _discard(old)
-
-
-def _discard(old: Path) -> None:
-    """Remove a replaced output, if there is one; its done-file last, by which the next run recognises it
-    after a kill."""
-    if old.exists():
-        _empty(old, DONE)
-        remove_tree(old)
-
-
-def _empty(directory: Path, but: str) -> None:
-    """Remove everything from a directory except the entry of this name."""
-    for entry in directory.iterdir():
-        if entry.name != but:
-            remove_tree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

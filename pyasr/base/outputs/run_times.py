@@ -3,14 +3,12 @@ last run ended.
 
 The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in
 seconds since 1970. The line of a killed run ends after the host; its time is counted up to the last change in
-the directory. The process that writes an output holds a lock on the scratch directory
-(`pyasr.base.outputs.output`), which the kernel releases when the process ends.
+the directory.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import signal
@@ -30,9 +28,9 @@ _RUN = re.compile(rf"(?P<begin>\S+)( on (?P<host>\S+))?{_CUT_OFF}( (?P<end>\d+\.
 class Run:
     """The last run on an output.
 
-    host  the host on which it started; "" if an earlier version did not record it
+    host  the host on which it started; "" if the line was cut off by a crash of the machine
     end   time of the interruption, in seconds since 1970; None: it is running, or was killed
-    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" if an earlier version recorded only the end
+    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" if it was killed
     """
 
     host: str
@@ -69,19 +67,6 @@ def last_run(scratch: Path) -> Run | None:
     if found is None:
         return None
     return Run(found["host"] or "", _number(found["end"]), found["how"] or "")
-
-
-def is_held(scratch: Path) -> bool:
-    """Whether a process of this host is writing the scratch directory. On NFS, locks of other hosts are not
-    visible."""
-    directory = os.open(scratch, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(directory)
 
 
 def last_change(directory: Path) -> float:

@@ -242,7 +242,7 @@ def _run(
     command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
     environment = {
         **os.environ,
-        "PYTHONPATH": _python_path(),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "PYASR_STEP": Path(sys.argv[0]).name,
         LATER: str(report),
         **(more or {}),
@@ -271,10 +271,6 @@ def _take_proofs(jobs: RunnerOptions, proofs: list[Path]) -> None:
         )
     for proof in proofs:
         proof.unlink()
-
-
-def _python_path() -> str:
-    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
 def _what_failed(logs: list[Path], said: str | None = None) -> str:

@@ -9,12 +9,8 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.fisher.calls import CALL_PREFIX
 
 
-def in_order_of_calls(utterances: Sequence[str]) -> list[str]:
-    """Names of utterances in the order of calls, sides and times, independent of speakers."""
-    return sorted(utterances, key=_from_call)
-
-
 def _from_call(utterance: str) -> str:
+    """The name from the call on: the order of these is that of calls, sides and times."""
     return utterance[max(utterance.find(CALL_PREFIX), 0) :]
 
 
@@ -29,7 +25,7 @@ def split(utterances: Sequence[str], num_dev: int, num_test: int, where: Path) -
             f"{where}: '{strange[0]}' is not an utterance of Fisher; give a directory written by "
             "local/prepare_fisher.py"
         )
-    ordered, num_heldout = in_order_of_calls(utterances), num_dev + num_test
+    ordered, num_heldout = sorted(utterances, key=_from_call), num_dev + num_test
     if len(ordered) <= num_heldout:
         found = (
             f"{len(ordered)} utterances, which leaves none for training besides {num_dev} for dev and "

@@ -23,7 +23,6 @@ from urllib.parse import quote
 
 from pyasr.base import log
 from pyasr.base.files.pipes import is_command
-from pyasr.base.outputs.fingerprint import fingerprint, read_done
 from pyasr.base.system_errors import is_absence, keeping_name
 from pyasr.data.audio.audio_reading import ONLY
 from pyasr.data.audio.channels import named_channels
@@ -38,27 +37,16 @@ _MISSING = "missing"
 
 
 @contextlib.contextmanager
-def recording_prints(
-    data: Path, output: Path, others: list[Path], channel: int = ONLY
-) -> Iterator[list[Path]]:
+def recording_prints(data: Path, channel: int = ONLY) -> Iterator[list[Path]]:
     """Update DATA/.recordings to the present recordings; yields [DATA/.recordings], to be added to the inputs
-    of `output`.
+    of an output that is computed from them.
 
-    others   the other inputs of `output`
     channel  the channel of all recordings, or ONLY if `reco2file_and_channel` may name it
 
-    If the block raises, the previous file is restored. Yields [] if DATA is not writable. Yields [] also if
-    `output` was written by an earlier version, which had no digests of recordings, and is otherwise up to
-    date, so that it remains up to date.
+    If the block raises, the previous file is restored. Yields [] if DATA is not writable.
     """
-    done = read_done(output)
     path = Path(data) / PRINTS_FILE
-    is_older = (
-        done
-        and str(path) not in done["inputs"]
-        and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others)
-    )
-    if is_older or not os.access(data, os.W_OK):
+    if not os.access(data, os.W_OK):
         yield []
         return
     before, now = Table.read(path) if path.exists() else {}, _prints_of(DataDir(data), channel)

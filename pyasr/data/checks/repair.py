@@ -72,7 +72,9 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
     if prefix_speakers:
         tables = _prefixed(tables, path, said)
     tables["spk2utt"] = invert(tables["utt2spk"])
-    _write_changed(path, tables, said)
+    for name in RULES:
+        with keeping_name(path / name):
+            _write_changed_table(path / name, tables.get(name), said)
     adopt(path)
     return said
 
@@ -296,14 +298,6 @@ def _check_distinct(new: Table, path: Path) -> None:
                 "nothing was changed, rename one of them in all tables first"
             )
         old[name] = utt
-
-
-def _write_changed(path: Path, tables: Tables, said: list[str]) -> None:
-    """Write the tables that differ from their files, and delete the files of removed tables. The previous
-    files are saved in PATH/.backup."""
-    for name in RULES:
-        with keeping_name(path / name):
-            _write_changed_table(path / name, tables.get(name), said)
 
 
 def _write_changed_table(old: Path, table: Mapping[str, str] | None, said: list[str]) -> None:

@@ -208,16 +208,6 @@ class DataDir:
         return distortion.parse_table(self.optional_table(DISTORTION), self.path / DISTORTION)
 
     @cached_property
-    def feats_scp(self) -> Mapping[str, str]:
-        """{utterance: extended filename}"""
-        return self.table("feats.scp")
-
-    @cached_property
-    def cmvn_scp(self) -> Mapping[str, str]:
-        """{speaker: extended filename}"""
-        return self.table("cmvn.scp")
-
-    @cached_property
     def utt2num_frames(self) -> Mapping[str, int]:
         """{utterance: number of frames}"""
         return number_table(self.file("utt2num_frames"), int)

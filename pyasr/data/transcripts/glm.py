@@ -111,7 +111,9 @@ def read_glm(path: Path) -> Glm:
     form = header.get("format", "NIST1")
     if form != "NIST1":
         raise UserError(f"{path}: format '{form}' is unknown; only rules in format 'NIST1' can be read")
-    case_sensitive, copies = (_is_true(header.get(name, "T")) for name in ("case_sensitive", "copy_no_hit"))
+    case_sensitive, copies = (
+        header.get(name, "T").upper() in ("T", "YES", "TRUE") for name in ("case_sensitive", "copy_no_hit")
+    )
     reference, hypothesis = (
         RuleSet(tuple(_rules(path, lines, kinds)), case_sensitive, copies)
         for kinds in (("stm", "ref"), ("ctm", "hyp"))
@@ -131,10 +133,6 @@ def _lines(path: Path) -> list[str]:
         log.info(f"{path}: not UTF-8 text; read as Latin-1")
         text = content.decode("latin-1")
     return text.split("\n")
-
-
-def _is_true(word: str) -> bool:
-    return word.upper() in ("T", "YES", "TRUE")
 
 
 def _comment_mark(lines: list[str]) -> str:

@@ -175,7 +175,7 @@ class Scores:
 def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
     """The `AcousticModel` of a directory, for use by `num_threads` threads at once.
 
-    Raises UserError for a search in a graph with a network of an earlier pyasr, which has no priors.
+    Raises UserError for a search in a graph with a network that has no priors of units.
     """
     with without_collection():
         from pyasr.nn.networks import acoustic  # torch is loaded only where a network is decoded

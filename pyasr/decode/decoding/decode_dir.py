@@ -102,14 +102,6 @@ class DecodeStep:
     def __post_init__(self):
         object.__setattr__(self, "model_dir", self.model)
 
-    @staticmethod
-    def upgraded(content: dict) -> dict:
-        """Upgrade saved options of earlier versions, which omitted the model directory if it was the parent
-        of the graph directory."""
-        if content.get("model_dir") or "graph_dir" not in content:
-            return content
-        return {**content, "model_dir": str(Path(content["graph_dir"]).parent)}
-
     @property
     def model(self) -> Path:
         """The directory of the acoustic model."""

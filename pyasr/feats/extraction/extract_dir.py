@@ -131,7 +131,7 @@ def make_features(
     inputs = [*audio_tables(data), *(data / name for name in warps if tables.has(name))]
     also = [data / name for name in TABLES]
     with (
-        recording_prints(data, feats, inputs, step.audio.channel) as of_recordings,
+        recording_prints(data, step.audio.channel) as of_recordings,
         output_of(
             step,
             feats,

@@ -43,7 +43,7 @@ from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.shards.shard_store import MemoryOptions
 from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.int_vectors import iterate_int_vectors, write_int_vectors
-from pyasr.io.kaldi_objects import KaldiReader, KaldiWriter
+from pyasr.io.kaldi_objects import KaldiWriter
 
 CHECKPOINT, STATE = "checkpoint", "state.json"
 
@@ -255,7 +255,8 @@ class GmmTrainer:
         target = self.schedule.target(x, model.start_gauss)
         gmm = mix_up(gmm, occupancies, target, options, generator(self.schedule.seed, "mix_up", x))
         if x + 1 == self.schedule.num_iters:
-            write_vector(self.out / "final.occs", occupancies)
+            with KaldiWriter(self.out / "final.occs") as writer:
+                writer.vector(np.asarray(occupancies, np.float32))
         return Model(model.trans, gmm, model.start_gauss)
 
     def _checkpoint(self, kind: str, x: int, rank: int, num_ranks: int) -> Path:
@@ -387,14 +388,3 @@ def _remove_of_more_ranks(out: Path, num_ranks: int) -> None:
     for path in [*out.glob("ali.*.gz"), *out.glob("trans.*")]:
         if int(path.name.split(".")[1]) > num_ranks:
             path.unlink()
-
-
-def write_vector(path: Path, values: np.ndarray) -> None:
-    """Write one Kaldi vector to a file, float32."""
-    with KaldiWriter(path) as writer:
-        writer.vector(np.asarray(values, np.float32))
-
-
-def read_vector(path: Path) -> np.ndarray:
-    """Read a float vector written by `write_vector` or Kaldi."""
-    return KaldiReader(path).vector()

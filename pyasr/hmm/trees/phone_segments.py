@@ -156,13 +156,6 @@ def iterate_converted(
         yield from zip(group, np.split(tids, ends))
 
 
-def convert_alignment(
-    old: TransitionModel, new: TransitionModel, tree: ContextTree, alignment: np.ndarray
-) -> np.ndarray:
-    """`convert_alignments` for a single alignment."""
-    return convert_alignments(old, new, tree, {"this utterance": alignment})["this utterance"]
-
-
 def _convert(
     old: TransitionModel, new: TransitionModel, tree: ContextTree, segments: PhoneSegments
 ) -> np.ndarray:

@@ -9,7 +9,6 @@ about the pdf-class are "at most i".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.tree import PDF_CLASS
 from pyasr.hmm.trees.tree_stats import TreeStats, log_likelihood, sums_by
-from pyasr.io.text_tables import read_lines
 
 Questions = dict[int, list[frozenset[int]]]
 """Key (position in the window, or PDF_CLASS) -> sets of values."""
@@ -104,18 +102,3 @@ def _after_each_move(sums: np.ndarray, side: np.ndarray) -> np.ndarray:
     one, two = sums[side].sum(axis=0), sums[~side].sum(axis=0)
     change = np.where(side, -1.0, 1.0)[:, None] * sums
     return log_likelihood(one + change) + log_likelihood(two - change)
-
-
-def read_int_lines(path: Path) -> list[list[int]]:
-    """Read lines of integers: phones/sets.int, phones/extra_questions.int. UserErrors name file and line."""
-    rows = []
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            rows.append([int(word) for word in line.split()])
-        except ValueError:
-            raise UserError(f"{path}:{number}: integers were expected, found {line.strip()[:60]!r}") from None
-        if any(abs(value) >= 1 << 31 for value in rows[-1]):
-            raise UserError(
-                f"{path}:{number}: integers of 32 bits were expected, found {line.strip()[:60]!r}"
-            )
-    return [row for row in rows if row]

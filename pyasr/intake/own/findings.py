@@ -40,7 +40,8 @@ def choices(prepared: Prepared) -> Iterator[str]:
         for part in PARTS
     )
     yield f"{sizes}: {prepared.split.message}"
-    yield f"features at {choose_rate(prepared.corpus)} Hz{_of_channels(prepared)}"
+    channel = ", of the left channel" if has_several_channels(prepared) else ""
+    yield f"features at {choose_rate(prepared.corpus)} Hz{channel}"
     row = sizes_for(hours)
     yield (
         f"models for up to {row.hours:g} h of training speech: {row.tri3[0]} leaves and {row.tri3[1]} "
@@ -61,10 +62,6 @@ def _counted(corpus, name: str, unit: str) -> str:
     return ", ".join(
         f"{value or 'unknown'}{unit if value else ''} ({count})" for value, count in counts.most_common()
     )
-
-
-def _of_channels(prepared: Prepared) -> str:
-    return ", of the left channel" if has_several_channels(prepared) else ""
 
 
 def has_several_channels(prepared: Prepared) -> bool:

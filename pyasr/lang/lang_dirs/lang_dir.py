@@ -42,10 +42,6 @@ class LangDir:
     def lexicon_disambig_fst(self) -> Path:
         return self.path / "L_disambig.fst"
 
-    @property
-    def grammar_fst(self) -> Path:
-        return self.path / "G.fst"
-
     @cached_property
     def phones(self) -> SymbolTable:
         return SymbolTable.read(self.path / "phones.txt")
@@ -80,16 +76,6 @@ class LangDir:
     def disambig_phones(self) -> list[int]:
         """Ids of #0, #1, ..."""
         return self._phone_list("disambig")
-
-    @cached_property
-    def backoff_phone(self) -> int:
-        """Id of #0 among the phones."""
-        return self._id(self.phones, "#0", "phones.txt")
-
-    @cached_property
-    def backoff_word(self) -> int:
-        """Id of #0 among the words."""
-        return self._id(self.words, "#0", "words.txt")
 
     @cached_property
     def optional_silence(self) -> int:

@@ -24,7 +24,7 @@ from pyasr.nn.networks.construction import Network, network_from
 from pyasr.nn.networks.described import restored
 from pyasr.tensor.file import load_object, save_tensors
 
-_FORMAT = 3  # 1: options without fixed parts; 2: without a factor
+_PLAIN, _SCALED = 2, 3  # formats: with a factor of 1, with another
 
 
 @dataclass
@@ -96,8 +96,7 @@ class AcousticModel:
     def save(self, path: Path) -> None:
         """Write the model file described above, in float32 and from the CPU; `load_model` reads it."""
         content = {
-            # stay readable for older versions of pyasr where possible
-            "format": _FORMAT if self.factor != 1.0 else 2,
+            "format": _PLAIN if self.factor == 1.0 else _SCALED,
             "network": self.network.describe(),
             "parameters": {
                 name: value.detach().float().cpu().clone()
@@ -117,13 +116,9 @@ def load_model(path: Path) -> AcousticModel:
     def make(content: dict) -> AcousticModel:
         """The model from the content of its file."""
         _check_format(content["format"], path)
-        network = restored(lambda: network_from(_description(content)), content["parameters"])
+        network = restored(lambda: network_from(content["network"]), content["parameters"])
         model = AcousticModel(
-            network,
-            content["mean"],
-            content["inverse_std"],
-            content["log_priors"],
-            content.get("factor", 1.0),
+            network, content["mean"], content["inverse_std"], content["log_priors"], content["factor"]
         )
         _check_numbers(model)
         return model
@@ -145,23 +140,11 @@ def _check_numbers(model: AcousticModel) -> None:
 
 
 def _check_format(version: int, path: Path) -> None:
-    if not 1 <= version <= _FORMAT:
+    if version not in (_PLAIN, _SCALED):
         raise UserError(
-            f"{path}: model file of format {version}, but this pyasr reads 1 to {_FORMAT}; use the pyasr "
-            "that wrote it"
+            f"{path}: model file of format {version}, but this pyasr reads {_PLAIN} and {_SCALED}; use the "
+            "pyasr that wrote it"
         )
-
-
-def _description(content: dict) -> dict:
-    """The result of the network's `describe`; format 1 has only the options of a feed-forward network."""
-    if content["format"] > 1:
-        return content["network"]
-    return {
-        "options": content["options"],
-        "input_dim": len(content["mean"]),
-        "num_pdfs": len(content["log_priors"]),
-        "fixed": {},
-    }
 
 
 def load_scorer(model_dir: Path, num_threads: int = 1) -> AcousticModel:

@@ -128,9 +128,6 @@ class RankCondition(Protocol):
     def wait(self, timeout: float | None = None) -> bool:
         """Release the lock, wait for a notification, acquire the lock again; False after a timeout."""
 
-    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        """Wait until `predicate()` is true or the time is over; returns its last value."""
-
     def notify(self, n: int = 1) -> None:
         """Wake `n` waiting threads."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from pyasr.base.cli.options import choose, chosen_group, option
@@ -100,12 +99,6 @@ class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
     )
 
 
-# options that earlier versions saved, but these schemes ignored
-_UNUSED_BEFORE = {"adpsgd": {"topology"}, "hadpsgd": {"topology"}}
-# lower saved values mean None
-_LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks_per_node": 1}
-
-
 @dataclass(frozen=True)
 class MixingOptions:
     """The scheme by which the ranks of a training job share what they learn, and its options."""
@@ -117,27 +110,6 @@ class MixingOptions:
 
     def __post_init__(self):
         choose(self)
-
-    @staticmethod
-    def upgraded(content: dict) -> dict:
-        """Options saved by earlier versions, which had one class for all schemes and used numbers for a
-        scheme's own default."""
-        if "scheme" in content or not content:
-            return content
-        groups = [content, *(content.get(name, {}) for name in ("server", "outer", "elastic"))]
-        flat = {name: value for group in groups for name, value in group.items()}
-        parallel = content.get("parallel", "allreduce")
-        kind = option_kinds().get(parallel, SchemeOptions)
-        names = {field.name for field in dataclasses.fields(kind)} & flat.keys() - _UNUSED_BEFORE.get(
-            parallel, set()
-        )
-        scheme = {name: None if _is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
-        return {"parallel": parallel, "scheme": scheme}
-
-
-def _is_own_default(name: str, value) -> bool:
-    """Whether a number that an earlier version saved stands for the scheme's own default."""
-    return name in _LEAST and value < _LEAST[name]
 
 
 def mixing_options(parallel: str = "allreduce", **values) -> MixingOptions:

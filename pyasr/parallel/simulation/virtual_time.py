@@ -315,15 +315,6 @@ class VirtualCondition:
         self._owner, self._depth = me, depth
         return notified
 
-    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None):
-        """Wait until `predicate()` is true or `timeout` seconds are over; returns its last value."""
-        end = None if timeout is None else self._clock.now + timeout
-        while not (value := predicate()):
-            if end is not None and self._clock.now >= end:
-                break
-            self.wait(None if end is None else end - self._clock.now)
-        return value
-
     def notify(self, n: int = 1) -> None:
         """Wake `n` waiting threads."""
         self._check_owner("notify")

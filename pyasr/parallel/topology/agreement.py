@@ -34,15 +34,6 @@ _ROUNDING = 1e-12  # smaller norms are rounding errors
 _PRIME = 2**31 - 1  # the product of two smaller numbers fits into int64
 
 
-def remaining_disagreement(topology: MixingTopology, size: int, num_rounds: int, seed: int = 0) -> float:
-    """D(num_rounds) by its definition; random rounds are drawn once."""
-    product = np.eye(size)
-    for k in range(num_rounds):
-        product = matrix(topology.round(size, k, seed)) @ product
-    norm = float(np.linalg.norm(product - 1 / size, 2))
-    return norm if norm > _ROUNDING else 0.0
-
-
 def models_sent(topology: MixingTopology, size: int) -> float:
     """Number of models that the busiest rank sends in a mixing. The mean over all ranks counts as a ring
     all-reduce."""

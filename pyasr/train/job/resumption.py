@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.outputs.output import differences
+from pyasr.base.outputs.comparison import differences
 from pyasr.train.evolve.combine import forget_models_after
 from pyasr.train.job.checkpoint_index import DIRECTORY, MODELS
 from pyasr.train.job.checkpoints import (

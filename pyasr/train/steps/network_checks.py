@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.outputs.output import differences
+from pyasr.base.outputs.comparison import differences
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.origin import check_origin
 from pyasr.nn.files import DBN_FILE

@@ -11,7 +11,7 @@ from pyasr.base.outputs.fingerprint import DONE, read_done
 from pyasr.data.tables.distortion import Distortion
 from pyasr.decode.lattices.determinize import DeterminizeOptions
 from pyasr.decode.search.decode_options import DecodeOptions
-from pyasr.intake.lhotse import read_manifest
+from pyasr.intake.lhotse import entries_in
 from pyasr.recognition.packed import ModelInfo, read_info, write_info
 from pyasr.score.score_dir import read_summary
 
@@ -24,7 +24,7 @@ BAD = {
 }
 READERS = {
     "model.json": (read_info, "damaged"),
-    "manifest.jsonl": (lambda path: read_manifest(path / "manifest.jsonl"), "is not a JSON object"),
+    "manifest.jsonl": (lambda path: list(entries_in(path / "manifest.jsonl")), "is not a JSON object"),
     "scoring/summary.json": (read_summary, "damaged"),
     "options.json": (lambda path: load(path / "options.json"), "not a file of saved options"),
 }

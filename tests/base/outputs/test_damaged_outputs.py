@@ -1,7 +1,6 @@
 """Outputs whose files were damaged, changed or removed: no step uses them, and the same command computes them
 again."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -237,30 +236,14 @@ def test_intended_change_of_output_is_recorded(tmp_path):
     adopt(tmp_path)  # not written by a step: no effect
 
 
-def test_output_of_version_without_file_list_is_up_to_date(tmp_path):
-    make(tmp_path / "out")
-    done = read_done(tmp_path / "out")
-    del done["files"]
-    (tmp_path / "out" / DONE).write_text(json.dumps(done))
-    overwrite(tmp_path / "out" / "part" / "result")
-    with pytest.raises(UpToDate):
-        make(tmp_path / "out")
-
-
-@pytest.mark.parametrize("was_listed", [False, True])
-def test_late_scheduler_files_are_no_damage(was_listed, tmp_path):
-    """Also for an output of an earlier version, which listed the scheduler's files."""
+def test_late_scheduler_files_are_no_damage(tmp_path):
     out = tmp_path / "out"
     with stage_output(out, {}, []) as scratch:
         (scratch / "result").write_text("made")
         (scratch / "q").mkdir()
         (scratch / "q" / "x.1.out").write_text("")
-    done = read_done(out)
-    if was_listed:
-        done["files"]["q/x.1.out"] = [0, 0, "digest"]
-        (out / DONE).write_text(json.dumps({**done, "content": "as it was"}))
     (out / "q" / "x.1.out").write_text("slurmstepd: the epilog has failed\n")
-    assert fingerprint(out) == ("as it was" if was_listed else done["content"])
+    assert fingerprint(out) == read_done(out)["content"]
     with pytest.raises(UpToDate):
         with stage_output(out, {}, []):
             pass

@@ -2,7 +2,6 @@
 after a kill at any moment."""
 
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from test_output import Died, dying_after
 
 from pyasr.base.errors import UserError
-from pyasr.base.outputs import output
+from pyasr.base.outputs import lock, output
 from pyasr.base.outputs.fingerprint import DONE, read_done
 from pyasr.base.outputs.output import stage_output
 
@@ -180,13 +179,10 @@ with stage_output(Path({str(tmp_path / "mono" / "big")!r}), {{}}, []) as out:
 
 
 def test_output_without_file_list_keeps_only_nested_outputs(tmp_path):
-    """An output of an earlier version, in which a user's files cannot be recognised."""
+    """A damaged done-file lists no files, by which a user's files could be recognised."""
     make(tmp_path, "one")
     fill(tmp_path / "mono")
-    done = json.loads((tmp_path / "mono" / DONE).read_text())
-    (tmp_path / "mono" / DONE).write_text(
-        json.dumps({name: value for name, value in done.items() if name != "files"})
-    )
+    (tmp_path / "mono" / DONE).write_text("{")
     make(tmp_path, "two")
     of_steps = {
         name: text for name, text in WRITTEN.items() if name.startswith(("dnn", "big", "decode", "graph"))
@@ -195,11 +191,11 @@ def test_output_without_file_list_keeps_only_nested_outputs(tmp_path):
 
 
 def test_reading_program_does_not_stop_a_run(tmp_path, monkeypatch):
-    """It holds the lock of the scratch directory for a moment, like `run_times.is_held`."""
+    """It holds the lock of the scratch directory for a moment, like `lock.is_held`."""
     (tmp_path / "out.tmp").mkdir()
     looks = os.open(tmp_path / "out.tmp", os.O_RDONLY)
     fcntl.flock(looks, fcntl.LOCK_SH)
-    monkeypatch.setattr(output.time, "sleep", lambda seconds: os.close(looks))
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: os.close(looks))
     with stage_output(tmp_path / "out", {}, []):
         pass
     assert (tmp_path / "out").is_dir()

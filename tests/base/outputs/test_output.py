@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.outputs import output
+from pyasr.base.outputs import lock, output
 from pyasr.base.outputs.fingerprint import DONE, fingerprint, read_done
 from pyasr.base.outputs.output import STARTED, atomic_write, stage_output
 
@@ -247,13 +247,13 @@ def test_output_being_renamed_by_another_run(place, monkeypatch):
     make(place)
     (place / "out").rename(place / "out.tmp")
     (place / "out.tmp" / STARTED).touch()
-    claim = output._claimed
+    claim = output.claimed
 
     def late_claim(scratch):
         scratch.rename(place / "out")
         return claim(scratch)
 
-    monkeypatch.setattr(output, "_claimed", late_claim)
+    monkeypatch.setattr(output, "claimed", late_claim)
     with pytest.raises(UpToDate):
         make(place, "made a second time")
     assert content_of(place) == "made"
@@ -261,20 +261,20 @@ def test_output_being_renamed_by_another_run(place, monkeypatch):
 
 def test_lock_of_renamed_output_is_released(place, monkeypatch):
     """Neither the finished output nor the output of a third run under the old name is changed."""
-    lock = output.fcntl.flock
+    flock = lock.fcntl.flock
 
     def late_lock(directory, how):
         monkeypatch.undo()
         (place / "out.tmp").rename(place / "out")
         if third:
             (place / "out.tmp").mkdir()
-        lock(directory, how)
+        flock(directory, how)
 
     for third in (False, True):  # noqa: B007
-        monkeypatch.setattr(output.fcntl, "flock", late_lock)
+        monkeypatch.setattr(lock.fcntl, "flock", late_lock)
         with (
             pytest.raises(UserError, match="another process is writing this output"),
-            output._claimed(place / "out.tmp"),
+            output.claimed(place / "out.tmp"),
         ):
             pytest.fail("claimed")
         (place / "out").rmdir()

@@ -3,7 +3,8 @@
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.base.outputs.output import PathText, stage_output
+from pyasr.base.outputs.comparison import PathText
+from pyasr.base.outputs.output import stage_output
 
 
 @pytest.fixture

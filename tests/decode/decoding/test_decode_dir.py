@@ -132,18 +132,12 @@ def test_decoding_writes_words_lattices_and_report(exp):
 
 
 def test_decoding_is_up_to_date_with_or_without_model_option(exp, caplog):
-    """Also of an earlier version, which recorded no model directory if none was given."""
     words = ["--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode"]
     run_here("decode.py", *words)
-    done = exp / "model/decode/.done.json"
-    earlier = done.read_text().replace(f'"model_dir": "{exp}/model"', '"model_dir": null')
-    assert earlier != done.read_text()
-    for content in (done.read_text(), earlier):
-        done.write_text(content)
-        for flags in ((), ("--model-dir", exp / "model")):
-            caplog.clear()
-            run_here("decode.py", *flags, *words)
-            assert "decode is up to date" in caplog.text
+    for flags in ((), ("--model-dir", exp / "model")):
+        caplog.clear()
+        run_here("decode.py", *flags, *words)
+        assert "decode is up to date" in caplog.text
 
 
 @pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])

@@ -111,7 +111,7 @@ def test_changed_channel_recomputes_features(tmp_path, capsys):
 
 
 def test_features_of_channel_option_stay_up_to_date(tmp_path, capsys):
-    """Earlier versions ignored the table if the option was given."""
+    """Also with a table that was added later."""
     calls = make_calls(tmp_path / "calls")
     table = (calls / "reco2file_and_channel").read_text()
     (calls / "reco2file_and_channel").unlink()

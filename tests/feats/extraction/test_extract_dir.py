@@ -186,21 +186,8 @@ def test_replaced_noise_recomputes_features(source, data, tmp_path):
 
 def test_recordings_of_other_user_have_no_digests(data, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with recording_prints(data, data / "feats", []) as inputs:
+    with recording_prints(data) as inputs:
         assert inputs == [] and not (data / ".recordings").exists()
-
-
-def test_features_of_earlier_version_stay_up_to_date(data):
-    make_anew(data)
-    done = json.loads((data / "feats/.done.json").read_text())
-    done["inputs"].pop(str(data / ".recordings"))
-    done["options"].pop("audio")
-    (data / "feats/.done.json").write_text(json.dumps(done))
-    (data / ".recordings").unlink()
-    assert "is up to date" in make_anew(data)
-    write_table(data / "utt2spk", dict.fromkeys(LENGTHS, "a"))
-    assert "is out of date" in make_anew(data)
-    assert str(data / ".recordings") in json.loads((data / "feats/.done.json").read_text())["inputs"]
 
 
 def test_recordings_are_compared_by_blocks(tmp_path):

@@ -26,10 +26,11 @@ from pyasr.hmm.model.model_file import read_model, read_tree
 from pyasr.hmm.shards.gmm_shard import GmmShard
 from pyasr.hmm.training import train_gmm
 from pyasr.hmm.training.align_gmm import AlignSpec, align_shard, merge_reports
-from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions, read_vector
+from pyasr.hmm.training.train_gmm import GmmScheduleOptions, TrainOptions
 from pyasr.hmm.training.train_mono import MonoSpec, train_rank
 from pyasr.io.ark import ArkWriter, load_all, read_scp
 from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.kaldi_objects import KaldiReader
 from pyasr.io.text_tables import read_table, write_table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.parallel.communication.comm import SoloComm
@@ -86,7 +87,7 @@ def test_monophone_directory_is_complete(corpus, mono):
     occupancies = np.bincount(
         trans.tid2pdf[np.concatenate(list(alignments.values()))], minlength=gmm.num_pdfs
     )
-    np.testing.assert_allclose(read_vector(mono / "final.occs"), occupancies, rtol=1e-4)
+    np.testing.assert_allclose(KaldiReader(mono / "final.occs").vector(), occupancies, rtol=1e-4)
 
 
 def test_training_reports_progress(corpus, tmp_path, monkeypatch):

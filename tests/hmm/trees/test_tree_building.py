@@ -23,7 +23,7 @@ from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import PDF_CLASS, ContextTree, Leaf, Split, leaves, monophone_tree
 from pyasr.hmm.trees import phone_segments, tree_stats
 from pyasr.hmm.trees.leaf_clustering import cluster_leaves
-from pyasr.hmm.trees.questions import cluster_phones, make_questions, read_int_lines
+from pyasr.hmm.trees.questions import cluster_phones, make_questions
 from pyasr.hmm.trees.tree_building import Roots, build_tree, grow_tree, init_model_from_stats, read_roots
 from pyasr.hmm.trees.tree_stats import TreeStats, accumulate_tree_stats, log_likelihood
 from pyasr.parallel.communication.rank_threads import run_threads
@@ -328,9 +328,6 @@ def test_roots_files_are_read(tmp_path, stats, questions):
         path.write_text(content)
         with pytest.raises(UserError, match=message):
             read_roots(path)
-    path.write_text("1 2\n3 x\n")
-    with pytest.raises(UserError, match=r"roots.int:2: integers were expected, found '3 x'"):
-        read_int_lines(path)
 
 
 def test_statistics_of_other_phones_are_refused(stats, questions):

@@ -192,7 +192,7 @@ def test_phone_strings_and_costs_equal_enumeration(tmp_path, sil_prob):
     plain, disambig = read_fst(lang.lexicon_fst), read_fst(lang.lexicon_disambig_fst)
     free = disambig.replaced(
         ilabels=np.where(np.isin(disambig.ilabels, lang.disambig_phones), 0, disambig.ilabels),
-        olabels=np.where(disambig.olabels == lang.backoff_word, 0, disambig.olabels),
+        olabels=np.where(disambig.olabels == lang.words["#0"], 0, disambig.olabels),
     )
     rng = np.random.default_rng(0)
     words = sorted(set(lang.lexicon.entries))

@@ -110,30 +110,10 @@ def rewrite(path, change):
     save_tensors(path, content)
 
 
-def test_files_of_first_format_are_read(tmp_path):
-    """They have the options of that version, and no fixed parts."""
-
-    def older(content):
-        options = dataclasses.asdict(original.network.options)
-        content.update(
-            format=1,
-            options={
-                name: options[name] for name in ("hidden_layers", "hidden_dim", "activation", "dropout")
-            },
-        )
-        del content["network"]
-
-    original = model()
-    original.save(tmp_path / MODEL_FILE)
-    rewrite(tmp_path / MODEL_FILE, older)
-    x = np.ones((2, 6), np.float32)
-    np.testing.assert_array_equal(load_scorer(tmp_path).log_likelihoods(x), original.log_likelihoods(x))
-
-
 def test_files_of_later_format_are_refused(tmp_path):
     model().save(tmp_path / MODEL_FILE)
     rewrite(tmp_path / MODEL_FILE, lambda content: content.update(format=4))
-    with pytest.raises(UserError, match="final.nnet: model file of format 4, but this pyasr reads 1 to 3"):
+    with pytest.raises(UserError, match="final.nnet: model file of format 4, but this pyasr reads 2 and 3"):
         load_scorer(tmp_path)
 
 

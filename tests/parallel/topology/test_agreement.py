@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.topology.agreement import disagreement_of, models_sent, remaining_disagreement
+from pyasr.parallel.topology.agreement import disagreement_of, models_sent
 from pyasr.parallel.topology.topologies import TOPOLOGIES, base2, matrix
 
 KNOWN = [name for name, topology in TOPOLOGIES.items() if not topology.random]
@@ -16,6 +16,15 @@ RANDOM = [name for name, topology in TOPOLOGIES.items() if topology.random]
 @cache
 def disagreement(name, size):
     return disagreement_of(TOPOLOGIES[name], size)
+
+
+def remaining_disagreement(topology, size: int, num_rounds: int, seed: int = 0) -> float:
+    """D(num_rounds) by its definition; random rounds are drawn once."""
+    product = np.eye(size)
+    for k in range(num_rounds):
+        product = matrix(topology.round(size, k, seed)) @ product
+    norm = float(np.linalg.norm(product - 1 / size, 2))
+    return norm if norm > 1e-12 else 0.0
 
 
 def takes(name, size):
