@@ -103,3 +103,15 @@ def test_listed_functions_exist():
         if not re.search(rf"^ *def {name.rpartition('::')[2]}\(", texts[name.partition("::")[0]], re.M)
     ]
     assert listed and not lost, f"{FILE.name} lists {lost[:5]}; record it again with PYASR_KEEP_DURATIONS"
+
+
+@pytest.mark.parametrize("package", sorted(path.parent.name for path in ROOT.glob("pyasr/*/__init__.py")))
+def test_every_package_has_quick_tests(package):
+    slow = {name for name, seconds in json.loads(FILE.read_text()).items() if seconds >= QUICK_S}
+    quick = [
+        name
+        for path in (ROOT / "tests" / package).rglob("test_*.py")
+        for name, arguments in re.findall(r"(?m)^def (test_\w+)\(([^)]*)\)", path.read_text())
+        if not slow & {f"{path.relative_to(ROOT)}::{used.strip()}" for used in [name, *arguments.split(",")]}
+    ]
+    assert quick
