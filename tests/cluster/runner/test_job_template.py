@@ -118,8 +118,16 @@ def test_forked_jobs_equal_started_jobs(place):
     assert second == single and first == [single[0].replace('"more": 0', '"more": ')]
 
 
+@pytest.fixture
+def hangups_end_processes():
+    """Also if the tests run under nohup, which makes all processes ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("how", ["exit", "sentence", "raise", "kill", "abort", "interrupt", "hangup"])
-def test_forked_jobs_fail_like_started_jobs(how, place):
+def test_forked_jobs_fail_like_started_jobs(how, place, hangups_end_processes):
     ends = []
     for num in (1, 2):
         with pytest.raises(UserError) as refused:

@@ -177,7 +177,7 @@ def test_training_ends_without_improvement(corpus, capsys):
     train(corpus, corpus / "lm", "--num-epochs", 100, "--learning-rate", 0, "--start-halving-gain", 0.01)
     output = capsys.readouterr().out
     assert "epoch 2" in output and "epoch 3" not in output and "rejected" in output
-    assert "without" not in output and load_lm(corpus / "lm").weight is None
+    assert "without" not in output.replace(str(corpus), "") and load_lm(corpus / "lm").weight is None
 
 
 def test_diverging_epoch_is_rejected(corpus, capsys):
