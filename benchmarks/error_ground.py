@@ -7,7 +7,7 @@ stopped fork and follows its threads and jobs:
     strace -f -p PID -e inject=rename:error=EIO:when=3      the third rename of each process and thread fails
 
 The jobs of a step are also forks, instead of processes of run.pl; a job with ranks has one rank, with its own
-MPI and witness.
+MPI and watchdog.
 """
 
 from __future__ import annotations

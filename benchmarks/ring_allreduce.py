@@ -19,7 +19,7 @@ from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.communication.mpi_comm import MpiComm
-from pyasr.parallel.communication.ring import WIRE_TYPES, RingAllreduce
+from pyasr.parallel.communication.ring import PAYLOAD_TYPES, RingAllreduce
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def measure(comm: Comm, millions: float, num_rounds: int) -> None:
     """Print a line per system: minimum and median time, and the speed relative to the library."""
     systems = {
         "library": comm.allreduce,
-        **{f"ring, {wire}": RingAllreduce(comm, wire) for wire in WIRE_TYPES},
+        **{f"ring, {payload}": RingAllreduce(comm, payload) for payload in PAYLOAD_TYPES},
     }
     vector = torch.empty(round(millions * 1e6))
     times = np.array(

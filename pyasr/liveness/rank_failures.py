@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RankFailure:
-    """The last message of one rank.
+    """The failure of one rank.
 
     sentence  what happened, and on which rank and host
     lost      the rank ended without an error of its own, so a restart can succeed
@@ -21,23 +21,23 @@ class RankFailure:
     lost: bool
 
 
-def words_of(spec: Path) -> Path:
+def failure_file(spec: Path) -> Path:
     """The file of the job with this spec."""
     return Path(spec).with_suffix(".error")
 
 
-def leave(file: Path, words: RankFailure) -> None:
-    """Append the message by a single write."""
+def append_failure(file: Path, failure: RankFailure) -> None:
+    """Append the failure by a single write."""
     target = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    os.write(target, (json.dumps(asdict(words)) + "\n").encode())
+    os.write(target, (json.dumps(asdict(failure)) + "\n").encode())
     os.close(target)
 
 
-def first(file: Path) -> RankFailure | None:
-    """The message of the first failed rank; None if there is none. Damaged lines are skipped: on network
-    filesystems, hosts may overwrite each other's lines."""
+def first_failure(file: Path) -> RankFailure | None:
+    """The first failure; None if there is none. Damaged lines are skipped: on network filesystems, hosts may
+    overwrite each other's lines."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
-    return next((words for line in lines if (words := _parse(line))), None)
+    return next((failure for line in lines if (failure := _parse(line))), None)
 
 
 def _parse(line: str) -> RankFailure | None:

@@ -65,10 +65,10 @@ def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> li
     """Parameters of the ranks after the average of `allreduce`."""
 
     def rank(comm):
-        wire, master = PayloadCodec(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
-        wire.agree(vector(9).to(device))
+        codec, master = PayloadCodec(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
+        codec.agree(vector(9).to(device))
         with counting() as counts:
-            average(wire, master, np.arange(comm.size) + 1)
+            average(codec, master, np.arange(comm.size) + 1)
         assert counts is None or not counts.blocking_copies
         return mock_gpu.on_host(master)
 
@@ -85,7 +85,7 @@ def test_gpu_averages_are_bit_identical_to_cpu(num_ranks, num_pieces, payload, m
     monkeypatch.setattr(
         PayloadCodec,
         "sum",
-        lambda wire, x, *weights, sum=PayloadCodec.sum: pieces.append(len(x)) or sum(wire, x, *weights),
+        lambda codec, x, *weights, sum=PayloadCodec.sum: pieces.append(len(x)) or sum(codec, x, *weights),
     )
     with mock_gpu.mock_gpu() as gpu:
         found = averaged(num_ranks, GPU, payload, gpu.counting)
@@ -98,8 +98,8 @@ def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Ten
     """Gradients of two ranks after `GradientSum`."""
 
     def rank(comm):
-        wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
-        total = GradientSum(wire, lambda frames: np.ones(comm.size), lambda function: function())
+        codec = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
+        total = GradientSum(codec, lambda frames: np.ones(comm.size), lambda function: function())
         grad = vector(comm.rank).to(dtype).to(device)
         total.attach(grad, [0, 400, 700])
         with counting() as counts:

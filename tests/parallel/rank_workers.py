@@ -11,8 +11,8 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.jobs.stop_request import StopRequested
-from pyasr.liveness.heartbeat import Heartbeat, hearts_of
-from pyasr.liveness.rank_failures import RankFailure, leave, words_of
+from pyasr.liveness.heartbeat import Heartbeat, heartbeat_dir
+from pyasr.liveness.rank_failures import RankFailure, append_failure, failure_file
 
 
 def rank_one_raises(spec, comm):
@@ -33,19 +33,19 @@ def rank_one_killed(spec, comm):
     comm.barrier()
 
 
-def rank_one_killed_with_a_late_witness(spec, comm):
+def rank_one_killed_with_a_late_watchdog(spec, comm):
     """On a busy host, other watchdogs may report first."""
     if comm.rank == 1:
-        _die_with_a_late_witness()
+        _die_with_a_late_watchdog()
     comm.barrier()
 
 
-def rank_one_killed_with_a_late_witness_and_missed(spec, comm):
+def rank_one_killed_with_a_late_watchdog_and_missed(spec, comm):
     """Its message is lost, because MPI reads it from the rank's memory: an error on rank 0, at once."""
     message, process = np.zeros(1_000_000), comm.allgather(os.getpid())[1]
     if comm.rank == 1:
         comm.start_exchange(message, 0, np.empty_like(message), 0)
-        _die_with_a_late_witness()
+        _die_with_a_late_watchdog()
     if comm.rank == 0:
         while alive(process):
             time.sleep(0.01)
@@ -61,10 +61,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def _die_with_a_late_witness():
-    witness = os.getppid()
-    os.kill(witness, signal.SIGSTOP)
-    later = ["bash", "-c", f"sleep 1; kill -CONT {witness}"]
+def _die_with_a_late_watchdog():
+    watchdog = os.getppid()
+    os.kill(watchdog, signal.SIGSTOP)
+    later = ["bash", "-c", f"sleep 1; kill -CONT {watchdog}"]
     subprocess.Popen(later, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -92,7 +92,7 @@ def lost_before_the_end(spec, comm):
     os._exit(0)
 
 
-def witness_killed(spec, comm):
+def watchdog_killed(spec, comm):
     """Without its watchdog, a failure of the rank would not be reported, so the rank ends with it."""
     _count(spec, comm)
     if comm.rank == 1:
@@ -117,9 +117,9 @@ def host_of_the_last_two_freezes(spec, comm):
     if comm.size == 1:
         return
     if comm.rank:
-        witness = os.getppid()
-        Path(spec.cmd).joinpath(f"frozen.{comm.rank}").write_text(f"{witness} {os.getpid()}")
-        os.kill(witness, signal.SIGSTOP)
+        watchdog = os.getppid()
+        Path(spec.cmd).joinpath(f"frozen.{comm.rank}").write_text(f"{watchdog} {os.getpid()}")
+        os.kill(watchdog, signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
     comm.barrier()
 
@@ -145,8 +145,10 @@ def asked_to_end_and_lost_before_an_error(spec, comm):
     _count(spec, comm)
     if len(Path(spec.cmd, "attempts").read_text().splitlines()) == 1:
         if comm.rank == 0:
-            Heartbeat(hearts_of(job), 1).introduce("rank 1 of 2 on a node that was lost")
-            leave(words_of(job), RankFailure("rank 1 of 2 died without an error message", lost=True))
+            Heartbeat(heartbeat_dir(job), 1).start("rank 1 of 2 on a node that was lost")
+            append_failure(
+                failure_file(job), RankFailure("rank 1 of 2 died without an error message", lost=True)
+            )
         comm.barrier()
         raise StopRequested("saved at 70 frames")
     time.sleep(6)

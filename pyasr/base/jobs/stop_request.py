@@ -31,14 +31,14 @@ class StopRequested(Exception):
 
 def watch_file(stop_file: Path) -> Path:
     """The file that exists while a job looks for requests in its stop file."""
-    return Path(stop_file).with_suffix(".heeds")
+    return Path(stop_file).with_suffix(".watching")
 
 
 @contextlib.contextmanager
-def watching_for_stop(speaks: bool) -> Iterator[None]:
-    """Show the runner, if there is one, that this job looks for requests to end. `speaks` is true in one
+def watching_for_stop(is_logger: bool) -> Iterator[None]:
+    """Show the runner, if there is one, that this job looks for requests to end. `is_logger` is true in one
     process of the job."""
-    sign = watch_file(Path(os.environ[VARIABLE])) if speaks and VARIABLE in os.environ else None
+    sign = watch_file(Path(os.environ[VARIABLE])) if is_logger and VARIABLE in os.environ else None
     if sign is None:
         yield
         return

@@ -37,7 +37,7 @@ from pyasr.cluster.runner.runner_words import name_of_runner, runner_command
 from pyasr.cluster.runner.status import NOT_PROVED, JobStatus, failures, read_status, status_path
 from pyasr.liveness.heartbeat import Silence
 from pyasr.liveness.heartbeat_monitor import HeartbeatMonitor
-from pyasr.liveness.rank_failures import RankFailure, first, words_of
+from pyasr.liveness.rank_failures import RankFailure, failure_file, first_failure
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes; a log and a status file need more than this
@@ -145,9 +145,9 @@ def _run_ranks_once(
     jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions
 ) -> None:
     saved = _save_spec(log, spec)
-    marker, said, report = saved.with_suffix(".done"), words_of(saved), _report_file(saved)
-    listener = HeartbeatMonitor(saved, num_ranks, how.rank_timeout)
-    for left in (said, marker, status_path(log), report):
+    marker, failures_of_ranks, report = saved.with_suffix(".done"), failure_file(saved), _report_file(saved)
+    monitor = HeartbeatMonitor(saved, num_ranks, how.rank_timeout)
+    for left in (failures_of_ranks, marker, status_path(log), report):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
     words = [
@@ -163,14 +163,14 @@ def _run_ranks_once(
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
-        if _run(jobs, options_of_ranks, log, words, report, listener.ending, {NOTE: str(_note_file(saved))}):
+        if _run(jobs, options_of_ranks, log, words, report, monitor.watching, {NOTE: str(_note_file(saved))}):
             return _take_proofs(jobs, [marker])
     finally:
-        listener.forget()
+        monitor.remove_heartbeats()
         _note_file(saved).unlink(missing_ok=True)
     if refusal := take_refusal(report):
         raise UserError(refusal)
-    raise _failure(log, listener.silence, first(said), marker)
+    raise _failure(log, monitor.silence, first_failure(failures_of_ranks), marker)
 
 
 def _note_file(spec: Path) -> Path:
@@ -183,7 +183,7 @@ def _report_file(spec: Path) -> Path:
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 
-def _failure(log: Path, silence: Silence | None, words: RankFailure | None, marker: Path) -> UserError:
+def _failure(log: Path, silence: Silence | None, failure: RankFailure | None, marker: Path) -> UserError:
     """The error for an MPI job that has failed. A rank that is lost before it starts, or with its host,
     leaves no message."""
     if silence:
@@ -191,18 +191,18 @@ def _failure(log: Path, silence: Silence | None, words: RankFailure | None, mark
             f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks
         )
     status = read_status(log)
-    said = status.reason if status and status.reason else words.sentence if words else None
-    sentence = _what_failed([log], said)
-    unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
+    reason = status.reason if status and status.reason else failure.sentence if failure else None
+    sentence = _what_failed([log], reason)
+    is_silent = failure is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
     if (
         status is None
         or status.stopped
-        or not (status.host_lost if status.reason else unsaid or words and words.lost)
+        or not (status.host_lost if status.reason else is_silent or failure and failure.lost)
     ):
         return UserError(sentence)
-    witnessed = words.sentence if words else "a rank was lost; it is unknown which"
+    what = failure.sentence if failure else "a rank was lost; it is unknown which"
     # the messages may be those of ranks that ended because a host was lost
-    return RankLost(sentence, status.reason or witnessed)
+    return RankLost(sentence, status.reason or what)
 
 
 def _spec_of(log: Path) -> Path:
@@ -252,7 +252,7 @@ def _run(
     with started as process, meanwhile(process):
         try:
             status = process.wait()
-        except BaseException:  # interrupted: the jobs must not continue alone
+        except BaseException:  # interrupted: the jobs must not continue without it
             process.terminate()
             process.wait()
             raise
@@ -273,13 +273,13 @@ def _take_proofs(jobs: RunnerOptions, proofs: list[Path]) -> None:
         proof.unlink()
 
 
-def _what_failed(logs: list[Path], said: str | None = None) -> str:
+def _what_failed(logs: list[Path], reason: str | None = None) -> str:
     """One sentence that names the first failed job and the number of failed jobs."""
     failed = failures(logs)
     if not failed:
         return _without_status(logs[0])
     log, status = failed[0]
-    reasons = [said or _reason(*one) for one in failed]
+    reasons = [reason or _reason(*one) for one in failed]
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
     if len(failed) > 1:
         which = f"{len(failed)} of {len(logs)} jobs failed" + (

@@ -14,8 +14,7 @@ from pathlib import Path
 from pyasr.base.errors import printable_lines
 from pyasr.cluster.runner.command_line import Request
 from pyasr.cluster.runner.status import JobStatus
-from pyasr.liveness.rank_failures import first as first_words
-from pyasr.liveness.rank_failures import words_of
+from pyasr.liveness.rank_failures import failure_file, first_failure
 
 STAGE = "PYASR_STAGE"  # environment variable with the recipe's stage (utils/recipe.sh)
 LATER = "PYASR_REPORT"  # environment variable with the file for a report that may not be needed
@@ -190,8 +189,8 @@ def failure_report(request: Request, failed: list[JobStatus], for_step: bool = F
     head = f"{Path(sys.argv[0]).name}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"
     after = f"(after {first.end - first.begin:.1f} s)"
     if for_step:
-        says_all = _is_told_by_step(request, first, log)
-        lines = [f"{head}; job {which} on {first.host} {after}", *([] if says_all else _untold(tail))]
+        says_all = _is_reported_by_step(request, first, log)
+        lines = [f"{head}; job {which} on {first.host} {after}", *([] if says_all else _unreported(tail))]
     else:
         says_all = first.reason != ""
         lines = [
@@ -216,14 +215,14 @@ def _quoted(line: str) -> str:
     return f"    | {line}"
 
 
-def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
+def _is_reported_by_step(request: Request, status: JobStatus, log: Path) -> bool:
     """Whether the step's own message on a failed job is complete."""
-    words = first_words(words_of(request.spec)) if request.spec else None
-    if words and not status.reason:
-        return not words.lost
+    failure = first_failure(failure_file(request.spec)) if request.spec else None
+    if failure and not status.reason:
+        return not failure.lost
     return bool(status.reason or own_error(log))
 
 
-def _untold(tail: list[str]) -> list[str]:
+def _unreported(tail: list[str]) -> list[str]:
     """The last lines of a log, without the exception, which the step prints, and without MPICH's banner."""
     return [_quoted(line) for line in tail if not re.match(rf"{_RAISED}|{_BANNER}", line)]

@@ -40,8 +40,8 @@ from pyasr.cluster.runner.status import (
     status_path,
     write_status,
 )
-from pyasr.liveness.heartbeat import hearts_in, hearts_of
-from pyasr.liveness.rank_failures import words_of
+from pyasr.liveness.heartbeat import heartbeat_dir, heartbeat_files
+from pyasr.liveness.rank_failures import failure_file
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _GRACE_S = 2.0
@@ -177,7 +177,7 @@ class LocalRunner:
         """Obsolete files of an earlier run of the same job: a scheduler may have started it before, possibly
         on another host."""
         spec, marker = self.request.spec, self.request.done_marker
-        of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
+        of_ranks = [failure_file(spec), *heartbeat_files(heartbeat_dir(spec))] if spec else []
         # a run that still goes on elsewhere must not find it: see _is_given_up
         of_before = [log] if self.request.run_id else []
         return [

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pyasr.base.jobs.stop_request import SAVING_S
 
 _GRACE_S = 2.0
-_LAST_WORDS_S = 1.0
+_OUTPUT_S = 1.0
 
 
 def signal_group(group: int, number: int) -> bool:
@@ -176,7 +176,7 @@ def supervise(command: list[str]) -> int:
             )
             groups.append(process.pid)
         status = process.wait()
-        _wait_until_empty(process.pid, _LAST_WORDS_S)
+        _wait_until_empty(process.pid, _OUTPUT_S)
         if status < 0:
             killed = f"its shell was killed by signal {-status} from outside"
             print(f"{name}: error: {killed}; run the same command again to resume", file=sys.stderr)

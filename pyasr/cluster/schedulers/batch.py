@@ -29,7 +29,7 @@ from pyasr.cluster.runner.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.runner.status import JobStatus, read_status, status_path, write_status
 from pyasr.cluster.schedulers.ending import end_jobs
 from pyasr.cluster.schedulers.scheduler import UNKNOWN, Fate, NotTaken, Scheduler, submit
-from pyasr.liveness.heartbeat import beat_for, forget, hearts_in, hearts_of
+from pyasr.liveness.heartbeat import heartbeat_dir, heartbeat_files, remove, touch
 
 # and every variable whose name begins with PYASR_
 _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")
@@ -181,7 +181,7 @@ class BatchRunner:
         )
         status_path(log).unlink()
         self.over.pop(job, None)
-        forget(self._hearts())
+        remove(self._heartbeats())
         count = f"time {self.num_requeued[job]} of at most {self.request.max_requeue}"
         self._tell(
             f"{self._name(job)} was asked to end, has saved its state and is submitted again, {count} (log "
@@ -198,22 +198,22 @@ class BatchRunner:
         """Query the scheduler for the remaining jobs."""
         for number in sorted(set(self.left.values())):
             jobs = {self._task(job): job for job, submitted in self.left.items() if submitted == number}
-            hearts = self._hearts()
+            heartbeats = self._heartbeats()
             fates = self.scheduler.fates(number, list(jobs))
             if fates is None:
                 self._tell(f"{self.scheduler.name} does not answer; still waiting")
                 continue
             if any(fates[task].waits for task in jobs if task in fates):
-                forget(hearts)  # they precede the answer and belong to ranks that no longer run
+                remove(heartbeats)  # they precede the answer and belong to ranks that no longer run
             if any(fates[task].suspended for task in jobs if task in fates):
                 self.question_s = _FIRST_QUESTION_S  # query again soon, before the ranks count as lost
-                beat_for(hearts)
+                touch(heartbeats)
             for task, job in jobs.items():
                 self._judge(job, fates.get(task, UNKNOWN))
 
-    def _hearts(self) -> list[Path]:
+    def _heartbeats(self) -> list[Path]:
         """The heartbeat files of the ranks; empty unless it is an MPI job."""
-        return hearts_in(hearts_of(self.request.spec)) if self.request.spec else []
+        return heartbeat_files(heartbeat_dir(self.request.spec)) if self.request.spec else []
 
     def _judge(self, job: int, fate: Fate) -> None:
         if fate.active:

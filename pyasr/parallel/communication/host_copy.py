@@ -1,7 +1,7 @@
 """Copies of vectors in host memory, where ranks mix them: MPI never accesses a GPU's memory.
 
     host = HostCopy()
-    host.change(master, wire.mean)            # `master` is the mean over ranks, on any device
+    host.change(master, codec.mean)           # `master` is the mean over ranks, on any device
 
 The host memory for a GPU's vector is pinned, so that copies are asynchronous, and is reused, because the
 allocation of new pages takes longer than a copy. Copies use a stream of their own, concurrent with the GPU's

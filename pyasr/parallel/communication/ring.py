@@ -1,4 +1,4 @@
-r"""A ring all-reduce in pieces, optionally with 16-bit numbers on the wire.
+r"""A ring all-reduce in pieces, optionally with 16-bit numbers in messages.
 
 P ranks hold vectors x_r of n float32 and compute x = sum_r w_r x_r. The vector is split into P segments. In
 each of 2 (P - 1) steps, a rank sends to its right neighbour and receives from its left one. In step
@@ -29,7 +29,7 @@ import torch
 
 from pyasr.parallel.communication.comm import Comm
 
-WIRE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+PAYLOAD_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 CHUNK = 1 << 19  # elements, 2 MB of float32: stays in the cache between transfer and addition
 SMALL_CHUNK = 1 << 17  # minimum size of chunks if a segment is split to have several in flight
 IN_FLIGHT = 4  # chunks in flight
@@ -47,16 +47,16 @@ class RingAllreduce:
     """Weighted sums over the ranks of `comm`. Collective: all ranks must make the same calls. Buffers are
     reused.
 
-    wire    "float32", "float16" or "bfloat16": type of the numbers in messages
-    chunk   maximum number of elements in a message
+    payload  "float32", "float16" or "bfloat16": type of the numbers in messages
+    chunk    maximum number of elements in a message
     """
 
-    def __init__(self, comm: Comm, wire: str = "float32", chunk: int = CHUNK):
-        if wire not in WIRE_TYPES:
-            raise ValueError(f"ring: unknown type '{wire}'; use one of {', '.join(WIRE_TYPES)}")
-        self._comm, self._chunk, self._dtype = comm, chunk, WIRE_TYPES[wire]
+    def __init__(self, comm: Comm, payload: str = "float32", chunk: int = CHUNK):
+        if payload not in PAYLOAD_TYPES:
+            raise ValueError(f"ring: unknown type '{payload}'; use one of {', '.join(PAYLOAD_TYPES)}")
+        self._comm, self._chunk, self._dtype = comm, chunk, PAYLOAD_TYPES[payload]
         self._right, self._left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-        self._narrows = wire != "float32"
+        self._narrows = payload != "float32"
         self._sent, self._received = (torch.empty(0, dtype=self._dtype) for _ in range(2))
 
     def __call__(self, x: torch.Tensor, weight: float = 1.0) -> torch.Tensor:

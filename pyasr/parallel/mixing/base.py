@@ -106,7 +106,7 @@ class Strategy:
     ranks take part in the same number of mixings.
 
     options    options of the scheme, of the class `options_kind`
-    wire       the `PayloadCodec` on which all parameters travel between ranks
+    codec      the `PayloadCodec` for all parameters that travel between ranks
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from no data
     draw       (k, n): in an epoch, this rank draws as much of its part as the k-th of n learners
                (`pyasr.train.draws`)
@@ -135,7 +135,7 @@ class Strategy:
     def __init__(self, comm: Comm, options: SchemeOptions):
         self.comm, self.options, self.compares = comm, options, False
         self.training: TrainingView = NoTraining()
-        self.wire = PayloadCodec(comm.split(0) if self.in_background else comm, options)
+        self.codec = PayloadCodec(comm.split(0) if self.in_background else comm, options)
         own, whole = (comm.rank, comm.size), (0, 1)
         in_shards = not self.draws_from_all and options.data_assignment != "all"
         self.share: tuple[int, int] | None = own if in_shards else whole
@@ -206,12 +206,12 @@ class Strategy:
 
     def adopt(self, master: torch.Tensor) -> None:
         """Take over these parameters, the same on all ranks, and discard all state about other ranks."""
-        self.wire.agree(master)
+        self.codec.agree(master)
 
     def consensus(self, master: torch.Tensor) -> None:
         """Give all ranks the same parameters: the mean of theirs."""
         if self.comm.size > 1:
-            self.wire.host.change(master, self.wire.mean, self.wire.adds_pieces)
+            self.codec.host.change(master, self.codec.mean, self.codec.adds_pieces)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
         """A copy of the consensus, on all ranks, without a change of state."""
@@ -221,12 +221,12 @@ class Strategy:
 
     def state_dict(self) -> dict:
         """This rank's state as tensors and plain values, for a checkpoint saved directly after a mixing."""
-        return {"compares": self.compares, "base": self.wire.base}
+        return {"compares": self.compares, "base": self.codec.base}
 
     def load_state_dict(self, state: dict) -> None:
         """Restore the result of `state_dict`, after `restart`."""
         self.compares = state["compares"]
-        self.wire.restore(state.get("base"))
+        self.codec.restore(state.get("base"))
 
     def resume_resized(self, state: dict) -> None:
         """Resume, after `restart` with the consensus, from rank 0's `state_dict` of a training with another

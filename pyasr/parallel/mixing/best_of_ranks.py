@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import torch
 
 
-def choose_best(wire: PayloadCodec, master: torch.Tensor, frames: int, objective: float) -> None:
+def choose_best(codec: PayloadCodec, master: torch.Tensor, frames: int, objective: float) -> None:
     """Give all ranks the parameters of the rank with the best objective over its `frames`; ties go to the
     lowest rank.
 
     A rank with less than half the frames of another is not a candidate: its objective is unreliable, and the
     training of the other ranks would be lost.
     """
-    offers = wire.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
+    offers = codec.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
     best = best_offer(offers)
     objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
-    wire.comm.say(f"all ranks take the parameters of rank {best}; objectives by rank: {objectives}")
-    wire.host.change(master, lambda array: wire.comm.bcast(array, best), by_pieces=True)
+    codec.comm.say(f"all ranks take the parameters of rank {best}; objectives by rank: {objectives}")
+    codec.host.change(master, lambda array: codec.comm.bcast(array, best), by_pieces=True)
 
 
 def best_offer(offers: list[tuple[int, float]]) -> int:

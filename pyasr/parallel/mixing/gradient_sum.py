@@ -25,7 +25,7 @@ class GradientSum:
     The learner calls `attach` once for its buffer. For every minibatch, it calls `begin`, `ready` any number
     of times, and `finish`.
 
-    wire      the `PayloadCodec` on which the gradient travels
+    codec     the `PayloadCodec` for the gradient
     shares    function from the frames of this rank's minibatch to the frames n_r of each rank's, float64
               (P,), or None if gradients are not summed; called at the beginning of a minibatch
     timed     function that calls its argument and records the time taken
@@ -36,11 +36,11 @@ class GradientSum:
 
     def __init__(
         self,
-        wire: PayloadCodec,
+        codec: PayloadCodec,
         shares: Callable[[int], np.ndarray | None],
         timed: Callable[[Callable], None],
     ):
-        self._wire, self._shares, self._timed = wire, shares, timed
+        self._codec, self._shares, self._timed = codec, shares, timed
         self.frames: float | None = None
         self._task: Running | None = None
         self.has_been = self.is_idle = False
@@ -68,7 +68,7 @@ class GradientSum:
     def ready(self, begin: int) -> None:
         """Report that the gradient is complete from element `begin` on. The last part is sent by `finish`."""
         while len(self._left) > 1 and self._left[0].start >= begin:
-            self._task = self._wire.comm.background(self._adding(self._left.pop(0)))
+            self._task = self._codec.comm.background(self._adding(self._left.pop(0)))
 
     def finish(self) -> None:
         """Report that the gradient is complete; returns when the sum is available to subsequent work of the
@@ -88,7 +88,7 @@ class GradientSum:
         def add() -> None:
             if before is not None:
                 before.join()
-            self._wire.sum_moves(wait(), 1 / self._wire.comm.size, 1.0)
+            self._codec.sum_moves(wait(), 1 / self._codec.comm.size, 1.0)
             self._host.put_back(self._grad, part)
 
         return add

@@ -101,7 +101,7 @@ class PayloadCodec:
         base.copy_(x)
 
     def restore(self, base: torch.Tensor | None) -> None:
-        """Set the base to that of another wire, or broadcast rank 0's if there is none. Collective: the same
+        """Set the base to that of a saved codec, or broadcast rank 0's if there is none. Collective: the same
         call on every rank."""
         if base is not None:
             self.agree(base)

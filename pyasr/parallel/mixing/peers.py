@@ -37,7 +37,7 @@ class Peer:
 
     def __init__(self, comm: Comm, options: SchemeOptions, counts: np.ndarray):
         self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
-        self.wire, self.counts = PayloadCodec(self.comm, options), counts
+        self.codec, self.counts = PayloadCodec(self.comm, options), counts
         self.staleness: Counter[int] = Counter()
         self._communicating = self._ended = False
         self._tasks: list = []
@@ -45,7 +45,7 @@ class Peer:
     def set(self, weights: torch.Tensor) -> None:
         """Start with these weights, the same on all ranks."""
         self.weights = weights.to("cpu", copy=True)
-        self.wire.agree(self.weights)
+        self.codec.agree(self.weights)
 
     def threads(self) -> list[Callable[[], None]]:
         """The functions that run in the background from `start` to `finish`."""

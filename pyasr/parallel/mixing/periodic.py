@@ -100,13 +100,13 @@ class PeriodicStrategy(Strategy):
 
     def _mix_or_choose(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if self.compares:
-            choose_best(self.wire, master, int(shares[self.comm.rank]), self.training.objective())
+            choose_best(self.codec, master, int(shares[self.comm.rank]), self.training.objective())
             self.adopt(master)
             return
         if self._takes_turns:
             learning = np.flatnonzero(shares)
             turn = int(learning[self.round % len(learning)])
-            self._with_velocity(master, self.wire.host.change, lambda x: self.comm.bcast(x, turn), True)
+            self._with_velocity(master, self.codec.host.change, lambda x: self.comm.bcast(x, turn), True)
             self.adopt(master)
             return
         self._with_velocity(master, self.mix, shares, last)
@@ -114,7 +114,7 @@ class PeriodicStrategy(Strategy):
             self.training.after_mixing(master)
             self.consensus(master)
         if last or self.mixes_equal:
-            self.wire.agree(master)
+            self.codec.agree(master)
 
     @property
     def _takes_turns(self) -> bool:
@@ -152,7 +152,7 @@ class PeriodicStrategy(Strategy):
         self.round, self.epoch, self.seen = state["round"], state["epoch"], state["seen"]
 
 
-def average(wire: PayloadCodec, master: torch.Tensor, shares: np.ndarray) -> None:
+def average(codec: PayloadCodec, master: torch.Tensor, shares: np.ndarray) -> None:
     """Replace all ranks' parameters by their average, with weights proportional to `shares`."""
-    share = float(shares[wire.comm.rank] / shares.sum())
-    wire.host.change(master, lambda array: wire.sum(array, share, 1.0), wire.adds_pieces)
+    share = float(shares[codec.comm.rank] / shares.sum())
+    codec.host.change(master, lambda array: codec.sum(array, share, 1.0), codec.adds_pieces)

@@ -26,14 +26,14 @@ from pyasr.base.jobs.job import resolve
 from pyasr.base.jobs.stop_request import TRY_AGAIN, StopRequested
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import as_user_error
-from pyasr.liveness.heartbeat import hearts_of
-from pyasr.liveness.rank_failures import RankFailure, first, leave, words_of
+from pyasr.liveness.heartbeat import heartbeat_dir
+from pyasr.liveness.rank_failures import RankFailure, append_failure, failure_file, first_failure
 from pyasr.liveness.rank_watchdog import RankWatchdog
 from pyasr.parallel.communication.mpi_comm import MpiComm
 from pyasr.parallel.ranks.devices import take_gpu
 
-_LAST_WORDS_S = 0.2  # time for mpiexec to read the rank's output
-_FIRST_WORDS_S = 5.0  # time for the witness of a lost rank to report before the ranks that notice the loss do
+_OUTPUT_S = 0.2  # time for mpiexec to read the rank's output
+_REPORT_S = 5.0  # time for the watchdog of a lost rank to report before the ranks that notice the loss do
 
 
 def done_marker(spec: Path) -> Path:
@@ -78,41 +78,41 @@ def main(argv: list[str]) -> None:
     exception ends all ranks."""
     name, spec = argv[0], Path(argv[1])
     try:
-        witness = RankWatchdog(words_of(spec), float(argv[2]), hearts_of(spec))
+        watchdog = RankWatchdog(failure_file(spec), float(argv[2]), heartbeat_dir(spec))
     except OSError as error:
         sys.exit(f"error: {as_user_error(error)}")
     try:
         comm = MpiComm()
     except Exception:
-        witness.dismiss()
+        watchdog.disarm()
         raise
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
     try:
-        witness.introduce(comm.name)
+        watchdog.send_name(comm.name)
         run(name, spec, comm, argv[3] == "true", int(argv[4]))
     except StopRequested as stopped:
-        _leave_as_asked(comm, str(stopped))
-        witness.dismiss()
+        _report_stop(comm, str(stopped))
+        watchdog.disarm()
         comm.barrier()
         comm.abort(TRY_AGAIN)
     except BaseException as error:  # any error: the other ranks must not be left waiting
-        remark: Exception | str | None = as_user_error(error)
-        if remark is None:
+        sentence: Exception | str | None = as_user_error(error)
+        if sentence is None:
             traceback.print_exception(type(error), error, error.__traceback__)
-            remark = _sentence(error)
-        if lost := _is_of_mpi(error):
-            _let_another_speak_first(words_of(spec))
-        _leave_word(comm, spec, str(remark), lost)
-        witness.dismiss()
+            sentence = _sentence(error)
+        if lost := _is_mpi_error(error):
+            _wait_for_report(failure_file(spec))
+        _report_failure(comm, spec, str(sentence), lost)
+        watchdog.disarm()
         comm.abort(1)
-    witness.dismiss()
+    watchdog.disarm()
 
 
-def _leave_as_asked(comm: MpiComm, how_far: str) -> None:
+def _report_stop(comm: MpiComm, position: str) -> None:
     """Report that the job stopped on request."""
     if comm.rank == 0:
-        _say(f"error: stopped on request; {how_far}, run the same command to resume")
-        time.sleep(_LAST_WORDS_S)
+        _print(f"error: stopped on request; {position}, run the same command to resume")
+        time.sleep(_OUTPUT_S)
 
 
 def _sentence(error: BaseException) -> str:
@@ -121,31 +121,31 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _is_of_mpi(error: BaseException) -> bool:
+def _is_mpi_error(error: BaseException) -> bool:
     """Whether MPI raised the error, because of the loss of another rank or of the network."""
     return type(error).__module__.partition(".")[0] == "mpi4py"
 
 
-def _let_another_speak_first(file: Path) -> None:
+def _wait_for_report(file: Path) -> None:
     """Wait for the message of the lost rank, which is more specific than this rank's; there is none if the
     network failed."""
-    deadline = time.monotonic() + _FIRST_WORDS_S
-    while first(file) is None and time.monotonic() < deadline:
-        time.sleep(_LAST_WORDS_S)
+    deadline = time.monotonic() + _REPORT_S
+    while first_failure(file) is None and time.monotonic() < deadline:
+        time.sleep(_OUTPUT_S)
 
 
-def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
+def _report_failure(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
     """Write the sentence next to the spec and into the log, because an abort may discard output that has not
     reached the log."""
     sentence = f"{sentence} ({comm.name})"
     with contextlib.suppress(OSError):  # harmless: the sentence is in the log too, unless the disk is full
-        leave(words_of(spec), RankFailure(sentence, lost))
+        append_failure(failure_file(spec), RankFailure(sentence, lost))
     sys.stderr.flush()
-    _say(f"error: {sentence}")
-    time.sleep(_LAST_WORDS_S)
+    _print(f"error: {sentence}")
+    time.sleep(_OUTPUT_S)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     """Print a line in one write, because mpiexec merges the ranks' output as it arrives."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -143,8 +143,8 @@ class PairPeer(Peer):
         """Swap weights and counts with another rank. Returns its counts; its weights are in `_incoming`."""
         others = np.zeros_like(self.counts)
         self.comm.exchange(self.counts.copy(), other, others, other)
-        self.wire.offer(outgoing)
-        self.wire.exchange(other, self._incoming, other)
+        self.codec.offer(outgoing)
+        self.codec.exchange(other, self._incoming, other)
         return others
 
     def _end_exchange(self, others: np.ndarray) -> None:
@@ -245,7 +245,7 @@ class HierarchicalAdPsgd(PeerStrategy):
             else comm.split_by_host()
         )
         leaders = comm.split(min(self.node.rank, 1))
-        self.node_wire = PayloadCodec(self.node, options)
+        self.node_codec = PayloadCodec(self.node, options)
         self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
         self.counts = np.zeros(num_nodes, np.int64)
         self.peer = make_peer(leaders, options, self.counts) if self.node.rank == 0 else None
@@ -261,7 +261,7 @@ class HierarchicalAdPsgd(PeerStrategy):
 
     def _move_together(self, master: torch.Tensor, weight: float) -> None:
         self.counts[self.number] += self._node_frames if self.peer else 0
-        move = self.node_wire.sum_moves(self.base.neg_().add_(master).cpu(), weight, 1.0)
+        move = self.node_codec.sum_moves(self.base.neg_().add_(master).cpu(), weight, 1.0)
         weights = self.peer.move(move) if self.peer else move
         master.copy_(self.node.bcast(weights))
         known = self.node.bcast(self.counts.copy())
@@ -275,4 +275,4 @@ class HierarchicalAdPsgd(PeerStrategy):
     def finish(self, master: torch.Tensor) -> None:
         """Copy the node's weights after all exchanges into `master`."""
         super().finish(master)
-        self.node_wire.host.change(master, self.node.bcast, by_pieces=True)
+        self.node_codec.host.change(master, self.node.bcast, by_pieces=True)

@@ -37,4 +37,4 @@ class AllreduceAveraging(PeriodicStrategy):
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The weighted average."""
-        average(self.wire, master, shares)
+        average(self.codec, master, shares)

@@ -150,8 +150,8 @@ class DelayedAveraging(Delayed):
     """Averages over all ranks, with a delay of one period."""
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
-        """The mean, which becomes the base of `wire`."""
-        self.wire.agree(self.wire.sum(array, 1.0, self.comm.size).div_(self.comm.size))
+        """The mean, which becomes the base of the codec."""
+        self.codec.agree(self.codec.sum(array, 1.0, self.comm.size).div_(self.comm.size))
 
 
 @register("d1d", options=FirstMixingOptions)
@@ -172,7 +172,7 @@ class DPsgd(DelayedByOne):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self._gossip = Gossiper(self.wire)
+        self._gossip = Gossiper(self.codec)
         self.topology.round(comm.size, 0)  # raises UserError for unsupported numbers of ranks
 
     @property

@@ -65,12 +65,12 @@ class ElasticAveraging(PeriodicStrategy):
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Apply the equations above; `shares` is ignored."""
         total = master.clone()
-        self.wire.host.change(
-            total, lambda array: self.wire.sum(array, 1.0, self.comm.size), self.wire.adds_pieces
+        self.codec.host.change(
+            total, lambda array: self.codec.sum(array, 1.0, self.comm.size), self.codec.adds_pieces
         )
         master.lerp_(self.centre, self.alpha)
         self.centre.mul_(1 - self.alpha * self.comm.size).add_(total, alpha=self.alpha)
-        self.wire.agree(self.centre)
+        self.codec.agree(self.centre)
 
     def consensus(self, master: torch.Tensor) -> None:
         """The centre."""

@@ -43,7 +43,7 @@ class Gossip(PeriodicStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self._gossip = Gossiper(self.wire)
+        self._gossip = Gossiper(self.codec)
         self._next_round()  # raises UserError for unsupported numbers of ranks
 
     @property
@@ -54,9 +54,9 @@ class Gossip(PeriodicStrategy):
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """One round of the topology, or the mean of all ranks; both ignore `shares`."""
         if self.mixes_equal:
-            average(self.wire, master, np.ones(self.comm.size))
+            average(self.codec, master, np.ones(self.comm.size))
         else:
-            self.wire.host.change(master, lambda array: self._gossip(array, self._next_round()))
+            self.codec.host.change(master, lambda array: self._gossip(array, self._next_round()))
 
     def wait(self) -> None:
         """Wait for all ranks if all average, else for a byte from each rank that sends to this one."""
@@ -71,23 +71,23 @@ class Gossip(PeriodicStrategy):
 
 
 class Gossiper:
-    """Mixes parameters over the ranks of a wire. Reuses its buffers, because the allocation of new pages
+    """Mixes parameters over ranks. Reuses its buffers, because the allocation of new pages
     takes longer than a copy."""
 
-    def __init__(self, wire: PayloadCodec):
-        self._wire = wire
+    def __init__(self, codec: PayloadCodec):
+        self._codec = codec
         self._outgoing: torch.Tensor | None = None
         self._incoming: torch.Tensor | None = None
 
     def __call__(self, array: torch.Tensor, mixing: Round) -> torch.Tensor:
         """Replace `array` (CPU) by its mixture of this round and return it."""
-        round_messages = messages(mixing, self._wire.comm.rank)
+        round_messages = messages(mixing, self._codec.comm.rank)
         if self._outgoing is None or self._outgoing.shape != array.shape:
             self._outgoing, self._incoming = array.new_empty(array.shape), array.new_empty(array.shape)
-        self._wire.offer(self._outgoing.copy_(array))
+        self._codec.offer(self._outgoing.copy_(array))
         array.mul_(1 - sum(weight for _, _, weight in round_messages))
         for to, source, weight in round_messages:
-            array.add_(self._wire.exchange(to, self._incoming, source), alpha=weight)
+            array.add_(self._codec.exchange(to, self._incoming, source), alpha=weight)
         return array
 
 

@@ -62,7 +62,7 @@ class GradientAveraging(AllreduceAveraging):
         """The sum over ranks; None with a single rank."""
         self.of_any_size = of_any_size
         self.gradient_sum = (
-            GradientSum(self.wire, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
+            GradientSum(self.codec, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
         )
         return self.gradient_sum
 
@@ -110,7 +110,7 @@ class GradientAveraging(AllreduceAveraging):
         self.gradient_sum.has_been, self.drift = False, self.drift or 0.0
         if last:
             self.mixing(self.consensus, master)
-            self.wire.agree(master)
+            self.codec.agree(master)
 
 
 @register("post-local", options=PostLocalOptions)

@@ -62,8 +62,8 @@ class LastPublication:
     Three buffers suffice: the last publication, the one being sent, and the next.
     """
 
-    def __init__(self, wire: PayloadCodec, length: int):
-        self._wire, self._messages, self._on_way = wire, [wire.message(length) for _ in range(3)], None
+    def __init__(self, codec: PayloadCodec, length: int):
+        self._codec, self._messages, self._on_way = codec, [codec.message(length) for _ in range(3)], None
         self.last = Publication(self._messages[0], 0)
 
     def write(self, weights: torch.Tensor, number: int) -> Publication:
@@ -73,7 +73,7 @@ class LastPublication:
             for message in self._messages
             if message is not self.last.message and message is not self._on_way
         )
-        self._wire.pack(weights, message)
+        self._codec.pack(weights, message)
         return Publication(message, number)
 
     def take(self) -> Publication:
@@ -106,11 +106,11 @@ class NeighbourPeer(Peer):
     def set(self, weights: torch.Tensor) -> None:
         """Start with these weights, the same on all ranks, as the first publication."""
         super().set(weights)
-        self.num_moves, self._published = 0, LastPublication(self.wire, len(weights))
+        self.num_moves, self._published = 0, LastPublication(self.codec, len(weights))
         self._published.last = self._published.write(self.weights, 0)
         self._differences, self._theirs = (
             self.weights.new_zeros(len(weights)),
-            self.wire.message(len(weights)),
+            self.codec.message(len(weights)),
         )
 
     def state_dict(self) -> dict:
@@ -171,7 +171,7 @@ class NeighbourPeer(Peer):
         self.comm.send(self._request(ASK), source, REQUEST_TAG)
         self.comm.receive(header, _NUMBER_TAG, source)
         self.comm.receive(self._theirs, _WEIGHTS_TAG, source)
-        self.wire.add_difference(self._differences, self._theirs, self._published.last.message, weight)
+        self.codec.add_difference(self._differences, self._theirs, self._published.last.message, weight)
         self.staleness[self.num_moves - int(header[0])] += 1
         merge(sentence, header[1:])
 

@@ -84,7 +84,7 @@ class OuterOptimiser(PeriodicStrategy):
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Average, then move the outer parameters as the scheme does."""
-        average(self.wire, master, shares)
+        average(self.codec, master, shares)
         self.advance(master.sub_(self.begun))
         master.copy_(self.outer)
         if not last:

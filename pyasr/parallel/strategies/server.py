@@ -70,8 +70,8 @@ class Server:
     staleness  Counter: number of synchronisations by the number of changes since the shard's previous one
     """
 
-    def __init__(self, wire: PayloadCodec, options: ServerOptions):
-        self.wire, self.comm, self.options, self.changed = wire, wire.comm, options, wire.comm.condition()
+    def __init__(self, codec: PayloadCodec, options: ServerOptions):
+        self.codec, self.comm, self.options, self.changed = codec, codec.comm, options, codec.comm.condition()
         self.staleness: Counter[int] = Counter()
         self.num_changes = 0
         # number of changes at each shard's last synchronisation
@@ -129,7 +129,7 @@ class Server:
     def synchronise(self, shard: int) -> None:
         """Grant a shard's request, receive its move, send it theta."""
         self._answer(shard, True)
-        self.wire.receive_move(self._move, _MOVE_TAG, shard)
+        self.codec.receive_move(self._move, _MOVE_TAG, shard)
         unknown = int(self.num_changes - self._last_change[shard])
         self.staleness[unknown] += 1
         self.velocity.mul_(self.options.server_momentum).add_(
@@ -157,7 +157,7 @@ class AsynchronousSgd(AsynchronousStrategy):
                 "--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; use 3 or more "
                 "ranks"
             )
-        self.server = Server(self.wire, options) if comm.rank == 0 and comm.size > 1 else None
+        self.server = Server(self.codec, options) if comm.rank == 0 and comm.size > 1 else None
         self.is_logger, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
         if self.server:
             self.share = None
@@ -204,7 +204,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         """The server's parameters."""
         if self.server:
             master.copy_(self.server.theta)
-        self.wire.host.change(master, self.comm.bcast, by_pieces=True)
+        self.codec.host.change(master, self.comm.bcast, by_pieces=True)
 
     def _synchronise(self, master: torch.Tensor, kind: int) -> bool:
         """Ask the server; if it grants the request, send the move and take theta. Returns whether it did."""
@@ -217,18 +217,18 @@ class AsynchronousSgd(AsynchronousStrategy):
         """Whether the server synchronises with this shard now; it refuses attempts (`_TRY`) only."""
         self._send_request(kind)
         answer = np.zeros(1, np.int64)
-        self.wire.comm.receive(answer, _ANSWER_TAG, 0)
+        self.codec.comm.receive(answer, _ANSWER_TAG, 0)
         return bool(answer[0])
 
     def _send_request(self, kind: int) -> None:
-        self.wire.comm.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
+        self.codec.comm.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
 
     def _trade(self, master: torch.Tensor) -> None:
         """Send the accumulated move and continue from the server's parameters."""
         theta, message = master.new_empty(master.shape, device="cpu"), np.zeros_like(self.counts)
-        self.wire.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
-        self.wire.comm.receive(message, _ANSWER_TAG, 0)
-        self.wire.comm.receive(theta, _THETA_TAG, 0)
+        self.codec.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
+        self.codec.comm.receive(message, _ANSWER_TAG, 0)
+        self.codec.comm.receive(theta, _THETA_TAG, 0)
         self.counts[:] = message
         master.copy_(theta)
         self.base.copy_(theta)

@@ -21,7 +21,7 @@ from pyasr.cluster.schedulers.batch import BatchRunner, script, script_path, sub
 from pyasr.cluster.schedulers.grid_engine import GridEngine
 from pyasr.cluster.schedulers.scheduler import Fate, submit
 from pyasr.cluster.schedulers.slurm import Slurm, fate
-from pyasr.liveness.heartbeat import Heartbeat, HeartbeatReader, forget, hearts_in, hearts_of
+from pyasr.liveness.heartbeat import Heartbeat, HeartbeatReader, heartbeat_dir, heartbeat_files, remove
 
 SBATCH = """#!/bin/bash
 for word; do [[ $word != --array=* ]] || tasks=${word#*=}; done
@@ -366,8 +366,8 @@ def query_case(tmp_path):
     scheduler with this answer."""
 
     def begin(says):
-        hearts = hearts_of(tmp_path / "x.spec.json")
-        Heartbeat(hearts, 1).introduce("rank 0 of 1")
+        heartbeats = heartbeat_dir(tmp_path / "x.spec.json")
+        Heartbeat(heartbeats, 1).start("rank 0 of 1")
         words = [
             "--num-ranks",
             "1",
@@ -376,9 +376,9 @@ def query_case(tmp_path):
             str(tmp_path / "x.log"),
             "true",
         ]
-        runner = BatchRunner(parse_request(words), Says(says, hearts))
+        runner = BatchRunner(parse_request(words), Says(says, heartbeats))
         runner.left = {1: "7"}
-        return hearts, runner._ask
+        return heartbeats, runner._ask
 
     return begin
 
@@ -386,30 +386,30 @@ def query_case(tmp_path):
 class Says(Slurm):
     """A scheduler with this answer for a job. Another rank of the job starts during the query."""
 
-    def __init__(self, says, hearts):
-        self.says, self.hearts = says, hearts
+    def __init__(self, says, heartbeats):
+        self.says, self.heartbeats = says, heartbeats
 
     def fates(self, number, tasks):
-        Heartbeat(self.hearts, 2).introduce("rank 0 of 1 on a node that answers late")
+        Heartbeat(self.heartbeats, 2).start("rank 0 of 1 on a node that answers late")
         return {0: self.says}
 
 
 def test_files_of_ranks_of_requeued_job_are_removed(query_case):
-    hearts, ask = query_case(Fate(True, waits=True))
+    heartbeats, ask = query_case(Fate(True, waits=True))
     ask()
-    assert [file.suffix for file in hearts_in(hearts)] == [".2"]
+    assert [file.suffix for file in heartbeat_files(heartbeats)] == [".2"]
 
 
 @pytest.mark.parametrize("state, is_lost", [("SUSPENDED", False), ("RUNNING", True)])
 def test_ranks_of_suspended_job_are_not_lost(state, is_lost, query_case, capsys):
     """Slurm reports a suspended job as running for some time, like a job on a frozen host."""
-    hearts, ask = query_case(fate({"JobState": state}))
-    ear = HeartbeatReader(hearts, 1, timeout_s=20.0)
+    heartbeats, ask = query_case(fate({"JobState": state}))
+    reader = HeartbeatReader(heartbeats, 1, timeout_s=20.0)
     report = []
     for _ in range(100):
         ask()
-        forget([file for file in hearts_in(hearts) if file.suffix == ".2"])
-        report.append(ear.listen())
+        remove([file for file in heartbeat_files(heartbeats) if file.suffix == ".2"])
+        report.append(reader.poll())
     assert any(report) == is_lost
     assert capsys.readouterr().err.count("the job is suspended, says Slurm; still waiting\n") == (not is_lost)
 

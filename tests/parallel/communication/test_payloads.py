@@ -14,7 +14,7 @@ from pyasr.base.cli.job_options import JobOptions
 from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import ThreadComm, run_threads
-from pyasr.parallel.communication.ring import WIRE_TYPES
+from pyasr.parallel.communication.ring import PAYLOAD_TYPES
 from pyasr.parallel.mixing.payload_codec import PayloadCodec
 from pyasr.parallel.mixing.scheme_options import PAYLOADS
 from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
@@ -109,10 +109,10 @@ def test_changes_of_any_size_are_sent(name, payload, size):
 
 def test_non_finite_values_reach_all_ranks():
     def rank(comm):
-        wire, x = PayloadCodec(comm, SchemeOptions(payload="float16")), torch.ones(4)
-        wire.agree(torch.zeros(4))
+        codec, x = PayloadCodec(comm, SchemeOptions(payload="float16")), torch.ones(4)
+        codec.agree(torch.zeros(4))
         x[comm.rank] = [np.nan, np.inf, 1.0][comm.rank]
-        return wire.sum(x, 1 / 3, 1.0).numpy()
+        return codec.sum(x, 1 / 3, 1.0).numpy()
 
     for x in run_threads(3, rank):
         assert np.isnan(x[0]) and x[1] == np.inf and x[2:] == pytest.approx(1, rel=1e-3)
@@ -135,14 +135,14 @@ def test_exchange_equals_equation(payload, dim):
     x = (base + 10.0 ** rng.uniform(-9, 2, (3, dim)) * rng.standard_normal((3, dim))).astype(np.float32)
 
     def rank(comm):
-        wire, right, left = (
+        codec, right, left = (
             PayloadCodec(comm, SchemeOptions(payload=payload)),
             (comm.rank + 1) % 3,
             (comm.rank - 1) % 3,
         )
-        wire.agree(torch.from_numpy(base))
-        wire.offer(torch.from_numpy(x[comm.rank].copy()))
-        return wire.exchange(right, torch.empty(dim), left).numpy(), wire.exchange(
+        codec.agree(torch.from_numpy(base))
+        codec.offer(torch.from_numpy(x[comm.rank].copy()))
+        return codec.exchange(right, torch.empty(dim), left).numpy(), codec.exchange(
             left, torch.empty(dim), right
         ).numpy()
 
@@ -159,12 +159,12 @@ def test_message_differences_equal_equation(payload):
     base, ours, theirs = (rng.standard_normal(dim).astype(np.float32) for _ in range(3))
 
     def rank(comm):
-        wire, total = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(dim)
-        wire.agree(torch.from_numpy(base))
-        messages = [wire.message(dim) for _ in range(2)]
-        wire.pack(torch.from_numpy(theirs), messages[0])
-        wire.pack(torch.from_numpy(ours), messages[1])
-        wire.add_difference(total, *messages, 0.25)
+        codec, total = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(dim)
+        codec.agree(torch.from_numpy(base))
+        messages = [codec.message(dim) for _ in range(2)]
+        codec.pack(torch.from_numpy(theirs), messages[0])
+        codec.pack(torch.from_numpy(ours), messages[1])
+        codec.add_difference(total, *messages, 0.25)
         return total.numpy()
 
     q = [
@@ -186,9 +186,9 @@ def test_error_of_sum_over_ranks_is_bounded(payload):
     x = (base + moves).astype(np.float32)
 
     def rank(comm):
-        wire = PayloadCodec(comm, SchemeOptions(payload=payload))
-        wire.agree(torch.from_numpy(base).float())
-        return wire.sum(torch.from_numpy(x[comm.rank].copy()), weights[comm.rank], weights.sum()).numpy()
+        codec = PayloadCodec(comm, SchemeOptions(payload=payload))
+        codec.agree(torch.from_numpy(base).float())
+        return codec.sum(torch.from_numpy(x[comm.rank].copy()), weights[comm.rank], weights.sum()).numpy()
 
     terms = weights[:, None] * (x - base.astype(np.float32)).astype(np.float64)
     bound = 5 * UNIT[payload] * np.abs(terms).sum(0) + 2.0**-22 * np.abs(x).max(0) * weights.sum()
@@ -222,10 +222,10 @@ def test_sums_and_bytes_sent_are_counted(payload, all_reduce, messages):
 
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
-        wire = PayloadCodec(comm, SchemeOptions(payload=payload, all_reduce=all_reduce))
-        wire.agree(torch.zeros(60))
-        total = wire.sum(torch.arange(60.0), 1.0, 3.0)
-        mean = wire.mean(torch.arange(60.0)) if all_reduce != "ring" else total / 3
+        codec = PayloadCodec(comm, SchemeOptions(payload=payload, all_reduce=all_reduce))
+        codec.agree(torch.zeros(60))
+        total = codec.sum(torch.arange(60.0), 1.0, 3.0)
+        mean = codec.mean(torch.arange(60.0)) if all_reduce != "ring" else total / 3
         return total.numpy(), mean.numpy()
 
     sent.clear()
@@ -241,7 +241,7 @@ def test_sums_and_bytes_sent_are_counted(payload, all_reduce, messages):
 def test_mpi_library_sums_on_request(all_reduce):
     comm = SoloComm()
     strategy = make_strategy(comm, mixing_options("d1d", all_reduce=all_reduce))
-    assert comm.uses_ring == strategy.wire.comm.uses_ring == (all_reduce != "library")
+    assert comm.uses_ring == strategy.codec.comm.uses_ring == (all_reduce != "library")
 
 
 @pytest.mark.parametrize("payload, message", [("float32", 4000), ("float16", 2002), ("bfloat16", 2002)])
@@ -250,13 +250,13 @@ def test_16_bits_take_half_the_time(payload, message):
     numbers."""
 
     def rank(comm):
-        wire, x, other = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
-        wire.agree(x)
+        codec, x, other = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
+        codec.agree(x)
         begin = comm.time()
-        wire.offer(x)
-        wire.exchange(other, torch.empty(1000), other)
+        codec.offer(x)
+        codec.exchange(other, torch.empty(1000), other)
         exchanged = comm.time()
-        wire.send_move(x, 1, 5) if comm.rank == 0 else wire.receive_move(x, 5, 0)
+        codec.send_move(x, 1, 5) if comm.rank == 0 else codec.receive_move(x, 5, 0)
         return exchanged - begin, comm.time() - exchanged
 
     seconds = run_simulated(2, rank, ClusterNetwork(latency_s=0.0, bandwidth=1000.0))
@@ -295,8 +295,8 @@ def test_job_resumes_with_16_bits():
     assert np.abs(afters(wide) - afters(narrow)).max() < 4 * UNIT["bfloat16"]
 
 
-def test_every_wire_type_is_a_payload_choice():
-    assert tuple(WIRE_TYPES) == PAYLOADS
+def test_every_payload_type_is_an_option():
+    assert tuple(PAYLOAD_TYPES) == PAYLOADS
 
 
 def test_mpi_gives_same_bits_as_threads(tmp_path, monkeypatch):

@@ -44,16 +44,16 @@ def test_simulated_time_is_limited_by_bandwidth():
     assert times == pytest.approx([2 * 3 / 4 * 4] * 4)
 
 
-@pytest.mark.parametrize("wire, greatest", [("float16", 0.6), ("bfloat16", 0.6), ("float32", 1.0)])
-def test_error_grows_with_narrower_types(wire, greatest):
+@pytest.mark.parametrize("payload, greatest", [("float16", 0.6), ("bfloat16", 0.6), ("float32", 1.0)])
+def test_error_grows_with_narrower_types(payload, greatest):
     """The RMS error of the average of 8 equal ranks is a fraction of one rounding per hop of this type, and
     smaller than that of a narrower type."""
     x = np.random.default_rng(1).standard_normal(20000).astype(np.float32)
-    mean = run_threads(8, lambda comm: RingAllreduce(comm, wire)(torch.from_numpy(x.copy()), 1 / 8))[
+    mean = run_threads(8, lambda comm: RingAllreduce(comm, payload)(torch.from_numpy(x.copy()), 1 / 8))[
         0
     ].numpy()
     error = np.sqrt(np.mean(np.square((mean - x) / x)))
-    unit = UNIT[wire] or 2.0**-24
+    unit = UNIT[payload] or 2.0**-24
     assert 0.1 * unit < error < greatest * np.sqrt(8) * unit
 
 
@@ -68,11 +68,11 @@ class Counting(ThreadComm):
 sent: dict[int, list] = {}
 
 
-@pytest.mark.parametrize("wire, width", [("float32", 4), ("bfloat16", 2)])
-def test_each_rank_sends_minimum_to_right_neighbour(wire, width):
+@pytest.mark.parametrize("payload, width", [("float32", 4), ("bfloat16", 2)])
+def test_each_rank_sends_minimum_to_right_neighbour(payload, width):
     sent.clear()
     run_threads(
-        5, lambda comm: RingAllreduce(Counting(comm.rank, comm._board), wire, chunk=7)(torch.ones(100))
+        5, lambda comm: RingAllreduce(Counting(comm.rank, comm._board), payload, chunk=7)(torch.ones(100))
     )
     for rank, messages in sent.items():
         assert {(to, source) for to, source, _ in messages} == {((rank + 1) % 5, (rank - 1) % 5)}

@@ -49,11 +49,11 @@ def recovering(max_restarts=2, usable=lambda most: most):
         ("rank_one_user_error", r"align again \(rank 1 of 3 on \S+\)"),
         ("rank_one_killed", r"rank 1 of 3 on \S+ died without an error message: it was killed from outside"),
         (
-            "rank_one_killed_with_a_late_witness",
+            "rank_one_killed_with_a_late_watchdog",
             r"rank 1 of 3 on \S+ died without an error message: it was killed from outside",
         ),
         (
-            "rank_one_killed_with_a_late_witness_and_missed",
+            "rank_one_killed_with_a_late_watchdog_and_missed",
             r"rank 1 of 3 on \S+ died without an error message: it was killed from outside",
         ),
         (
@@ -106,10 +106,10 @@ def test_killed_launcher_ends_its_ranks(tmp_path):
     from slurm_cluster import parent_of  # not if a step imports this module
 
     with sleeping_ranks(tmp_path) as (step, pids):
-        witnesses = list(map(parent_of, pids))
-        for starter in set(map(parent_of, witnesses)):
+        watchdogs = list(map(parent_of, pids))
+        for starter in set(map(parent_of, watchdogs)):
             os.kill(starter, signal.SIGKILL)
-        wait_until(lambda: not any(map(alive, pids + witnesses)))
+        wait_until(lambda: not any(map(alive, pids + watchdogs)))
         assert step.wait(60) == 1
 
 
@@ -200,9 +200,9 @@ def test_frozen_host_is_detected(tmp_path, capsys):
     assert not list((tmp_path / "log").glob("*.error")) and not list((tmp_path / "log").glob("*.alive"))
 
 
-def test_killed_witness_counts_as_lost_rank(tmp_path, capsys):
+def test_killed_watchdog_counts_as_lost_rank(tmp_path, capsys):
     setup("test")
-    run("witness_killed", tmp_path, 2, recovering())
+    run("watchdog_killed", tmp_path, 2, recovering())
     assert attempts(tmp_path) == [2, 1]
     assert (
         "a rank was lost; it is unknown which; 1 rank continues from 70 frames, restart 1 of at most 2"

@@ -47,7 +47,7 @@ def train(comm, options):
     strategy, master, found = make_strategy(comm, options), torch.zeros(DIM), Counter()
     share_move, halves, random = (
         strategy.share_move,
-        strategy.peer.wire.halves,
+        strategy.peer.codec.halves,
         np.random.default_rng(comm.rank),
     )
 

@@ -334,9 +334,9 @@ def test_first_epochs_use_all_reduce():
 def test_cost_of_mean_equals_topologies_page(name, more):
     def rank(comm):
         strategy, sent = make_strategy(comm, options(name, 10, all_reduce="ring", **more)), []
-        wire = strategy.wire.comm
-        start_exchange = wire.start_exchange
-        wire.start_exchange = lambda outgoing, *others: (
+        codec_comm = strategy.codec.comm
+        start_exchange = codec_comm.start_exchange
+        codec_comm.start_exchange = lambda outgoing, *others: (
             sent.append(len(outgoing)),
             start_exchange(outgoing, *others),
         )[1]

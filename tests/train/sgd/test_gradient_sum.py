@@ -153,8 +153,8 @@ def test_sums_overlap_backward_pass(monkeypatch, seconds_of_sum, expected):
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
 
     def rank(comm):
-        wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
-        total = GradientSum(wire, lambda frames: np.ones(size), lambda function: function())
+        codec = PayloadCodec(comm, SchemeOptions(all_reduce="library"))
+        total = GradientSum(codec, lambda frames: np.ones(size), lambda function: function())
         total.attach(torch.full((length,), float(comm.rank)), [0, length // 3, 2 * length // 3])
         total.begin(1)
         for begin in (2 * length // 3, length // 3, 0):
