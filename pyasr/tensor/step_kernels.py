@@ -77,17 +77,17 @@ def residual(x: Tensor, ht: Tensor, w: Tensor, xhat: Tensor) -> Tensor:
 class Verdict:
     """The results of a step, on the device.
 
-    traces   tr(X X') of the sides of each group, float32 or float64
-    factors  factor on the gradient of each component, of the same type (components,); 0 if the minibatch is
-             skipped
-    counts   float64 (3,): loss, correct frames, frames; zeros if one is not finite
-    skips    int64 (components + 2,), see `pyasr.train.sgd.nonfinite_guard`
+    traces            tr(X X') of the sides of each group, float32 or float64
+    factors           factor on the gradient of each component, of the same type (components,); 0 if the
+                      minibatch is skipped
+    counts            float64 (3,): loss, correct frames, frames; zeros if one is not finite
+    nonfinite_counts  int64 (components + 2,), see `pyasr.train.sgd.nonfinite_guard`
     """
 
     traces: list[Tensor]
     factors: Tensor
     counts: Tensor
-    skips: Tensor
+    nonfinite_counts: Tensor
 
 
 def judge(
@@ -135,8 +135,8 @@ def judge(
     )
     verdict.counts.copy_(torch.where(sums.isfinite().all(), sums, 0.0))
     verdict.factors.copy_(torch.where(finite.all(), -rate * scales, 0.0))
-    verdict.skips[:-1] += torch.cat([~finite, ~finite.all()[None]])
-    verdict.skips[-1] = torch.where(finite.all(), verdict.skips[-1], number)
+    verdict.nonfinite_counts[:-1] += torch.cat([~finite, ~finite.all()[None]])
+    verdict.nonfinite_counts[-1] = torch.where(finite.all(), verdict.nonfinite_counts[-1], number)
 
 
 def _with_ones(sums: Tensor, column: Tensor | None) -> Tensor:

@@ -155,7 +155,7 @@ def _judge(
     factors,
     finite,
     counts,
-    skips,
+    nonfinite_counts,
     LAYERS: tl.constexpr,
     SIZE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -166,13 +166,13 @@ def _judge(
     all_finite = tl.min(is_finite, 0)
     kept, skipped = (
         tl.load(factors + layers, mask=inside, other=0.0),
-        tl.load(skips + layers, mask=inside, other=0),
+        tl.load(nonfinite_counts + layers, mask=inside, other=0),
     )
     tl.store(factors + layers, tl.where(all_finite != 0, kept, 0.0), mask=inside)
-    tl.store(skips + layers, skipped + 1 - is_finite, mask=inside)
+    tl.store(nonfinite_counts + layers, skipped + 1 - is_finite, mask=inside)
     if all_finite == 0:
-        tl.store(skips + LAYERS, tl.load(skips + LAYERS) + 1)
-        tl.store(skips + LAYERS + 1, tl.load(number))
+        tl.store(nonfinite_counts + LAYERS, tl.load(nonfinite_counts + LAYERS) + 1)
+        tl.store(nonfinite_counts + LAYERS + 1, tl.load(number))
     rows = tl.arange(0, ROWS)
     loss = tl.sum(tl.load(losses + rows, mask=rows < num_rows, other=0.0).to(tl.float64), 0)
     right = tl.sum(tl.load(correct + rows, mask=rows < num_rows, other=0.0).to(tl.float64), 0)
@@ -276,7 +276,7 @@ def judge(
         verdict.factors,
         finite,
         verdict.counts,
-        verdict.skips,
+        verdict.nonfinite_counts,
         LAYERS=len(biases),
         SIZE=triton.next_power_of_2(len(biases)),
         ROWS=rows,

@@ -63,7 +63,7 @@ def test_verdict_without_natural_gradient():
     assert verdict.counts.tolist() == pytest.approx(
         [float(step.losses.sum()), float(step.correct.sum()), NUM_ROWS]
     )
-    assert torch.equal(verdict.skips, torch.arange(NUM_LAYERS + 2))
+    assert torch.equal(verdict.nonfinite_counts, torch.arange(NUM_LAYERS + 2))
 
 
 def test_verdict_with_natural_gradient():
@@ -115,7 +115,7 @@ def test_non_finite_gradient_sets_all_factors_to_zero(spoil, parts):
     counts[parts] += 1
     counts[-2] += 1
     counts[-1] = step.number
-    assert not verdict.factors.any() and torch.equal(verdict.skips, counts)
+    assert not verdict.factors.any() and torch.equal(verdict.nonfinite_counts, counts)
     assert verdict.counts[2] == NUM_ROWS
 
 

@@ -59,7 +59,7 @@ class MinibatchSchedule:
         """Whether ranks have announced the minibatches before a mixing."""
         return mixing == self._mixing
 
-    def tell(self, mixing: int, shares: list[int]) -> None:
+    def set_shares(self, mixing: int, shares: list[int]) -> None:
         """Set the frames of each rank's minibatch before a mixing."""
         self._shares, self._mixing = np.array(shares, np.int64), mixing
         self.left -= self._shares

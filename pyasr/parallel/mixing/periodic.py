@@ -31,8 +31,8 @@ class PeriodicStrategy(Strategy):
     """
 
     options_kind = PeriodicOptions
-    timetable: MixingSchedule | MinibatchSchedule  # of this epoch
-    _PLACE: tuple[str, ...] = ("own_frames", "mixings", "round", "epoch", "seen")
+    mixing_schedule: MixingSchedule | MinibatchSchedule  # of this epoch
+    _SAVED: tuple[str, ...] = ("own_frames", "mixings", "round", "epoch", "seen")
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
@@ -45,10 +45,10 @@ class PeriodicStrategy(Strategy):
         return False
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Exchange the ranks' numbers of frames, which determine the timetable."""
-        self.timetable = self.make_timetable(self.comm.allgather(frames), minibatch)
+        """Exchange the ranks' numbers of frames, which determine the schedule."""
+        self.mixing_schedule = self.make_mixing_schedule(self.comm.allgather(frames), minibatch)
 
-    def make_timetable(self, totals: list[int], minibatch: int) -> MixingSchedule:
+    def make_mixing_schedule(self, totals: list[int], minibatch: int) -> MixingSchedule:
         """Mixing schedule of an epoch in which rank r has `totals[r]` frames."""
         return MixingSchedule(totals, self.period(self.epoch), minibatch)
 
@@ -66,10 +66,10 @@ class PeriodicStrategy(Strategy):
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix at the end of a period, and whenever this rank has no data left."""
         self.own_frames += frames
-        if frames and not self.timetable.is_due(self.comm.rank, self.own_frames, self.mixings + 1):
+        if frames and not self.mixing_schedule.is_due(self.comm.rank, self.own_frames, self.mixings + 1):
             return None
         self.mixings += 1
-        shares, last = self.timetable.shares(self.mixings), self.timetable.is_last(self.mixings)
+        shares, last = self.mixing_schedule.shares(self.mixings), self.mixing_schedule.is_last(self.mixings)
         equal = self.mixes_equal or self.compares or self._takes_turns or last or self.comm.size == 1
         if self.comm.size > 1 and shares.any():
             self._mix_with_others(master, shares, last)
@@ -138,16 +138,16 @@ class PeriodicStrategy(Strategy):
 
     def state_dict(self) -> dict:
         """Position in the epoch and in the training."""
-        return {**super().state_dict(), **{name: getattr(self, name) for name in self._PLACE}}
+        return {**super().state_dict(), **{name: getattr(self, name) for name in self._SAVED}}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         super().load_state_dict(state)
-        for name in self._PLACE:
+        for name in self._SAVED:
             setattr(self, name, state[name])
 
     def resume_resized(self, state: dict) -> None:
-        """Restore the position in the training; the rest of the epoch gets a new timetable."""
+        """Restore the position in the training; the rest of the epoch gets a new schedule."""
         super().resume_resized(state)
         self.round, self.epoch, self.seen = state["round"], state["epoch"], state["seen"]
 

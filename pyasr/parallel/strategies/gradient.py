@@ -75,9 +75,9 @@ class GradientAveraging(AllreduceAveraging):
         return 1 if self.adds(epoch) else super().period(epoch)
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Begin the epoch. Minibatches of different sizes get a timetable in minibatches, not frames."""
+        """Begin the epoch. Minibatches of different sizes get a schedule in minibatches, not frames."""
         if self.of_any_size and self.adds(self.epoch):
-            self.timetable = MinibatchSchedule(self.comm.allgather(frames - self.own_frames))
+            self.mixing_schedule = MinibatchSchedule(self.comm.allgather(frames - self.own_frames))
         else:
             super().begin_epoch(frames, minibatch)
 
@@ -86,19 +86,19 @@ class GradientAveraging(AllreduceAveraging):
         parameters are mixed instead of gradients."""
         if self.compares or not self.adds(self.epoch):
             return None
-        self._tell(frames)
-        return self.timetable.shares(self.mixings + 1).astype(float)
+        self._announce(frames)
+        return self.mixing_schedule.shares(self.mixings + 1).astype(float)
 
-    def _tell(self, frames: int) -> None:
+    def _announce(self, frames: int) -> None:
         """Announce the size of this rank's minibatch before the next mixing, once."""
-        timetable, mixing = self.timetable, self.mixings + 1
-        if isinstance(timetable, MinibatchSchedule) and not timetable.knows(mixing):
-            timetable.tell(mixing, self.waiting(self.comm.allgather, frames))
+        schedule, mixing = self.mixing_schedule, self.mixings + 1
+        if isinstance(schedule, MinibatchSchedule) and not schedule.knows(mixing):
+            schedule.set_shares(mixing, self.waiting(self.comm.allgather, frames))
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix. A rank that takes another rank's parameters resets its momentum."""
         self.resets_momentum = self.compares
-        self._tell(frames)
+        self._announce(frames)
         return super().step(master, frames)
 
     def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:

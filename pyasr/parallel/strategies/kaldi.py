@@ -85,23 +85,23 @@ class KaldiSchedule(AllreduceAveraging):
     """
 
     options: KaldiOptions
-    timetable: GrowingMixingSchedule
+    mixing_schedule: GrowingMixingSchedule
     draws_from_all = True
-    _PLACE = (*AllreduceAveraging._PLACE, "goal", "begun")
+    _SAVED = (*AllreduceAveraging._SAVED, "goal", "begun")
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.first, self.goal, self.begun = min(options.initial_ranks, comm.size), 0, 0
 
-    def make_timetable(self, totals: list[int], minibatch: int) -> GrowingMixingSchedule:
+    def make_mixing_schedule(self, totals: list[int], minibatch: int) -> GrowingMixingSchedule:
         """Mixing schedule of the epoch, or of the rest of a resumed epoch."""
         if not self.begun:
             self.goal = max(totals)
-        return self._timetable(
+        return self._growing_schedule(
             self.goal - self.begun, minibatch, lambda seen: self.epoch + (self.begun + seen) / self.goal
         )
 
-    def _timetable(
+    def _growing_schedule(
         self, frames: int, minibatch: int, epochs_at: Callable[[int], float]
     ) -> GrowingMixingSchedule:
         """Mixing schedule of `frames` of an epoch; `epochs_at` converts frames of it to finished epochs of
@@ -120,9 +120,9 @@ class KaldiSchedule(AllreduceAveraging):
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """At the end of the iteration."""
         epoch, within = divmod(frames, epoch_frames)
-        ends = self._timetable(epoch_frames, minibatch, lambda seen: epoch + seen / epoch_frames).targets.sum(
-            1
-        )
+        ends = self._growing_schedule(
+            epoch_frames, minibatch, lambda seen: epoch + seen / epoch_frames
+        ).targets.sum(1)
         return epoch * epoch_frames + min(int(ends[np.searchsorted(ends, within)]), epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
@@ -134,7 +134,10 @@ class KaldiSchedule(AllreduceAveraging):
 
     def state_dict(self) -> dict:
         """The base class's state and the frames of the epoch that all ranks have processed."""
-        return {**super().state_dict(), "done": self.begun + int(self.timetable.targets[self.mixings].sum())}
+        return {
+            **super().state_dict(),
+            "done": self.begun + int(self.mixing_schedule.targets[self.mixings].sum()),
+        }
 
     def resume_resized(self, state: dict) -> None:
         """Restore the position in the epoch; these ranks process the rest of it."""
@@ -144,7 +147,7 @@ class KaldiSchedule(AllreduceAveraging):
     @property
     def num_active(self) -> int:
         """J, the number of ranks that learn in this iteration."""
-        return self.timetable.active[self.mixings]
+        return self.mixing_schedule.active[self.mixings]
 
     @property
     def is_idle(self) -> bool:

@@ -20,7 +20,7 @@ class SkipLimit:
 
     def report(self, position: Position) -> None:
         """Warn of minibatches whose gradient was not finite, since the last call. Waits for the device."""
-        number, layers, last = self.learner.skips.take()
+        number, layers, last = self.learner.nonfinite_guard.take()
         if number:
             where = (
                 f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.rank}"

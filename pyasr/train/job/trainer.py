@@ -77,7 +77,7 @@ class Trainer(Generic[ItsLearner]):
         self.best: torch.Tensor | None = None
         self.apart: Totals | None = None
         self.checkpoints = JobCheckpoints(directory, learner, strategy, schedule, training)
-        self.averaging, self.skips = (
+        self.averaging, self.skip_limit = (
             AveragingWatch(learner.criterion),
             SkipLimit(learner, options.max_skipped, self.comm.rank),
         )
@@ -158,7 +158,7 @@ class Trainer(Generic[ItsLearner]):
             self.compared_sums += sums
         else:
             sums = self.learner.step(x, targets, rate)
-        self.skips.count_parts(self.position, self.criterion.num_left_out - before)
+        self.skip_limit.count_parts(self.position, self.criterion.num_left_out - before)
         return sums
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
@@ -239,7 +239,7 @@ class Trainer(Generic[ItsLearner]):
         if not equal:
             self.strategy.consensus(flat.master)
             flat.refresh()
-        self.skips.report(self.position)  # counts are per layer, and a grown network has other layers
+        self.skip_limit.report(self.position)  # counts are per layer, and a grown network has other layers
         assert isinstance(self.learner, Learner)  # only its network grows
         if growth.grow(self.learner, frames_seen):
             self.restart()
@@ -249,7 +249,7 @@ class Trainer(Generic[ItsLearner]):
     def _report(self, epoch: int) -> bool:
         """Log the sums since the last log line, unless no rank has seen a frame. Returns whether to save,
         according to rank 0's clock."""
-        self.skips.report(self.position)
+        self.skip_limit.report(self.position)
         own = self._take_sums()
         if self.comm.reduce_scalar(own[2]) > 0:
             self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self.rate()))
@@ -257,7 +257,7 @@ class Trainer(Generic[ItsLearner]):
 
     def _report_alone(self, epoch: int) -> None:
         """Log this rank's own sums, if it is the rank that logs."""
-        self.skips.report(self.position)
+        self.skip_limit.report(self.position)
         own = self.totals(np.array(self._take_sums()))
         if self.strategy.is_logger and own.sums[2]:
             self.reporter.log_own_rank(epoch, self.position.frames_seen, own, self.rate())

@@ -19,7 +19,7 @@ class AnyLearner(Protocol):
 
     flat: FlatParameters
     velocity: torch.Tensor | None
-    skips: NonfiniteGuard
+    nonfinite_guard: NonfiniteGuard
     num_steps: int
     not_captured: str
 

@@ -162,7 +162,7 @@ class CapturedStep:
         learner, groups = self.learner, self.passes.groups
         kept = [
             learner.flat.master,
-            learner.skips.counts,
+            learner.nonfinite_guard.counts,
             *([] if learner.velocity is None else [learner.velocity]),
         ]
         kept += [

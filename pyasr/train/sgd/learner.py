@@ -50,14 +50,14 @@ from pyasr.train.training_options import LearnerOptions
 class Learner:
     """SGD steps of a network whose parameters are in one flat buffer.
 
-    components  the modules that have parameters, in the order of the flat buffer
-    num_steps   number of minibatches so far
-    skips       minibatches that were skipped because the gradient of a component was not finite
-    gradient_sum  sums the gradient over ranks before it is used; None: every rank takes its own steps
-    criterion   the training criterion
-    loss_context  makes the context in which the criterion computes a loss
-    is_captured  whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it
-                 cannot be one
+    components       the modules that have parameters, in the order of the flat buffer
+    num_steps        number of minibatches so far
+    nonfinite_guard  counts of minibatches skipped because the gradient of a component was not finite
+    gradient_sum     sums the gradient over ranks before it is used; None: every rank takes its own steps
+    criterion        the training criterion
+    loss_context     makes the context in which the criterion computes a loss
+    is_captured      whether a step is a CUDA graph (`captured_step`); `not_captured` has the reasons why it
+                     cannot be one
     """
 
     _completion: Completion | None = None
@@ -102,7 +102,7 @@ class Learner:
             {component.name: component.rate for component in self.components}
         )
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
-        self.skips = NonfiniteGuard(
+        self.nonfinite_guard = NonfiniteGuard(
             [component.name for component in self.components], self.flat.master.device
         )
         if self.gradient_sum:
@@ -120,7 +120,7 @@ class Learner:
         return {
             "velocity": self.velocity,
             "natural_gradient": self.natural_gradient.state_dict(),
-            "skips": self.skips.counts,
+            "skips": self.nonfinite_guard.counts,
             "num_steps": self.num_steps,
             "pending": pending,
             **self.criterion.state_dict(),
@@ -131,7 +131,7 @@ class Learner:
         self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
         self._forget_captured()
         self._pending = state.get("pending")
-        self.skips.counts.copy_(state["skips"])
+        self.nonfinite_guard.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
         self.criterion.load_state_dict(state, self.flat.master.device)
         if self.velocity is not None:
@@ -248,7 +248,7 @@ class Learner:
         """Apply the equations above and set the gradient to zero."""
         delta, unit = self._delta(rate, num_frames)
         lengths = self._lengths(delta) * abs(unit)
-        finite = self.skips.count(lengths.isfinite(), number)
+        finite = self.nonfinite_guard.count(lengths.isfinite(), number)
         clear_unless(finite, self.flat.grad, self.velocity)
         factors = unit * change_factors(lengths, self.limits, max_change, self.momentum)
         factors = torch.where(finite, factors, 0.0)

@@ -119,7 +119,7 @@ class RbmLearner:
         self.flat, self.products = FlatParameters(rbm.parameters(), options.torch_dtype()), options.products()
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
-        self.skips, self.num_steps = NonfiniteGuard([name], self.velocity.device), 0
+        self.nonfinite_guard, self.num_steps = NonfiniteGuard([name], self.velocity.device), 0
         self._gradient = (
             self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         )
@@ -136,7 +136,7 @@ class RbmLearner:
         self.num_steps += 1
         of = self.rbm.reconstruct(self.below(x), self.generator)
         error = squared_error(of)
-        finite = self.skips.count(error.isfinite()[None], self.num_steps)
+        finite = self.nonfinite_guard.count(error.isfinite()[None], self.num_steps)
         shrink = (
             torch.where(finite, explosion(of, self._least_rows), 1.0)
             if self.rbm.gaussian
@@ -188,7 +188,7 @@ class RbmLearner:
         return {
             "velocity": self.velocity,
             "rate_scale": self.rate_scale,
-            "skips": self.skips.counts,
+            "skips": self.nonfinite_guard.counts,
             "num_steps": self.num_steps,
             "generator": self.generator.get_state(),
         }
@@ -197,7 +197,7 @@ class RbmLearner:
         """Restore the state that `state_dict` returned."""
         self.velocity.copy_(state["velocity"])
         self.rate_scale.copy_(state["rate_scale"])
-        self.skips.counts.copy_(state["skips"])
+        self.nonfinite_guard.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
         # CPUs and GPUs have generators of different kinds
         if state["generator"].shape == self.generator.get_state().shape:

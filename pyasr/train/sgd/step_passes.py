@@ -36,7 +36,7 @@ class CapturableLearner(Protocol):
     components: list[Component]
     limits: Tensor | None
     velocity: Tensor | None
-    skips: NonfiniteGuard
+    nonfinite_guard: NonfiniteGuard
     gradient_sum: GradientSum | None
     num_steps: int
 
@@ -97,7 +97,7 @@ class PlainPasses:
             [torch.zeros_like(group.traces) for group in self.groups],
             torch.zeros(len(learner.components), device=device),
             torch.zeros(3, dtype=torch.float64, device=device),
-            learner.skips.counts,
+            learner.nonfinite_guard.counts,
         )
         self.counts = self._verdict.counts
 

@@ -170,7 +170,7 @@ def test_pass_equals_autograd(activation, kind, hidden_layers):
         verdict = case.step(x, targets)
         assert verdict.counts.tolist() == pytest.approx([float(loss), float(correct), NUM_ROWS], rel=1e-13)
         assert case.passes.losses.sum() == pytest.approx(float(loss), rel=1e-13)
-        assert not verdict.skips.any()
+        assert not verdict.nonfinite_counts.any()
         for layer, factor, *found in zip(
             case.network.affine_layers,
             verdict.factors,
@@ -214,7 +214,7 @@ def test_non_finite_gradients_have_no_factor(kind):
     assert (
         not verdict.factors.any()
         and not verdict.counts.any()
-        and verdict.skips.tolist() == [1, 1, 1, 1, 1, 5]
+        and verdict.nonfinite_counts.tolist() == [1, 1, 1, 1, 1, 5]
     )
 
 

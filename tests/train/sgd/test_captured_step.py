@@ -159,7 +159,10 @@ def test_resume_gives_same_bits(device, case, num_steps):
     other.flat.refresh()
     other.load_state_dict(reloaded(learner.state_dict()))
     assert torch.equal(learn(other, some[num_steps:]), learn(learner, some[num_steps:]))
-    assert torch.equal(other.flat.master, learner.flat.master) and other.skips.take() == learner.skips.take()
+    assert (
+        torch.equal(other.flat.master, learner.flat.master)
+        and other.nonfinite_guard.take() == learner.nonfinite_guard.take()
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -181,11 +184,11 @@ def test_non_finite_minibatch_changes_nothing(device, case, bad, is_due):
     # a saturated unit maps infinity to a number
     assert counts.isfinite().all() and (bad == math.inf or not counts.any())
     assert torch.equal(learner.flat.master, before)
-    number, names, last = learner.skips.take()
+    number, names, last = learner.nonfinite_guard.take()
     assert (number, last) == (1, num_before + 1) and names[0] == learner.components[0].name
     assert learn(learner, some[num_before + 1 :])[:, 0].min() > 0
     assert learner.flat.master.isfinite().all() and not torch.equal(learner.flat.master, before)
-    assert learner.skips.take()[0] == 0
+    assert learner.nonfinite_guard.take()[0] == 0
     for side in learner._captured.sides:
         assert side.num_minibatches == len(some)
     for pending in learner.state_dict()["pending"]:
@@ -266,7 +269,7 @@ def test_distribution_targets_use_plain_step():
     ((x, pdfs),) = minibatches(learner, 1)
     everywhere = torch.arange(len(pdfs))
     learner.step(x, SoftTargets(everywhere, pdfs, torch.ones(len(pdfs)), pdfs), RATE)
-    assert learner._captured is None and learner.skips.take()[0] == 0
+    assert learner._captured is None and learner.nonfinite_guard.take()[0] == 0
 
 
 def test_plain_step_drops_pending_update():

@@ -162,10 +162,10 @@ def test_non_finite_gradients_change_nothing(options, fields):
     assert not learner.step(x, pdfs, 1e-3).any()
     assert torch.equal(learner.flat.master, before) and not learner.flat.grad.any()
     assert learner.velocity is None or not learner.velocity.any()
-    assert learner.skips.take() == (1, ["layers.0", "layers.2"], 2)
+    assert learner.nonfinite_guard.take() == (1, ["layers.0", "layers.2"], 2)
     step(learner, 1e-3, seed=4)
     assert learner.flat.master.isfinite().all() and not torch.equal(learner.flat.master, before)
-    assert learner.skips.take()[:2] == (0, [])
+    assert learner.nonfinite_guard.take()[:2] == (0, [])
 
 
 def test_natural_gradient_learns_faster():

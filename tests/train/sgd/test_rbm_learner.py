@@ -148,13 +148,17 @@ def test_non_finite_reconstruction_is_skipped_and_counted(gaussian):
     learner = make_learner(gaussian)
     v = minibatches(1, 7, gaussian)[0]
     learner.step(v, None, 1e-3)
-    assert learner.velocity.any() and learner.skips.take() == (0, [], 0)
+    assert learner.velocity.any() and learner.nonfinite_guard.take() == (0, [], 0)
     broken = v.clone()
     broken[3, 2] = 1e30 if gaussian else float("nan")
     before = learner.flat.master.clone()
     assert learner.step(broken, None, 1e-3).tolist() == [0, 0, 0]
     assert torch.equal(learner.flat.master, before) and not learner.velocity.any()
-    assert learner.skips.take() == (1, ["the machine"], 2) and learner.skips.take() == (0, [], 0)
+    assert learner.nonfinite_guard.take() == (1, ["the machine"], 2) and learner.nonfinite_guard.take() == (
+        0,
+        [],
+        0,
+    )
     assert learner.step(v, None, 1e-3)[2] == NUM and learner.flat.master.isfinite().all()
 
 
