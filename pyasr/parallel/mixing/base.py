@@ -40,8 +40,8 @@ class Mixing(NamedTuple):
     equal   whether all ranks have the same parameters now
     joint   whether all ranks are in this mixing, so that they can run further collective operations before
             they continue
-    saves   whether all ranks have met within an epoch in a scheme in which they otherwise meet at its end
-            only, and can save a checkpoint
+    saves   whether all ranks have synchronised within an epoch in a scheme in which they otherwise do so at
+            its end only, and can save a checkpoint
     """
 
     frames: int
@@ -81,13 +81,13 @@ class TrainingView:
     def after_mixing(self, master: torch.Tensor) -> None:
         """Called with a rank's own parameters after the last mixing of an epoch, before all become equal."""
 
-    def wants_meeting(self) -> bool:
-        """Whether this rank requests a checkpoint, for which all ranks meet."""
+    def wants_synchronisation(self) -> bool:
+        """Whether this rank requests a checkpoint, for which all ranks synchronise."""
         return False
 
-    def frames_to_meeting(self) -> int:
-        """Frames of all ranks until they meet within the epoch; 0: they meet at its end only. All ranks call
-        this at the same points."""
+    def frames_to_synchronisation(self) -> int:
+        """Frames of all ranks until they synchronise within the epoch; 0: they do so at its end only. All
+        ranks call this at the same points."""
         return 0
 
 
@@ -173,7 +173,7 @@ class Strategy:
         """Frames of an epoch over all ranks; `own_frames` are this rank's. Collective."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
-    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+    def next_synchronisation(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """Frames of all ranks at which the first synchronisation at or after `frames` of them happens."""
         raise NotImplementedError
 
@@ -196,8 +196,8 @@ class Strategy:
         in place, or None."""
         raise NotImplementedError
 
-    def go_on(self) -> None:
-        """Called when all ranks have finished their collective work after a joint mixing within an epoch."""
+    def continue_epoch(self) -> None:
+        """Continue the epoch when all ranks have finished their collective work after a joint mixing."""
 
     def restart(self, master: torch.Tensor) -> None:
         """Start with these parameters of a network that is new or has grown, the same on all ranks."""

@@ -36,7 +36,7 @@ class Peer:
     answers = True
 
     def __init__(self, comm: Comm, options: SchemeOptions, counts: np.ndarray):
-        self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
+        self.comm, self.barrier_comm, self.changed = comm.split(0), comm.split(0), comm.condition()
         self.codec, self.counts = PayloadCodec(self.comm, options), counts
         self.staleness: Counter[int] = Counter()
         self._communicating = self._ended = False
@@ -78,7 +78,7 @@ class Peer:
             self._wait_for_communication()
             self._ended = True
             self.changed.notify_all()
-        self.meeting.barrier()  # from here on, ranks send no requests
+        self.barrier_comm.barrier()  # from here on, ranks send no requests
         if self.answers:
             self.comm.send(self._request(STOP), self.comm.rank, REQUEST_TAG)
         for task in self._tasks:

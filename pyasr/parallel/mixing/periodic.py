@@ -57,7 +57,7 @@ class PeriodicStrategy(Strategy):
         assert isinstance(self.options, PeriodOptions)
         return self.options.period_frames
 
-    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+    def next_synchronisation(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """At the next mixing, approximately, because ranks may have fewer frames left."""
         epoch, within = divmod(frames, epoch_frames)
         between = in_whole_minibatches(self.period(epoch), minibatch) * self.comm.size

@@ -186,9 +186,9 @@ class PeerStrategy(AsynchronousStrategy):
             self.peer.set(master)
         self.base = master.clone()
 
-    def go_on(self) -> None:
-        """Begin a stretch and allow exchanges."""
-        super().go_on()
+    def continue_epoch(self) -> None:
+        """Begin a segment and allow exchanges."""
+        super().continue_epoch()
         if self.peer:
             self.peer.start()
 

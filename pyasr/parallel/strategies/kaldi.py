@@ -117,7 +117,7 @@ class KaldiSchedule(AllreduceAveraging):
 
         return GrowingMixingSchedule(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
 
-    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+    def next_synchronisation(self, frames: int, epoch_frames: int, minibatch: int) -> int:
         """At the end of the iteration."""
         epoch, within = divmod(frames, epoch_frames)
         ends = self._growing_schedule(

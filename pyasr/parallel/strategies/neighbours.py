@@ -13,10 +13,10 @@ learner l is
 
 A reading thread requests the neighbours' weights while the learner computes g. An answering thread of each
 neighbour sends the last publication, also while that learner computes, and after its last step, until all
-ranks meet. So a learner may wait for its own messages, but not for the computation of another learner, and
-makes exactly one mixing per gradient. k is the learner's own number of steps since the last meeting. Random
-rounds are drawn with the number of meetings as the seed: learners with the same number of steps draw the same
-ring without a message; other learners use the row of their own step.
+ranks synchronise. So a learner may wait for its own messages, but not for the computation of another learner,
+and makes exactly one mixing per gradient. k is the learner's own number of steps since the last
+synchronisation. Random rounds are drawn with the number of synchronisations as the seed: learners with the
+same number of steps draw the same ring without a message; other learners use the row of their own step.
 
 T_k is doubly stochastic, but without a barrier u_j may contain more or fewer than k steps, and the mean over
 learners is not preserved. In addition to its own move, one step of l changes the mean by
@@ -49,7 +49,8 @@ _NUMBER_TAG, _WEIGHTS_TAG = 2, 3
 
 
 class Publication(NamedTuple):
-    """Weights as a message (`PayloadCodec.pack`), and the moves of their rank since the last meeting."""
+    """Weights as a message (`PayloadCodec.pack`), and the moves of their rank since the last
+    synchronisation."""
 
     message: torch.Tensor
     number: int
@@ -63,7 +64,7 @@ class LastPublication:
     """
 
     def __init__(self, codec: PayloadCodec, length: int):
-        self._codec, self._messages, self._on_way = codec, [codec.message(length) for _ in range(3)], None
+        self._codec, self._messages, self._in_flight = codec, [codec.message(length) for _ in range(3)], None
         self.last = Publication(self._messages[0], 0)
 
     def write(self, weights: torch.Tensor, number: int) -> Publication:
@@ -71,36 +72,36 @@ class LastPublication:
         message = next(
             message
             for message in self._messages
-            if message is not self.last.message and message is not self._on_way
+            if message is not self.last.message and message is not self._in_flight
         )
         self._codec.pack(weights, message)
         return Publication(message, number)
 
     def take(self) -> Publication:
         """The last publication, which stays valid until `give_back`."""
-        self._on_way = self.last.message
+        self._in_flight = self.last.message
         return self.last
 
     def give_back(self) -> None:
         """Release the publication of `take`, which has been sent."""
-        self._on_way = None
+        self._in_flight = None
 
 
 class NeighbourPeer(Peer):
     """One rank's weights, its last publication of them, a thread that reads the neighbours' weights, and a
     thread that sends its own.
 
-    topology       topology with the matrices T_k
-    num_moves      k, the number of moves of this rank since the last meeting
-    num_stretches  number of stretches between meetings that have begun
-    staleness      Counter: number of mixed publications by the number of moves that they were behind this
-                   rank's weights; negative: ahead
+    topology      topology with the matrices T_k
+    num_moves     k, the number of moves of this rank since the last synchronisation
+    num_segments  number of segments between synchronisations that have begun
+    staleness     Counter: number of mixed publications by the number of moves that they were behind this
+                  rank's weights; negative: ahead
     """
 
     def __init__(self, comm: Comm, options: TopologyOptions, counts: np.ndarray):
         super().__init__(comm, options, counts)
         assert options.topology is not None
-        self.topology, self.num_moves, self.num_stretches = topology_named(options.topology), 0, 0
+        self.topology, self.num_moves, self.num_segments = topology_named(options.topology), 0, 0
         self.topology.round(comm.size, 0)  # refuses numbers of ranks that the topology does not take
 
     def set(self, weights: torch.Tensor) -> None:
@@ -114,20 +115,20 @@ class NeighbourPeer(Peer):
         )
 
     def state_dict(self) -> dict:
-        """The number of stretches, which is the seed of random rounds."""
-        return {"num_stretches": self.num_stretches}
+        """The number of segments, which is the seed of random rounds."""
+        return {"num_stretches": self.num_segments}
 
     def load_state_dict(self, state: dict) -> None:
-        """Restore the result of `state_dict`, between two stretches."""
-        self.num_stretches = state["num_stretches"]
+        """Restore the result of `state_dict`, between two segments."""
+        self.num_segments = state["num_stretches"]
 
     def threads(self) -> list[Callable[[], None]]:
         """The reading thread and the answering thread."""
         return [self._read, self._answer]
 
     def start(self) -> None:
-        """Begin a stretch and read for its first move."""
-        self.num_stretches += 1
+        """Begin a segment and read for its first move."""
+        self.num_segments += 1
         self._communicating = self.comm.size > 1
         super().start()
 
@@ -148,32 +149,32 @@ class NeighbourPeer(Peer):
         """Reading thread: after each move, compute h less this rank's own weights from the neighbours'."""
         while self._has_to_communicate():
             self._differences.zero_()
-            sentence = np.zeros_like(self.counts)
+            counts = np.zeros_like(self.counts)
             for source, weight in self._neighbours():
-                self._read_one(source, weight, sentence)
+                self._read_one(source, weight, counts)
             with self.changed:
-                self._end_communication(sentence)
+                self._end_communication(counts)
 
     def _neighbours(self) -> list[tuple[int, float]]:
         """(rank, weight in T_k) of each rank that this one mixes with in its next move."""
-        mixing = self.topology.round(self.comm.size, self.num_moves, self.num_stretches)
+        mixing = self.topology.round(self.comm.size, self.num_moves, self.num_segments)
         row = [
             (int(sources[self.comm.rank]), float(weights[self.comm.rank]))
             for sources, weights in mixing.parts
         ]
         return [(source, weight) for source, weight in row if source != self.comm.rank]
 
-    def _read_one(self, source: int, weight: float, sentence: np.ndarray) -> None:
-        """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can
-        send it immediately. If several answers were pending, ranks that answer them in different orders would
-        deadlock."""
+    def _read_one(self, source: int, weight: float, counts: np.ndarray) -> None:
+        """Add a neighbour's part to h and its counts to `counts`. A rank waits for at most one answer at a
+        time, so the neighbour can send it immediately. If several answers were pending, ranks that answer
+        them in different orders would deadlock."""
         header = np.zeros(1 + len(self.counts), np.int64)
         self.comm.send(self._request(ASK), source, REQUEST_TAG)
         self.comm.receive(header, _NUMBER_TAG, source)
         self.comm.receive(self._theirs, _WEIGHTS_TAG, source)
         self.codec.add_difference(self._differences, self._theirs, self._published.last.message, weight)
         self.staleness[self.num_moves - int(header[0])] += 1
-        merge(sentence, header[1:])
+        merge(counts, header[1:])
 
     def _request(self, kind: int) -> np.ndarray:
         """A message with the counts that this rank knows, so that counts travel past a slow rank."""

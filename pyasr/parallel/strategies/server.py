@@ -65,7 +65,7 @@ class Server:
     """The server's two threads: one receives requests, the other (the rank's own) synchronises with one shard
     after the other.
 
-    While it is `at_work`, the rank calls `synchronise` with `next_shard` until that is None.
+    While it is `receiving_requests`, the rank calls `synchronise` with `next_shard` until that is None.
 
     staleness  Counter: number of synchronisations by the number of changes since the shard's previous one
     """
@@ -87,16 +87,16 @@ class Server:
         self._last_change[:] = self.num_changes
 
     @contextlib.contextmanager
-    def at_work(self, counts: np.ndarray) -> Iterator[None]:
+    def receiving_requests(self, counts: np.ndarray) -> Iterator[None]:
         """Receive requests; `counts` are updated and sent to the shards."""
         self._waiting: deque[int] = deque()
         self._serving, self._num_done, self._counts = False, 0, counts
-        self._task = self.comm.background(self._hear_requests)
+        self._task = self.comm.background(self._receive_requests)
         yield
         self.comm.send(np.array([_STOP, 0]), self.comm.rank, _REQUEST_TAG)
         self._task.join()
 
-    def _hear_requests(self) -> None:
+    def _receive_requests(self) -> None:
         """Grant a shard's attempt if the server is free, else refuse it. Queue shards that wait."""
         request = np.zeros(2, np.int64)
         while True:
@@ -178,15 +178,15 @@ class AsynchronousSgd(AsynchronousStrategy):
             return frames > 0
         self.distance += 1
         has_to_wait = self.options.max_distance and self.distance >= self.options.max_distance
-        return self._synchronise(master, _WAIT if has_to_wait else _TRY)
+        return self._synchronise_with_server(master, _WAIT if has_to_wait else _TRY)
 
     def _serve(self) -> None:
-        with self.server.at_work(self.counts):
+        with self.server.receiving_requests(self.counts):
             while (shard := self.waiting(self.server.next_shard)) is not None:
                 self.mixing(self.server.synchronise, shard)
 
     def is_over(self, frames: int) -> bool:
-        """Whether the stretch is over; for the server, always, because it returns after the last shard."""
+        """Whether the segment is over; for the server, always, because it returns after the last shard."""
         return self.server is not None or super().is_over(frames)
 
     def finish(self, master: torch.Tensor) -> None:
@@ -197,7 +197,7 @@ class AsynchronousSgd(AsynchronousStrategy):
             master.copy_(self.server.theta)
             return
         if self.distance:
-            self._synchronise(master, _WAIT)
+            self._synchronise_with_server(master, _WAIT)
         self._send_request(_DONE)
 
     def consensus(self, master: torch.Tensor) -> None:
@@ -206,11 +206,11 @@ class AsynchronousSgd(AsynchronousStrategy):
             master.copy_(self.server.theta)
         self.codec.host.change(master, self.comm.bcast, by_pieces=True)
 
-    def _synchronise(self, master: torch.Tensor, kind: int) -> bool:
+    def _synchronise_with_server(self, master: torch.Tensor, kind: int) -> bool:
         """Ask the server; if it grants the request, send the move and take theta. Returns whether it did."""
         is_granted = self.waiting(self._ask, kind)
         if is_granted:
-            self.mixing(self._trade, master)
+            self.mixing(self._push_and_pull, master)
         return is_granted
 
     def _ask(self, kind: int) -> bool:
@@ -223,7 +223,7 @@ class AsynchronousSgd(AsynchronousStrategy):
     def _send_request(self, kind: int) -> None:
         self.codec.comm.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
 
-    def _trade(self, master: torch.Tensor) -> None:
+    def _push_and_pull(self, master: torch.Tensor) -> None:
         """Send the accumulated move and continue from the server's parameters."""
         theta, message = master.new_empty(master.shape, device="cpu"), np.zeros_like(self.counts)
         self.codec.send_move((master - self.base).cpu(), 0, _MOVE_TAG)

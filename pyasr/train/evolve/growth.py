@@ -51,12 +51,12 @@ def first_shape(growth: GrowthOptions, dnn: DnnOptions) -> DnnOptions:
 class Growth:
     """Changes of the network at given times, and periodic actions.
 
-    counts        frames of each pdf
-    total_frames  frames of the whole training
-    actions       (period in frames, function that changes parameters)
-    keeping       (period in frames, function that only reads parameters)
-    meets         function of the frames after which a change is due: frames after which all ranks next meet
-                  and perform the change
+    counts                frames of each pdf
+    total_frames          frames of the whole training
+    actions               (period in frames, function that changes parameters)
+    keeping               (period in frames, function that only reads parameters)
+    next_synchronisation  function of the frames after which a change is due: frames after which all ranks
+                          next synchronise and perform the change
 
     Raises UserError if training would end before the complete network is trained, or if there are fewer
     outputs than pdfs.
@@ -72,14 +72,14 @@ class Growth:
         comm: Comm,
         actions: Sequence[tuple[int, Action]] = (),
         keeping: Sequence[tuple[int, Keep]] = (),
-        meets: Callable[[int], int] = lambda frames: frames,
+        next_synchronisation: Callable[[int], int] = lambda frames: frames,
     ):
         self.options, self.counts, self.seed, self.comm, self.done = options, counts, seed, comm, 0
         self.actions, self.keeping = actions, keeping
         self.events = _events(options, dnn, total_frames)
-        if self.events and meets(self.events[-1][0]) >= total_frames:
+        if self.events and next_synchronisation(self.events[-1][0]) >= total_frames:
             when, what = self.events[-1]
-            mixed = f", when ranks next mix at {meets(when)}" if when < total_frames else ""
+            mixed = f", when ranks next mix at {next_synchronisation(when)}" if when < total_frames else ""
             found = (
                 f"training ends at {total_frames} frames, but the last change of the network is due at "
                 f"{when} ({what}){mixed}"
@@ -123,7 +123,8 @@ class Growth:
         ]
 
     def check_whole(self, frames_seen: int) -> None:
-        """Raise UserError if changes are still due at the end of training, as ranks have not met since."""
+        """Raise UserError if changes are still due at the end of training, as ranks have not synchronised
+        since."""
         if late := self._events_until(frames_seen):
             found = (
                 f"training has ended after {frames_seen} frames, but changes of the network are still "

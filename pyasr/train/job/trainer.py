@@ -140,7 +140,7 @@ class Trainer(Generic[ItsLearner]):
                 if mixing.last:
                     return
                 if mixing.joint:
-                    self.strategy.go_on()
+                    self.strategy.continue_epoch()
 
     def _learn(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch, in halves and with smaller changes before ranks are compared. Returns its
@@ -387,10 +387,10 @@ class TrainerView(TrainingView):
         if self._trainer.one_learner:
             self._trainer.one_learner.after_mixing(master)
 
-    def wants_meeting(self) -> bool:
+    def wants_synchronisation(self) -> bool:
         return self._trainer.is_late()
 
-    def frames_to_meeting(self) -> int:
+    def frames_to_synchronisation(self) -> int:
         """Interval of checkpoints in frames, or the distance to the next change of the network if that is
         less; 0: neither."""
         trainer, saves = self._trainer, self._trainer.options.checkpoint_frames

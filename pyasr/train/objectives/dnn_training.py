@@ -154,7 +154,9 @@ def make_growth(
     combines = options.combine.combine != "none"
     keeping = [(options.combine.combine_period_frames, recent.keep)] if combines else []
     total_frames = schedule.epoch_frames * options.schedule.num_epochs
-    meets = partial(strategy.meets, epoch_frames=schedule.epoch_frames, minibatch=options.learner.minibatch)
+    next_synchronisation = partial(
+        strategy.next_synchronisation, epoch_frames=schedule.epoch_frames, minibatch=options.learner.minibatch
+    )
     return Growth(
         options.growth,
         options.dnn,
@@ -164,7 +166,7 @@ def make_growth(
         strategy.comm,
         actions,
         keeping,
-        meets,
+        next_synchronisation,
     )
 
 

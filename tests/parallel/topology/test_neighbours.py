@@ -19,7 +19,7 @@ from pyasr.parallel.topology.topologies import TOPOLOGIES, matrix
 DIM, LATENCY_S = 6, 1e-8
 NETWORK = ClusterNetwork(latency_s=LATENCY_S, bandwidth=1e15)
 NAMES = ["fixed-ring", "random-ring", "exponential"]
-STRETCH = 1  # the first stretch of mixings, which seeds random rounds
+SEGMENT = 1  # the first segment of mixings, which seeds random rounds
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Script:
 
     def t(self, k: int) -> np.ndarray:
         """T_k, float64 (P, P)."""
-        return matrix(TOPOLOGIES[self.name].round(self.num_ranks, k, STRETCH))
+        return matrix(TOPOLOGIES[self.name].round(self.num_ranks, k, SEGMENT))
 
     def number_read(self, reader: int, k: int, other: int) -> int:
         """Number of updates that the other had published when the reader requested the mixture of its step

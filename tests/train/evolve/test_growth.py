@@ -282,7 +282,15 @@ def test_impossible_growth_is_refused():
             r"--num-epochs"
         ),
     ):
-        Growth(GROWTH, FULL, COUNTS, 1000, 3, SoloComm(), meets=lambda frames: -(-frames // 1000) * 1000)
+        Growth(
+            GROWTH,
+            FULL,
+            COUNTS,
+            1000,
+            3,
+            SoloComm(),
+            next_synchronisation=lambda frames: -(-frames // 1000) * 1000,
+        )
     with pytest.raises(
         UserError,
         match=(
@@ -322,7 +330,7 @@ def test_mixing_times_around_growth(name, frames, expected):
     100."""
 
     def rank(comm):
-        return make_strategy(comm, mixing_of(name, period_frames=150)).meets(frames, 1000, 100)
+        return make_strategy(comm, mixing_of(name, period_frames=150)).next_synchronisation(frames, 1000, 100)
 
     assert run_threads(2, rank) == [expected] * 2
 
@@ -344,7 +352,7 @@ def test_mixing_times_with_growing_number_of_ranks(epoch):
                     ends.append(ends[-1] + mixing.frames)
         within = [end - ends[0] for end in ends]
         return all(
-            strategy.meets(3000 * epoch + frames, 3000, 50)
+            strategy.next_synchronisation(3000 * epoch + frames, 3000, 50)
             == 3000 * epoch + min([end for end in within if end >= frames][0], 3000)
             for frames in range(0, 3000, 70)
         )
