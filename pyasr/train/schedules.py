@@ -120,7 +120,7 @@ class ScheduleOptions(ScalingOptions):
     )
 
     @property
-    def listens(self) -> bool:
+    def uses_heldout(self) -> bool:
         """Whether the schedule depends on the held-out set and may return to an earlier model."""
         return make_schedule(self, 1).may_go_back
 
@@ -161,11 +161,11 @@ class ScheduleOptions(ScalingOptions):
                 "--warm-up-epochs"
             )
 
-    def check_deaf(self) -> None:
+    def check_without_heldout(self) -> None:
         """Like `check`, and refuse schedules that depend on the held-out set. For trainings whose objective
         is not the frame-level cross-entropy."""
         self.check()
-        if self.listens:
+        if self.uses_heldout:
             found = "it depends on the frame-level cross-entropy, which is not the objective of this step"
             raise UserError(f"--schedule {self.schedule}: {found}; give --schedule exponential or step")
 
@@ -238,9 +238,9 @@ class Exponential(Schedule):
     def rate(self, frames_seen: int) -> float:
         """Rate of the present epoch."""
         steps = self.options.num_epochs - self.options.constant_epochs - 1
-        return self._course(self.state.epoch / max(steps, 1))
+        return self._falling_rate(self.state.epoch / max(steps, 1))
 
-    def _course(self, share: float) -> float:
+    def _falling_rate(self, share: float) -> float:
         """Rate at `share` of the falling part: the initial rate at 0, the final rate from 1 on."""
         return self.options.learning_rate * self.options.final_factor ** min(share, 1.0)
 
@@ -251,7 +251,7 @@ class ExponentialFrames(Exponential):
     def rate(self, frames_seen: int) -> float:
         """Rate after `frames_seen` frames."""
         falling_epochs = self.options.num_epochs - self.options.constant_epochs
-        return self._course(frames_seen / max(falling_epochs * self.epoch_frames, 1))
+        return self._falling_rate(frames_seen / max(falling_epochs * self.epoch_frames, 1))
 
 
 class Step(Schedule):
@@ -285,7 +285,7 @@ class WarmUp(Schedule):
         return options.learning_rate * options.warm_up_factor * 2 ** (-falls / 2)
 
 
-class _Listening(Schedule):
+class _HeldoutSchedule(Schedule):
     """Base of schedules whose rate depends on held-out results."""
 
     may_go_back = True
@@ -300,7 +300,7 @@ class _Listening(Schedule):
         return self.state.rate
 
 
-class Newbob(_Listening):
+class Newbob(_HeldoutSchedule):
     """Halves when the held-out loss stalls, as Kaldi's nnet1 scripts do."""
 
     def begin(self, loss: float, accuracy: float) -> None:
@@ -320,7 +320,7 @@ class Newbob(_Listening):
         return accepted
 
 
-class NewbobAccuracy(_Listening):
+class NewbobAccuracy(_HeldoutSchedule):
     """Halves after each epoch that gains less than 0.5 % of the frames; ends at less than 0.1 %."""
 
     def begin(self, loss: float, accuracy: float) -> None:

@@ -15,7 +15,7 @@ def log_lines(tmp_path, monkeypatch):
     """Function (device, natural gradient or not) that trains a network with one BLSTM layer; returns log
     lines about LSTM layers."""
     said, corpus = [], make_corpus(tmp_path / "corpus")
-    monkeypatch.setattr(ThreadComm, "say", lambda comm, line: said.append(line) if comm.rank == 0 else None)
+    monkeypatch.setattr(ThreadComm, "log", lambda comm, line: said.append(line) if comm.rank == 0 else None)
 
     def train(device, **learner):
         trained(

@@ -98,7 +98,12 @@ def trained_without_chance(
     schedule_options = ScheduleOptions(learning_rate=0.05, num_epochs=2, lr_scaling="none")
     momentum = MomentumOptions(momentum_step_frames=500)
     learner = RbmLearner(
-        rbm, Below([], torch.device("cpu"), torch.float32), compute, 0.001, torch.Generator(), course=momentum
+        rbm,
+        Below([], torch.device("cpu"), torch.float32),
+        compute,
+        0.001,
+        torch.Generator(),
+        momentum_schedule=momentum,
     )
     schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum, size)
     directory.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ def training(
         learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch, directory
     )
     if not tries_speed:
-        job.speed_alone = lambda: 0.0
+        job.single_rank_speed = lambda: 0.0
     return job
 
 

@@ -44,11 +44,11 @@ def rank_progress_text(note: Path, log: Path) -> str:
 def showing_rank_progress(progress: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
     """Context that prints the text of `progress` on standard error from time to time; nothing for None."""
     pace, on_terminal = Pace(first_s), sys.stderr.isatty()
-    with following(lambda ended: _follow(progress, pace, on_terminal, ended)):
+    with following(lambda ended: _print_progress(progress, pace, on_terminal, ended)):
         yield
 
 
-def _follow(
+def _print_progress(
     progress: Callable[[], str | None], pace: Pace, on_terminal: bool, ended: threading.Event
 ) -> None:
     shown = False

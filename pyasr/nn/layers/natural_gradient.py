@@ -167,7 +167,7 @@ class OnlineNaturalGradient:
         if state:
             self.set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
 
-    def settle(self) -> int:
+    def skip_warm_up(self) -> int:
         """Skip to the end of the first minibatches, which all update F; returns the period of later
         updates."""
         self.num_minibatches = max(self.num_minibatches, NUM_FIRST_UPDATES + 1)

@@ -53,7 +53,7 @@ class Unchanged:
     def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         return x, x.new_ones(len(x)) if ones else None, 1.0
 
-    def settle(self) -> int:
+    def skip_warm_up(self) -> int:
         return 1
 
     def state_dict(self) -> dict:
@@ -393,10 +393,10 @@ class NaturalGradient:
         for name, layer in self.layers.items():
             layer.relative_rate = rates.get(name, 1.0)
 
-    def settle(self) -> int:
+    def skip_warm_up(self) -> int:
         """Let all layers skip their initial minibatches; returns the number of minibatches after which their
         work repeats."""
-        return math.lcm(*(side.settle() for layer in self.layers.values() for side in layer.sides))
+        return math.lcm(*(side.skip_warm_up() for layer in self.layers.values() for side in layer.sides))
 
     def state_dict(self) -> dict:
         """The states of all layers, as tensors and plain values."""

@@ -100,7 +100,7 @@ class Comm(Protocol):
     def sleep(self, seconds: float) -> None:
         """Suspend this thread."""
 
-    def say(self, sentence: str) -> None:
+    def log(self, sentence: str) -> None:
         """Log `sentence` on rank 0 only, without synchronisation."""
 
     @property
@@ -248,7 +248,7 @@ class BaseComm:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def say(self, sentence: str) -> None:
+    def log(self, sentence: str) -> None:
         if self.rank == 0:
             log.info(sentence)
 

@@ -22,7 +22,7 @@ def choose_best(codec: PayloadCodec, master: torch.Tensor, frames: int, objectiv
     offers = codec.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
     best = best_offer(offers)
     objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
-    codec.comm.say(f"all ranks take the parameters of rank {best}; objectives by rank: {objectives}")
+    codec.comm.log(f"all ranks take the parameters of rank {best}; objectives by rank: {objectives}")
     codec.host.change(master, lambda array: codec.comm.bcast(array, best), by_pieces=True)
 
 

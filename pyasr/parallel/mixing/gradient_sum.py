@@ -25,13 +25,13 @@ class GradientSum:
     The learner calls `attach` once for its buffer. For every minibatch, it calls `begin`, `ready` any number
     of times, and `finish`.
 
-    codec     the `PayloadCodec` for the gradient
-    shares    function from the frames of this rank's minibatch to the frames n_r of each rank's, float64
-              (P,), or None if gradients are not summed; called at the beginning of a minibatch
-    timed     function that calls its argument and records the time taken
-    frames    frames of the minibatch, the mean over ranks; None: the gradient stays local
-    has_been  whether a gradient has been summed since the last mixing
-    is_idle   set it while this rank learns alone: gradients are not summed
+    codec       the `PayloadCodec` for the gradient
+    shares      function from the frames of this rank's minibatch to the frames n_r of each rank's, float64
+                (P,), or None if gradients are not summed; called at the beginning of a minibatch
+    timed       function that calls its argument and records the time taken
+    frames      frames of the minibatch, the mean over ranks; None: the gradient stays local
+    has_summed  whether a gradient has been summed since the last mixing
+    is_idle     set it while this rank trains without the others: gradients are not summed
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class GradientSum:
         self._codec, self._shares, self._timed = codec, shares, timed
         self.frames: float | None = None
         self._task: Running | None = None
-        self.has_been = self.is_idle = False
+        self.has_summed = self.is_idle = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
         """Sum this tensor (n,), of any type and on any device, from now on; `begins` are the offsets of its
@@ -79,7 +79,7 @@ class GradientSum:
             self._timed(self._adding(part))
             self._task = None
         self._host.finish(self._grad)
-        self.has_been = True
+        self.has_summed = True
 
     def _adding(self, part: slice) -> Callable[[], None]:
         """A function that sums this part over ranks after the previous parts."""

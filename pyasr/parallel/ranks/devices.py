@@ -91,7 +91,7 @@ def take_gpu(
     seen = host.allgather(gpus)
     _insist_on_gpus_everywhere(comm, bool(gpus))
     if not gpus:
-        comm.say("all ranks compute on the CPU")
+        comm.log("all ranks compute on the CPU")
         return []
     chosen = choose([[gpu.uuid for gpu in of_rank] for of_rank in seen])
     _insist_on_enough(
@@ -104,7 +104,7 @@ def take_gpu(
     take(number)
     set_products(option_value(spec, "precision"))
     for line in comm.allgather(f"{comm.name} computes on GPU {number}, {gpus[number].name} ({taken})"):
-        comm.say(line)
+        comm.log(line)
     return locks
 
 

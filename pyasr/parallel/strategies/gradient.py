@@ -104,10 +104,10 @@ class GradientAveraging(AllreduceAveraging):
     def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Mix parameters unless gradients have been summed. At the end of an epoch average them even so,
         because different processors may round differently."""
-        if not (self.gradient_sum and self.gradient_sum.has_been):
+        if not (self.gradient_sum and self.gradient_sum.has_summed):
             super()._mix_with_others(master, shares, last)
             return
-        self.gradient_sum.has_been, self.drift = False, self.drift or 0.0
+        self.gradient_sum.has_summed, self.drift = False, self.drift or 0.0
         if last:
             self.mixing(self.consensus, master)
             self.codec.agree(master)

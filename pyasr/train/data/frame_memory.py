@@ -36,7 +36,7 @@ _MB = 1_000_000
 # share for frames of the free memory, from which so many bytes per rank are subtracted first
 _SHARE, _RESERVED = 0.75, 300 * _MB
 _MOST_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
-_CURE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"
+_ADVICE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,22 @@ class MemoryBudget:
         """Bytes that this rank needs if training frames may take `limit`; 0: no limit."""
         return self.heldout + (min(self.training, limit) if limit else self.training)
 
-    def fits(self, limit: int, with_ease: bool = False) -> bool:
-        """Whether that fits on all ranks; `with_ease`: also with the reserve for the rest of the training."""
-        together, alone = self.host.reduce_scalar(self.needed(limit)), self.needed(limit)
+    def fits(self, limit: int, with_reserve: bool = False) -> bool:
+        """Whether that fits on all ranks; `with_reserve`: also with the reserve for the rest of the
+        training."""
+        of_host, of_rank = self.host.reduce_scalar(self.needed(limit)), self.needed(limit)
         free, own = (
-            (_eased(self.free, self.host.size), _eased(self.own, 1)) if with_ease else (self.free, self.own)
+            (_after_reserve(self.free, self.host.size), _after_reserve(self.own, 1))
+            if with_reserve
+            else (self.free, self.own)
         )
-        return not self.comm.reduce_scalar(together > free or alone > own, "max")
+        return not self.comm.reduce_scalar(of_host > free or of_rank > own, "max")
 
     def left(self) -> int:
         """Bytes of training frames that fit on every rank, with the reserve."""
         return int(
             self.comm.reduce_scalar(
-                _eased(min(self.free / self.host.size, self.own), 1) - self.heldout, "min"
+                _after_reserve(min(self.free / self.host.size, self.own), 1) - self.heldout, "min"
             )
         )
 
@@ -124,14 +127,14 @@ def limit_of_frames(
 
     Raises UserError if the memory is not enough for the limit of `store`, or not even for blocks.
     """
-    room, asked = MemoryBudget.of(training, heldout, comm, device), _MB * store.max_store_mb
+    budget, asked = MemoryBudget.of(training, heldout, comm, device), _MB * store.max_store_mb
     if asked:
-        _check_asked(room, asked)
+        _check_asked(budget, asked)
         return asked
     before = comm.bcast_object(_read(directory, comm.size) if comm.rank == 0 else None)
-    if before is not None and room.fits(before):
+    if before is not None and budget.fits(before):
         return before
-    limit = 0 if room.fits(0, with_ease=True) else _streamed(room, training.reader.data)
+    limit = 0 if budget.fits(0, with_reserve=True) else _streamed(budget, training.reader.data)
     if directory and comm.rank == 0:
         save_arrays(directory / STORE_FILE, limit=np.array(limit), num_ranks=np.array(comm.size))
     return limit
@@ -150,35 +153,35 @@ def check_enough(needed: int, num_learners: int) -> None:
             f"the frames of {num_learners} learners take {figure(needed / _MB)} MB of memory, "
             f"{figure(free / _MB)} MB are free"
         )
-        cure = (
-            f"give --max-store-mb {max(int(_eased(free, 1) / _MB / num_learners), 1)} to stream each "
+        advice = (
+            f"give --max-store-mb {max(int(_after_reserve(free, 1) / _MB / num_learners), 1)} to stream each "
             "learner's frames from disk"
         )
-        raise UserError(f"{found}; {cure}, --store-type byte, or fewer learners")
+        raise UserError(f"{found}; {advice}, --store-type byte, or fewer learners")
 
 
-def _check_asked(room: MemoryBudget, asked: int) -> None:
-    if room.fits(asked):
+def _check_asked(budget: MemoryBudget, asked: int) -> None:
+    if budget.fits(asked):
         return
-    found, left, least = room.text(asked), room.left(), room.most(room.least)
-    cure = f"give {left // _MB} or less, or omit --max-store-mb" if left > max(least, _MB) else _CURE
-    raise UserError(f"--max-store-mb {asked // _MB}: the frames of a rank {found}; {cure}")
+    found, left, least = budget.text(asked), budget.left(), budget.most(budget.least)
+    advice = f"give {left // _MB} or less, or omit --max-store-mb" if left > max(least, _MB) else _ADVICE
+    raise UserError(f"--max-store-mb {asked // _MB}: the frames of a rank {found}; {advice}")
 
 
-def _streamed(room: MemoryBudget, data: Path) -> int:
+def _streamed(budget: MemoryBudget, data: Path) -> int:
     """The limit for streaming in blocks, which is logged; 0 if all frames fit, but blocks with the reserve do
     not."""
-    found, limit = room.text(0), min(room.left() // _MB, _MOST_STREAMED_MB) * _MB
-    if limit <= room.most(room.least):
-        if room.fits(0):
+    found, limit = budget.text(0), min(budget.left() // _MB, _MOST_STREAMED_MB) * _MB
+    if limit <= budget.most(budget.least):
+        if budget.fits(0):
             return 0
-        heldout = figure(room.most(room.heldout) / _MB)
+        heldout = figure(budget.most(budget.heldout) / _MB)
         raise UserError(
             f"{data}: memory is not enough for blocks of frames: the frames of a rank {found}, and "
-            f"{heldout} MB of held-out frames are not streamed; {_CURE}"
+            f"{heldout} MB of held-out frames are not streamed; {_ADVICE}"
         )
     streamed = f"the frames are streamed from disk, as with --max-store-mb {limit // _MB}"
-    room.comm.say(f"the frames of a rank would {found}, for frames and network together: {streamed}")
+    budget.comm.log(f"the frames of a rank would {found}, for frames and network together: {streamed}")
     return limit
 
 
@@ -187,7 +190,7 @@ def _if_known(free: int | None) -> float:
     return math.inf if free is None else free
 
 
-def _eased(free: float, num_ranks: int) -> float:
+def _after_reserve(free: float, num_ranks: int) -> float:
     """Share of `free` bytes that the frames of `num_ranks` ranks may take."""
     return _SHARE * (free - num_ranks * _RESERVED)
 
@@ -203,8 +206,8 @@ def _read(directory: Path | None, num_ranks: int) -> int | None:
 @contextmanager
 def loading(shard: Shard) -> Iterator[None]:
     """Context of loading frames. Raises UserError if the memory is not enough in spite of the checks."""
-    cure = "give a lower --max-store-mb to stream frames from disk, or run fewer ranks on a host"
-    with enough_for(str(shard.reader.data), "the frames of a rank", cure):
+    advice = "give a lower --max-store-mb to stream frames from disk, or run fewer ranks on a host"
+    with enough_for(str(shard.reader.data), "the frames of a rank", advice):
         yield
 
 

@@ -52,7 +52,7 @@ def of_targets(network: Network, x: torch.Tensor, pdfs: torch.Tensor) -> torch.T
     return -F.cross_entropy(logits, pdfs.flatten(), reduction="sum", ignore_index=NO_TARGET)
 
 
-def forget_models_after(frames_seen: int, directory: Path) -> None:
+def remove_models_after(frames_seen: int, directory: Path) -> None:
     """Remove the models that were saved after more than `frames_seen` frames."""
     for path in directory.glob("*.pt"):
         if int(path.stem) > frames_seen:
@@ -216,7 +216,7 @@ def best_average(combination: Combination, options: CombineOptions) -> tuple[tor
     values = [combination.objective(weights) for weights in candidates]
     best = int(np.argmax(values))
     found = f"objective {values[best]:.4f}, the last alone {values[0]:.4f}"
-    combination.comm.say(f"average of the last {best + 1} of {len(values)} models: {found}")
+    combination.comm.log(f"average of the last {best + 1} of {len(values)} models: {found}")
     return candidates[best], values[best]
 
 
@@ -244,7 +244,7 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
         return -value
 
     search.step(closure)
-    combination.comm.say(
+    combination.comm.log(
         f"combined {combination.num_models} models: objective {begun_at:.4f} to {best_value:.4f}"
     )
     return best, best_value
@@ -262,7 +262,7 @@ def _start(combination: Combination, options: CombineOptions) -> tuple[torch.Ten
     average = _average_of_last(combination, num_models)
     value = combination.objective(average)
     found = f"{best + 1} of {num_models}: {singles[best]:.4f}, of their average {value:.4f}"
-    combination.comm.say(f"objective of the best single model, {found}")
+    combination.comm.log(f"objective of the best single model, {found}")
     return (average, value) if value > singles[best] else (_single_models(combination)[best], singles[best])
 
 

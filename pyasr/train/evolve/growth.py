@@ -141,7 +141,7 @@ class Growth:
         self.look(learner.flat.values(), frames_seen)
         for name in events:
             grown = self._changed(learner.network.with_parameters(learner.flat.values()), name)
-            self.comm.say(_message(name, grown))
+            self.comm.log(_message(name, grown))
             learner.adopt(grown)
         return bool(events)
 

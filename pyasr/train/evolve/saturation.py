@@ -64,7 +64,7 @@ class SaturationFix:
         learner.flat.refresh()
         every = torch.cat(factors)
         back, out = int((every < 1).sum()), int((every > 1).sum())
-        self.sample.comm.say(f"repaired {back} saturated and {out} linear units of {len(every)} hidden units")
+        self.sample.comm.log(f"repaired {back} saturated and {out} linear units of {len(every)} hidden units")
 
 
 def factors_of(derivatives: Tensor) -> Tensor:

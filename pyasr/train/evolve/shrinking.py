@@ -43,7 +43,7 @@ class Shrinking:
         factors, _ = optimal_weights(combination, _OPTIONS)
         combination.set(factors)
         give(learner, network)
-        self.sample.comm.say(
+        self.sample.comm.log(
             f"factors of the layers: {', '.join(f'{factor:.3f}' for factor in factors[0].tolist())}"
         )
 
@@ -69,4 +69,4 @@ class ShrinkingOfSaturated:
         done = (
             f"all parameters times {self.factor:g}" if saturation > self.threshold else "parameters unchanged"
         )
-        self.sample.comm.say(f"saturation of units {saturation:.3f}: {done}")
+        self.sample.comm.log(f"saturation of units {saturation:.3f}: {done}")

@@ -16,16 +16,16 @@ class AveragingWatch:
     def __init__(self, criterion: Criterion):
         self.criterion, self.num_worse = criterion, 0
 
-    def look(self, apart: Totals | None, heldout: Totals, comm: Comm) -> None:
-        """Compare the totals of an epoch: `apart` of the ranks' own models, None if they are equal, and
-        `heldout` of the consensus."""
-        if apart is None or not heldout.objective < apart.objective:
+    def check(self, before_consensus: Totals | None, heldout: Totals, comm: Comm) -> None:
+        """Compare the held-out totals of an epoch: `before_consensus` of the ranks' own models, None if they
+        are equal, and `heldout` of the consensus."""
+        if before_consensus is None or not heldout.objective < before_consensus.objective:
             self.num_worse = 0
             return
         self.num_worse += 1
         if self.num_worse >= _EPOCHS and comm.rank == 0:
             log.warning(
-                f"averaging made the held-out objective worse, from {apart.objective:.4f} to "
+                f"averaging made the held-out objective worse, from {before_consensus.objective:.4f} to "
                 f"{heldout.objective:.4f}, in {self.num_worse} epochs in a row: ranks drift too far apart; "
                 f"lower --period-frames or {self.criterion.rate_flag}"
             )

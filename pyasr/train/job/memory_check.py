@@ -66,7 +66,7 @@ def try_out(work: Workload) -> None:
             needed = max(needed, _peak_bytes(device) - before)
     most = work.comm.reduce_scalar(needed, "max")
     if most:
-        work.comm.say(
+        work.comm.log(
             f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of "
             "a rank's memory"
         )

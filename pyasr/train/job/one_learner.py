@@ -42,5 +42,5 @@ class OneLearner:
         """Parameters of the learner, on all ranks; `master`, the model of all, is used if none were kept.
         Every rank must call this."""
         comm, own = self.strategy.comm, master if self.kept is None else self.kept
-        speaker = int(comm.reduce_scalar(comm.rank if self.strategy.is_logger else comm.size, "min"))
-        return comm.bcast(own.to("cpu", copy=True), speaker)
+        source_rank = int(comm.reduce_scalar(comm.rank if self.strategy.is_logger else comm.size, "min"))
+        return comm.bcast(own.to("cpu", copy=True), source_rank)

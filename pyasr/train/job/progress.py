@@ -53,11 +53,11 @@ class Reporter:
     """Log line and metrics of an interval, over all ranks; every rank must call `interval` at the same
     moments.
 
-    directory     of metrics.jsonl and tensorboard/, written by rank 0
-    strategy      source of the waiting and communication times
-    total_frames  frames of all epochs, for the percentage and the time left
-    totals        class of the sums: `Totals`, or another class with its methods
-    alone         single-rank throughput in frames per second, the baseline of the speed-up; 0: unknown
+    directory          of metrics.jsonl and tensorboard/, written by rank 0
+    strategy           source of the waiting and communication times
+    total_frames       frames of all epochs, for the percentage and the time left
+    totals             class of the sums: `Totals`, or another class with its methods
+    single_rank_speed  frames per second of a single rank, the baseline of the speed-up; 0: unknown
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Reporter:
         total_frames: int,
         frames_seen: int,
         totals: type = Totals,
-        alone: float = 0.0,
+        single_rank_speed: float = 0.0,
     ):
-        self.comm, self.strategy, self.total_frames, self.totals, self.alone = (
+        self.comm, self.strategy, self.total_frames, self.totals, self.single_rank_speed = (
             strategy.comm,
             strategy,
             total_frames,
             totals,
-            alone,
+            single_rank_speed,
         )
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
         self._begin, self._frames_at_begin, self._frames_reported = self.comm.time(), frames_seen, frames_seen
@@ -83,7 +83,7 @@ class Reporter:
         if self.comm.rank == 0:
             from pyasr.train.job.tensorboard import EventWriter  # imports torch
 
-            _forget_after(frames_seen, self.path)
+            _truncate_after(frames_seen, self.path)
             self._events = EventWriter(directory / "tensorboard", frames_seen + 1)
 
     def __enter__(self) -> Reporter:
@@ -132,7 +132,7 @@ class Reporter:
         return [new.total(), sum(abs(moves) * number for moves, number in new.items()), *most]
 
     def log_own_rank(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
-        """Log the statistics of this rank alone since its last log line."""
+        """Log the statistics of only this rank since its last log line."""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
             f"rank {self.comm.rank}: {own.text()}  lr {rate:.5g}"
@@ -165,15 +165,15 @@ class Reporter:
         shares = {
             name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)
         }
-        apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
-        apart += (
+        mixing_text = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
+        mixing_text += (
             "stale by {staleness:.2g} moves, at most {most_stale}  ".format(**staleness) if staleness else ""
         )
         compared = self._compared(speed, computing)
         comparison = f"  {self._comparison(compared)}" if compared else ""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
-            f"{totals.text()}  lr {rate:.5g}  {apart}{speed} frames/s  {minutes(left)} left  compute "
+            f"{totals.text()}  lr {rate:.5g}  {mixing_text}{speed} frames/s  {minutes(left)} left  compute "
             f"{1 - sum(shares.values()):.0%} communication {shares['communication']:.0%} waiting "
             f"{shares['waiting']:.0%} data {shares['data']:.0%}{comparison}"
         )
@@ -192,8 +192,8 @@ class Reporter:
                 **staleness,
             }
         )
-        self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": drift})
-        self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
+        self._add_points(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": drift})
+        self._add_points(frames_seen, "time", {"frames_per_s": speed, **shares})
 
     def _compared(self, speed: int, computing: np.ndarray) -> dict[str, float]:
         """Metrics of several ranks: speed-up over a single rank, the rank with the longest computation, and
@@ -205,7 +205,11 @@ class Reporter:
             "slowest_rank": slowest,
             "slowest_excess": round(float(computing[slowest]) / median - 1, 4),
         }
-        return {"speed_up": round(speed / self.alone, 3), **compared} if self.alone else compared
+        return (
+            {"speed_up": round(speed / self.single_rank_speed, 3), **compared}
+            if self.single_rank_speed
+            else compared
+        )
 
     def _comparison(self, compared: dict[str, float]) -> str:
         """The metrics of `_compared` as text for log lines."""
@@ -234,14 +238,14 @@ class Reporter:
                     **named,
                 }
             )
-            self._draw(frames_seen, "epoch", named)
+            self._add_points(frames_seen, "epoch", named)
 
     def _write(self, line: dict) -> None:
         """Append a line to metrics.jsonl."""
         with self.path.open("a", encoding="utf-8") as f:
             f.write(json.dumps(line) + "\n")
 
-    def _draw(self, frames_seen: int, group: str, values: dict[str, float]) -> None:
+    def _add_points(self, frames_seen: int, group: str, values: dict[str, float]) -> None:
         """Add a point to TensorBoard's curves."""
         self._events.add(frames_seen, {f"{group}/{name}": value for name, value in values.items()})
 
@@ -258,7 +262,7 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
-def _forget_after(frames_seen: int, path: Path) -> None:
+def _truncate_after(frames_seen: int, path: Path) -> None:
     """Drop the lines that an interrupted run wrote after its last checkpoint."""
     if path.exists():
         whole = [line for line in path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]

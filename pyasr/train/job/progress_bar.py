@@ -26,7 +26,7 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
     if not terminal.isatty():
         yield
         return
-    with following(lambda ended: _follow(directory, pattern, terminal, ended)):
+    with following(lambda ended: _update_bar(directory, pattern, terminal, ended)):
         yield
 
 
@@ -36,10 +36,10 @@ def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
     if sys.stderr.isatty():
         return None
     line = _newest_interval(directory, pattern)
-    return words_of(line) if line else rank_progress_text(Path(), log)
+    return progress_text(line) if line else rank_progress_text(Path(), log)
 
 
-def words_of(line: dict) -> str:
+def progress_text(line: dict) -> str:
     """`epoch 3 (40%), objective -1.2345, accuracy 0.6000, learning rate 0.008, 15000 frames/s, about 42 s
     left`."""
     share = min(line["frames"] / line["total_frames"], 1.0)
@@ -60,7 +60,7 @@ def _newest_interval(directory: Path, pattern: str) -> dict | None:
     return {**line, "epoch": f"{line['epoch']} of {files[-1].parent.name}"}
 
 
-def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
+def _update_bar(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
     while not ended.wait(_PERIOD_S):
         # harmless: it is read again, and the training itself reports disk errors
         with contextlib.suppress(OSError):

@@ -103,9 +103,9 @@ def _announce(job: Trainer[Learner]) -> None:
         f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} "
         "frames an epoch"
     )
-    comm.say(f"{sizes}, {comm.size} ranks, products in {job.learner.options.products()}")
-    comm.say(f"the frames of a rank are {job.training.describe()}")
-    comm.say(job.schedule.options.describe(job.strategy.num_averaged, job.schedule.terms))
+    comm.log(f"{sizes}, {comm.size} ranks, products in {job.learner.options.products()}")
+    comm.log(f"the frames of a rank are {job.training.describe()}")
+    comm.log(job.schedule.options.describe(job.strategy.num_averaged, job.schedule.terms))
 
 
 def run_and_combine(
@@ -139,7 +139,7 @@ def combine_and_log(
     """Combine the models `recent` that a finished job has kept, and log the held-out result."""
     combine_recent(options, recent, job.learner, job.position.frames_seen, sample, log_probability)
     heldout = job.evaluate()
-    job.comm.say(f"combined model: held-out {heldout.text()}")
+    job.comm.log(f"combined model: held-out {heldout.text()}")
 
 
 def write_model(

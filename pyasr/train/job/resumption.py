@@ -12,7 +12,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.comparison import differences
-from pyasr.train.evolve.combine import forget_models_after
+from pyasr.train.evolve.combine import remove_models_after
 from pyasr.train.job.checkpoint_index import DIRECTORY, MODELS
 from pyasr.train.job.checkpoints import (
     Checkpoint,
@@ -127,7 +127,7 @@ class JobCheckpoints:
         """Restore the job from the last checkpoint. Returns (position, best), or None without a checkpoint.
         Every rank must call this."""
         found = load_checkpoint(self.path, self.comm)
-        self.forget_models_after(found.first["position"]["frames_seen"] if found else 0)
+        self.remove_models_after(found.first["position"]["frames_seen"] if found else 0)
         if found is None:
             return None
         self.schedule.state = ScheduleState(**found.shared["schedule"])
@@ -148,17 +148,17 @@ class JobCheckpoints:
         else:
             self.strategy.resume_resized(found.first["strategy"])
         were = "" if before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
-        self.comm.say(
+        self.comm.log(
             f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}"
         )
         best = found.shared["best"]
         return position, None if best is None else best.to(self.learner.flat.master.device)
 
-    def forget_models_after(self, frames_seen: int) -> None:
+    def remove_models_after(self, frames_seen: int) -> None:
         """Remove models for --combine that were kept after `frames_seen`, in a part of the training that the
         job discards."""
         if self.comm.rank == 0:
-            forget_models_after(frames_seen, self.models)
+            remove_models_after(frames_seen, self.models)
 
     def _check_network(self, growth: Growth, frames_seen: int, shared: dict) -> None:
         """Raise UserError unless the checkpoint's network is the one that this job has after `frames_seen`.

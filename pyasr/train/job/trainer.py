@@ -16,7 +16,7 @@ from pyasr.parallel.strategies import Mixing, Strategy, TrainingView
 from pyasr.train.data.minibatch_stream import Frames
 from pyasr.train.evolve.growth import Growth
 from pyasr.train.job.averaging_watch import AveragingWatch
-from pyasr.train.job.calibration import frames_per_s_alone
+from pyasr.train.job.calibration import single_rank_frames_per_s
 from pyasr.train.job.memory_check import Workload, advising_on_memory, check_utterances_fit, try_out
 from pyasr.train.job.one_learner import OneLearner
 from pyasr.train.job.progress import Reporter
@@ -31,14 +31,14 @@ from pyasr.train.sgd.learner import Learner
 from pyasr.train.totals import Totals
 from pyasr.train.training_options import LoopOptions
 
-_NOTHING = None, torch.empty(0)  # in place of a minibatch
-_LOOKS = 10  # checks for a stop request per log line
+_NO_MINIBATCH = None, torch.empty(0)  # in place of a minibatch
+_STOP_CHECKS = 10  # checks for a stop request per log line
 # factor on the maximum change by half a minibatch, before ranks are compared
 _COMPARED_CHANGE = math.sqrt(0.5)
-ItsLearner = TypeVar("ItsLearner", bound=AnyLearner)
+LearnerType = TypeVar("LearnerType", bound=AnyLearner)
 
 
-class Trainer(Generic[ItsLearner]):
+class Trainer(Generic[LearnerType]):
     """A training job on one rank. The learner's `criterion` is its objective.
 
     training, heldout  this rank's data
@@ -47,14 +47,15 @@ class Trainer(Generic[ItsLearner]):
     one_learner        keeps the parameters of one rank for --save-learner
     position           progress of the training
     best               parameters of the best model so far, for schedules that may return to it
-    apart              held-out totals of the ranks' own models, before the last consensus; None: not measured
+    heldout_before_consensus  held-out totals of the ranks' own models, before the last consensus; None: not
+                              measured
     """
 
     one_learner: OneLearner | None = None
 
     def __init__(
         self,
-        learner: ItsLearner,
+        learner: LearnerType,
         training: Frames | Utterances,
         heldout: FrameStore | Utterances,
         strategy: Strategy,
@@ -75,7 +76,7 @@ class Trainer(Generic[ItsLearner]):
         self.options, self.minibatch, self.directory, self.growth = options, minibatch, directory, growth
         self.position = Position()
         self.best: torch.Tensor | None = None
-        self.apart: Totals | None = None
+        self.heldout_before_consensus: Totals | None = None
         self.checkpoints = JobCheckpoints(directory, learner, strategy, schedule, training)
         self.averaging, self.skip_limit = (
             AveragingWatch(learner.criterion),
@@ -93,9 +94,9 @@ class Trainer(Generic[ItsLearner]):
         log_gpu_paths(self.learner, self.comm)
         self._saved_at = time.monotonic()
         self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
-        alone = self.speed_alone() if self.comm.size > 1 else 0.0
+        speed = self.single_rank_speed() if self.comm.size > 1 else 0.0
         reporter = Reporter(
-            self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, alone
+            self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, speed
         )
         with (
             advising_on_memory(self.workload),
@@ -115,7 +116,7 @@ class Trainer(Generic[ItsLearner]):
         heldout = self.evaluate()
         self.schedule.begin(-heldout.objective, heldout.accuracy)
         self.best = self._copy_if_needed()
-        self.comm.say(f"initial model: held-out {heldout.text()}")
+        self.comm.log(f"initial model: held-out {heldout.text()}")
 
     def _epoch(self, epoch: int) -> None:
         """One pass over the data of all ranks. A rank without data left mixes until no rank has any."""
@@ -127,12 +128,12 @@ class Trainer(Generic[ItsLearner]):
         self.reporter.clock.restart()
         while True:
             with self.reporter.clock("data"):
-                x, targets = _NOTHING if self.strategy.is_idle else next(minibatches, _NOTHING)
+                x, targets = _NO_MINIBATCH if self.strategy.is_idle else next(minibatches, _NO_MINIBATCH)
             if x is not None:
                 self.sums += self._learn(x, targets)
                 self.position.own_frames += targets.numel()
             elif self.learner.gradient_sum:
-                self.learner.follow(self._summed_rate())
+                self.learner.apply_others_gradient(self._summed_rate())
             mixing = self.strategy.step(self.learner.flat.master, targets.numel())
             if mixing is not None:
                 self.learner.flat.refresh()
@@ -146,7 +147,7 @@ class Trainer(Generic[ItsLearner]):
         """Train on a minibatch, in halves and with smaller changes before ranks are compared. Returns its
         sums."""
         rate, before = self._summed_rate(), self.criterion.num_left_out
-        self.learner.reach(
+        self.learner.set_progress(
             self.position.frames_seen,
             self.total_frames,
             self.strategy.num_active / self.strategy.num_averaged,
@@ -162,19 +163,19 @@ class Trainer(Generic[ItsLearner]):
         return sums
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
-        """Work of this rank after a mixing, either alone or together with all other ranks."""
+        """Work of this rank after a mixing: with all ranks if the mixing is joint, else on its own."""
         if self.strategy.resets_momentum:
-            self._forget_velocity()
+            self._reset_velocity()
         before, self.position.frames_seen = (
             self.position.frames_seen,
             self.position.frames_seen + mixing.frames,
         )
         if mixing.joint:
-            self._meet(epoch, mixing, before)
+            self._after_joint_mixing(epoch, mixing, before)
         elif self._passes(before, self.options.log_frames):
-            self._report_alone(epoch)
+            self._report_own(epoch)
 
-    def _meet(self, epoch: int, mixing: Mixing, before: int) -> None:
+    def _after_joint_mixing(self, epoch: int, mixing: Mixing, before: int) -> None:
         """Work of all ranks after a mixing of all ranks: report, change the network, save. `before`: frames
         seen until this mixing."""
         saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
@@ -185,8 +186,8 @@ class Trainer(Generic[ItsLearner]):
             self._grow(self.growth, mixing.equal, ends)
         if mixing.last:
             return
-        looks = mixing.saves or self._passes(before, max(1, self.options.log_frames // _LOOKS))
-        stops = looks and self._is_to_stop()
+        checks_stop = mixing.saves or self._passes(before, max(1, self.options.log_frames // _STOP_CHECKS))
+        stops = checks_stop and self._must_stop()
         if saves or stops:
             self.position.interval_sums = self.sums.tolist()
             self._save(mixing.equal)
@@ -198,10 +199,10 @@ class Trainer(Generic[ItsLearner]):
         rate, train = self.rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums)))
         heldout = self.evaluate()
         self.check_divergence(heldout)
-        self.averaging.look(self.apart, heldout, self.comm)
+        self.averaging.check(self.heldout_before_consensus, heldout, self.comm)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         verdict = "" if accepted else "; worse than before, returning to the best model"
-        self.comm.say(
+        self.comm.log(
             f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}"
         )
         self.reporter.epoch(
@@ -217,14 +218,14 @@ class Trainer(Generic[ItsLearner]):
             self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen
         )
         self._save(equal=True)
-        if not self.schedule.finished and self._is_to_stop():
+        if not self.schedule.finished and self._must_stop():
             self._stop()
 
     def _return_to_best(self) -> None:
-        self.checkpoints.forget_models_after(self.position.epoch_began)
+        self.checkpoints.remove_models_after(self.position.epoch_began)
         self.learner.flat.master.copy_(self.best)
         self.learner.flat.refresh()
-        self._forget_velocity()
+        self._reset_velocity()
         self.strategy.adopt(self.learner.flat.master)
 
     def _grow(self, growth: Growth, equal: bool, ends: bool) -> None:
@@ -253,9 +254,9 @@ class Trainer(Generic[ItsLearner]):
         own = self._take_sums()
         if self.comm.reduce_scalar(own[2]) > 0:
             self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self.rate()))
-        return self.comm.bcast_object(self.is_late())
+        return self.comm.bcast_object(self.is_checkpoint_due())
 
-    def _report_alone(self, epoch: int) -> None:
+    def _report_own(self, epoch: int) -> None:
         """Log this rank's own sums, if it is the rank that logs."""
         self.skip_limit.report(self.position)
         own = self.totals(np.array(self._take_sums()))
@@ -277,10 +278,10 @@ class Trainer(Generic[ItsLearner]):
             sums += self.learner.evaluate(x, targets)
         return self.totals(self.comm.allreduce(sums.cpu().numpy()))
 
-    def evaluate_apart(self) -> None:
+    def evaluate_before_consensus(self) -> None:
         """Evaluate each rank's own parameters on its held-out data, before a consensus makes them equal."""
         self.learner.flat.refresh()
-        self.apart = self.evaluate()
+        self.heldout_before_consensus = self.evaluate()
 
     def check_divergence(self, totals: Totals) -> None:
         """Raise Diverged if a training with these totals has diverged."""
@@ -295,10 +296,10 @@ class Trainer(Generic[ItsLearner]):
         """The consumers of memory on this rank."""
         return Workload(self.learner, self.training, self.minibatch, self.comm)
 
-    def speed_alone(self) -> float:
+    def single_rank_speed(self) -> float:
         """Single-rank frames per second, the baseline of the speed-up. Every rank must call this."""
         rate = self.schedule.step_rate(self.position.frames_seen, self.strategy.num_averaged)
-        return frames_per_s_alone(self.learner, self.training, self.minibatch, rate, self.comm)
+        return single_rank_frames_per_s(self.learner, self.training, self.minibatch, rate, self.comm)
 
     def rate(self) -> float:
         """Learning rate of one rank; like `frames_seen`, it changes at mixings."""
@@ -311,12 +312,12 @@ class Trainer(Generic[ItsLearner]):
     def restart(self) -> None:
         """Restart the strategy with a new or grown network."""
         self.strategy.restart(self.learner.flat.master)
-        self._forget_compared()
+        self._reset_compared_sums()
 
-    def _forget_compared(self) -> None:
+    def _reset_compared_sums(self) -> None:
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
 
-    def _forget_velocity(self) -> None:
+    def _reset_velocity(self) -> None:
         """Set the learner's velocity to 0, because its parameters were replaced."""
         if self.learner.velocity is not None:
             self.learner.velocity.zero_()
@@ -329,12 +330,12 @@ class Trainer(Generic[ItsLearner]):
         """Whether `frames_seen`, which was `before`, has passed a multiple of `interval`."""
         return interval > 0 and self.position.frames_seen // interval > before // interval
 
-    def is_late(self) -> bool:
+    def is_checkpoint_due(self) -> bool:
         """Whether a checkpoint is due by this rank's clock, or the job's runner has requested a stop."""
         interval_s = 60 * self.options.checkpoint_minutes
         return 0 < interval_s < time.monotonic() - self._saved_at or is_stop_requested()
 
-    def _is_to_stop(self) -> bool:
+    def _must_stop(self) -> bool:
         """Whether a stop was requested, according to rank 0."""
         return self.comm.bcast_object(is_stop_requested())
 
@@ -344,7 +345,7 @@ class Trainer(Generic[ItsLearner]):
 
     def log_one_learner(self, heldout: Totals) -> None:
         """Log the held-out totals of the model of one learner."""
-        self.comm.say(f"one learner after the last mixing: held-out {heldout.text()}")
+        self.comm.log(f"one learner after the last mixing: held-out {heldout.text()}")
 
     def _save(self, equal: bool) -> None:
         """Save a checkpoint; `equal`: all ranks have the same parameters."""
@@ -357,7 +358,7 @@ class Trainer(Generic[ItsLearner]):
         if found is None:
             return False
         self.position, self.best = found
-        self._forget_compared()
+        self._reset_compared_sums()
         return True
 
 
@@ -381,14 +382,14 @@ class TrainerView(TrainingView):
         return totals.objective if totals.sums[2] else -math.inf
 
     def before_consensus(self) -> None:
-        self._trainer.evaluate_apart()
+        self._trainer.evaluate_before_consensus()
 
     def after_mixing(self, master: torch.Tensor) -> None:
         if self._trainer.one_learner:
             self._trainer.one_learner.after_mixing(master)
 
     def wants_synchronisation(self) -> bool:
-        return self._trainer.is_late()
+        return self._trainer.is_checkpoint_due()
 
     def frames_to_synchronisation(self) -> int:
         """Interval of checkpoints in frames, or the distance to the next change of the network if that is

@@ -71,7 +71,7 @@ class CarriedCrossEntropy(CrossEntropy):
     """The cross-entropy of inputs that are `Rows`. Training and evaluation have separate memories."""
 
     def __init__(self):
-        self.forget()
+        self.reset_state()
 
     def logits(self, network: LayeredNetwork, x: Rows) -> torch.Tensor:
         """The outputs for a minibatch that continues the previous one."""
@@ -80,7 +80,7 @@ class CarriedCrossEntropy(CrossEntropy):
         memory.keep(x, states)
         return logits
 
-    def forget(self) -> None:
+    def reset_state(self) -> None:
         """Delete the states of all rows."""
         self.memory, self._measured = Memory(), Memory()
 

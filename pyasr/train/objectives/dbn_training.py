@@ -152,7 +152,7 @@ def _seed(options: DbnTraining, *names: object) -> int:
 def _announce(job: Trainer[RbmLearner], schedule: ScheduleOptions, number: int) -> None:
     rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
-    job.comm.say(
+    job.comm.log(
         f"RBM {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of "
         f"{job.schedule.epoch_frames} frames, {job.comm.size} ranks, products in {job.learner.products}; "
         f"{schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x {factor:g} = "

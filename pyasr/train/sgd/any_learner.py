@@ -40,8 +40,8 @@ class AnyLearner(Protocol):
     ) -> torch.Tensor:
         """Learn from a minibatch."""
 
-    def follow(self, rate: float) -> None:
-        """Take part in a step of other ranks."""
+    def apply_others_gradient(self, rate: float) -> None:
+        """Apply the update of the other ranks; for ranks without a minibatch."""
 
     def try_out(self, x: torch.Tensor, targets: torch.Tensor) -> None:
         """Compute a gradient and discard it."""
@@ -49,10 +49,10 @@ class AnyLearner(Protocol):
     def evaluate(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The sums of a minibatch."""
 
-    def settle(self) -> int:
-        """Behave as after many minibatches."""
+    def skip_warm_up(self) -> int:
+        """Skip the first minibatches, which take more work."""
 
-    def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
+    def set_progress(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
         """Set what depends on the progress of the training."""
 
     def state_dict(self) -> dict:

@@ -11,8 +11,9 @@ from pyasr.nn.layers.preconditioned_layers import NaturalGradient
 
 
 class Completion:
-    """Calls `tell(begin)` whenever the gradient has become complete from element `begin` of the flat buffers
-    to their end. In most networks the gradients of layers become complete from the last layer to the first.
+    """Calls `on_complete(begin)` whenever the gradient has become complete from element `begin` of the flat
+    buffers to their end. In most networks the gradients of layers become complete from the last layer to the
+    first.
 
     spans             slice of each parameter of `network` in the flat buffers
     natural_gradient  layers of `network` whose gradients do not come from autograd
@@ -23,9 +24,9 @@ class Completion:
         network: nn.Module,
         spans: list[slice],
         natural_gradient: NaturalGradient,
-        tell: Callable[[int], None],
+        on_complete: Callable[[int], None],
     ):
-        self._spans, self._tell = spans, tell
+        self._spans, self._on_complete = spans, on_complete
         self.restart()
         for number, (name, parameter) in enumerate(network.named_parameters()):
             layer = natural_gradient.layers.get(name.rpartition(".")[0])
@@ -50,4 +51,4 @@ class Completion:
         while self._first - 1 in self._done:
             self._first -= 1
         if self._first < before:
-            self._tell(self._spans[self._first].start)
+            self._on_complete(self._spans[self._first].start)

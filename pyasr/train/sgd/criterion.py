@@ -80,7 +80,7 @@ class Criterion:
                 "--force"
             )
 
-    def forget(self) -> None:
+    def reset_state(self) -> None:
         """Discard all state from earlier minibatches: the network or the order of the data has changed."""
 
     def state_dict(self) -> dict:

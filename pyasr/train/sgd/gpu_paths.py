@@ -19,4 +19,4 @@ def log_gpu_paths(learner: AnyLearner, comm: Comm) -> None:
         )
         lines = comm.allgather([steps, *lstm_paths(learner.network)])
         for line in sorted({line for of_rank in lines for line in of_rank}):
-            comm.say(line)
+            comm.log(line)

@@ -88,8 +88,8 @@ class Learner:
     def adopt(self, network: nn.Module) -> None:
         """Continue with another network, such as a grown one. Flat buffers are new; all state from earlier
         minibatches is discarded."""
-        self._forget_captured()
-        self.criterion.forget()
+        self._discard_captured()
+        self.criterion.reset_state()
         self.network = network.to(self.options.torch_device())
         self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
@@ -129,7 +129,7 @@ class Learner:
     def load_state_dict(self, state: dict) -> None:
         """Restore the state that `state_dict` returned. Raises UserError if it belongs to another network."""
         self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
-        self._forget_captured()
+        self._discard_captured()
         self._pending = state.get("pending")
         self.nonfinite_guard.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
@@ -137,7 +137,7 @@ class Learner:
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
 
-    def _forget_captured(self) -> None:
+    def _discard_captured(self) -> None:
         """Discard captured steps; later steps are captured again."""
         if self._captured:
             self._captured.end()
@@ -151,7 +151,7 @@ class Learner:
         """Restore the state that `state_dict` returned in a job with another number of ranks and thus other
         minibatches."""
         self.load_state_dict(state)
-        self.criterion.forget()
+        self.criterion.reset_state()
 
     def step(
         self, x: torch.Tensor, targets: torch.Tensor, rate: float, change_scale: float = 1.0
@@ -197,12 +197,12 @@ class Learner:
         self.network.train()
         self.loss(x, targets)[0].backward()
 
-    def settle(self) -> int:
-        """Behave as after many minibatches. Returns the number of minibatches after which the work of a step
-        repeats."""
-        return math.lcm(self.natural_gradient.settle(), PERIOD if self.semi_orthogonal else 1)
+    def skip_warm_up(self) -> int:
+        """Skip the first minibatches, which take more work. Returns the number of minibatches after which the
+        work of a step repeats."""
+        return math.lcm(self.natural_gradient.skip_warm_up(), PERIOD if self.semi_orthogonal else 1)
 
-    def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
+    def set_progress(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
         """Set l2 and dropout for the next minibatch, after `frames_seen` of the `total_frames` of all ranks.
 
         learning  share of the ranks, up to 1, that have a minibatch
@@ -218,7 +218,7 @@ class Learner:
                 self.network, x, targets, self.num_steps if self.network.training else None
             )
 
-    def follow(self, rate: float) -> None:
+    def apply_others_gradient(self, rate: float) -> None:
         """Apply the other ranks' update if gradients are summed over ranks; for ranks without a minibatch."""
         num_frames = self._add_over_ranks(lambda: None, 0)
         if num_frames:

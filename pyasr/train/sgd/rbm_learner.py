@@ -90,11 +90,11 @@ class ReconstructionError(Criterion):
 class RbmLearner:
     """An RBM with flat parameters, trained on the outputs of `below`, the layers below it.
 
-    generator  random numbers of the samples, on the RBM's device; each rank has its own
-    name       name of the RBM in messages
-    momentum   m of the equations above; `reach` sets it from `course`
-    course     schedule of the momentum; None: constant
-    products   type of the matrix products
+    generator          random numbers of the samples, on the RBM's device; each rank has its own
+    name               name of the RBM in messages
+    momentum           m of the equations above; `set_progress` sets it from `momentum_schedule`
+    momentum_schedule  schedule of the momentum; None: constant
+    products           type of the matrix products
     """
 
     gradient_sum = None  # ranks mix parameters only
@@ -108,10 +108,10 @@ class RbmLearner:
         l2: float,
         generator: torch.Generator,
         name: str = "the machine",
-        course: MomentumOptions | None = None,
+        momentum_schedule: MomentumOptions | None = None,
     ):
-        self.course, self.criterion = (
-            course,
+        self.momentum_schedule, self.criterion = (
+            momentum_schedule,
             ReconstructionError("--rbm-lr-low" if rbm.gaussian else "--rbm-lr"),
         )
         self.rbm = self.network = rbm.to(options.torch_device())
@@ -146,34 +146,36 @@ class RbmLearner:
         self._update(rate, finite, shrink)
         return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)
 
-    def follow(self, rate: float) -> None:
-        """See `Learner.follow`; nothing, because ranks mix parameters only."""
+    def apply_others_gradient(self, rate: float) -> None:
+        """See `Learner.apply_others_gradient`; nothing, because ranks mix parameters only."""
 
     @torch.no_grad()
     def try_out(self, x: torch.Tensor, _targets) -> None:
         """Compute the gradient of a minibatch and discard it, see `Learner.try_out`."""
         descend(self.rbm, self.rbm.reconstruct(self.below(x), self.generator), self.l2)
 
-    def settle(self) -> int:
-        """See `Learner.settle`; 1, because every minibatch takes the same work."""
+    def skip_warm_up(self) -> int:
+        """See `Learner.skip_warm_up`; 1, because every minibatch takes the same work."""
         return 1
 
-    def reach(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
-        """Set the momentum for `frames_seen` frames, see `Learner.reach`."""
-        if self.course:
-            self.momentum = self.course.applied(frames_seen)
+    def set_progress(self, frames_seen: int, total_frames: int, learning: float = 1.0) -> None:
+        """Set the momentum for `frames_seen` frames, see `Learner.set_progress`."""
+        if self.momentum_schedule:
+            self.momentum = self.momentum_schedule.applied(frames_seen)
 
     def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:
         """Apply the equations above, without waiting for the device."""
         if self._gradient is not self.flat.grad:
             self._gradient.copy_(self.flat.grad)
         clear_unless(finite, self._gradient, self.velocity)
-        calm = (shrink == 1).float()
-        self.velocity.mul_(self.momentum * calm).addcmul_(self._gradient, self.rate_scale * calm, value=-rate)
+        no_explosion = (shrink == 1).float()
+        self.velocity.mul_(self.momentum * no_explosion).addcmul_(
+            self._gradient, self.rate_scale * no_explosion, value=-rate
+        )
         if self.rbm.gaussian:
             for parameter in self._shrinking:
                 parameter.mul_(shrink)
-            self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - calm))
+            self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - no_explosion))
         self.flat.master.add_(self.velocity)
         self.flat.refresh()
 

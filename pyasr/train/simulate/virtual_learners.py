@@ -122,7 +122,7 @@ class VirtualTrainer(Trainer[Learner]):
     def check_memory(self) -> None:
         """No check: the learners compute one after the other."""
 
-    def speed_alone(self) -> float:
+    def single_rank_speed(self) -> float:
         """Single-learner throughput, from the mean time of a minibatch."""
         return self.minibatch / self.compute_time.mean_s if self.compute_time.mean_s else 0.0
 
@@ -142,11 +142,12 @@ class VirtualTrainer(Trainer[Learner]):
             self.course.seconds = self._computed, waiting, mixing
         return totals
 
-    def evaluate_apart(self) -> None:
-        """See `Trainer.evaluate_apart`; learners wait for each other; it takes no virtual time."""
+    def evaluate_before_consensus(self) -> None:
+        """See `Trainer.evaluate_before_consensus`; learners wait for each other; it takes no virtual time."""
         self.strategy.waiting(self.comm.barrier)
-        now, self.apart = self.comm.time() - self._begin, super().evaluate()
-        self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
+        now, totals = self.comm.time() - self._begin, super().evaluate()
+        self.heldout_before_consensus = totals
+        self.course.apart.append((now, totals.objective, totals.accuracy))
 
     def log_one_learner(self, heldout: Totals) -> None:
         """See `Trainer.log_one_learner`; also records the result."""
@@ -169,10 +170,10 @@ class VirtualTrainer(Trainer[Learner]):
         if not math.isfinite(totals.objective):
             raise Diverged(f"the simulation has diverged: the objective is {totals.objective}")
 
-    def is_late(self) -> bool:
+    def is_checkpoint_due(self) -> bool:
         return False
 
-    def _is_to_stop(self) -> bool:
+    def _must_stop(self) -> bool:
         """False, without a broadcast, which would take virtual time."""
         return False
 

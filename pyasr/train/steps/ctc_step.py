@@ -62,7 +62,7 @@ class CtcStep(TrainingStep):
 
     def check(self) -> None:
         """Raise UserError for contradictory options."""
-        self.training.schedule.check_deaf()
+        self.training.schedule.check_without_heldout()
         self.training.learner.check()
 
     def inputs(self) -> list[Path]:

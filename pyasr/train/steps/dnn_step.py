@@ -144,7 +144,12 @@ class DnnStep(TrainingStep):
     def prepare(self, out: Path) -> None:
         """Write targets, and tables of the features and of the teacher's features."""
         prepare_targets(
-            self.data, self.ali_dir, out, self.targets, self.training.schedule.listens, self.rank_input.cmvn
+            self.data,
+            self.ali_dir,
+            out,
+            self.targets,
+            self.training.schedule.uses_heldout,
+            self.rank_input.cmvn,
         )
         if self.training.teacher.teacher:
             save_teachers_tables(self.training.teacher, self.data, out)
@@ -205,7 +210,7 @@ def check_training(options: DnnTraining) -> None:
     """Raise UserError for invalid or contradictory options."""
     options.schedule.check()
     options.learner.check()
-    check_growth(options.growth, options.schedule.listens)
+    check_growth(options.growth, options.schedule.uses_heldout)
     by_posteriors = {"--priors posteriors": options.priors.priors == "posteriors"}
     if options.over_time.carry_state:
         refuse_combination(

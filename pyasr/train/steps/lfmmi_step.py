@@ -150,7 +150,7 @@ class LfMmiSpec:
 
 def check_training(options: LfMmiTraining) -> None:
     """Raise UserError for contradictory options."""
-    options.schedule.check_deaf()
+    options.schedule.check_without_heldout()
     options.learner.check()
     if not options.over_time.network:
         raise UserError(

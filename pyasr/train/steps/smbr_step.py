@@ -77,7 +77,7 @@ class SmbrStep(TrainingStep):
 
     def check(self) -> None:
         """Raise UserError for contradictory options."""
-        self.training.schedule.check_deaf()
+        self.training.schedule.check_without_heldout()
         self.training.learner.check()
 
     def inputs(self) -> list[Path]:

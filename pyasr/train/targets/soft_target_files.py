@@ -169,7 +169,7 @@ class SoftTargetFiles:
         wanted = (0, 1) if in_one else own
         missing = (comm.rank == 0 or not in_one) and self._complete(wanted) is None
         if comm.reduce_scalar(missing, "max"):
-            comm.say(
+            comm.log(
                 f"computing the targets with {self.options.teacher}, one forward pass over the training "
                 "frames"
             )
@@ -265,7 +265,7 @@ class SoftTargetFiles:
         )
         whole = of_frame * (frames + left)
         needed = of_frame * left + (whole if in_one else 0)
-        self.comm.say(
+        self.comm.log(
             f"the targets of {frames + left:.0f} frames will take about {figure(whole / _MB)} MB in "
             f"{self.directory}"
         )
@@ -285,11 +285,11 @@ class SoftTargetFiles:
         sums = np.append(soft.sums.sum(0), soft.num_bytes.sum()) if soft else np.zeros(5)
         frames, right, kept, entropy, num_bytes = self.comm.allreduce(sums, "max" if in_one else "sum")
         mass = f"{figure(kept / frames)} pdfs per frame have {self.options.teacher_mass:.0%} of the mass"
-        self.comm.say(
+        self.comm.log(
             f"the targets of {frames:.0f} training frames take {figure(num_bytes / _MB)} MB in "
             f"{self.directory}"
         )
-        self.comm.say(
+        self.comm.log(
             f"the teacher agrees with the alignment in {right / frames:.2%} of the training frames; {mass}; "
             f"the objective of a student with the same posteriors is {-entropy / frames:.4f}"
         )

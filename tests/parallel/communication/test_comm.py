@@ -55,5 +55,5 @@ def test_exception_in_thread_ends_others_and_names_rank():
 
 def test_common_messages_are_logged_by_rank_0_only(caplog):
     with caplog.at_level("INFO", "pyasr"):
-        run_threads(3, lambda comm: comm.say(f"said by rank {comm.rank}"))
+        run_threads(3, lambda comm: comm.log(f"said by rank {comm.rank}"))
     assert caplog.messages == ["said by rank 0"]

@@ -61,7 +61,7 @@ def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=Fa
         ThreadComm, "split_by_host", lambda comm: comm.split(sorted(set(hosts)).index(hosts[comm.rank]))
     )
     said = []
-    monkeypatch.setattr(ThreadComm, "say", lambda comm, line: said.append(line) if comm.rank == 0 else None)
+    monkeypatch.setattr(ThreadComm, "log", lambda comm, line: said.append(line) if comm.rank == 0 else None)
 
     def rank(comm):
         taken = []

@@ -70,7 +70,7 @@ def test_measured_updates_are_as_frequent_as_in_long_training(period, steps_befo
     for _ in range(steps_before):
         job.learner.step(*job.training.largest(job.minibatch), 0.01)
     clock = Clock(monkeypatch)
-    assert job.speed_alone() == pytest.approx(MINIBATCH / (STEP_S + SIDES * UPDATE_S / period))
+    assert job.single_rank_speed() == pytest.approx(MINIBATCH / (STEP_S + SIDES * UPDATE_S / period))
     assert clock.timed()[1:] == [(period, SIDES)]
 
 
@@ -87,19 +87,19 @@ def test_update_frequency_of_long_training(tmp_path, monkeypatch):
 def test_cost_of_measurement_is_limited(tmp_path, monkeypatch):
     """Forty minibatches of a long period; ten cycles of a short one, or the cycles of half a second."""
     clock = Clock(monkeypatch)
-    job_of(tmp_path, 1000).speed_alone()
+    job_of(tmp_path, 1000).single_rank_speed()
     assert [steps for steps, _ in clock.timed()] == [1, 40]
     clock = Clock(monkeypatch, 1e-6)
-    job_of(tmp_path, 4).speed_alone()
+    job_of(tmp_path, 4).single_rank_speed()
     assert clock.timed()[1:] == 10 * [(4, SIDES)]
     clock = Clock(monkeypatch, 0.2 / (4 * STEP_S + SIDES * UPDATE_S))
-    job_of(tmp_path, 4).speed_alone()
+    job_of(tmp_path, 4).single_rank_speed()
     assert clock.timed()[1:] == 3 * [(4, SIDES)]
 
 
 def test_steps_without_natural_gradient_are_timed_individually(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, 1e-6)
-    assert job_of(tmp_path).speed_alone() == pytest.approx(MINIBATCH / 1e-6)
+    assert job_of(tmp_path).single_rank_speed() == pytest.approx(MINIBATCH / 1e-6)
     assert clock.timed() == 11 * [(1, 0)]
 
 
@@ -108,7 +108,7 @@ def test_semi_orthogonal_steps_are_measured(tmp_path, monkeypatch):
     job = job_of(tmp_path)
     job.learner.semi_orthogonal = [0]
     clock = Clock(monkeypatch)
-    assert job.speed_alone() == pytest.approx(MINIBATCH / (STEP_S + UPDATE_S / 4))
+    assert job.single_rank_speed() == pytest.approx(MINIBATCH / (STEP_S + UPDATE_S / 4))
     assert clock.timed()[1:] == [(4, 0)]
 
 
@@ -118,7 +118,7 @@ def test_measurement_leaves_learner_unchanged(steps_before, tmp_path):
     for _ in range(steps_before):
         job.learner.step(*job.training.largest(job.minibatch), 0.01)
     before, parameters = copy.deepcopy(job.learner.state_dict()), job.learner.flat.master.clone()
-    assert job.speed_alone() > 0
+    assert job.single_rank_speed() > 0
     assert torch.equal(parameters, job.learner.flat.master) and not job.learner.flat.grad.any()
     assert flat(before) == flat(job.learner.state_dict())
 
@@ -137,7 +137,7 @@ def test_first_rank_with_frames_is_measured(tmp_path):
         job = training(comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0), tries_speed=True)
         step = job.learner.step
         job.learner.step = lambda *arguments: (steps.append(comm.rank), step(*arguments))[1]
-        return job.speed_alone()
+        return job.single_rank_speed()
 
     speeds = run_threads(3, rank)
     assert set(steps) == {1} and speeds[0] == speeds[1] == speeds[2] > 0

@@ -76,7 +76,7 @@ def test_trial_step_has_no_side_effects(kind, groups, tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         if name == "without":
             monkeypatch.setattr(trainer, "try_out", lambda job: None)
-            monkeypatch.setattr(trainer, "frames_per_s_alone", lambda *_: 0.0)
+            monkeypatch.setattr(trainer, "single_rank_frames_per_s", lambda *_: 0.0)
         found.append(run_threads(num_ranks, rank))
     for with_it, without in zip(*found):
         assert all(torch.equal(a, b) for a, b in zip(with_it, without))

@@ -126,7 +126,9 @@ def test_speed_up_and_slowest_rank(tmp_path, log_messages):
     def rank(comm):
         now = 0.0
         comm.time = lambda: now
-        with Reporter(tmp_path, make_strategy(comm, mixing_options()), 300, 0, alone=100.0) as reporter:
+        with Reporter(
+            tmp_path, make_strategy(comm, mixing_options()), 300, 0, single_rank_speed=100.0
+        ) as reporter:
             now = [1.0, 1.5, 1.0][comm.rank]
             reporter.interval(1, 210, [1.0, 5, 70], 0.1)
 
@@ -184,11 +186,11 @@ def test_repeated_harm_by_averaging_gives_warning(tmp_path, log_messages):
 
     def rank(comm):
         job = training(comm, tmp_path / "job", store(6, comm.rank))
-        apart = job.strategy.training.before_consensus
+        before_consensus = job.strategy.training.before_consensus
 
         def perfect():
-            apart()
-            job.apart = Totals(np.array([1.0, 100.0, 100.0]))
+            before_consensus()
+            job.heldout_before_consensus = Totals(np.array([1.0, 100.0, 100.0]))
 
         job.strategy.training.before_consensus = perfect
         job.run()

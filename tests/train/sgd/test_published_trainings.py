@@ -72,7 +72,7 @@ def learned(monkeypatch) -> dict[Learner, list[tuple[int, float]]]:
         return step(self, x, pdfs, rate, *others)
 
     monkeypatch.setattr(Learner, "step", watched)
-    monkeypatch.setattr(Trainer, "speed_alone", lambda self: 0.0)
+    monkeypatch.setattr(Trainer, "single_rank_speed", lambda self: 0.0)
     return seen
 
 

@@ -159,8 +159,8 @@ def test_newbob_schedule_needs_heldout_set(corpus):
     options = path / "data", path / "ali", path / "out", TargetOptions(heldout_share=0.001)
     prepare_targets(*options)
     with pytest.raises(UserError, match="no utterance is held out.*raise --heldout-share"):
-        prepare_targets(*options, needs_heldout=ScheduleOptions(schedule="newbob").listens)
-    assert not ScheduleOptions(schedule="warm-up", num_epochs=16).listens
+        prepare_targets(*options, needs_heldout=ScheduleOptions(schedule="newbob").uses_heldout)
+    assert not ScheduleOptions(schedule="warm-up", num_epochs=16).uses_heldout
 
 
 def test_missing_alignment_archive_is_named(corpus):
