@@ -66,7 +66,7 @@ def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> li
 
     def rank(comm):
         codec, master = PayloadCodec(comm, SchemeOptions(payload=payload)), vector(comm.rank).to(device)
-        codec.agree(vector(9).to(device))
+        codec.set_base(vector(9).to(device))
         with counting() as counts:
             average(codec, master, np.arange(comm.size) + 1)
         assert counts is None or not counts.blocking_copies

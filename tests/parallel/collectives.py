@@ -155,7 +155,7 @@ def check_messages(comm) -> None:
     assert comm.receive(last, tag=5, source=left) == left and last == 7.0
     sending.join()
     comm.barrier()
-    assert comm.waiting(tag=6) is None
+    assert comm.probe(tag=6) is None
     comm.barrier()
     comm.send(np.zeros(1), right, tag=6)
     comm.barrier()

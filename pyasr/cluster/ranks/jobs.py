@@ -56,15 +56,15 @@ class RankLost(UserError):
 class Recovery:
     """How to recover from the loss of ranks.
 
-    options  the number of restarts, and the timeout after which a silent rank counts as lost
-    usable   function from the number of remaining ranks to the largest number, not above it, with which the
-             job can continue; 0: none
-    place    function that returns where the job resumes: `from 1200 frames`
+    options       the number of restarts, and the timeout after which a silent rank counts as lost
+    usable        function from the number of remaining ranks to the largest number, not above it, with which
+                  the job can continue; 0: none
+    resume_point  function that returns where the job resumes: `from 1200 frames`
     """
 
     options: RankJobOptions = RankJobOptions(max_restarts=0)
     usable: Callable[[int], int] = lambda most: most
-    place: Callable[[], str] = lambda: "from the beginning"
+    resume_point: Callable[[], str] = lambda: "from the beginning"
 
 
 def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
@@ -80,19 +80,19 @@ def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: i
     if "JOB" not in Path(log).name:
         raise ValueError(f"{log}: no JOB in the name of the log")
     saved = _save_spec(log, spec)
-    proofs = [done_marker(saved, job) for job in range(1, num_jobs + 1)]
-    words = [sys.executable, "-m", "pyasr.base.jobs.job", function, str(saved)]
-    name = _unused_name([*words, str(Path(log).parent)])
+    markers = [done_marker(saved, job) for job in range(1, num_jobs + 1)]
+    program = [sys.executable, "-m", "pyasr.base.jobs.job", function, str(saved)]
+    name = _unused_name([*program, str(Path(log).parent)])
     numbered = Path(log).with_name(Path(log).name.replace("JOB", name))
     logs = [Path(log).with_name(Path(log).name.replace("JOB", str(job))) for job in range(1, num_jobs + 1)]
     report = _report_file(saved)
-    for left in (*proofs, report, *map(status_path, logs)):
+    for left in (*markers, report, *map(status_path, logs)):
         left.unlink(missing_ok=True)
-    if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name], report):
+    if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*program, name], report):
         refusal = take_refusal(report)
         show_kept(report)
         raise UserError(refusal or _what_failed(logs))
-    _take_proofs(jobs, proofs)
+    _check_markers(jobs, markers)
 
 
 def run_ranks(
@@ -128,8 +128,9 @@ def run_ranks(
             left = max(num_ranks - lost.num_ranks, 0) or num_ranks
             num_ranks = recovery.usable(left) or num_ranks
             kept = _kept_log(Path(log), Path(log).with_suffix(f".{restart}.log"))
-            go_on = "1 rank continues" if num_ranks == 1 else f"{num_ranks} ranks continue"
-            warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most}{kept}")
+            continuing = "1 rank continues" if num_ranks == 1 else f"{num_ranks} ranks continue"
+            where = f"{continuing} {recovery.resume_point()}"
+            warning(f"{lost.what}; {where}, restart {restart} of at most {most}{kept}")
 
 
 def _kept_log(log: Path, kept: Path) -> str:
@@ -150,7 +151,7 @@ def _run_ranks_once(
     for left in (failures_of_ranks, marker, status_path(log), report):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
-    words = [
+    program = [
         sys.executable,
         "-m",
         "mpi4py",
@@ -163,8 +164,10 @@ def _run_ranks_once(
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
-        if _run(jobs, options_of_ranks, log, words, report, monitor.watching, {NOTE: str(_note_file(saved))}):
-            return _take_proofs(jobs, [marker])
+        if _run(
+            jobs, options_of_ranks, log, program, report, monitor.watching, {NOTE: str(_note_file(saved))}
+        ):
+            return _check_markers(jobs, [marker])
     finally:
         monitor.remove_heartbeats()
         _note_file(saved).unlink(missing_ok=True)
@@ -219,10 +222,10 @@ def _save_spec(log: Path, spec) -> Path:
     return path
 
 
-def _unused_name(words: list[str]) -> str:
-    """A placeholder of the job number that occurs in none of `words` (a path may contain "JOB")."""
+def _unused_name(program: list[str]) -> str:
+    """A placeholder of the job number that occurs in no word of `program` (a path may contain "JOB")."""
     name = "JOB"
-    while any(name in word for word in words):
+    while any(name in word for word in program):
         name += "X"
     return name
 
@@ -231,7 +234,7 @@ def _run(
     jobs: RunnerOptions,
     arguments: list[str],
     log: Path,
-    words: list[str],
+    program: list[str],
     report: Path,
     meanwhile=contextlib.nullcontext,
     more: dict[str, str] | None = None,
@@ -239,7 +242,7 @@ def _run(
     """Start the runner with `more` added to its environment, and wait in the context `meanwhile(its
     process)`; return whether all jobs succeeded. The runner writes failures to the file `report`."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
-    command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
+    command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, program)]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
@@ -259,18 +262,18 @@ def _run(
     return status == 0
 
 
-def _take_proofs(jobs: RunnerOptions, proofs: list[Path]) -> None:
+def _check_markers(jobs: RunnerOptions, markers: list[Path]) -> None:
     """Remove the done markers of the jobs. Raises UserError if one is missing: a runner may exit with status
     0 without running the jobs."""
     # also makes network file systems notice files that other hosts have written
-    there = os.listdir(proofs[0].parent)
-    if missing := [proof for proof in proofs if proof.name not in there]:
+    there = os.listdir(markers[0].parent)
+    if missing := [marker for marker in markers if marker.name not in there]:
         raise UserError(
             f"--cmd '{jobs.cmd}' ended with status 0 but has not run the work ({missing[0]} is missing): "
             "there is no output; use run.pl, slurm.pl or queue.pl, without --dry-run"
         )
-    for proof in proofs:
-        proof.unlink()
+    for marker in markers:
+        marker.unlink()
 
 
 def _what_failed(logs: list[Path], reason: str | None = None) -> str:

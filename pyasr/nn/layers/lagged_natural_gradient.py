@@ -47,7 +47,7 @@ from pyasr.tensor.step_kernels import residual
 
 
 @dataclass(frozen=True)
-class Looks:
+class HostInput:
     """The host's input from a minibatch.
 
     gram, traces   S of each side (B, 2R, 2R) and tr(X X') (B,), valid after `wait`
@@ -62,21 +62,21 @@ class Looks:
     wait: Callable[[], object] = lambda: None
 
 
-Answer = tuple[np.ndarray, np.ndarray, float]  # A (R, 2R), d' and rho' (R + 1,), the next unit of J
-Pending = tuple[Tensor, list[tuple[Tensor, Tensor, float]]]  # J (B, R, width), answers as tensors
+Result = tuple[np.ndarray, np.ndarray, float]  # A (R, 2R), d' and rho' (R + 1,), the next unit of J
+Pending = tuple[Tensor, list[tuple[Tensor, Tensor, float]]]  # J (B, R, width), results as tensors
 
 
 class LaggedNaturalGradient:
     """B sides of equal shape.
 
-    sides    initial state; `give_back` writes the present state to them
+    sides    initial state; `write_back` writes the present state to them
     ones     whether a column of ones is appended to X; the column is never stored
     width    columns of X in memory; those from D on are zero
     workers  threads of the host; None: the caller computes
 
     In a minibatch with an update of F, the host copies the result of `take` to `mix` and `inverse_units`; the
-    device executes `begin`, `projections` and `look`; the host copies `gram` and `traces` and calls `answer`.
-    Other minibatches need only `projections`.
+    device executes `begin`, `projections` and `update_gram`; the host copies `gram` and `traces` and calls
+    `start_solving`. Other minibatches need only `projections`.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class LaggedNaturalGradient:
         self.gram = factors.new_zeros(self.num, 2 * self.rank, 2 * self.rank)
         self.inverse_units = factors.new_ones(self.num, 1, 1)
         self.eigenvalues = [side.state[1].numpy().copy() for side in sides]
-        self._answers: list[Future] = []
-        self.looks, self.num_rows = False, 0
+        self._futures: list[Future] = []
+        self.updates, self.num_rows = False, 0
         self.factor[..., : self.columns] = factors[..., : self.columns]
         if ones:
             self.factor[..., -1] = factors[..., -1]
@@ -132,7 +132,8 @@ class LaggedNaturalGradient:
         return ht if self.last is None else ht.add_(self.last)
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(Xhat (N, D), transformed column of ones (N,), g) of one side's X (N, D); computes S if `looks`."""
+        """(Xhat (N, D), transformed column of ones (N,), g) of one side's X (N, D); computes S if
+        `updates`."""
         x = x.contiguous()[None]
         ht, xhat = self.projections(x), torch.empty_like(x)
         before, after = residual(x, ht, self.w, xhat).sum((1, 2))
@@ -143,12 +144,12 @@ class LaggedNaturalGradient:
                 before + x.shape[1],
                 after + torch.linalg.vector_norm(column, dtype=after.dtype).square(),
             )
-        if self.looks:
-            self.look(x, ht)
+        if self.updates:
+            self.update_gram(x, ht)
             self.traces.copy_(before)
         return xhat[0], column, root_of_ratio(before, after)
 
-    def look(self, x: Tensor, ht: Tensor) -> None:
+    def update_gram(self, x: Tensor, ht: Tensor) -> None:
         """S of equation (1), on the device; the caller fills `traces`."""
         j = self.rows[:, : self.rank]
         j[..., : x.shape[2]] = wide_product(ht, x, j.dtype)
@@ -159,56 +160,56 @@ class LaggedNaturalGradient:
             torch.bmm(self.rows, self.rows.mT, out=self.gram)
         j.nan_to_num_(0.0, 0.0, 0.0)  # so that 0 times J is 0
 
-    def answer(self, looks: Looks) -> None:
+    def start_solving(self, host_input: HostInput) -> None:
         """Start to compute A of each side, on other cores of the host if there are `workers`."""
         submit = self.workers.submit if self.workers else _at_once
-        self._answers = [submit(self._solve, number, looks) for number in range(self.num)]
+        self._futures = [submit(self._solve, number, host_input) for number in range(self.num)]
 
-    def _solve(self, number: int, looks: Looks) -> Answer:
-        looks.wait()
+    def _solve(self, number: int, host_input: HostInput) -> Result:
+        host_input.wait()
         side = self.sides[number]
         return next_mix(
-            looks.gram[number],
-            float(looks.traces[number]),
-            float(looks.inverse_units[number]),
+            host_input.gram[number],
+            float(host_input.traces[number]),
+            float(host_input.inverse_units[number]),
             self.eigenvalues[number],
             side.alpha,
-            side.eta(looks.num_rows),
-            looks.num_rows,
+            side.eta(host_input.num_rows),
+            host_input.num_rows,
             self.dim,
         )
 
-    def answers(self) -> list[Answer]:
-        """Wait for the answer of each side; empty if none was requested since the last `take`."""
-        return [answer.result() for answer in self._answers]
+    def results(self) -> list[Result]:
+        """Wait for the result of each side; empty if none was requested since the last `take`."""
+        return [future.result() for future in self._futures]
 
     def take(self) -> tuple[np.ndarray, np.ndarray] | None:
         """(A (B, R, 2R), 1 / unit (B,)) for `mix` and `inverse_units`; sets the eigenvalues to those of W'.
-        None without an answer."""
-        if not self._answers:
+        None without a result."""
+        if not self._futures:
             return None
-        mixes, self.eigenvalues, units = map(list, zip(*self.answers()))
-        self._answers = []
+        mixes, self.eigenvalues, units = map(list, zip(*self.results()))
+        self._futures = []
         return np.stack(mixes), 1 / np.array(units)
 
     def pending(self) -> Pending:
-        """The computation in progress, as tensors and plain values for a checkpoint; waits for answers."""
-        answers = [
+        """The computation in progress, as tensors and plain values for a checkpoint; waits for results."""
+        results = [
             (torch.from_numpy(mix), torch.from_numpy(eigenvalues), unit)
-            for mix, eigenvalues, unit in self.answers()
+            for mix, eigenvalues, unit in self.results()
         ]
-        return self.rows[:, : self.rank].clone(), answers
+        return self.rows[:, : self.rank].clone(), results
 
     def restore(self, pending: Pending) -> None:
-        """Restore the result of `pending`, after the sides have read that of `give_back`."""
-        j, answers = pending
+        """Restore the result of `pending`, after the sides have read that of `write_back`."""
+        j, results = pending
         self.rows[:, : self.rank] = j.to(self.rows.device)
-        self._answers = [
-            _at_once(lambda answer=(mix.numpy(), eigenvalues.numpy(), unit): answer)
-            for mix, eigenvalues, unit in answers
+        self._futures = [
+            _at_once(lambda result=(mix.numpy(), eigenvalues.numpy(), unit): result)
+            for mix, eigenvalues, unit in results
         ]
 
-    def give_back(self) -> None:
+    def write_back(self) -> None:
         """Write W and its eigenvalues to the sides."""
         for side, factor, eigenvalues in zip(self.sides, self.factor, self.eigenvalues):
             parts = [factor[:, : self.columns], factor[:, -1:]] if self.ones else [factor[:, : self.columns]]
@@ -252,8 +253,8 @@ def next_mix(
     eta: float,
     num_rows: int,
     dim: int,
-) -> Answer:
-    """The answer to S (2R, 2R); it changes nothing if S is not finite."""
+) -> Result:
+    """The result for S (2R, 2R); it changes nothing if S is not finite."""
     rank = len(eigenvalues) - 1
     z, scales = np.empty((rank, rank)), Scales(np.empty(rank), np.empty(rank))
     side = Side(inverse_unit, eigenvalues, alpha, eta, num_rows, dim)

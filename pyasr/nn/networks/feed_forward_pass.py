@@ -127,25 +127,25 @@ class FeedForwardPass:
         self._ones = make(num_hidden + 1, 1, num_rows).fill_(1)
         self._stream = torch.cuda.Stream() if self.x.device.type == "cuda" else None
 
-    def gradients(self, verdict: Verdict, rate: Tensor, number: Tensor, looks: bool) -> None:
+    def gradients(self, verdict: Verdict, rate: Tensor, number: Tensor, updates: bool) -> None:
         """Write the gradients of `x` and `targets` and the verdict on them.
 
         rate, number  learning rate and number of the step, on the device
-        looks         whether natural gradient takes its next W and prepares the one after it
+        updates       whether natural gradient takes its next W and prepares the one after it
         """
-        groups = list(self.groups) if looks and self.groups is not None else []
-        with self._beside(looks):
+        groups = list(self.groups) if updates and self.groups is not None else []
+        with self._concurrently(updates):
             for group in groups:
                 group.begin()
         self._forward()
         cross_entropy_(self.z, self.targets, self.num_classes, self.losses, self.correct)
         self._backward()
-        self._wait(looks)
+        self._wait(updates)
         sides = Sides(self.x[None], self.a, self.y, self.z[None], self._ones[:1], self._ones[1:])
         hats, squares, projections = self._preconditioned(sides)
-        with self._beside(looks):
+        with self._concurrently(updates):
             for group, x, ht in zip(groups, sides.data, projections):
-                group.look(x, ht)
+                group.update_gram(x, ht)
         self._write(hats)
         if self.groups is None:
             self._mark_infinite_inputs()
@@ -159,7 +159,7 @@ class FeedForwardPass:
             rate,
             number,
         )
-        self._wait(looks)
+        self._wait(updates)
         for group, trace in zip(groups, verdict.traces):
             group.traces.copy_(trace)
 
@@ -169,7 +169,7 @@ class FeedForwardPass:
         weights is 0 times infinity."""
         self.by_biases[0].add_(0 * self.x.sum())
 
-    def _beside(self, forks: bool) -> contextlib.AbstractContextManager:
+    def _concurrently(self, forks: bool) -> contextlib.AbstractContextManager:
         """If `forks`, a GPU runs the block concurrently with what follows, until `_wait`."""
         if not forks or self._stream is None:
             return contextlib.nullcontext()

@@ -85,7 +85,7 @@ class Comm(Protocol):
     def receive(self, array, tag: int, source: int | None = None) -> int:
         """Fill `array` with the next message with this tag, from `source` or any rank; returns the sender."""
 
-    def waiting(self, tag: int) -> int | None:
+    def probe(self, tag: int) -> int | None:
         """The sender of the next message with this tag if one has arrived, else None."""
 
     def background(self, function: Callable[[], Any]) -> Running:
@@ -281,7 +281,7 @@ class SoloComm(BaseComm):
     def split_by_host(self) -> Comm:
         return self
 
-    def waiting(self, tag: int) -> None:
+    def probe(self, tag: int) -> None:
         return None
 
     def _exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> None:

@@ -23,7 +23,7 @@ _LARGE_WITHIN_HOST = 40_000_000  # the same if all ranks share memory
 _LARGE = 1 << 18  # bytes of a message from which a rank does not spin, as there may be more ranks than cores
 # polls of a series: over TCP, a poll transfers a few KB of a message, and one per 0.5 ms would not saturate 1
 # Gbit/s
-_LOOKS = 20
+_POLLS = 20
 
 
 def _is_main() -> bool:
@@ -34,11 +34,11 @@ def _is_main() -> bool:
 
 def _poll(is_done: Callable[[], bool]) -> None:
     """Poll until `is_done`, with sleeps; MPI makes progress in each poll."""
-    while not any(is_done() for _ in range(_LOOKS)):
+    while not any(is_done() for _ in range(_POLLS)):
         time.sleep(_POLL_S)
 
 
-def _unname_shared_memory() -> None:
+def _unlink_shared_memory() -> None:
     """Remove the files by which the ranks of a host share MPICH's memory, once all have opened them. Killed
     ranks would leave them."""
     maps = Path("/proc/self/maps")
@@ -61,7 +61,7 @@ class MpiComm(BaseComm):
         self._ops = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self.barrier()
-        _unname_shared_memory()
+        _unlink_shared_memory()
 
     @functools.cached_property
     def spans_hosts(self) -> bool:
@@ -144,13 +144,13 @@ class MpiComm(BaseComm):
         _poll(self._comm.Isend(raw, to, tag).Test)
 
     def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
-        _poll(lambda: self.waiting(tag, source) is not None)
-        sender = self.waiting(tag, source)
+        _poll(lambda: self.probe(tag, source) is not None)
+        sender = self.probe(tag, source)
         assert sender is not None
         _poll(self._comm.Irecv(raw, sender, tag).Test)
         return sender
 
-    def waiting(self, tag: int, source: int | None = None) -> int | None:
+    def probe(self, tag: int, source: int | None = None) -> int | None:
         status = self._mpi.Status()
         found = self._comm.Iprobe(self._mpi.ANY_SOURCE if source is None else source, tag, status)
         return status.Get_source() if found else None

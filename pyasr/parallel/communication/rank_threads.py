@@ -25,7 +25,7 @@ class _Board:
         self.family = [] if family is None else family
         self.family.append(self)
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         self.barrier.abort()
         with self.changed:
             self.changed.notify_all()
@@ -92,7 +92,7 @@ class ThreadComm(BaseComm):
         raw[...] = message
         return sender
 
-    def waiting(self, tag: int) -> int | None:
+    def probe(self, tag: int) -> int | None:
         with self._board.changed:
             index = self._find(tag, None)
             return None if index is None else self._board.mail[self.rank, tag][index][0]
@@ -104,10 +104,10 @@ class ThreadComm(BaseComm):
         senders = [sender for sender, _ in self._board.mail.get((self.rank, tag), ())]
         return next((i for i, sender in enumerate(senders) if source in (None, sender)), None)
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Wake all ranks that wait for this one; they raise `threading.BrokenBarrierError`."""
         for board in self._board.family:
-            board.give_up()
+            board.abort()
 
 
 def run_threads(num: int, function: Callable[[Comm], Any]) -> list:
@@ -119,15 +119,15 @@ def run_threads(num: int, function: Callable[[Comm], Any]) -> list:
     """
     board, results, errors = _Board(num), [None] * num, {}
 
-    def one(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         comm = ThreadComm(rank, board)
         try:
             results[rank] = function(comm)
         except BaseException as error:
             errors[rank] = error
-            comm.give_up()
+            comm.abort()
 
-    threads = [threading.Thread(target=one, args=(rank,), name=f"rank-{rank}") for rank in range(num)]
+    threads = [threading.Thread(target=run_rank, args=(rank,), name=f"rank-{rank}") for rank in range(num)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -79,7 +79,7 @@ class AsynchronousStrategy(Strategy):
 
     def is_over(self, frames: int) -> bool:
         """Whether the segment is over for this rank."""
-        if not frames or self.notices.waiting(_END_TAG) is not None:
+        if not frames or self.notices.probe(_END_TAG) is not None:
             return True
         if self.counts.sum() < self.segment_frames and not self.training.wants_synchronisation():
             return False

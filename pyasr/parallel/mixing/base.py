@@ -206,7 +206,7 @@ class Strategy:
 
     def adopt(self, master: torch.Tensor) -> None:
         """Take over these parameters, the same on all ranks, and discard all state about other ranks."""
-        self.codec.agree(master)
+        self.codec.set_base(master)
 
     def consensus(self, master: torch.Tensor) -> None:
         """Give all ranks the same parameters: the mean of theirs."""

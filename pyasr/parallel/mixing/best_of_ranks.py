@@ -19,15 +19,15 @@ def choose_best(codec: PayloadCodec, master: torch.Tensor, frames: int, objectiv
     A rank with less than half the frames of another is not a candidate: its objective is unreliable, and the
     training of the other ranks would be lost.
     """
-    offers = codec.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
-    best = best_offer(offers)
-    objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
+    results = codec.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
+    best = best_rank(results)
+    objectives = ", ".join(f"{objective:.4f}" for _, objective in results)
     codec.comm.log(f"all ranks take the parameters of rank {best}; objectives by rank: {objectives}")
     codec.host.change(master, lambda array: codec.comm.bcast(array, best), by_pieces=True)
 
 
-def best_offer(offers: list[tuple[int, float]]) -> int:
+def best_rank(results: list[tuple[int, float]]) -> int:
     """Index of the best objective among (frames, objective) with at least half the maximum of frames."""
-    most = max(frames for frames, _ in offers)
-    candidates = [rank for rank, (frames, _) in enumerate(offers) if 2 * frames >= most]
-    return max(candidates, key=lambda rank: offers[rank][1])
+    most = max(frames for frames, _ in results)
+    candidates = [rank for rank, (frames, _) in enumerate(results) if 2 * frames >= most]
+    return max(candidates, key=lambda rank: results[rank][1])

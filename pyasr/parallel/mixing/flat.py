@@ -36,10 +36,10 @@ class FlatParameters:
     def __init__(self, parameters: Iterable[torch.nn.Parameter], dtype: torch.dtype = torch.float32):
         parameters = list(parameters)
         sizes = [-(-p.numel() // ALIGNMENT) * ALIGNMENT for p in parameters]
-        device, room = parameters[0].device, _room_behind(parameters)
+        device, padding = parameters[0].device, _padding_elements(parameters)
 
         def zeros(dtype: torch.dtype) -> torch.Tensor:
-            return torch.zeros(sum(sizes) + room, dtype=dtype, device=device)[: sum(sizes)]
+            return torch.zeros(sum(sizes) + padding, dtype=dtype, device=device)[: sum(sizes)]
 
         self.master = zeros(torch.float32)
         self.work = self.master if dtype == torch.float32 else zeros(dtype)
@@ -68,7 +68,7 @@ class FlatParameters:
         weight overlaps the bias: write the bias last.
         """
         *hidden, weight, bias = self.values(vector)
-        return [*hidden, _with_more_rows(weight), _with_more_rows(bias)]
+        return [*hidden, _with_padded_rows(weight), _with_padded_rows(bias)]
 
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
         """Add factor times `delta` to `master` in each of the given slices, update the model's copy, and set
@@ -98,12 +98,12 @@ def _multiple_of_rows(device: torch.device) -> int:
     return GPU_ROWS if device.type == "cuda" else 1
 
 
-def _with_more_rows(parameter: torch.Tensor) -> torch.Tensor:
+def _with_padded_rows(parameter: torch.Tensor) -> torch.Tensor:
     multiple = _multiple_of_rows(parameter.device)
     num_rows = -(-len(parameter) // multiple) * multiple
     return parameter.as_strided((num_rows, *parameter.shape[1:]), parameter.stride())
 
 
-def _room_behind(parameters: list[torch.nn.Parameter]) -> int:
+def _padding_elements(parameters: list[torch.nn.Parameter]) -> int:
     """Elements of memory behind the last parameter that `padded` needs."""
     return (_multiple_of_rows(parameters[0].device) - 1) * max(p[0].numel() for p in parameters[-2:])

@@ -55,7 +55,7 @@ class MinibatchSchedule:
     def __init__(self, left: list[int]):
         self.left, self._shares, self._mixing = np.array(left, np.int64), np.zeros(len(left), np.int64), 0
 
-    def knows(self, mixing: int) -> bool:
+    def has_shares(self, mixing: int) -> bool:
         """Whether ranks have announced the minibatches before a mixing."""
         return mixing == self._mixing
 

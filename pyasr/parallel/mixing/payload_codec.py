@@ -52,13 +52,13 @@ _BLOCK = 1 << 17  # numbers per block, which stays in the cache during several o
 class PayloadCodec:
     """Parameters and moves between the ranks of `comm`: contiguous float32 vectors in host memory.
 
-    base  b; None for float32, and before `agree`
+    base  b; None for float32, and before `set_base`
     """
 
     def __init__(self, comm: Comm, options: SchemeOptions):
         self.comm, self._payload = comm, options.payload
         self.base: torch.Tensor | None = None
-        self._offered: torch.Tensor | None = None
+        self._outgoing: torch.Tensor | None = None
         self._narrows = options.payload != "float32" and comm.size > 1
         self._uses_ring = options.all_reduce == "ring"
         self._sent: torch.Tensor | None = None
@@ -91,7 +91,7 @@ class PayloadCodec:
         additions may differ in pieces, which has no effect with two ranks."""
         return self.comm.size <= 2 and not self._narrows
 
-    def agree(self, x: torch.Tensor) -> None:
+    def set_base(self, x: torch.Tensor) -> None:
         """Set the base to these parameters, on any device, which are the same on all ranks."""
         if not self._narrows:
             return
@@ -104,7 +104,7 @@ class PayloadCodec:
         """Set the base to that of a saved codec, or broadcast rank 0's if there is none. Collective: the same
         call on every rank."""
         if base is not None:
-            self.agree(base)
+            self.set_base(base)
         elif self.base is not None:
             self.comm.bcast(self.base)
 
@@ -133,24 +133,24 @@ class PayloadCodec:
         self._narrow_ring(x, weight * 2.0**exponent)
         return x.mul_(2.0**-exponent) if exponent else x
 
-    def offer(self, x: torch.Tensor) -> None:
+    def prepare(self, x: torch.Tensor) -> None:
         """Prepare parameters for calls of `exchange`; they must not change until these are done."""
-        self._offered = x
+        self._outgoing = x
         if self._narrows:
             self._make_buffers(len(x))
             self._pack(self._sent, x, self.base)
 
     def exchange(self, to: int, incoming: torch.Tensor, source: int) -> torch.Tensor:
-        """Send the offered parameters to rank `to`; fill `incoming` by those that `source` has offered, as
+        """Send the prepared parameters to rank `to`; fill `incoming` by those that `source` has prepared, as
         seen by (2), and return it."""
-        offered = self._offered
-        assert offered is not None
+        outgoing = self._outgoing
+        assert outgoing is not None
         if not self._narrows:
-            self.comm.exchange(offered, to, incoming, source)
+            self.comm.exchange(outgoing, to, incoming, source)
             return incoming
         self.comm.exchange(self._sent, to, self._received, source)
         for part, difference in self._differences(self._received, self._sent, len(incoming)):
-            incoming[part].copy_(difference).add_(offered[part])
+            incoming[part].copy_(difference).add_(outgoing[part])
         return incoming
 
     def message(self, length: int) -> torch.Tensor:

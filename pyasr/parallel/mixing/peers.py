@@ -45,7 +45,7 @@ class Peer:
     def set(self, weights: torch.Tensor) -> None:
         """Start with these weights, the same on all ranks."""
         self.weights = weights.to("cpu", copy=True)
-        self.codec.agree(self.weights)
+        self.codec.set_base(self.weights)
 
     def threads(self) -> list[Callable[[], None]]:
         """The functions that run in the background from `start` to `finish`."""

@@ -114,7 +114,7 @@ class PeriodicStrategy(Strategy):
             self.training.after_mixing(master)
             self.consensus(master)
         if last or self.mixes_equal:
-            self.codec.agree(master)
+            self.codec.set_base(master)
 
     @property
     def _takes_turns(self) -> bool:
@@ -141,7 +141,7 @@ class PeriodicStrategy(Strategy):
         return {**super().state_dict(), **{name: getattr(self, name) for name in self._SAVED}}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         for name in self._SAVED:
             setattr(self, name, state[name])

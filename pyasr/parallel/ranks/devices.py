@@ -89,16 +89,16 @@ def take_gpu(
         return []
     gpus, host = find(), comm.split_by_host()
     seen = host.allgather(gpus)
-    _insist_on_gpus_everywhere(comm, bool(gpus))
+    _require_gpus_on_all_hosts(comm, bool(gpus))
     if not gpus:
         comm.log("all ranks compute on the CPU")
         return []
     chosen = choose([[gpu.uuid for gpu in of_rank] for of_rank in seen])
-    _insist_on_enough(
+    _require_enough(
         comm, len({of_rank[number].uuid for of_rank, number in zip(seen, chosen)}), host.size, share
     )
     locks, refusal = _lock(seen, share, log, patience_s) if host.rank == 0 else ([], "")
-    _insist_on_free(comm, locks, refusal)
+    _require_free(comm, locks, refusal)
     taken = host.bcast_object([lock.device for lock in locks])[host.rank]
     number = [gpu.uuid for gpu in gpus].index(taken)
     take(number)
@@ -139,7 +139,7 @@ def option_value(spec, name: str) -> str | None:
     return None
 
 
-def _insist_on_gpus_everywhere(comm: Comm, here: bool) -> None:
+def _require_gpus_on_all_hosts(comm: Comm, here: bool) -> None:
     """Raise UserError if only some ranks have a GPU: the model would depend on which rank did what."""
     found = comm.allgather((socket.gethostname(), here))
     without = sorted({name for name, has in found if not has})
@@ -150,7 +150,7 @@ def _insist_on_gpus_everywhere(comm: Comm, here: bool) -> None:
         )
 
 
-def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -> None:
+def _require_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -> None:
     crowded = [
         found for found in comm.allgather((socket.gethostname(), num_taken, num_ranks)) if found[1] < found[2]
     ]
@@ -163,12 +163,12 @@ def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -
         )
 
 
-def _insist_on_free(comm: Comm, locks: list[DeviceLock], refusal: str) -> None:
+def _require_free(comm: Comm, locks: list[DeviceLock], refusal: str) -> None:
     """Raise UserError and release the locks of all hosts if one host has too few free GPUs."""
-    with ExitStack() as giving_back:
+    with ExitStack() as releasing:
         for lock in locks:
-            giving_back.callback(lock.release)
+            releasing.callback(lock.release)
         refused = [found for found in comm.allgather(refusal) if found]
         if refused:
             raise UserError(f"{refused[0]}, or give --device cpu")
-        giving_back.pop_all()
+        releasing.pop_all()

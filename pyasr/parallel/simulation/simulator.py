@@ -69,11 +69,11 @@ class ComputeTime:
         )
 
 
-class _Meeting:
-    """One call of a collective: the values that ranks have brought, the waiting ranks, and the result."""
+class _Collective:
+    """One call of a collective: values of the ranks that have called it, waiting ranks, and the result."""
 
     def __init__(self):
-        self.kind, self.brought, self.waiting, self.result = "", {}, deque(), None
+        self.kind, self.values, self.waiting, self.result = "", {}, deque(), None
 
 
 class _World:
@@ -90,7 +90,7 @@ class _Group:
     def __init__(self, world: _World, ranks: list[int]):
         self.world, self.ranks = world, ranks
         self.wire: Link = world.network.wire(ranks)
-        self.meeting = _Meeting()
+        self.collective = _Collective()
         # (receiver, tag): (sender, bytes), the oldest first
         self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}
         self.receiving: dict[tuple[int, int], deque[VirtualThread]] = {}
@@ -116,7 +116,7 @@ class _Group:
 
     def missing(self) -> str:
         """The ranks that have not called the collective."""
-        return ", ".join(str(rank) for i, rank in enumerate(self.ranks) if i not in self.meeting.brought)
+        return ", ".join(str(rank) for i, rank in enumerate(self.ranks) if i not in self.collective.values)
 
 
 class SimComm(BaseComm):
@@ -132,48 +132,50 @@ class SimComm(BaseComm):
         self.rank, self.size, self.rng = rank, len(group.ranks), rng
         self._group, self._clock, self._numbers = group, group.world.clock, numbers
 
-    def _meet(self, kind: str, value, settle: Callable[[list], tuple[Any, float]]):
-        """Call a collective: `settle` converts the values of all ranks to (the result for all ranks,
+    def _collective(self, kind: str, value, combine: Callable[[list], tuple[Any, float]]):
+        """Call a collective: `combine` converts the values of all ranks to (the result for all ranks,
         seconds).
 
         Raises RuntimeError when ranks call different collectives.
         """
-        meeting = self._group.meeting
-        self._enter(meeting, kind, value)
-        if len(meeting.brought) < self.size:
+        collective = self._group.collective
+        self._enter(collective, kind, value)
+        if len(collective.values) < self.size:
             self._clock.wait(
-                meeting.waiting,
-                lambda: f"{meeting.kind}, which these ranks have not called: {self._group.missing()}",
+                collective.waiting,
+                lambda: f"{collective.kind}, which these ranks have not called: {self._group.missing()}",
             )
-            return meeting.result
-        self._group.meeting = _Meeting()
-        meeting.result, seconds = settle([meeting.brought[rank] for rank in range(self.size)])
+            return collective.result
+        self._group.collective = _Collective()
+        collective.result, seconds = combine([collective.values[rank] for rank in range(self.size)])
         end = self._clock.now + seconds
-        self._clock.wake(meeting.waiting, at=end)
+        self._clock.wake(collective.waiting, at=end)
         self._clock.sleep_until(end)
-        return meeting.result
+        return collective.result
 
-    def _enter(self, meeting: _Meeting, kind: str, value) -> None:
-        if meeting.brought and kind != meeting.kind:
-            first = self._group.ranks[next(iter(meeting.brought))]
+    def _enter(self, collective: _Collective, kind: str, value) -> None:
+        if collective.values and kind != collective.kind:
+            first = self._group.ranks[next(iter(collective.values))]
             raise RuntimeError(
-                f"rank {self._world_rank} calls {kind} while rank {first} is in {meeting.kind}"
+                f"rank {self._world_rank} calls {kind} while rank {first} is in {collective.kind}"
             )
-        if self.rank in meeting.brought:
+        if self.rank in collective.values:
             raise RuntimeError(f"rank {self._world_rank} calls {kind} in two threads at once")
-        meeting.kind, meeting.brought[self.rank] = kind, value
+        collective.kind, collective.values[self.rank] = kind, value
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
-        def settle(buffers: list[np.ndarray]):
+        def combine(buffers: list[np.ndarray]):
             total = buffers[0].copy()
             for other in buffers[1:]:
                 REDUCE[op](total, other, out=total)
             return total, self._group.wire.allreduce_s(self.size, total.nbytes)
 
-        buffer[...] = self._meet(f"allreduce ({op}) of {buffer.size} {buffer.dtype.name}", buffer, settle)
+        buffer[...] = self._collective(
+            f"allreduce ({op}) of {buffer.size} {buffer.dtype.name}", buffer, combine
+        )
 
     def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
-        sent = self._meet(
+        sent = self._collective(
             f"bcast of {raw.size} bytes from {root}",
             raw,
             lambda all_raw: (all_raw[root].copy(), self._spread_s(raw.size)),
@@ -182,26 +184,28 @@ class SimComm(BaseComm):
             raw[...] = sent
 
     def allgather(self, value):
-        def settle(pickles: list[bytes]):
+        def combine(pickles: list[bytes]):
             sizes = [len(p) for p in pickles]
             return pickles, self._spread_s(sum(sizes) - min(sizes))
 
-        return [pickle.loads(p) for p in self._meet("a collective of objects", pickle.dumps(value), settle)]
+        return [
+            pickle.loads(p) for p in self._collective("a collective of objects", pickle.dumps(value), combine)
+        ]
 
     def barrier(self) -> None:
-        self._meet("barrier", None, lambda values: (None, self._spread_s()))
+        self._collective("barrier", None, lambda values: (None, self._spread_s()))
 
     def split(self, colour: int) -> Comm:
         """As `Comm.split`."""
 
-        def settle(colours: list[int]):
+        def combine(colours: list[int]):
             members = {c: [i for i, other in enumerate(colours) if other == c] for c in colours}
             groups = {
                 c: _Group(self._group.world, [self._group.ranks[i] for i in members[c]]) for c in members
             }
             return [(members[c].index(i), groups[c]) for i, c in enumerate(colours)], self._spread_s()
 
-        rank, group = self._meet("split", colour, settle)[self.rank]
+        rank, group = self._collective("split", colour, combine)[self.rank]
         return SimComm(rank, group, self.rng, self._numbers)
 
     def split_by_host(self) -> Comm:
@@ -229,7 +233,7 @@ class SimComm(BaseComm):
         group, key = self._group, (self.rank, tag)
         while (place := group.find(*key, source)) is None:
             self._clock.wait(
-                group.receiving.setdefault(key, deque()), lambda: self._tell_message(tag, source)
+                group.receiving.setdefault(key, deque()), lambda: self._describe_message(tag, source)
             )
         sender, message = group.take(*key, place)
         if len(message) != len(raw):
@@ -240,8 +244,8 @@ class SimComm(BaseComm):
         raw[...] = message
         return sender
 
-    def waiting(self, tag: int) -> int | None:
-        self._clock.look()
+    def probe(self, tag: int) -> int | None:
+        self._clock.poll()
         place = self._group.find(self.rank, tag, None)
         return None if place is None else self._group.mail[self.rank, tag][place][0]
 
@@ -252,7 +256,7 @@ class SimComm(BaseComm):
         return VirtualCondition(self._clock)
 
     def time(self) -> float:
-        return self._clock.look()
+        return self._clock.poll()
 
     def sleep(self, seconds: float) -> None:
         if not 0 <= seconds < math.inf:
@@ -274,7 +278,7 @@ class SimComm(BaseComm):
     def _spread_s(self, num_bytes: int = 0) -> float:
         return self._group.wire.spread_s(self.size, num_bytes)
 
-    def _tell_message(self, tag: int, source: int | None) -> str:
+    def _describe_message(self, tag: int, source: int | None) -> str:
         return (
             f"a message with tag {tag} from "
             f"{'any rank' if source is None else f'rank {self._group.ranks[source]}'}"

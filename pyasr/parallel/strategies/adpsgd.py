@@ -143,7 +143,7 @@ class PairPeer(Peer):
         """Swap weights and counts with another rank. Returns its counts; its weights are in `_incoming`."""
         others = np.zeros_like(self.counts)
         self.comm.exchange(self.counts.copy(), other, others, other)
-        self.codec.offer(outgoing)
+        self.codec.prepare(outgoing)
         self.codec.exchange(other, self._incoming, other)
         return others
 
@@ -203,7 +203,7 @@ class PeerStrategy(AsynchronousStrategy):
         return {**super().state_dict(), **(self.peer.state_dict() if self.peer else {})}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         if self.peer:
             self.peer.load_state_dict(state)
@@ -255,11 +255,11 @@ class HierarchicalAdPsgd(PeerStrategy):
         self._node_frames = int(self.waiting(self.node.reduce_scalar, frames))
         if not self._node_frames:
             return False
-        self.mixing(self._move_together, master, frames / self._node_frames)
+        self.mixing(self._average_moves, master, frames / self._node_frames)
         self.base.copy_(master)
         return True
 
-    def _move_together(self, master: torch.Tensor, weight: float) -> None:
+    def _average_moves(self, master: torch.Tensor, weight: float) -> None:
         self.counts[self.number] += self._node_frames if self.peer else 0
         move = self.node_codec.sum_moves(self.base.neg_().add_(master).cpu(), weight, 1.0)
         weights = self.peer.move(move) if self.peer else move

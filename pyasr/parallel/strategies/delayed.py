@@ -91,11 +91,11 @@ class Delayed(PeriodicStrategy):
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Apply the finished mixing, then send the present parameters."""
-        self._take(master)
+        self._apply_pending(master)
         if not last:
-            self._send(master, self.round)
+            self._start_mixing(master, self.round)
 
-    def _send(self, master: torch.Tensor, number: int) -> None:
+    def _start_mixing(self, master: torch.Tensor, number: int) -> None:
         if self._sent is None or self._sent.shape != master.shape:
             memory = dict(device="cpu", pin_memory=master.is_cuda)
             self._sent, self._mixed = (master.new_empty(master.shape, **memory) for _ in range(2))
@@ -112,7 +112,7 @@ class Delayed(PeriodicStrategy):
 
     def consensus(self, master: torch.Tensor) -> None:
         """The mean of all ranks, after the mixing in progress has been applied."""
-        self._take(master)
+        self._apply_pending(master)
         super().consensus(master)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
@@ -128,7 +128,7 @@ class Delayed(PeriodicStrategy):
         self.pending = None
         super().adopt(master)
 
-    def _take(self, master: torch.Tensor) -> None:
+    def _apply_pending(self, master: torch.Tensor) -> None:
         if self.pending is not None:
             self.pending.apply(master)
             self.pending = None
@@ -140,7 +140,7 @@ class Delayed(PeriodicStrategy):
         return {**super().state_dict(), "pending": pending}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         self.pending = state["pending"] and Pending(**state["pending"])
 
@@ -151,7 +151,7 @@ class DelayedAveraging(Delayed):
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """The mean, which becomes the base of the codec."""
-        self.codec.agree(self.codec.sum(array, 1.0, self.comm.size).div_(self.comm.size))
+        self.codec.set_base(self.codec.sum(array, 1.0, self.comm.size).div_(self.comm.size))
 
 
 @register("d1d", options=FirstMixingOptions)

@@ -70,7 +70,7 @@ class ElasticAveraging(PeriodicStrategy):
         )
         master.lerp_(self.centre, self.alpha)
         self.centre.mul_(1 - self.alpha * self.comm.size).add_(total, alpha=self.alpha)
-        self.codec.agree(self.centre)
+        self.codec.set_base(self.centre)
 
     def consensus(self, master: torch.Tensor) -> None:
         """The centre."""
@@ -81,6 +81,6 @@ class ElasticAveraging(PeriodicStrategy):
         return {**super().state_dict(), "centre": self.centre}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         self.centre.copy_(state["centre"])

@@ -84,7 +84,7 @@ class Gossiper:
         round_messages = messages(mixing, self._codec.comm.rank)
         if self._outgoing is None or self._outgoing.shape != array.shape:
             self._outgoing, self._incoming = array.new_empty(array.shape), array.new_empty(array.shape)
-        self._codec.offer(self._outgoing.copy_(array))
+        self._codec.prepare(self._outgoing.copy_(array))
         array.mul_(1 - sum(weight for _, _, weight in round_messages))
         for to, source, weight in round_messages:
             array.add_(self._codec.exchange(to, self._incoming, source), alpha=weight)

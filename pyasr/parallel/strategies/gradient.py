@@ -92,7 +92,7 @@ class GradientAveraging(AllreduceAveraging):
     def _announce(self, frames: int) -> None:
         """Announce the size of this rank's minibatch before the next mixing, once."""
         schedule, mixing = self.mixing_schedule, self.mixings + 1
-        if isinstance(schedule, MinibatchSchedule) and not schedule.knows(mixing):
+        if isinstance(schedule, MinibatchSchedule) and not schedule.has_shares(mixing):
             schedule.set_shares(mixing, self.waiting(self.comm.allgather, frames))
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
@@ -110,7 +110,7 @@ class GradientAveraging(AllreduceAveraging):
         self.gradient_sum.has_summed, self.drift = False, self.drift or 0.0
         if last:
             self.mixing(self.consensus, master)
-            self.codec.agree(master)
+            self.codec.set_base(master)
 
 
 @register("post-local", options=PostLocalOptions)

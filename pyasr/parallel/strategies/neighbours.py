@@ -77,13 +77,13 @@ class LastPublication:
         self._codec.pack(weights, message)
         return Publication(message, number)
 
-    def take(self) -> Publication:
-        """The last publication, which stays valid until `give_back`."""
+    def acquire(self) -> Publication:
+        """The last publication, which stays valid until `release`."""
         self._in_flight = self.last.message
         return self.last
 
-    def give_back(self) -> None:
-        """Release the publication of `take`, which has been sent."""
+    def release(self) -> None:
+        """Release the publication of `acquire`, which has been sent."""
         self._in_flight = None
 
 
@@ -189,8 +189,8 @@ class NeighbourPeer(Peer):
                 return
             with self.changed:
                 merge(self.counts, request[1:])
-                publication = self._published.take()
+                publication = self._published.acquire()
             self.comm.send(np.array([publication.number, *self.counts], np.int64), reader, _NUMBER_TAG)
             self.comm.send(publication.message, reader, _WEIGHTS_TAG)
             with self.changed:
-                self._published.give_back()
+                self._published.release()

@@ -89,8 +89,8 @@ class Server:
     @contextlib.contextmanager
     def receiving_requests(self, counts: np.ndarray) -> Iterator[None]:
         """Receive requests; `counts` are updated and sent to the shards."""
-        self._waiting: deque[int] = deque()
-        self._serving, self._num_done, self._counts = False, 0, counts
+        self._queue: deque[int] = deque()
+        self._is_busy, self._num_done, self._counts = False, 0, counts
         self._task = self.comm.background(self._receive_requests)
         yield
         self.comm.send(np.array([_STOP, 0]), self.comm.rank, _REQUEST_TAG)
@@ -104,9 +104,9 @@ class Server:
             if request[0] == _STOP:
                 return
             with self.changed:
-                is_refused = request[0] == _TRY and (self._serving or len(self._waiting) > 0)
+                is_refused = request[0] == _TRY and (self._is_busy or len(self._queue) > 0)
                 if request[0] in (_TRY, _WAIT) and not is_refused:
-                    self._waiting.append(shard)
+                    self._queue.append(shard)
                 self._counts[shard] = request[1]
                 self._num_done += int(request[0] == _DONE)
                 self.changed.notify_all()
@@ -119,21 +119,21 @@ class Server:
     def next_shard(self) -> int | None:
         """The next shard in the queue, as soon as there is one; None when all shards are done."""
         with self.changed:
-            self._serving = False
-            while not self._waiting and self._num_done < self.comm.size - 1:
+            self._is_busy = False
+            while not self._queue and self._num_done < self.comm.size - 1:
                 self._task.check()
                 self.changed.wait(1.0)
-            self._serving = bool(self._waiting)
-            return self._waiting.popleft() if self._waiting else None
+            self._is_busy = bool(self._queue)
+            return self._queue.popleft() if self._queue else None
 
     def synchronise(self, shard: int) -> None:
         """Grant a shard's request, receive its move, send it theta."""
         self._answer(shard, True)
         self.codec.receive_move(self._move, _MOVE_TAG, shard)
-        unknown = int(self.num_changes - self._last_change[shard])
-        self.staleness[unknown] += 1
+        staleness = int(self.num_changes - self._last_change[shard])
+        self.staleness[staleness] += 1
         self.velocity.mul_(self.options.server_momentum).add_(
-            self._move, alpha=self.options.gradient_decay**unknown
+            self._move, alpha=self.options.gradient_decay**staleness
         )
         self.theta.add_(self.velocity)
         self.num_changes += 1
@@ -208,12 +208,12 @@ class AsynchronousSgd(AsynchronousStrategy):
 
     def _synchronise_with_server(self, master: torch.Tensor, kind: int) -> bool:
         """Ask the server; if it grants the request, send the move and take theta. Returns whether it did."""
-        is_granted = self.waiting(self._ask, kind)
+        is_granted = self.waiting(self._request_synchronisation, kind)
         if is_granted:
             self.mixing(self._push_and_pull, master)
         return is_granted
 
-    def _ask(self, kind: int) -> bool:
+    def _request_synchronisation(self, kind: int) -> bool:
         """Whether the server synchronises with this shard now; it refuses attempts (`_TRY`) only."""
         self._send_request(kind)
         answer = np.zeros(1, np.int64)

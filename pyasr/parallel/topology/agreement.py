@@ -77,13 +77,15 @@ class Disagreement:
     """
 
     def __init__(self, topology: MixingTopology, size: int):
-        self._rounds = [topology.round(size, k) for k in range(1 if topology.turns else topology.cycle(size))]
+        self._rounds = [
+            topology.round(size, k) for k in range(1 if topology.rotates else topology.cycle(size))
+        ]
         self._block = next(
             b
             for b in (1, 2, size)
-            if size % b == 0 and (b == size or all(_stays(mixing, b) for mixing in self._rounds))
+            if size % b == 0 and (b == size or all(_is_invariant(mixing, b) for mixing in self._rounds))
         )
-        self._rows = (np.arange(self._block) + topology.turns) % size
+        self._rows = (np.arange(self._block) + topology.rotates) % size
         self._start = _blocks(np.eye(self._block, size) - 1 / size)
         self.exact_after = _exact_after(topology, size)
         self._powers = []  # powers 1, 2, 4, ... of the product of a cycle
@@ -97,7 +99,7 @@ class Disagreement:
         """The smallest K with D(K) < share, 0 < share <= 1: whole cycles by bisection, then single rounds."""
         num_cycles, product = self._whole_cycles(share)
         num = 0
-        while _reaches(product, share):
+        while _is_norm_at_least(product, share):
             product = self._factor(num % len(self._rounds)) @ product
             num += 1
         return num_cycles * len(self._rounds) + num
@@ -105,12 +107,12 @@ class Disagreement:
     def _whole_cycles(self, share: float) -> tuple[int, np.ndarray]:
         """The maximum number of cycles after which at least `share` remains, and their product; 0 if cycles
         end in the mean."""
-        while self._powers and _reaches(self._powers[-1], share):
+        while self._powers and _is_norm_at_least(self._powers[-1], share):
             self._powers.append(self._powers[-1] @ self._powers[-1])
         num, product = 0, self._start
         for i, power in reversed(list(enumerate(self._powers))):
             longer = power @ product
-            if _reaches(longer, share):
+            if _is_norm_at_least(longer, share):
                 num, product = num + (1 << i), longer
         return num, product
 
@@ -148,7 +150,7 @@ def _in_field(weights: np.ndarray, size: int) -> np.ndarray:
     return np.array([f.numerator * pow(f.denominator, -1, _PRIME) % _PRIME for f in fractions])[places]
 
 
-def _stays(mixing: Round, shift: int) -> bool:
+def _is_invariant(mixing: Round, shift: int) -> bool:
     """Whether W does not change if all ranks are shifted by `shift` places."""
     size = len(mixing.own)
     steps = [(sources - np.arange(size)) % size for sources, _ in mixing.parts]
@@ -166,7 +168,7 @@ def _blocks(rows: np.ndarray) -> np.ndarray:
     return np.fft.fft(rows.reshape(block, size // block, block), axis=1).swapaxes(0, 1)
 
 
-def _reaches(blocks: np.ndarray, share: float) -> bool:
+def _is_norm_at_least(blocks: np.ndarray, share: float) -> bool:
     """Whether the 2-norm of the matrix with these blocks is at least `share`; bounds avoid most of its
     computations."""
     squares = np.square(np.abs(blocks)).sum(axis=2)

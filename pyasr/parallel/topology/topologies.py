@@ -67,7 +67,7 @@ class MixingTopology:
     after which rounds repeat.
 
     random            whether rounds are drawn with the seed, the same on all ranks, and never repeat
-    turns             whether round k is round 0 with all ranks shifted by k places
+    rotates           whether round k is round 0 with all ranks shifted by k places
     power_of_two      whether the number of ranks must be a power of two
     """
 
@@ -75,7 +75,7 @@ class MixingTopology:
     rounds: Callable[[int, int, int], Round]
     cycle: Callable[[int], int]
     random: bool = False
-    turns: bool = False
+    rotates: bool = False
     power_of_two: bool = False
 
     def round(self, size: int, k: int, seed: int = 0) -> Round:
@@ -189,12 +189,10 @@ def base2(size: int) -> list[Round]:
     of the two groups). The mean over the m ranks is the same, because each round preserves the mean over all
     ranks; one more butterfly distributes it.
     """
-    return [_round_of_pairs(size, meetings) for meetings in _base2_meetings(0, size)] or [
-        Round(np.ones(size), ())
-    ]
+    return [_round_of_pairs(size, pairs) for pairs in _base2_pairs(0, size)] or [Round(np.ones(size), ())]
 
 
-def _base2_meetings(begin: int, size: int) -> list[list[tuple[int, int, float]]]:
+def _base2_pairs(begin: int, size: int) -> list[list[tuple[int, int, float]]]:
     """Rounds of the ranks begin, ..., begin + size - 1, each a list of (rank, other rank, its weight)."""
     power = 1 << (size.bit_length() - 1)
     rest = size - power
@@ -204,20 +202,20 @@ def _base2_meetings(begin: int, size: int) -> list[list[tuple[int, int, float]]]
     ]
     if rest == 0:
         return butterfly
-    others = _base2_meetings(begin + power, rest)
-    apart = [_nth(butterfly, i) + _nth(others, i) for i in range(max(len(butterfly), len(others)))]
-    return [*apart, [(begin + r, begin + power + r, power / size) for r in range(rest)], *butterfly]
+    others = _base2_pairs(begin + power, rest)
+    separate = [_nth(butterfly, i) + _nth(others, i) for i in range(max(len(butterfly), len(others)))]
+    return [*separate, [(begin + r, begin + power + r, power / size) for r in range(rest)], *butterfly]
 
 
 def _nth(rounds: list, i: int) -> list:
     return rounds[i] if i < len(rounds) else []
 
 
-def _round_of_pairs(size: int, meetings: list[tuple[int, int, float]]) -> Round:
+def _round_of_pairs(size: int, pairs: list[tuple[int, int, float]]) -> Round:
     """For each pair (a, b, w): x_a <- (1 - w) x_a + w x_b, and x_b likewise; ranks without a partner keep
     their parameters."""
     sources, weights = np.arange(size), np.zeros(size)
-    for a, b, weight in meetings:
+    for a, b, weight in pairs:
         sources[a], sources[b] = b, a
         weights[a] = weights[b] = weight
     return Round(1 - weights, (RoundPart(sources, weights),))
@@ -236,7 +234,7 @@ TOPOLOGIES = {
         MixingTopology("hopping-ring", _hopping_ring, lambda size: max(size - 1, 1)),
         MixingTopology("fixed-ring", _fixed_ring, _one),
         MixingTopology("random-ring", _random_ring, _one, random=True),
-        MixingTopology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size, turns=True),
+        MixingTopology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size, rotates=True),
         MixingTopology("random-pairs", _random_pairs, _one, random=True),
         MixingTopology("exponential", _exponential, _log2),
         MixingTopology("static-exponential", _static_exponential, _one),

@@ -20,7 +20,7 @@ def choose(names: str, size: int) -> list[MixingTopology]:
     """The topologies of a comma-separated list, or "all" that support this number of ranks. Raises UserError
     for others."""
     if names == "all":
-        return [topology for topology in TOPOLOGIES.values() if _takes(topology, size)]
+        return [topology for topology in TOPOLOGIES.values() if _supports(topology, size)]
     chosen = [name.strip() for name in names.split(",")]
     unknown = [name for name in chosen if name not in TOPOLOGIES]
     if unknown:
@@ -32,7 +32,7 @@ def choose(names: str, size: int) -> list[MixingTopology]:
     return [TOPOLOGIES[name] for name in chosen]
 
 
-def _takes(topology: MixingTopology, size: int) -> bool:
+def _supports(topology: MixingTopology, size: int) -> bool:
     try:
         topology.round(size, 0)
     except UserError:

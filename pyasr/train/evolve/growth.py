@@ -138,14 +138,14 @@ class Growth:
         for action in self._due_of(self.actions, frames_seen):
             action(learner, frames_seen)
         events = self._events_until(frames_seen)
-        self.look(learner.flat.values(), frames_seen)
+        self.keep_due(learner.flat.values(), frames_seen)
         for name in events:
             grown = self._changed(learner.network.with_parameters(learner.flat.values()), name)
             self.comm.log(_message(name, grown))
             learner.adopt(grown)
         return bool(events)
 
-    def look(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
+    def keep_due(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
         """Perform the due actions that only read parameters, with those of the ranks' consensus. Nothing else
         is due unless `changes` says so."""
         for keep in self._due_of(self.keeping, frames_seen):

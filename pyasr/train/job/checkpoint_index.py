@@ -15,7 +15,7 @@ DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
 MODELS = "models"  # directory of the models to be combined, next to the checkpoints
 
 
-def last_place(out: Path, pattern: str = DIRECTORY) -> str:
+def resume_point(out: Path, pattern: str = DIRECTORY) -> str:
     """The point from which a job with checkpoints in OUT/PATTERN resumes: `from 1200 frames`, `from 500
     frames of rbm2`, `from the beginning`."""
     indices = sorted(out.glob(f"{pattern}/{INDEX}"), key=lambda path: path.stat().st_mtime)

@@ -103,7 +103,7 @@ def advising_on_memory(work: Workload) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_for_want_of_memory(error):
             raise
-        raise _too_little(work, first_line_of(error)) from None
+        raise _memory_error(work, first_line_of(error)) from None
 
 
 def _check_part(work: Workload, x, targets, sharing: int) -> float:
@@ -120,7 +120,7 @@ def _check_part(work: Workload, x, targets, sharing: int) -> float:
         return 0.0
     part, its_targets = x.chunk(_PART)[0], targets.chunk(_PART)[0]
     learner.network.train()
-    kept = kept_bytes(
+    kept = saved_bytes(
         lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x
     )
     needed = 2 * kept * len(targets) / len(its_targets)
@@ -132,10 +132,10 @@ def _check_free(work: Workload, needed: float, free: float) -> None:
     """Raise UserError if the largest minibatch needs more bytes than are free for a rank."""
     if needed > free:
         memory = f"it takes about {needed / _MB:.0f} MB, {free / _MB:.0f} MB are free for each rank"
-        raise _too_little(work, f"{memory}, enough for about {int(work.minibatch * free / needed)} frames")
+        raise _memory_error(work, f"{memory}, enough for about {int(work.minibatch * free / needed)} frames")
 
 
-def _too_little(work: Workload, found: str) -> UserError:
+def _memory_error(work: Workload, found: str) -> UserError:
     advice = work.training.advice(work.minibatch)
     return UserError(f"memory is not enough for a minibatch of {work.minibatch} frames: {found}; {advice}")
 
@@ -156,7 +156,7 @@ def check_utterances_fit(work: Workload) -> None:
     order = np.argsort(training.lengths, kind="stable")
     middle, longest = int(order[len(order) // 2]), int(order[-1])
     learner.network.eval()
-    kept = kept_bytes(lambda: learner.loss(*training.minibatch_of(np.array([middle]))), learner.network)
+    kept = saved_bytes(lambda: learner.loss(*training.minibatch_of(np.array([middle]))), learner.network)
     of_a_frame = 2 * kept / max(int(training.lengths[middle]), 1)
     if (needed := of_a_frame * int(training.lengths[longest])) > free / sharing:
         found = (
@@ -177,7 +177,7 @@ def num_sharing(comm: Comm, device: torch.device) -> int:
     return comm.split_by_host().size if device.type == "cpu" else 1
 
 
-def kept_bytes(compute: Callable[[], object], network: torch.nn.Module, *inputs: torch.Tensor) -> int:
+def saved_bytes(compute: Callable[[], object], network: torch.nn.Module, *inputs: torch.Tensor) -> int:
     """Bytes that autograd saves while `compute` runs, without the parameters of `network` and the storage of
     `inputs`."""
     kept = {}

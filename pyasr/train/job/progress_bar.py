@@ -95,7 +95,7 @@ def bar(line: dict, columns: int) -> str:
     share = min(line["frames"] / line["total_frames"], 1.0)
     measured = "".join(f"  {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
     left = f"  {minutes(line['left_s'])} left" if "left_s" in line else ""
-    words = f" {share:4.0%}  epoch {line['epoch']}{measured}  {line['frames_per_s']} frames/s{left}"
-    width = max(min(columns - len(words) - 2, 40), 4)
+    text = f" {share:4.0%}  epoch {line['epoch']}{measured}  {line['frames_per_s']} frames/s{left}"
+    width = max(min(columns - len(text) - 2, 40), 4)
     done = round(width * share)
-    return f"[{'#' * done}{'-' * (width - done)}]{words}"[:columns].ljust(columns)
+    return f"[{'#' * done}{'-' * (width - done)}]{text}"[:columns].ljust(columns)

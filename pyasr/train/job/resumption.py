@@ -133,7 +133,7 @@ class JobCheckpoints:
         self.schedule.state = ScheduleState(**found.shared["schedule"])
         # this rank's own state; None with another number of ranks
         before = found.own if found.num_ranks == self.comm.size else None
-        position = Position(**before["position"]) if before else self._place_among_others(found)
+        position = Position(**before["position"]) if before else self._resized_position(found)
         if growth:
             self._check_network(growth, position.frames_seen, found.shared)
             assert isinstance(self.learner, Learner)  # only its network grows
@@ -194,7 +194,7 @@ class JobCheckpoints:
         if learner.velocity is not None:
             learner.velocity.copy_(found.first["learner"]["velocity"])
 
-    def _place_among_others(self, found: Checkpoint) -> Position:
+    def _resized_position(self, found: Checkpoint) -> Position:
         """Position of this rank after a checkpoint of another number of ranks. Each rank skips the trained
         share of the epoch in its own part of the data, in whole items or utterances. Rank 0 takes all
         sums."""

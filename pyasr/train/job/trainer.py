@@ -201,9 +201,9 @@ class Trainer(Generic[LearnerType]):
         self.check_divergence(heldout)
         self.averaging.check(self.heldout_before_consensus, heldout, self.comm)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
-        verdict = "" if accepted else "; worse than before, returning to the best model"
+        remark = "" if accepted else "; worse than before, returning to the best model"
         self.comm.log(
-            f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}"
+            f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{remark}"
         )
         self.reporter.epoch(
             self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout
@@ -235,7 +235,9 @@ class Trainer(Generic[LearnerType]):
         if ends:
             growth.check_whole(frames_seen)
         if ends or not growth.changes(frames_seen):
-            growth.look(flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen)
+            growth.keep_due(
+                flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen
+            )
             return
         if not equal:
             self.strategy.consensus(flat.master)

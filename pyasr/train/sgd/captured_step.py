@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from pyasr.nn.dropout import has_dropout
-from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient, Looks, Pending
+from pyasr.nn.layers.lagged_natural_gradient import HostInput, LaggedNaturalGradient, Pending
 from pyasr.nn.layers.natural_gradient import NUM_FIRST_UPDATES, OnlineNaturalGradient
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner
 from pyasr.train.sgd.criterion import CrossEntropy
@@ -31,7 +31,7 @@ _MAX_WORKERS, _MAX_SHAPES = 14, 4
 Shape = tuple[tuple[int, ...], tuple[int, ...], float]  # of inputs and targets, and `change_scale`
 
 
-def why_not(learner: CapturableLearner) -> str:
+def reasons_not_captured(learner: CapturableLearner) -> str:
     """The reasons why the steps of a learner cannot be captured; empty if they can.
 
     Only the cross-entropy of frames is captured, because the operations of other criteria may depend on the
@@ -88,7 +88,7 @@ class CapturedStep:
     def state_dict(self) -> list[Pending]:
         """The host's results not yet used by natural gradient. The current state is copied to the sides."""
         for group in self.passes.groups:
-            group.give_back()
+            group.write_back()
         return [group.pending() for group in self.passes.groups]
 
     def end(self) -> None:
@@ -108,16 +108,16 @@ class CapturedStep:
         self._last = shape
         self.rate.fill_(rate)
         self.number.fill_(self.learner.num_steps)
-        looks = bool(self.sides) and self.sides[0].update_is_due()
-        if looks:
-            self._take_answers()
+        updates = bool(self.sides) and self.sides[0].update_is_due()
+        if updates:
+            self._take_results()
         if shape in self._graphs:
-            self._graphs[shape][looks].replay()
+            self._graphs[shape][updates].replay()
         else:
-            prepared.run(looks, change_scale)
+            prepared.run(updates, change_scale)
             self._num_rows[shape] = [group.num_rows for group in self.passes.groups]
-        if looks:
-            self._ask(self._num_rows[shape])
+        if updates:
+            self._start_solving(self._num_rows[shape])
         for side in self.sides:
             side.num_minibatches += 1
         return self.passes.counts.clone()
@@ -137,9 +137,11 @@ class CapturedStep:
         """A graph of steps without an update of F and, for natural gradient, one with it."""
         self.rate.zero_()
         with self._unchanged():
-            return {looks: self._graph(shape, looks) for looks in ([False, True] if self.sides else [False])}
+            return {
+                updates: self._graph(shape, updates) for updates in ([False, True] if self.sides else [False])
+            }
 
-    def _graph(self, shape: Shape, looks: bool) -> torch.cuda.CUDAGraph:
+    def _graph(self, shape: Shape, updates: bool) -> torch.cuda.CUDAGraph:
         prepared, change_scale, stream, graph = (
             self._steps[shape],
             shape[-1],
@@ -149,11 +151,11 @@ class CapturedStep:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):  # warm-up with a learning rate of 0; compiles kernels
-                prepared.run(looks, change_scale)
+                prepared.run(updates, change_scale)
         torch.cuda.current_stream().wait_stream(stream)
         # other threads may wait for the device
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            prepared.run(looks, change_scale)
+            prepared.run(updates, change_scale)
         return graph
 
     @contextlib.contextmanager
@@ -178,7 +180,7 @@ class CapturedStep:
         learner.flat.grad.zero_()
         learner.flat.refresh()
 
-    def _take_answers(self) -> None:
+    def _take_results(self) -> None:
         for group, (_, _, mix, inverse_units) in zip(self.passes.groups, self._host):
             if (taken := group.take()) is not None:
                 mix.copy_(torch.from_numpy(taken[0]))
@@ -186,13 +188,15 @@ class CapturedStep:
                 group.mix.copy_(mix, non_blocking=True)
                 group.inverse_units.copy_(inverse_units, non_blocking=True)
 
-    def _ask(self, num_rows: list[int]) -> None:
+    def _start_solving(self, num_rows: list[int]) -> None:
         for group, (gram, traces, *_) in zip(self.passes.groups, self._host):
             gram.copy_(group.gram, non_blocking=True)
             traces.copy_(group.traces, non_blocking=True)
         wait = _event(self.device)
         for group, (gram, traces, _, inverse_units), num in zip(self.passes.groups, self._host, num_rows):
-            group.answer(Looks(gram.numpy(), traces.numpy(), inverse_units.numpy()[:, 0, 0], num, wait))
+            group.start_solving(
+                HostInput(gram.numpy(), traces.numpy(), inverse_units.numpy()[:, 0, 0], num, wait)
+            )
 
 
 def _on_device(group: LaggedNaturalGradient) -> tuple[Tensor, ...]:

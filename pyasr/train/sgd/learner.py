@@ -38,7 +38,7 @@ from pyasr.nn.layers.semi_orthogonal import PERIOD, approach_semi_orthogonal, se
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.parallel.mixing.gradient_sum import GradientSum
 from pyasr.tensor.squares import Number
-from pyasr.train.sgd.captured_step import CapturedStep, is_past_first_updates, why_not
+from pyasr.train.sgd.captured_step import CapturedStep, is_past_first_updates, reasons_not_captured
 from pyasr.train.sgd.change_limits import change_factors, limits_of
 from pyasr.train.sgd.completion import Completion
 from pyasr.train.sgd.components import components_of
@@ -107,7 +107,7 @@ class Learner:
         )
         if self.gradient_sum:
             self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
-        self.not_captured = why_not(self)
+        self.not_captured = reasons_not_captured(self)
         self.is_captured = self.flat.master.device.type == "cuda" and not self.not_captured
         if self.gradient_sum and self.criterion.uses_layers_once(network):
             self._completion = Completion(

@@ -121,8 +121,8 @@ class PlainPasses:
         )
         return PreparedStep(passes.x, passes.targets, partial(self._run, passes))
 
-    def _run(self, passes: FeedForwardPass, looks: bool, change_scale: float) -> None:
-        passes.gradients(self._verdict, self.rate, self.number, looks)
+    def _run(self, passes: FeedForwardPass, updates: bool, change_scale: float) -> None:
+        passes.gradients(self._verdict, self.rate, self.number, updates)
         flat = self.learner.flat
         for component, factor in zip(self.learner.components, self._verdict.factors):
             for span, relative in component.parts:
@@ -155,10 +155,10 @@ class LayersPasses:
         x, targets = torch.empty_like(x), torch.empty_like(targets)
         return PreparedStep(x, targets, partial(self._run, x, targets))
 
-    def _run(self, x: Tensor, targets: Tensor, looks: bool, change_scale: float) -> None:
+    def _run(self, x: Tensor, targets: Tensor, updates: bool, change_scale: float) -> None:
         for group in self.groups:
-            group.looks = looks
-            if looks:
+            group.updates = updates
+            if updates:
                 group.begin()
         counts = self.learner.learn(x, targets, self.rate, self.number, change_scale)
         self.counts.copy_(counts)

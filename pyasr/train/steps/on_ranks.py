@@ -16,7 +16,7 @@ from pyasr.base.cli.step import output_of
 from pyasr.base.files.places import remove_tree
 from pyasr.cluster.ranks.jobs import Recovery, run_ranks
 from pyasr.parallel.strategies import MixingOptions, check_ranks, usable_ranks
-from pyasr.train.job.checkpoint_index import DIRECTORY, INDEX, MODELS, last_place, remove_checkpoints
+from pyasr.train.job.checkpoint_index import DIRECTORY, INDEX, MODELS, remove_checkpoints, resume_point
 from pyasr.train.job.progress import METRICS_FILE
 from pyasr.train.job.progress_bar import progress_bar, progress_line
 
@@ -92,7 +92,7 @@ def train_on_ranks(
     parts  see `training_output`
     """
     recovery = Recovery(
-        step.jobs, lambda most: usable_ranks(mixing, most), lambda: last_place(spec.out, parts + DIRECTORY)
+        step.jobs, lambda most: usable_ranks(mixing, most), lambda: resume_point(spec.out, parts + DIRECTORY)
     )
     files, path = parts + METRICS_FILE, spec.out / "log" / log
     with progress_bar(spec.out, files):

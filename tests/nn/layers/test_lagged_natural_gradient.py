@@ -13,7 +13,7 @@ import torch
 from natural_gradient_by_formula import ALPHA, ByFormula, smoothed
 from torch import Tensor
 
-from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient, Looks, next_mix
+from pyasr.nn.layers.lagged_natural_gradient import HostInput, LaggedNaturalGradient, next_mix
 from pyasr.nn.layers.natural_gradient import (
     EPSILON,
     NUM_FIRST_UPDATES,
@@ -64,7 +64,7 @@ class Driver:
         ht, xhat = self.lag.projections(x), torch.empty_like(x)
         squares = residual(x, ht, self.lag.w, xhat).sum(2)
         if is_due:
-            self.look(x, ht, squares[0])
+            self.update_gram(x, ht, squares[0])
         for side in self.lag.sides:
             side.num_minibatches += 1
         return xhat, 1 - (self.lag.last.mT @ ht)[:, 0] if self.lag.ones else None
@@ -75,12 +75,12 @@ class Driver:
             self.lag.inverse_units[:, 0, 0] = torch.from_numpy(taken[1])
         self.lag.begin()
 
-    def look(self, x: Tensor, ht: Tensor, traces: Tensor) -> None:
+    def update_gram(self, x: Tensor, ht: Tensor, traces: Tensor) -> None:
         lag = self.lag
-        lag.look(x, ht)
+        lag.update_gram(x, ht)
         lag.traces.copy_(traces + (x.shape[1] if lag.ones else 0))
-        lag.answer(
-            Looks(
+        lag.start_solving(
+            HostInput(
                 lag.gram.numpy().copy(),
                 lag.traces.numpy().copy(),
                 lag.inverse_units[:, 0, 0].numpy().copy(),
@@ -127,7 +127,7 @@ def test_update_period_1_equals_form_without_lag(num_sides, ones, padding):
             assert relative(xhat[number, :, :DIM], expected) < 1e-12
             assert not ones or relative(columns[number], column) < 1e-12
     driver.begin()
-    driver.lag.give_back()
+    driver.lag.write_back()
     for side, own in zip(driver.lag.sides, plain):
         assert relative(side.factor, own.factor) < 1e-11
         torch.testing.assert_close(side.eigenvalues, own.eigenvalues, rtol=1e-11, atol=0)
@@ -161,13 +161,13 @@ def test_equals_formula_with_lag(period, ones):
     lag = driver.lag
     side.lagged = lag.precondition
     for x, right in zip(xs[FIRST:], expected[FIRST:]):
-        lag.looks = side.update_is_due()
-        if lag.looks:
+        lag.updates = side.update_is_due()
+        if lag.updates:
             driver.begin()
         xhat, column, scale = side._step(x[0], ones)
-        if lag.looks:
-            lag.answer(
-                Looks(
+        if lag.updates:
+            lag.start_solving(
+                HostInput(
                     lag.gram.numpy().copy(),
                     lag.traces.numpy().copy(),
                     lag.inverse_units[:, 0, 0].numpy().copy(),
@@ -256,7 +256,7 @@ def test_resume_between_updates_gives_same_bits():
     driver = Driver(trained(2, True, 4, xs), True, DIM + 3)
     for x in xs[FIRST : FIRST + 6]:
         driver.step(x)
-    driver.lag.give_back()
+    driver.lag.write_back()
     file = io.BytesIO()
     torch.save(
         {"sides": [side.state_dict() for side in driver.lag.sides], "pending": driver.lag.pending()}, file
@@ -340,5 +340,5 @@ def test_w_keeps_precision_with_tf32_data(monkeypatch):
         torch, "bmm", lambda *args, **kwargs: seen.append(settings.allow_tf32) or multiply(*args, **kwargs)
     )
     group.begin()
-    group.look(x[None], group.projections(x[None]))
+    group.update_gram(x[None], group.projections(x[None]))
     assert seen == [False, False] and settings.allow_tf32

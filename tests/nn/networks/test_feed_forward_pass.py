@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pyasr.nn.layers.lagged_natural_gradient import LaggedNaturalGradient, Looks
+from pyasr.nn.layers.lagged_natural_gradient import HostInput, LaggedNaturalGradient
 from pyasr.nn.layers.natural_gradient import NUM_FIRST_UPDATES
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
@@ -104,8 +104,8 @@ def take_answers(groups: SideGroups) -> None:
 
 def answer(groups: SideGroups) -> None:
     for group in groups:
-        group.answer(
-            Looks(
+        group.start_solving(
+            HostInput(
                 group.gram.numpy().copy(),
                 group.traces.numpy().copy(),
                 group.inverse_units[:, 0, 0].numpy().copy(),

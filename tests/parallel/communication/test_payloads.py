@@ -110,7 +110,7 @@ def test_changes_of_any_size_are_sent(name, payload, size):
 def test_non_finite_values_reach_all_ranks():
     def rank(comm):
         codec, x = PayloadCodec(comm, SchemeOptions(payload="float16")), torch.ones(4)
-        codec.agree(torch.zeros(4))
+        codec.set_base(torch.zeros(4))
         x[comm.rank] = [np.nan, np.inf, 1.0][comm.rank]
         return codec.sum(x, 1 / 3, 1.0).numpy()
 
@@ -140,8 +140,8 @@ def test_exchange_equals_equation(payload, dim):
             (comm.rank + 1) % 3,
             (comm.rank - 1) % 3,
         )
-        codec.agree(torch.from_numpy(base))
-        codec.offer(torch.from_numpy(x[comm.rank].copy()))
+        codec.set_base(torch.from_numpy(base))
+        codec.prepare(torch.from_numpy(x[comm.rank].copy()))
         return codec.exchange(right, torch.empty(dim), left).numpy(), codec.exchange(
             left, torch.empty(dim), right
         ).numpy()
@@ -160,7 +160,7 @@ def test_message_differences_equal_equation(payload):
 
     def rank(comm):
         codec, total = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(dim)
-        codec.agree(torch.from_numpy(base))
+        codec.set_base(torch.from_numpy(base))
         messages = [codec.message(dim) for _ in range(2)]
         codec.pack(torch.from_numpy(theirs), messages[0])
         codec.pack(torch.from_numpy(ours), messages[1])
@@ -187,7 +187,7 @@ def test_error_of_sum_over_ranks_is_bounded(payload):
 
     def rank(comm):
         codec = PayloadCodec(comm, SchemeOptions(payload=payload))
-        codec.agree(torch.from_numpy(base).float())
+        codec.set_base(torch.from_numpy(base).float())
         return codec.sum(torch.from_numpy(x[comm.rank].copy()), weights[comm.rank], weights.sum()).numpy()
 
     terms = weights[:, None] * (x - base.astype(np.float32)).astype(np.float64)
@@ -223,7 +223,7 @@ def test_sums_and_bytes_sent_are_counted(payload, all_reduce, messages):
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
         codec = PayloadCodec(comm, SchemeOptions(payload=payload, all_reduce=all_reduce))
-        codec.agree(torch.zeros(60))
+        codec.set_base(torch.zeros(60))
         total = codec.sum(torch.arange(60.0), 1.0, 3.0)
         mean = codec.mean(torch.arange(60.0)) if all_reduce != "ring" else total / 3
         return total.numpy(), mean.numpy()
@@ -251,9 +251,9 @@ def test_16_bits_take_half_the_time(payload, message):
 
     def rank(comm):
         codec, x, other = PayloadCodec(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
-        codec.agree(x)
+        codec.set_base(x)
         begin = comm.time()
-        codec.offer(x)
+        codec.prepare(x)
         codec.exchange(other, torch.empty(1000), other)
         exchanged = comm.time()
         codec.send_move(x, 1, 5) if comm.rank == 0 else codec.receive_move(x, 5, 0)

@@ -290,7 +290,7 @@ def test_waiting_returns_arrived_message():
             return comm.send(message(16), 1, tag=1)
         report = []
         for _ in range(3):
-            report.append(comm.waiting(tag=1))
+            report.append(comm.probe(tag=1))
             comm.sleep(1.25)
         return report
 
@@ -390,14 +390,14 @@ def test_deadlocks_of_threads_are_reported():
 
 def test_endless_runs_are_reported():
     def poll(comm):
-        while comm.waiting(tag=1) is None:
+        while comm.probe(tag=1) is None:
             comm.sleep(0.001)
 
     with pytest.raises(TimeoutError, match="no end within 2 s of simulated time: rank 0 waits for .* s"):
         run_simulated(1, poll, NETWORK, limit_s=2.0)
 
     def poll_hard(comm):
-        while comm.waiting(tag=1) is None:
+        while comm.probe(tag=1) is None:
             pass
 
     with pytest.raises(RuntimeError, match="rank 0 has polled 100000 times .* sleep between two polls"):

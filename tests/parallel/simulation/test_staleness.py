@@ -23,9 +23,9 @@ class Overheard(PayloadCodec):
         super().__init__(*arguments)
         self.halves = []
 
-    def offer(self, x):
+    def prepare(self, x):
         self.said = x.double().numpy()
-        super().offer(x)
+        super().prepare(x)
 
     def exchange(self, to, incoming, source):
         report = super().exchange(to, incoming, source)

@@ -210,7 +210,7 @@ def test_publication_in_transit_is_not_overwritten():
     """For any number of later publications. Message buffers that are not in transit are reused."""
     published = LastPublication(PayloadCodec(SoloComm(), SchemeOptions()), 3)
     published.last = published.write(torch.full((3,), 0.0), 0)
-    sent, seen = published.take(), set()
+    sent, seen = published.acquire(), set()
     for number in range(1, 6):
         published.last = published.write(torch.full((3,), float(number)), number)
         seen.add(id(published.last.message))
@@ -219,8 +219,8 @@ def test_publication_in_transit_is_not_overwritten():
             and (sent.message == 0).all()
             and (published.last.message == number).all()
         )
-    published.give_back()
-    assert len(seen) == 2 and published.take().number == 5
+    published.release()
+    assert len(seen) == 2 and published.acquire().number == 5
 
 
 @pytest.mark.parametrize("name", NAMES)

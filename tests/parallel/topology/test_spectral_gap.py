@@ -62,7 +62,7 @@ def test_thousand_ranks_are_supported(capsys):
 def test_thousand_rank_matrices_are_decomposed(name, monkeypatch):
     """By a Fourier transform. The number of mixings, up to a million, is found by bisection."""
     looks = []
-    for function in ("_radius", "_reaches"):
+    for function in ("_radius", "_is_norm_at_least"):
         whole = getattr(agreement, function)
         monkeypatch.setattr(
             agreement,

@@ -8,7 +8,7 @@ from toy_jobs import Crash, crash_after, store, training, with_options
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.parallel.simulation.simulator import ClusterNetwork, run_simulated
 from pyasr.parallel.strategies import make_strategy
-from pyasr.train.job.checkpoint_index import last_place
+from pyasr.train.job.checkpoint_index import resume_point
 from pyasr.train.job.trainer import Trainer
 
 EPOCH_FRAMES, MINIBATCH = 1200, 16
@@ -89,7 +89,7 @@ def test_resume_is_bit_identical_in_virtual_time(tmp_path, mixing):
     for num_steps in (15, 16):
         with pytest.raises(Crash):
             run(simulated, 4, tmp_path / "cut", options(mixing), num_steps)
-        frames = int(last_place(tmp_path / "cut").split()[1])
+        frames = int(resume_point(tmp_path / "cut").split()[1])
         assert frames in set(job.saved) - ends
     again = run(simulated, 4, tmp_path / "cut", options(mixing))
     for (before, master), (after, resumed) in zip(whole, again):
@@ -105,7 +105,7 @@ def test_resume_with_other_number_of_ranks(tmp_path, mixing, before, now):
     for num_ranks in (before, now):
         with pytest.raises(Crash):
             run(run_threads, num_ranks, tmp_path / "cut", options(mixing), 15)
-        assert int(last_place(tmp_path / "cut").split()[1]) > 0
+        assert int(resume_point(tmp_path / "cut").split()[1]) > 0
     jobs = run(run_threads, now, tmp_path / "cut", options(mixing))
     job = jobs[0][0]
     assert all(

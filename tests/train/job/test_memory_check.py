@@ -141,7 +141,7 @@ def test_every_kind_of_minibatch_is_estimated(make, tmp_path, monkeypatch):
     job = training(SoloComm(), tmp_path / "out", *make(tmp_path))
     x, targets = job.training.largest(job.minibatch)
     inputs = x.x if isinstance(x, Rows) else x
-    needed = 2 * memory_check.kept_bytes(lambda: job.learner.loss(x, targets), job.learner.network, inputs)
+    needed = 2 * memory_check.saved_bytes(lambda: job.learner.loss(x, targets), job.learner.network, inputs)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.25 * needed)
     memory_check.try_out(job)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 0.8 * needed)
@@ -204,7 +204,7 @@ def test_cgroup_memory_limit_is_respected(tmp_path):
 def test_suggested_minibatch_is_reported(tmp_path, monkeypatch):
     """Two of the 16 frames keep 1 MB, and their derivatives take as much: 2 MB per pair, so 5 MB hold two and
     a half pairs."""
-    monkeypatch.setattr(memory_check, "kept_bytes", lambda *_: 1_000_000)
+    monkeypatch.setattr(memory_check, "saved_bytes", lambda *_: 1_000_000)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 5_000_000)
     with pytest.raises(
         UserError,

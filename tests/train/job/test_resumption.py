@@ -11,7 +11,7 @@ from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, traini
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.tensor.file import load_tensors
-from pyasr.train.job.checkpoint_index import last_place
+from pyasr.train.job.checkpoint_index import resume_point
 from pyasr.train.job.checkpoints import frames_to_leave_out
 from pyasr.train.job.trainer import Trainer
 
@@ -80,7 +80,7 @@ def test_other_number_of_ranks_resumes(tmp_path, name, before, now):
     """From a checkpoint within the second epoch."""
     per_epoch = -(-50 * SHARDS[before][0] // 16)
     cut(before, tmp_path, options(name), per_epoch + per_epoch // 2 + 1)
-    assert EPOCH_FRAMES < int(last_place(tmp_path, "checkpoint").split()[1]) < 2 * EPOCH_FRAMES
+    assert EPOCH_FRAMES < int(resume_point(tmp_path, "checkpoint").split()[1]) < 2 * EPOCH_FRAMES
     ended = run_ranks(now, tmp_path, options(name))
     counted, accuracy, master = ended[0]
     assert counted == [(EPOCH_FRAMES, 2 * EPOCH_FRAMES), (EPOCH_FRAMES, 3 * EPOCH_FRAMES)]
@@ -124,7 +124,7 @@ def test_kaldi_schedule_keeps_frames_per_epoch(tmp_path, before, now, num_steps)
         return store(12)
 
     cut(before, tmp_path, given, num_steps, frames=all_data)
-    assert EPOCH_FRAMES < int(last_place(tmp_path, "checkpoint").split()[1]) < 2 * EPOCH_FRAMES
+    assert EPOCH_FRAMES < int(resume_point(tmp_path, "checkpoint").split()[1]) < 2 * EPOCH_FRAMES
     counted, accuracy, _ = run_ranks(now, tmp_path, given, frames=all_data)[0]
     ends = [0, *(frames_seen for _, frames_seen in counted)]
     assert len(counted) == 2 and accuracy > 0.8
@@ -214,9 +214,9 @@ def test_frames_to_skip_are_split_over_ranks():
 
 
 def test_position_of_last_checkpoint(tmp_path):
-    assert last_place(tmp_path) == last_place(tmp_path, "rbm*/checkpoint") == "from the beginning"
+    assert resume_point(tmp_path) == resume_point(tmp_path, "rbm*/checkpoint") == "from the beginning"
     for name, frames in (("rbm1", 70), ("rbm2", 30)):
         directory = tmp_path / name / "checkpoint"
         directory.mkdir(parents=True)
         (directory / "checkpoint.json").write_text(f'{{"number": 3, "files": [], "frames_seen": {frames}}}')
-    assert last_place(tmp_path, "rbm*/checkpoint") == "from 30 frames of rbm2"
+    assert resume_point(tmp_path, "rbm*/checkpoint") == "from 30 frames of rbm2"

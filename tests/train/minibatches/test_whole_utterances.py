@@ -113,7 +113,7 @@ def test_utterance_too_long_for_memory_is_refused_by_name(tmp_path, monkeypatch)
     job = job_of(learner, utterances)
     memory_check.check_utterances_fit(job)
     kept = [
-        memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network)
+        memory_check.saved_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network)
         for i in (0, 3)
     ]
     assert 35 < kept[1] / kept[0] < 51
@@ -132,7 +132,7 @@ def test_too_many_utterances_for_memory_are_reported_before_trial(tmp_path, monk
     """Each utterance fits alone. On a CPU, the system might kill the process instead of raising an error."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
-    kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
+    kept = memory_check.saved_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 21 * kept)
     memory_check.check_utterances_fit(job_of(learner, utterances))
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 2 * 10 * kept)
@@ -149,7 +149,7 @@ def test_gpu_memory_is_tried_instead_of_estimated(tmp_path, monkeypatch):
     derivatives."""
     make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
-    kept = memory_check.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
+    kept = memory_check.saved_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
     monkeypatch.setattr(memory_check, "free_bytes", lambda device: 1.5 * 20 * kept)
     job = job_of(learner, utterances)
     with pytest.raises(UserError, match="a minibatch of 2000 frames"):
@@ -248,6 +248,6 @@ def test_saved_activations_are_measured():
     """Two products of (100, 10) by (10, 10) and a ReLU keep their inputs and outputs, 4000 bytes each."""
     network = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 10))
     x = torch.randn(100, 10)
-    assert memory_check.kept_bytes(lambda: network(x).sum(), network) == 8000
+    assert memory_check.saved_bytes(lambda: network(x).sum(), network) == 8000
     with torch.no_grad():
-        assert memory_check.kept_bytes(lambda: network(x).sum(), network) == 0
+        assert memory_check.saved_bytes(lambda: network(x).sum(), network) == 0

@@ -19,7 +19,7 @@ from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward, initialise
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.mixing import flat
-from pyasr.train.sgd.captured_step import CapturedStep, why_not
+from pyasr.train.sgd.captured_step import CapturedStep, reasons_not_captured
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.sgd.step_passes import LayersPasses, PlainPasses
 from pyasr.train.targets.soft_targets import SoftTargets
@@ -248,14 +248,14 @@ def test_explicit_passes_are_chosen_for_plain_networks(case, kind):
     ],
 )
 def test_reasons_against_capture(reason, options):
-    found = why_not(make_learner("cpu", False, **options))
+    found = reasons_not_captured(make_learner("cpu", False, **options))
     assert reason in found and bool(found) == bool(reason)
 
 
 def test_gradients_summed_over_ranks_are_not_captured():
     learner = make_learner("cpu", False)
     learner.gradient_sum = object()
-    assert why_not(learner) == "gradients are summed over ranks"
+    assert reasons_not_captured(learner) == "gradients are summed over ranks"
 
 
 def test_cpu_does_not_capture():

@@ -16,7 +16,7 @@ from training_corpora import make_training_dirs
 from pyasr.base.errors import UserError
 from pyasr.nn.networks.acoustic import load_model
 from pyasr.train.minibatches.chunks import NO_TARGET
-from pyasr.train.sgd.captured_step import why_not
+from pyasr.train.sgd.captured_step import reasons_not_captured
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.steps.loss import Loss
 
@@ -161,4 +161,4 @@ def test_captured_cross_entropy_steps_are_not_used(focal):
         with_options().learner,
         criterion=focal,
     )
-    assert why_not(learner) == "the criterion is not the cross-entropy of frames"
+    assert reasons_not_captured(learner) == "the criterion is not the cross-entropy of frames"
