@@ -264,13 +264,13 @@ def test_resumed_strategy_gives_same_bits(name):
 
 
 @pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco", "easgd"])
-@pytest.mark.parametrize("takes_up", [False, True])
-def test_state_stays_on_device_of_parameters(name, takes_up):
+@pytest.mark.parametrize("is_resized", [False, True])
+def test_state_stays_on_device_of_parameters(name, is_resized):
     """A checkpoint is read into host memory. The device of this test has no memory."""
     strategy, saved = (make_strategy(SoloComm(), options(name)) for _ in range(2))
     saved.restart(torch.zeros(3))
     strategy.restart(torch.zeros(3, device="meta"))
-    (strategy.resume_resized if takes_up else strategy.load_state_dict)(saved.state_dict())
+    (strategy.resume_resized if is_resized else strategy.load_state_dict)(saved.state_dict())
     kept = [value for value in strategy.state_dict().values() if isinstance(value, torch.Tensor)]
     assert kept and all(tensor.device.type == "meta" for tensor in kept)
 
