@@ -88,7 +88,7 @@ class Comm(Protocol):
     def probe(self, tag: int) -> int | None:
         """The sender of the next message with this tag if one has arrived, else None."""
 
-    def background(self, function: Callable[[], Any]) -> Running:
+    def background(self, function: Callable[[], Any]) -> BackgroundTask:
         """Call `function` in another thread of this rank."""
 
     def condition(self) -> RankCondition:
@@ -108,7 +108,7 @@ class Comm(Protocol):
         """The rank, the number of ranks and the host, for messages."""
 
 
-class Running(Protocol):
+class BackgroundTask(Protocol):
     """A function that runs in another thread of a rank."""
 
     def check(self) -> None:
@@ -236,7 +236,7 @@ class BaseComm:
         put_back()
         return sender
 
-    def background(self, function: Callable[[], Any]) -> Running:
+    def background(self, function: Callable[[], Any]) -> BackgroundTask:
         return Task(function)
 
     def condition(self) -> RankCondition:

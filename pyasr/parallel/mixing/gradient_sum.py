@@ -12,10 +12,10 @@ from pyasr.parallel.mixing.payload_codec import PayloadCodec
 if TYPE_CHECKING:
     import torch
 
-    from pyasr.parallel.communication.comm import Running
+    from pyasr.parallel.communication.comm import BackgroundTask
 
 # minimum number of elements in a message, 1 MB: the time of smaller messages is mostly latency
-_LEAST_PART = 1 << 18
+_MIN_PART = 1 << 18
 _NUM_PARTS = 4  # approximate number of messages; the last one does not overlap with computation
 
 
@@ -42,7 +42,7 @@ class GradientSum:
     ):
         self._codec, self._shares, self._timed = codec, shares, timed
         self.frames: float | None = None
-        self._task: Running | None = None
+        self._task: BackgroundTask | None = None
         self.has_summed = self.is_idle = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
@@ -98,7 +98,7 @@ def parts_from_the_end(begins: list[int], length: int) -> list[slice]:
     """Split [0, length) into parts of whole parameters, from the end to the beginning. Each part but the last
     is large enough for a message of its own. The parts are the same on all ranks, including ranks without
     data."""
-    parts, end, least = [], length, max(_LEAST_PART, length // _NUM_PARTS)
+    parts, end, least = [], length, max(_MIN_PART, length // _NUM_PARTS)
     for begin in reversed(begins):
         if end - begin >= least or begin == 0:
             parts.append(slice(begin, end))

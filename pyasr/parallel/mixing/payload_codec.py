@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyasr.parallel.communication.comm import Comm
     from pyasr.parallel.communication.host_copy import HostCopy
 
-_GREATEST = 15  # float16 numbers are scaled to below 2^15
-_MOST = 126  # 2^-126 is the smallest normal float32
+_MAX_EXPONENT = 15  # float16 numbers are scaled to below 2^15
+_MAX_SHIFT = 126  # 2^-126 is the smallest normal float32
 _BLOCK = 1 << 17  # numbers per block, which stays in the cache during several operations
 
 
@@ -128,7 +128,7 @@ class PayloadCodec:
                 else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
             )
         exponent = (
-            self._exponent(total * self.comm.reduce_scalar(greatest(x), "max")) if self._is_scaled else 0
+            self._exponent(total * self.comm.reduce_scalar(max_magnitude(x), "max")) if self._is_scaled else 0
         )
         self._narrow_ring(x, weight * 2.0**exponent)
         return x.mul_(2.0**-exponent) if exponent else x
@@ -199,7 +199,7 @@ class PayloadCodec:
         """k for float16 numbers up to `largest`; 0 if scaling is not possible."""
         if largest == 0 or not math.isfinite(largest):
             return 0
-        return min(_GREATEST - math.frexp(largest)[1], _MOST)
+        return min(_MAX_EXPONENT - math.frexp(largest)[1], _MAX_SHIFT)
 
     def _make_buffers(self, length: int) -> None:
         if self._sent is None or len(self._sent) != length + 1:
@@ -208,7 +208,7 @@ class PayloadCodec:
     def _pack(self, message: torch.Tensor, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
         """Write q(x - base), or q(x) without a base, into `message`."""
         exponent = (
-            self._exponent(max(greatest(moves) for _, moves in self._moves(x, base)))
+            self._exponent(max(max_magnitude(moves) for _, moves in self._moves(x, base)))
             if self._is_scaled
             else 0
         )
@@ -252,7 +252,7 @@ def blocks(length: int) -> list[slice]:
     return [slice(begin, min(begin + _BLOCK, length)) for begin in range(0, max(length, 1), _BLOCK)]
 
 
-def greatest(x: torch.Tensor) -> float:
+def max_magnitude(x: torch.Tensor) -> float:
     """The maximum magnitude in `x`; 0 if it is empty, infinite if a number is NaN, so that ranks agree on the
     maximum."""
     if not len(x):

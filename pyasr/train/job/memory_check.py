@@ -86,12 +86,12 @@ def unchanged(learner: AnyLearner) -> Iterator[None]:
     """On exit, restore the learner and the random state bit for bit; gradients may be computed in the
     block."""
     device = learner.flat.master.device
-    remembered, random = copy.deepcopy(learner.state_dict()), random_state(device)
+    state, random = copy.deepcopy(learner.state_dict()), random_state(device)
     try:
         yield
     finally:
         learner.flat.grad.zero_()
-        learner.load_state_dict(remembered)
+        learner.load_state_dict(state)
         set_random_state(random, device)
 
 
@@ -187,5 +187,5 @@ def saved_bytes(compute: Callable[[], object], network: torch.nn.Module, *inputs
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
         compute()
-    there = {tensor.untyped_storage().data_ptr() for tensor in (*network.parameters(), *inputs)}
-    return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in there)
+    excluded = {tensor.untyped_storage().data_ptr() for tensor in (*network.parameters(), *inputs)}
+    return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in excluded)

@@ -147,9 +147,9 @@ class JobCheckpoints:
             self.strategy.load_state_dict(before["strategy"])
         else:
             self.strategy.resume_resized(found.first["strategy"])
-        were = "" if before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
+        resized = "" if before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
         self.comm.log(
-            f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}"
+            f"resuming at {position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{resized}"
         )
         best = found.shared["best"]
         return position, None if best is None else best.to(self.learner.flat.master.device)

@@ -33,7 +33,7 @@ from pyasr.train.totals import Totals
 from pyasr.train.training_options import MomentumOptions
 
 RATE_AFTER_EXPLOSION = 0.9
-_GREATEST_ERROR = 1000.0
+_MAX_ERROR = 1000.0
 
 
 class MomentumSchedule(Schedule):
@@ -82,7 +82,7 @@ class ReconstructionError(Criterion):
     def check(self, totals: Totals, network: Rbm, is_strict: bool) -> None:
         """Raise Diverged for an error above 1000 times the variance of the data. Initial weights do not cause
         such an error, because explosions shrink them."""
-        if not totals.objective > -_GREATEST_ERROR:
+        if not totals.objective > -_MAX_ERROR:
             found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
             raise Diverged(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
 
