@@ -175,7 +175,7 @@ def everything_in_groups(spec, comm):
     )
 
     for size in (1, 2, 3, 4, 5, 8):
-        _meet(comm, size)
+        _synchronise(comm, size)
         group = comm.split(int(comm.rank < size))
         if comm.rank < size:
             if size <= 3:
@@ -193,7 +193,7 @@ def everything_in_groups(spec, comm):
                 check_neighbours_do_not_wait(group)
 
 
-def _meet(comm, tag: int) -> None:
+def _synchronise(comm, tag: int) -> None:
     """A barrier in which waiting ranks use no CPU time."""
     token, others = np.zeros(1), range(1, comm.size)
     if comm.rank:
