@@ -65,7 +65,7 @@ class Server:
     """The server's two threads: one receives requests, the other (the rank's own) synchronises with one shard
     after the other.
 
-    While it is `receiving_requests`, the rank calls `synchronise` with `next_shard` until that is None.
+    In the context `receiving_requests`, the rank calls `synchronise` with `next_shard` until that is None.
 
     staleness  Counter: number of synchronisations by the number of changes since the shard's previous one
     """

@@ -41,12 +41,12 @@ LearnerType = TypeVar("LearnerType", bound=AnyLearner)
 class Trainer(Generic[LearnerType]):
     """A training job on one rank. The learner's `criterion` is its objective.
 
-    training, heldout  this rank's data
-    directory          for checkpoints and metrics
-    growth             changes of the network at given times
-    one_learner        keeps the parameters of one rank for --save-learner
-    position           progress of the training
-    best               parameters of the best model so far, for schedules that may return to it
+    training, heldout         this rank's data
+    directory                 for checkpoints and metrics
+    growth                    changes of the network at given times
+    one_learner               keeps the parameters of one rank for --save-learner
+    position                  progress of the training
+    best                      parameters of the best model so far, for schedules that may return to it
     heldout_before_consensus  held-out totals of the ranks' own models, before the last consensus; None: not
                               measured
     """
