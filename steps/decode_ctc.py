@@ -47,14 +47,21 @@ class DecodeCtc:
     data: Path = argument("data directory with features")
     ctc_dir: Path = argument("directory of the network")
     decode_dir: Path = argument("directory of the lattices")
-    search: str = option(PREFIX, "search method", choices=SEARCHES)
-    units_dir: Path | None = option(None, "directory of the units (units.txt); none: CTC_DIR/units")
-    posteriors: Path | None = option(
-        None, "table (scp) of log posteriors (frames, units), instead of network and features"
+    search: str = option(PREFIX, "search method", choices=SEARCHES, heading="search", common=True)
+    units_dir: Path | None = option(
+        None, "directory of the units (units.txt); none: CTC_DIR/units", heading="input"
     )
-    graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST))
+    posteriors: Path | None = option(
+        None,
+        "table (scp) of log posteriors (frames, units), instead of network and features",
+        heading="input",
+    )
+    graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST), heading="input")
     lm: Path | None = option(
-        None, "n-gram model in ARPA format, optionally compressed", only=if_is("search", PREFIX)
+        None,
+        "n-gram model in ARPA format, optionally compressed",
+        only=if_is("search", PREFIX),
+        heading="input",
     )
     prefix: PrefixOptions = group(PrefixOptions, only=if_is("search", PREFIX))
     decode: DecodeOptions = group(

@@ -36,10 +36,12 @@ class MakeFmllrFeats:
     data: Path = argument("data directory with features")
     model_dir: Path = argument("directory of the GMM system, or of its alignments")
     out: Path = argument("new data directory")
-    transform_dir: Path | None = option(None, "directory of the speakers' transforms; none: MODEL_DIR")
+    transform_dir: Path | None = option(
+        None, "directory of the speakers' transforms; none: MODEL_DIR", heading="input"
+    )
     missing: LeftOutOptions = group(LeftOutOptions)
     compress: bool = option(
-        False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
+        False, "store one byte per value (Kaldi's compressed matrices) instead of float32", heading="output"
     )
     jobs: JobOptions = group(JobOptions)
 

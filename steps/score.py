@@ -64,6 +64,8 @@ MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
 
 @dataclass(frozen=True)
 class ScoreOptions:
+    heading = "scoring"
+
     data: Path = argument("data directory that was decoded")
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")

@@ -20,9 +20,11 @@ class FrameOptions:
 
     heading = "features"
 
-    sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6)
-    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0)
-    frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0)
+    sample_frequency: float = option(
+        16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6, common=True
+    )
+    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0, common=True)
+    frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0, common=True)
     dither: float = option(
         0.0,
         "standard deviation of the noise added to the samples (int16 scale); 0: none",
@@ -83,7 +85,7 @@ class MelOptions:
 
     heading = "features"
 
-    num_mel_bins: int = option(23, "number of filters", minimum=3)
+    num_mel_bins: int = option(23, "number of filters", minimum=3, common=True)
     low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
     high_freq: float = option(
         0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency"
@@ -200,8 +202,8 @@ class MfccOptions:
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
-    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
-    use_energy: bool = option(True, "log energy in the place of C0")
+    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1, common=True)
+    use_energy: bool = option(True, "log energy in the place of C0", common=True)
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
     htk_compat: bool = option(
@@ -224,7 +226,7 @@ class FbankOptions:
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
-    use_energy: bool = option(False, "log energy as an additional first column")
+    use_energy: bool = option(False, "log energy as an additional first column", common=True)
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
     use_log_fbank: bool = option(True, "logarithm of the filters' energies", rare=True)
     use_power: bool = option(True, "power spectrum; false: magnitude", rare=True)
@@ -247,8 +249,8 @@ class PlpOptions:
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
     lpc_order: int = option(12, "order of linear prediction", minimum=1, rare=True)
-    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
-    use_energy: bool = option(True, "log energy in the place of C0")
+    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1, common=True)
+    use_energy: bool = option(True, "log energy in the place of C0", common=True)
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
     compress_factor: float = option(
         0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0, rare=True

@@ -27,6 +27,8 @@ from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, UbmOptions, frame_post
 class StatsOptions:
     """Selection and weight of the frames that train the extractor."""
 
+    heading = "i-vectors"
+
     subsample: int = option(
         2,
         "step between the frames of an utterance that train the extractor, frames; 1: all frames",

@@ -30,6 +30,8 @@ _FLOOR = 1.0  # minimum mean square of samples at int16 scale: digital silence c
 class CutOptions:
     """Options for cutting long recordings."""
 
+    heading = "segments"
+
     max_segment_s: float = option(
         20.0, "maximum length of a segment in seconds; segments are decoded separately", minimum=1.0
     )

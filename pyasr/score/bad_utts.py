@@ -47,6 +47,8 @@ class Comparison:
 class BadUttOptions:
     """An utterance is bad if its errors exceed both limits."""
 
+    heading = "selection"
+
     max_errors: int = option(
         1, "maximum number of errors of a good utterance, whatever its length", minimum=0
     )

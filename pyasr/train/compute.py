@@ -21,7 +21,7 @@ class ComputeOptions(DeviceOptions):
 
     heading = "optimisation"
 
-    minibatch: int = option(512, "frames per minibatch", minimum=1)
+    minibatch: int = option(512, "frames per minibatch", minimum=1, common=True)
     precision: str = option(
         "auto",
         "number type of products; auto: bfloat16 if the device multiplies it natively, else float32; tf32: "

@@ -53,7 +53,10 @@ class ScheduleOptions(ScalingOptions):
     heading = "optimisation"
 
     learning_rate: float = option(
-        0.1, "initial learning rate of one rank, for gradients as in --lr-convention", minimum=0.0
+        0.1,
+        "initial learning rate of one rank, for gradients as in --lr-convention",
+        minimum=0.0,
+        common=True,
     )
     lr_convention: str = option(
         "mean",
@@ -61,8 +64,10 @@ class ScheduleOptions(ScalingOptions):
         choices=("mean", "sum"),
         rare=True,
     )
-    schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES)
-    num_epochs: int = option(10, "number of passes over the training data (newbob: maximum)", minimum=1)
+    schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES, common=True)
+    num_epochs: int = option(
+        10, "number of passes over the training data (newbob: maximum)", minimum=1, common=True
+    )
     final_factor: float = option(
         0.01, "final learning rate relative to the initial one", minimum=0.0, only=_FALLING
     )

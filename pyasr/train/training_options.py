@@ -135,6 +135,8 @@ class LoopOptions(SeedOptions):
 class FrameLoopOptions(LoopOptions):
     """The same for frame-level cross-entropy, whose value for guessing is known."""
 
+    heading = "progress and checkpoints"
+
     stop_at_divergence: bool = option(
         True,
         "end the training if its objective is clearly worse than guessing; false: only if it is not a number",
@@ -416,14 +418,20 @@ class RbmOptions:
 
     heading = "optimisation"
 
-    rbm_iter: int = option(1, "epochs of each Bernoulli RBM; the Gaussian RBM has twice as many", minimum=1)
+    rbm_iter: int = option(
+        1, "epochs of each Bernoulli RBM; the Gaussian RBM has twice as many", minimum=1, common=True
+    )
     rbm_lr: float = option(
         0.4,
         "learning rate of one rank for Bernoulli RBMs, for gradients averaged over the minibatch",
         minimum=1e-9,
+        common=True,
     )
     rbm_lr_low: float = option(
-        0.01, "learning rate of one rank for the Gaussian RBM, for averaged gradients", minimum=1e-9
+        0.01,
+        "learning rate of one rank for the Gaussian RBM, for averaged gradients",
+        minimum=1e-9,
+        common=True,
     )
     rbm_l2penalty: float = option(0.0002, "L2 penalty on the weights", minimum=0.0, rare=True)
     param_stddev: float = option(0.1, "standard deviation of the initial weights", minimum=0.0, rare=True)

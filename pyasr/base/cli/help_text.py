@@ -2,8 +2,8 @@
 
 A dataclass of options names the heading of the flags that it declares in a class attribute `heading`. Groups
 inside it inherit the heading, subclasses do not. Under a heading, flags that are declared as `common` come
-first, and `rare` ones come last. --help omits rare flags unless the program has few flags; --help-all shows all.
-Flags that the program never uses are not shown.
+first, and `rare` ones come last. --help omits rare flags unless the program has few flags; --help-all shows
+them, too. Flags that the program never uses are not shown.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from pyasr.base.cli.option_values import as_typed
 
 ALL = "--help-all"
 HEADINGS = (
-    "", "audio", "features", "pitch", "input", "data", "network", "objective", "tree", "alignment",
-    "Gaussians", "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation",
-    "search", "scoring", "progress and checkpoints", "resources", "jobs",
+    "", "output", "input", "audio", "features", "pitch", "data", "held-out speech", "pronunciations",
+    "selection", "selection by number", "selection by speaker or transcript", "selection by list",
+    "reverberation", "noise", "copies", "speech detection", "streaming", "segments", "language model",
+    "graph", "network", "objective", "tree", "alignment", "Gaussians", "background model", "i-vectors",
+    "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation", "search",
+    "scoring", "progress and checkpoints", "resources", "jobs",
 )  # fmt: skip
 _MAX_SHOWN = 30  # flags of a program that shows all of them
 _WIDTH = 28

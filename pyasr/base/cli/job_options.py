@@ -28,7 +28,9 @@ class RunnerOptions:
 class JobOptions(RunnerOptions):
     """Options of a step with several jobs or ranks."""
 
-    nj: int = option(2, "number of parallel jobs", minimum=1)
+    heading = "jobs"
+
+    nj: int = option(2, "number of parallel jobs", minimum=1, common=True)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ from pyasr.lang.ngrams.vocabulary import map_text
 class BiasOptions:
     """Language models of groups of utterances."""
 
+    heading = "language model"
+
     group_words: int = option(
         100, "minimum number of transcript words that share a language model and a graph", minimum=1
     )

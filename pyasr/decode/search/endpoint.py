@@ -24,6 +24,8 @@ SURE_GAP, LIKELY_GAP = 2.0, 8.0
 class EndpointOptions:
     """Durations in seconds of the endpoint rules."""
 
+    heading = "streaming"
+
     nothing_said_s: float = option(
         5.0, "seconds of silence that end an utterance without words", minimum=0.1, rare=True
     )

@@ -34,6 +34,8 @@ from pyasr.lang.symbols import write_lines
 class GraphOptions:
     """Scales of the log-probabilities of transitions inside HMMs."""
 
+    heading = "graph"
+
     transition_scale: float = option(
         1.0, "scale of the log-probabilities of transitions that leave a state", minimum=0.0
     )

@@ -54,9 +54,9 @@ class GmmScheduleOptions:
 
     heading = "Gaussians"
 
-    num_iters: int = option(40, "number of training iterations", minimum=1)
+    num_iters: int = option(40, "number of training iterations", minimum=1, common=True)
     max_iter_inc: int = option(30, "last iteration that adds Gaussians", minimum=1)
-    num_gauss: int = option(1000, "target number of Gaussians of the final model", minimum=1)
+    num_gauss: int = option(1000, "target number of Gaussians of the final model", minimum=1, common=True)
     realign_iters: str = option(
         "1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with a new alignment"
     )

@@ -23,6 +23,8 @@ _MOST_LENGTH = 20.0  # largest mean length of words separated by blanks
 class LanguageOptions:
     """Options for the language of the texts."""
 
+    heading = "pronunciations"
+
     lexicon: Path | None = option(
         None, "pronunciations: lexicon.txt, or the CMU format if its name ends in .dict"
     )
@@ -33,7 +35,9 @@ class LanguageOptions:
         choices=("auto", "english", "letters"),
     )
     normalise: bool = option(
-        True, "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks"
+        True,
+        "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks",
+        heading="input",
     )
 
 

@@ -22,6 +22,8 @@ _NAMES_OF_PARTS = {
 class ReadingOptions:
     """How the sources of a corpus are read."""
 
+    heading = "input"
+
     columns: str | None = option(
         None,
         "columns of a table, if they are not recognised: a list such as file,text,speaker with '-' for "

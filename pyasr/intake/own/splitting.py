@@ -20,6 +20,8 @@ _LEAST_FILLED = 0.25  # whole speakers must fill this share of the requested siz
 class SplitOptions:
     """Options for the held-out speech."""
 
+    heading = "held-out speech"
+
     split: str = option(
         "auto",
         "if the source has no parts, hold out whole speakers, or utterances; auto: speakers if there are at "

@@ -28,6 +28,8 @@ _LN10 = math.log(10.0)
 class MixOptions:
     """Weights of the mixture: --weights or --heldout."""
 
+    heading = "language model"
+
     weights: str = option(
         "", "weights of the models in their order, comma-separated; they sum to one, such as 0.7,0.3"
     )
