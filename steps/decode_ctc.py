@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Decode a data directory with a CTC network: greedy search, prefix beam search, or search in the graph TLG.
+"""Decode a data directory with a CTC network: greedy search, prefix beam search, or search in a
+graph TLG.fst (--search wfst).
 
 Reads   CTC_DIR/{final.nnet,input.json,feature_origin.json}, UNITS_DIR/units.txt,
         DATA/{feats.scp,cmvn.scp,utt2spk}; with --posteriors, that table instead of network and features;
@@ -47,7 +48,14 @@ class DecodeCtc:
     data: Path = argument("data directory with features")
     ctc_dir: Path = argument("directory of the network")
     decode_dir: Path = argument("directory of the lattices")
-    search: str = option(PREFIX, "search method", choices=SEARCHES, heading="search", common=True)
+    search: str = option(
+        PREFIX,
+        "search method; greedy: best unit of each frame; prefix: prefix beam search; wfst: search"
+        " in the graph TLG.fst of --graph-dir",
+        choices=SEARCHES,
+        heading="search",
+        common=True,
+    )
     units_dir: Path | None = option(
         None, "directory of the units (units.txt); none: CTC_DIR/units", heading="input"
     )

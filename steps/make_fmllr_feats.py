@@ -6,7 +6,7 @@ Reads  DATA, MODEL_DIR/{final.mat,input.json,feature_origin.json}, TRANSFORM_DIR
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other
        tables
 
-The features are already normalised: train on them with --cmvn none.
+The features are already normalised: train on them without normalisation (`steps/train_dnn.py --cmvn none`).
 
 Example:
     steps/make_fmllr_feats.py --nj 4 --transform-dir exp/tri3/decode_test data/test exp/tri3 data/test_fmllr

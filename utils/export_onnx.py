@@ -5,8 +5,8 @@ Reads  MODEL_DIR/{final.nnet,input.json}; with --data also DATA/{feats.scp,feats
        MODEL_DIR/feature_origin.json
 Writes OUT; an existing file that is not a network of this program is replaced only with --force
 
-The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It does not
-contain cepstral mean normalisation and speaker transforms. The metadata of the file state context,
+The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It contains
+neither cepstral mean normalisation nor speaker transforms. The metadata of the file describe context,
 subsampling and normalisation. The program needs the package onnx, which recipes do not need.
 
 Example:

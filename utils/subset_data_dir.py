@@ -40,7 +40,7 @@ class SubsetDataDir:
         None, "number of utterances, from the end", minimum=1, heading="selection by number"
     )
     shortest: int | None = option(
-        None, "number of utterances, the shortest ones", minimum=1, heading="selection by number"
+        None, "number of utterances, the shortest of all", minimum=1, heading="selection by number"
     )
     random: int | None = option(
         None, "number of utterances, drawn at random", minimum=1, heading="selection by number"
@@ -59,7 +59,7 @@ class SubsetDataDir:
     )
     max_same_text: int | None = option(
         None,
-        "maximum number of utterances per transcript, at random, as Kaldi's remove_dup_utts.sh",
+        "maximum number of utterances per transcript, selected at random, as in Kaldi's remove_dup_utts.sh",
         minimum=1,
         heading="selection by speaker or transcript",
     )

@@ -81,21 +81,22 @@ class Transcribe:
     )
     channels: str = option(
         MIX,
-        "average the channels of a recording, or transcribe each channel",
+        "mix: average the channels of a recording; each: transcribe each channel",
         choices=CHANNELS,
         only=_WHOLE,
         heading="audio",
     )
     stream: bool = option(
         False,
-        "process audio as it arrives, if the model allows it; the options below decide where utterances end",
+        "process audio as it arrives, if the model allows it; --nothing-said-s, --sure-end-s, "
+        "--likely-end-s, --any-end-s and --utterance-s decide where utterances end",
         heading="streaming",
         common=True,
     )
     endpoint: EndpointOptions = group(EndpointOptions, only=if_set("stream"))
     one_speaker: bool = option(
         False,
-        "normalise and adapt features to a single speaker of all recordings",
+        "normalise and adapt features as if one speaker spoke in all recordings",
         only=_WHOLE,
         heading="audio",
     )
@@ -104,13 +105,16 @@ class Transcribe:
     )
     num_threads: int = option(
         1,
-        "number of segments of a recording decoded in parallel",
+        "number of segments of a recording that are decoded in parallel",
         minimum=1,
         only=unless_set("stream"),
         heading="resources",
     )
     beam: float | None = option(
-        None, "decoding beam; smaller is faster; none: the beam of the model", minimum=0.1, heading="search"
+        None,
+        "beam of the search, smaller is faster; none: the beam of the model",
+        minimum=0.1,
+        heading="search",
     )
     cut: CutOptions = group(CutOptions, only=unless_set("stream"))
     mbr: MbrOptions = group(

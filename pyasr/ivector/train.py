@@ -30,9 +30,7 @@ class StatsOptions:
     heading = "i-vectors"
 
     subsample: int = option(
-        2,
-        "step between the frames of an utterance that train the extractor, frames; 1: all frames",
-        minimum=1,
+        2, "use every N-th frame of an utterance to train the extractor; 1: all frames", minimum=1
     )
     posteriors: PosteriorOptions = group(PosteriorOptions, posterior_scale=1.0)
     missing: LeftOutOptions = group(LeftOutOptions)

@@ -48,7 +48,7 @@ class UbmOptions:
         16, "number of initial iterations after which Gaussians are split", minimum=1
     )
     ubm_subsample: int = option(
-        5, "step between the frames that train the UBM, frames; 1: all frames", minimum=1, rare=True
+        5, "use every N-th frame to train the UBM; 1: all frames", minimum=1, rare=True
     )
     update: GmmUpdateOptions = group(GmmUpdateOptions, perturb_factor=1.0)
     seed: int = option(

@@ -50,10 +50,10 @@ class BadUttOptions:
     heading = "selection"
 
     max_errors: int = option(
-        1, "maximum number of errors of a good utterance, whatever its length", minimum=0
+        1, "number of errors up to which an utterance is good, whatever its length", minimum=0
     )
     max_error_share: float = option(
-        0.25, "maximum number of errors per word of the transcript of a good utterance", minimum=0.0
+        0.25, "number of errors per word of the transcript up to which an utterance is good", minimum=0.0
     )
 
     def is_bad(self, comparison: Comparison) -> bool:

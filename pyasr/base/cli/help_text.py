@@ -19,7 +19,7 @@ HEADINGS = (
     "", "output", "input", "audio", "features", "pitch", "data", "held-out speech", "pronunciations",
     "selection", "selection by number", "selection by speaker or transcript", "selection by list",
     "reverberation", "noise", "copies", "speech detection", "streaming", "segments", "language model",
-    "graph", "network", "objective", "tree", "alignment", "Gaussians", "background model", "i-vectors",
+    "graph", "network", "objective", "tree", "alignment", "background model", "Gaussians", "i-vectors",
     "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation", "search",
     "scoring", "progress and checkpoints", "resources", "jobs",
 )  # fmt: skip

@@ -20,7 +20,7 @@ class RunnerOptions:
         is_command=True,
     )
     num_threads: int | None = option(
-        None, "threads per job; default: as set by --cmd or its configuration, else 1", minimum=1
+        None, "number of threads of a job; none: as set by --cmd or its configuration, else 1", minimum=1
     )
 
 
@@ -42,7 +42,7 @@ class RankJobOptions(RunnerOptions):
     )
     rank_timeout: float = option(
         600.0,
-        "seconds a rank may be suspended or its host unreachable before it is lost; 0: no limit",
+        "seconds after which a suspended or unreachable rank counts as lost; 0: never",
         minimum=0.0,
         rare=True,
     )

@@ -57,7 +57,7 @@ class AugmentOptions:
     )
     fg_snrs: str = option(
         "20:15:10:5:0",
-        "signal-to-noise ratios in dB, one is drawn for each foreground noise",
+        "signal-to-noise ratios in dB, of which one is drawn for each foreground noise",
         only=if_set("fg-noise"),
         heading="noise",
     )
@@ -73,24 +73,24 @@ class AugmentOptions:
     )
     bg_snrs: str = option(
         "20:15:10:5:0",
-        "signal-to-noise ratios in dB, one is drawn for each background noise",
+        "signal-to-noise ratios in dB, of which one is drawn for each background noise",
         only=if_set("bg-noise"),
         heading="noise",
     )
     num_bg_noises: str = option(
         "1",
-        "numbers of simultaneous background noises, one is drawn for each recording",
+        "numbers of simultaneous background noises, of which one is drawn for each recording",
         only=if_set("bg-noise"),
         heading="noise",
     )
     num_babble: str = option(
         "",
-        "numbers of other speakers to mix in, such as 3:4:5:6:7, one is drawn; empty: no babble",
+        "numbers of other speakers to mix in, such as 3:4:5:6:7, of which one is drawn; empty: no babble",
         heading="noise",
     )
     babble_snrs: str = option(
         "20:17:15:13",
-        "signal-to-noise ratios in dB, one is drawn for each babble speaker",
+        "signal-to-noise ratios in dB, of which one is drawn for each babble speaker",
         only=if_set("num-babble"),
         heading="noise",
     )

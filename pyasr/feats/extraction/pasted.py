@@ -80,14 +80,15 @@ class PasteOptions:
     )
     vector_period: int | None = option(
         None,
-        "frames per row of these matrices; none: the number in ivector_period next to the table",
+        "frames per row of the matrices of --vectors; none: the number in ivector_period next to the table",
         minimum=1,
         only=if_set("vectors"),
         heading="input",
     )
     length_tolerance: int = option(
         0,
-        "maximum difference in frames between the streams of an utterance; the shortest counts",
+        "maximum difference in length between the streams of an utterance, frames; all are cut to"
+        " the shortest",
         minimum=0,
         heading="input",
     )

@@ -63,8 +63,8 @@ class GmmScheduleOptions:
     boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignments", minimum=0.0)
     first_beam: float | None = option(
         None,
-        "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam and "
-        "--retry-beam",
+        "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam "
+        "and --retry-beam apply",
         minimum=0.1,
         rare=True,
     )

@@ -26,12 +26,14 @@ class LanguageOptions:
     heading = "pronunciations"
 
     lexicon: Path | None = option(
-        None, "pronunciations: lexicon.txt, or the CMU format if its name ends in .dict"
+        None,
+        "file of pronunciations: lexicon.txt, or in the format of the CMU dictionary if its name "
+        "ends in .dict",
     )
     language: str = option(
         "auto",
-        "pronunciations without a lexicon: english = CMUdict, letters = letters as phones, auto = by the "
-        "texts",
+        "pronunciations without --lexicon; english: the CMU dictionary; letters: each letter is a"
+        " phone; auto: by the texts",
         choices=("auto", "english", "letters"),
     )
     normalise: bool = option(
