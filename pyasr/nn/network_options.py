@@ -22,8 +22,8 @@ class HiddenOptions:
 
     heading = "network"
 
-    hidden_layers: int = option(4, "number of hidden layers", minimum=1)
-    hidden_dim: int = option(768, "units of each hidden layer", minimum=1)
+    hidden_layers: int = option(4, "number of hidden layers", minimum=1, common=True)
+    hidden_dim: int = option(768, "units of each hidden layer", minimum=1, common=True)
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class DnnOptions(HiddenOptions):
         "relu",
         "nonlinearity of the hidden layers; with pnorm, --hidden-dim counts groups of units",
         choices=ACTIVATIONS,
+        common=True,
     )
     pnorm_group: int = option(
         10,
@@ -51,7 +52,7 @@ class DnnOptions(HiddenOptions):
         rare=True,
     )
     dropout: float = option(
-        0.0, "fraction of hidden units that are dropped in training", minimum=0.0, maximum=0.9
+        0.0, "fraction of hidden units that are dropped in training", minimum=0.0, maximum=0.9, common=True
     )
 
     @property

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 
 from pyasr.base.cli import kaldi_names
-from pyasr.base.cli.option_uses import Condition, applicable
+from pyasr.base.cli.option_uses import Condition, applicable, is_usable
 from pyasr.base.cli.option_values import check_bounds, from_text, plain_type
 from pyasr.base.errors import UserError
 
@@ -59,13 +59,14 @@ class UnusedFlag(Flag):
 
 def flags_of(cls) -> list[Flag]:
     """All flags of a program with the options `cls`, groups flattened, with their conditions on options that
-    the program has. Raises TypeError if a name occurs twice, which is a programming error."""
+    the program uses. Raises TypeError if a name occurs twice, which is a programming error."""
     flags = _flags_in(cls)
     names = [flag.name for flag in flags]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
-    return [dataclasses.replace(flag, only=applicable(flag.only, names)) for flag in flags]
+    used = {flag.name for flag in flags if is_usable(flag.only)}
+    return [dataclasses.replace(flag, only=applicable(flag.only, used)) for flag in flags]
 
 
 def _flags_in(

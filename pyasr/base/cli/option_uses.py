@@ -4,7 +4,7 @@
     lm_weight: float = option(1.0, "weight of the language model", only=if_set("lm"))
 
 An option that is given although its condition is false is refused; --help shows the condition. Conditions on
-options that a program does not have do not apply to it (`applicable`).
+options that a program does not have, or never uses, do not apply to it (`applicable`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Condition:
         return self.unless != (value in self.values if self.values else is_set(value))
 
     def applicable(self, names: Container[str]) -> tuple[Condition, ...]:
-        """This condition, or nothing if the program with the options `names` lacks its option."""
+        """This condition, or nothing if its option is not among `names`."""
         return (self,) if self.flag in names else ()
 
     @property
@@ -84,7 +84,7 @@ class AnyOf:
         return any(condition.holds(values) for condition in self.conditions)
 
     def applicable(self, names: Container[str]) -> tuple[AnyOf, ...]:
-        """Those of the conditions that are on options of the program, or nothing if there are none."""
+        """Those of the conditions that are on options among `names`, or nothing if there are none."""
         known = tuple(condition for condition in self.conditions if condition.flag in names)
         return (AnyOf(known),) if known else ()
 
@@ -159,7 +159,7 @@ def never(reason: str) -> tuple[Never, ...]:
 
 
 def applicable(conditions: tuple, names: Container[str]) -> tuple:
-    """The conditions that are on options of a program with the options `names`."""
+    """The conditions that are on options among `names`, those that a program uses."""
     return sum((condition.applicable(names) for condition in conditions), ())
 
 
