@@ -33,7 +33,9 @@ class ExportOnnx:
     model_dir: Path = argument("directory of the model")
     out: Path = argument("ONNX file to write; its directory is created")
     unit: str = option(
-        "utterance", "input of the graph: whole utterances, or chunks with context", choices=UNITS
+        "utterance",
+        "input of the graph; utterance: whole utterances; chunk: chunks with context",
+        choices=UNITS,
     )
     data: Path | None = option(
         None, "data directory with features like those of the training; their options go into the metadata"

@@ -374,5 +374,5 @@ if __name__ == "__main__":
         Transcribe,
         main,
         __doc__,
-        force="replace files in --out-dir that are not unchanged transcripts by this program",
+        force="also replace files in --out-dir that were edited or do not come from this program",
     )

@@ -54,8 +54,8 @@ class CheckOptions:
     )
     audio: str = option(
         "exists",
-        "check of the audio of data directories: none (no), existence and header (exists), or "
-        "reading to the end (read)",
+        "check of the audio of data directories; no: none; exists: existence and header; read: "
+        "reading to the end",
         choices=("no", "exists", "read"),
     )
 

@@ -214,7 +214,7 @@ class CombineOptions:
     )
     combine_start: str = option(
         "better",
-        "start of L-BFGS: the average, or the better of the average and the best single model",
+        "start of L-BFGS; average: the average; better: the better of the average and the best single model",
         choices=("better", "average"),
         only=if_is("combine", "weights"),
         rare=True,

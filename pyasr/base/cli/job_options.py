@@ -16,7 +16,7 @@ class RunnerOptions:
 
     cmd: str = option(
         "run.pl",
-        "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, e.g. 'slurm.pl --mem 4G'",
+        "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, such as 'slurm.pl --mem 4G'",
         is_command=True,
     )
     num_threads: int | None = option(

@@ -45,7 +45,7 @@ class EndpointOptions:
         2.0, "seconds of silence that end an utterance after any words", minimum=0.05, rare=True
     )
     utterance_s: float = option(
-        20.0, "seconds after which an utterance ends without a silence", minimum=1.0, rare=True
+        20.0, "seconds after which an utterance ends, with or without silence", minimum=1.0, rare=True
     )
 
     def ends(self, silence_s: float, length_s: float, has_words: bool, gap: float) -> bool:

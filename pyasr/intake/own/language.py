@@ -33,7 +33,7 @@ class LanguageOptions:
     language: str = option(
         "auto",
         "pronunciations without --lexicon; english: the CMU dictionary; letters: each letter is a"
-        " phone; auto: by the texts",
+        " phone; auto: chosen by the texts",
         choices=("auto", "english", "letters"),
     )
     normalise: bool = option(

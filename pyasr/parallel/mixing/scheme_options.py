@@ -56,8 +56,9 @@ class FirstMixingOptions(SchemeOptions):
 
     first_mixing: str = option(
         "mix",
-        "first mixing of a network that is new or has grown; best: all ranks take the parameters "
-        "of the rank with the best objective, and train with half minibatches until then",
+        "first mixing of a network that is new or has grown; mix: like the later ones; best: all "
+        "ranks take the parameters of the rank with the best objective, and train with half "
+        "minibatches until then",
         choices=("mix", "best"),
         rare=True,
     )
