@@ -32,7 +32,7 @@ class TrainLstmLm:
     ngram: Path | None = option(
         None,
         "n-gram model to interpolate with: a directory of utils/train_lm.py, or an ARPA file",
-        heading="language model",
+        heading="data",
     )
 
 

@@ -16,9 +16,9 @@ from pyasr.base.cli.option_values import as_typed
 
 ALL = "--help-all"
 HEADINGS = (
-    "", "output", "input", "audio", "features", "pitch", "data", "held-out speech", "pronunciations",
-    "selection", "selection by number", "selection by speaker or transcript", "selection by list",
-    "reverberation", "noise", "copies", "speech detection", "streaming", "segments", "language model",
+    "", "output", "input", "audio", "features", "pitch", "pronunciations", "language model", "data",
+    "held-out speech", "selection", "selection by number", "selection by speaker or transcript",
+    "selection by list", "reverberation", "noise", "copies", "speech detection", "streaming", "segments",
     "graph", "network", "objective", "tree", "alignment", "background model", "Gaussians", "i-vectors",
     "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation", "search",
     "scoring", "progress and checkpoints", "resources", "jobs",
@@ -36,7 +36,7 @@ def help_text(cls, doc: str, switches: dict[str, str], show_all: bool) -> str:
     )
     arguments = [_line(shown_name(field), field.metadata["help"]) for field in positionals_of(cls)]
     general = {
-        "config FILE": "read options from FILE, a line `--OPTION=VALUE` each",
+        "config FILE": "read options from FILE, one --OPTION=VALUE per line",
         **switches,
         "version": "show pyasr's version",
     }

@@ -29,7 +29,7 @@ class OverTimeOptions:
     chunk: int = option(20, "frames of a training chunk, without context", minimum=1)
     carry_state: bool = option(
         False,
-        "start each chunk with the LSTM state at the end of the utterance's previous chunk; "
+        "start each chunk with the LSTM state at the end of the utterance's previous chunk, and "
         "decode whole utterances",
     )
 
