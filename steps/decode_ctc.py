@@ -50,8 +50,8 @@ class DecodeCtc:
     decode_dir: Path = argument("directory of the lattices")
     search: str = option(
         PREFIX,
-        "search method; greedy: best unit of each frame; prefix: prefix beam search; wfst: search"
-        " in the graph TLG.fst of --graph-dir",
+        "search method; greedy: best unit of each frame; prefix: prefix beam search; wfst: search "
+        "in the graph TLG.fst of --graph-dir",
         choices=SEARCHES,
         heading="search",
         common=True,

@@ -148,8 +148,8 @@ class ProcessPitchOptions:
     delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch", rare=True)
     delta_pitch_noise_stddev: float = option(
         0.005,
-        "standard deviation of the noise added to the slope before scaling, which hides the steps"
-        " of the pitch search",
+        "standard deviation of the noise added to the slope before scaling, which hides the steps "
+        "of the pitch search",
         minimum=0.0,
         rare=True,
     )

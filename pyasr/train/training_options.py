@@ -60,8 +60,8 @@ class LearnerOptions(ComputeOptions):
     )
     max_change_of_output: float = option(
         0.0,
-        "maximum Euclidean norm of the change of the output layer by a minibatch (nnet3: 1.5); 0:"
-        " --max-change-per-layer",
+        "maximum Euclidean norm of the change of the output layer by a minibatch (nnet3: 1.5); 0: "
+        "--max-change-per-layer",
         minimum=0.0,
         rare=True,
     )
@@ -167,8 +167,8 @@ class OneLearnerOptions:
 
     save_learner: bool = option(
         False,
-        "also save in OUT/learner the model of one learner after the last mixing, before the mean"
-        " of all learners",
+        "also save in OUT/learner the model of one learner after the last mixing, before the mean "
+        "of all learners",
         rare=True,
     )
 
@@ -315,8 +315,8 @@ class GrowthOptions:
     )
     mix_up: int = option(
         0,
-        "number of outputs, several of them for a frequent pdf, from halfway between the last new"
-        " layer and the end; 0: one per pdf",
+        "number of outputs, several of them for a frequent pdf, from halfway between the last new "
+        "layer and the end; 0: one per pdf",
         minimum=0,
         only=FEED_FORWARD,
         rare=True,

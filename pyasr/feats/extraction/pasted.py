@@ -87,8 +87,8 @@ class PasteOptions:
     )
     length_tolerance: int = option(
         0,
-        "maximum difference in length between the streams of an utterance, frames; all are cut to"
-        " the shortest",
+        "maximum difference in length between the streams of an utterance, frames; all are cut to "
+        "the shortest",
         minimum=0,
         heading="input",
     )

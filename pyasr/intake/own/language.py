@@ -32,8 +32,8 @@ class LanguageOptions:
     )
     language: str = option(
         "auto",
-        "pronunciations without --lexicon; english: the CMU dictionary; letters: each letter is a"
-        " phone; auto: chosen by the texts",
+        "pronunciations without --lexicon; english: the CMU dictionary; letters: each letter is a "
+        "phone; auto: chosen by the texts",
         choices=("auto", "english", "letters"),
     )
     normalise: bool = option(

@@ -33,8 +33,8 @@ class SchemeOptions:
     )
     data_assignment: str | None = option(
         None,
-        "training data of a rank; shards: its own part; all: random draws from all data, with the"
-        " frames of an epoch divided among the ranks; none: all for adpsgd, asgd, hadpsgd and "
+        "training data of a rank; shards: its own part; all: random draws from all data, with the "
+        "frames of an epoch divided among the ranks; none: all for adpsgd, asgd, hadpsgd and "
         "kaldi, which support nothing else, shards for the other schemes",
         choices=("shards", "all"),
         rare=True,
