@@ -31,7 +31,9 @@ from pyasr.hmm.model.input_checks import check_model_input
 @dataclass(frozen=True)
 class Decode(DecodeStep):
     transform_dir: Path | None = option(
-        None, "directory of the speakers' fMLLR transforms; a SAT system then uses its final model"
+        None,
+        "directory of the speakers' fMLLR transforms; a SAT system then uses its final model",
+        heading="input",
     )
 
 

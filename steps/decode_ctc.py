@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Decode a data directory with a CTC network: greedy search, prefix beam search, or search in the graph TLG.
+"""Decode a data directory with a CTC network: greedy search, prefix beam search, or search in a
+graph TLG.fst (--search wfst).
 
 Reads   CTC_DIR/{final.nnet,input.json,feature_origin.json}, UNITS_DIR/units.txt,
         DATA/{feats.scp,cmvn.scp,utt2spk}; with --posteriors, that table instead of network and features;
@@ -47,14 +48,28 @@ class DecodeCtc:
     data: Path = argument("data directory with features")
     ctc_dir: Path = argument("directory of the network")
     decode_dir: Path = argument("directory of the lattices")
-    search: str = option(PREFIX, "search method", choices=SEARCHES)
-    units_dir: Path | None = option(None, "directory of the units (units.txt); none: CTC_DIR/units")
-    posteriors: Path | None = option(
-        None, "table (scp) of log posteriors (frames, units), instead of network and features"
+    search: str = option(
+        PREFIX,
+        "search method; greedy: best unit of each frame; prefix: prefix beam search; wfst: search "
+        "in the graph TLG.fst of --graph-dir",
+        choices=SEARCHES,
+        heading="search",
+        common=True,
     )
-    graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST))
+    units_dir: Path | None = option(
+        None, "directory of the units (units.txt); none: CTC_DIR/units", heading="input"
+    )
+    posteriors: Path | None = option(
+        None,
+        "table (scp) of log posteriors (frames, units), instead of network and features",
+        heading="input",
+    )
+    graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST), heading="input")
     lm: Path | None = option(
-        None, "n-gram model in ARPA format, optionally compressed", only=if_is("search", PREFIX)
+        None,
+        "n-gram model in ARPA format, optionally compressed",
+        only=if_is("search", PREFIX),
+        heading="input",
     )
     prefix: PrefixOptions = group(PrefixOptions, only=if_is("search", PREFIX))
     decode: DecodeOptions = group(

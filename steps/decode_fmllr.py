@@ -45,7 +45,9 @@ from pyasr.hmm.transforms.unadapted import warn_of_unadapted
 @dataclass(frozen=True)
 class DecodeFmllr(DecodeStep):
     si_dir: Path | None = option(
-        None, "directory of first-pass lattices; none: decode without adaptation to DECODE_DIR.si"
+        None,
+        "directory of first-pass lattices; none: decode without adaptation to DECODE_DIR.si",
+        heading="input",
     )
     adapt: AdaptOptions = group(AdaptOptions)
     fmllr: FmllrOptions = group(FmllrOptions)

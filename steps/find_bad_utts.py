@@ -37,7 +37,9 @@ class FindBadUtts:
     model_dir: Path = argument("directory of the acoustic model")
     out: Path = argument("output directory")
     transform_dir: Path | None = option(
-        None, "directory of the speakers' transforms, for a model of adapted features; none: no transforms"
+        None,
+        "directory of the speakers' transforms, for a model of adapted features; none: no transforms",
+        heading="input",
     )
     bad: BadUttOptions = group(BadUttOptions)
     bias: BiasOptions = group(BiasOptions)

@@ -35,12 +35,15 @@ class GetCtm:
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
     out: Path = argument("output directory of the ctm")
-    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent of DECODE_DIR")
+    model_dir: Path | None = option(
+        None, "directory of the acoustic model; none: the parent of DECODE_DIR", heading="input"
+    )
     frame_shift_s: float | None = option(
         None,
         "frame shift of the lattices in seconds; none: that of the features times the model's "
         "frame_subsampling_factor",
         minimum=1e-6,
+        heading="input",
     )
     mbr: MbrOptions = group(MbrOptions, decode_mbr=True)
     point: PointOptions = group(PointOptions)

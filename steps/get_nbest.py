@@ -31,7 +31,7 @@ class GetNbest:
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
     out: Path = argument("output directory of the lists")
-    num_best: int = option(10, "maximum number of paths of an utterance", minimum=1)
+    num_best: int = option(10, "maximum number of paths of an utterance", minimum=1, heading="output")
     point: PointOptions = group(PointOptions)
     jobs: JobOptions = group(JobOptions)
 

@@ -47,7 +47,10 @@ class LmRescoreLstm:
     out: Path = argument("output directory of the new lattices")
     rescore: LstmRescoreOptions = group(LstmRescoreOptions)
     ngram: Path | None = option(
-        None, "n-gram model (see NEW_LM of steps/lm_rescore.py) to interpolate with; none: that of OLD_LANG"
+        None,
+        "n-gram model (see NEW_LM of steps/lm_rescore.py) to interpolate with; none: that of OLD_LANG",
+        heading="language model",
+        common=True,
     )
     jobs: JobOptions = group(JobOptions)
 

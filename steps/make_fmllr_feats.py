@@ -6,7 +6,7 @@ Reads  DATA, MODEL_DIR/{final.mat,input.json,feature_origin.json}, TRANSFORM_DIR
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other
        tables
 
-The features are already normalised: train on them with --cmvn none.
+The features are already normalised: train on them without normalisation (`steps/train_dnn.py --cmvn none`).
 
 Example:
     steps/make_fmllr_feats.py --nj 4 --transform-dir exp/tri3/decode_test data/test exp/tri3 data/test_fmllr
@@ -36,10 +36,12 @@ class MakeFmllrFeats:
     data: Path = argument("data directory with features")
     model_dir: Path = argument("directory of the GMM system, or of its alignments")
     out: Path = argument("new data directory")
-    transform_dir: Path | None = option(None, "directory of the speakers' transforms; none: MODEL_DIR")
+    transform_dir: Path | None = option(
+        None, "directory of the speakers' transforms; none: MODEL_DIR", heading="input"
+    )
     missing: LeftOutOptions = group(LeftOutOptions)
     compress: bool = option(
-        False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
+        False, "store one byte per value (Kaldi's compressed matrices) instead of float32", heading="output"
     )
     jobs: JobOptions = group(JobOptions)
 

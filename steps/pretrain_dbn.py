@@ -3,10 +3,10 @@
 several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}
-Writes DBN_DIR/final.dbn (RBMs, normalisation), input.json, feature_origin.json, rbm1/metrics.jsonl,
+Writes OUT/final.dbn (RBMs, normalisation), input.json, feature_origin.json, rbm1/metrics.jsonl,
        rbm2/metrics.jsonl, ..., log/pretrain.log
 
-`steps/train_dnn.py --dbn DBN_DIR` initialises a network of sigmoid units from it. To resume an interrupted
+`steps/train_dnn.py --dbn OUT` initialises a network of sigmoid units from it. To resume an interrupted
 job from its last checkpoint, run the same command again; --num-ranks may differ. A job that loses a rank
 continues automatically with the remaining ranks.
 

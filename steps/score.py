@@ -64,17 +64,23 @@ MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
 
 @dataclass(frozen=True)
 class ScoreOptions:
+    heading = "scoring"
+
     data: Path = argument("data directory that was decoded")
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
     params_from: Path | None = option(
-        None, "scored decode directory, whose LM weight and penalty are used; none: the best ones"
+        None,
+        "scored decode directory whose LM weight and word insertion penalty are used; none: the "
+        "best ones for DATA",
     )
     min_lmwt: int | None = option(
-        None, "minimum LM weight; none: 7, lowered while the best one is at this end", minimum=1
+        None, "minimum LM weight; none: 7, or less as long as the minimum is the best weight", minimum=1
     )
     max_lmwt: int | None = option(
-        None, "maximum LM weight; none: 17, raised up to 100 while the best one is at this end", minimum=1
+        None,
+        "maximum LM weight; none: 17, or more, up to 100, as long as the maximum is the best weight",
+        minimum=1,
     )
     word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties, separated by commas")
     mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": if_set("decode-mbr")})

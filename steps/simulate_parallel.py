@@ -4,10 +4,10 @@ virtual time.
 
 Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --dbn,
        --vtlp and --teacher
-Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by
+Writes OUT/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by
        activity; the verdict on the network), and, unless its numbers were not finite, what steps/train_dnn.py
        does: final.nnet, final.mdl, tree, input.json, feature_origin.json, phones.txt, metrics.jsonl,
-       tensorboard/, log/train.1.log, times in virtual seconds; with --save-learner also DNN_DIR/learner
+       tensorboard/, log/train.1.log, times in virtual seconds; with --save-learner also OUT/learner
 
 Compares schemes at any number of learners on one core. An interrupted simulation starts from scratch.
 

@@ -4,7 +4,7 @@ alignments, on several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq,text},
        UNITS_DIR/{units.model,units.txt,words.txt}, NETWORK
-Writes CTC_DIR/final.nnet (network, normalisation), input.json, feature_origin.json, units/ (a copy of
+Writes OUT/final.nnet (network, normalisation), input.json, feature_origin.json, units/ (a copy of
        UNITS_DIR), metrics.jsonl, tensorboard/, log/train.log
 
 Neither alignments nor a lexicon are needed (docs/ctc.md). To resume an interrupted job from its last

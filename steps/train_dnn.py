@@ -4,12 +4,12 @@ alignments, on several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/phones.txt,
        ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}; with --network the file of layers; with --dbn
-       also DBN_DIR/{final.dbn,input.json}; with --vtlp DATA/feats/options.json; with --teacher DIR also
-       DIR/{final.nnet,input.json,feature_origin.json,tree}, and with --teacher-data its feats.scp, cmvn.scp,
-       utt2spk
-Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of
+       DBN_DIR also DBN_DIR/{final.dbn,input.json}; with --vtlp DATA/feats/options.json; with --teacher DIR
+       also DIR/{final.nnet,input.json,feature_origin.json,tree}, and with --teacher-data its feats.scp,
+       cmvn.scp, utt2spk
+Writes OUT/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of
        ALI_DIR), input.json, feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log;
-       frame_subsampling_factor if the network subsamples frames; with --save-learner DNN_DIR/learner, another
+       frame_subsampling_factor if the network subsamples frames; with --save-learner OUT/learner, another
        model directory
 
 ALI_DIR may be written by Kaldi, such as exp/tri4_ali. To resume an interrupted job from its last checkpoint,

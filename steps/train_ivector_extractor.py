@@ -35,7 +35,10 @@ class TrainIvectorExtractor:
     data: Path = argument("data directory with features")
     dir: Path = argument("output directory of the extractor")
     model_dir: Path | None = option(
-        None, "model directory (LDA+MLLT) whose matrix, splicing and derivatives are used; default: none"
+        None,
+        "model directory (LDA+MLLT) whose matrix, splicing and derivatives are used; none: those "
+        "of the options",
+        heading="input",
     )
     inputs: InputOptions = group(InputOptions, only=_OF_NO_MODEL, cmvn="sliding", deltas=2)
     ubm: UbmOptions = group(UbmOptions)

@@ -53,6 +53,12 @@ class Failure(Exception):
     """Error message for the user, in one sentence."""
 
 
+def version() -> str:
+    """The version of pyasr; read as text, because its modules may need the environment."""
+    text = (ROOT / "pyasr" / "base" / "version.py").read_text(encoding="utf-8")
+    return re.findall(r'^VERSION = "(.*)"$', text, re.MULTILINE)[0]
+
+
 def mark(name: str) -> Path:
     return VENV / f".installed-{name}"
 
@@ -160,6 +166,9 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--version"]:
+        print(f"pyasr {version()}")
+        sys.exit(0)
     if len(sys.argv) != 2 or sys.argv[1] in ("--help", "-h"):
         print(__doc__.strip())
         sys.exit(0 if sys.argv[1:] in (["--help"], ["-h"]) else 1)

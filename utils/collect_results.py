@@ -28,8 +28,8 @@ class CollectResults:
     page: Path = argument("Markdown file to write")
     kept: Path | None = option(
         None,
-        "JSON file of networks trained with several seeds in earlier runs, possibly elsewhere; the page "
-        "shows them, too, and those of EXP are added to the file",
+        "JSON file of networks that earlier runs trained with several seeds; the page includes "
+        "these networks, and those of EXP are added to the file",
     )
     published: Path | None = option(
         None,

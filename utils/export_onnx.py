@@ -5,8 +5,8 @@ Reads  MODEL_DIR/{final.nnet,input.json}; with --data also DATA/{feats.scp,feats
        MODEL_DIR/feature_origin.json
 Writes OUT; an existing file that is not a network of this program is replaced only with --force
 
-The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It does not
-contain cepstral mean normalisation and speaker transforms. The metadata of the file state context,
+The graph contains derivatives, splicing, normalisation of the input, and the scaled priors. It contains
+neither cepstral mean normalisation nor speaker transforms. The metadata of the file describe context,
 subsampling and normalisation. The program needs the package onnx, which recipes do not need.
 
 Example:
@@ -33,7 +33,9 @@ class ExportOnnx:
     model_dir: Path = argument("directory of the model")
     out: Path = argument("ONNX file to write; its directory is created")
     unit: str = option(
-        "utterance", "input of the graph: whole utterances, or chunks with context", choices=UNITS
+        "utterance",
+        "input of the graph; utterance: whole utterances; chunk: chunks with context",
+        choices=UNITS,
     )
     data: Path | None = option(
         None, "data directory with features like those of the training; their options go into the metadata"

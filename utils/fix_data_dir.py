@@ -22,8 +22,8 @@ class FixDataDir:
     data: Path = argument("data directory")
     audio: str = option(
         "exists",
-        "remove utterances whose audio is missing or differs from its header (exists), or is unreadable "
-        "(read)",
+        "utterances to remove; no: none because of their audio; exists: those whose audio is "
+        "missing or differs from its header; read: also those whose audio is unreadable",
         choices=("no", "exists", "read"),
     )
     prefix_speakers: bool = option(

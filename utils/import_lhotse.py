@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Convert lhotse manifests to a data directory: recordings and supervisions, or cuts.
 
-Reads   RECORDINGS and SUPERVISIONS, or CUTS (JSON lines or a JSON array, plain or compressed)
+Reads   MANIFEST...: recordings and supervisions, or cuts (JSON lines or a JSON array, plain or compressed)
 Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}; {text,spk2gender} if the manifests contain them;
         reco2file_and_channel if recordings are channels of one file
 
@@ -26,8 +26,10 @@ from pyasr.intake.lhotse import read_cuts, read_manifests, save_data_dir
 @dataclass(frozen=True)
 class ImportLhotse:
     manifests: tuple[Path, ...] = argument(
-        "manifests of recordings and of supervisions, or one of cuts; then the data directory to write",
+        "manifests of recordings and of supervisions, or one manifest of cuts; then the data "
+        "directory to write",
         many=True,
+        name="MANIFEST... OUT",
     )
     prefix_speakers: bool = option(
         True, "name utterances SPEAKER-NAME, so that they sort in the order of their speakers"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Build the decoding graph TLG.fst of a CTC network from a language directory of its units with a grammar.
 
-Reads   LANG_TEST (L_disambig.fst, G.fst, phones.txt, phones/disambig.int) of utils/prepare_ctc_lang.py and
+Reads   LANG (L_disambig.fst, G.fst, phones.txt, phones/disambig.int) of utils/prepare_ctc_lang.py and
         utils/make_grammar.py
-Writes  GRAPH_DIR/{TLG.fst,words.txt,phones.txt,phones/}
+Writes  OUT/{TLG.fst,words.txt,phones.txt,phones/}
 
 Example:
     utils/make_ctc_graph.py data/lang_ctc_test exp/ctc/graph

@@ -3,7 +3,7 @@
 
 Reads  LANG, GRAMMAR: ARPA, OpenFst text format with words or their ids, or a binary FST (vector, const);
        plain or compressed (gz, xz, bz2)
-Writes LANG_TEST: the files of LANG and G.fst
+Writes OUT: the files of LANG and G.fst
 
 Words of an ARPA file that are not in LANG/words.txt are skipped and counted. In an FST they are an error.
 
@@ -23,7 +23,7 @@ from pyasr.lang.grammars.grammar import make_grammar
 @dataclass(frozen=True)
 class MakeGrammar:
     lang: Path = argument("lang directory")
-    arpa: Path = argument("n-gram model in ARPA format, or an FST, text or binary")
+    arpa: Path = argument("n-gram model in ARPA format, or an FST, text or binary", name="GRAMMAR")
     out: Path = argument("lang directory to write")
     acceptor: bool | None = option(
         None,

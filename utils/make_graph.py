@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Build the decoding graph HCLG.fst of a model and a lang directory with a grammar.
 
-Reads  LANG_TEST (L_disambig.fst, G.fst, phones/), MODEL_DIR/{final.mdl,tree}
-Writes GRAPH_DIR/{HCLG.fst,words.txt,phones.txt,phones/,num_pdfs,disambig_tid.int}
+Reads  LANG (L_disambig.fst, G.fst, phones/), MODEL_DIR/{final.mdl,tree}
+Writes OUT/{HCLG.fst,words.txt,phones.txt,phones/,num_pdfs,disambig_tid.int}
 
 Example:
     utils/make_graph.py data/lang_test exp/tri1 exp/tri1/graph

@@ -29,7 +29,7 @@ from pyasr.intake.own.recipe import check_folder, recipe_files, write_recipe
 @dataclass(frozen=True)
 class NewRecipe:
     paths: tuple[Path, ...] = argument(
-        "recipe directory to create, then the sources of the corpus", many=True
+        "recipe directory to create, then the sources of the corpus", many=True, name="DIR SOURCE..."
     )
     corpus: CorpusOptions = group(CorpusOptions)
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Pack everything that a scored decoding used into one directory, for utils/transcribe.py and for shipping.
 
-The packed model contains features, normalisation, network or GMMs, fMLLR and i-vectors if the features use
-them, graph, lexicon, beams, LM weight and word insertion penalty. Files that have changed since the decoding
-are an error. Run it in the directory of the recipe.
+The packed model contains the options of features and normalisation, network or GMMs, fMLLR and i-vectors if
+the features use them, graph, lexicon, beams, LM weight and word insertion penalty. A file that has changed
+since the decoding is an error. Run the program in the directory of the recipe.
 
 Reads  DECODE_DIR/{.done.json,scoring/summary.json}, its graph, model and data directories, and the
        directories that those came from
-Writes MODEL; MODEL/model.json lists every file with its size and SHA-256
+Writes OUT; OUT/model.json lists every file with its size and SHA-256
 
 Example:
     utils/pack_model.py exp/dnn/decode_dev model

@@ -3,7 +3,8 @@
 
 Reads   DICT_DIR/{lexicon,lexiconp,lexiconp_silprob,silprob,silence_phones,nonsilence_phones}.txt,
         DICT_DIR/{optional_silence,extra_questions}.txt
-Writes  LANG_DIR: phones.txt words.txt oov.{txt,int} topo L.fst L_disambig.fst phones/*.{txt,int,csl}
+Writes  LANG_DIR: phones.txt words.txt oov.{txt,int} topo L.fst L_disambig.fst phones/*.{txt,int,csl};
+        oov.txt contains OOV_WORD
 
   utils/prepare_lang.py data/local/dict "<unk>" data/lang
 """

@@ -24,7 +24,9 @@ from pyasr.intake.own.preparing import CorpusOptions, prepare, tables_of, write_
 @dataclass(frozen=True)
 class PrepareOwnData:
     paths: tuple[Path, ...] = argument(
-        "sources of the corpus, then the parent directory of the data directories", many=True
+        "sources of the corpus, then the parent directory of the data directories",
+        many=True,
+        name="SOURCE... DATA",
     )
     corpus: CorpusOptions = group(CorpusOptions)
 

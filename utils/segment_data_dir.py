@@ -37,6 +37,7 @@ class SegmentDataDir:
         "channel of each recording to search for speech: 0 is the left or only one; -1: the one in "
         "reco2file_and_channel, else 0",
         minimum=ONLY,
+        heading="audio",
     )
     vad: VadOptions = group(VadOptions)
 

@@ -28,8 +28,7 @@ class SpectralGap:
     topology: str = option("all", "comma-separated names of topologies, or all")
     ranks: int = option(16, "number of ranks", minimum=1, maximum=1024)
     draw: Path | None = option(
-        None,
-        "SVG file for a figure of the first rounds, as many as a butterfly of this number of ranks needs",
+        None, "SVG file for a figure of as many rounds as a butterfly of this number of ranks needs"
     )
 
 

@@ -27,26 +27,53 @@ from pyasr.data.tables.datadir import DataDir
 class SubsetDataDir:
     data: Path = argument("data directory")
     out: Path = argument("data directory to write")
-    first: int | None = option(None, "number of utterances, from the beginning", minimum=1)
-    all_but_first: int | None = option(
-        None, "number of utterances to skip at the beginning; all others are selected", minimum=1
+    first: int | None = option(
+        None, "number of utterances, from the beginning", minimum=1, heading="selection by number"
     )
-    last: int | None = option(None, "number of utterances, from the end", minimum=1)
-    shortest: int | None = option(None, "number of utterances, the shortest ones", minimum=1)
-    random: int | None = option(None, "number of utterances, drawn at random", minimum=1)
-    per_spk: int | None = option(None, "maximum number of utterances per speaker", minimum=1)
+    all_but_first: int | None = option(
+        None,
+        "number of utterances to skip at the beginning; all others are selected",
+        minimum=1,
+        heading="selection by number",
+    )
+    last: int | None = option(
+        None, "number of utterances, from the end", minimum=1, heading="selection by number"
+    )
+    shortest: int | None = option(
+        None, "number of utterances, the shortest of all", minimum=1, heading="selection by number"
+    )
+    random: int | None = option(
+        None, "number of utterances, drawn at random", minimum=1, heading="selection by number"
+    )
+    per_spk: int | None = option(
+        None,
+        "maximum number of utterances per speaker",
+        minimum=1,
+        heading="selection by speaker or transcript",
+    )
     speakers: int | None = option(
-        None, "minimum number of utterances; whole speakers are added until it is reached", minimum=1
+        None,
+        "minimum number of utterances; whole speakers are added until it is reached",
+        minimum=1,
+        heading="selection by speaker or transcript",
     )
     max_same_text: int | None = option(
         None,
-        "maximum number of utterances per transcript, at random, as Kaldi's remove_dup_utts.sh",
+        "maximum number of utterances per transcript, selected at random, as in Kaldi's remove_dup_utts.sh",
         minimum=1,
+        heading="selection by speaker or transcript",
     )
-    utt_list: Path | None = option(None, "file that lists the utterances to select")
-    spk_list: Path | None = option(None, "file that lists the speakers to select")
+    utt_list: Path | None = option(
+        None, "file that lists the utterances to select", heading="selection by list"
+    )
+    spk_list: Path | None = option(
+        None, "file that lists the speakers to select", heading="selection by list"
+    )
     seed: int = option(
-        0, "seed of the random selection", only=any_of(if_set("random"), if_set("max-same-text"))
+        0,
+        "seed of the random selection",
+        only=any_of(if_set("random"), if_set("max-same-text")),
+        heading="selection by number",
     )
 
 

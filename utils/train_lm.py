@@ -22,8 +22,10 @@ class TrainLm:
     lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
     lm_dir: Path = argument("directory of the model to write")
     ngram: NgramOptions = group(NgramOptions)
-    more_texts: str = option("", "further training texts in the same format, comma-separated")
-    eval_text: Path | None = option(None, "text in the same format on which the perplexity is computed")
+    more_texts: str = option("", "further training texts in the same format, comma-separated", heading="data")
+    eval_text: Path | None = option(
+        None, "text in the same format on which the perplexity is computed", heading="data"
+    )
 
 
 def main(options: TrainLm) -> None:

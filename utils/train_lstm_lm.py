@@ -30,7 +30,9 @@ class TrainLstmLm:
     lm_dir: Path = argument("directory of the model to write")
     lstm: LstmLmOptions = group(LstmLmOptions)
     ngram: Path | None = option(
-        None, "n-gram model to interpolate with: a directory of utils/train_lm.py, or an ARPA file"
+        None,
+        "n-gram model to interpolate with: a directory of utils/train_lm.py, or an ARPA file",
+        heading="data",
     )
 
 

@@ -73,29 +73,48 @@ class Transcribe:
     audio: tuple[Path, ...] = argument(
         "audio files, directories with audio files, or - for standard input", many=True
     )
-    format: str = option("text", "format of the transcripts", choices=tuple(FORMATS))
+    format: str = option("text", "format of the transcripts", choices=tuple(FORMATS), heading="output")
     out_dir: Path | None = option(
-        None, "directory for one file per recording, created if necessary; none: standard output"
+        None,
+        "directory for one file per recording, created if necessary; none: standard output",
+        heading="output",
     )
     channels: str = option(
-        MIX, "average the channels of a recording, or transcribe each channel", choices=CHANNELS, only=_WHOLE
+        MIX,
+        "mix: average the channels of a recording; each: transcribe each channel",
+        choices=CHANNELS,
+        only=_WHOLE,
+        heading="audio",
     )
     stream: bool = option(
         False,
-        "process audio as it arrives, if the model allows it; the options below decide where utterances end",
+        "process audio as it arrives, if the model allows it; --nothing-said-s, --sure-end-s, "
+        "--likely-end-s, --any-end-s and --utterance-s decide where utterances end",
+        heading="streaming",
+        common=True,
     )
     endpoint: EndpointOptions = group(EndpointOptions, only=if_set("stream"))
     one_speaker: bool = option(
-        False, "normalise and adapt features to a single speaker of all recordings", only=_WHOLE
+        False,
+        "normalise and adapt features as if one speaker spoke in all recordings",
+        only=_WHOLE,
+        heading="audio",
     )
     raw_rate: int | None = option(
-        None, "sampling rate of raw 16-bit samples on standard input, Hz", minimum=1
+        None, "sampling rate of raw 16-bit samples on standard input, Hz", minimum=1, heading="audio"
     )
     num_threads: int = option(
-        1, "number of segments of a recording decoded in parallel", minimum=1, only=unless_set("stream")
+        1,
+        "number of segments of a recording that are decoded in parallel",
+        minimum=1,
+        only=unless_set("stream"),
+        heading="resources",
     )
     beam: float | None = option(
-        None, "decoding beam; smaller is faster; none: the beam of the model", minimum=0.1
+        None,
+        "beam of the search, smaller is faster; none: the beam of the model",
+        minimum=0.1,
+        heading="search",
     )
     cut: CutOptions = group(CutOptions, only=unless_set("stream"))
     mbr: MbrOptions = group(
@@ -355,5 +374,5 @@ if __name__ == "__main__":
         Transcribe,
         main,
         __doc__,
-        force="replace files in --out-dir that are not unchanged transcripts by this program",
+        force="also replace files in --out-dir that were edited or do not come from this program",
     )

@@ -27,7 +27,7 @@ class ValidateDataDir:
     need_feats: bool = option(False, "require features")
     audio: str = option(
         "exists",
-        "check of the audio: none (no), existence and header (exists), or reading to the end (read)",
+        "check of the audio; no: none; exists: existence and header; read: reading to the end",
         choices=("no", "exists", "read"),
     )
     lang: Path | None = option(

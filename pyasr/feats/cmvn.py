@@ -28,18 +28,18 @@ class SlidingOptions:
     heading = "input"
 
     cmn_window: int = option(
-        600, "frames of the window of sliding normalisation", minimum=1, only=if_is("cmvn", "sliding")
+        600, "length of the window of sliding normalisation, frames", minimum=1, only=if_is("cmvn", "sliding")
     )
     min_cmn_window: int = option(
         100,
-        "minimum frames of the window at the beginning of an utterance",
+        "minimum length of the window at the beginning of an utterance, frames",
         minimum=1,
         only=if_is("cmvn", "sliding") + unless_set("center"),
         rare=True,
     )
     center: bool = option(
         False,
-        "centre the window on the frame; false: the window precedes the frame",
+        "centre the window on the frame; false: the window ends at the frame",
         only=if_is("cmvn", "sliding"),
         rare=True,
     )

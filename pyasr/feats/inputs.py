@@ -56,14 +56,14 @@ class InputOptions:
     cmvn: str = option(
         "speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none")
     )
-    norm_vars: bool = option(False, "also normalise variances", only=unless_is("cmvn", "none"))
+    norm_vars: bool = option(False, "normalise the variances, too", only=unless_is("cmvn", "none"))
     sliding: SlidingOptions = group(SlidingOptions)
     deltas: int = option(0, "order of the appended time derivatives; 0: none", minimum=0, maximum=4)
     splice_left: int = option(
-        0, "frames of left context appended", minimum=0, maximum=1000, only=unless_set("network")
+        0, "number of frames of left context to append", minimum=0, maximum=1000, only=unless_set("network")
     )
     splice_right: int = option(
-        0, "frames of right context appended", minimum=0, maximum=1000, only=unless_set("network")
+        0, "number of frames of right context to append", minimum=0, maximum=1000, only=unless_set("network")
     )
 
     def dim(self, feat_dim: int) -> int:

@@ -20,16 +20,20 @@ class FrameOptions:
 
     heading = "features"
 
-    sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6)
-    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0)
-    frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0)
+    sample_frequency: float = option(
+        16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6, common=True
+    )
+    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0, common=True)
+    frame_shift: float = option(10.0, "shift from one frame to the next in ms", minimum=1.0, common=True)
     dither: float = option(
         0.0,
         "standard deviation of the noise added to the samples (int16 scale); 0: none",
         minimum=0.0,
         rare=True,
     )
-    preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0, rare=True)
+    preemphasis_coefficient: float = option(
+        0.97, "coefficient c of the preemphasis x[i] - c x[i-1]", minimum=0.0, maximum=1.0, rare=True
+    )
     remove_dc_offset: bool = option(True, "subtract the mean of each frame", rare=True)
     window_type: str = option(
         "povey",
@@ -83,16 +87,19 @@ class MelOptions:
 
     heading = "features"
 
-    num_mel_bins: int = option(23, "number of filters", minimum=3)
+    num_mel_bins: int = option(23, "number of mel filters", minimum=3, common=True)
     low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
     high_freq: float = option(
-        0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency"
+        0.0, "upper edge of the last filter in Hz; zero or less: added to half the sample frequency"
     )
     vtln_low: float = option(
         100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0, rare=True
     )
     vtln_high: float = option(
-        -500.0, "upper end of that band in Hz; zero or less: relative to half the sample frequency", rare=True
+        -500.0,
+        "upper end of the band in which warping is proportional, in Hz; zero or less: added to "
+        "half the sample frequency",
+        rare=True,
     )
 
 
@@ -106,11 +113,11 @@ class TrackOptions:
     max_f0: float = option(400.0, "highest pitch of the search, in Hz", minimum=1.0, rare=True)
     soft_min_f0: float = option(
         10.0,
-        "pitch in Hz at which the weight of the correlation is zero; penalises low pitch",
+        "pitch in Hz at which the correlation has weight zero; a higher value penalises low pitch more",
         minimum=0.0,
         rare=True,
     )
-    penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9, rare=True)
+    penalty_factor: float = option(0.1, "factor on the cost of changes of the pitch", minimum=1e-9, rare=True)
     lowpass_cutoff: float = option(
         1000.0, "cutoff of the low-pass filter before the pitch search, in Hz", minimum=1.0, rare=True
     )
@@ -122,10 +129,10 @@ class TrackOptions:
         7000.0, "ballast that reduces the correlation of quiet frames", minimum=0.0, rare=True
     )
     lowpass_filter_width: int = option(
-        1, "zeros on either side of the low-pass filter's peak", minimum=1, rare=True
+        1, "number of zeros of the low-pass filter on each side of its peak", minimum=1, rare=True
     )
     upsample_filter_width: int = option(
-        5, "zeros on either side of the peak of the filter between samples", minimum=1, rare=True
+        5, "number of zeros of the interpolation filter on each side of its peak", minimum=1, rare=True
     )
 
 
@@ -140,7 +147,11 @@ class ProcessPitchOptions:
     pov_offset: float = option(0.0, "offset of the voicing feature", rare=True)
     delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch", rare=True)
     delta_pitch_noise_stddev: float = option(
-        0.005, "noise on the slope before scaling, to hide the steps of the pitch", minimum=0.0, rare=True
+        0.005,
+        "standard deviation of the noise added to the slope before scaling, which hides the steps "
+        "of the pitch search",
+        minimum=0.0,
+        rare=True,
     )
     normalization_left_context: int = option(
         75, "frames of left context for the mean of the log pitch", minimum=0, rare=True
@@ -149,9 +160,14 @@ class ProcessPitchOptions:
         75, "frames of right context for the mean of the log pitch", minimum=0, rare=True
     )
     delay: int = option(
-        0, "frames by which the features are delayed; repeats the first frame", minimum=0, rare=True
+        0,
+        "number of frames by which the features are delayed; the first frame is repeated",
+        minimum=0,
+        rare=True,
     )
-    delta_window: int = option(2, "frames on each side for the slope", minimum=1, rare=True)
+    delta_window: int = option(
+        2, "number of frames on each side from which the slope is computed", minimum=1, rare=True
+    )
     add_pov_feature: bool = option(True, "output the voicing feature", rare=True)
     add_normalized_log_pitch: bool = option(
         True, "output the log pitch minus its mean around the frame", rare=True
@@ -200,12 +216,14 @@ class MfccOptions:
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
-    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
-    use_energy: bool = option(True, "log energy in the place of C0")
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
-    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
+    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1, common=True)
+    use_energy: bool = option(True, "replace C0 by the log energy", common=True)
+    energy_floor: float = option(0.0, "floor of the energy; 0: no floor", minimum=0.0, rare=True)
+    cepstral_lifter: float = option(22.0, "liftering constant; 0: no liftering", minimum=0.0, rare=True)
     htk_compat: bool = option(
-        False, "energy or C0 as the last column; C0 times the square root of 2", rare=True
+        False,
+        "put energy or C0 into the last column, as HTK does, with C0 multiplied by the square root of 2",
+        rare=True,
     )
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
@@ -224,11 +242,13 @@ class FbankOptions:
 
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
-    use_energy: bool = option(False, "log energy as an additional first column")
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
-    use_log_fbank: bool = option(True, "logarithm of the filters' energies", rare=True)
-    use_power: bool = option(True, "power spectrum; false: magnitude", rare=True)
-    htk_compat: bool = option(False, "energy as the last column", rare=True)
+    use_energy: bool = option(False, "add the log energy as first column", common=True)
+    energy_floor: float = option(0.0, "floor of the energy; 0: no floor", minimum=0.0, rare=True)
+    use_log_fbank: bool = option(True, "output the logarithms of the filter energies", rare=True)
+    use_power: bool = option(
+        True, "apply the filters to the power spectrum; false: to the magnitude spectrum", rare=True
+    )
+    htk_compat: bool = option(False, "put the energy into the last column, as HTK does", rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
@@ -247,15 +267,15 @@ class PlpOptions:
     frame: FrameOptions = group(FrameOptions)
     mel: MelOptions = group(MelOptions)
     lpc_order: int = option(12, "order of linear prediction", minimum=1, rare=True)
-    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
-    use_energy: bool = option(True, "log energy in the place of C0")
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
+    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1, common=True)
+    use_energy: bool = option(True, "replace C0 by the log energy", common=True)
+    energy_floor: float = option(0.0, "floor of the energy; 0: no floor", minimum=0.0, rare=True)
     compress_factor: float = option(
         0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0, rare=True
     )
-    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0, rare=True)
-    cepstral_scale: float = option(1.0, "factor of all cepstra", rare=True)
-    htk_compat: bool = option(False, "energy or C0 as the last column", rare=True)
+    cepstral_lifter: float = option(22.0, "liftering constant; 0: no liftering", minimum=0.0, rare=True)
+    cepstral_scale: float = option(1.0, "factor on all cepstra", rare=True)
+    htk_compat: bool = option(False, "put energy or C0 into the last column, as HTK does", rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
@@ -272,7 +292,7 @@ class SpectrogramOptions:
     heading = "features"
 
     frame: FrameOptions = group(FrameOptions)
-    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0, rare=True)
+    energy_floor: float = option(0.0, "floor of the energy; 0: no floor", minimum=0.0, rare=True)
     utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 

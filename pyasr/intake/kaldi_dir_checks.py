@@ -47,14 +47,15 @@ _REMAKE_GRAPH = "run utils/make_graph.py again"
 class CheckOptions:
     """The requirements that directories are checked for."""
 
-    need_text: bool = option(True, "data: require transcripts")
-    need_feats: bool = option(False, "data: require features")
+    need_text: bool = option(True, "require transcripts in data directories")
+    need_feats: bool = option(False, "require features in data directories")
     same_features: bool = option(
-        False, "data with models: require features that fit the models, as for decoding"
+        False, "require that the features of data directories fit the models, as for decoding"
     )
     audio: str = option(
         "exists",
-        "data: do not check audio; check that it exists and fits its headers; or read it completely",
+        "check of the audio of data directories; no: none; exists: existence and header; read: "
+        "reading to the end",
         choices=("no", "exists", "read"),
     )
 

@@ -39,8 +39,10 @@ _FIRST_OFFSET, _FIRST_SPREAD = 100.0, 0.1
 class EmOptions:
     """Size and training of the extractor."""
 
-    ivector_dim: int = option(40, "dimension of the i-vectors", minimum=1)
-    num_iters: int = option(10, "number of EM iterations of the extractor", minimum=1)
+    heading = "i-vectors"
+
+    ivector_dim: int = option(40, "dimension of the i-vectors", minimum=1, common=True)
+    num_iters: int = option(10, "number of EM iterations of the extractor", minimum=1, common=True)
     covariances: str = option(
         "full", "type of the within-speaker covariances of frames", choices=("full", "diagonal"), rare=True
     )

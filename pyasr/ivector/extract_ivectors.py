@@ -33,6 +33,8 @@ KINDS = ("ivector", "ivector_online")
 class ExtractDirOptions:
     """How speakers with many utterances, and utterances without features, are treated."""
 
+    heading = "i-vectors"
+
     utts_per_spk_max: int = option(
         0,
         "number of utterances after which a speaker counts as a new one, for training data; 0: never",

@@ -26,6 +26,8 @@ _PERIODS_AT_ONCE = 64
 class ExtractOptions:
     """Weights of the frames and period of the i-vectors; option names are Kaldi's."""
 
+    heading = "i-vectors"
+
     ivector_period: int = option(10, "period of online i-vectors, frames", minimum=1)
     max_count: float = option(
         100.0, "scaled frames above which the weight of the prior grows with the data; 0: never", minimum=0.0

@@ -27,10 +27,10 @@ from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, UbmOptions, frame_post
 class StatsOptions:
     """Selection and weight of the frames that train the extractor."""
 
+    heading = "i-vectors"
+
     subsample: int = option(
-        2,
-        "step between the frames of an utterance that train the extractor, frames; 1: all frames",
-        minimum=1,
+        2, "use every N-th frame of an utterance to train the extractor; 1: all frames", minimum=1
     )
     posteriors: PosteriorOptions = group(PosteriorOptions, posterior_scale=1.0)
     missing: LeftOutOptions = group(LeftOutOptions)

@@ -40,13 +40,15 @@ class UbmOptions:
     """Size and training of the UBM. After iteration x of the I iterations with splits, it has num_gauss^((x +
     1) / I) Gaussians."""
 
+    heading = "background model"
+
     num_gauss: int = option(128, "number of Gaussians of the UBM", minimum=1)
     ubm_iters: int = option(24, "number of EM iterations of the UBM", minimum=1)
     ubm_split_iters: int = option(
         16, "number of initial iterations after which Gaussians are split", minimum=1
     )
     ubm_subsample: int = option(
-        5, "step between the frames that train the UBM, frames; 1: all frames", minimum=1, rare=True
+        5, "use every N-th frame to train the UBM; 1: all frames", minimum=1, rare=True
     )
     update: GmmUpdateOptions = group(GmmUpdateOptions, perturb_factor=1.0)
     seed: int = option(
@@ -71,6 +73,8 @@ class UbmOptions:
 @dataclass(frozen=True)
 class PosteriorOptions:
     """Weights of a frame for the Gaussians; option names are Kaldi's."""
+
+    heading = "i-vectors"
 
     posterior_scale: float = option(
         0.1, "factor on posteriors, because adjacent frames are correlated", minimum=1e-3, maximum=1.0

@@ -22,8 +22,8 @@ class HiddenOptions:
 
     heading = "network"
 
-    hidden_layers: int = option(4, "number of hidden layers", minimum=1)
-    hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
+    hidden_layers: int = option(4, "number of hidden layers", minimum=1, common=True)
+    hidden_dim: int = option(768, "units of each hidden layer", minimum=1, common=True)
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,28 @@ class DnnOptions(HiddenOptions):
 
     heading = "network"
 
-    activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
+    activation: str = option(
+        "relu",
+        "nonlinearity of the hidden layers; with pnorm, --hidden-dim counts groups of units",
+        choices=ACTIVATIONS,
+        common=True,
+    )
     pnorm_group: int = option(
         10,
-        "elements of a p-norm group: a layer's matrix has this times HIDDEN_DIM rows",
+        "units of a p-norm group; the matrix of a layer has --hidden-dim times this number of rows",
         minimum=1,
         only=if_is("activation", "pnorm"),
         rare=True,
     )
     normalize: bool = option(
         False,
-        "scale each frame's units of a hidden layer to root mean square 1 (pnorm networks always do)",
+        "scale the hidden units of each frame to root mean square 1; pnorm networks always do this",
         only=unless_is("activation", "pnorm"),
         rare=True,
     )
-    dropout: float = option(0.0, "proportion of hidden units dropped in training", minimum=0.0, maximum=0.9)
+    dropout: float = option(
+        0.0, "fraction of hidden units that are dropped in training", minimum=0.0, maximum=0.9, common=True
+    )
 
     @property
     def affine_dim(self) -> int:
@@ -62,19 +69,20 @@ class NaturalGradientOptions:
 
     natural_gradient: str = option(
         "none",
-        "preconditioning of gradients; online: by earlier minibatches; simple: within the minibatch",
+        "preconditioning of gradients; online: by statistics of earlier minibatches; simple: by "
+        "those of the same minibatch",
         choices=_PRECONDITIONING,
     )
     ng_rank_in: int = option(
         20,
-        "rank for the inputs of a layer; at most half their number",
+        "rank of the covariance of a layer's inputs; at most half the number of inputs",
         minimum=1,
         only=if_is("natural-gradient", "online"),
         rare=True,
     )
     ng_rank_out: int = option(
         80,
-        "rank for the outputs of a layer; at most half their number",
+        "rank of the covariance of a layer's outputs; at most half the number of outputs",
         minimum=1,
         only=if_is("natural-gradient", "online"),
         rare=True,
@@ -91,7 +99,8 @@ class NaturalGradientOptions:
     )
     ng_num_minibatches_history: float = option(
         0.0,
-        "time constant in minibatches instead (nnet3's LSTMs: 4); 0: in frames",
+        "time constant of the covariance estimate in minibatches (nnet3's LSTMs: 4); 0: "
+        "--ng-num-samples-history applies",
         minimum=0.0,
         only=if_is("natural-gradient", "online"),
         rare=True,
@@ -105,14 +114,14 @@ class NaturalGradientOptions:
     )
     max_change_per_sample: float = option(
         0.0,
-        "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none",
+        "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: no limit",
         minimum=0.0,
         rare=True,
     )
     max_gradient_per_sample: float = option(
         0.0,
-        "limit on a layer's gradient, before multiplication by the learning rate, per frame "
-        "(Su and Chen's code: 0.075); 0: none",
+        "limit on a layer's gradient, before multiplication by the learning rate, per frame (Su "
+        "and Chen's code: 0.075); 0: no limit",
         minimum=0.0,
         rare=True,
     )

@@ -30,11 +30,13 @@ _FLOOR = 1.0  # minimum mean square of samples at int16 scale: digital silence c
 class CutOptions:
     """Options for cutting long recordings."""
 
+    heading = "segments"
+
     max_segment_s: float = option(
         20.0, "maximum length of a segment in seconds; segments are decoded separately", minimum=1.0
     )
     min_segment_s: float = option(
-        3.0, "seconds of a recording after which it is cut at the next pause", minimum=0.0
+        3.0, "minimum length of a segment in seconds, after which it ends at the next pause", minimum=0.0
     )
     min_pause_s: float = option(0.4, "minimum length of a pause in seconds", minimum=0.02)
 

@@ -47,11 +47,13 @@ class Comparison:
 class BadUttOptions:
     """An utterance is bad if its errors exceed both limits."""
 
+    heading = "selection"
+
     max_errors: int = option(
-        1, "maximum number of errors of a good utterance, whatever its length", minimum=0
+        1, "number of errors up to which an utterance is good, whatever its length", minimum=0
     )
     max_error_share: float = option(
-        0.25, "maximum number of errors per word of the transcript of a good utterance", minimum=0.0
+        0.25, "number of errors per word of the transcript up to which an utterance is good", minimum=0.0
     )
 
     def is_bad(self, comparison: Comparison) -> bool:

@@ -18,9 +18,7 @@ class TextFilter:
     heading = "scoring"
 
     case: str = option(
-        "lower",
-        "comparison of words: ignore case (lower), or distinguish case (keep)",
-        choices=("lower", "keep"),
+        "lower", "comparison of words; lower: ignore case; keep: distinguish case", choices=("lower", "keep")
     )
     drop: str | None = option(
         None, "comma-separated words to remove from both texts, such as hesitations: 'uh,um'"

@@ -47,7 +47,8 @@ class CriterionOptions:
 
     criterion: str = option(
         "smbr",
-        "expected accuracy of states (smbr) or phones (mpfe), or mutual information (mmi)",
+        "criterion; smbr: expected accuracy of states; mpfe: expected accuracy of phones; mmi: "
+        "mutual information",
         choices=("smbr", "mpfe", "mmi"),
     )
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=1e-6)

@@ -21,11 +21,11 @@ class ComputeOptions(DeviceOptions):
 
     heading = "optimisation"
 
-    minibatch: int = option(512, "frames per minibatch", minimum=1)
+    minibatch: int = option(512, "frames per minibatch", minimum=1, common=True)
     precision: str = option(
         "auto",
-        "number type of products; auto: bfloat16 if the device multiplies it natively, else float32; tf32: "
-        "float32, multiplied by a GPU with 10-bit mantissas",
+        "number type of matrix products; auto: bfloat16 if the device multiplies it natively, "
+        "else float32; tf32: float32, multiplied by a GPU with 10-bit mantissas",
         choices=("auto", "float32", "tf32", "bfloat16"),
     )
 

@@ -37,7 +37,7 @@ class ScalingOptions:
 
     lr_scaling: str = option(
         "linear",
-        "factor on the learning rate for P ranks: linear = P, sqrt = square root of P, none = 1",
+        "factor on the learning rate for P ranks; linear: P; sqrt: square root of P; none: 1",
         choices=("linear", "sqrt", "none"),
     )
 
@@ -53,16 +53,22 @@ class ScheduleOptions(ScalingOptions):
     heading = "optimisation"
 
     learning_rate: float = option(
-        0.1, "initial learning rate of one rank, for gradients as in --lr-convention", minimum=0.0
+        0.1,
+        "initial learning rate of one rank, for gradients as in --lr-convention",
+        minimum=0.0,
+        common=True,
     )
     lr_convention: str = option(
         "mean",
-        "gradient that the learning rate is for: mean or sum over a minibatch's frames (CTC: units)",
+        "gradient by which the learning rate is multiplied: mean or sum over the frames of a "
+        "minibatch (CTC: units)",
         choices=("mean", "sum"),
         rare=True,
     )
-    schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES)
-    num_epochs: int = option(10, "number of passes over the training data (newbob: maximum)", minimum=1)
+    schedule: str = option("exponential", "schedule of the learning rate", choices=NAMES, common=True)
+    num_epochs: int = option(
+        10, "number of passes over the training data; maximum number with newbob", minimum=1, common=True
+    )
     final_factor: float = option(
         0.01, "final learning rate relative to the initial one", minimum=0.0, only=_FALLING
     )

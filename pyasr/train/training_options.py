@@ -37,28 +37,31 @@ class LearnerOptions(ComputeOptions):
 
     natural_gradient: NaturalGradientOptions = group(NaturalGradientOptions)
     momentum: float = option(
-        0.0, "momentum: factor on the previous update; 0 disables it", minimum=0.0, maximum=0.999
+        0.0,
+        "factor on the previous update, which is added to each update; 0: no momentum",
+        minimum=0.0,
+        maximum=0.999,
     )
     l2: float = option(
         0.0,
-        "penalty per frame on the squared norm of the parameters (nnet3's value divided by the outputs of a "
-        "chunk); each of P learning ranks applies 1/P of it; 0: none",
+        "penalty per frame on the squared norm of the parameters (nnet3's value divided by the "
+        "outputs of a chunk); each of P learning ranks applies 1/P of it; 0: no penalty",
         minimum=0.0,
         rare=True,
     )
     max_change: float = option(
-        0.0, "maximum Euclidean norm of a minibatch's parameter change; 0: no limit", minimum=0.0
+        0.0, "maximum Euclidean norm of the change of all parameters by a minibatch; 0: no limit", minimum=0.0
     )
     max_change_per_layer: float = option(
         0.0,
-        "maximum Euclidean norm of a minibatch's change of each layer (nnet3: 0.75); 0: no limit",
+        "maximum Euclidean norm of the change of each layer by a minibatch (nnet3: 0.75); 0: no limit",
         minimum=0.0,
         rare=True,
     )
     max_change_of_output: float = option(
         0.0,
-        "maximum Euclidean norm of a minibatch's change of the output layer (nnet3: 1.5); "
-        "0: --max-change-per-layer",
+        "maximum Euclidean norm of the change of the output layer by a minibatch (nnet3: 1.5); 0: "
+        "--max-change-per-layer",
         minimum=0.0,
         rare=True,
     )
@@ -73,8 +76,9 @@ class LearnerOptions(ComputeOptions):
     )
     dropout_schedule: str = option(
         "",
-        "dropout over the training, for all layers with dropout: 0,0@0.20,0.5@0.50,0 is 0 for the first "
-        "fifth, 0.5 at the middle and 0 at the end; empty: the layers' own",
+        "dropout over the training, for all layers with dropout, such as 0,0@0.20,0.5@0.50,0: 0 "
+        "for the first fifth, then up to 0.5 at the middle and down to 0 at the end; empty: the "
+        "layers' own",
         rare=True,
     )
 
@@ -90,6 +94,17 @@ class LearnerOptions(ComputeOptions):
 
 
 @dataclass(frozen=True)
+class UtteranceLearnerOptions(LearnerOptions):
+    """How a rank learns from whole utterances."""
+
+    heading = "optimisation"
+
+    minibatch: int = option(
+        1, "frames per minibatch; a longer utterance is its own minibatch", minimum=1, common=True
+    )
+
+
+@dataclass(frozen=True)
 class StoreOptions:
     """How a rank stores its frames."""
 
@@ -97,12 +112,12 @@ class StoreOptions:
 
     store_type: str = option(
         "auto",
-        "type of features in memory: auto = type of the matrix products, byte = 8 bits per number",
+        "number type of features in memory; auto: that of the matrix products; byte: 8 bits per number",
         choices=("auto", "float32", "float16", "bfloat16", "byte"),
     )
     max_store_mb: int = option(
         0,
-        "memory for a rank's frames in MB, beyond which they are streamed from disk; 0: the free memory",
+        "memory of a rank for frames, MB; frames that do not fit are streamed from disk; 0: the free memory",
         minimum=0,
     )
 
@@ -135,6 +150,8 @@ class LoopOptions(SeedOptions):
 class FrameLoopOptions(LoopOptions):
     """The same for frame-level cross-entropy, whose value for guessing is known."""
 
+    heading = "progress and checkpoints"
+
     stop_at_divergence: bool = option(
         True,
         "end the training if its objective is clearly worse than guessing; false: only if it is not a number",
@@ -150,8 +167,8 @@ class OneLearnerOptions:
 
     save_learner: bool = option(
         False,
-        "also save in OUT/learner the model of one learner after the last mixing, before the mean of all "
-        "learners is taken",
+        "also save in OUT/learner the model of one learner after the last mixing, before the mean "
+        "of all learners",
         rare=True,
     )
 
@@ -164,7 +181,8 @@ class SampleOptions:
 
     sample_frames: int = option(
         10_000,
-        "number of random training frames for --combine, --priors posteriors, saturation and shrinking",
+        "number of random training frames for estimates on the network: combination, priors, "
+        "saturation, shrinking",
         minimum=1,
         only=_MEASURED,
         rare=True,
@@ -179,7 +197,8 @@ class CombineOptions:
 
     combine: str = option(
         "none",
-        "combination of the last models: none; average; weights = a weight per model and layer, by L-BFGS",
+        "combination of the last models; average: their mean; weights: a weight per model and "
+        "layer, found by L-BFGS",
         choices=("none", "average", "weights"),
         only=_ALIGNED + _STATELESS,
     )
@@ -195,7 +214,7 @@ class CombineOptions:
     )
     combine_start: str = option(
         "better",
-        "start of L-BFGS: the average, or the better of the average and the best single model",
+        "start of L-BFGS; average: the average; better: the better of the average and the best single model",
         choices=("better", "average"),
         only=if_is("combine", "weights"),
         rare=True,
@@ -213,15 +232,16 @@ class PriorOptions:
 
     presoftmax_power: float = option(
         0.0,
-        "scale logits by the pdf's frequency to this power (nnet2: -0.25); 0: no scaling",
+        "scale the outputs before the softmax by the pdf's frequency to this power (nnet2: "
+        "-0.25); 0: no scaling",
         maximum=0.0,
         only=FEED_FORWARD,
         rare=True,
     )
     priors: str = option(
         "alignments",
-        "priors for decoding: alignments = relative frequencies; posteriors = mean posteriors of the "
-        "trained network on --sample-frames frames",
+        "priors for decoding; alignments: relative frequencies; posteriors: mean posteriors of "
+        "the trained network on --sample-frames frames",
         choices=("alignments", "posteriors"),
     )
 
@@ -262,11 +282,11 @@ class TeacherOptions:
         only=FEED_FORWARD,
     )
     teacher_data: Path | None = option(
-        None, "data directory with the teacher's features; default: DATA", only=if_set("teacher")
+        None, "data directory with the teacher's features; none: DATA", only=if_set("teacher")
     )
     teacher_mass: float = option(
         0.98,
-        "share of the posterior mass to keep per frame",
+        "fraction of the posterior mass to keep per frame",
         minimum=0.01,
         maximum=1.0,
         only=if_set("teacher"),
@@ -295,21 +315,22 @@ class GrowthOptions:
     )
     mix_up: int = option(
         0,
-        "number of outputs from halfway between the last new layer and the end; 0: one per pdf",
+        "number of outputs, several of them for a frequent pdf, from halfway between the last new "
+        "layer and the end; 0: one per pdf",
         minimum=0,
         only=FEED_FORWARD,
         rare=True,
     )
     mix_up_power: float = option(
         0.25,
-        "power of a pdf's frame count that its number of outputs is proportional to",
+        "exponent of a pdf's number of frames, to which its number of outputs is proportional",
         minimum=0.0,
         only=if_set("mix-up"),
         rare=True,
     )
     mix_up_min_count: float = option(
         10.0,
-        "minimum number of training frames per output of a pdf with several",
+        "minimum number of training frames per output if a pdf has several outputs",
         minimum=0.0,
         only=if_set("mix-up"),
         rare=True,
@@ -416,15 +437,23 @@ class RbmOptions:
 
     heading = "optimisation"
 
-    rbm_iter: int = option(1, "epochs of each Bernoulli RBM; the Gaussian RBM has twice as many", minimum=1)
+    rbm_iter: int = option(
+        1, "epochs of each Bernoulli RBM; the Gaussian RBM has twice as many", minimum=1, common=True
+    )
     rbm_lr: float = option(
         0.4,
-        "learning rate of one rank for Bernoulli RBMs, for gradients averaged over the minibatch",
+        "learning rate of one rank for Bernoulli RBMs, for the mean gradient over the minibatch",
         minimum=1e-9,
+        common=True,
     )
     rbm_lr_low: float = option(
-        0.01, "learning rate of one rank for the Gaussian RBM, for averaged gradients", minimum=1e-9
+        0.01,
+        "learning rate of one rank for the Gaussian RBM, for the mean gradient over the minibatch",
+        minimum=1e-9,
+        common=True,
     )
     rbm_l2penalty: float = option(0.0002, "L2 penalty on the weights", minimum=0.0, rare=True)
     param_stddev: float = option(0.1, "standard deviation of the initial weights", minimum=0.0, rare=True)
-    max_frames: int = option(6000, "frames above which an utterance is skipped", minimum=1)
+    max_frames: int = option(
+        6000, "maximum number of frames of an utterance; longer ones are skipped", minimum=1
+    )

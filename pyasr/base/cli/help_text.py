@@ -1,22 +1,27 @@
 """The text of --help: a program's docstring, its arguments, and its flags under headings.
 
-A dataclass of options names its heading in a class attribute `heading`, which groups inside it inherit. Flags
-that are declared as `rare` are omitted by --help and shown by --help-all, unless the program has few flags.
+A dataclass of options names the heading of the flags that it declares in a class attribute `heading`. Groups
+inside it inherit the heading, subclasses do not. Under a heading, flags that are declared as `common` come
+first, and `rare` ones come last. --help omits rare flags unless the program has few flags; --help-all shows
+them, too. Flags that the program never uses are not shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyasr.base.cli.option_flags import Flag, flags_of, positionals_of
-from pyasr.base.cli.option_uses import usage_text
+from pyasr.base.cli.option_flags import Flag, flags_of, positionals_of, shown_name
+from pyasr.base.cli.option_uses import is_usable, usage_text
 from pyasr.base.cli.option_values import as_typed
 
 ALL = "--help-all"
 HEADINGS = (
-    "", "audio", "features", "pitch", "input", "data", "network", "objective", "tree", "alignment",
-    "Gaussians", "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation",
-    "search", "scoring", "progress and checkpoints", "resources", "jobs",
+    "", "output", "input", "audio", "features", "pitch", "pronunciations", "language model", "data",
+    "held-out speech", "selection", "selection by number", "selection by speaker or transcript",
+    "selection by list", "reverberation", "noise", "copies", "speech detection", "streaming", "segments",
+    "graph", "network", "objective", "tree", "alignment", "background model", "Gaussians", "i-vectors",
+    "transforms and adaptation", "optimisation", "teacher", "parallel training", "simulation", "search",
+    "scoring", "progress and checkpoints", "resources", "jobs",
 )  # fmt: skip
 _MAX_SHOWN = 30  # flags of a program that shows all of them
 _WIDTH = 28
@@ -25,13 +30,13 @@ _WIDTH = 28
 def help_text(cls, doc: str, switches: dict[str, str], show_all: bool) -> str:
     """The text for a program with the options `cls` and the docstring `doc`; `switches` are further flags and
     their texts."""
-    flags = flags_of(cls)
+    flags = [flag for flag in flags_of(cls) if is_usable(flag.only)]
     shown = (
         flags if show_all or len(flags) <= _MAX_SHOWN else [flag for flag in flags if not flag.meta["rare"]]
     )
-    arguments = [_line(field.name.upper(), field.metadata["help"]) for field in positionals_of(cls)]
+    arguments = [_line(shown_name(field), field.metadata["help"]) for field in positionals_of(cls)]
     general = {
-        "config FILE": "read --name=value lines from FILE",
+        "config FILE": "read options from FILE, one --OPTION=VALUE per line",
         **switches,
         "version": "show pyasr's version",
     }
@@ -43,6 +48,7 @@ def help_text(cls, doc: str, switches: dict[str, str], show_all: bool) -> str:
 
 def _sections(flags: list[Flag]) -> Iterator[str]:
     """Lines of the flags under their headings, in the order of HEADINGS."""
+    flags = sorted(flags, key=lambda flag: flag.meta["rare"] - flag.meta["common"])
     for heading in sorted({flag.heading for flag in flags}, key=HEADINGS.index):
         yield from ("", f"{heading[:1].upper()}{heading[1:] or 'Options'}:")
         yield from (_flag_line(flag) for flag in flags if flag.heading == heading)

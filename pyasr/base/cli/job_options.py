@@ -16,11 +16,11 @@ class RunnerOptions:
 
     cmd: str = option(
         "run.pl",
-        "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, e.g. 'slurm.pl --mem 4G'",
+        "command that runs jobs: run.pl, slurm.pl or queue.pl with its options, such as 'slurm.pl --mem 4G'",
         is_command=True,
     )
     num_threads: int | None = option(
-        None, "threads per job; default: as set by --cmd or its configuration, else 1", minimum=1
+        None, "number of threads of a job; none: as set by --cmd or its configuration, else 1", minimum=1
     )
 
 
@@ -28,7 +28,9 @@ class RunnerOptions:
 class JobOptions(RunnerOptions):
     """Options of a step with several jobs or ranks."""
 
-    nj: int = option(2, "number of parallel jobs", minimum=1)
+    heading = "jobs"
+
+    nj: int = option(2, "number of parallel jobs", minimum=1, common=True)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class RankJobOptions(RunnerOptions):
     )
     rank_timeout: float = option(
         600.0,
-        "seconds a rank may be suspended or its host unreachable before it is lost; 0: no limit",
+        "seconds after which a suspended or unreachable rank counts as lost; 0: never",
         minimum=0.0,
         rare=True,
     )

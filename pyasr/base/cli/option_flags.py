@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 
 from pyasr.base.cli import kaldi_names
-from pyasr.base.cli.option_uses import Condition
+from pyasr.base.cli.option_uses import Condition, applicable, is_usable
 from pyasr.base.cli.option_values import check_bounds, from_text, plain_type
 from pyasr.base.errors import UserError
 
@@ -57,15 +57,26 @@ class UnusedFlag(Flag):
         return value
 
 
-def flags_of(
+def flags_of(cls) -> list[Flag]:
+    """All flags of a program with the options `cls`, groups flattened, with their conditions on options that
+    the program uses. Raises TypeError if a name occurs twice, which is a programming error."""
+    flags = _flags_in(cls)
+    names = [flag.name for flag in flags]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
+    used = {flag.name for flag in flags if is_usable(flag.only)}
+    return [dataclasses.replace(flag, only=applicable(flag.only, used)) for flag in flags]
+
+
+def _flags_in(
     cls,
     path=(),
     defaults=None,
     only: tuple[Conditions | Mapping[str, Conditions], ...] = (),
     heading: str = "",
 ) -> list[Flag]:
-    """All flags of `cls`, groups flattened. Raises TypeError if a name occurs twice, which is a programming
-    error.
+    """All flags of `cls`, groups flattened.
 
     only     conditions of each of the groups around `cls`: of all of its fields, or {field: conditions}
     heading  heading of the fields of classes without an attribute `heading`
@@ -73,13 +84,10 @@ def flags_of(
     hints = typing.get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
-        meta, place, under = (
-            field.metadata,
-            (*path, field.name),
-            getattr(_owner(cls, field.name), "heading", heading),
-        )
+        meta, place = field.metadata, (*path, field.name)
+        under = meta.get("heading") or vars(_owner(cls, field.name)).get("heading", heading)
         if meta.get("kind") == "group":
-            found += flags_of(
+            found += _flags_in(
                 meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]), under
             )
         elif meta.get("kind") == "chosen":
@@ -91,10 +99,6 @@ def flags_of(
             found.append(
                 Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions, under)
             )
-    names = [flag.name for flag in found]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
     return found
 
 
@@ -114,7 +118,7 @@ def _chosen_flags(meta: Mapping, path: tuple[str, ...], only: Conditions, headin
     """The flags of all dataclasses that an option selects from, without duplicates, with the condition under
     which each is used."""
     kinds = meta["kinds"]()
-    of_kinds = {value: flags_of(kind, path, heading=heading) for value, kind in kinds.items()}
+    of_kinds = {value: _flags_in(kind, path, heading=heading) for value, kind in kinds.items()}
     found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
     users = {
         key: [
@@ -166,6 +170,11 @@ def on_command_line(flags: dict[str, Flag]) -> dict[str, Flag]:
 def positionals_of(cls) -> list[dataclasses.Field]:
     """The positional arguments of `cls`, in order."""
     return [f for f in dataclasses.fields(cls) if f.metadata.get("kind") == "argument"]
+
+
+def shown_name(positional: dataclasses.Field) -> str:
+    """The name of a positional argument in --help and in messages."""
+    return positional.metadata["name"] or positional.name.upper()
 
 
 def kind_of(field, values: dict) -> type | None:

@@ -3,12 +3,13 @@
     beam: float = option(15.0, "beam of the search", only=if_is("search", "graph"))
     lm_weight: float = option(1.0, "weight of the language model", only=if_set("lm"))
 
-An option that is given although its condition is false is refused; --help shows the condition. A condition on
-an option that the program does not have is always true.
+An option that is given although its condition is false is refused; --help shows the condition. Conditions on
+options that a program does not have, or never uses, do not apply to it (`applicable`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from pyasr.base.cli.option_values import as_typed
@@ -34,10 +35,12 @@ class Condition:
 
     def holds(self, values: dict[str, object]) -> bool:
         """Whether the condition is true for values of a program's options {name without dashes: value}."""
-        if self.flag not in values:
-            return True
         value = values[self.flag]
         return self.unless != (value in self.values if self.values else is_set(value))
+
+    def applicable(self, names: Container[str]) -> tuple[Condition, ...]:
+        """This condition, or nothing if its option is not among `names`."""
+        return (self,) if self.flag in names else ()
 
     @property
     def usage_text(self) -> str:
@@ -72,13 +75,18 @@ class Condition:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """The condition that at least one of several conditions is true, on options that the program has."""
+    """The condition that at least one of several conditions is true."""
 
     conditions: tuple[Condition, ...]
 
     def holds(self, values: dict[str, object]) -> bool:
         """As `Condition.holds`."""
-        return any(condition.flag in values and condition.holds(values) for condition in self.conditions)
+        return any(condition.holds(values) for condition in self.conditions)
+
+    def applicable(self, names: Container[str]) -> tuple[AnyOf, ...]:
+        """Those of the conditions that are on options among `names`, or nothing if there are none."""
+        known = tuple(condition for condition in self.conditions if condition.flag in names)
+        return (AnyOf(known),) if known else ()
 
     @property
     def usage_text(self) -> str:
@@ -87,12 +95,8 @@ class AnyOf:
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """As `Condition.refusal`."""
-        known = [
-            condition.usage_text.removeprefix("with ")
-            for condition in self.conditions
-            if condition.flag in values
-        ]
-        return f"{names} {_have(names)} no effect without {' or '.join(known)}; omit {_them(names)}"
+        needed = [condition.usage_text.removeprefix("with ") for condition in self.conditions]
+        return f"{names} {_have(names)} no effect without {' or '.join(needed)}; omit {_them(names)}"
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,10 @@ class Never:
     def holds(self, values: dict[str, object]) -> bool:
         """Always false."""
         return False
+
+    def applicable(self, names: Container[str]) -> tuple[Never, ...]:
+        """This condition, which is on no option."""
+        return (self,)
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """As `Condition.refusal`."""
@@ -148,6 +156,16 @@ def any_of(*conditions: tuple[Condition, ...]) -> tuple[AnyOf, ...]:
 def never(reason: str) -> tuple[Never, ...]:
     """The condition of a group's option that a program does not use."""
     return (Never(reason),)
+
+
+def applicable(conditions: tuple, names: Container[str]) -> tuple:
+    """The conditions that are on options among `names`, those that a program uses."""
+    return sum((condition.applicable(names) for condition in conditions), ())
+
+
+def is_usable(conditions: tuple) -> bool:
+    """Whether a program uses an option with these conditions for some values of its other options."""
+    return not any(isinstance(condition, Never) for condition in conditions)
 
 
 def usage_text(conditions: tuple) -> str:

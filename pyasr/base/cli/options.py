@@ -34,6 +34,7 @@ from pyasr.base.cli.option_flags import (
     kind_of,
     on_command_line,
     positionals_of,
+    shown_name,
     with_unused,
 )
 from pyasr.base.cli.option_uses import refuse_unused
@@ -52,10 +53,28 @@ class HelpRequested(Exception):
     """`--help` or `--version` was given; the message is the text to print."""
 
 
-def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), is_command=False, rare=False):
-    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked when an instance is
-    parsed, and so are the conditions `only` of a flag that is given. `is_command`: the value is a command
-    with options of its own, which needs quotation marks. `rare`: only --help-all shows the flag."""
+def option(
+    default,
+    help,
+    *,
+    choices=None,
+    minimum=None,
+    maximum=None,
+    only=(),
+    is_command=False,
+    rare=False,
+    common=False,
+    heading="",
+):
+    """A flag with a default.
+
+    choices, minimum, maximum  accepted values (bounds are inclusive)
+    only                       conditions under which the flag has an effect
+    is_command                 the value is a command with options of its own, which needs quotation marks
+    rare                       --help omits the flag, --help-all lists it last under its heading
+    common                     the flag is listed first under its heading
+    heading                    heading in --help, instead of that of the class
+    """
     metadata = dict(
         kind="option",
         help=help,
@@ -65,14 +84,17 @@ def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), 
         only=only,
         is_command=is_command,
         rare=rare,
+        common=common,
+        heading=heading,
     )
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def argument(help, *, many=False):
-    """A positional argument; with `many`, the last one takes all remaining words (type `tuple`)."""
+def argument(help, *, many=False, name=""):
+    """A positional argument; with `many`, the last one takes all remaining words (type `tuple`). `name`: the
+    name in --help and in messages, instead of the field's in capital letters."""
     return dataclasses.field(
-        default=dataclasses.MISSING, metadata=dict(kind="argument", help=help, many=many)
+        default=dataclasses.MISSING, metadata=dict(kind="argument", help=help, many=many, name=name)
     )
 
 
@@ -252,7 +274,7 @@ def _bind(positionals, words, cls, flags):
     """Assign positional words to fields."""
     hints = typing.get_type_hints(cls)
     many = bool(positionals) and positionals[-1].metadata["many"]
-    names = " ".join(f.name.upper() for f in positionals)
+    names = " ".join(map(shown_name, positionals))
     if len(words) < len(positionals) or (len(words) > len(positionals) and not many):
         hint = kaldi_names.on_leading_numbers(words, flags) or "; see --help"
         raise UserError(
@@ -261,7 +283,7 @@ def _bind(positionals, words, cls, flags):
         )
     bound = {}
     for i, field in enumerate(positionals):
-        kind, where = plain_type(hints[field.name])[0], field.name.upper()
+        kind, where = plain_type(hints[field.name])[0], shown_name(field)
         if many and i == len(positionals) - 1:
             bound[field.name] = tuple(from_text(item_type(kind), word, where) for word in words[i:])
         else:

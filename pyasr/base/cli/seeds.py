@@ -14,6 +14,8 @@ from pyasr.base.cli.options import option
 class SeedOptions:
     """Seed of the random numbers of a training."""
 
+    heading = "optimisation"
+
     train_seed: int = option(777, "seed of initial parameters, shuffling and dropout", rare=True)
 
 

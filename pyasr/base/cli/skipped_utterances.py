@@ -23,7 +23,7 @@ class LeftOutOptions:
     heading = "data"
 
     max_missing: float = option(
-        0.01, "maximum fraction of utterances that may be left out", minimum=0.0, maximum=1.0
+        0.01, "maximum fraction of utterances that may be skipped", minimum=0.0, maximum=1.0
     )
 
 

@@ -40,57 +40,74 @@ class AugmentOptions:
     """Rooms, noises and names of the copies."""
 
     rir_list: Path | None = option(
-        None, "list of room impulse responses, as written by utils/simulate_rirs.py or Kaldi"
+        None,
+        "list of room impulse responses, as written by utils/simulate_rirs.py or Kaldi",
+        heading="reverberation",
     )
     speech_rvb_probability: float = option(
-        1.0, "probability that a recording is reverberated", minimum=0.0, maximum=1.0, only=if_set("rir-list")
+        1.0,
+        "probability that a recording is reverberated",
+        minimum=0.0,
+        maximum=1.0,
+        only=if_set("rir-list"),
+        heading="reverberation",
     )
     fg_noise: Path | None = option(
-        None, "list or data directory of foreground noises, added one after the other"
+        None, "list or data directory of foreground noises, added one after the other", heading="noise"
     )
     fg_snrs: str = option(
         "20:15:10:5:0",
-        "signal-to-noise ratios in dB, one is drawn for each foreground noise",
+        "signal-to-noise ratios in dB, of which one is drawn for each foreground noise",
         only=if_set("fg-noise"),
+        heading="noise",
     )
     fg_interval: float = option(
         0.0,
         "seconds between the end of a foreground noise and the next",
         minimum=0.0,
         only=if_set("fg-noise"),
+        heading="noise",
     )
     bg_noise: Path | None = option(
-        None, "list or data directory of background noises, added to the whole recording"
+        None, "list or data directory of background noises, added to the whole recording", heading="noise"
     )
     bg_snrs: str = option(
         "20:15:10:5:0",
-        "signal-to-noise ratios in dB, one is drawn for each background noise",
+        "signal-to-noise ratios in dB, of which one is drawn for each background noise",
         only=if_set("bg-noise"),
+        heading="noise",
     )
     num_bg_noises: str = option(
         "1",
-        "numbers of simultaneous background noises, one is drawn for each recording",
+        "numbers of simultaneous background noises, of which one is drawn for each recording",
         only=if_set("bg-noise"),
+        heading="noise",
     )
     num_babble: str = option(
-        "", "numbers of other speakers to mix in, such as 3:4:5:6:7, one is drawn; empty: no babble"
+        "",
+        "numbers of other speakers to mix in, such as 3:4:5:6:7, of which one is drawn; empty: no babble",
+        heading="noise",
     )
     babble_snrs: str = option(
         "20:17:15:13",
-        "signal-to-noise ratios in dB, one is drawn for each babble speaker",
+        "signal-to-noise ratios in dB, of which one is drawn for each babble speaker",
         only=if_set("num-babble"),
+        heading="noise",
     )
-    num_replications: int = option(1, "number of copies of each utterance", minimum=1)
-    include_original_data: bool = option(False, "include the original utterances, too")
+    num_replications: int = option(1, "number of copies of each utterance", minimum=1, heading="copies")
+    include_original_data: bool = option(False, "include the original utterances, too", heading="copies")
     prefix: str = option(
         "rev",
         "prefix of the names of utterances and speakers; the number of the copy and a hyphen follow it",
         only=unless_set("utt-suffix"),
+        heading="copies",
     )
     utt_suffix: str = option(
-        "", "suffix of the names of utterances, after a hyphen, instead of a prefix; speakers are not renamed"
+        "",
+        "suffix of the names of utterances, after a hyphen, instead of a prefix; speakers are not renamed",
+        heading="copies",
     )
-    augment_seed: int = option(0, "seed of all random choices")
+    augment_seed: int = option(0, "seed of all random choices", heading="copies")
 
     def renaming(self, copy: int) -> Renaming:
         """Names in copy number `copy`, from 1."""

@@ -36,20 +36,44 @@ _SHORTEST_HALF_S = 1.0
 class VadOptions:
     """Detection of speech, and its conversion to segments."""
 
-    vad_energy_threshold: float = option(5.5, "constant term of the threshold on log energy")
-    vad_energy_mean_scale: float = option(
-        0.5, "factor on the mean log energy of the recording in the threshold", minimum=0.0
+    vad_energy_threshold: float = option(
+        5.5, "constant term of the threshold on log energy", heading="speech detection"
     )
-    vad_frames_context: int = option(2, "number of frames on each side that a decision considers", minimum=0)
+    vad_energy_mean_scale: float = option(
+        0.5,
+        "factor on the mean log energy of the recording in the threshold",
+        minimum=0.0,
+        heading="speech detection",
+    )
+    vad_frames_context: int = option(
+        2, "number of frames on each side that a decision considers", minimum=0, heading="speech detection"
+    )
     vad_proportion_threshold: float = option(
-        0.12, "minimum fraction of loud frames within the context", minimum=0.0, maximum=1.0
+        0.12,
+        "minimum fraction of loud frames within the context",
+        minimum=0.0,
+        maximum=1.0,
+        heading="speech detection",
     )
     min_silence_s: float = option(
-        0.5, "minimum silence between two segments, seconds; shorter pauses are closed", minimum=0.0
+        0.5,
+        "minimum silence between two segments, seconds; shorter pauses are closed",
+        minimum=0.0,
+        heading="segments",
     )
-    padding_s: float = option(0.2, "silence kept at each end of a segment, seconds", minimum=0.0)
-    min_segment_s: float = option(0.3, "minimum length of a segment without padding, seconds", minimum=0.0)
-    max_segment_s: float = option(30.0, "maximum length of a segment without padding, seconds", minimum=2.0)
+    padding_s: float = option(
+        0.2, "silence kept at each end of a segment, seconds", minimum=0.0, heading="segments"
+    )
+    min_segment_s: float = option(
+        0.3, "minimum length of a segment without padding, seconds", minimum=0.0, heading="segments"
+    )
+    max_segment_s: float = option(
+        30.0,
+        "maximum length of a segment without padding, seconds",
+        minimum=2.0,
+        heading="segments",
+        common=True,
+    )
 
 
 def log_energies(samples: np.ndarray, rate: int) -> np.ndarray:

@@ -318,9 +318,11 @@ class Renaming:
     spk_prefix: str = option("", "prefix added to the name of each speaker")
     spk_suffix: str = option("", "suffix added to the name of each speaker")
     reco_prefix: str = option(
-        "", "prefix added to the name of each recording with segments; others are named like utterances"
+        "",
+        "prefix added to the name of each recording of a directory with segments; without "
+        "segments, recordings are named like utterances",
     )
-    reco_suffix: str = option("", "suffix added to the name of each recording with segments")
+    reco_suffix: str = option("", "suffix added to the name of each recording of a directory with segments")
 
     def utterance(self, name: str) -> str:
         """New name of an utterance."""

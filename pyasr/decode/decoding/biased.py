@@ -50,13 +50,17 @@ from pyasr.lang.ngrams.vocabulary import map_text
 class BiasOptions:
     """Language models of groups of utterances."""
 
+    heading = "language model"
+
     group_words: int = option(
         100, "minimum number of transcript words that share a language model and a graph", minimum=1
     )
     top_words: int = option(
-        100, "number of most frequent words of the data that every model contains", minimum=0
+        100, "number of most frequent words of the data that every language model contains", minimum=0
     )
-    ngram_order: int = option(3, "n-gram order of these models", minimum=1, maximum=6)
+    ngram_order: int = option(
+        3, "n-gram order of the language models built from transcripts", minimum=1, maximum=6
+    )
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,9 @@ class DecodeStep:
     graph_dir: Path = argument("directory of the decoding graph")
     data: Path = argument("data directory with features")
     decode_dir: Path = argument("directory of the lattices")
-    model_dir: Path | None = option(None, "directory of the acoustic model; none: the parent of GRAPH_DIR")
+    model_dir: Path | None = option(
+        None, "directory of the acoustic model; none: the parent of GRAPH_DIR", heading="input"
+    )
     decode: DecodeOptions = group(DecodeOptions)
     lattices: DeterminizeOptions = group(DeterminizeOptions)
     jobs: JobOptions = group(JobOptions)

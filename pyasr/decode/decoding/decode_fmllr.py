@@ -68,13 +68,18 @@ class AdaptOptions:
     heading = "transforms and adaptation"
 
     first_beam: float = option(
-        10.0, "beam of the first pass, without fMLLR", minimum=0.1, only=unless_set("si-dir")
+        10.0,
+        "beam of the first pass, without fMLLR",
+        minimum=0.1,
+        only=unless_set("si-dir"),
+        heading="search",
     )
     first_max_active: int = option(
         2000,
         "maximum number of tokens per frame that are expanded in the first pass",
         minimum=1,
         only=unless_set("si-dir"),
+        heading="search",
     )
     silence_weight: float = option(
         0.01,

@@ -31,6 +31,8 @@ _SHOWN = 10
 class RescoreOptions:
     """Options of language model replacement."""
 
+    heading = "language model"
+
     oov_cost: float = option(
         OOV_COST,
         "-ln probability of a word outside the new model, in addition to the cost of backing off",
@@ -75,17 +77,22 @@ class LstmRescoreOptions(RescoreOptions, DeviceOptions):
         4,
         "merge histories that agree in their last n - 1 words; 1: merge all histories of a state",
         minimum=1,
+        heading="search",
     )
     lstm_weight: float | None = option(
         None,
         "weight of the LSTM in the interpolation; none: the weight stored with the LSTM",
         minimum=0.0,
         maximum=1.0,
+        heading="language model",
+        common=True,
     )
     rescore_beam: float = option(
-        8.0, "drop histories whose cost exceeds the best by more than this", minimum=0.0
+        8.0, "drop histories whose cost exceeds the best by more than this", minimum=0.0, heading="search"
     )
-    acoustic_scale: float = option(0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0)
+    acoustic_scale: float = option(
+        0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0, heading="search"
+    )
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class DecodeOptions:
     )
     beam_delta: float = option(
         0.5,
-        "added to the beam of the next frame if --max-active or --min-active sets it",
+        "added to the beam of the next frame if --max-active or --min-active sets the beam of this frame",
         minimum=0.0,
         rare=True,
     )

@@ -24,18 +24,28 @@ SURE_GAP, LIKELY_GAP = 2.0, 8.0
 class EndpointOptions:
     """Durations in seconds of the endpoint rules."""
 
+    heading = "streaming"
+
     nothing_said_s: float = option(
         5.0, "seconds of silence that end an utterance without words", minimum=0.1, rare=True
     )
     sure_end_s: float = option(
-        0.5, "seconds of silence after words that surely end a sentence", minimum=0.05, rare=True
+        0.5,
+        "seconds of silence that end an utterance after words that surely end a sentence",
+        minimum=0.05,
+        rare=True,
     )
     likely_end_s: float = option(
-        1.0, "seconds of silence after words that may end a sentence", minimum=0.05, rare=True
+        1.0,
+        "seconds of silence that end an utterance after words that may end a sentence",
+        minimum=0.05,
+        rare=True,
     )
-    any_end_s: float = option(2.0, "seconds of silence after any words", minimum=0.05, rare=True)
+    any_end_s: float = option(
+        2.0, "seconds of silence that end an utterance after any words", minimum=0.05, rare=True
+    )
     utterance_s: float = option(
-        20.0, "seconds after which an utterance ends in any case", minimum=1.0, rare=True
+        20.0, "seconds after which an utterance ends, with or without silence", minimum=1.0, rare=True
     )
 
     def ends(self, silence_s: float, length_s: float, has_words: bool, gap: float) -> bool:

@@ -57,13 +57,13 @@ class ArchiveOptions:
     )
     max_short: float = option(
         0.01,
-        "maximum share of utterances that are too short for a frame",
+        "maximum fraction of utterances that are too short for a frame",
         minimum=0.0,
         maximum=1.0,
         rare=True,
     )
     min_duration: float = option(
-        0.0, "minimum duration in seconds of an utterance with features", minimum=0.0, rare=True
+        0.0, "minimum duration of an utterance, seconds; shorter ones get no features", minimum=0.0, rare=True
     )
     seed: int = option(
         0, "random seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")), rare=True
@@ -78,7 +78,7 @@ class AudioOptions:
 
     channel: int = option(
         ONLY,
-        "channel of each recording: 0: left, 1: right; -1: the one in reco2file_and_channel, or the only one",
+        "channel of each recording; 0: left; 1: right; -1: the one in reco2file_and_channel, or the only one",
         minimum=ONLY,
     )
     allow_downsample: bool = option(

@@ -74,20 +74,27 @@ class PasteOptions:
     """Vectors to append to frames, and tolerances."""
 
     vectors: Path | None = option(
-        None, "table (scp) of vectors of utterances or speakers, or of matrices with a row every few frames"
+        None,
+        "table (scp) of vectors of utterances or speakers, or of matrices with a row every few frames",
+        heading="input",
     )
     vector_period: int | None = option(
         None,
-        "frames per row of these matrices; none: the number in ivector_period next to the table",
+        "frames per row of the matrices of --vectors; none: the number in ivector_period next to the table",
         minimum=1,
         only=if_set("vectors"),
+        heading="input",
     )
     length_tolerance: int = option(
-        0, "maximum difference in frames between the streams of an utterance; the shortest counts", minimum=0
+        0,
+        "maximum difference in length between the streams of an utterance, frames; all are cut to "
+        "the shortest",
+        minimum=0,
+        heading="input",
     )
     missing: LeftOutOptions = group(LeftOutOptions)
     compress: bool = option(
-        False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
+        False, "store one byte per value (Kaldi's compressed matrices) instead of float32", heading="output"
     )
 
 

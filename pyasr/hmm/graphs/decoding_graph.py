@@ -34,12 +34,12 @@ from pyasr.lang.symbols import write_lines
 class GraphOptions:
     """Scales of the log-probabilities of transitions inside HMMs."""
 
+    heading = "graph"
+
     transition_scale: float = option(
         1.0, "scale of the log-probabilities of transitions that leave a state", minimum=0.0
     )
-    self_loop_scale: float = option(
-        0.1, "scale of the log-probabilities of taking a self-loop or not", minimum=0.0
-    )
+    self_loop_scale: float = option(0.1, "scale of self-loop log-probabilities", minimum=0.0)
 
 
 def expand_to_hclg(

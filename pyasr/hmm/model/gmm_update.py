@@ -30,21 +30,21 @@ class GmmUpdateOptions:
     heading = "Gaussians"
 
     min_gaussian_weight: float = option(
-        1e-5, "minimum weight of a Gaussian; with less, it is removed", minimum=0.0, rare=True
+        1e-5, "minimum weight of a Gaussian; Gaussians below it are removed", minimum=0.0, rare=True
     )
     min_gaussian_occupancy: float = option(
-        10.0, "minimum number of frames of a Gaussian; with fewer, it is removed", minimum=0.0, rare=True
+        10.0, "minimum number of frames of a Gaussian; Gaussians below it are removed", minimum=0.0, rare=True
     )
     min_variance: float = option(0.001, "floor of the variances", minimum=1e-8, rare=True)
     power: float = option(
         0.25,
-        "exponent of a pdf's number of frames, in proportion to which Gaussians are allocated",
+        "exponent of a pdf's number of frames, to which its number of Gaussians is proportional",
         minimum=0.0,
         rare=True,
     )
     perturb_factor: float = option(
         0.01,
-        "distance by which the halves of a split Gaussian are moved, standard deviations",
+        "distance by which the halves of a split Gaussian are moved, in standard deviations",
         minimum=0.0,
         rare=True,
     )

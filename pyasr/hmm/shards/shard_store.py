@@ -31,8 +31,8 @@ class MemoryOptions:
 
     max_store_mb: int = option(
         0,
-        "memory limit of a rank's frames, MB; frames that do not fit are read from disk in each iteration; "
-        "0: 84 bytes per frame, 128 to 1000 MB",
+        "memory of a rank for frames, MB; frames that do not fit are read from disk in each "
+        "iteration; 0: 84 bytes per frame, but 128 to 1000 MB",
         minimum=0,
     )
 

@@ -38,7 +38,9 @@ class AlignStep:
     model_dir: Path = argument("directory of the acoustic model")
     ali_dir: Path = argument("output directory of the alignments")
     align: AlignOptions = group(AlignOptions)
-    boost_silence: float = option(1.0, "factor on the likelihoods of silence in the alignment", minimum=0.0)
+    boost_silence: float = option(
+        1.0, "factor on the likelihoods of silence in the alignment", minimum=0.0, heading="alignment"
+    )
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
 

@@ -54,17 +54,17 @@ class GmmScheduleOptions:
 
     heading = "Gaussians"
 
-    num_iters: int = option(40, "number of training iterations", minimum=1)
+    num_iters: int = option(40, "number of training iterations", minimum=1, common=True)
     max_iter_inc: int = option(30, "last iteration that adds Gaussians", minimum=1)
-    num_gauss: int = option(1000, "target number of Gaussians of the final model", minimum=1)
+    num_gauss: int = option(1000, "target number of Gaussians of the final model", minimum=1, common=True)
     realign_iters: str = option(
         "1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with a new alignment"
     )
     boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignments", minimum=0.0)
     first_beam: float | None = option(
         None,
-        "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam and "
-        "--retry-beam",
+        "beam of the first Viterbi alignment, with a retry beam 4 times as large; none: --beam "
+        "and --retry-beam apply",
         minimum=0.1,
         rare=True,
     )

@@ -40,7 +40,7 @@ class SatOptions:
     fmllr_iters: str = option("2 4 6 12", "iterations in which the speakers' transforms are estimated")
     silence_weight: float = option(
         0.0,
-        "weight of silence in the statistics of fMLLR",
+        "weight of silence frames in the fMLLR statistics",
         minimum=0.0,
         maximum=1.0,
         only=unless_is("fmllr-update-type", "none"),

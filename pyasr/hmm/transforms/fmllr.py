@@ -37,7 +37,8 @@ class FmllrOptions:
 
     fmllr_update_type: str = option(
         "full",
-        "estimated parameters: A and b; a diagonal A and b; b alone; none",
+        "estimated parameters of the transform A x + b; full: A and b; diag: a diagonal A and b; "
+        "offset: b; none: no transform",
         choices=("full", "diag", "offset", "none"),
     )
     fmllr_min_count: float = option(

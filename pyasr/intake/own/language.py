@@ -23,17 +23,23 @@ _MOST_LENGTH = 20.0  # largest mean length of words separated by blanks
 class LanguageOptions:
     """Options for the language of the texts."""
 
+    heading = "pronunciations"
+
     lexicon: Path | None = option(
-        None, "pronunciations: lexicon.txt, or the CMU format if its name ends in .dict"
+        None,
+        "file of pronunciations: lexicon.txt, or in the format of the CMU dictionary if its name "
+        "ends in .dict",
     )
     language: str = option(
         "auto",
-        "pronunciations without a lexicon: english = CMUdict, letters = letters as phones, auto = by the "
-        "texts",
+        "pronunciations without --lexicon; english: the CMU dictionary; letters: each letter is a "
+        "phone; auto: chosen by the texts",
         choices=("auto", "english", "letters"),
     )
     normalise: bool = option(
-        True, "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks"
+        True,
+        "normalise texts by the rules of docs/own_corpus.md; false: they are words separated by blanks",
+        heading="input",
     )
 
 

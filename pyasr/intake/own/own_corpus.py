@@ -22,23 +22,24 @@ _NAMES_OF_PARTS = {
 class ReadingOptions:
     """How the sources of a corpus are read."""
 
+    heading = "input"
+
     columns: str | None = option(
         None,
-        "columns of a table, if they are not recognised: a list such as file,text,speaker with '-' for "
-        "columns to ignore",
+        "columns of a table, if the program does not recognise them: a list such as "
+        "file,text,speaker with '-' for columns to ignore",
     )
     tiers: str | None = option(None, "tiers of TextGrid files that contain the words, separated by commas")
     speakers: str = option(
         "auto",
-        "speakers are: source = those of the source, folder = folders, prefix = names of files up to '-' or "
-        "'_', one = the same for all, each = recordings; auto = the first of source, folder, prefix, each "
-        "that gives speakers",
+        "speakers; source: those of the source; folder: one per folder; prefix: the beginning of "
+        "file names up to '-' or '_'; one: the same for all; each: one per recording; auto: the "
+        "first of source, folder, prefix, each that gives speakers",
         choices=("auto", "source", "folder", "prefix", "one", "each"),
     )
     skip_bad: bool = option(
         False,
-        "leave out utterances whose audio is missing, damaged or too short for their times, instead of "
-        "stopping",
+        "skip utterances whose audio is missing, damaged or too short for their times, instead of stopping",
     )
 
 

@@ -20,14 +20,19 @@ _LEAST_FILLED = 0.25  # whole speakers must fill this share of the requested siz
 class SplitOptions:
     """Options for the held-out speech."""
 
+    heading = "held-out speech"
+
     split: str = option(
         "auto",
-        "if the source has no parts, hold out whole speakers, or utterances; auto: speakers if there are at "
-        "least 8",
+        "what to hold out if the source is not divided into parts; auto: speakers if there are at least 8",
         choices=("auto", "speakers", "utterances"),
     )
-    held_out: float = option(0.1, "share of the speech for dev, and for test", minimum=0.001, maximum=0.4)
-    most_held_out: float = option(2.0, "maximum hours of dev, and of test", minimum=0.001)
+    held_out: float = option(
+        0.1, "fraction of the speech for dev, and the same for test", minimum=0.001, maximum=0.4
+    )
+    most_held_out: float = option(
+        2.0, "maximum hours of speech for dev, and the same for test", minimum=0.001
+    )
 
 
 @dataclass(frozen=True)

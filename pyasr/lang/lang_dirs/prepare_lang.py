@@ -29,7 +29,7 @@ class LangOptions:
         True, "phones depend on their position: at the beginning, at the end or inside a word"
     )
     share_silence_phones: bool = option(
-        False, "share the pdfs of all silence phones, one per state, which the tree does not split"
+        False, "let all silence phones share one pdf per state, which the tree does not split"
     )
     sil_prob: float = option(
         0.5,

@@ -59,7 +59,7 @@ class SubwordOptions:
     )
     kind: str = option(
         "unigram",
-        "training of the units: unigram language model, or byte pair encoding",
+        "training of the units; unigram: unigram language model; bpe: byte pair encoding",
         choices=("unigram", "bpe"),
     )
 

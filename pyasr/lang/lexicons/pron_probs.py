@@ -43,10 +43,10 @@ class PronProbOptions:
     )
     pron_smoothing: float = option(1.0, "count added to every pronunciation", minimum=0.0)
     silence_smoothing: float = option(
-        2.0, "lambda 2: weight of the overall probability of silence, as a count", minimum=1e-6
+        2.0, "weight of the overall probability of silence, as a count (lambda 2)", minimum=1e-6
     )
     correction_smoothing: float = option(
-        2.0, "lambda 3: weight of a correction of 1, as a count", minimum=1e-6
+        2.0, "weight of a correction of 1, as a count (lambda 3)", minimum=1e-6
     )
 
 

@@ -28,8 +28,10 @@ _LN10 = math.log(10.0)
 class MixOptions:
     """Weights of the mixture: --weights or --heldout."""
 
+    heading = "language model"
+
     weights: str = option(
-        "", "weights of the models in their order, comma-separated; they sum to one, such as 0.7,0.3"
+        "", "comma-separated weights of the models, in their order, with the sum 1, such as 0.7,0.3"
     )
     heldout: Path | None = option(None, "held-out text; EM finds the weights that maximise its probability")
     tolerance: float = option(
@@ -37,8 +39,8 @@ class MixOptions:
     )
     lacking: str = option(
         "zero",
-        "probability of words that a model lacks: zero, or equal shares, with the OOV word, of the "
-        "probability of the OOV word",
+        "probability of words that a model lacks; zero: 0; share: these words and the OOV word "
+        "get equal parts of the OOV word's probability",
         choices=("zero", "share"),
     )
     text: TextOptions = group(TextOptions, only={"text_ids": if_set("heldout")})

@@ -112,10 +112,14 @@ class PruneOptions:
 
     threshold: float = option(
         0.0,
-        "remove n-grams whose removal raises the perplexity by a smaller fraction, such as 1e-7; 0: none",
+        "remove n-grams whose removal raises the perplexity by a smaller fraction, such as 1e-7; "
+        "0: no pruning",
         minimum=0,
     )
-    lowprobs: bool = option(False, "then remove n-grams that are less probable than their back-off estimates")
+    lowprobs: bool = option(
+        False,
+        "remove n-grams that are less probable than their back-off estimates, after pruning by --threshold",
+    )
     min_order: int = option(2, "order of the shortest n-grams to remove", minimum=2)
     history_lm: Path | None = option(
         None, "model for the probabilities of histories; none: LM itself", only=if_set("threshold")

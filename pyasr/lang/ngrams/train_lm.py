@@ -25,6 +25,8 @@ ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
 class TextOptions:
     """How the texts of a language model are read."""
 
+    heading = "data"
+
     oov_word: str = option("<unk>", "word that replaces out-of-vocabulary words")
     text_ids: bool = option(True, "the first field of each line is an utterance id")
 
@@ -32,6 +34,8 @@ class TextOptions:
 @dataclass(frozen=True)
 class NgramOptions(TextOptions):
     """How an n-gram model is estimated."""
+
+    heading = "language model"
 
     order: int = option(3, "maximum length of n-grams, words", minimum=1, maximum=20)
     min_counts: str = option(

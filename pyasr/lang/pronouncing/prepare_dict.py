@@ -52,7 +52,8 @@ class DictOptions:
     )
     fallback: str = option(
         "letters",
-        "words missing from the dictionary: left out (none), or pronounced by their letters",
+        "pronunciation of words that the dictionary lacks; none: the words are skipped; letters: "
+        "by their letters",
         choices=("none", "letters"),
     )
     stress: bool = option(False, "keep the stress digits of ARPAbet vowels")
@@ -61,7 +62,9 @@ class DictOptions:
         "file of further words for the vocabulary (first field of each line): a list, a lexicon, a words.txt",
     )
     oov_word: str = option(
-        "<unk>", "word that replaces out-of-vocabulary words; spoken noise, unless the dictionary has it"
+        "<unk>",
+        "word that replaces out-of-vocabulary words; its pronunciation is spoken noise, unless "
+        "the dictionary contains the word",
     )
     text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
 

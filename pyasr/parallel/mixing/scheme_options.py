@@ -26,16 +26,16 @@ class SchemeOptions:
     )
     all_reduce: str = option(
         "auto",
-        "float32 all-reduce: the MPI library's, a ring, or (auto) a ring for large sums only; "
-        "16-bit payloads always use the ring",
+        "float32 all-reduce; library: the MPI library's; ring: a ring; auto: a ring for large "
+        "sums only; 16-bit payloads always use the ring",
         choices=("auto", "library", "ring"),
         rare=True,
     )
     data_assignment: str | None = option(
         None,
         "training data of a rank; shards: its own part; all: random draws from all data, with the "
-        "frames of an epoch divided among the ranks; none: shards, but all with adpsgd, asgd, hadpsgd "
-        "and kaldi, which support nothing else",
+        "frames of an epoch divided among the ranks; none: all for adpsgd, asgd, hadpsgd and "
+        "kaldi, which support nothing else, shards for the other schemes",
         choices=("shards", "all"),
         rare=True,
     )
@@ -56,8 +56,9 @@ class FirstMixingOptions(SchemeOptions):
 
     first_mixing: str = option(
         "mix",
-        "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
-        "best objective, and train with half minibatches until then",
+        "first mixing of a network that is new or has grown; mix: like the later ones; best: all "
+        "ranks take the parameters of the rank with the best objective, and train with half "
+        "minibatches until then",
         choices=("mix", "best"),
         rare=True,
     )
@@ -83,7 +84,7 @@ class TopologyOptions(SchemeOptions):
 class MomentumMixingOptions(SchemeOptions):
     """Options of schemes with a linear, stateless mixing, which applies to velocities, too."""
 
-    mix_momentum: bool = option(False, "mix the learners' momentum buffers, too", rare=True)
+    mix_momentum: bool = option(False, "also mix the momentum buffers of the learners", rare=True)
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
 
     turns_frames: int = option(
         0,
-        "initial frames of a rank during which all ranks take the parameters of one, each in turn, instead "
-        "of mixing",
+        "first frames of a rank during which all ranks take the parameters of one, each in turn, "
+        "instead of mixing",
         minimum=0,
         rare=True,
     )

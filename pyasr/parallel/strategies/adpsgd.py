@@ -67,7 +67,7 @@ class NodeOptions(PeerOptions):
     """Options of the hierarchical form."""
 
     ranks_per_node: int | None = option(
-        None, "ranks that form one learner; none: all ranks of a host", minimum=1
+        None, "number of ranks that form one learner; none: all ranks of a host", minimum=1
     )
 
 

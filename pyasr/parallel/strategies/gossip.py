@@ -30,7 +30,10 @@ class GossipOptions(AveragingOptions):
     """Options of schemes with a topology."""
 
     all_reduce_epochs: int = option(
-        0, "first epochs in which all ranks average with all instead of by the topology", minimum=0, rare=True
+        0,
+        "number of first epochs in which each rank averages with all others instead of by the topology",
+        minimum=0,
+        rare=True,
     )
 
 

@@ -45,7 +45,10 @@ class PostLocalOptions(PeriodicOptions):
     """Options of post-local SGD."""
 
     post_local_epochs: int = option(
-        1, "first epochs that sum the gradients of every minibatch over all ranks", minimum=0, rare=True
+        1,
+        "number of first epochs in which all ranks sum the gradients of every minibatch",
+        minimum=0,
+        rare=True,
     )
 
 

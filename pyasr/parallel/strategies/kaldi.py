@@ -44,7 +44,7 @@ class KaldiOptions(MomentumMixingOptions, PeriodOptions):
     first_mixing = "best"
 
     initial_ranks: int = option(
-        1, "ranks that learn at first; the number grows to all ranks", minimum=1, rare=True
+        1, "number of ranks that learn at first; it grows to all ranks", minimum=1, rare=True
     )
 
 

@@ -51,7 +51,8 @@ class ServerOptions(SchemeOptions):
     server_momentum: float = option(0.0, "momentum of the server", minimum=0.0, maximum=0.999, rare=True)
     gradient_decay: float = option(
         1.0,
-        "factor on a shard's move for each change of the server since the shard last synchronised",
+        "factor on the change that a shard sends, for each change of the server since the shard "
+        "last synchronised",
         minimum=0.0,
         maximum=1.0,
         rare=True,

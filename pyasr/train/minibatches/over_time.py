@@ -24,14 +24,12 @@ class OverTimeOptions:
     heading = "network"
 
     network: Path | None = option(
-        None,
-        "file of layers (docs/networks.md), replaces --hidden-layers, --activation etc.; its layers "
-        "splice, so --splice-left and --splice-right are not used",
+        None, "file of layers (docs/networks.md), which also define hidden layers and splicing", common=True
     )
-    chunk: int = option(20, "consecutive frames in a training chunk, without context", minimum=1)
+    chunk: int = option(20, "frames of a training chunk, without context", minimum=1)
     carry_state: bool = option(
         False,
-        "start LSTM layers in each chunk with the state after the utterance's previous chunk, and "
+        "start each chunk with the LSTM state at the end of the utterance's previous chunk, and "
         "decode whole utterances",
     )
 

@@ -15,7 +15,7 @@ from pyasr.train.steps.loss import CTC, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
 from pyasr.train.steps.training_step import TrainingStep
 from pyasr.train.targets.pdf_targets import CtcTargetOptions, trained_tables
-from pyasr.train.training_options import LearnerOptions, LoopOptions
+from pyasr.train.training_options import LoopOptions, UtteranceLearnerOptions
 
 _LAYERS_SPLICE = never("the layers of NETWORK splice their input")
 
@@ -26,7 +26,7 @@ class CtcTraining:
     for the mean over units, with the mean number of units per minibatch of these data."""
 
     schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.3)
-    learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
+    learner: UtteranceLearnerOptions = group(UtteranceLearnerOptions, minibatch=8000)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
 
@@ -37,10 +37,7 @@ class CtcStep(TrainingStep):
 
     data: Path = argument("data directory with features and transcripts")
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
-    network: Path = argument(
-        "file of layers (docs/networks.md); its layers splice, so --splice-left and --splice-right are not "
-        "used"
-    )
+    network: Path = argument("file of layers (docs/networks.md), which also define the splicing of the input")
     out: Path = argument("output directory of the model")
     input: InputOptions = group(
         InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE)

@@ -87,7 +87,7 @@ class DnnStep(TrainingStep):
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     targets: TargetOptions = group(TargetOptions)
     dbn: Path | None = option(
-        None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD
+        None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD, heading="network"
     )
     training: DnnTraining = group(DnnTraining)
 

@@ -30,7 +30,7 @@ from pyasr.train.targets.alignment_spool import SPOOL_FILE, AlignmentSpool
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
 from pyasr.train.targets.prepare_targets import NUM_CHECKED, TargetOptions, check_paths
 from pyasr.train.targets.rank_reader import FEATURES_FILE
-from pyasr.train.training_options import LearnerOptions, LoopOptions
+from pyasr.train.training_options import LoopOptions, UtteranceLearnerOptions
 
 HYPOTHESES_FILE = "hypotheses.npz"
 _SAME_SCALE = 0.01  # relative difference up to which scales are equal
@@ -44,7 +44,7 @@ class SmbrTraining:
     schedule: ScheduleOptions = group(
         ScheduleOptions, learning_rate=1e-5, lr_convention="sum", num_epochs=4, final_factor=1.0
     )
-    learner: LearnerOptions = group(LearnerOptions, minibatch=1)
+    learner: UtteranceLearnerOptions = group(UtteranceLearnerOptions, minibatch=1)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
 

@@ -32,9 +32,9 @@ class HeldoutOptions:
     heading = "data"
 
     heldout_share: float = option(
-        0.03, "share of the frames to hold out for evaluation after every epoch", minimum=0.0, maximum=0.5
+        0.03, "fraction of the frames to hold out for evaluation after every epoch", minimum=0.0, maximum=0.5
     )
-    heldout_seed: int = option(777, "seed for the selection of the held-out set", rare=True)
+    heldout_seed: int = option(777, "seed of the selection of the held-out set", rare=True)
     heldout_by: str = option(
         "speaker",
         "unit of the held-out set: whole speakers or single utterances",

@@ -27,7 +27,10 @@ class TargetOptions(HeldoutOptions):
     heading = "data"
 
     max_missing: float = option(
-        0.01, "maximum share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0
+        0.01,
+        "maximum fraction of utterances that may be skipped for lack of features or of a matching alignment",
+        minimum=0.0,
+        maximum=1.0,
     )
 
 

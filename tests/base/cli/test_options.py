@@ -225,6 +225,31 @@ def test_help_groups_flags_by_declaring_class():
     )
 
 
+@dataclass(frozen=True)
+class Wide(Room):
+    """The heading of a base class is only that of its own flags."""
+
+    rarely: int = option(1, "rarely used", rare=True)
+    sometimes: int = option(1, "sometimes used")
+    often: int = option(1, "often used", common=True)
+    beam: int = option(1, "beam", heading="search")
+
+
+@dataclass(frozen=True)
+class Program:
+    paths: tuple[Path, ...] = argument("a folder, then files", many=True, name="FOLDER FILE...")
+    wide: Wide = group(Wide)
+
+
+def test_help_orders_flags_of_a_class():
+    text = help_of(Program, "--help")
+    assert re.search(
+        r"\n  FOLDER FILE\.\.\. .*\n\nOptions:\n  --often .*\n  --sometimes .*\n  --rarely .*\n\n"
+        r"Search:\n  --beam .*\n\nResources:\n  --room .*\n\nGeneral:\n",
+        text,
+    )
+
+
 def test_help_leaves_rare_flags_to_help_all():
     short, whole = help_of(many(40, 12), "--help"), help_of(many(40, 12), "--help-all")
     assert short.count("--x") == 28 and "--help-all                   show 12 more options" in short

@@ -18,6 +18,7 @@ KINDS = [
     ["steps/train_dnn.py", "data/train", "--version"],
     ["utils/validate_data_dir.py", "--version"],
     ["utils/supervise.py", "--version"],
+    ["utils/build_environment.py", "--version"],
     ["utils/run.pl", "--version"],
     ["utils/slurm.pl", "--version"],
     ["utils/queue.pl", "--version"],

@@ -37,8 +37,8 @@ class CollectParallel:
     )
     planned: Path | None = option(
         None,
-        "file of planned trainings, as written by --list of the scripts in local/experiments; "
-        "trainings that have not been run are shown as missing",
+        "file of planned trainings, as local/experiments/page.sh writes it; trainings that have "
+        "not been run are shown as missing",
     )
     curves: Path | None = option(
         None, "file of the curves of overview.svg, loss against time: tab-separated lines LABEL CELL"

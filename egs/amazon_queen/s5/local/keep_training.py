@@ -5,7 +5,7 @@ Reads   MODEL_DIR/metrics.jsonl; MODEL_DIR/simulation.json of steps/simulate_par
         MODEL_DIR/decode_test/scoring, if it exists
 Writes  RESULTS; replaces a line of the same training
 
-MODEL_DIR ends in TABLE/ROW/COLUMN/seedN, the name of the training.
+MODEL_DIR ends in `TABLE/ROW/COLUMN/seedN`, the name of the training.
 
     local/keep_training.py exp/experiments/ibm/batch/gradient/8192/seed1 parallel/ibm.jsonl
 """

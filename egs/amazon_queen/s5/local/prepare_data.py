@@ -55,7 +55,7 @@ SAME_CHARACTER = {  # short names of dialogs and full names of cutaways
 class DecodeJobs:
     """Parallel processes; they do not change the output."""
 
-    nj: int = option(2, "parallel processes that decode", minimum=1)
+    nj: int = option(2, "number of processes that decode in parallel", minimum=1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,9 @@ class PrepareData:
         "reitel", "actor whose utterances are the development set; 'none': use all for training"
     )
     numbers: str = option(
-        "spell", "numbers in the texts: spell them in words, or drop them", choices=("spell", "drop")
+        "spell",
+        "numbers in the texts; spell: write them as words; drop: remove them",
+        choices=("spell", "drop"),
     )
     audio: AudioOptions = group(AudioOptions)
     quick: bool = option(False, "use only 45 minutes of speech")

@@ -38,7 +38,7 @@ class PrepareFisher:
     out: Path = argument("data directory to create")
     fisher: str = option("", "directories of the discs, separated by colons")
     speakers: str = option(
-        "pin", "speakers are callers (PIN and sex), or the sides of calls", choices=("pin", "side")
+        "pin", "speakers; pin: callers (PIN and sex); side: sides of calls", choices=("pin", "side")
     )
 
 

@@ -22,7 +22,7 @@ from pyasr.lang.lexicons.lexicon import cmudict_path, read_cmudict
 @dataclass(frozen=True)
 class PrepareFisherDict(CorpusDictOptions):
     dictionary: Path | None = option(
-        None, "file in the format of the CMU dictionary; default: the CMU dictionary"
+        None, "file in the format of the CMU dictionary; none: the CMU dictionary of the installed package"
     )
 
 

@@ -28,7 +28,7 @@ from pyasr.data.tables.datadir import DataDir, write_data_dir
 class LookingJobs:
     """Parallel processes; they do not change the output."""
 
-    nj: int = option(1, "parallel processes that check audio files", minimum=1)
+    nj: int = option(1, "number of processes that check audio files in parallel", minimum=1)
 
 
 @dataclass(frozen=True)

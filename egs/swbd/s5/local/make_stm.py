@@ -20,7 +20,7 @@ from pyasr.data.tables.datadir import DataDir
 @dataclass(frozen=True)
 class MakeStm:
     data: Path = argument("data directory with segments")
-    glm: Path | None = option(None, "rules for comparing words; default: compare words unchanged")
+    glm: Path | None = option(None, "rules for comparing words (glm); none: compare words unchanged")
 
 
 def main(options: MakeStm) -> None:

@@ -24,7 +24,7 @@ class PrepareEval2000:
     data: Path = argument("directory of data directories")
     audio: str = option("", "directories of LDC2002S09, separated by colons")
     text: str = option("", "directories of LDC2002T43, separated by colons; empty: those of --audio")
-    glm: Path | None = option(None, "glm for scoring; default: the one on the discs")
+    glm: Path | None = option(None, "glm for scoring; none: the one on the discs")
 
 
 def main(options: PrepareEval2000) -> None:

@@ -24,7 +24,7 @@ class PrepareRt03:
     data: Path = argument("directory of data directories")
     rt03: str = option("", "directories of LDC2007S10, separated by colons")
     glm: Path | None = option(
-        None, "glm for scoring, such as en20030506.glm of NIST's SCTK; default: the one on the discs"
+        None, "glm for scoring, such as en20030506.glm of NIST's SCTK; none: the one on the discs"
     )
 
 

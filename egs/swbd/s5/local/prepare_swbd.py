@@ -31,7 +31,7 @@ class PrepareSwbd:
     transcripts: str = option("", "directory or archive of the transcripts; empty: those on the discs")
     docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; empty: the discs")
     speakers: str = option(
-        "side", "speakers are the sides of calls, or the callers of conv_tab.csv", choices=("side", "caller")
+        "side", "speakers; side: sides of calls; caller: callers of conv_tab.csv", choices=("side", "caller")
     )
 
 
