@@ -1,7 +1,8 @@
 """The text of --help: a program's docstring, its arguments, and its flags under headings.
 
 A dataclass of options names its heading in a class attribute `heading`, which groups inside it inherit. Flags
-that are declared as `rare` are omitted by --help and shown by --help-all, unless the program has few flags.
+that are declared as `rare` are omitted by --help and shown by --help-all, unless the program has few flags. Flags
+that the program never uses are omitted by both.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyasr.base.cli.option_flags import Flag, flags_of, positionals_of
-from pyasr.base.cli.option_uses import usage_text
+from pyasr.base.cli.option_uses import is_never_used, usage_text
 from pyasr.base.cli.option_values import as_typed
 
 ALL = "--help-all"
@@ -25,7 +26,7 @@ _WIDTH = 28
 def help_text(cls, doc: str, switches: dict[str, str], show_all: bool) -> str:
     """The text for a program with the options `cls` and the docstring `doc`; `switches` are further flags and
     their texts."""
-    flags = flags_of(cls)
+    flags = [flag for flag in flags_of(cls) if not is_never_used(flag.only)]
     shown = (
         flags if show_all or len(flags) <= _MAX_SHOWN else [flag for flag in flags if not flag.meta["rare"]]
     )

@@ -150,6 +150,11 @@ def never(reason: str) -> tuple[Never, ...]:
     return (Never(reason),)
 
 
+def is_never_used(conditions: tuple) -> bool:
+    """Whether a program does not use the option with these conditions at all."""
+    return any(isinstance(condition, Never) for condition in conditions)
+
+
 def usage_text(conditions: tuple) -> str:
     """The conditions of an option in the text of --help, with a leading space; "" if there are none."""
     return f" ({', '.join(condition.usage_text for condition in conditions)})" if conditions else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.parallel.communication.comm import Comm
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.data.data_shard import Shard, global_normaliser
@@ -93,7 +93,7 @@ def open_corpus(
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     parts = targets.parts(share, comm.rank, comm.size)
-    reader = rank_reader(directory, data, input.unspliced(), targets, itertools.chain(*parts))
+    reader = frame_reader(data, input, targets, directory, itertools.chain(*parts))
     code, packing = make_code(store.store_type, dtype), over_time.packing(input, reader.dim)
     training, heldout = (make_shard(reader, targets, part, packing, code) for part in parts)
     check_frames(data, training.num_frames, comm)
@@ -110,6 +110,13 @@ def open_corpus(
         measured.move(device, dtype)
         frames = open_frames(training, device, dtype, most, seed, comm.rank, draw)
     return RankData(frames, measured, mean, inverse_std, packing)
+
+
+def frame_reader(
+    data: Path, input: InputOptions, targets: Targets, directory: Path | None = None, keys: Iterable[str] = ()
+) -> FeatureReader:
+    """A reader of the features before splicing, which stores do. `directory` and `keys`: see `rank_reader`."""
+    return rank_reader(directory, data, input.unspliced(), targets, keys)
 
 
 def check_frames(data: Path, num_frames: int, comm: Comm) -> None:

@@ -32,10 +32,10 @@ from pyasr.base import log
 from pyasr.base.cli.options import to_json
 from pyasr.base.cli.seeds import generator
 from pyasr.base.outputs.output import atomic_write
-from pyasr.feats.inputs import FeatureReader
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.frame_memory import check_enough, requested_limit
+from pyasr.train.data.rank_data import frame_reader
 from pyasr.train.job.checkpoints import random_state, set_random_state
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.feature_codec import make_code
@@ -245,7 +245,8 @@ def _result(courses: list[LearnerRecord]) -> dict:
 
 def _check_room(spec: TrainSpec, num_learners: int) -> None:
     """Raise UserError if all learners' frames do not fit into memory; shared frames cannot be streamed."""
-    store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
+    store, targets = spec.training.store, Targets.load(spec.out / TARGETS_FILE)
+    dim = frame_reader(spec.data, spec.input, targets).dim
     code, packing = (
         make_code(store.store_type, spec.training.learner.torch_dtype()),
         spec.training.over_time.packing(spec.input, dim),
@@ -256,18 +257,12 @@ def _check_room(spec: TrainSpec, num_learners: int) -> None:
     check_enough(heldout + (min(limited, num_learners * training) if limited else training), num_learners)
 
 
-def _feature_dim(spec: TrainSpec) -> int:
-    """Columns before splicing."""
-    return FeatureReader(spec.data, spec.input.unspliced()).dim
-
-
 def message_bytes(spec: TrainSpec) -> int:
     """Bytes of the network's parameters, in float32."""
-    dim = _feature_dim(spec)
+    targets = Targets.load(spec.out / TARGETS_FILE)
+    dim = frame_reader(spec.data, spec.input, targets).dim
     input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
-    network = make_network(
-        spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator()
-    )
+    network = make_network(spec.training, input_dim, targets.num_pdfs, torch.Generator())
     return 4 * sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.cli.option_uses import never
 from pyasr.base.cli.options import argument, group
 from pyasr.feats.inputs import InputOptions
 from pyasr.lang.lang_dirs.subwords import MODEL, UNITS, UNITS_DIR, WORDS
 from pyasr.parallel.strategies import MixingOptions
+from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.loss import CTC, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
 from pyasr.train.steps.training_step import TrainingStep
 from pyasr.train.targets.pdf_targets import CtcTargetOptions, trained_tables
 from pyasr.train.training_options import LearnerOptions, LoopOptions
-
-_LAYERS_SPLICE = never("the layers of NETWORK splice their input")
 
 
 @dataclass(frozen=True)
@@ -42,23 +40,17 @@ class CtcStep(TrainingStep):
         "used"
     )
     out: Path = argument("output directory of the model")
-    input: InputOptions = group(
-        InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE)
-    )
+    input: InputOptions = group(InputOptions, only=SPLICED_BY_LAYERS)
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
 
+    layers_splice = True
     function = "pyasr.train.objectives.ctc_training:train_rank"
 
     @property
     def loss(self) -> Loss:
         """Training criterion."""
         return CTC
-
-    @property
-    def rank_input(self) -> InputOptions:
-        """Input options without splicing."""
-        return self.input.unspliced()
 
     def check(self) -> None:
         """Raise UserError for contradictory options."""

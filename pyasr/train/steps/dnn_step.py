@@ -99,9 +99,9 @@ class DnnStep(TrainingStep):
         return CROSS_ENTROPY
 
     @property
-    def rank_input(self) -> InputOptions:
-        """Input options, without splicing for --network, whose layers splice."""
-        return self.input.unspliced() if self.training.over_time.network else self.input
+    def layers_splice(self) -> bool:
+        """Whether the network is one of --network, whose layers splice."""
+        return bool(self.training.over_time.network)
 
     @property
     def tables(self) -> tuple[str, ...]:

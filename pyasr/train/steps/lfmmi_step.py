@@ -26,7 +26,7 @@ from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi_options import LfMmiOptions
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionOptions, ToleranceOptions
-from pyasr.train.minibatches.over_time import ChunkOptions
+from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS, ChunkOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.on_ranks import copy_inputs
@@ -102,16 +102,12 @@ class LfMmiStep(TrainingStep):
     )
     tree_dir: Path = argument("directory of the tree (steps/build_chain_tree.py)")
     out: Path = argument("output directory of the model")
-    input: InputOptions = group(InputOptions)
+    input: InputOptions = group(InputOptions, only=SPLICED_BY_LAYERS)
     targets: TargetOptions = group(TargetOptions)
     training: LfMmiTraining = group(LfMmiTraining)
 
+    layers_splice = True
     function = "pyasr.train.objectives.lfmmi_training:train_rank"
-
-    @property
-    def rank_input(self) -> InputOptions:
-        """Input options without splicing."""
-        return self.input.unspliced()
 
     def check(self) -> None:
         """Raise UserError for contradictory options, or without --network."""

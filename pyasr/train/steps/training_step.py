@@ -44,9 +44,15 @@ class TrainingStep:
         return (FEATURES_FILE,)
 
     @property
+    def layers_splice(self) -> bool:
+        """Whether the network's layers splice their input; otherwise `input` does."""
+        return False
+
+    @property
     def rank_input(self) -> InputOptions:
-        """Input options with which ranks read features; OUT/input.json stores them for decoding."""
-        return self.input
+        """Input options of the network, with which ranks read features; OUT/input.json stores them for
+        decoding. This is where a network whose layers splice gets features without splicing."""
+        return self.input.unspliced() if self.layers_splice else self.input
 
     def check(self) -> None:
         """Raise UserError for contradictory options. Reads no files."""
