@@ -1,8 +1,8 @@
 """The text of --help: a program's docstring, its arguments, and its flags under headings.
 
 A dataclass of options names its heading in a class attribute `heading`, which groups inside it inherit. Flags
-that are declared as `rare` are omitted by --help and shown by --help-all, unless the program has few flags. Flags
-that the program never uses are omitted by both.
+that are declared as `rare` are omitted by --help and shown by --help-all, unless the program has few flags.
+Both omit flags that the program never uses.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ def open_corpus(
 def frame_reader(
     data: Path, input: InputOptions, targets: Targets, directory: Path | None = None, keys: Iterable[str] = ()
 ) -> FeatureReader:
-    """A reader of the features before splicing, which stores do. `directory` and `keys`: see `rank_reader`."""
+    """A reader of the features before splicing, which stores do. For `directory` and `keys` see
+    `rank_reader`."""
     return rank_reader(directory, data, input.unspliced(), targets, keys)
 
 

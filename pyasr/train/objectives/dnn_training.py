@@ -31,7 +31,7 @@ from pyasr.train.job.checkpoint_index import MODELS
 from pyasr.train.job.one_learner import OneLearner
 from pyasr.train.job.rank_job import combine_and_log, make_job, save_one_learner, write_model
 from pyasr.train.job.trainer import Trainer
-from pyasr.train.objectives.carried_states import CarriedCrossEntropy
+from pyasr.train.sgd.carried_states import CarriedCrossEntropy
 from pyasr.train.schedules import Schedule
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.sgd.network_seeds import initial_random, seed_dropout

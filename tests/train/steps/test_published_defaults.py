@@ -17,8 +17,8 @@ from pyasr.sequence.supervision import ToleranceOptions
 from pyasr.train.data.input_transform import InputTransformOptions
 from pyasr.train.evolve import combine, priors
 from pyasr.train.evolve.growth import GrowthOptions
-from pyasr.train.objectives import chain_tree
-from pyasr.train.objectives.chain_tree import ChainTreeOptions
+from pyasr.train.targets import chain_tree
+from pyasr.train.targets.chain_tree import ChainTreeOptions
 from pyasr.train.objectives.lfmmi_training import LfMmiTraining
 from pyasr.train.schedules import ScheduleOptions, make_schedule
 from pyasr.train.sgd import rbm_learner
