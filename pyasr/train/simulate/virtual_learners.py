@@ -4,7 +4,7 @@ for any number of learners.
     result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
 
 Every learner is a rank of `pyasr.parallel.simulation.simulator` with its own network and shard, and runs the
-loop, the strategy and the schedule of `pyasr.train.objectives.dnn_training:train_rank`. The model of one
+loop, the strategy and the schedule of `pyasr.train.objectives.rank_training:train_rank`. The model of one
 learner is bit-identical to that of ordinary training on one rank. A minibatch takes a random virtual time
 from `ComputeTime`, proportionally less for fewer frames; evaluating held-out frames takes none. A small
 network can stand for a large one: its messages take as long as those of a model of `model_mb`. The defaults
@@ -39,7 +39,8 @@ from pyasr.train.data.rank_data import frame_reader
 from pyasr.train.job.checkpoints import random_state, set_random_state
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.feature_codec import make_code
-from pyasr.train.objectives.dnn_training import make_network, train_rank
+from pyasr.train.objectives.dnn_training import make_network
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.sgd.criterion import Diverged
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.sgd.network_seeds import dropout_seed
@@ -190,9 +191,8 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
-        train_rank(
-            spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard, requested_limit
-        )
+        kind = partial(VirtualTrainer, time, seed, courses[comm.rank])
+        train_rank(spec, comm, kind, make_shard=make_shard, limit=requested_limit)
 
     diverged = None
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base.cli.options import argument, group
@@ -13,7 +13,7 @@ from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.loss import CTC, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
-from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.steps.training_step import TrainingSpec, TrainingStep
 from pyasr.train.targets.pdf_targets import CtcTargetOptions, trained_tables
 from pyasr.train.training_options import LearnerOptions, LoopOptions
 
@@ -27,6 +27,20 @@ class CtcTraining:
     learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class CtcSpec(TrainingSpec):
+    """Spec for all ranks; the units of the transcripts are in OUT/targets.npz.
+
+    network  file of layers
+    loss     training criterion
+    """
+
+    training: CtcTraining
+    network: Path
+    loss: Loss = CTC
+    objective: str = field(default="pyasr.train.objectives.ctc_training:CtcRank", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,7 @@ class CtcStep(TrainingStep):
     training: CtcTraining = group(CtcTraining)
 
     layers_splice = True
-    function = "pyasr.train.objectives.ctc_training:train_rank"
+    spec_class = CtcSpec
 
     @property
     def loss(self) -> Loss:
@@ -73,25 +87,6 @@ class CtcStep(TrainingStep):
 
         prepare(self.data, self.units_dir, self.network, self.rank_input, self.targets, out)
 
-    def spec(self, out: Path) -> CtcSpec:
-        """The spec for all ranks."""
-        return CtcSpec(self.data, self.network, out, self.rank_input, self.training, self.loss)
-
     @property
     def _units(self) -> list[Path]:
         return [self.units_dir / name for name in (MODEL, UNITS, WORDS)]
-
-
-@dataclass(frozen=True)
-class CtcSpec:
-    """Spec for all ranks: features in `data`, units of the transcripts in OUT/targets.npz, results in `out`.
-
-    loss  training criterion
-    """
-
-    data: Path
-    network: Path
-    out: Path
-    input: InputOptions
-    training: CtcTraining
-    loss: Loss = CTC
