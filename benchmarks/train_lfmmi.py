@@ -34,9 +34,10 @@ from pyasr.hmm.model.model_file import read_subsampling
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.train.data.rank_data import open_corpus
-from pyasr.train.objectives import lfmmi_criterion, lfmmi_training
+from pyasr.train.data.rank_data import FrameSource, open_corpus
+from pyasr.train.objectives import lfmmi_training
 from pyasr.train.sgd.learner import Learner
+from pyasr.train.sgd.network_seeds import seed_dropout
 from pyasr.train.steps import lfmmi_step as steps
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 
@@ -90,21 +91,21 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
     minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
     rate = training.schedule.learning_rate / minibatch
-    corpus = open_corpus(
+    source = FrameSource(
         spec.data,
         spec.input,
         targets,
         training.store,
         training.learner,
-        comm,
-        (0, 10),
         1,
         training.perturb,
         over_time=training.over_time,
     )
+    corpus = open_corpus(source, comm, (0, 10))
     criterion = lfmmi_training.make_criterion(spec, corpus.packing.subsampling)
+    seed_dropout(training.loop.train_seed, comm.rank)
     learner = Learner(
-        lfmmi_training.make_network(training, corpus, targets.num_pdfs, comm),
+        lfmmi_training.make_network(training, corpus.input_dim, targets.num_pdfs),
         training.learner,
         comm.size,
         None,
@@ -119,9 +120,9 @@ def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
         step = clock.timed("step", learner.step)
         with (
             patch.object(
-                lfmmi_criterion,
+                lfmmi_training,
                 "lf_mmi_with_posteriors",
-                clock.timed("objective", lfmmi_criterion.lf_mmi_with_posteriors),
+                clock.timed("objective", lfmmi_training.lf_mmi_with_posteriors),
             ),
             patch.object(
                 criterion.numerators, "of", clock.timed("making numerators", criterion.numerators.of)

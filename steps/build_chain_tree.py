@@ -29,7 +29,7 @@ from pyasr.feats.fit import check_features
 from pyasr.hmm.model.gmm_dir import check_phones, training_files
 from pyasr.hmm.training.model_size import report_leaves
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.train.objectives.chain_tree import (
+from pyasr.train.targets.chain_tree import (
     STATS_DIR,
     ChainTreeOptions,
     ChainTreeSpec,
@@ -64,13 +64,13 @@ def main(options: BuildChainTree) -> None:
             run_jobs(
                 options.jobs,
                 out / "log" / "acc.JOB.log",
-                "pyasr.train.objectives.chain_tree:accumulate_shard",
+                "pyasr.train.targets.chain_tree:accumulate_shard",
                 spec,
             )
         run_jobs(
             options.jobs,
             out / "log" / "tree.JOB.log",
-            "pyasr.train.objectives.chain_tree:make_tree",
+            "pyasr.train.targets.chain_tree:make_tree",
             spec,
             num_jobs=1,
         )

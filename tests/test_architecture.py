@@ -16,6 +16,7 @@ from pyasr.base.cli.options import defaults
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES, MAX_MODULES = 70, 700, 110, 25, 17
+MAX_POSITIONAL = 9
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -351,6 +352,28 @@ def test_invalid_option_gives_one_sentence_and_status_1(script):
         [sys.executable, str(ROOT / script), "--no-such-option"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1 and "no such option" in done.stderr and done.stderr.count("\n") == 1
+
+
+def positional_parameters(function: ast.FunctionDef) -> int:
+    """Number of parameters that a call may give by position, without self and cls."""
+    names = [known.arg for known in (*function.args.posonlyargs, *function.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_functions_have_few_positional_parameters():
+    """Kernels of numba included. Kernels of Triton are excepted, because they take no records."""
+    found, on_gpu = {}, 0
+    for path in python_files("pyasr", "steps", "utils"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                if "triton.jit" in map(ast.unparse, node.decorator_list):
+                    on_gpu += 1
+                else:
+                    found[f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"] = positional_parameters(node)
+    assert not {name: number for name, number in found.items() if number > MAX_POSITIONAL}
+    assert on_gpu and max(found.values()) == MAX_POSITIONAL
+    (example,) = ast.parse("def f(self, a, /, b, c=1, *, d): ...").body
+    assert positional_parameters(example) == 3
 
 
 @pytest.mark.parametrize("step", sorted(path.name for path in (ROOT / "steps").glob("*.py")))

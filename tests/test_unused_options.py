@@ -6,7 +6,7 @@ from steps_here import step_of
 
 from pyasr.base.cli.option_flags import flags_of, positionals_of
 from pyasr.base.cli.option_uses import usage_text
-from pyasr.base.cli.options import parse
+from pyasr.base.cli.options import HelpRequested, parse
 from pyasr.base.errors import UserError
 
 
@@ -75,7 +75,7 @@ CASES = [
     (("train_dnn.py",), "--teacher x", "--vtlp --input-transform --combine --shrink-period-frames"),
     (("train_dnn.py",), "--teacher x --activation tanh", "--fix-period-frames --shrink-value"),
     (("train_dnn.py",), "--dbn x", "--layer-period-frames --input-transform"),
-    (("train_lfmmi.py",), "--network x.net", "--splice-left --splice-right --carry-state"),
+    (("train_lfmmi.py",), "", "--splice-left --splice-right --carry-state"),
     (("train_ctc.py",), "", "--splice-left --splice-right"),
     (("train_smbr.py",), "", "--boost --drop-frames"),
     (("train_smbr.py",), "--criterion mpfe", "--boost --drop-frames"),
@@ -212,3 +212,19 @@ def test_nested_conditions_are_applied():
     )
     with pytest.raises(UserError, match=refusal):
         parsed(options_of("train_dnn.py"), "--network", "x", "--mix-up", "0", "--presoftmax-power=0")
+
+
+@pytest.mark.parametrize(
+    "program, unused",
+    [
+        ("train_ctc.py", "--splice-left --splice-right"),
+        ("train_lfmmi.py", "--splice-left --splice-right --carry-state"),
+        ("simulate_parallel.py", "--checkpoint-minutes"),
+    ],
+)
+def test_help_omits_options_that_are_never_used(program, unused):
+    with pytest.raises(HelpRequested) as caught:
+        parse(options_of(program), ["--help-all"])
+    listed = {line.split()[0] for line in str(caught.value).splitlines() if line.startswith("  --")}
+    assert "--precision" in listed and not listed & set(unused.split())
+    assert "not used here" not in str(caught.value)

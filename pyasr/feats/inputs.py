@@ -71,8 +71,13 @@ class InputOptions:
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
     def unspliced(self) -> InputOptions:
-        """Options without splicing, for a network whose layers splice, or stores that splice on reading."""
+        """Options of the features before splicing. Training asks for them in two places: for networks whose
+        layers splice (`TrainingStep.rank_input`), and for stores, which splice (`frame_reader`)."""
         return replace(self, splice_left=0, splice_right=0)
+
+    def normalised(self) -> InputOptions:
+        """Options of the features before deltas and splicing, to which `extend` adds both."""
+        return replace(self.unspliced(), deltas=0)
 
     def normalise(
         self, features: np.ndarray, of_speaker: tuple[np.ndarray, np.ndarray | None] | None = None

@@ -109,7 +109,7 @@ def random_compact(rng: np.random.Generator, **options) -> CompactLattice:
         (ends[: num_arcs + 1], tids),
         graph.finals,
         ends_acoustic,
-        (ends[num_arcs:], tids),
+        final_strings=(ends[num_arcs:], tids),
     )
 
 

@@ -19,7 +19,8 @@ from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.train.job.trainer import Trainer
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 
 Result = TypeVar("Result")

@@ -8,12 +8,12 @@ import torch
 from budgets import check, counted_steps
 from gpu_trainings import make_corpus, spec_of
 from mock_gpu import mock_gpu
-from toy_jobs import with_options
+from toy_jobs import learner_of, with_options
 
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.train.job.trainer import Trainer
-from pyasr.train.objectives.dnn_training import make_learner, train_rank
+from pyasr.train.objectives.rank_training import train_rank
 
 DIM, NUM_PDFS, MINIBATCH = 44, 100, 64
 # the natural gradient updates F in each of the first minibatches, then in every fourth
@@ -30,7 +30,7 @@ def steps_of_dnn(num: int, **learner):
         learner=dict(precision="bfloat16", device="cuda", **learner),
     )
     with mock_gpu() as gpu:
-        made = make_learner(options, DIM, NUM_PDFS, SoloComm())
+        made = learner_of(options, DIM, SoloComm(), num_pdfs=NUM_PDFS)
         x, pdfs = (
             torch.randn(MINIBATCH, DIM).to("cuda", torch.bfloat16),
             torch.randint(NUM_PDFS, (MINIBATCH,)).to("cuda"),

@@ -18,7 +18,8 @@ from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.networks.acoustic import MODEL_FILE, load_model
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.targets.pdf_targets import TARGETS_FILE
 
 ROOT = Path(__file__).parents[2]

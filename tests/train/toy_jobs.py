@@ -24,9 +24,10 @@ from pyasr.train.job.trainer import LoopOptions, Trainer
 from pyasr.train.minibatches.chunks import Packing
 from pyasr.train.minibatches.feature_codec import Plain
 from pyasr.train.minibatches.frames import FrameStore
-from pyasr.train.objectives.dnn_training import DnnTraining, make_learner
+from pyasr.train.objectives.dnn_training import DnnTraining, make_network
 from pyasr.train.schedules import ScheduleOptions, make_schedule
-from pyasr.train.sgd.learner import LearnerOptions
+from pyasr.train.sgd.learner import Learner, LearnerOptions
+from pyasr.train.sgd.network_seeds import initial_random, seed_dropout
 
 NUM_PDFS = 5
 SEED = 777
@@ -79,6 +80,16 @@ def streamed(
     return frames
 
 
+def learner_of(
+    options: DnnTraining, input_dim: int, comm, gradient_sum=None, num_pdfs: int = NUM_PDFS
+) -> Learner:
+    """A learner of the cross-entropy, as `train_rank` makes it."""
+    seed = options.loop.train_seed
+    network = make_network(options, input_dim, num_pdfs, initial_random(seed))
+    seed_dropout(seed, comm.rank)
+    return Learner(network, options.learner, comm.size, gradient_sum)
+
+
 def training(
     comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Trainer, tries_speed: bool = False
 ) -> Trainer:
@@ -90,9 +101,7 @@ def training(
         frames = ResidentFrames(frames, options.loop.train_seed, comm.rank)
     context = frames.store.left if isinstance(frames, ResidentFrames) else frames.shard.packing.left
     strategy = make_strategy(comm, options.mixing)
-    learner = make_learner(
-        options, DIM * (2 * context + 1), NUM_PDFS, comm, gradient_sum=strategy.sum_gradients()
-    )
+    learner = learner_of(options, DIM * (2 * context + 1), comm, strategy.sum_gradients())
     heldout = store(2, 77, context=context)
     heldout.move(CPU, dtype)
     directory.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
     run_jobs(options.jobs, out / "log/extract.JOB.log", "pyasr.feats.extraction.extract_dir:extract_shard",
              spec)  # function(spec, job)
-    run_ranks(options.jobs, out / "log/train.log", "pyasr.train.objectives.dnn_training:train_rank", spec,
+    run_ranks(options.jobs, out / "log/train.log", "pyasr.train.objectives.rank_training:train_rank", spec,
               num_ranks=2)  # function(spec, comm)
 
 `spec` is a frozen dataclass declared in the module of the function; it is saved as JSON next to the logs.

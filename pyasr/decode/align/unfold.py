@@ -130,6 +130,6 @@ def unfolded(lattice: CompactLattice, arcs: tuple[np.ndarray, ...], last: int) -
         (ends, labels.astype(np.int32)),
         finals,
         finals,
-        no_strings,
+        final_strings=no_strings,
     )
     return replace(found, reached_final=lattice.reached_final, stats=lattice.stats)

@@ -135,8 +135,8 @@ def compact_from_arcs(
     strings: tuple[np.ndarray, np.ndarray],
     final_graph,
     final_acoustic,
-    final_strings: tuple[np.ndarray, np.ndarray],
     *,
+    final_strings: tuple[np.ndarray, np.ndarray],
     reached_final: bool = True,
     name: str = "lattice",
 ) -> CompactLattice:
@@ -407,7 +407,7 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
         (np.append(0, np.cumsum(lengths)), tids),
         finals,
         finals,
-        (np.zeros(last + 2, np.int64), np.empty(0, np.int32)),
+        final_strings=(np.zeros(last + 2, np.int64), np.empty(0, np.int32)),
     )
     return replace(closed, reached_final=lattice.reached_final, stats=lattice.stats)
 
@@ -436,7 +436,7 @@ def without_epsilons(lattice: CompactLattice) -> CompactLattice:
         strings,
         finals[0],
         finals[1],
-        (np.zeros(closed.num_states + 1, np.int64), np.empty(0, np.int32)),
+        final_strings=(np.zeros(closed.num_states + 1, np.int64), np.empty(0, np.int32)),
     )
     return replace(found, reached_final=lattice.reached_final, stats=lattice.stats)
 

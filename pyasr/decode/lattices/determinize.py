@@ -170,6 +170,6 @@ def _result(pools: Pools, acoustic_scale: float) -> CompactLattice:
             (np.append(arcs["begin"], pools.counts[STRINGS]), pools.strings),
             finals[0],
             finals[1],
-            final_strings(pools.nodes, states),
+            final_strings=final_strings(pools.nodes, states),
         )
     )

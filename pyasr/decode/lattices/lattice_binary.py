@@ -260,7 +260,7 @@ def decode(
             strings[:2],
             final_graph,
             final_acoustic,
-            strings[2:],
+            final_strings=strings[2:],
             name=name,
         )
     return from_arcs(

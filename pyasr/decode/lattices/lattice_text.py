@@ -120,7 +120,7 @@ class TextLattice:
                 _packed(self.strings),
                 ends[0],
                 ends[1],
-                _packed(strings),
+                final_strings=_packed(strings),
                 name=name,
             )
         return from_arcs(self.start, source, target, tid, word, graph, acoustic, *ends, name=name)

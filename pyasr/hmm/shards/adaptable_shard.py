@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +57,6 @@ def load_adaptable(
     data: Path, inputs: InputOptions, lang: LangDir, comm, store: MemoryOptions, folder: Path
 ) -> AdaptableShard:
     """The shard of this rank, with the deltas and splicing of `inputs`; see `GmmShard.load`."""
-    reader = FeatureReader(data, dataclasses.replace(inputs.unspliced(), deltas=0))
+    reader = FeatureReader(data, inputs.normalised())
     shard = AdaptableShard.load(reader, lang, comm.rank + 1, comm.size, store, comm, folder)
     return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

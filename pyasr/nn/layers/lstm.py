@@ -96,6 +96,7 @@ class Lstm(nn.Module):
         cell_dim: int,
         recurrent_dim: int = 0,
         nonrecurrent_dim: int = 0,
+        *,
         peepholes: bool = False,
         cell_clip: float = 0.0,
         delay: int = 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.parallel.communication.comm import Comm
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.data.data_shard import Shard, global_normaliser
@@ -44,11 +44,6 @@ class RankData:
     packing: Packing
 
     @property
-    def frames(self) -> tuple[Frames, FrameStore]:
-        """The training frames and the held-out frames."""
-        return self.training, self.heldout
-
-    @property
     def input_dim(self) -> int:
         """Columns of the network's input."""
         return self.packing.width * len(self.mean)
@@ -60,56 +55,71 @@ class RankData:
         ).repeat(self.packing.width)
 
 
-def open_corpus(
-    data: Path,
-    input: InputOptions,
-    targets: Targets,
-    store: StoreOptions,
-    compute: ComputeOptions,
-    comm: Comm,
-    share: tuple[int, int] | None,
-    seed: int,
-    perturb: PerturbOptions = PerturbOptions(),
-    normaliser: tuple[np.ndarray, np.ndarray] | None = None,
-    make_shard: Callable[..., Shard] = Shard,
-    over_time: OverTimeOptions = OverTimeOptions(),
-    soft: SoftTargetFiles | None = None,
-    draw: tuple[int, int] = ALL,
-    directory: Path | None = None,
-    limit: Callable[..., int] = limit_of_frames,
-) -> RankData:
-    """This rank's training and held-out frames of `data`, with their `targets`.
+@dataclass(frozen=True)
+class FrameSource:
+    """Frames of a data directory with their targets, and how a rank keeps them.
 
-    share       (k, n): part k of n of the training data; None: no training data
     normaliser  (mean, inverse_std) to use instead of those of `data`, float32 (dim,)
-    make_shard  function with the parameters of `Shard`
     over_time   options of a network that is trained on chunks; without a network file, frames are spliced as
                 in `input`
     soft        a teacher's targets of the training frames, which replace `targets`
-    draw        (k, n): the share of its part that this rank draws in an epoch, see `num_drawn`
     directory   output directory of the training, which contains the tables of `data` packed for ranks; None:
                 read the tables of `data`
+    make_shard  function with the parameters of `Shard`
     limit       function with the parameters of `limit_of_frames`
     """
+
+    data: Path
+    input: InputOptions
+    targets: Targets
+    store: StoreOptions
+    compute: ComputeOptions
+    seed: int
+    perturb: PerturbOptions = PerturbOptions()
+    normaliser: tuple[np.ndarray, np.ndarray] | None = None
+    over_time: OverTimeOptions = OverTimeOptions()
+    soft: SoftTargetFiles | None = None
+    directory: Path | None = None
+    make_shard: Callable[..., Shard] = Shard
+    limit: Callable[..., int] = limit_of_frames
+
+
+def open_corpus(
+    source: FrameSource, comm: Comm, share: tuple[int, int] | None, draw: tuple[int, int] = ALL
+) -> RankData:
+    """This rank's training and held-out frames.
+
+    share  (k, n): part k of n of the training data; None: no training data
+    draw   (k, n): the share of its part that this rank draws in an epoch, see `num_drawn`
+    """
+    data, input, targets, compute = source.data, source.input, source.targets, source.compute
     device, dtype = compute.torch_device(), compute.torch_dtype()
     parts = targets.parts(share, comm.rank, comm.size)
-    reader = rank_reader(directory, data, input.unspliced(), targets, itertools.chain(*parts))
-    code, packing = make_code(store.store_type, dtype), over_time.packing(input, reader.dim)
-    training, heldout = (make_shard(reader, targets, part, packing, code) for part in parts)
+    reader = frame_reader(data, input, targets, source.directory, itertools.chain(*parts))
+    code, packing = make_code(source.store.store_type, dtype), source.over_time.packing(input, reader.dim)
+    training, heldout = (source.make_shard(reader, targets, part, packing, code) for part in parts)
     check_frames(data, training.num_frames, comm)
-    if soft and (own := soft.of(share)):
+    if source.soft and (own := source.soft.of(share)):
         training.learn_from(own)
-    mean, inverse_std = normaliser or global_normaliser(training, comm)
+    mean, inverse_std = source.normaliser or global_normaliser(training, comm)
     for shard in (training, heldout):
         shard.normalise_by(mean, inverse_std)
-    if perturb.vtlp:
-        training.warp_by(make_warper(data, input), perturb.vtlp, seed)
-    most = limit(training, heldout, store, comm, device, directory)
+    if source.perturb.vtlp:
+        training.warp_by(make_warper(data, input), source.perturb.vtlp, source.seed)
+    most = source.limit(training, heldout, source.store, comm, device, source.directory)
     with loading(training):
         measured = heldout.store(np.arange(len(heldout.keys)), 0)
         measured.move(device, dtype)
-        frames = open_frames(training, device, dtype, most, seed, comm.rank, draw)
+        frames = open_frames(training, device, dtype, most, source.seed, comm.rank, draw)
     return RankData(frames, measured, mean, inverse_std, packing)
+
+
+def frame_reader(
+    data: Path, input: InputOptions, targets: Targets, directory: Path | None = None, keys: Iterable[str] = ()
+) -> FeatureReader:
+    """A reader of the features before splicing, which stores do. For `directory` and `keys` see
+    `rank_reader`."""
+    return rank_reader(directory, data, input.unspliced(), targets, keys)
 
 
 def check_frames(data: Path, num_frames: int, comm: Comm) -> None:

@@ -4,9 +4,9 @@ at the end."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,9 +22,7 @@ from pyasr.nn.networks.construction import Network
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import Strategy
 from pyasr.train.data.minibatch_stream import Frames
-from pyasr.train.data.rank_data import check_frames
 from pyasr.train.data.sample import Sample, draw_sample
-from pyasr.train.draws import ALL
 from pyasr.train.evolve.combine import LogProbability, RecentModels, combine_recent, of_targets
 from pyasr.train.evolve.growth import Growth
 from pyasr.train.job.checkpoint_index import MODELS
@@ -36,64 +34,47 @@ from pyasr.train.schedules import make_schedule
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.training_options import CombineOptions, GrowthOptions
 
-RankUtterances = TypeVar("RankUtterances", bound=Utterances)
 _MODEL_FILES = (MODEL, "tree", "phones.txt", INPUT_FILE, ORIGIN_FILE)
+
+
+@dataclass(frozen=True)
+class JobData:
+    """A rank's data.
+
+    normaliser  mean and inverse standard deviation of the network's input, float32 (input_dim,)
+    minibatch   frames per minibatch that the learning rate refers to
+    longest     maximum frames of a minibatch of this rank, if it can exceed `minibatch`
+    terms       divisor of a minibatch's gradient for `--lr-convention mean`, if it is not `minibatch`: units
+                of a minibatch, or frames of whole utterances; 0: `minibatch`
+    """
+
+    training: Frames | Utterances
+    heldout: FrameStore | Utterances
+    normaliser: tuple[torch.Tensor, torch.Tensor]
+    minibatch: int
+    longest: int = 0
+    terms: float = 0.0
 
 
 def make_job(
     learner: Learner,
-    frames: tuple[Frames, FrameStore] | tuple[Utterances, Utterances],
+    data: JobData,
     strategy: Strategy,
     options,
-    minibatch: int,
     directory: Path,
-    longest: int = 0,
-    terms: float = 0.0,
     kind: Callable[..., Trainer[Learner]] = Trainer,
 ) -> Trainer[Learner]:
     """Create a training job and describe it in the log. Every rank must call this.
 
-    frames     (training, held-out) frames of this rank
-    options    of the training, with the groups `schedule` and `loop`
-    minibatch  frames per minibatch that the learning rate refers to
-    longest    maximum frames of a minibatch of this rank, if it can exceed `minibatch`
-    terms      divisor of a minibatch's gradient for `--lr-convention mean`, if it is not `minibatch`: units
-               of a minibatch, or frames of whole utterances; 0: `minibatch`
-    kind       class of the job, with the arguments of `Trainer`
+    options  of the training, with the groups `schedule` and `loop`
+    kind     class of the job, with the arguments of `Trainer`
     """
-    training, heldout = frames
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames), terms or minibatch)
-    most = int(strategy.comm.reduce_scalar(max(minibatch, longest), "max"))
-    job = kind(learner, training, heldout, strategy, schedule, options.loop, most, directory)
+    epoch_frames = strategy.epoch_frames(data.training.num_frames)
+    schedule = make_schedule(options.schedule, epoch_frames, data.terms or data.minibatch)
+    most = int(strategy.comm.reduce_scalar(max(data.minibatch, data.longest), "max"))
+    job = kind(learner, data.training, data.heldout, strategy, schedule, options.loop, most, directory)
     _announce(job)
     return job
-
-
-def open_utterances(
-    spec, parts: Sequence[list[str]], strategy: Strategy, make: Callable[..., RankUtterances]
-) -> tuple[RankUtterances, RankUtterances]:
-    """Training and held-out utterances of this rank; `parts` are their keys. Every rank must call this.
-
-    make  function of the keys and the last arguments of `Utterances`
-    """
-    options, rank = spec.training, strategy.comm.rank
-    training, heldout = (
-        make(keys, options.learner, options.loop.train_seed, rank, draw)
-        for keys, draw in zip(parts, (strategy.draw, ALL))
-    )
-    check_frames(spec.data, training.num_frames, strategy.comm)
-    return training, heldout
-
-
-def run_on_utterances(
-    learner: Learner, utterances: tuple[Utterances, Utterances], strategy: Strategy, spec, terms: float
-) -> None:
-    """Train on the whole utterances from `open_utterances`; `terms`: see `make_job`. Every rank must call
-    this."""
-    options, longest = spec.training, utterances[0].longest
-    make_job(
-        learner, utterances, strategy, options, options.learner.minibatch, spec.out, longest, terms
-    ).run()
 
 
 def _announce(job: Trainer[Learner]) -> None:

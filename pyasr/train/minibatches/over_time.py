@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyasr.base.cli.option_uses import never
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
     from pyasr.nn.networks.layered import LayeredNetwork
     from pyasr.train.minibatches.chunks import Packing
+
+# for `group(InputOptions, only=SPLICED_BY_LAYERS)` of a step that trains networks of layers only
+SPLICED_BY_LAYERS = dict.fromkeys(
+    ("splice_left", "splice_right"), never("the layers of the network splice their input")
+)
 
 
 @dataclass(frozen=True)

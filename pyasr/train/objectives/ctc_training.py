@@ -1,28 +1,26 @@
-"""CTC training of a network over time on MPI ranks: from transcripts to the model file."""
+"""CTC training of a network over time on a rank: its criterion, and from transcripts to the model file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 
+from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.networks.acoustic import log_priors
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.nn.scales import ACOUSTIC_FACTOR
-from pyasr.parallel.communication.comm import Comm
-from pyasr.parallel.strategies import make_strategy
 from pyasr.sequence.ctc import BLANK, ctc_loss
 from pyasr.train.data.data_shard import global_normaliser
-from pyasr.train.job.rank_job import open_utterances, run_on_utterances, write_model
 from pyasr.train.minibatches.padded_utterances import CtcMinibatch, PaddedUtterances
-from pyasr.train.sgd.criterion import SequenceCriterion
-from pyasr.train.sgd.learner import Learner
-from pyasr.train.sgd.network_seeds import initial_random, seed_dropout
+from pyasr.train.objectives.rank_training import OnUtterances
+from pyasr.train.sgd.criterion import Criterion, SequenceCriterion
+from pyasr.train.sgd.network_seeds import initial_random
 from pyasr.train.steps.ctc_step import CtcSpec
-from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
-from pyasr.train.targets.rank_reader import rank_reader
+from pyasr.train.targets.pdf_targets import Targets
 from pyasr.train.totals import SequenceTotals
 
 
@@ -53,33 +51,40 @@ class Ctc(SequenceCriterion):
         )
 
 
-def train_rank(spec: CtcSpec, comm: Comm) -> None:
-    """Train on this rank's utterances together with all other ranks; rank 0 writes final.nnet, with the
-    priors of the units."""
-    options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
-    strategy, seed = make_strategy(comm, options.mixing), options.loop.train_seed
-    parts = targets.parts(strategy.share, comm.rank, comm.size)
-    reader = rank_reader(spec.out, spec.data, spec.input, targets, [*parts[0], *parts[1]])
-    training, heldout = open_utterances(spec, parts, strategy, partial(PaddedUtterances, reader, targets))
-    mean, inverse_std = global_normaliser(training, comm)
-    network = LayeredNetwork(read_network(spec.network), reader.dim, targets.num_pdfs)
-    network.initialise(initial_random(seed))
-    for utterances in (training, heldout):
-        utterances.normalise_by(mean, inverse_std, network)
-    seed_dropout(seed, comm.rank)
-    learner = Learner(
-        network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True), spec.loss.make()
-    )
-    run_on_utterances(learner, (training, heldout), strategy, spec, training.mean_units(comm))
-    normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
-    write_model(
-        comm,
-        spec.out,
-        learner.trained_network(),
-        normaliser,
-        log_priors(counts_of_labels(targets)),
-        ACOUSTIC_FACTOR,
-    )
+class CtcRank(OnUtterances[CtcSpec, PaddedUtterances]):
+    """A network over time that learns the units of transcripts. The model has the priors of the units."""
+
+    factor = ACOUSTIC_FACTOR
+
+    def maker(self, reader: FeatureReader, keys: set[str]) -> Callable[..., PaddedUtterances]:
+        """Padded utterances with their units."""
+        return partial(PaddedUtterances, reader, self.targets)
+
+    def normaliser(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The statistics of the training utterances."""
+        self.statistics = global_normaliser(self.utterances[0], self.comm)
+        mean, inverse_std = map(torch.from_numpy, self.statistics)
+        return mean, inverse_std
+
+    def terms(self) -> float:
+        """Mean number of units of a minibatch."""
+        return self.utterances[0].mean_units(self.comm)
+
+    def make_network(self) -> LayeredNetwork:
+        """The network of --network, which also tells the utterances how many outputs they have."""
+        network = LayeredNetwork(read_network(self.spec.network), self.reader.dim, self.targets.num_pdfs)
+        network.initialise(initial_random(self.options.loop.train_seed))
+        for utterances in self.utterances:
+            utterances.normalise_by(*self.statistics, network)
+        return network
+
+    def make_criterion(self) -> Criterion:
+        """The criterion of the step."""
+        return self.spec.loss.make()
+
+    def log_priors(self, network: nn.Module) -> torch.Tensor:
+        """From the transcripts."""
+        return log_priors(counts_of_labels(self.targets))
 
 
 def counts_of_labels(targets: Targets) -> np.ndarray:

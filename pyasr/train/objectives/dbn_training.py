@@ -16,7 +16,7 @@ from pyasr.nn.networks.rbm import Rbm
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.train.data.minibatch_stream import Frames
-from pyasr.train.data.rank_data import RankData, open_corpus
+from pyasr.train.data.rank_data import FrameSource, RankData, open_corpus
 from pyasr.train.data.sample import choose_frames
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.schedules import ScheduleOptions
@@ -37,18 +37,16 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
     options = spec.training
     targets = Targets.load(spec.out / UTTERANCES_FILE)
     strategy = make_strategy(comm, options.mixing)
-    corpus = open_corpus(
+    source = FrameSource(
         spec.data,
         spec.input,
         targets,
         options.store,
         options.compute,
-        comm,
-        strategy.share,
         options.loop.train_seed,
-        draw=strategy.draw,
         directory=spec.out,
     )
+    corpus = open_corpus(source, comm, strategy.share, strategy.draw)
     path = spec.out / DBN_FILE
     rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
     comm.barrier()

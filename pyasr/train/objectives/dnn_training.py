@@ -1,9 +1,10 @@
-"""Cross-entropy training of an acoustic model on MPI ranks: the work of one rank, from the data to the model
-file."""
+"""Training of an acoustic model on the pdfs of frames on a rank, from the data to the model file. The
+criteria are in `pyasr.train.sgd.criterion` and `pyasr.train.sgd.carried_states`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,16 +12,15 @@ import torch
 
 from pyasr.nn.files import DBN_FILE
 from pyasr.nn.networks.construction import Network
-from pyasr.nn.networks.dbn import Dbn, load_dbn
+from pyasr.nn.networks.dbn import load_dbn
 from pyasr.nn.networks.feed_forward import FeedForward, FixedParts, initialise
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.parallel.communication.comm import Comm
-from pyasr.parallel.mixing.gradient_sum import GradientSum
-from pyasr.parallel.strategies import Strategy, make_strategy
+from pyasr.parallel.strategies import Strategy
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.frame_memory import limit_of_frames
 from pyasr.train.data.input_transform import estimate_transform
-from pyasr.train.data.rank_data import open_corpus
+from pyasr.train.data.rank_data import FrameSource
 from pyasr.train.data.sample import Sample, draw_sample
 from pyasr.train.evolve.combine import RecentModels
 from pyasr.train.evolve.growth import Action, Growth, first_shape
@@ -29,95 +29,92 @@ from pyasr.train.evolve.saturation import SaturationFix
 from pyasr.train.evolve.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.job.checkpoint_index import MODELS
 from pyasr.train.job.one_learner import OneLearner
-from pyasr.train.job.rank_job import combine_and_log, make_job, save_one_learner, write_model
+from pyasr.train.job.rank_job import JobData, combine_and_log, save_one_learner
 from pyasr.train.job.trainer import Trainer
-from pyasr.train.objectives.carried_states import CarriedCrossEntropy
+from pyasr.train.objectives.rank_training import OnFrames
 from pyasr.train.schedules import Schedule
+from pyasr.train.sgd.carried_states import CarriedCrossEntropy
+from pyasr.train.sgd.criterion import Criterion
 from pyasr.train.sgd.learner import Learner
-from pyasr.train.sgd.network_seeds import initial_random, seed_dropout
+from pyasr.train.sgd.network_seeds import initial_random
 from pyasr.train.steps.dnn_step import DnnTraining, TrainSpec
-from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
-from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 from pyasr.train.targets.soft_target_files import SoftTargetFiles
 from pyasr.train.training_options import GrowthOptions
 
 
-def train_rank(
-    spec: TrainSpec,
-    comm: Comm,
-    kind: Callable[..., Trainer[Learner]] = Trainer,
-    make_shard: Callable[..., Shard] = Shard,
-    limit: Callable[..., int] = limit_of_frames,
-) -> None:
-    """Train on this rank's shard together with all other ranks; rank 0 writes final.nnet. The functions have
-    the parameters of their defaults."""
-    options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
-    dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
-    soft = (
-        SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm)
-        if options.teacher.teacher
-        else None
-    )
-    normaliser = (dbn.mean.numpy(), dbn.inverse_std.numpy()) if dbn else None
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share,
-                         options.loop.train_seed, options.perturb, normaliser, make_shard, options.over_time,
-                         soft, strategy.draw, spec.out, limit)  # fmt: skip
-    counts, seed = targets.counts(), options.loop.train_seed
-    fixed = FixedParts(
-        estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
-        presoftmax_scales(counts, options.priors.presoftmax_power),
-    )
-    gradient_sum = strategy.sum_gradients(of_any_size=options.over_time.carry_state)
-    learner = make_learner(
-        options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum, spec.loss
-    )
-    job = make_job(
-        learner,
-        corpus.frames,
-        strategy,
-        options,
-        corpus.packing.whole(options.learner.minibatch),
-        spec.out,
-        kind=kind,
-    )
-    sample = (
-        draw_sample(corpus.training, options.sample.sample_frames, comm, seed)
-        if options.uses_sample
-        else None
-    )
-    recent = RecentModels(spec.out / MODELS, options.combine, comm)
-    job.growth = make_growth(options, counts, job.schedule, strategy, sample, recent)
-    job.one_learner = OneLearner(strategy) if options.saving.save_learner else None
-    job.run()
-    if sample and options.combine.combine != "none":
-        combine_and_log(job, options.combine, recent, sample)
-    network, priors = (
-        learner.trained_network(),
-        partial(decoding_priors, options.priors, counts=counts, sample=sample),
-    )
-    write_model(comm, spec.out, network, corpus.normaliser(), priors(network))
-    if job.one_learner:
-        save_one_learner(job, job.one_learner, corpus.normaliser(), priors)
+class DnnRank(OnFrames[TrainSpec]):
+    """A feed-forward network, or the network of --network, that learns the pdfs of frames.
 
+    make_shard, limit  functions with the parameters of their defaults, see `FrameSource`
+    """
 
-def make_learner(
-    options: DnnTraining,
-    input_dim: int,
-    num_pdfs: int,
-    comm: Comm,
-    dbn: Dbn | None = None,
-    fixed: FixedParts = FixedParts(),
-    gradient_sum: GradientSum | None = None,
-    loss: Loss = CROSS_ENTROPY,
-) -> Learner:
-    """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
-    seed = options.loop.train_seed
-    network = make_network(options, input_dim, num_pdfs, initial_random(seed), fixed)
-    if dbn is not None:
-        dbn.start(network)
-    seed_dropout(seed, comm.rank)
-    criterion = CarriedCrossEntropy() if options.over_time.carry_state else loss.make()
-    return Learner(network, options.learner, comm.size, gradient_sum, criterion)
+    def __init__(
+        self,
+        spec: TrainSpec,
+        comm: Comm,
+        make_shard: Callable[..., Shard] = Shard,
+        limit: Callable[..., int] = limit_of_frames,
+    ):
+        super().__init__(spec, comm)
+        self.make_shard, self.limit = make_shard, limit
+        self.of_any_size = spec.training.over_time.carry_state
+        self.dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
+
+    def source(self) -> FrameSource:
+        """The frames with their pdfs or a teacher's targets, normalised like the DBN if there is one."""
+        spec, teacher, dbn = self.spec, self.options.teacher, self.dbn
+        soft = (
+            SoftTargetFiles(teacher, spec.data, self.targets, spec.out, self.comm)
+            if teacher.teacher
+            else None
+        )
+        return replace(
+            super().source(),
+            normaliser=(dbn.mean.numpy(), dbn.inverse_std.numpy()) if dbn else None,
+            soft=soft,
+            make_shard=self.make_shard,
+            limit=self.limit,
+        )
+
+    def make_network(self) -> Network:
+        """The network with its fixed parts, and the hidden layers of the DBN."""
+        options, corpus, targets = self.options, self.corpus, self.targets
+        fixed = FixedParts(
+            estimate_transform(corpus.training, targets.num_pdfs, options.transform, self.comm),
+            presoftmax_scales(targets.counts(), options.priors.presoftmax_power),
+        )
+        random = initial_random(options.loop.train_seed)
+        network = make_network(options, corpus.input_dim, targets.num_pdfs, random, fixed)
+        if self.dbn is not None:
+            self.dbn.start(network)
+        return network
+
+    def make_criterion(self) -> Criterion:
+        """The criterion of the step."""
+        return CarriedCrossEntropy() if self.options.over_time.carry_state else self.spec.loss.make()
+
+    def run(self, job: Trainer[Learner]) -> None:
+        """Train a network that may grow, and combine the last models with --combine."""
+        options, comm = self.options, self.comm
+        size, seed = options.sample.sample_frames, options.loop.train_seed
+        self.sample = draw_sample(self.corpus.training, size, comm, seed) if options.uses_sample else None
+        recent = RecentModels(self.spec.out / MODELS, options.combine, comm)
+        counts = self.targets.counts()
+        job.growth = make_growth(options, counts, job.schedule, self.strategy, self.sample, recent)
+        job.one_learner = OneLearner(self.strategy) if options.saving.save_learner else None
+        job.run()
+        if self.sample and options.combine.combine != "none":
+            combine_and_log(job, options.combine, recent, self.sample)
+
+    def log_priors(self, network: Network) -> torch.Tensor:
+        """The priors that --priors names."""
+        return decoding_priors(self.options.priors, network, counts=self.targets.counts(), sample=self.sample)
+
+    def finish(self, job: Trainer[Learner], data: JobData) -> None:
+        """Write OUT/final.nnet, and OUT/learner with --save-learner."""
+        super().finish(job, data)
+        if job.one_learner:
+            save_one_learner(job, job.one_learner, data.normaliser, self.log_priors)
 
 
 def make_network(

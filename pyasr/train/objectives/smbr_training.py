@@ -1,68 +1,114 @@
-"""Sequence-discriminative training of a network on lattices, on MPI ranks."""
+"""Sequence-discriminative training of a network on lattices on a rank: the criteria (MMI, boosted MMI, sMBR,
+MPFE), and from references and lattices to the model file."""
 
 from __future__ import annotations
 
-from pyasr.feats.inputs import InputOptions, matrix_of
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from pyasr.feats.inputs import FeatureReader, matrix_of
 from pyasr.hmm.model.model_file import MODEL, read_transitions
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
+from pyasr.nn.networks.acoustic import load_scorer
+from pyasr.nn.networks.feed_forward import FeedForward
 from pyasr.parallel.communication.comm import Comm
-from pyasr.parallel.mixing.gradient_sum import GradientSum
-from pyasr.parallel.strategies import Strategy, make_strategy
 from pyasr.sequence.hypotheses_store import HypothesesStore
-from pyasr.sequence.lattice_objective import LatticeObjective
+from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
 from pyasr.sequence.tid_classes import TidClasses
-from pyasr.train.job.rank_job import open_utterances, run_on_utterances, write_model
 from pyasr.train.minibatches.lattice_utterances import LatticeUtterances
-from pyasr.train.objectives.lattice_criterion import LatticeCriterion
-from pyasr.train.sgd.learner import Learner
-from pyasr.train.sgd.network_seeds import seed_dropout
+from pyasr.train.objectives.rank_training import OnUtterances
+from pyasr.train.sgd.criterion import SequenceCriterion
 from pyasr.train.steps.smbr_step import HYPOTHESES_FILE, SmbrSpec
-from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
-from pyasr.train.targets.rank_reader import rank_reader
+from pyasr.train.totals import SequenceTotals
 
 
-def train_rank(spec: SmbrSpec, comm: Comm) -> None:
-    """Train on this rank's utterances, together with all other ranks. Rank 0 writes final.nnet, with the
-    priors of the initial network."""
-    model, strategy = load_scorer(spec.dnn_dir), make_strategy(comm, spec.training.mixing)
-    training, heldout = with_lattices(spec, model, strategy)
-    learner = make_learner(spec, model, comm, strategy.sum_gradients(of_any_size=True))
-    run_on_utterances(learner, (training, heldout), strategy, spec, training.mean_minibatch(comm))
-    write_model(
-        comm,
-        spec.out,
-        learner.trained_network(),
-        (model.mean, model.inverse_std),
-        model.log_priors,
-        model.factor,
-    )
+class LatticeTotals(SequenceTotals):
+    """Sums over frames: negated criterion, rejected frames, frames. The objective of sMBR and MPFE is the
+    expected accuracy."""
+
+    def text(self) -> str:
+        """For log lines."""
+        if not self.sums[2]:
+            return "no frames"
+        rejected = f"  {self.sums[1] / self.sums[2]:.2%} of the frames rejected" if self.sums[1] else ""
+        return f"objective {self.objective:.5f}{rejected}"
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        if not self.sums[2]:
+            return {}
+        return {
+            "objective": round(self.objective, 6),
+            "rejected": round(float(self.sums[1] / self.sums[2]), 6),
+        }
 
 
-def with_lattices(
-    spec: SmbrSpec, model: AcousticModel, strategy: Strategy
-) -> tuple[LatticeUtterances, LatticeUtterances]:
-    """This rank's training and held-out utterances."""
-    references = Targets.load(spec.out / TARGETS_FILE)
-    parts = references.parts(strategy.share, strategy.comm.rank, strategy.comm.size)
-    own = {*parts[0], *parts[1]}
-    store = HypothesesStore(spec.out / HYPOTHESES_FILE, own)
-    reader = rank_reader(
-        spec.out, spec.data, InputOptions.load(spec.dnn_dir), references, own, matrix_of(spec.dnn_dir)
-    )
+class LatticeCriterion(SequenceCriterion):
+    """`objective` on whole utterances. Networks over time process one utterance at a time."""
 
-    def utterances(keys: list[str], *arguments) -> LatticeUtterances:
-        return LatticeUtterances(reader, model, references, keys, store, *arguments)
+    totals = LatticeTotals
 
-    return open_utterances(spec, parts, strategy, utterances)
+    def __init__(self, objective: LatticeObjective):
+        self.objective = objective
+
+    def loss(
+        self, network: nn.Module, x: torch.Tensor, targets: LatticeSupervision, number: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """-F / k, and (-F, rejected frames, frames)."""
+        return self.objective.loss(_logits(network, x, targets), targets)
+
+    def uses_layers_once(self, network: nn.Module) -> bool:
+        """True for a feed-forward network, which processes all utterances of a minibatch at once."""
+        return isinstance(network, FeedForward)
 
 
-def make_learner(
-    spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum: GradientSum | None
-) -> Learner:
-    """The learner of the network with its criterion. Dropout differs by rank."""
-    options, silence = spec.training, LangDir(spec.lang).silence_phones
-    classes = TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence)
-    objective = LatticeObjective(options.criterion, classes, model.log_priors, model.factor)
-    seed_dropout(options.loop.train_seed, comm.rank)
-    return Learner(model.network, options.learner, comm.size, gradient_sum, LatticeCriterion(objective))
+def _logits(network: nn.Module, x: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
+    """Logits, float32 (T, num_pdfs)."""
+    if isinstance(network, FeedForward):
+        return network(x).float()
+    utterances = x.split([len(reference) for reference in supervision.references])
+    return torch.cat([network.of_utterance(utterance) for utterance in utterances]).float()
+
+
+class SmbrRank(OnUtterances[SmbrSpec, LatticeUtterances]):
+    """A network that is trained further. The model keeps its normalisation and priors."""
+
+    def __init__(self, spec: SmbrSpec, comm: Comm):
+        self.model, self.matrix = load_scorer(spec.dnn_dir), matrix_of(spec.dnn_dir)
+        self.factor = self.model.factor
+        super().__init__(spec, comm)
+
+    def maker(self, reader: FeatureReader, keys: set[str]) -> Callable[..., LatticeUtterances]:
+        """Utterances with their references and lattices."""
+        store = HypothesesStore(self.spec.out / HYPOTHESES_FILE, keys)
+
+        def make(keys: list[str], *arguments) -> LatticeUtterances:
+            return LatticeUtterances(reader, self.model, self.targets, keys, store, *arguments)
+
+        return make
+
+    def normaliser(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """That of the initial network."""
+        return self.model.mean, self.model.inverse_std
+
+    def terms(self) -> float:
+        """Mean number of frames of a minibatch."""
+        return self.utterances[0].mean_minibatch(self.comm)
+
+    def make_network(self) -> nn.Module:
+        """The initial network."""
+        return self.model.network
+
+    def make_criterion(self) -> LatticeCriterion:
+        """The criterion that --criterion names."""
+        silence = LangDir(self.spec.lang).silence_phones
+        classes = TidClasses.of(read_transitions(self.spec.dnn_dir / MODEL), silence)
+        return LatticeCriterion(
+            LatticeObjective(self.options.criterion, classes, self.model.log_priors, self.model.factor)
+        )
+
+    def log_priors(self, network: nn.Module) -> torch.Tensor:
+        """Those of the initial network."""
+        return self.model.log_priors

@@ -4,7 +4,7 @@ for any number of learners.
     result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
 
 Every learner is a rank of `pyasr.parallel.simulation.simulator` with its own network and shard, and runs the
-loop, the strategy and the schedule of `pyasr.train.objectives.dnn_training:train_rank`. The model of one
+loop, the strategy and the schedule of `pyasr.train.objectives.rank_training:train_rank`. The model of one
 learner is bit-identical to that of ordinary training on one rank. A minibatch takes a random virtual time
 from `ComputeTime`, proportionally less for fewer frames; evaluating held-out frames takes none. A small
 network can stand for a large one: its messages take as long as those of a model of `model_mb`. The defaults
@@ -32,14 +32,15 @@ from pyasr.base import log
 from pyasr.base.cli.options import to_json
 from pyasr.base.cli.seeds import generator
 from pyasr.base.outputs.output import atomic_write
-from pyasr.feats.inputs import FeatureReader
 from pyasr.parallel.simulation.simulator import ComputeTime, run_simulated
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.frame_memory import check_enough, requested_limit
+from pyasr.train.data.rank_data import frame_reader
 from pyasr.train.job.checkpoints import random_state, set_random_state
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.feature_codec import make_code
-from pyasr.train.objectives.dnn_training import make_network, train_rank
+from pyasr.train.objectives.dnn_training import make_network
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.sgd.criterion import Diverged
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.sgd.network_seeds import dropout_seed
@@ -191,9 +192,8 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
-        train_rank(
-            spec, comm, partial(VirtualTrainer, time, seed, courses[comm.rank]), make_shard, requested_limit
-        )
+        kind = partial(VirtualTrainer, time, seed, courses[comm.rank])
+        train_rank(spec, comm, kind, make_shard=make_shard, limit=requested_limit)
 
     diverged = None
     try:
@@ -246,7 +246,8 @@ def _result(courses: list[LearnerRecord]) -> dict:
 
 def _check_room(spec: TrainSpec, num_learners: int) -> None:
     """Raise UserError if all learners' frames do not fit into memory; shared frames cannot be streamed."""
-    store, targets, dim = spec.training.store, Targets.load(spec.out / TARGETS_FILE), _feature_dim(spec)
+    store, targets = spec.training.store, Targets.load(spec.out / TARGETS_FILE)
+    dim = frame_reader(spec.data, spec.input, targets).dim
     code, packing = (
         make_code(store.store_type, spec.training.learner.torch_dtype()),
         spec.training.over_time.packing(spec.input, dim),
@@ -257,18 +258,12 @@ def _check_room(spec: TrainSpec, num_learners: int) -> None:
     check_enough(heldout + (min(limited, num_learners * training) if limited else training), num_learners)
 
 
-def _feature_dim(spec: TrainSpec) -> int:
-    """Columns before splicing."""
-    return FeatureReader(spec.data, spec.input.unspliced()).dim
-
-
 def message_bytes(spec: TrainSpec) -> int:
     """Bytes of the network's parameters, in float32."""
-    dim = _feature_dim(spec)
+    targets = Targets.load(spec.out / TARGETS_FILE)
+    dim = frame_reader(spec.data, spec.input, targets).dim
     input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
-    network = make_network(
-        spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator()
-    )
+    network = make_network(spec.training, input_dim, targets.num_pdfs, torch.Generator())
     return 4 * sum(parameter.numel() for parameter in network.parameters())
 
 

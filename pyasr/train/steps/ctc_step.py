@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyasr.base.cli.option_uses import never
 from pyasr.base.cli.options import argument, group
 from pyasr.feats.inputs import InputOptions
 from pyasr.lang.lang_dirs.subwords import MODEL, UNITS, UNITS_DIR, WORDS
 from pyasr.parallel.strategies import MixingOptions
+from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.loss import CTC, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
-from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.steps.training_step import TrainingSpec, TrainingStep
 from pyasr.train.targets.pdf_targets import CtcTargetOptions, trained_tables
 from pyasr.train.training_options import LoopOptions, UtteranceLearnerOptions
-
-_LAYERS_SPLICE = never("the layers of NETWORK splice their input")
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,20 @@ class CtcTraining:
 
 
 @dataclass(frozen=True)
+class CtcSpec(TrainingSpec):
+    """Spec for all ranks; the units of the transcripts are in OUT/targets.npz.
+
+    network  file of layers
+    loss     training criterion
+    """
+
+    training: CtcTraining
+    network: Path
+    loss: Loss = CTC
+    objective: str = field(default="pyasr.train.objectives.ctc_training:CtcRank", kw_only=True)
+
+
+@dataclass(frozen=True)
 class CtcStep(TrainingStep):
     """The options of steps/train_ctc.py except those of its job."""
 
@@ -39,23 +51,17 @@ class CtcStep(TrainingStep):
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
     network: Path = argument("file of layers (docs/networks.md), which also define the splicing of the input")
     out: Path = argument("output directory of the model")
-    input: InputOptions = group(
-        InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE)
-    )
+    input: InputOptions = group(InputOptions, only=SPLICED_BY_LAYERS)
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
 
-    function = "pyasr.train.objectives.ctc_training:train_rank"
+    layers_splice = True
+    spec_class = CtcSpec
 
     @property
     def loss(self) -> Loss:
         """Training criterion."""
         return CTC
-
-    @property
-    def rank_input(self) -> InputOptions:
-        """Input options without splicing."""
-        return self.input.unspliced()
 
     def check(self) -> None:
         """Raise UserError for contradictory options."""
@@ -78,25 +84,6 @@ class CtcStep(TrainingStep):
 
         prepare(self.data, self.units_dir, self.network, self.rank_input, self.targets, out)
 
-    def spec(self, out: Path) -> CtcSpec:
-        """The spec for all ranks."""
-        return CtcSpec(self.data, self.network, out, self.rank_input, self.training, self.loss)
-
     @property
     def _units(self) -> list[Path]:
         return [self.units_dir / name for name in (MODEL, UNITS, WORDS)]
-
-
-@dataclass(frozen=True)
-class CtcSpec:
-    """Spec for all ranks: features in `data`, units of the transcripts in OUT/targets.npz, results in `out`.
-
-    loss  training criterion
-    """
-
-    data: Path
-    network: Path
-    out: Path
-    input: InputOptions
-    training: CtcTraining
-    loss: Loss = CTC

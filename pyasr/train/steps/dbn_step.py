@@ -15,7 +15,7 @@ from pyasr.nn.network_options import HiddenOptions
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.schedules import ScalingOptions
-from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.steps.training_step import TrainingSpec, TrainingStep
 from pyasr.train.targets.pdf_targets import HeldoutOptions, choose_heldout, save_targets, trained_tables
 from pyasr.train.targets.rank_reader import FEATURES_FILE
 from pyasr.train.training_options import LoopOptions, MomentumOptions, RbmOptions, StoreOptions
@@ -38,6 +38,13 @@ class DbnTraining:
 
 
 @dataclass(frozen=True)
+class PretrainSpec(TrainingSpec):
+    """Spec for all ranks; the utterances are in OUT/utterances.npz."""
+
+    training: DbnTraining
+
+
+@dataclass(frozen=True)
 class DbnStep(TrainingStep):
     """The options of steps/pretrain_dbn.py except those of its job."""
 
@@ -47,6 +54,7 @@ class DbnStep(TrainingStep):
     heldout: HeldoutOptions = group(HeldoutOptions)
     training: DbnTraining = group(DbnTraining)
 
+    spec_class = PretrainSpec
     function, targets_file, parts, log = (
         "pyasr.train.objectives.dbn_training:pretrain_rank",
         UTTERANCES_FILE,
@@ -65,20 +73,6 @@ class DbnStep(TrainingStep):
     def prepare(self, out: Path) -> None:
         """Write the utterances of the ranks and the feature tables."""
         prepare_utterances(self.data, out, self.heldout, self.training.rbm.max_frames, self.input.cmvn)
-
-    def spec(self, out: Path) -> PretrainSpec:
-        """The spec for all ranks."""
-        return PretrainSpec(self.data, out, self.input, self.training)
-
-
-@dataclass(frozen=True)
-class PretrainSpec:
-    """Spec for all ranks: features in `data`, utterances in `out`/utterances.npz, results in `out`."""
-
-    data: Path
-    out: Path
-    input: InputOptions
-    training: DbnTraining
 
 
 def prepare_utterances(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.loss import CROSS_ENTROPY, Loss
 from pyasr.train.steps.on_ranks import copy_inputs
-from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.steps.training_step import TrainingSpec, TrainingStep
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, trained_tables
 from pyasr.train.targets.prepare_targets import TargetOptions, prepare_targets
 from pyasr.train.targets.rank_reader import FEATURES_FILE, TEACHERS_FILE
@@ -77,6 +77,21 @@ class DnnTraining:
 
 
 @dataclass(frozen=True)
+class TrainSpec(TrainingSpec):
+    """Spec for all ranks; the targets are in OUT/targets.npz.
+
+    dbn   directory of a DBN whose RBMs are the initial hidden layers, with its input normalisation; None:
+          random initialisation
+    loss  training criterion
+    """
+
+    training: DnnTraining
+    dbn: Path | None = None
+    loss: Loss = CROSS_ENTROPY
+    objective: str = field(default="pyasr.train.objectives.dnn_training:DnnRank", kw_only=True)
+
+
+@dataclass(frozen=True)
 class DnnStep(TrainingStep):
     """The options of every step that trains a DNN."""
 
@@ -91,7 +106,7 @@ class DnnStep(TrainingStep):
     )
     training: DnnTraining = group(DnnTraining)
 
-    function = "pyasr.train.objectives.dnn_training:train_rank"
+    spec_class = TrainSpec
 
     @property
     def loss(self) -> Loss:
@@ -99,9 +114,9 @@ class DnnStep(TrainingStep):
         return CROSS_ENTROPY
 
     @property
-    def rank_input(self) -> InputOptions:
-        """Input options, without splicing for --network, whose layers splice."""
-        return self.input.unspliced() if self.training.over_time.network else self.input
+    def layers_splice(self) -> bool:
+        """Whether the network is one of --network, whose layers splice."""
+        return bool(self.training.over_time.network)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -153,27 +168,6 @@ class DnnStep(TrainingStep):
         )
         if self.training.teacher.teacher:
             save_teachers_tables(self.training.teacher, self.data, out)
-
-    def spec(self, out: Path) -> TrainSpec:
-        """The spec for all ranks."""
-        return TrainSpec(self.data, out, self.rank_input, self.training, self.dbn, self.loss)
-
-
-@dataclass(frozen=True)
-class TrainSpec:
-    """Spec for all ranks: features in `data`, targets in OUT/targets.npz, results in `out`.
-
-    dbn   directory of a DBN whose RBMs are the initial hidden layers, with its input normalisation; None:
-          random initialisation
-    loss  training criterion
-    """
-
-    data: Path
-    out: Path
-    input: InputOptions
-    training: DnnTraining
-    dbn: Path | None = None
-    loss: Loss = CROSS_ENTROPY
 
 
 def save_teachers_tables(options: TeacherOptions, data: Path, out: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +26,11 @@ from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi_options import LfMmiOptions
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionOptions, ToleranceOptions
-from pyasr.train.minibatches.over_time import ChunkOptions
+from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS, ChunkOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.on_ranks import copy_inputs
-from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.steps.training_step import TrainingSpec, TrainingStep
 from pyasr.train.targets.alignment_spool import SPOOL_FILE
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
 from pyasr.train.targets.phone_spool import PhoneSpool
@@ -93,6 +93,14 @@ class LfMmiTraining:
 
 
 @dataclass(frozen=True)
+class LfMmiSpec(TrainingSpec):
+    """Spec of all ranks; tree, model, denominator, phones and targets are in `out`."""
+
+    training: LfMmiTraining
+    objective: str = field(default="pyasr.train.objectives.lfmmi_training:LfMmiRank", kw_only=True)
+
+
+@dataclass(frozen=True)
 class LfMmiStep(TrainingStep):
     """The options of steps/train_lfmmi.py except those of its job."""
 
@@ -102,16 +110,12 @@ class LfMmiStep(TrainingStep):
     )
     tree_dir: Path = argument("directory of the tree (steps/build_chain_tree.py)")
     out: Path = argument("output directory of the model")
-    input: InputOptions = group(InputOptions)
+    input: InputOptions = group(InputOptions, only=SPLICED_BY_LAYERS)
     targets: TargetOptions = group(TargetOptions)
     training: LfMmiTraining = group(LfMmiTraining)
 
-    function = "pyasr.train.objectives.lfmmi_training:train_rank"
-
-    @property
-    def rank_input(self) -> InputOptions:
-        """Input options without splicing."""
-        return self.input.unspliced()
+    layers_splice = True
+    spec_class = LfMmiSpec
 
     def check(self) -> None:
         """Raise UserError for contradictory options, or without --network."""
@@ -132,20 +136,6 @@ class LfMmiStep(TrainingStep):
     def prepare(self, out: Path) -> None:
         """Write denominator, phones, targets and feature tables."""
         prepare(self, out)
-
-    def spec(self, out: Path) -> LfMmiSpec:
-        """The spec for all ranks."""
-        return LfMmiSpec(self.data, out, self.rank_input, self.training)
-
-
-@dataclass(frozen=True)
-class LfMmiSpec:
-    """Spec of all ranks: features in `data`; tree, model, denominator, phones, targets, results in `out`."""
-
-    data: Path
-    out: Path
-    input: InputOptions
-    training: LfMmiTraining
 
 
 def check_training(options: LfMmiTraining) -> None:

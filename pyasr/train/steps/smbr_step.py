@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from pyasr.sequence.hypotheses_store import store_lattices
 from pyasr.sequence.lattice_criteria import CriterionOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.on_ranks import copy_inputs
-from pyasr.train.steps.training_step import TrainingStep
+from pyasr.train.steps.training_step import TrainingSpec, TrainingStep
 from pyasr.train.targets.alignment_spool import SPOOL_FILE, AlignmentSpool
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, choose_heldout, join, save_targets, trained_tables
 from pyasr.train.targets.prepare_targets import NUM_CHECKED, TargetOptions, check_paths
@@ -50,6 +50,20 @@ class SmbrTraining:
 
 
 @dataclass(frozen=True)
+class SmbrSpec(TrainingSpec):
+    """Spec for all ranks; references and hypotheses are in `out`.
+
+    lang     lang directory
+    dnn_dir  model directory of the initial network
+    """
+
+    training: SmbrTraining
+    lang: Path
+    dnn_dir: Path
+    objective: str = field(default="pyasr.train.objectives.smbr_training:SmbrRank", kw_only=True)
+
+
+@dataclass(frozen=True)
 class SmbrStep(TrainingStep):
     """The options of steps/train_smbr.py except those of its job."""
 
@@ -64,7 +78,7 @@ class SmbrStep(TrainingStep):
     targets: TargetOptions = group(TargetOptions)
     training: SmbrTraining = group(SmbrTraining)
 
-    function = "pyasr.train.objectives.smbr_training:train_rank"
+    spec_class = SmbrSpec
 
     @property
     def rank_input(self) -> InputOptions:
@@ -103,21 +117,6 @@ class SmbrStep(TrainingStep):
     def prepare(self, out: Path) -> None:
         """Write references, hypotheses and feature tables."""
         prepare(self, self.lattices(), out)
-
-    def spec(self, out: Path) -> SmbrSpec:
-        """The spec for all ranks."""
-        return SmbrSpec(self.data, self.lang, self.dnn_dir, out, self.training)
-
-
-@dataclass(frozen=True)
-class SmbrSpec:
-    """Spec for all ranks: features in `data`; references, hypotheses and results in `out`."""
-
-    data: Path
-    lang: Path
-    dnn_dir: Path
-    out: Path
-    training: SmbrTraining
 
 
 def check_silence(step: SmbrStep) -> None:

@@ -1,14 +1,15 @@
 """Common base of the steps that train networks: checks options and files, and prepares the output directory
 for the ranks.
 
-A training is a subclass of `TrainingStep` with options, a spec class, and the function that each rank calls
-(`pyasr.train.steps`).
+A step is a subclass of `TrainingStep` with the options of a training and the class of its spec. The spec
+names the training, which each rank runs (`pyasr.train.objectives.rank_training`).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,27 @@ from pyasr.train.targets.pdf_targets import TARGETS_FILE
 from pyasr.train.targets.rank_reader import FEATURES_FILE, are_prepared
 
 
+@dataclass(frozen=True)
+class TrainingSpec:
+    """Spec of all ranks: features in `data`; what the step has prepared, and results, in `out`. Further
+    fields are those of the step.
+
+    objective  MODULE:CLASS of the training, a subclass of `pyasr.train.objectives.rank_training.RankTraining`
+    """
+
+    data: Path
+    out: Path
+    input: InputOptions
+    training: Any
+    objective: str = field(default="", kw_only=True)
+
+
 class TrainingStep:
     """Base of the options of a training: `data`, `out`, `training` and, unless `rank_input` is overridden,
     `input`. `num_ranks` is an option or a property.
 
+    spec_class    class of the ranks' spec
+    objective     MODULE:CLASS of the training; None: that of `spec_class`
     function      MODULE:FUNCTION that each rank calls with the spec and its communicator
     targets_file  file of targets that `prepare` writes to OUT
     parts         pattern of the subdirectories, such as `rbm*/`, of a step that runs several trainings one
@@ -35,7 +53,9 @@ class TrainingStep:
     input: InputOptions
     training: MixedTraining
     num_ranks: int
-    function = ""
+    spec_class: type[TrainingSpec]
+    objective: str | None = None
+    function = "pyasr.train.objectives.rank_training:train_rank"
     targets_file, parts, log = TARGETS_FILE, "", "train.log"
 
     @property
@@ -44,9 +64,15 @@ class TrainingStep:
         return (FEATURES_FILE,)
 
     @property
+    def layers_splice(self) -> bool:
+        """Whether the network's layers splice their input; otherwise `input` does."""
+        return False
+
+    @property
     def rank_input(self) -> InputOptions:
-        """Input options with which ranks read features; OUT/input.json stores them for decoding."""
-        return self.input
+        """Input options of the network, with which ranks read features; OUT/input.json stores them for
+        decoding. This is where a network whose layers splice gets features without splicing."""
+        return self.input.unspliced() if self.layers_splice else self.input
 
     def check(self) -> None:
         """Raise UserError for contradictory options. Reads no files."""
@@ -69,7 +95,13 @@ class TrainingStep:
 
     def spec(self, out: Path) -> Any:
         """The spec for all ranks."""
-        raise NotImplementedError
+        known: dict[str, Any] = {
+            "out": out,
+            "input": self.rank_input,
+            "objective": self.objective or self.spec_class.objective,
+        }
+        own = {entry.name for entry in fields(self.spec_class)} - known.keys()
+        return self.spec_class(**known, **{name: getattr(self, name) for name in own})
 
 
 @contextlib.contextmanager

@@ -169,7 +169,7 @@ def chain(words, strings) -> CompactLattice:
         (ends, tids),
         finals,
         finals,
-        no_strings,
+        final_strings=no_strings,
     )
 
 
@@ -278,7 +278,7 @@ def side_by_side(chains: list[CompactLattice], costs) -> CompactLattice:
         strings,
         finals,
         finals,
-        (np.zeros(first + 1, int), strings[1][:0]),
+        final_strings=(np.zeros(first + 1, int), strings[1][:0]),
     )
 
 

@@ -100,7 +100,9 @@ def test_nbest_lists_with_single_paths_give_warning(exp, caplog):
     run_here("get_nbest.py", "--num-best", 1, *flags, root / "decode", root / "one")
     assert "every list holds one path" not in caplog.text
     strings, none = (np.arange(2), np.array([1], np.int32)), (np.zeros(3, np.int64), np.zeros(0, np.int32))
-    lattice = compact_from_arcs(0, [0], [1], [1], [0.5], [4.0], strings, [np.inf, 0], [np.inf, 0], none)
+    lattice = compact_from_arcs(
+        0, [0], [1], [1], [0.5], [4.0], strings, [np.inf, 0], [np.inf, 0], final_strings=none
+    )
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
     run_here("get_nbest.py", *flags, root / "decode", root / "single")
@@ -261,7 +263,7 @@ def test_nbest_costs_of_long_recording_keep_precision(exp):
         strings,
         [np.inf, 0],
         [np.inf, 0],
-        none,
+        final_strings=none,
     )
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])

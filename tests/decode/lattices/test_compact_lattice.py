@@ -88,7 +88,7 @@ def final_string_lattice():
         (np.array([0, 0, 3, 4]), np.array([4, 5, 6, 9])),
         [np.inf, 0.5, np.inf, np.inf],
         [np.inf, 5, np.inf, np.inf],
-        (np.array([0, 0, 2, 2, 2]), np.array([1, 2])),
+        final_strings=(np.array([0, 0, 2, 2, 2]), np.array([1, 2])),
     )
 
 
@@ -133,7 +133,7 @@ def test_cycle_is_refused():
             (np.zeros(3, int), []),
             [0, 0],
             [0, 0],
-            (np.zeros(3, int), []),
+            final_strings=(np.zeros(3, int), []),
             name="x",
         )
 

@@ -21,7 +21,7 @@ from pyasr.train.data import frame_memory
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.data.frame_memory import limit_of_frames
 from pyasr.train.data.minibatch_stream import ResidentFrames, StreamedFrames
-from pyasr.train.data.rank_data import open_corpus
+from pyasr.train.data.rank_data import FrameSource, open_corpus
 from pyasr.train.objectives.dnn_training import TrainSpec
 from pyasr.train.sgd.learner import LearnerOptions
 from pyasr.train.simulate import virtual_learners
@@ -37,7 +37,7 @@ from pathlib import Path
 from pyasr.base.host import host_memory
 from pyasr.feats.inputs import InputOptions
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.train.data.rank_data import open_corpus
+from pyasr.train.data.rank_data import FrameSource, open_corpus
 from pyasr.train.sgd.learner import LearnerOptions
 from pyasr.train.training_options import StoreOptions
 from pyasr.train.targets.pdf_targets import Targets
@@ -48,7 +48,8 @@ resource.setrlimit(resource.RLIMIT_DATA, (host_memory._of_host("MemTotal:"),) * 
 taken = host_memory._of_host("MemTotal:") - int(host_memory.left_in_limits())
 resource.setrlimit(resource.RLIMIT_DATA, (taken + {room}, taken + {room}))
 plain = InputOptions(cmvn="none")
-corpus = open_corpus(directory / "data", plain, targets, StoreOptions(), options, SoloComm(), (0, 1), 1)
+source = FrameSource(directory / "data", plain, targets, StoreOptions(), options, 1)
+corpus = open_corpus(source, SoloComm(), (0, 1))
 print(type(corpus.training).__name__, sum(pdfs.numel() for _, pdfs in corpus.training.minibatches(512, 1)))
 """
 
@@ -188,16 +189,10 @@ def test_automatic_streaming_equals_explicit_limit(tmp_path, monkeypatch):
     options = LearnerOptions(precision="float32", device="cpu")
 
     def epoch(**store):
-        corpus = open_corpus(
-            tmp_path / "data",
-            InputOptions(cmvn="none"),
-            targets,
-            StoreOptions(**store),
-            options,
-            SoloComm(),
-            (0, 1),
-            SEED,
+        source = FrameSource(
+            tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(**store), options, SEED
         )
+        corpus = open_corpus(source, SoloComm(), (0, 1))
         return corpus.training, list(corpus.training.minibatches(64, 1))
 
     in_memory, _ = epoch()

@@ -20,10 +20,11 @@ from pyasr.parallel.communication.comm import SoloComm
 from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.train.data.data_shard import Shard, global_normaliser
 from pyasr.train.data.minibatch_stream import ResidentFrames, StreamedFrames, open_frames
-from pyasr.train.data.rank_data import StoreOptions, open_corpus
+from pyasr.train.data.rank_data import FrameSource, StoreOptions, open_corpus
 from pyasr.train.minibatches.chunks import Packing
 from pyasr.train.minibatches.feature_codec import Bytes, Plain
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.sgd.learner import LearnerOptions
 from pyasr.train.targets.pdf_targets import TARGETS_FILE
 
@@ -255,17 +256,11 @@ def test_unusable_features_are_named(tmp_path, value, sentence):
     with ArkWriter(tmp_path / "data" / "bad.ark", tmp_path / "data" / "feats.scp") as writer:
         for key, matrix in features.items():
             writer.write(key, matrix)
+    source = FrameSource(
+        tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SEED
+    )
     with pytest.raises(UserError, match=sentence):
-        open_corpus(
-            tmp_path / "data",
-            InputOptions(cmvn="none"),
-            targets,
-            StoreOptions(),
-            LearnerOptions(),
-            SoloComm(),
-            (0, 1),
-            SEED,
-        )
+        open_corpus(source, SoloComm(), (0, 1))
 
 
 def test_background_thread_errors_reach_training_loop(tmp_path, monkeypatch):

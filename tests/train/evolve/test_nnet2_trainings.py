@@ -24,7 +24,8 @@ from pyasr.train.evolve.combine import CombineOptions
 from pyasr.train.evolve.growth import Growth, GrowthOptions
 from pyasr.train.evolve.priors import PriorOptions
 from pyasr.train.job.trainer import LoopOptions
-from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.steps.dnn_step import check_training

@@ -28,7 +28,7 @@ from pyasr.train.job import memory_check
 from pyasr.train.minibatches.chunks import Packing
 from pyasr.train.minibatches.feature_codec import Plain
 from pyasr.train.minibatches.frames import FrameStore
-from pyasr.train.objectives.carried_states import CarriedCrossEntropy
+from pyasr.train.sgd.carried_states import CarriedCrossEntropy
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 
 LENGTHS = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}

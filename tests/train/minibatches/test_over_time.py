@@ -23,7 +23,8 @@ from pyasr.parallel.communication.rank_threads import run_threads
 from pyasr.train.data import minibatch_stream
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.job.trainer import Trainer
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.steps.dnn_step import check_training
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets
 

@@ -10,7 +10,7 @@ from test_chunks import CODE, DIM, utterances
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.train.minibatches.chunks import NO_TARGET, Packing, RowStore
 from pyasr.train.minibatches.rows import Rows, deal
-from pyasr.train.objectives.carried_states import CarriedCrossEntropy
+from pyasr.train.sgd.carried_states import CarriedCrossEntropy
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 
 LENGTHS = [1, 4, 5, 6, 13, 20, 3, 0, 5, 31, 2]

@@ -11,7 +11,8 @@ from pyasr.nn.networks.feed_forward import DnnOptions
 from pyasr.parallel.communication.comm import SoloComm
 from pyasr.train.evolve.growth import GrowthOptions
 from pyasr.train.job.trainer import LoopOptions
-from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.targets.pdf_targets import TARGETS_FILE

@@ -19,7 +19,7 @@ from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.minibatches.chunks import NO_TARGET, Packing
 from pyasr.train.minibatches.feature_codec import Plain
 from pyasr.train.minibatches.over_time import Phases
-from pyasr.train.objectives.lfmmi_criterion import LfMmi, Numerators
+from pyasr.train.objectives.lfmmi_training import LfMmi, Numerators
 
 DIM, SHARE = 3, 0.25
 MODEL = chain_model(2, 1)

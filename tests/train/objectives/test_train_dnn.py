@@ -23,7 +23,8 @@ from pyasr.io.ark import ArkWriter
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import DnnTraining, TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 
 ROOT = Path(__file__).resolve().parents[3]
 LENGTHS = {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdefgh" for i in range(12)}

@@ -24,14 +24,13 @@ from training_corpora import make_alignments, make_data
 
 from pyasr.nn.layers.lstm import LstmState
 from pyasr.nn.networks.acoustic import load_model
-from pyasr.train.job import rank_job
 from pyasr.train.minibatches.chunks import NO_TARGET
-from pyasr.train.objectives import dnn_training
+from pyasr.train.objectives import rank_training
 from pyasr.train.targets.pdf_targets import Targets
 
 ROOT = Path(__file__).resolve().parents[3]
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-KINDS, MODULES = ("ctc", "smbr", "carried"), {"ctc": rank_job, "smbr": rank_job, "carried": dnn_training}
+KINDS = ("ctc", "smbr", "carried")
 RATES = {"ctc": 0.01, "smbr": 0.004, "carried": 0.03}
 BY_UTTERANCE = ["--cmvn", "none", "--heldout-share", 0.1, "--heldout-by", "utterance"]
 STEPS = {
@@ -99,8 +98,7 @@ def words_of(corpus, kind, out, **options) -> list[str]:
 
 def train(corpus, kind, out, num_ranks=3, prepare=lambda job: None, **options) -> list:
     """[(job, its network before training)] of ranks in threads."""
-    jobs, module = {}, MODULES[kind]
-    make = module.make_job
+    jobs, make = {}, rank_training.make_job
 
     def kept(learner, *others, **named):
         job = make(learner, *others, **named)
@@ -109,7 +107,7 @@ def train(corpus, kind, out, num_ranks=3, prepare=lambda job: None, **options) -
         return job
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "make_job", kept)
+        patched.setattr(rank_training, "make_job", kept)
         run_here(*words_of(corpus, kind, out, num_ranks=num_ranks, **options), threads=True)
     return [jobs[rank] for rank in range(num_ranks)]
 

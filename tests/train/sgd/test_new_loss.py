@@ -150,6 +150,26 @@ def test_missing_class_is_named(name, sentence):
         Loss(name).make()
 
 
+def test_step_names_training_of_its_own(local, corpus, tmp_path, monkeypatch):
+    """A subclass of `DnnRank` outside pyasr with another criterion, which `objective` names."""
+    own = tmp_path / "own"
+    own.mkdir()
+    for folder in (local, own):
+        monkeypatch.syspath_prepend(folder)
+    train(local, corpus, tmp_path / "expected", "--gamma", 1, "--num-epochs", 1)
+    (own / "plain.py").write_text(
+        "from focal import Focal\n"
+        "from pyasr.train.objectives.dnn_training import DnnRank\n\n\n"
+        "class PlainRank(DnnRank):\n    def make_criterion(self):\n        return Focal(1.0)\n"
+    )
+    step = (local / "train_focal.py").read_text()
+    loss = "    @property\n    def loss("
+    assert loss in step
+    (own / "train_focal.py").write_text(step.replace(loss, f'    objective = "plain:PlainRank"\n\n{loss}'))
+    train(own, corpus, tmp_path / "out", "--num-epochs", 1)
+    assert torch.equal(parameters(tmp_path / "out"), parameters(tmp_path / "expected"))
+
+
 def test_captured_cross_entropy_steps_are_not_used(focal):
     """Captured steps of plain networks compute the cross-entropy themselves, so they must not be used."""
     from toy_jobs import with_options

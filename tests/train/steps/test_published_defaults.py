@@ -17,8 +17,6 @@ from pyasr.sequence.supervision import ToleranceOptions
 from pyasr.train.data.input_transform import InputTransformOptions
 from pyasr.train.evolve import combine, priors
 from pyasr.train.evolve.growth import GrowthOptions
-from pyasr.train.objectives import chain_tree
-from pyasr.train.objectives.chain_tree import ChainTreeOptions
 from pyasr.train.objectives.lfmmi_training import LfMmiTraining
 from pyasr.train.schedules import ScheduleOptions, make_schedule
 from pyasr.train.sgd import rbm_learner
@@ -27,6 +25,8 @@ from pyasr.train.steps.dbn_step import DbnStep
 from pyasr.train.steps.dnn_step import DnnStep
 from pyasr.train.steps.lfmmi_step import LfMmiStep, RegularisationOptions
 from pyasr.train.steps.smbr_step import SmbrTraining
+from pyasr.train.targets import chain_tree
+from pyasr.train.targets.chain_tree import ChainTreeOptions
 from pyasr.train.targets.soft_targets import TeacherOptions
 from pyasr.train.training_options import RbmOptions
 

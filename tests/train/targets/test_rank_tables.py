@@ -14,7 +14,8 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.packed_tables import save_tables
 from pyasr.nn.networks.acoustic import load_model
 from pyasr.parallel.communication.rank_threads import run_threads
-from pyasr.train.objectives.dnn_training import TrainSpec, train_rank
+from pyasr.train.objectives.dnn_training import TrainSpec
+from pyasr.train.objectives.rank_training import train_rank
 from pyasr.train.targets import dealing
 from pyasr.train.targets.dealing import dealt_to
 from pyasr.train.targets.pdf_targets import TARGETS_FILE, Targets, save_targets

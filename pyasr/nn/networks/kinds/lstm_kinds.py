@@ -79,14 +79,14 @@ class LstmOptions(DropoutOptions):
             self.cells,
             self.recurrent,
             self.nonrecurrent,
-            self.peepholes,
-            self.clip,
-            self.delay,
-            backward,
-            self.bias,
-            self.projection_bias,
-            self.clip_gradient,
-            self.natural_peepholes,
+            peepholes=self.peepholes,
+            cell_clip=self.clip,
+            delay=self.delay,
+            backward=backward,
+            bias=self.bias,
+            projection_bias=self.projection_bias,
+            gradient_clip=self.clip_gradient,
+            natural_peepholes=self.natural_peepholes,
         )
 
     @property
