@@ -16,9 +16,9 @@ from pathlib import Path
 from scale_ground import ROOT
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.hub5.sets import EVAL2000, RT03, EvaluationSet
+from pyasr.corpora.hub5.hub5_sets import EVAL2000, RT03, EvaluationSet
 from pyasr.corpora.librispeech import parts
-from pyasr.corpora.switchboard import calls as switchboard
+from pyasr.corpora.switchboard import swbd_calls as switchboard
 from pyasr.report.plan.derived_dirs import Speech
 from pyasr.report.plan.disk import disk_below
 from pyasr.report.plan.estimate import Cost, Plan, make_plan

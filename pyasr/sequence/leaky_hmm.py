@@ -98,12 +98,12 @@ def _one_block(
     scores = _scores(logits, torch.from_numpy(graph.pdfs))
     x = scores.x.numpy()
     kind, leak = x.dtype, x.dtype.type(leak)
-    entries, (offsets, places, probs) = _Entries(graph.entry_targets, graph.entry_pdfs), graph.by_source
-    into = _Arcs(graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind))
+    entries, (offsets, places, probs) = _EntryTables(graph.entry_targets, graph.entry_pdfs), graph.by_source
+    into = _EntryArcs(graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind))
     initial = graph.initial_probs.astype(kind)
     flows, totals, scales = _forward(x, into, entries, initial, leak)
     posteriors = _backward(
-        x, flows, scales, lengths, _Arcs(offsets, places, probs.astype(kind)), entries, initial, leak
+        x, flows, scales, lengths, _EntryArcs(offsets, places, probs.astype(kind)), entries, initial, leak
     )
     return _results(
         torch.from_numpy(totals), torch.from_numpy(posteriors), scores, leak, torch.from_numpy(lengths)
@@ -124,14 +124,14 @@ def _results(
     return torch.where(off < _MOST_OFF, log_likes, torch.nan), posteriors.permute(2, 0, 1)
 
 
-class _Entries(NamedTuple):
+class _EntryTables(NamedTuple):
     """The target state and the pdf of each entry."""
 
     targets: np.ndarray
     pdfs: np.ndarray
 
 
-class _Arcs(NamedTuple):
+class _EntryArcs(NamedTuple):
     """Those of an entry, with the states that they leave, or those of a state, with the entries that they
     lead to, at offsets[i]:offsets[i + 1]."""
 

@@ -44,7 +44,7 @@ def read_textgrid(path: Path) -> list[Tier]:
             raise UserError(f"{path}: a TextGrid in Praat's binary form; save it as a text file in Praat")
     values = _values(text_in(path))
     try:
-        return _tiers(_Values(values))
+        return _tiers(_ValueReader(values))
     except (IndexError, TypeError, ValueError) as error:
         message = (
             "cut short"
@@ -68,7 +68,7 @@ def _values(text: str) -> list[str | float]:
     return found
 
 
-class _Values:
+class _ValueReader:
     """Iterator over values. Raises IndexError after the last value, TypeError for one of the other type."""
 
     def __init__(self, values: list[str | float]):
@@ -82,8 +82,8 @@ class _Values:
         return value
 
 
-def _tiers(values: _Values) -> list[Tier]:
-    """The tiers in these values. Raises ValueError, or an error of _Values, if they are not a TextGrid."""
+def _tiers(values: _ValueReader) -> list[Tier]:
+    """The tiers in these values. Raises an error of `_ValueReader`, or ValueError if they are no TextGrid."""
     head = values.take(str), values.take(str)
     if not head[0].startswith("ooTextFile") or head[1] != "TextGrid":
         raise ValueError(f"it begins with '{head[0][:20]}' and '{head[1][:20]}'")
@@ -92,7 +92,7 @@ def _tiers(values: _Values) -> list[Tier]:
     return [tier for tier in (_tier(values) for _ in range(num_tiers)) if tier]
 
 
-def _tier(values: _Values) -> Tier | None:
+def _tier(values: _ValueReader) -> Tier | None:
     kind = values.take(str)
     if kind not in _CLASSES:
         raise ValueError(f"a tier of the class '{kind[:20]}'")

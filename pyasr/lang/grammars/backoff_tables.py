@@ -35,10 +35,10 @@ def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
     check_symbols(words)
     with ContentReader(path) as first, ContentReader(path) as second:
         ahead = ArpaReader(first, path)
-        return _Builder(ahead, ArpaReader(second, path, ahead), words, first.most_bytes).tables()
+        return _TableBuilder(ahead, ArpaReader(second, path, ahead), words, first.most_bytes).tables()
 
 
-class _Builder:
+class _TableBuilder:
     """Fills `kernels.Growing` by orders. `ahead` is read before `reader`, and detects errors in the file."""
 
     def __init__(self, ahead: ArpaReader, reader: ArpaReader, words: SymbolTable, most_bytes: int):

@@ -16,8 +16,8 @@ from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths
 from pyasr.corpora.counts import Published
 from pyasr.corpora.discs import Disc, files_by_name, log_calls_that_have, paths_below
 from pyasr.corpora.switchboard.acronyms import with_acronyms
-from pyasr.corpora.switchboard.text import words_of
-from pyasr.corpora.switchboard.transcripts import Transcripts, Turn, turns_of
+from pyasr.corpora.switchboard.swbd_text import words_of
+from pyasr.corpora.switchboard.swbd_transcripts import Transcripts, Turn, turns_of
 
 DISC = Disc(
     "Switchboard-1 Release 2 (LDC97S62)",

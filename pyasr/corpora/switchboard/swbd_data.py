@@ -8,10 +8,10 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio
 from pyasr.corpora.conversations import SkippedItems, tables_of
 from pyasr.corpora.switchboard.acronyms import acronyms_in
-from pyasr.corpora.switchboard.calls import DISC, calls_with_both, utterances_of
-from pyasr.corpora.switchboard.dictionary import read_dictionary
-from pyasr.corpora.switchboard.speakers import SpeakerTables
-from pyasr.corpora.switchboard.transcripts import read_transcripts
+from pyasr.corpora.switchboard.swbd_calls import DISC, calls_with_both, utterances_of
+from pyasr.corpora.switchboard.swbd_dictionary import read_dictionary
+from pyasr.corpora.switchboard.swbd_speakers import SpeakerTables
+from pyasr.corpora.switchboard.swbd_transcripts import read_transcripts
 from pyasr.data.tables.datadir import write_data_dir
 
 

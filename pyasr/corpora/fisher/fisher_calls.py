@@ -6,7 +6,7 @@ Part 1 (LDC2004S13, LDC2004T19) contains the calls 00001 to 05850, part 2 (LDC20
     fe_03_p1_sph1/audio/000/fe_03_00001.sph              DVDs; downloads have fisher_eng_tr_sp_d1
     [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       also in other folders, but not in data/bbn_orig,
                                                          which has other files
-    [fe_03_p1_tran/]doc/fe_03_p1_calldata.tbl            callers (`pyasr.corpora.fisher.speakers`)
+    [fe_03_p1_tran/]doc/fe_03_p1_calldata.tbl            callers (`pyasr.corpora.fisher.fisher_speakers`)
 """
 
 from __future__ import annotations

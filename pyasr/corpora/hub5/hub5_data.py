@@ -10,8 +10,8 @@ from pyasr.base.errors import UserError
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio, write_audio_list
 from pyasr.corpora.conversations import SkippedItems, tables_of
 from pyasr.corpora.counts import log_table
+from pyasr.corpora.hub5.hub5_sets import EvaluationSet, SetFiles, find_files, log_calls, utterances_of
 from pyasr.corpora.hub5.references import References, read_pem, read_references
-from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, find_files, log_calls, utterances_of
 from pyasr.corpora.texts import read_lines
 from pyasr.data.tables.datadir import write_data_dir
 from pyasr.data.transcripts.glm import read_glm

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.fisher.calls import CALL_PREFIX
+from pyasr.corpora.fisher.fisher_calls import CALL_PREFIX
 
 
 def _from_call(utterance: str) -> str:

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
+from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.corpora.dictionaries import MISSING_FILE, by_count, dict_dir_of
+from pyasr.corpora.dictionaries import MISSING_FILE, CorpusDictOptions, by_count, dict_dir_of
+from pyasr.corpora.discs import places_in
 from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in
-from pyasr.corpora.switchboard.text import NOISES, word_of
-from pyasr.corpora.switchboard.transcripts import Transcripts
+from pyasr.corpora.switchboard.swbd_text import NOISES, word_of
+from pyasr.corpora.switchboard.swbd_transcripts import Transcripts, find_transcripts
 from pyasr.corpora.texts import lines_of
 from pyasr.data.transcripts.spoken import letters_of
 from pyasr.io.text_tables import write_table
@@ -38,6 +41,20 @@ _OF_NOISES = {
 }
 _NO_ENTRY = re.compile(r"\s*(#.*|file:.*)?")
 _REDUCED = {"AH0": "ax", "SPN": "spn"}  # mapping of the CMU dictionary's phones; others lose their stress
+
+
+@dataclass(frozen=True)
+class SwitchboardDictOptions(CorpusDictOptions):
+    """Options of a program that creates a dictionary directory from Mississippi State's dictionary."""
+
+    swbd: str = option("", "directories of LDC97S62, separated by colons")
+    transcripts: str = option(
+        "", "directory or archive of Switchboard's transcripts; empty: those on the discs"
+    )
+
+    def sources(self) -> list[Path]:
+        """The files of the transcripts. Raises UserError if there are none."""
+        return find_transcripts(places_in(self.transcripts) or places_in(self.swbd))
 
 
 def read_dictionary(transcripts: Transcripts) -> Lexicon:
