@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.audio_files import check_any, is_audio, recording_of, stem_of
-from pyasr.intake.own.columns import find_columns, is_header
-from pyasr.intake.own.own_corpus import (
+from pyasr.intake.own.reading.audio_files import check_any, is_audio, recording_of, stem_of
+from pyasr.intake.own.reading.columns import find_columns, is_header
+from pyasr.intake.own.reading.own_corpus import (
     Corpus,
     Faults,
     OwnRecording,
@@ -17,9 +17,9 @@ from pyasr.intake.own.own_corpus import (
     named,
     part_of,
 )
+from pyasr.intake.own.reading.table_files import SUFFIXES, Row, delimiter_of, read_rows
+from pyasr.intake.own.reading.text_files import text_in
 from pyasr.intake.own.sources.kinds import Kind, Places, register
-from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
-from pyasr.intake.own.text_files import text_in
 
 _UNUSED = {  # of Common Voice; lists of checksums
     "reported",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.text_files import text_in
+from pyasr.intake.own.reading.text_files import text_in
 from pyasr.io.content import HEAD_BYTES, open_file
 
 _VALUE = re.compile(r'"(?P<string>(?:[^"]|"")*)"|![^\n]*|(?P<word>[^\s"]+)')

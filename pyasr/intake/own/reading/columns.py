@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.table_files import Row
+from pyasr.intake.own.reading.table_files import Row
 
 NAMES = {  # names of columns; the first that exists is used
     "file": (

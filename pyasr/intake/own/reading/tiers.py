@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.textgrid import Interval, Tier
+from pyasr.intake.own.reading.textgrid import Interval, Tier
 
 _SENTENCES = (
     "utterance utterances utt sentence sentences transcript transcription transcriptions text texts ort "

@@ -13,7 +13,7 @@ from pyasr.base.files.pipes import is_command
 from pyasr.data.audio.audio_checks import look_at_audio
 from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import audio_head, read_channels
-from pyasr.intake.own.own_corpus import Faults, OwnRecording
+from pyasr.intake.own.reading.own_corpus import Faults, OwnRecording
 
 SUFFIXES = frozenset(
     ".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aifc .au .snd .caf .w64 .rf64 .wave".split()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.text_files import text_in
+from pyasr.intake.own.reading.text_files import text_in
 
 SUFFIXES = frozenset((".tsv", ".csv", ".txt", ".psv", ".tab", ".lst", ".list"))
 _DELIMITERS = "\t|;,"  # the first that fits is used
