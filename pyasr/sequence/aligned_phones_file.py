@@ -1,8 +1,8 @@
 """The aligned phones of many utterances, on disk, memory-mapped so that all ranks of a host share one copy.
 
-PATH is written last. The data are in PATH.keys (`pyasr.io.packed_rows`), PATH.phones, int32, PATH.starts,
-int64, PATH.begins, int64: the index of each utterance's first phone, and the total; and PATH.lengths, int64:
-the number of frames of each utterance.
+PATH is written last. The data are in PATH.keys (`pyasr.io.mapped_files.packed_rows`), PATH.phones, int32,
+PATH.starts, int64, PATH.begins, int64: the index of each utterance's first phone, and the total; and
+PATH.lengths, int64: the number of frames of each utterance.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import BinaryIO
 import numpy as np
 
 from pyasr.base.outputs.output import atomic_write
-from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
-from pyasr.io.packed_rows import StoredRows, num_rows, save_rows
+from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.mapped_files.packed_rows import StoredRows, num_rows, save_rows
 from pyasr.sequence.chain import AlignedPhones
 
 _PARTS: dict[str, np.dtype] = {

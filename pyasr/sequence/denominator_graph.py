@@ -24,7 +24,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 from pyasr.io.openfst import Fst
 from pyasr.sequence.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states
 

@@ -27,9 +27,9 @@ from pyasr.base.outputs.written_digests import note_digest, open_hashed
 from pyasr.decode.lattices.lattice_io import read_either
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.trees.phone_segments import check_decoded
-from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.keys import Keys
-from pyasr.io.packed_rows import GrowingRows, StoredRows, save_rows
+from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.mapped_files.packed_rows import GrowingRows, StoredRows, save_rows
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"

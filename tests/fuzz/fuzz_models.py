@@ -25,8 +25,8 @@ from pyasr.hmm.model.model_file import read_model, read_transitions, write_model
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.hmm.transforms.fmllr import FmllrOptions
-from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.fst_archive import read_fsts
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 from pyasr.io.openfst import read_fst
 from pyasr.ivector.extract_ivectors import ExtractDirOptions
 from pyasr.ivector.ivector_extractor import read_extractor, write_extractor

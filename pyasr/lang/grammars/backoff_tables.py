@@ -16,7 +16,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.io.content import ContentReader
-from pyasr.io.mapped import MappedTables
+from pyasr.io.mapped_files.mapped import MappedTables
 from pyasr.lang.grammars import backoff_tables_kernels as kernels
 from pyasr.lang.grammars.grammar import BOS, EOS, check_symbols
 from pyasr.lang.ngrams.arpa_reader import ArpaReader, Piece, occurs_twice, pieces_of
