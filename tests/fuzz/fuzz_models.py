@@ -38,9 +38,9 @@ from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.nn.networks.lstm_lm import load_lm
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.recognition.adaptation import FirstPasses
+from pyasr.recognition.features.adaptation import FirstPasses
+from pyasr.recognition.features.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
-from pyasr.recognition.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.system import System
 from pyasr.train.job.checkpoints import load_checkpoint, save_checkpoint
 

@@ -31,7 +31,13 @@ from pyasr.hmm.model.model_file import MODEL, first_pass_model, read_model
 from pyasr.hmm.shards.speaker_transforms import estimate_each, speaker_stats
 from pyasr.hmm.transforms.fmllr import FmllrOptions, identity
 from pyasr.lang.lang_dirs.lang_dir import LangDir
-from pyasr.recognition.front_end import FEATURES, ModelInputs, PlainFeatures, load_features, with_frames
+from pyasr.recognition.features.front_end import (
+    FEATURES,
+    ModelInputs,
+    PlainFeatures,
+    load_features,
+    with_frames,
+)
 
 FIRST_DIR = "first"
 _SPEAKER = "speaker"

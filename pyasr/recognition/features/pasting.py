@@ -19,8 +19,8 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.ivector.extract_ivectors import ExtractDirOptions
 from pyasr.ivector.features import check_dim
 from pyasr.ivector.online_ivectors import ExtractOptions, OnlineIvectorExtractor, SpeakerStats
-from pyasr.recognition.adaptation import FirstPasses, read_features
-from pyasr.recognition.front_end import FEATURES, ModelInputs, inputs_of_speaker
+from pyasr.recognition.features.adaptation import FirstPasses, read_features
+from pyasr.recognition.features.front_end import FEATURES, ModelInputs, inputs_of_speaker
 
 STREAMS_DIR, VECTORS_DIR = "streams", "vectors"
 

@@ -6,9 +6,9 @@ contain them:
 
     PlainFeatures       features of one kind, from samples only
     AdaptedFeatures     the same, after the fMLLR transforms of a GMM system
-                        (`pyasr.recognition.adaptation`)
+                        (`pyasr.recognition.features.adaptation`)
     PastedFeatures      several of both side by side, optionally with i-vectors
-                        (`pyasr.recognition.pasting`)
+                        (`pyasr.recognition.features.pasting`)
 
 `ModelInputs` converts features to the input of a model. One recording is one speaker.
 """
