@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyasr.nn.networks.feed_forward import FeedForward
-from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
+from pyasr.sequence.lattices.lattice_objective import LatticeObjective, LatticeSupervision
 from pyasr.train.sgd.criterion import SequenceCriterion
 from pyasr.train.totals import SequenceTotals
 

@@ -1,7 +1,7 @@
 r"""The LF-MMI criterion on chunks, for the training loop.
 
-F is the objective of `pyasr.sequence.lfmmi` for the network's outputs y, z are the second outputs, q is their
-softmax, and g are the posteriors of the numerators, which are constants. The derivatives
+F is the objective of `pyasr.sequence.lfmmi.lfmmi` for the network's outputs y, z are the second outputs, q is
+their softmax, and g are the posteriors of the numerators, which are constants. The derivatives
 
     dF/dy   and   dX/dz,       X = sum_t sum_p g_t(p) log q_t(p)
 
@@ -22,12 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from pyasr.nn.networks.two_outputs import TwoOutputs
-from pyasr.sequence.aligned_phones_file import PackedPhones
-from pyasr.sequence.chain import AlignedPhones, num_subsampled
-from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi import lf_mmi_with_posteriors
-from pyasr.sequence.lfmmi_options import LfMmiOptions
-from pyasr.sequence.supervision import Supervision, SupervisionMaker
+from pyasr.sequence.lfmmi.aligned_phones_file import PackedPhones
+from pyasr.sequence.lfmmi.chain import AlignedPhones, num_subsampled
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi import lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
+from pyasr.sequence.lfmmi.supervision import Supervision, SupervisionMaker
 from pyasr.train.minibatches.chunks import NO_TARGET
 from pyasr.train.minibatches.over_time import Phases
 from pyasr.train.sgd.criterion import Criterion

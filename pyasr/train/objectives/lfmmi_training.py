@@ -10,9 +10,9 @@ from pyasr.nn.networks.two_outputs import TwoOutputs
 from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.strategies import make_strategy
-from pyasr.sequence.aligned_phones_file import load_aligned_phones
-from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
+from pyasr.sequence.lfmmi.aligned_phones_file import load_aligned_phones
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.data.rank_data import RankData, open_corpus
 from pyasr.train.job.rank_job import make_job, run_and_combine, write_model
 from pyasr.train.objectives.lfmmi_criterion import LfMmi, Numerators

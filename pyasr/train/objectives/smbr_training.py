@@ -9,9 +9,9 @@ from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 from pyasr.parallel.communication.comm import Comm
 from pyasr.parallel.mixing.gradient_sum import GradientSum
 from pyasr.parallel.strategies import Strategy, make_strategy
-from pyasr.sequence.hypotheses_store import HypothesesStore
-from pyasr.sequence.lattice_objective import LatticeObjective
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses_store import HypothesesStore
+from pyasr.sequence.lattices.lattice_objective import LatticeObjective
+from pyasr.sequence.lattices.tid_classes import TidClasses
 from pyasr.train.job.rank_job import open_utterances, run_on_utterances, write_model
 from pyasr.train.minibatches.lattice_utterances import LatticeUtterances
 from pyasr.train.objectives.lattice_criterion import LatticeCriterion

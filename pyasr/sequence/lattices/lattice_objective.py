@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pyasr.sequence.hypotheses import Hypotheses
-from pyasr.sequence.lattice_criteria import CriterionOptions, Value, evaluate
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses import Hypotheses
+from pyasr.sequence.lattices.lattice_criteria import CriterionOptions, Value, evaluate
+from pyasr.sequence.lattices.tid_classes import TidClasses
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LatticeSupervision:
 
 
 class LatticeObjective:
-    """F of `pyasr.sequence.lattice_criteria`, and the loss of a learner.
+    """F of `pyasr.sequence.lattices.lattice_criteria`, and the loss of a learner.
 
     log_priors  float (num_pdfs,), subtracted from the logits
     factor      f of the model's log-likelihoods, l = f (z - log sum exp z - q), see

@@ -30,7 +30,7 @@ from pyasr.hmm.trees.phone_segments import check_decoded
 from pyasr.io.keys import Keys
 from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.mapped_files.packed_rows import GrowingRows, StoredRows, save_rows
-from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
+from pyasr.sequence.lattices.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
 OTHER_LENGTH = "the lattice has another number of frames than the alignment"

@@ -32,9 +32,9 @@ import numpy as np
 from pyasr.base.cli.option_uses import if_is
 from pyasr.base.cli.options import option
 from pyasr.decode.lattices.lattice_posteriors import forward_backward
-from pyasr.sequence.hypotheses import Hypotheses
-from pyasr.sequence.lattice_kernels import arc_sums, expected_accuracies, spread
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses import Hypotheses
+from pyasr.sequence.lattices.lattice_kernels import arc_sums, expected_accuracies, spread
+from pyasr.sequence.lattices.tid_classes import TidClasses
 
 _NO_POSTERIOR = 1e-20
 
