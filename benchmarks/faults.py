@@ -20,7 +20,8 @@ TABLE (JSON) grows by one row per trial; the next call continues with the next s
 generated from TABLE.
 
 Example:
-    nice benchmarks/faults.py --num-trials 50 /tmp/faults docs/reliability.json docs/reliability.md
+    nice benchmarks/faults.py --num-trials 50 /tmp/faults docs/running/reliability.json \\
+        docs/running/reliability.md
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Corpora of 31 k, 125 k, 500 k and 2 M utterances, n-gram models and dictionaries
 reads them at increasing sizes. Results are stored in --out, a row per program and size, and are not measured
 again. Beyond the largest measured size, numbers are extrapolated and marked x. A program is skipped at a size
 for which it is expected to take more than --most-s or than the free memory. A mark shows exceeded limits and
-growth faster than linear. With --page, the tables of docs/scale.md are written.
+growth faster than linear. With --page, the tables of docs/running/scale.md are written.
 
 CPU seconds are those of a program with all of its jobs, megabytes those of its largest process. The machine
 may run other work. The sizes take about an hour on two idle cores (the two smaller ones a quarter of it) and
@@ -16,7 +16,7 @@ at most 6 GB of disk.
 Examples:
     benchmarks/scale.py --sizes "1 2"
     benchmarks/scale.py --rows "validate_data_dir split_data_dir" --again true
-    benchmarks/scale.py --sizes "" --page docs/scale.md
+    benchmarks/scale.py --sizes "" --page docs/running/scale.md
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Benchmark:
         True, "run a program twice at its smallest size, because the first run compiles kernels"
     )
     scratch: str = option("", "directory in which corpora are kept; empty: a temporary directory")
-    page: Path | None = option(None, "page whose tables are updated, such as docs/scale.md")
+    page: Path | None = option(None, "page whose tables are updated, such as docs/running/scale.md")
 
 
 def _place(usage: Usage) -> tuple[int, int]:

@@ -1,5 +1,5 @@
-"""The tables of docs/scale.md: growth of programs, cost of whole recipes, and memory for jobs, ranks and
-stores."""
+"""The tables of docs/running/scale.md: growth of programs, cost of whole recipes, and memory for jobs,
+ranks and stores."""
 
 from __future__ import annotations
 

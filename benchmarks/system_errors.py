@@ -16,7 +16,8 @@ selects N calls of each name and step, evenly spaced, and cycles through the err
 every error. Calls on pipes and sockets do not fail.
 
 Example:
-    nice benchmarks/system_errors.py --most 12 /tmp/errors docs/system_errors.json docs/reliability.md
+    nice benchmarks/system_errors.py --most 12 /tmp/errors docs/running/system_errors.json \\
+        docs/running/reliability.md
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def test_page_has_figures_of_recipes_and_programs(tmp_path, monkeypatch):
             if row.ladder is TABLES
         ],
     )
-    page.write_text((ROOT / "docs/scale.md").read_text(encoding="utf-8"), encoding="utf-8")
+    page.write_text((ROOT / "docs/running/scale.md").read_text(encoding="utf-8"), encoding="utf-8")
     scale_page.write_page(page, growths, "a machine")
     text = page.read_text(encoding="utf-8")
     assert text.count("| all ") == 1 and "Measured on a machine; commits x." in text

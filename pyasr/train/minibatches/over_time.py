@@ -25,7 +25,7 @@ class OverTimeOptions:
 
     network: Path | None = option(
         None,
-        "file of layers (docs/networks.md), replaces --hidden-layers, --activation etc.; its layers "
+        "file of layers (docs/networks/networks.md), replaces --hidden-layers, --activation etc.; its layers "
         "splice, so --splice-left and --splice-right are not used",
     )
     chunk: int = option(20, "consecutive frames in a training chunk, without context", minimum=1)

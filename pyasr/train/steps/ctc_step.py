@@ -38,8 +38,8 @@ class CtcStep(TrainingStep):
     data: Path = argument("data directory with features and transcripts")
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
     network: Path = argument(
-        "file of layers (docs/networks.md); its layers splice, so --splice-left and --splice-right are not "
-        "used"
+        "file of layers (docs/networks/networks.md); its layers splice, so --splice-left and --splice-right "
+        "are not used"
     )
     out: Path = argument("output directory of the model")
     input: InputOptions = group(
