@@ -26,6 +26,8 @@ PROGRAMS = sorted(
         ROOT / "steps",
         ROOT / "utils",
         ROOT / "benchmarks",
+        ROOT / "benchmarks/scaling",
+        ROOT / "benchmarks/failures",
         *(recipe / "local" for recipe in RECIPES),
     )
     for path in folder.glob("*.py")
@@ -96,7 +98,9 @@ def commands_of(text: str) -> list[str]:
     """The commands in indented lines; continued lines are joined, comments and text after two blanks
     removed."""
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
-    found = (re.match(r" {2,}((?:steps|utils|local|benchmarks)/\w+\.py\b.*)", line) for line in lines)
+    found = (
+        re.match(r" {2,}((?:steps|utils|local|benchmarks(?:/\w+)?)/\w+\.py\b.*)", line) for line in lines
+    )
     return [re.split(r"   +#|\s#|   +(?=[a-z]+ |-> )", match[1])[0].strip() for match in found if match]
 
 

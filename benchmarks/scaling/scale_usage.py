@@ -154,7 +154,7 @@ def read_usages(path: Path) -> list[Usage]:
     try:
         return [Usage(**usage) for usage in read_object(path)["usages"]] if path.exists() else []
     except (ValueError, TypeError, KeyError):
-        raise UserError(f"{path}: not a file of benchmarks/scale.py; give another name") from None
+        raise UserError(f"{path}: not a file of benchmarks/scaling/scale.py; give another name") from None
 
 
 def write_usages(path: Path, machine: str, usages: list[Usage]) -> None:

@@ -2,9 +2,9 @@
 """Inject faults at random moments into the toy recipe, run the same command again, and check that the results
 are correct.
 
-The seed of a trial determines one of five kinds of faults (`benchmarks/fault_kinds.py`) and a moment of the
-recipe. The recipe is run from the stage of that moment (for a damaged file: from the first stage), disturbed,
-and run again by the same command. A trial succeeds if
+The seed of a trial determines one of five kinds of faults (`fault_kinds.py`) and a moment of the recipe. The
+recipe is run from the stage of that moment (for a damaged file: from the first stage), disturbed, and run
+again by the same command. A trial succeeds if
 
 * the disturbed run ended with an exit status other than 0 and one report of the failure, or did not need the
   disturbed process or file;
@@ -20,7 +20,7 @@ TABLE (JSON) grows by one row per trial; the next call continues with the next s
 generated from TABLE.
 
 Example:
-    nice benchmarks/faults.py --num-trials 50 /tmp/faults docs/running/reliability.json \\
+    nice benchmarks/failures/faults.py --num-trials 50 /tmp/faults docs/running/reliability.json \\
         docs/running/reliability.md
 """
 

@@ -4,9 +4,9 @@ ranks and stores."""
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
-from marked_page import replace_between
 from scale_ground import ROOT
 from scale_rows import TABLES
 from scale_usage import Growth, Usage
@@ -15,6 +15,9 @@ from pyasr.base.outputs.run_record import commit
 from pyasr.report.plan.plan_page import HEAD, row
 from pyasr.report.plan.rates import Rates, read_rates
 from pyasr.report.text_table import markdown_table
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from marked_page import replace_between  # noqa: E402
 
 _PARTS = ("recipes", "needs", "growth")
 _SUFFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -119,7 +122,7 @@ def write_page(path: Path, growths: list[Growth], machine: str) -> None:
         f"{growth_table(growths)}\n\n{_origin(growths, machine)}",
     ]
     for part, text in zip(_PARTS, texts):
-        begin, end = f"<!-- {part}, written by benchmarks/scale.py -->", f"<!-- end of {part} -->"
+        begin, end = f"<!-- {part}, written by benchmarks/scaling/scale.py -->", f"<!-- end of {part} -->"
         replace_between(path, begin, end, text)
 
 

@@ -1,9 +1,9 @@
-"""Inputs of the programs of benchmarks/scale.py, by the names in their commands: corpora of a size, models,
-alignments, language models.
+"""Inputs of the programs of benchmarks/scaling/scale.py, by the names in their commands: corpora of a size,
+models, alignments, language models.
 
 This module does not import large libraries, because the kernel counts the memory of a process for the
-programs that it starts. Inputs that need numpy are created by `benchmarks/scale_corpus.py` and
-`benchmarks/scale_language.py` in separate processes.
+programs that it starts. Inputs that need numpy are created by `benchmarks/scaling/scale_corpus.py` and
+`benchmarks/scaling/scale_language.py` in separate processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from string import Formatter
 
 from pyasr.base.errors import UserError
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("tables", "speech", "short")
 PER_ARCHIVE, NUM_CONTENTS, NUM_FEW = 4000, 240, 24
 NUM_FREE = 30_000  # words of the corpus of tables

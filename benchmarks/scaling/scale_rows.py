@@ -1,5 +1,5 @@
-"""The programs that benchmarks/scale.py measures, with their limits, and those that it leaves out, with
-reasons.
+"""The programs that benchmarks/scaling/scale.py measures, with their limits, and those that it leaves out,
+with reasons.
 
 Names in braces are those of `scale_ground.Names`.
 """

@@ -16,7 +16,7 @@ selects N calls of each name and step, evenly spaced, and cycles through the err
 every error. Calls on pipes and sockets do not fail.
 
 Example:
-    nice benchmarks/system_errors.py --most 12 /tmp/errors docs/running/system_errors.json \\
+    nice benchmarks/failures/system_errors.py --most 12 /tmp/errors docs/running/system_errors.json \\
         docs/running/reliability.md
 """
 
@@ -27,6 +27,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -35,13 +36,15 @@ from pathlib import Path
 
 from error_ground import ROOT, Call, Ended, Ground, check_strace
 from fault_ground import contents, half_written
-from marked_page import replace_between
 
 from pyasr.base import log
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from marked_page import replace_between  # noqa: E402
 
 _PATH_ERRORS = ("EIO", "ENOSPC", "EMFILE", "ESTALE", "EACCES", "EINTR")
 _START_ERRORS = ("EAGAIN", "ENOMEM", "EMFILE")
@@ -61,7 +64,7 @@ ERRORS = {
     "fchmodat": ("EIO", "EACCES"),
 }
 _BEGIN, _END = (
-    "<!-- figures, written by benchmarks/system_errors.py -->",
+    "<!-- figures, written by benchmarks/failures/system_errors.py -->",
     "<!-- end of figures of system errors -->",
 )
 _TRACES = (

@@ -1,4 +1,4 @@
-"""Random language models and dictionaries of any size for benchmarks/scale.py, like those of
+"""Random language models and dictionaries of any size for benchmarks/scaling/scale.py, like those of
 benchmarks/graph.py."""
 
 from __future__ import annotations

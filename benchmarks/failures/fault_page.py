@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fault_ground import NUM_STAGES
-from marked_page import replace_between
 
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 
-_BEGIN, _END = "<!-- figures, written by benchmarks/faults.py -->", "<!-- end of figures -->"
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from marked_page import replace_between  # noqa: E402
+
+_BEGIN, _END = "<!-- figures, written by benchmarks/failures/faults.py -->", "<!-- end of figures -->"
 
 
 @dataclass(frozen=True)

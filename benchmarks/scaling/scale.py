@@ -3,7 +3,7 @@
 growth.
 
 Corpora of 31 k, 125 k, 500 k and 2 M utterances, n-gram models and dictionaries are created in --scratch
-(`benchmarks/scale_corpus.py`, `benchmarks/scale_language.py`). Each program of `benchmarks/scale_rows.py`
+(`scale_corpus.py`, `scale_language.py`). Each program of `scale_rows.py`
 reads them at increasing sizes. Results are stored in --out, a row per program and size, and are not measured
 again. Beyond the largest measured size, numbers are extrapolated and marked x. A program is skipped at a size
 for which it is expected to take more than --most-s or than the free memory. A mark shows exceeded limits and
@@ -14,9 +14,9 @@ may run other work. The sizes take about an hour on two idle cores (the two smal
 at most 6 GB of disk.
 
 Examples:
-    benchmarks/scale.py --sizes "1 2"
-    benchmarks/scale.py --rows "validate_data_dir split_data_dir" --again true
-    benchmarks/scale.py --sizes "" --page docs/running/scale.md
+    benchmarks/scaling/scale.py --sizes "1 2"
+    benchmarks/scaling/scale.py --rows "validate_data_dir split_data_dir" --again true
+    benchmarks/scaling/scale.py --sizes "" --page docs/running/scale.md
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _NAMES = [row.name for row in ROWS]
 
 @dataclass(frozen=True)
 class Benchmark:
-    out: Path = option(ROOT / "benchmarks/scale.json", "file of results, to which new ones are added")
+    out: Path = option(ROOT / "benchmarks/scaling/scale.json", "file of results, to which new ones are added")
     sizes: str = option(
-        "1 2 3 4", "indices of sizes in the ladders of benchmarks/scale_rows.py, in addition to 0"
+        "1 2 3 4", "indices of sizes in the ladders of benchmarks/scaling/scale_rows.py, in addition to 0"
     )
     rows: str = option("", "rows to measure, by their first word, separated by spaces; empty: all")
     again: bool = option(False, "measure rows again that have results")
@@ -140,7 +140,7 @@ def chosen(options: Benchmark) -> list[Row]:
     unknown = set(names) - {row.name.split(",")[0].split()[0] for row in ROWS}
     if unknown:
         raise UserError(
-            f"--rows: '{min(unknown)}' is not a row; see benchmarks/scale_rows.py for their names"
+            f"--rows: '{min(unknown)}' is not a row; see benchmarks/scaling/scale_rows.py for their names"
         )
     return [row for row in ROWS if not names or row.name.split(",")[0].split()[0] in names]
 

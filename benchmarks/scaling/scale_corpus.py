@@ -1,5 +1,5 @@
-"""Corpora without speech for benchmarks/scale.py: data directories, features, alignments and lattices of any
-number of utterances.
+"""Corpora without speech for benchmarks/scaling/scale.py: data directories, features, alignments and lattices
+of any number of utterances.
 
 Utterance i has the content i modulo NUM_CONTENTS. The tables have a line per utterance, but the archives of
 features have only one matrix per content, so 2 M utterances take 1 GB of disk. Words come from the CMU

@@ -33,7 +33,7 @@ from pyasr.cluster.ranks import jobs
 from pyasr.cluster.runner.status import from_wait, write_status
 from pyasr.parallel.ranks import rank
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MOST_S = 300.0
 _LIBRARIES = ("pyasr", "numpy", "scipy", "torch", "numba", "kaldiio", "soundfile", "mpi4py")
 _LINE = re.compile(r"^(?:(\d+) +)?(\w+)\((.*)$")
