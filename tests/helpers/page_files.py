@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def write_files(page: str, directory: Path) -> list[str]:

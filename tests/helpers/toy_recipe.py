@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-RECIPE = Path(__file__).parents[1] / "egs" / "toy" / "s5"
+RECIPE = Path(__file__).parents[2] / "egs" / "toy" / "s5"
 
 
 def start(directory: Path, environment: dict | None = None, *words: str) -> subprocess.Popen:

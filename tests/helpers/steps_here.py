@@ -16,7 +16,7 @@ from pyasr.base.cli import options
 from pyasr.base.errors import UpToDate
 from pyasr.base.jobs.job import resolve
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run_here(step: str, *words, folder: str = "steps", threads: bool = False) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from librispeech_tree import write_models, write_tree
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "librispeech" / "s5"
 SIZES = {
     "toy.sh": """mono_utts=48
