@@ -1,5 +1,5 @@
-"""MFCC and fbank of one waveform in float64, by the formulas of docs/features.md: the reference of tests and
-benchmarks."""
+"""MFCC and fbank of one waveform in float64, by the formulas of docs/data/features.md: the reference of
+tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from pyasr.report.plan.works import WORKS, key_of, nothing
 # 7 matrices
 GPU = {
     "source": (
-        "for an H100: operations, and launches fitted to measured steps (docs/gpu.md); those of "
+        "for an H100: operations, and launches fitted to measured steps (docs/parallel/gpu.md); those of "
         "LF-MMI are counted"
     ),
     "gflop_per_s": 790e3,

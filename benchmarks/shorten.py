@@ -28,7 +28,7 @@ from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
 from pyasr.data.audio.audio_reading import decode_audio
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 
 from shorten_encoder import shortened_sphere  # noqa: E402
 

@@ -8,8 +8,8 @@ Reads  DATA/{feats.scp,cmvn.scp,utt2spk},
        ALI_DIR/{final.mat,trans.*}
 Writes OUT/{tree,final.mdl,frame_subsampling_factor,phones.txt}
 
-final.mdl contains a transition model only, with HMMs of at least one frame (docs/lfmmi.md). Use the features
-of the GMM system.
+final.mdl contains a transition model only, with HMMs of at least one frame (docs/networks/lfmmi.md). Use the
+features of the GMM system.
 
 Example:
     steps/build_chain_tree.py --nj 4 --num-leaves 1200 data/train data/lang exp/tri3_ali exp/chain/tree

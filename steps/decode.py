@@ -9,7 +9,7 @@ Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,shard.JOB.json,num_jobs,tota
 
 A SAT system is decoded with its final model if --transform-dir is given, else with its alignment model; see
 steps/decode_fmllr.py. Lattices are determinised: each word sequence within the lattice beam has one path, its
-best one (docs/lattices.md). The scales of a network's and a GMM's log-likelihoods differ; use
+best one (docs/decoding/lattices.md). The scales of a network's and a GMM's log-likelihoods differ; use
 --acoustic-scale in decoding and a range of LM weights in scoring.
 
 Example:

@@ -7,7 +7,7 @@ Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq,text},
 Writes OUT/final.nnet (network, normalisation), input.json, feature_origin.json, units/ (a copy of
        UNITS_DIR), metrics.jsonl, tensorboard/, log/train.log
 
-Neither alignments nor a lexicon are needed (docs/ctc.md). To resume an interrupted job from its last
+Neither alignments nor a lexicon are needed (docs/networks/ctc.md). To resume an interrupted job from its last
 checkpoint, run the same command again; --num-ranks may differ. A job that loses a rank continues
 automatically with the remaining ranks.
 

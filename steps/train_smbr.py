@@ -9,8 +9,8 @@ Writes OUT/final.nnet (the trained network, with the normalisation and priors of
        input.json, feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log
 
 ALI_DIR has the reference alignments and DECODE_DIR the lattices of the training data
-(docs/sequence_training.md). A minibatch is one utterance, or with --minibatch N several utterances with up to
-N frames in total. Dropout of the network stays active, also for posteriors and derivatives;
+(docs/networks/sequence_training.md). A minibatch is one utterance, or with --minibatch N several utterances
+with up to N frames in total. Dropout of the network stays active, also for posteriors and derivatives;
 --dropout-schedule 0,0 turns it off. To resume an interrupted job from its last checkpoint, run the same
 command again; --num-ranks may differ. A job that loses a rank continues automatically with the remaining
 ranks.

@@ -21,7 +21,7 @@ def layers(page: str) -> dict[str, set[str]]:
 
 
 def reduced(allowed: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The transitive reduction of a graph without circles."""
+    """The transitive reduction of a graph without cycles."""
     below: dict[str, set[str]] = {}
 
     def reach(package: str) -> set[str]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. tests/run.sh --fast runs the quick tests alone, for use
 # while you work (tests/durations.py). With root it also installs sclite, shellcheck and strace, which a few tests need, Slurm and Grid
-# Engine; without them these tests are skipped and say so. PYASR_KEEP_DURATIONS=FILE records how long tests take.
+# Engine; without them these tests are skipped and say so. A run of all tests writes how long they take to tests/durations.new.json.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/.."
 
@@ -75,5 +75,6 @@ python -m pytest --collect-only -qq >/dev/null 2>&1 &  # compiles all test files
 run_as_avx2 || status=$?
 wait $! || true  # mistakes are reported below
 echo "== all tests, on this processor as it is"
-run_tests || status=$?
+PYASR_KEEP_DURATIONS=tests/durations.new.json run_tests || status=$?
+echo "== tests/durations.new.json has the durations of these tests; --fast selects by tests/durations.json"
 exit "$status"

@@ -16,7 +16,9 @@ from pyasr.base.cli import step
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = ROOT / "egs/amazon_queen/s5"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXTENDING = ROOT / "docs/extending"  # its programs are those of a user; tests follow them
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *(page for page in DOCS if page.parent != EXTENDING)]
 RECIPES = sorted((ROOT / "egs").glob("*/s5"))
 PROGRAMS = sorted(
     path
@@ -24,6 +26,8 @@ PROGRAMS = sorted(
         ROOT / "steps",
         ROOT / "utils",
         ROOT / "benchmarks",
+        ROOT / "benchmarks/scaling",
+        ROOT / "benchmarks/failures",
         *(recipe / "local" for recipe in RECIPES),
     )
     for path in folder.glob("*.py")
@@ -43,8 +47,14 @@ def test_links_have_existing_targets(page, targets):
 
 
 def test_every_page_is_linked_from_the_first():
-    linked = set(re.findall(r"\]\(docs/(\w+)\.md\)", (ROOT / "README.md").read_text()))
-    assert linked == {page.stem for page in PAGES[1:]}
+    linked = set(re.findall(r"\]\((docs/[\w/]+\.md)\)", (ROOT / "README.md").read_text()))
+    assert linked == {str(page.relative_to(ROOT)) for page in DOCS}
+
+
+def test_links_of_extending_pages_have_existing_targets():
+    for page in EXTENDING.glob("*.md"):
+        targets = re.findall(r"\]\(([^)#\s]+)\)", page.read_text())
+        assert not [target for target in targets if not (page.parent / target).exists()], page
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,9 @@ def commands_of(text: str) -> list[str]:
     """The commands in indented lines; continued lines are joined, comments and text after two blanks
     removed."""
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
-    found = (re.match(r" {2,}((?:steps|utils|local|benchmarks)/\w+\.py\b.*)", line) for line in lines)
+    found = (
+        re.match(r" {2,}((?:steps|utils|local|benchmarks(?:/\w+)?)/\w+\.py\b.*)", line) for line in lines
+    )
     return [re.split(r"   +#|\s#|   +(?=[a-z]+ |-> )", match[1])[0].strip() for match in found if match]
 
 

@@ -102,7 +102,7 @@ def test_listed_functions_exist():
         for name in listed
         if not re.search(rf"^ *def {name.rpartition('::')[2]}\(", texts[name.partition("::")[0]], re.M)
     ]
-    assert listed and not lost, f"{FILE.name} lists {lost[:5]}; record it again with PYASR_KEEP_DURATIONS"
+    assert listed and not lost, f"{FILE.name} lists {lost[:5]}; tests/run.sh records it again"
 
 
 @pytest.mark.parametrize("package", sorted(path.parent.name for path in ROOT.glob("pyasr/*/__init__.py")))

@@ -13,7 +13,7 @@ AVOIDED = re.compile(
     r"\b(?i:anew|as ever|heed(?:s|ed)?|it is said|ke(?:ep|eps|pt) back|nobody|whence|whoever)\b"
     r"|\b[Tt]hat is none\b|(?<![.`\w])(?i:beside|told)(?![`\w]|\.\w|  )"
 )
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = [
     *sorted(f"pyasr/{path.name}" for path in (ROOT / "pyasr").iterdir() if (path / "__init__.py").exists()),
     "steps",

@@ -17,8 +17,8 @@ from pyasr.base.cli.step import make_part, run_step
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import write_data_dir
 from pyasr.intake.own.findings import findings
-from pyasr.intake.own.own_corpus import PARTS
 from pyasr.intake.own.preparing import CorpusOptions, prepare, tables_of, write_listing
+from pyasr.intake.own.reading.own_corpus import PARTS
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run jobs through Grid Engine, under the name and with the command line of Kaldi's queue.pl (docs/clusters.md).
+"""Run jobs through Grid Engine, under the name and with the command line of Kaldi's queue.pl (docs/running/clusters.md).
 
     queue.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run jobs on this machine, under the name and with the command line of Kaldi's run.pl (docs/jobs.md).
+"""Run jobs on this machine, under the name and with the command line of Kaldi's run.pl (docs/running/jobs.md).
 
     run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run jobs through Slurm, under the name and with the command line of Kaldi's slurm.pl (docs/clusters.md).
+"""Run jobs through Slurm, under the name and with the command line of Kaldi's slurm.pl (docs/running/clusters.md).
 
     slurm.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 

@@ -40,11 +40,9 @@ from pyasr.base.outputs.output import atomic_write, disk_error
 from pyasr.base.outputs.written_files import WrittenFiles
 from pyasr.decode.lattices.mbr import MbrOptions
 from pyasr.decode.search.endpoint import EndpointOptions
-from pyasr.recognition.formats import FORMATS, as_word, name_of
-from pyasr.recognition.live_input import LiveInput
-from pyasr.recognition.pauses import CutOptions
-from pyasr.recognition.recognizer import Recognizer
-from pyasr.recognition.recording_input import (
+from pyasr.recognition.audio.live_input import LiveInput
+from pyasr.recognition.audio.pauses import CutOptions
+from pyasr.recognition.audio.recording_input import (
     CHANNELS,
     EACH,
     MIX,
@@ -57,6 +55,8 @@ from pyasr.recognition.recording_input import (
     of_raw,
     read_recordings,
 )
+from pyasr.recognition.formats import FORMATS, as_word, name_of
+from pyasr.recognition.recognizer import Recognizer
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.cli.options import argument, option
+from pyasr.base.cli.options import argument
 from pyasr.base.cli.step import output_of
-from pyasr.corpora.discs import places_in
-from pyasr.corpora.switchboard.transcripts import find_transcripts
 from pyasr.lang.lexicons.dict_dir import DictDir
 from pyasr.lang.lexicons.lexicon import Lexicon
 from pyasr.lang.ngrams.vocabulary import read_sentences
@@ -25,20 +23,6 @@ class CorpusDictOptions:
 
     text: Path = argument("text whose words need pronunciations")
     dict_dir: Path = argument("dictionary directory to create")
-
-
-@dataclass(frozen=True)
-class SwitchboardDictOptions(CorpusDictOptions):
-    """The same, with the location of Mississippi State's dictionary."""
-
-    swbd: str = option("", "directories of LDC97S62, separated by colons")
-    transcripts: str = option(
-        "", "directory or archive of Switchboard's transcripts; empty: those on the discs"
-    )
-
-    def sources(self) -> list[Path]:
-        """The files of the transcripts. Raises UserError if there are none."""
-        return find_transcripts(places_in(self.transcripts) or places_in(self.swbd))
 
 
 def make_dict_dir(

@@ -40,7 +40,7 @@ from pyasr.nn.networks.layered import LayeredNetwork
 FEATURES, SCORES = "features", "log_likelihoods"
 _DOC = (
     "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's decoders; see pyasr's "
-    "docs/export.md"
+    "docs/decoding/export.md"
 )
 
 

@@ -24,7 +24,7 @@ _MODEL_FILE = "final.mdl"
 _BOOLS = {**BOOLS, "": True}
 
 
-class _Values(TypedDict):
+class _InputValues(TypedDict):
     cmvn: str
     norm_vars: bool
     deltas: int
@@ -32,7 +32,7 @@ class _Values(TypedDict):
     splice_right: int
 
 
-def kaldi_input(model_dir: Path) -> _Values:
+def kaldi_input(model_dir: Path) -> _InputValues:
     """Values for `InputOptions`. Raises UserError, naming the file, for unknown options, and for a directory
     without a model."""
     model_dir = Path(model_dir)

@@ -5,7 +5,7 @@ only its own utterances.
     tables = PackedTables(path, keys, rows, row_of)                      # in each rank
     reader = FeatureReader(data, options, tables=tables)
 
-The files contain rows of `pyasr.io.packed_rows`, next to PATH, which is written last:
+The files contain rows of `pyasr.io.mapped_files.packed_rows`, next to PATH, which is written last:
 
     PATH.places    per utterance: the rest after the archive's name in feats.scp, such as :1234
     PATH.numbers   per utterance, int32: number of frames, speaker, archive
@@ -22,8 +22,8 @@ from typing import TypeVar
 import numpy as np
 
 from pyasr.io.ark import archive_of
-from pyasr.io.arrays import load_arrays, save_arrays
-from pyasr.io.packed_rows import read_numbers, read_rows, save_numbers, save_rows
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.packed_rows import read_numbers, read_rows, save_numbers, save_rows
 
 T = TypeVar("T")
 _PLACES, _NUMBERS, _SPEAKERS, _ARCHIVES = "places", "numbers", "speakers", "archives"

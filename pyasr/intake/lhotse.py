@@ -28,7 +28,7 @@ from pyasr.intake.manifest_entries import Entries, ManifestUtterance, ManifestUt
 from pyasr.io.content import ContentReader, iterate_lines, read_content
 from pyasr.io.keys import KnownNames, distinct
 from pyasr.io.lazy_tables import Lazy, having
-from pyasr.io.packed_rows import GrowingRows
+from pyasr.io.mapped_files.packed_rows import GrowingRows
 from pyasr.io.tables import Parsed, TableBuilder
 
 _MOST_S = 1e9  # largest valid time in a manifest

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import eq
 
 from pyasr.io.keys import KnownNames
-from pyasr.io.packed_rows import GrowingRows
+from pyasr.io.mapped_files.packed_rows import GrowingRows
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Paired(Mapping[str, T]):
 
     def values(self) -> ValuesView[T]:
         """The values in the order of the table."""
-        return _Values(self)
+        return _PairedValues(self)
 
     def __or__(self, others: Mapping[str, T]) -> dict[str, T]:
         return dict(self.items()) | dict(others.items())
@@ -373,7 +373,7 @@ class _Items(ItemsView[str, T]):
         return iter(self._table.pairs())
 
 
-class _Values(ValuesView[T]):
+class _PairedValues(ValuesView[T]):
     def __init__(self, table: Paired[T]):
         super().__init__(table)
         self._table = table

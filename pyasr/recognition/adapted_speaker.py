@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyasr.hmm.align.pdf_posteriors import PdfPosteriors
-from pyasr.recognition.adaptation import AdaptedFeatures
+from pyasr.recognition.features.adaptation import AdaptedFeatures
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Word
 

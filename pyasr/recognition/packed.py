@@ -29,8 +29,8 @@ from pyasr.base.outputs.fingerprint import counts
 from pyasr.decode.lattices.determinize import DeterminizeOptions
 from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.lang.grammars.ctc_graph import GRAPH as TLG
-from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
-from pyasr.recognition.pasting import Pasting
+from pyasr.recognition.features.adaptation import FIRST_DIR, FirstPasses
+from pyasr.recognition.features.pasting import Pasting
 
 INFO, GRAPH_DIR = "model.json", "graph"
 GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")

@@ -28,7 +28,7 @@ from pyasr.feats.origin import check_origin, same_features
 from pyasr.io.ark import archive_of, read_scp
 from pyasr.ivector.extract_ivectors import KINDS, ExtractDirOptions
 from pyasr.ivector.online_ivectors import ExtractOptions
-from pyasr.recognition.front_end import load_features
+from pyasr.recognition.features.front_end import load_features
 from pyasr.recognition.packed import CTC, GMM, NETWORK
 
 _WHOLE, _ONLINE = (f"{kind}.scp" for kind in KINDS)

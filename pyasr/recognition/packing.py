@@ -24,8 +24,9 @@ from pyasr.io.kaldi_objects import KaldiWriter
 from pyasr.ivector.ivector_extractor import EXTRACTOR_FILE
 from pyasr.ivector.ubm import UBM_FILE
 from pyasr.lang.lang_dirs.subwords import UNITS, UNITS_DIR
-from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
-from pyasr.recognition.front_end import EVERYONE, FEATURES
+from pyasr.recognition.features.adaptation import FIRST_DIR, FirstPasses
+from pyasr.recognition.features.front_end import EVERYONE, FEATURES
+from pyasr.recognition.features.pasting import VECTORS_DIR, PastedStream, PastedVectors, Pasting, stream_dir
 from pyasr.recognition.packed import (
     GMM,
     GRAPH_DIR,
@@ -45,7 +46,6 @@ from pyasr.recognition.packed_inputs import (
     PastedData,
     trained_on,
 )
-from pyasr.recognition.pasting import VECTORS_DIR, PastedStream, PastedVectors, Pasting, stream_dir
 
 _GRAPH_FILES = ("words.txt", "phones.txt", "phones/align_lexicon.int")
 _SILENCE = "phones/silence.int"

@@ -18,8 +18,8 @@ from pyasr.base.memory_errors import enough_for
 from pyasr.decode.lattices.mbr import MbrOptions
 from pyasr.decode.search.endpoint import EndpointOptions
 from pyasr.feats.compute.resample import Resampler
-from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.recording_input import Recording, as_a_whole, at_int16_scale, read_recordings
+from pyasr.recognition.audio.pauses import CutOptions, cut_at_pauses
+from pyasr.recognition.audio.recording_input import Recording, as_a_whole, at_int16_scale, read_recordings
 from pyasr.recognition.stream import Stream
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import DecodedSegment, Transcript

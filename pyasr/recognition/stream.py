@@ -35,11 +35,11 @@ from pyasr.feats.extraction.streamed_features import (
 )
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import apply_transform
-from pyasr.recognition.adaptation import AdaptedFeatures
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
-from pyasr.recognition.front_end import DITHER_KEY, ModelInputs, PlainFeatures
-from pyasr.recognition.pasting import PastedFeatures
-from pyasr.recognition.recording_input import at_int16_scale
+from pyasr.recognition.audio.recording_input import at_int16_scale
+from pyasr.recognition.features.adaptation import AdaptedFeatures
+from pyasr.recognition.features.front_end import DITHER_KEY, ModelInputs, PlainFeatures
+from pyasr.recognition.features.pasting import PastedFeatures
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import DecodedSegment, Transcript, Word
 

@@ -21,16 +21,16 @@ from pyasr.decode.search.beam_search import Decoder
 from pyasr.lang.grammars.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.recognition.acoustics import ACOUSTICS, Acoustics
-from pyasr.recognition.adaptation import (
+from pyasr.recognition.features.adaptation import (
     FIRST_DIR,
     Adapted,
     AdaptedFeatures,
     read_features,
     scores_of_segments,
 )
-from pyasr.recognition.front_end import ModelInputs, with_frames
+from pyasr.recognition.features.front_end import ModelInputs, with_frames
+from pyasr.recognition.features.pasting import PastedFeatures
 from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
-from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.transcript import Word
 
 _LEAST_BEAM = 0.1  # minimum beam of lattices that are aligned with words

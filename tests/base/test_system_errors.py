@@ -17,7 +17,7 @@ from pyasr.base.outputs.displaced_files import keep_copy
 from pyasr.base.system_errors import SystemRefusal, as_user_error, disk_error, keeping_name, naming
 from pyasr.io import content
 from pyasr.io.ark import ArkReader
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 from pyasr.tensor.file import save_tensors
 from pyasr.train.job import checkpoint_index, checkpoints
 from pyasr.train.job.checkpoint_index import INDEX, read_index

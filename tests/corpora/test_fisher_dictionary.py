@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.fisher.dictionary import in_lower_case, write_dict
-from pyasr.corpora.fisher.sets import split
+from pyasr.corpora.fisher.fisher_dictionary import in_lower_case, write_dict
+from pyasr.corpora.fisher.fisher_sets import split
 from pyasr.lang.lexicons.dict_dir import read_dict_dir
 from pyasr.lang.lexicons.lexicon import read_cmudict
 

@@ -12,8 +12,8 @@ from shorten_encoder import plain_sphere, shortened_sphere
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.fisher.speakers import Caller
-from pyasr.corpora.fisher.transcripts import TranscriptLine
+from pyasr.corpora.fisher.fisher_speakers import Caller
+from pyasr.corpora.fisher.fisher_transcripts import TranscriptLine
 from pyasr.corpora.fisher.utterances import utterance_of
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import DataDir

@@ -3,9 +3,15 @@
 import pytest
 
 from pyasr.corpora.conversations import SkippedItems
-from pyasr.corpora.fisher.speakers import Caller, read_calldata, read_callers, read_sexes
-from pyasr.corpora.fisher.text import acoustic_words, is_unsure, lm_words
-from pyasr.corpora.fisher.transcripts import NO_UTF8, OTHER_CALL, OTHER_FORM, UNREADABLE, read_transcript
+from pyasr.corpora.fisher.fisher_speakers import Caller, read_calldata, read_callers, read_sexes
+from pyasr.corpora.fisher.fisher_text import acoustic_words, is_unsure, lm_words
+from pyasr.corpora.fisher.fisher_transcripts import (
+    NO_UTF8,
+    OTHER_CALL,
+    OTHER_FORM,
+    UNREADABLE,
+    read_transcript,
+)
 
 
 @pytest.mark.parametrize(

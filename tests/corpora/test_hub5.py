@@ -8,8 +8,8 @@ import pytest
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.corpora.hub5.hub5_sets import stretched
 from pyasr.corpora.hub5.references import plain_words, read_pem, read_references
-from pyasr.corpora.hub5.sets import stretched
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_table

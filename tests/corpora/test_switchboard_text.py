@@ -7,15 +7,15 @@ import pytest
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronym_of, acronyms_in, with_acronyms
-from pyasr.corpora.switchboard.dictionary import (
+from pyasr.corpora.switchboard.swbd_dictionary import (
     add_missing,
     as_dict_dir,
     as_phones_of_switchboard,
     entries_in,
     lexicon_of,
 )
-from pyasr.corpora.switchboard.speakers import SpeakerTables, read_callers, read_sexes
-from pyasr.corpora.switchboard.text import word_of, words_of
+from pyasr.corpora.switchboard.swbd_speakers import SpeakerTables, read_callers, read_sexes
+from pyasr.corpora.switchboard.swbd_text import word_of, words_of
 from pyasr.data.transcripts.spoken import letters_of
 from pyasr.lang.lexicons.dict_dir import find_problems
 from pyasr.lang.lexicons.lexicon import Lexicon

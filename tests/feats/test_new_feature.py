@@ -23,7 +23,7 @@ from pyasr.feats.options import read_feature_options
 from pyasr.feats.origin import check_origin, kept_origins, origin_of
 from pyasr.io.ark import load_all
 from pyasr.io.text_tables import read_table
-from pyasr.recognition.front_end import PlainFeatures, load_features
+from pyasr.recognition.features.front_end import PlainFeatures, load_features
 from pyasr.report.plan.planned_calls import parse_call
 from pyasr.report.plan.planned_models import columns_made
 from pyasr.train.targets.pdf_targets import Targets

@@ -20,7 +20,7 @@ from pyasr.feats.options import (
 )
 from pyasr.feats.origin import origin_of, same_features
 from pyasr.io.ark import load_all
-from pyasr.recognition.front_end import PlainFeatures, load_features
+from pyasr.recognition.features.front_end import PlainFeatures, load_features
 
 
 def by_formula(

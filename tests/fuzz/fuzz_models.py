@@ -25,8 +25,8 @@ from pyasr.hmm.model.model_file import read_model, read_transitions, write_model
 from pyasr.hmm.model.topology import Topology
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.hmm.transforms.fmllr import FmllrOptions
-from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.fst_archive import read_fsts
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 from pyasr.io.openfst import read_fst
 from pyasr.ivector.extract_ivectors import ExtractDirOptions
 from pyasr.ivector.ivector_extractor import read_extractor, write_extractor
@@ -38,9 +38,9 @@ from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.nn.networks.lstm_lm import load_lm
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.recognition.adaptation import FirstPasses
+from pyasr.recognition.features.adaptation import FirstPasses
+from pyasr.recognition.features.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
-from pyasr.recognition.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.system import System
 from pyasr.train.job.checkpoints import load_checkpoint, save_checkpoint
 

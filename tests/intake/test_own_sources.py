@@ -13,11 +13,11 @@ from own_corpora import RATE, prepared, speakers_and_sentences, textgrid, tone, 
 from pyasr.base.errors import UserError
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import write_data_dir
-from pyasr.intake.own.audio_files import recording_of
 from pyasr.intake.own.findings import choices, has_several_channels
-from pyasr.intake.own.own_corpus import PARTS, Faults
 from pyasr.intake.own.preparing import tables_of
-from pyasr.intake.own.table_files import read_rows
+from pyasr.intake.own.reading.audio_files import recording_of
+from pyasr.intake.own.reading.own_corpus import PARTS, Faults
+from pyasr.intake.own.reading.table_files import read_rows
 
 CORPUS = speakers_and_sentences()
 

@@ -8,8 +8,15 @@ from own_corpora import prepared, tone, write
 
 from pyasr.base.errors import UserError
 from pyasr.intake.own.naming import name_speakers, name_utterances
-from pyasr.intake.own.own_corpus import PARTS, Corpus, OwnRecording, OwnUtterance, ReadingOptions, part_of
 from pyasr.intake.own.preparing import choose_rate
+from pyasr.intake.own.reading.own_corpus import (
+    PARTS,
+    Corpus,
+    OwnRecording,
+    OwnUtterance,
+    ReadingOptions,
+    part_of,
+)
 from pyasr.intake.own.sizes import TABLE, fmllr_min_count, lm_order, sizes_for
 from pyasr.intake.own.splitting import SplitOptions, split
 

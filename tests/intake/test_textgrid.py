@@ -4,8 +4,8 @@ import pytest
 from own_corpora import textgrid, write
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.textgrid import Interval, read_textgrid
-from pyasr.intake.own.tiers import spoken
+from pyasr.intake.own.reading.textgrid import Interval, read_textgrid
+from pyasr.intake.own.reading.tiers import spoken
 
 TIERS = {
     "words": [(0, 0.5, ""), (0.5, 1.25, 'say "hi" [1] 2'), (1.25, 3.0, "héllo = 5 ! no comment")],
@@ -55,7 +55,7 @@ def test_other_files_are_refused(change, sentence, tmp_path):
 
 def said(tiers: dict, wanted=None):
     """[(speaker, text)] of the chosen tiers."""
-    from pyasr.intake.own.textgrid import Tier
+    from pyasr.intake.own.reading.textgrid import Tier
 
     found = [
         Tier(name, tuple(Interval(*interval) for interval in intervals)) for name, intervals in tiers.items()

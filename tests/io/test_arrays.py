@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 
 ARRAYS = {"keys": np.array(["a", "ü"]), "counts": np.arange(6).reshape(2, 3), "one": np.array(2.5)}
 

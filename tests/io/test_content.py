@@ -13,10 +13,10 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.decode.lattices.lattice_io import read_lattices
 from pyasr.io.ark import load_matrix, read_ark
-from pyasr.io.arrays import load_arrays
 from pyasr.io.content import read_content, read_file
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.kaldi_objects import KaldiReader
+from pyasr.io.mapped_files.arrays import load_arrays
 from pyasr.lang.ngrams.arpa import read_arpa
 from pyasr.tensor.file import load_object
 

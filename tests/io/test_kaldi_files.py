@@ -368,7 +368,7 @@ def test_documentation_names_existing_tests():
     sources = "".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
     rows = [
         line.split("|")[1:-1]
-        for line in (root / "docs/kaldi_files.md").read_text().splitlines()
+        for line in (root / "docs/decoding/kaldi_files.md").read_text().splitlines()
         if line.startswith("| `")
     ]
     assert sum(len(row) == 6 for row in rows) > 15

@@ -17,8 +17,8 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
-from pyasr.io import mapped
-from pyasr.io.mapped import MappedTables, derived
+from pyasr.io.mapped_files import mapped
+from pyasr.io.mapped_files.mapped import MappedTables, derived
 
 
 class Source:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.io import packed_rows
-from pyasr.io.packed_rows import StoredRows, read_numbers, read_rows, save_numbers, save_rows
+from pyasr.io.mapped_files import packed_rows
+from pyasr.io.mapped_files.packed_rows import StoredRows, read_numbers, read_rows, save_numbers, save_rows
 
 ROWS = ["a-01", "", "ä ü", "b-0002", "x", "", "y" * 300, "z"]
 

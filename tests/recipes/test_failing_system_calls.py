@@ -1,5 +1,5 @@
-"""System calls that fail in a few steps of the toy recipe. benchmarks/system_errors.py covers one step of
-each kind."""
+"""System calls that fail in a few steps of the toy recipe. benchmarks/failures/system_errors.py covers one
+step of each kind."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from pyasr.cluster.ranks import jobs
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks/failures"))
 import error_ground  # noqa: E402
 
 STEPS = "prepare_lang,make_mfcc,compute_cmvn,copy_data_dir,subset_data_dir"
@@ -23,11 +23,12 @@ LEAST_TRIALS = 30
 def test_failing_system_call_gives_one_sentence_and_same_command_recovers(root, tmp_path):
     table, page = tmp_path / "table.json", tmp_path / "page.md"
     page.write_text(
-        "<!-- figures, written by benchmarks/system_errors.py -->\n<!-- end of figures of system errors -->\n"
+        "<!-- figures, written by benchmarks/failures/system_errors.py -->\n"
+        "<!-- end of figures of system errors -->\n"
     )
     command = [
         sys.executable,
-        root / "benchmarks/system_errors.py",
+        root / "benchmarks/failures/system_errors.py",
         "--steps",
         STEPS,
         "--most",

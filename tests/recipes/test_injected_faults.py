@@ -1,5 +1,5 @@
-"""Faults injected into the first stages of the toy recipe, one of each kind. benchmarks/faults.py covers the
-whole recipe."""
+"""Faults injected into the first stages of the toy recipe, one of each kind. benchmarks/failures/faults.py
+covers the whole recipe."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from pyasr.base.errors import UserError
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks/failures"))
 import fault_ground  # noqa: E402
 import fault_page  # noqa: E402
 import faults  # noqa: E402

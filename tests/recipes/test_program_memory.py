@@ -1,5 +1,5 @@
-"""A sample of benchmarks/scale.py: programs on a corpus of some thousand utterances stay within the recorded
-memory."""
+"""A sample of benchmarks/scaling/scale.py: programs on a corpus of some thousand utterances stay within the
+recorded memory."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ import pytest
 from pyasr.base.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(ROOT / "benchmarks/scaling"))
 import scale_page  # noqa: E402
 import scale_recipes  # noqa: E402
 import scale_usage  # noqa: E402
@@ -36,8 +36,8 @@ def command(row: Row, ground: Ground, work: Path) -> str:
 
 
 def kept(row: Row) -> Growth:
-    """Record of a row in benchmarks/scale.json."""
-    usages = scale_usage.read_usages(ROOT / "benchmarks/scale.json")
+    """Record of a row in benchmarks/scaling/scale.json."""
+    usages = scale_usage.read_usages(ROOT / "benchmarks/scaling/scale.json")
     return Growth(row, [usage for usage in usages if usage.row == row.name])
 
 
@@ -99,7 +99,7 @@ def test_usages_survive_file_round_trip(tmp_path):
     assert scale_usage.read_usages(path) == usages
     assert json.loads(path.read_text(encoding="utf-8"))["machine"] == "a machine"
     path.write_text("[]")
-    with pytest.raises(UserError, match="not a file of benchmarks/scale.py"):
+    with pytest.raises(UserError, match="not a file of benchmarks/scaling/scale.py"):
         scale_usage.read_usages(path)
 
 
@@ -114,7 +114,7 @@ def test_page_has_figures_of_recipes_and_programs(tmp_path, monkeypatch):
             if row.ladder is TABLES
         ],
     )
-    page.write_text((ROOT / "docs/scale.md").read_text(encoding="utf-8"), encoding="utf-8")
+    page.write_text((ROOT / "docs/running/scale.md").read_text(encoding="utf-8"), encoding="utf-8")
     scale_page.write_page(page, growths, "a machine")
     text = page.read_text(encoding="utf-8")
     assert text.count("| all ") == 1 and "Measured on a machine; commits x." in text

@@ -32,9 +32,9 @@ from pyasr import Recognizer
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.io.text_tables import read_table
-from pyasr.recognition import adaptation
-from pyasr.recognition.adaptation import Adaptation
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
+from pyasr.recognition.features import adaptation
+from pyasr.recognition.features.adaptation import Adaptation
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(20 + i).choice(WORDS, 20)] for i in range(2)}
 

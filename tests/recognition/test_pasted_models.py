@@ -33,11 +33,11 @@ from pyasr.hmm.model.model_file import MODEL
 from pyasr.io.ark import ArkWriter, load_all
 from pyasr.io.text_tables import read_table, write_table
 from pyasr.nn.networks.acoustic import load_scorer
+from pyasr.recognition.audio.pauses import CutOptions, cut_at_pauses
+from pyasr.recognition.audio.recording_input import Recording, read_recordings
+from pyasr.recognition.features.pasting import PastedFeatures
 from pyasr.recognition.packed import read_info
 from pyasr.recognition.packed_inputs import FeatureSource, PastedData
-from pyasr.recognition.pasting import PastedFeatures
-from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.recording_input import Recording, read_recordings
 
 SAID = {
     name: [str(word) for word in np.random.default_rng(seed).choice(WORDS, 14)]

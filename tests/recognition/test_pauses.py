@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pyasr.recognition.pauses import _levels, cut_at_pauses
+from pyasr.recognition.audio.pauses import _levels, cut_at_pauses
 
 
 def talk(seconds: int, rate: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""`pyasr.recognition.recording_input`: audio files of a directory, pipes, and messages about unreadable
+"""`pyasr.recognition.audio.recording_input`: audio files of a directory, pipes, and messages about unreadable
 files."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tone_toys import RATE
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio import audio_sizes
-from pyasr.recognition.recording_input import find_audio, of_bytes, read_recordings
+from pyasr.recognition.audio.recording_input import find_audio, of_bytes, read_recordings
 
 
 def test_links_to_folders_are_followed_once(tmp_path):

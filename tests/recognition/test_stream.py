@@ -55,11 +55,11 @@ from pyasr.hmm.model.model_file import write_model
 from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.networks.layered import LayeredNetwork
+from pyasr.recognition.audio.live_input import LiveInput
+from pyasr.recognition.audio.recording_input import live_blocks
+from pyasr.recognition.features.front_end import inputs_of_speaker
 from pyasr.recognition.formats import FORMATS
-from pyasr.recognition.front_end import inputs_of_speaker
-from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.packed import GMM, NETWORK
-from pyasr.recognition.recording_input import live_blocks
 
 SAID = ["do", "mi", "fa", "re", "do", "fa"]
 BINS = FBANK.mel.num_mel_bins

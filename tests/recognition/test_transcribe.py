@@ -26,11 +26,12 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
 from pyasr.io.text_tables import read_table
 from pyasr.recognition import recognizer as recognizer_module
-from pyasr.recognition import recording_input, system
+from pyasr.recognition import system
 from pyasr.recognition.acoustics import Gaussians
+from pyasr.recognition.audio import recording_input
+from pyasr.recognition.audio.pauses import CutOptions, cut_at_pauses
+from pyasr.recognition.audio.recording_input import Recording, find_audio, read_recordings
 from pyasr.recognition.packed import PackedFile
-from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.recording_input import Recording, find_audio, read_recordings
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(i).choice(WORDS, 4 + i)] for i in range(4)}
 

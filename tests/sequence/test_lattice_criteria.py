@@ -13,11 +13,11 @@ from pyasr.decode.lattices.determinize import determinize
 from pyasr.decode.lattices.lattice import Lattice, from_arcs
 from pyasr.decode.search.beam_search import Decoder
 from pyasr.decode.search.decode_options import DecodeOptions
-from pyasr.sequence.hypotheses import hypotheses_of
-from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate, path_posteriors
-from pyasr.sequence.lattice_kernels import spread
-from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses import hypotheses_of
+from pyasr.sequence.lattices.lattice_criteria import CriterionOptions, evaluate, path_posteriors
+from pyasr.sequence.lattices.lattice_kernels import spread
+from pyasr.sequence.lattices.lattice_objective import LatticeObjective, LatticeSupervision
+from pyasr.sequence.lattices.tid_classes import TidClasses
 
 NUM_PDFS, NUM_FRAMES, SCALE = 6, 5, 0.7
 PDFS = tid2pdf(NUM_PDFS)

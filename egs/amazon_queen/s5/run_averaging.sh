@@ -3,7 +3,7 @@
 # a sigmoid network (the contrasts of Su, Chen, Xu 2015, Tables 2 to 7), each with several seeds. Uses the output of run.sh:
 # features and alignments of the SAT system, its graph, its language directories.
 #
-# Rates were chosen by the held-out objective of shorter trainings on 2 ranks (docs/pretraining.md); each is multiplied by the number of ranks.
+# Rates were chosen by the held-out objective of shorter trainings on 2 ranks (docs/networks/pretraining.md); each is multiplied by the number of ranks.
 #
 #   ./run_averaging.sh
 #   ./run_averaging.sh --seeds 1 --ranks "1 2"

@@ -6,7 +6,7 @@
 #   ./run.sh --swbd /corpora/LDC97S62 --transcripts /corpora/swb_ms98_transcriptions \
 #            --eval2000-audio /corpora/LDC2002S09 --eval2000-text /corpora/LDC2002T43 --rt03 /corpora/LDC2007S10
 #   ./run.sh --front-end mfcc ...     Kaldi's front end
-#   ./run.sh --help     the options below; docs/switchboard.md describes the discs
+#   ./run.sh --help     the options below; docs/corpora/switchboard.md describes the discs
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh next to it (docs/recipes.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio
 from pyasr.corpora.conversations import SkippedItems, Utterance, hundredths
-from pyasr.corpora.fisher.calls import Calls
-from pyasr.corpora.fisher.speakers import Caller
-from pyasr.corpora.fisher.text import acoustic_words, is_unsure
-from pyasr.corpora.fisher.transcripts import TranscriptLine, read_transcript
+from pyasr.corpora.fisher.fisher_calls import Calls
+from pyasr.corpora.fisher.fisher_speakers import Caller
+from pyasr.corpora.fisher.fisher_text import acoustic_words, is_unsure
+from pyasr.corpora.fisher.fisher_transcripts import TranscriptLine, read_transcript
 
 MAX_S = 30.0
 BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's recipe sre08 excludes them

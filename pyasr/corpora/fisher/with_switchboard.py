@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from pyasr.corpora.fisher.dictionary import OOV_WORD, in_lower_case, write_dict
-from pyasr.corpora.switchboard.dictionary import lexicon_of
+from pyasr.corpora.fisher.fisher_dictionary import OOV_WORD, in_lower_case, write_dict
+from pyasr.corpora.switchboard.swbd_dictionary import lexicon_of
 from pyasr.lang.lexicons.lexicon import Lexicon, Phones, read_cmudict
 
 NOISES_OF_BOTH = {"[laughter]": "laughter", "[noise]": "noise", "[vocalized-noise]": "noise", OOV_WORD: "oov"}
@@ -25,7 +25,7 @@ def in_cmu_phones(phones: Phones) -> Phones:
 def acronyms_of(dictionary: Lexicon) -> Lexicon:
     """The acronyms, such as `i._b._m.`, of Mississippi State's dictionary, in phones of the CMU dictionary.
 
-    dictionary  in mixed case, as `pyasr.corpora.switchboard.dictionary.read_dictionary` reads it
+    dictionary  in mixed case, as `pyasr.corpora.switchboard.swbd_dictionary.read_dictionary` reads it
     """
     lexicon, acronyms = lexicon_of(dictionary)
     found = Lexicon()

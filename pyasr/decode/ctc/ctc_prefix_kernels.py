@@ -1,4 +1,5 @@
-"""Kernels of the prefix beam search; docs/ctc.md has the equations, `pyasr.decode.ctc.ctc_prefix` calls them.
+"""Kernels of the prefix beam search; docs/networks/ctc.md has the equations, and
+`pyasr.decode.ctc.ctc_prefix` calls them.
 
 Prefixes are nodes of a tree; node 0 is the empty prefix. Nodes stay in the tree when they leave the beam, so
 each prefix has exactly one node. A node stores the values that depend only on its units:

@@ -4,7 +4,8 @@ transition-ids.
     compact, beam = determinize(lattice, beam=6.0, acoustic_scale=1 / 12)
 
 The algorithm of D. Povey et al., "Generating exact lattices in the WFST framework", ICASSP 2012 (the
-behaviour of Kaldi's lattice-determinize-pruned); docs/lattices.md has its equations, hazards and cost.
+behaviour of Kaldi's lattice-determinize-pruned); docs/decoding/lattices.md has its equations, hazards and
+cost.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The search of lattice determinisation. docs/lattices.md derives it; `pyasr.decode.lattices.determinize`
-calls it.
+"""The search of lattice determinisation. docs/decoding/lattices.md derives it;
+`pyasr.decode.lattices.determinize` calls it.
 
 A state of the result is a set of elements (`determinize_pools`). A *task* is a state with one of the words
 that can follow it. Tasks are processed in the order of the best path through them, so a state is first

@@ -52,7 +52,7 @@ class _Words(NamedTuple):
     beta: np.ndarray
 
 
-class _Entries(NamedTuple):
+class _PrefixEntries(NamedTuple):
     """An entry is a state that a prefix leads to, with its cost, the last arc to it and the entry before that
     arc. The entries of a prefix are consecutive."""
 
@@ -69,7 +69,8 @@ def _search(graph, num_best):
     The queue contains (bound, number, first entry, end of the entries); a complete sequence has one entry and
     a negative number.
     """
-    entries, num_states = _Entries([np.int64(0)], [0.0], [np.int64(-1)], [np.int64(-1)]), len(graph.finals)
+    entries = _PrefixEntries([np.int64(0)], [0.0], [np.int64(-1)], [np.int64(-1)])
+    num_states = len(graph.finals)
     waiting = (np.full(num_states, np.inf), np.full(num_states, -1), np.full(num_states, -1))
     waiting[0][0] = 0.0
     bound = _close(graph, waiting, [np.int64(0)], entries)

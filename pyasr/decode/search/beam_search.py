@@ -7,8 +7,8 @@ utterances and threads.
     words = best_path(lattice, 1 / 12).words
 
 The algorithm is the search with lattice pruning of D. Povey et al., "Generating exact lattices in the WFST
-framework", ICASSP 2012 (the behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations.
-`Decoder.start` is for utterances that arrive in parts.
+framework", ICASSP 2012 (the behaviour of Kaldi's LatticeFasterDecoder); docs/decoding/decoding.md has its
+equations. `Decoder.start` is for utterances that arrive in parts.
 """
 
 from __future__ import annotations

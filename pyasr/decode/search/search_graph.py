@@ -13,7 +13,7 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
 from pyasr.decode.search import token_passing
-from pyasr.io.mapped import MappedTables, derived, digest_of_parts
+from pyasr.io.mapped_files.mapped import MappedTables, derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 
 _LAYOUT = "search graph 1"  # change it when the content of the tables changes
@@ -40,7 +40,7 @@ class Graph:
 
     @classmethod
     def read(cls, path: Path, tid2pdf: np.ndarray) -> Graph:
-        """The graph of an OpenFst file, memory-mapped if the file is large (`pyasr.io.mapped`).
+        """The graph of an OpenFst file, memory-mapped if the file is large (`pyasr.io.mapped_files.mapped`).
 
         Raises UserError as `read_fst` does, and if the graph is empty or does not belong to the model.
         """

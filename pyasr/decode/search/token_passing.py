@@ -1,4 +1,4 @@
-"""Kernels of the lattice-generating beam search. docs/decoding.md derives them;
+"""Kernels of the lattice-generating beam search. docs/decoding/decoding.md derives them;
 `pyasr.decode.search.beam_search` calls them.
 
 A token is a graph state reached at a frame, with the lowest cost of reaching it. A link is an arc of the

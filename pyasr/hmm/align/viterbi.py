@@ -63,7 +63,7 @@ class _Likelihoods(NamedTuple):
     scratch: np.ndarray
 
 
-class _Nodes(NamedTuple):
+class _GraphNodes(NamedTuple):
     """The arrays of a `TrainingGraph`."""
 
     tids: np.ndarray
@@ -230,7 +230,7 @@ def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, opt
 def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, options):
     (matrix, gauss_offsets), (blocks, scratch) = gaussians, frames
     likelihoods = _Likelihoods(scores, ready, matrix, gauss_offsets, graph.pdfs, blocks, scratch)
-    of_graph = _Nodes(*(getattr(graph, name) for name in _Nodes._fields))
+    of_graph = _GraphNodes(*(getattr(graph, name) for name in _GraphNodes._fields))
     beams = [options.beam] + ([options.retry_beam] if options.retry_beam > options.beam else [])
     for beam in beams if num_frames else []:
         score, nodes = _search(num_frames, likelihoods, options.acoustic_scale, beam, tid_costs, of_graph)

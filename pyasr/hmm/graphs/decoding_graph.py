@@ -4,7 +4,7 @@
     CLG   = C o LG
     HCLG  = self-loops (min rmeps rmdisambig det (Ha o CLG))
 
-as in Kaldi's mkgraph.sh. docs/graph.md describes each operation.
+as in Kaldi's mkgraph.sh. docs/lang/graph.md describes each operation.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from pyasr.hmm.align.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.transforms.fmllr_kernels import expected_parameters, products
 from pyasr.hmm.transforms.row_updates import maximise_rows, objective
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 
 _FRAMES_PER_BLOCK = 512
 

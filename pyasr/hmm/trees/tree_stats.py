@@ -22,7 +22,7 @@ from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import PDF_CLASS
 from pyasr.hmm.trees.phone_segments import groups, split_to_phones
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 
 UNKNOWN = -1
 VAR_FLOOR = 0.01

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pyasr.intake.own.own_corpus import PARTS
 from pyasr.intake.own.preparing import Prepared, choose_rate
+from pyasr.intake.own.reading.own_corpus import PARTS
 from pyasr.intake.own.sizes import lm_min_counts, lm_order, sizes_for
 from pyasr.lang.pronouncing.prepare_dict import LETTERS
 

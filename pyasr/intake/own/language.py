@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.intake.own.own_corpus import NUM_NAMED
+from pyasr.intake.own.reading.own_corpus import NUM_NAMED
 from pyasr.lang.pronouncing.prepare_dict import CMUDICT, LETTERS, read_dictionary
 
 ENGLISH_COVERAGE = 0.85  # share of the running words; English texts reach 98 %, German ones 63 %

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.own_corpus import Corpus, OwnUtterance, ReadingOptions, named, part_of
+from pyasr.intake.own.reading.own_corpus import Corpus, OwnUtterance, ReadingOptions, named, part_of
 
 _MOST_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
 _CUT_NAME = 12

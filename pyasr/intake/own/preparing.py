@@ -14,7 +14,7 @@ from pyasr.base.outputs.output import atomic_write
 from pyasr.data.tables.datadir import FILE_AND_CHANNEL
 from pyasr.intake.own.language import Language, LanguageOptions, choose_language
 from pyasr.intake.own.naming import find_parts, name_speakers, name_utterances
-from pyasr.intake.own.own_corpus import PARTS, Corpus, Faults, OwnUtterance, ReadingOptions, named
+from pyasr.intake.own.reading.own_corpus import PARTS, Corpus, Faults, OwnUtterance, ReadingOptions, named
 from pyasr.intake.own.sources import read_corpus
 from pyasr.intake.own.splitting import CorpusSplit, SplitOptions, split
 from pyasr.intake.own.words import Normaliser

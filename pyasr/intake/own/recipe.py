@@ -15,8 +15,8 @@ from pyasr.base.files import durable
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.outputs.written_files import WrittenFiles
 from pyasr.intake.own.findings import has_several_channels
-from pyasr.intake.own.own_corpus import PARTS
 from pyasr.intake.own.preparing import CorpusOptions, Prepared, choose_rate
+from pyasr.intake.own.reading.own_corpus import PARTS
 from pyasr.intake.own.sizes import Sizes, fmllr_min_count, lm_min_counts, lm_order, sizes_for
 from pyasr.lang.pronouncing.prepare_dict import CMUDICT, LETTERS
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
-from pyasr.intake.own.own_corpus import PARTS, Corpus, OwnUtterance
+from pyasr.intake.own.reading.own_corpus import PARTS, Corpus, OwnUtterance
 
 _LEAST_SPEAKERS = 8  # at least two of them are held out
 _MOST_SHARE_OF_ONE = 0.4  # largest share of the corpus of one speaker, for a split by speakers

@@ -28,8 +28,8 @@ import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.io import mapped
-from pyasr.io.mapped import derived, digest_of_parts
+from pyasr.io.mapped_files import mapped
+from pyasr.io.mapped_files.mapped import derived, digest_of_parts
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang.fst.fst_ops import infinite_arcs
 from pyasr.lang.grammars.backoff_tables import tables_of_arpa
@@ -81,8 +81,8 @@ class BackoffLm:
     ) -> BackoffLm:
         """The model in `source` (see `model_file`) over the ids of `words`.
 
-        more  further directories for the memory-mapped file of a large model (`pyasr.io.mapped`), if its own
-              directory is not writable
+        more  further directories for the memory-mapped file of a large model
+              (`pyasr.io.mapped_files.mapped`), if its own directory is not writable
 
         A word that the model lacks costs the back-off to the empty history plus `oov_cost`; no history
         extends over it. Raises UserError if there is no such file, or if a G.fst is not a back-off model.

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.io.content import ContentReader
-from pyasr.io.mapped import MappedTables
+from pyasr.io.mapped_files.mapped import MappedTables
 from pyasr.lang.grammars import backoff_tables_kernels as kernels
 from pyasr.lang.grammars.grammar import BOS, EOS, check_symbols
 from pyasr.lang.ngrams.arpa_reader import ArpaReader, Piece, occurs_twice, pieces_of
@@ -35,10 +35,10 @@ def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
     check_symbols(words)
     with ContentReader(path) as first, ContentReader(path) as second:
         ahead = ArpaReader(first, path)
-        return _Builder(ahead, ArpaReader(second, path, ahead), words, first.most_bytes).tables()
+        return _TableBuilder(ahead, ArpaReader(second, path, ahead), words, first.most_bytes).tables()
 
 
-class _Builder:
+class _TableBuilder:
     """Fills `kernels.Growing` by orders. `ahead` is read before `reader`, and detects errors in the file."""
 
     def __init__(self, ahead: ArpaReader, reader: ArpaReader, words: SymbolTable, most_bytes: int):

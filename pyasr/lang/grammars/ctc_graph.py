@@ -43,7 +43,7 @@ def unit_tid2pdf(num_units: int) -> np.ndarray:
     return np.arange(-1, num_units, dtype=np.int32)
 
 
-class _Nodes:
+class _StateKeys:
     """States of TLG as sorted keys of (state of LG, whether an epsilon led there, last unit)."""
 
     def __init__(self, num_labels: int):
@@ -75,10 +75,10 @@ def _fan_out(states: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nd
     return rows, np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - offsets[states], counts)
 
 
-def _all_nodes(lg: Fst) -> _Nodes:
+def _all_nodes(lg: Fst) -> _StateKeys:
     """Every state of LG with the blank, the target of every arc with its unit, and the states reached from
     there by epsilons."""
-    nodes = _Nodes(int(lg.ilabels.max(initial=0)) + 1)
+    nodes = _StateKeys(int(lg.ilabels.max(initial=0)) + 1)
     spoken = lg.ilabels > 0
     entered = nodes.key(lg.nextstates[spoken], 0, lg.ilabels[spoken])
     new = nodes.add(np.r_[nodes.key(np.arange(lg.num_states), 0, _BLANK), entered])

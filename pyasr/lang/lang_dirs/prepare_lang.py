@@ -76,7 +76,7 @@ def topology_text(entries: list[tuple[list[int], list[list[tuple[int, float]]]]]
     return [*lines, "</Topology>"]
 
 
-class _Builder:
+class _LangTables:
     """Tables of a language directory before they are written."""
 
     def __init__(self, content: DictDir, oov_word: str, options: LangOptions):
@@ -254,7 +254,7 @@ def _flat(groups: PhoneGroups) -> list[str]:
 
 def write_lang(content: DictDir, oov_word: str, options: LangOptions, out: Path) -> None:
     """Fill the existing directory `out`. Raises UserError if `oov_word` is not in the lexicon."""
-    builder = _Builder(content, oov_word, options)
+    builder = _LangTables(content, oov_word, options)
     builder.write_lists(out)
     builder.write_symbols(out)
     builder.write_align_lexicon(out)

@@ -4,7 +4,8 @@ joint-sequence model.
 The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens
 and apostrophes, accents that the dictionary does not have (`café`), interjections, stretched words
 (`beeeeautiful`), words without vowels (mumbled, or spelt if short). Endings, compounds and British spellings
-have no rules, because the model is better at them on held-out words of the CMU dictionary (docs/lang.md).
+have no rules, because the model is better at them on held-out words of the CMU dictionary
+(docs/lang/lang.md).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from pyasr.tensor.products import affine, mm
 
 
-class _Affine(torch.autograd.Function):
+class _PlainAffine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.save_for_backward(x, weight)
@@ -35,4 +35,4 @@ class Linear(nn.Linear):
             return super().forward(x)
         if x.dim() == 1:
             return self.forward(x[None])[0]
-        return _Affine.apply(x, self.weight, self.bias)
+        return _PlainAffine.apply(x, self.weight, self.bias)

@@ -239,7 +239,7 @@ def own_gradients(layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor | None
     return mm(y.T, x), None if layer.bias is None else y.sum(0)
 
 
-class _Affine(torch.autograd.Function):
+class _PreconditionedAffine(torch.autograd.Function):
     """An affine map whose layer's preconditioner computes the gradients of the parameters."""
 
     @staticmethod
@@ -317,7 +317,7 @@ class PreconditionedLinear(nn.Linear):
         """As in `nn.Linear`."""
         if x.dim() == 1:
             return self.forward(x[None])[0]
-        return _Affine.apply(*_in_type_of_autocast(x, self.weight, self.bias), self)
+        return _PreconditionedAffine.apply(*_in_type_of_autocast(x, self.weight, self.bias), self)
 
 
 class PreconditionedConv2d(nn.Conv2d):

@@ -106,7 +106,7 @@ class MixingOptions:
 
     heading = "parallel training"
 
-    parallel: str = option("allreduce", "scheme of parallel training; docs/parallel.md lists all")
+    parallel: str = option("allreduce", "scheme of parallel training; docs/parallel/parallel.md lists all")
     scheme: SchemeOptions | None = chosen_group("parallel", option_kinds, "scheme")
 
     def __post_init__(self):

@@ -48,7 +48,7 @@ class OuterOptions(PeriodicOptions):
 
     outer_momentum: float | None = option(
         None,
-        "momentum of the outer optimiser; none: the scheme's own (docs/parallel.md)",
+        "momentum of the outer optimiser; none: the scheme's own (docs/parallel/parallel.md)",
         minimum=0.0,
         maximum=0.999,
         rare=True,

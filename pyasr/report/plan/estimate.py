@@ -12,7 +12,7 @@ from pyasr.report.plan.planned_data import PlannedCorpus
 from pyasr.report.plan.rates import Rates, at
 from pyasr.report.plan.works import BEFORE, FRAMES_PER_HOUR, LITTLE, WORKS, Work, key_of
 
-_NGRAMS_PER_S = 4e6  # speed of reading n-grams (docs/language_model.md)
+_NGRAMS_PER_S = 4e6  # speed of reading n-grams (docs/lang/language_model.md)
 _LOCAL_RUNNER = "run.pl"
 
 

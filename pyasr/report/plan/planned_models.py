@@ -14,7 +14,7 @@ from pyasr.report.plan.planned_calls import Call
 
 _LEAVES_OF_MONO = 130.0  # three states for each of about forty phones, and silence
 _USUAL_LEAVES = {"train_deltas": 1200, "train_lda_mllt": 1800, "train_sat": 2000, "build_chain_tree": 1000}
-# by order; a trigram of 3 million words has 3.1 million (docs/language_model.md)
+# by order; a trigram of 3 million words has 3.1 million (docs/lang/language_model.md)
 _NGRAMS_OF_A_WORD = {1: 0.02, 2: 0.5, 3: 1.1, 4: 1.8}
 _KEPT_BY_MIN_COUNTS = 0.22  # fraction of n-grams; 30 million words: 7.0 million
 _KEPT_BY_PRUNING = 0.25  # fraction of 9.7 million n-grams, with a threshold of 1e-8

@@ -44,7 +44,7 @@ def align_networks(reference: WordNetwork, hypothesis: WordNetwork) -> list[Edit
     deleting, inserting = (
         np.array([0.0, *map(_cost, side.words)], np.float32) for side in (reference, hypothesis)
     )
-    sides = (_Arcs(side.before, side.offsets, side.last) for side in (reference, hypothesis))
+    sides = (_NetworkArcs(side.before, side.offsets, side.last) for side in (reference, hypothesis))
     path = _best_path(pairing, deleting, inserting, *sides)
     pairs = (
         (reference.words[i - 1] if i else None, hypothesis.words[j - 1] if j else None)
@@ -95,7 +95,7 @@ def _pairing_costs(reference: WordNetwork, hypothesis: WordNetwork) -> np.ndarra
     return costs
 
 
-class _Arcs(NamedTuple):
+class _NetworkArcs(NamedTuple):
     """The arrays of a `WordNetwork`."""
 
     before: np.ndarray

@@ -26,7 +26,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.host import host_memory
 from pyasr.base.memory_errors import enough_for
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 from pyasr.parallel.communication.comm import Comm
 from pyasr.train.data.data_shard import Shard
 from pyasr.train.training_options import StoreOptions

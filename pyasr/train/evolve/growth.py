@@ -31,9 +31,10 @@ import torch
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.gmm_update import split_targets
+from pyasr.nn.layers.hidden_layers import initialise_hidden
 from pyasr.nn.network_options import DnnOptions
 from pyasr.nn.networks.construction import network_from
-from pyasr.nn.networks.feed_forward import FeedForward, initialise_hidden
+from pyasr.nn.networks.feed_forward import FeedForward
 from pyasr.parallel.communication.comm import Comm
 from pyasr.train.sgd.learner import Learner
 from pyasr.train.training_options import GrowthOptions

@@ -7,7 +7,7 @@ A byte b = 0..254 stands for
 in standard deviations of its column. Steps are uniform around 0, where they are 0.018, and proportional to
 |x| beyond s = 0.6, where they are 3 % of |x|. For x ~ N(0, 1) the root mean squared error is sqrt((s^2 + 1) /
 12) a / 127 = 0.010. Values beyond L = 16 are clipped. Kaldi's 8-bit archives have separate steps for each
-utterance and column (`CompressedMatrix`); docs/training_data.md compares the two.
+utterance and column (`CompressedMatrix`); docs/networks/training_data.md compares the two.
 """
 
 from __future__ import annotations

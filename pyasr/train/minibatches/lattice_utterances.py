@@ -11,8 +11,8 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.networks.acoustic import AcousticModel
 from pyasr.parallel.communication.comm import Comm
-from pyasr.sequence.hypotheses_store import HypothesesStore
-from pyasr.sequence.lattice_objective import LatticeSupervision
+from pyasr.sequence.lattices.hypotheses_store import HypothesesStore
+from pyasr.sequence.lattices.lattice_objective import LatticeSupervision
 from pyasr.train.minibatches.whole_utterances import Utterances
 from pyasr.train.targets.pdf_targets import Targets
 from pyasr.train.targets.usable_features import check_numbers

@@ -30,7 +30,9 @@ class OverTimeOptions:
     heading = "network"
 
     network: Path | None = option(
-        None, "file of layers (docs/networks.md), which also define hidden layers and splicing", common=True
+        None,
+        "file of layers (docs/networks/networks.md), which also define hidden layers and splicing",
+        common=True,
     )
     chunk: int = option(20, "frames of a training chunk, without context", minimum=1)
     carry_state: bool = option(

@@ -14,9 +14,9 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.nn.networks.feed_forward import FeedForward
 from pyasr.parallel.communication.comm import Comm
-from pyasr.sequence.hypotheses_store import HypothesesStore
-from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses_store import HypothesesStore
+from pyasr.sequence.lattices.lattice_objective import LatticeObjective, LatticeSupervision
+from pyasr.sequence.lattices.tid_classes import TidClasses
 from pyasr.train.minibatches.lattice_utterances import LatticeUtterances
 from pyasr.train.objectives.rank_training import OnUtterances
 from pyasr.train.sgd.criterion import SequenceCriterion

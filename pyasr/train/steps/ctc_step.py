@@ -49,7 +49,9 @@ class CtcStep(TrainingStep):
 
     data: Path = argument("data directory with features and transcripts")
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
-    network: Path = argument("file of layers (docs/networks.md), which also define the splicing of the input")
+    network: Path = argument(
+        "file of layers (docs/networks/networks.md), which also define the splicing of the input"
+    )
     out: Path = argument("output directory of the model")
     input: InputOptions = group(InputOptions, only=SPLICED_BY_LAYERS)
     targets: CtcTargetOptions = group(CtcTargetOptions)

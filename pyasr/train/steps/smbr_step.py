@@ -21,8 +21,8 @@ from pyasr.io.int_vectors import job_archive_files
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.strategies import MixingOptions
-from pyasr.sequence.hypotheses_store import store_lattices
-from pyasr.sequence.lattice_criteria import CriterionOptions
+from pyasr.sequence.lattices.hypotheses_store import store_lattices
+from pyasr.sequence.lattices.lattice_criteria import CriterionOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.steps.on_ranks import copy_inputs
 from pyasr.train.steps.training_step import TrainingSpec, TrainingStep

@@ -16,9 +16,9 @@ from pyasr.base.cli.skipped_utterances import LeftOutOptions
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
-from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.keys import Keys, ranks
-from pyasr.io.packed_rows import StoredRows, save_rows
+from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.mapped_files.packed_rows import StoredRows, save_rows
 from pyasr.train.targets.dealing import dealt_to
 
 TARGETS_FILE = "targets.npz"

@@ -31,7 +31,7 @@ from pyasr.base.files import durable
 from pyasr.base.outputs.fingerprint import fingerprint
 from pyasr.base.outputs.written_digests import note_digest, open_hashed
 from pyasr.base.system_errors import naming
-from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
+from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.communication.comm import Comm
 from pyasr.train.targets.pdf_targets import Targets

@@ -24,8 +24,8 @@ from pyasr.decode.lattice_jobs.rescore_dir import (
 )
 from pyasr.decode.lattices.compact_lattice import compact_from_arcs
 from pyasr.decode.lattices.lattice_io import read_compact_lattices, write_lattices
-from pyasr.io import mapped
 from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.mapped_files import mapped
 from pyasr.io.openfst import write_fst
 from pyasr.io.text_tables import read_table
 from pyasr.lang.grammars.backoff_lm import BackoffLm

@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.decode.search.beam_search import Decoder
 from pyasr.decode.search.decode_options import DecodeOptions
 from pyasr.decode.search.search_graph import Graph
-from pyasr.io import mapped
+from pyasr.io.mapped_files import mapped
 from pyasr.io.openfst import Fst, read_fst, write_fst
 
 NUM_PDFS = 5

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.io import mapped
+from pyasr.io.mapped_files import mapped
 from pyasr.io.openfst import write_fst
 from pyasr.lang.grammars.backoff_lm import BackoffLm, tables_of_fst
 from pyasr.lang.grammars.backoff_tables import tables_of_arpa

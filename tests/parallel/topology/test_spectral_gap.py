@@ -1,4 +1,4 @@
-"""utils/spectral_gap.py, its picture, and the table in docs/topologies.md."""
+"""utils/spectral_gap.py, its picture, and the table in docs/parallel/topologies.md."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from pyasr.parallel.topology import agreement
 from pyasr.parallel.topology.agreement import disagreement_of, models_sent
 from pyasr.parallel.topology.topologies import TOPOLOGIES, matrix
 
-PAGE = Path(__file__).parents[3] / "docs" / "topologies.md"
+PAGE = Path(__file__).parents[3] / "docs" / "parallel" / "topologies.md"
 
 
 def rows(capsys, *words) -> dict[str, list[str]]:
@@ -95,7 +95,7 @@ def test_invalid_requests_are_refused(words, sentence, tmp_path, monkeypatch):
 
 
 def test_picture_has_one_line_per_message(tmp_path):
-    """For each message of a round. The picture in docs/topologies.md is up to date."""
+    """For each message of a round. The picture in docs/parallel/topologies.md is up to date."""
     run_here(
         "spectral_gap.py",
         "--topology",

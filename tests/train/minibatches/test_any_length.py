@@ -20,10 +20,10 @@ from pyasr.io.text_tables import write_table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 from pyasr.nn.networks.layered import LayeredNetwork
-from pyasr.sequence.chain import AlignedPhones
-from pyasr.sequence.hypotheses import hypotheses_of
-from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses import hypotheses_of
+from pyasr.sequence.lattices.lattice_criteria import CriterionOptions, evaluate
+from pyasr.sequence.lattices.tid_classes import TidClasses
+from pyasr.sequence.lfmmi.chain import AlignedPhones
 from pyasr.train.job import memory_check
 from pyasr.train.minibatches.chunks import Packing
 from pyasr.train.minibatches.feature_codec import Plain

@@ -60,8 +60,8 @@ def test_utterances_without_frames_are_skipped(left, right):
     ],
 )
 def test_storage_types_have_documented_errors(name, largest, mean):
-    """The errors stated in docs/training_data.md, in standard deviations; inputs are float32 for all storage
-    types."""
+    """The errors stated in docs/networks/training_data.md, in standard deviations; inputs are float32 for all
+    storage types."""
     features = utterances((5000,))
     code = make_code(name, torch.bfloat16)
     frames = make_store(features, code)

@@ -28,9 +28,9 @@ from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.parallel.strategies import strategy_names
-from pyasr.sequence.hypotheses import hypotheses_of
-from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate
-from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattices.hypotheses import hypotheses_of
+from pyasr.sequence.lattices.lattice_criteria import CriterionOptions, evaluate
+from pyasr.sequence.lattices.tid_classes import TidClasses
 from pyasr.train.sgd.learner import Learner
 
 FLAGS = [

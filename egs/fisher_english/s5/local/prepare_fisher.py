@@ -21,8 +21,8 @@ from pyasr.corpora.call_audio import write_audio_list
 from pyasr.corpora.conversations import tables_of
 from pyasr.corpora.counts import Published, log_table
 from pyasr.corpora.discs import places_in
-from pyasr.corpora.fisher.calls import find_calls
-from pyasr.corpora.fisher.speakers import read_callers
+from pyasr.corpora.fisher.fisher_calls import find_calls
+from pyasr.corpora.fisher.fisher_speakers import read_callers
 from pyasr.corpora.fisher.utterances import Taken, take
 from pyasr.data.tables.datadir import write_data_dir
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyasr.base.cli.options import option
 from pyasr.base.cli.step import run_step
 from pyasr.corpora.dictionaries import CorpusDictOptions, make_dict_dir
-from pyasr.corpora.fisher.dictionary import in_lower_case, write_dict
+from pyasr.corpora.fisher.fisher_dictionary import in_lower_case, write_dict
 from pyasr.lang.lexicons.lexicon import cmudict_path, read_cmudict
 
 

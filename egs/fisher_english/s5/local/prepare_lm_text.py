@@ -16,9 +16,9 @@ from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.corpora.conversations import SkippedItems
 from pyasr.corpora.discs import places_in
-from pyasr.corpora.fisher.calls import Calls, find_transcripts
-from pyasr.corpora.fisher.text import lm_words
-from pyasr.corpora.fisher.transcripts import read_transcript
+from pyasr.corpora.fisher.fisher_calls import Calls, find_transcripts
+from pyasr.corpora.fisher.fisher_text import lm_words
+from pyasr.corpora.fisher.fisher_transcripts import read_transcript
 from pyasr.io.text_tables import write_table
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import make_part, run_step
-from pyasr.corpora.fisher.sets import split
+from pyasr.corpora.fisher.fisher_sets import split
 from pyasr.data.parts import subsets
 from pyasr.data.tables.datadir import DataDir
 

@@ -12,10 +12,10 @@ Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optio
 """
 
 from pyasr.base.cli.step import run_step
-from pyasr.corpora.dictionaries import SwitchboardDictOptions, make_dict_dir
+from pyasr.corpora.dictionaries import make_dict_dir
 from pyasr.corpora.fisher.with_switchboard import write_joint_dict
-from pyasr.corpora.switchboard.dictionary import read_dictionary
-from pyasr.corpora.switchboard.transcripts import read_transcripts
+from pyasr.corpora.switchboard.swbd_dictionary import SwitchboardDictOptions, read_dictionary
+from pyasr.corpora.switchboard.swbd_transcripts import read_transcripts
 from pyasr.lang.lexicons.lexicon import cmudict_path
 
 

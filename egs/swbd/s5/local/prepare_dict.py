@@ -12,9 +12,9 @@ Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optio
 """
 
 from pyasr.base.cli.step import run_step
-from pyasr.corpora.dictionaries import SwitchboardDictOptions, make_dict_dir
-from pyasr.corpora.switchboard.dictionary import read_dictionary, write_dict
-from pyasr.corpora.switchboard.transcripts import read_transcripts
+from pyasr.corpora.dictionaries import make_dict_dir
+from pyasr.corpora.switchboard.swbd_dictionary import SwitchboardDictOptions, read_dictionary, write_dict
+from pyasr.corpora.switchboard.swbd_transcripts import read_transcripts
 from pyasr.lang.lexicons.lexicon import cmudict_path
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import run_step
 from pyasr.corpora.discs import places_in
-from pyasr.corpora.hub5.data_dir import make_evaluation_set
-from pyasr.corpora.hub5.sets import EVAL2000
+from pyasr.corpora.hub5.hub5_data import make_evaluation_set
+from pyasr.corpora.hub5.hub5_sets import EVAL2000
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from pyasr.base.cli.step import make_part, run_step
 from pyasr.corpora.call_audio import write_audio_list
 from pyasr.corpora.counts import log_table
 from pyasr.corpora.discs import places_in
-from pyasr.corpora.switchboard.calls import PUBLISHED, find_audio
-from pyasr.corpora.switchboard.data_dir import write_switchboard
-from pyasr.corpora.switchboard.speakers import find_speaker_tables
-from pyasr.corpora.switchboard.transcripts import find_transcripts
+from pyasr.corpora.switchboard.swbd_calls import PUBLISHED, find_audio
+from pyasr.corpora.switchboard.swbd_data import write_switchboard
+from pyasr.corpora.switchboard.swbd_speakers import find_speaker_tables
+from pyasr.corpora.switchboard.swbd_transcripts import find_transcripts
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pyasr.base.files.pipes import is_command
 from pyasr.data.audio.channels import labels_of, pick
 from pyasr.data.audio.recordings import known_durations
 from pyasr.data.tables.datadir import DataDir
-from pyasr.intake.own.audio_files import recording_of
-from pyasr.intake.own.own_corpus import (
+from pyasr.intake.own.reading.audio_files import recording_of
+from pyasr.intake.own.reading.own_corpus import (
     Corpus,
     Faults,
     OwnRecording,

@@ -11,8 +11,8 @@ from pathlib import Path
 from pyasr.base.compiled.imports import import_modules
 from pyasr.base.errors import UserError
 from pyasr.corpora.discs import hint_of_packed, paths_below
-from pyasr.intake.own.audio_files import FOREIGN, FileIndex, is_audio
-from pyasr.intake.own.own_corpus import Corpus, ReadingOptions
+from pyasr.intake.own.reading.audio_files import FOREIGN, FileIndex, is_audio
+from pyasr.intake.own.reading.own_corpus import Corpus, ReadingOptions
 
 KINDS: list[Kind] = []
 _HINTS = {  # regular expression for a file name: what the file is, and what to do

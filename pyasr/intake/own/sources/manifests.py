@@ -9,8 +9,8 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import is_command
 from pyasr.intake.lhotse import Manifests, read_cuts, read_manifests
-from pyasr.intake.own.audio_files import recording_of
-from pyasr.intake.own.own_corpus import Corpus, Faults, OwnUtterance, ReadingOptions, named, part_of
+from pyasr.intake.own.reading.audio_files import recording_of
+from pyasr.intake.own.reading.own_corpus import Corpus, Faults, OwnUtterance, ReadingOptions, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")

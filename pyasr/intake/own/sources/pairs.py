@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.intake.own.audio_files import check_any, recording_of, stem_of
-from pyasr.intake.own.own_corpus import Corpus, Faults, OwnUtterance, ReadingOptions, named
+from pyasr.intake.own.reading.audio_files import check_any, recording_of, stem_of
+from pyasr.intake.own.reading.own_corpus import Corpus, Faults, OwnUtterance, ReadingOptions, named
+from pyasr.intake.own.reading.text_files import text_in
+from pyasr.intake.own.reading.textgrid import read_textgrid
+from pyasr.intake.own.reading.tiers import spoken
 from pyasr.intake.own.sources.kinds import Kind, Places, register
-from pyasr.intake.own.text_files import text_in
-from pyasr.intake.own.textgrid import read_textgrid
-from pyasr.intake.own.tiers import spoken
 
 # if an audio file has several transcripts, the first of these is used
 _SUFFIXES = (".textgrid", ".lab", ".txt")

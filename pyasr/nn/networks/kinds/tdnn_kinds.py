@@ -9,12 +9,12 @@ from torch import nn
 
 from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
+from pyasr.nn.layers.hidden_layers import initialise_hidden, nonlinearity
 from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.nnet2_layers import Normalize
 from pyasr.nn.layers.semi_orthogonal import draw_semi_orthogonal, keep_semi_orthogonal
 from pyasr.nn.layers.sequence_layers import Splice
 from pyasr.nn.network_options import ACTIVATIONS, DnnOptions
-from pyasr.nn.networks.feed_forward import initialise_hidden, nonlinearity
 from pyasr.nn.networks.kinds.layer_parts import DropoutOptions, Stack, number_or_kaldi, offsets_of
 from pyasr.nn.networks.kinds.layer_register import kind
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from comparison.simulated_run import read_run
+from comparison.trained_run import read_trained
 from pyasr.base.errors import UserError
 from pyasr.base.files.foreign_json import parse_object
 from pyasr.base.outputs.fingerprint import read_done
 from pyasr.base.outputs.output import atomic_write
 from pyasr.report.provenance import facts
-from pyasr.report.simulated_run import read_run
 from pyasr.report.systems import SIMULATION, family_of
-from pyasr.report.trained_run import read_trained
 
 _PLACES = 4  # decimal places of losses and distances
 

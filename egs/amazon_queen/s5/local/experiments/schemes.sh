@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every scheme of parallel training on 4, 8 and 16 virtual learners, with the same small network, data, rate and period: what docs/parallel.md says
+# Every scheme of parallel training on 4, 8 and 16 virtual learners, with the same small network, data, rate and period: what docs/parallel/parallel.md says
 # of schemes that none of the other scripts has. Begins with what run.sh made.
 #
 #   local/experiments/schemes.sh
@@ -21,7 +21,7 @@ parse_recipe_options "$@"
 cd ../..
 . local/experiments/cells.sh
 
-# In the order of docs/parallel.md; SCHEME:TOPOLOGY where a scheme leaves that to be chosen.
+# In the order of docs/parallel/parallel.md; SCHEME:TOPOLOGY where a scheme leaves that to be chosen.
 by_frames="allreduce butterfly ring hopping-ring exponential static-exponential base2 fixed-ring random-ring pairs random-pairs post-local
   delayed bmuf bmuf-classical slowmo diloco easgd kaldi"
 by_minibatch="gradient d1d dpsgd:fixed-ring dpsgd:random-ring adpsgd adpsgd:fixed-ring adpsgd:random-ring hadpsgd asgd"

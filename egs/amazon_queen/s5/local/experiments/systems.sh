@@ -10,7 +10,7 @@
 # Adds the result of each training to parallel/systems.jsonl, and skips those that the file has. A file named stop ends it before the next one.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
-[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
+[ -f ../../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/running/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . ../../utils/recipe.sh
 . ../../utils/recipe_decoding.sh
 
