@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.files.table_paths import as_named
 from pyasr.cluster.ranks.jobs import run_jobs
@@ -37,7 +37,7 @@ class MakeFmllrFeats:
     model_dir: Path = argument("directory of the GMM system, or of its alignments")
     out: Path = argument("new data directory")
     transform_dir: Path | None = option(None, "directory of the speakers' transforms; none: MODEL_DIR")
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
     compress: bool = option(
         False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
     )

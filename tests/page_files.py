@@ -45,8 +45,8 @@ def toolkit_with(page: str, places: dict[str, str], directory: Path) -> Path:
     """A copy of the toolkit's modules and programs in `directory`, with the files of a page in these folders
     of it; for programs that must find them by themselves."""
     for folder in ("pyasr", "steps", "utils"):
-        left_out = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, directory / folder, symlinks=True, ignore=left_out)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, directory / folder, symlinks=True, ignore=ignored)
     assert sorted(write_files(page, directory)) == sorted(places)
     for name, folder in places.items():
         (directory / name).rename(directory / folder / name)

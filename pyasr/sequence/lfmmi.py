@@ -34,14 +34,14 @@ class LfMmiCounts:
     """The parts of an objective; sums are over all sequences that are not skipped.
 
     num_frames    at the network's frame rate
-    num_left_out  number of skipped sequences, whose likelihoods were not finite
+    num_skipped  number of skipped sequences, whose likelihoods were not finite
     numerator, denominator  log-likelihoods
     l2_term       -lambda / 2 sum ||y||^2
     """
 
     num_sequences: int
     num_frames: int
-    num_left_out: int
+    num_skipped: int
     numerator: float
     denominator: float
     l2_term: float

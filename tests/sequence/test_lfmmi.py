@@ -249,7 +249,7 @@ def test_objective_equals_difference_of_enumerated_sums():
         assert share[: len(y)] == pytest.approx(own_share, abs=1e-9)
         numerator, squares = numerator + own, squares + (y**2).sum()
         denominator += dense_denominator(GRAPH, y, 0.0)[0]
-    assert (counts.num_sequences, counts.num_frames, counts.num_left_out) == (3, 5 + 5 + 3, 0)
+    assert (counts.num_sequences, counts.num_frames, counts.num_skipped) == (3, 5 + 5 + 3, 0)
     assert (counts.numerator, counts.denominator) == (pytest.approx(numerator), pytest.approx(denominator))
     assert objf.item() == pytest.approx(numerator - denominator - 0.005 * squares) and counts.log_prob < 0
 
@@ -291,7 +291,7 @@ def test_frames_after_end_and_skipped_rows_have_zero_gradient(caplog):
     assert "1 of 3 sequences have no finite likelihood and are skipped: b" in caplog.text
     assert not lf_mmi_with_posteriors(logits, SUPERVISIONS, GRAPH)[1][1].any()
     assert (
-        counts.num_left_out == 1
+        counts.num_skipped == 1
         and counts.num_sequences == 2
         and counts.num_frames == 8
         and np.isfinite(objf.item())

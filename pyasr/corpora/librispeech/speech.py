@@ -85,29 +85,29 @@ class Sources:
             yield f"{path} {sha256(path.read_bytes()).hexdigest()}"
 
 
-def read_utterances(sources: Sources, num_processes: int, left_out: SkippedItems) -> list[ReadUtterance]:
+def read_utterances(sources: Sources, num_processes: int, skipped: SkippedItems) -> list[ReadUtterance]:
     """The utterances with complete audio of one channel at 16 kHz and a transcript with words, sorted; others
-    are added to `left_out`.
+    are added to `skipped`.
 
     Raises UserError for a file of transcripts with lines in another format, or not in UTF-8.
     """
-    texts = _read_transcripts(sources.transcripts, left_out)
+    texts = _read_transcripts(sources.transcripts, skipped)
     for name in sorted(sources.audio.keys() - texts.keys()):
-        left_out.add("audio without a transcript", name)
+        skipped.add("audio without a transcript", name)
     for name in sorted(texts.keys() - sources.audio.keys()):
-        left_out.add("a transcript without audio", name)
+        skipped.add("a transcript without audio", name)
     names = sorted(texts.keys() & sources.audio.keys())
     looks = _look_at_all([sources.audio[name] for name in names], num_processes)
     found = []
     for name, (seconds, complaint) in zip(names, looks):
         if complaint or not texts[name]:
-            left_out.add(complaint or "a transcript without words", name)
+            skipped.add(complaint or "a transcript without words", name)
         else:
             found.append(ReadUtterance(name, sources.audio[name], seconds, texts[name]))
     return found
 
 
-def _read_transcripts(files: dict[str, Path], left_out: SkippedItems) -> dict[str, str]:
+def _read_transcripts(files: dict[str, Path], skipped: SkippedItems) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in files.values():
         for number, line in enumerate(read_lines(path), 1):
@@ -118,7 +118,7 @@ def _read_transcripts(files: dict[str, Path], left_out: SkippedItems) -> dict[st
                     "part again"
                 )
             if name and texts.setdefault(name, " ".join(words)) != " ".join(words):
-                left_out.add("a second transcript with other words", name)
+                skipped.add("a second transcript with other words", name)
     return texts
 
 

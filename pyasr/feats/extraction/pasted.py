@@ -19,7 +19,7 @@ import numpy as np
 
 from pyasr.base.cli.option_uses import if_set
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance
+from pyasr.base.cli.skipped_utterances import SkippedOptions, SkippedUtterance
 from pyasr.base.errors import UserError
 from pyasr.data.parts.job_parts import PARTS, JobPart, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
@@ -85,7 +85,7 @@ class PasteOptions:
     length_tolerance: int = option(
         0, "maximum difference in frames between the streams of an utterance; the shortest counts", minimum=0
     )
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
     compress: bool = option(
         False, "store one byte per value (Kaldi's compressed matrices) instead of float32"
     )
@@ -121,7 +121,7 @@ class PasteSpec:
         return self.paste.compress
 
     @property
-    def missing(self) -> LeftOutOptions:
+    def missing(self) -> SkippedOptions:
         """The limits for missing utterances."""
         return self.paste.missing
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.parts.job_parts import part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
@@ -39,7 +39,7 @@ class AlignStep:
     ali_dir: Path = argument("output directory of the alignments")
     align: AlignOptions = group(AlignOptions)
     boost_silence: float = option(1.0, "factor on the likelihoods of silence in the alignment", minimum=0.0)
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
 
     def check_inputs(self, of_network: bool = False) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.cli.options import option
 from pyasr.base.cli.seeds import generator
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.errors import UserError
 from pyasr.base.files.places import remove_tree
 from pyasr.base.outputs.output import atomic_write
@@ -102,7 +102,7 @@ class TrainOptions:
     schedule: GmmScheduleOptions
     align: AlignOptions
     update: GmmUpdateOptions
-    missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
+    missing: SkippedOptions = field(default_factory=lambda: SkippedOptions(MOST_MISSING))
     store: MemoryOptions = MemoryOptions()
 
 

@@ -13,7 +13,7 @@ from pyasr.base import log
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
 from pyasr.base.cli.seeds import generator
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions
@@ -74,7 +74,7 @@ class TriphoneStep:
     schedule: GmmScheduleOptions = group(GmmScheduleOptions, **TRIPHONE_SCHEDULE)
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MOST_MISSING)
     store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 

@@ -127,7 +127,7 @@ def _plain_names(speakers: list[str]) -> list[str]:
 
 def name_utterances(corpus: Corpus) -> None:
     """Give utterances (SPEAKER-NAME) and recordings unique names. Repeated utterances are left out."""
-    _leave_out_repeated(corpus)
+    _skip_repeated(corpus)
     names = _distinct_names(corpus)
     files = _distinct([_stem(recording.entry) for recording in corpus.recordings.values()])
     recordings = dict(zip(corpus.recordings, files))
@@ -136,7 +136,7 @@ def name_utterances(corpus: Corpus) -> None:
     corpus.recordings = {recordings[key]: recording for key, recording in corpus.recordings.items()}
 
 
-def _leave_out_repeated(corpus: Corpus) -> None:
+def _skip_repeated(corpus: Corpus) -> None:
     seen, kept, repeated = set(), list[OwnUtterance](), list[OwnUtterance]()
     for one in corpus.utterances:
         place = (one.recording, one.begin_s, one.end_s, one.text)

@@ -101,7 +101,7 @@ class LfMmi(Criterion):
     """
 
     totals = LfMmiTotals
-    left_out = "chunks", "their likelihoods were not finite"
+    skipped_parts = "chunks", "their likelihoods were not finite"
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class LfMmi(Criterion):
             second = torch.where(posteriors.sum(2, keepdim=True) > 0, second, 0.0)
             cross_entropy = -(posteriors * torch.log_softmax(_only(second, known).to(posteriors), 2)).sum()
             loss = loss + cross_entropy
-        self.num_left_out += counts.num_left_out
+        self.num_skipped += counts.num_skipped
         sums = [-counts.log_prob, float(cross_entropy.detach()), counts.num_frames]
         return loss, torch.tensor(sums, dtype=torch.float64, device=loss.device)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyasr.base.cli.option_uses import never
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, check_skipped
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.model.gmm_dir import check_phones
@@ -211,11 +211,11 @@ def _that_fit(step: LfMmiStep, spool: PhoneSpool, reader: FeatureReader) -> Keys
     """The utterances that have features and are long enough for their phones. Logs the others."""
     keys = join(reader, spool.num_frames, step.targets.max_missing, step.ali_dir)
     have_room = spool.have_room(keys)
-    left_out = dict.fromkeys(keys.take(np.flatnonzero(~have_room)), _NO_ROOM)
+    skipped = dict.fromkeys(keys.take(np.flatnonzero(~have_room)), _NO_ROOM)
     check_skipped(
-        left_out,
+        skipped,
         len(keys),
-        LeftOutOptions(step.targets.max_missing),
+        SkippedOptions(step.targets.max_missing),
         str(step.ali_dir),
         "raise the tolerances",
     )

@@ -201,7 +201,7 @@ def test_alignments_of_other_utterances_are_refused_with_reason(tmp_path, caplog
         f"2 utterances of {SYSTEM} skipped: no line in {tmp_path}/data/text: {' '.join(utts[:2])}"
         in caplog.text
     )
-    assert not list((tmp_path / "prons").glob("left_out*"))
+    assert not list((tmp_path / "prons").glob("skipped_utterances*"))
 
 
 @pytest.mark.parametrize("empty", [True, False])

@@ -379,9 +379,9 @@ def test_dropout_of_recurrent_layers_is_applied_to_output(kind, per_dim):
         torch.testing.assert_close(factors, factors[:1].expand_as(factors))
         assert 0.5 <= factors.min() < 0.9 and 1.1 < factors.max() <= 1.5
     else:
-        left_out = factors == 0
-        torch.testing.assert_close(factors[~left_out], torch.full_like(factors[~left_out], 4 / 3))
-        assert 0.15 < left_out.double().mean() < 0.35
+        dropped = factors == 0
+        torch.testing.assert_close(factors[~dropped], torch.full_like(factors[~dropped], 4 / 3))
+        assert 0.15 < dropped.double().mean() < 0.35
 
 
 def test_dropout_keeps_recurrent_state():

@@ -171,7 +171,7 @@ def test_chunk_with_nan_is_excluded_from_both_objectives():
     expected, sums_of_rest = criterion().loss(Outputs(), rest, targets[1:])
     loss.backward()
     expected.backward()
-    assert learned.num_left_out == 1 and sums.tolist() == pytest.approx(sums_of_rest.tolist())
+    assert learned.num_skipped == 1 and sums.tolist() == pytest.approx(sums_of_rest.tolist())
     assert not both.grad[0].any() and torch.allclose(both.grad[1:], rest.grad)
 
 

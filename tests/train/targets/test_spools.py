@@ -146,7 +146,7 @@ def test_memory_of_units(tmp_path, small_blocks):
 
 def spool_units(transcripts, path, number: int) -> None:
     with VectorSpool(path, transcripts.units()) as spool:
-        assert len(spool.keys) == number and not transcripts.left_out
+        assert len(spool.keys) == number and not transcripts.skipped
 
 
 def test_memory_of_copies(tmp_path, small_blocks):
