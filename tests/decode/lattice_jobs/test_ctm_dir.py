@@ -385,13 +385,6 @@ def test_unscored_directory_requires_lm_weight(system, exp):
         run_here("get_ctm.py", exp / "data", system.lang.path, exp / "decode", exp / "ctm")
 
 
-def test_ctm_lines_survive_text_round_trip():
-    line = CtmLine("tape", "A", 1.5, 0.25, "w\u00f6rd", 0.5)
-    assert str(line) == "tape A 1.50 0.25 w\u00f6rd 0.5000" and CtmLine.parse(str(line)) == line
-    late, other = CtmLine("tape", "A", 10.0, 0.1, "x", 1.0), CtmLine("tape", "B", 0.0, 0.1, "x", 1.0)
-    assert sorted_lines([other, late, line]) == [line, late, other]
-
-
 @pytest.mark.parametrize("phones", ["true", "false"])
 def test_aligned_lattices_are_written(system, exp, phones):
     """Words or phones are on arcs with their frames; an empty lattice stays empty."""
