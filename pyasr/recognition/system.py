@@ -40,8 +40,8 @@ class System:
     """A loaded packed model. Raises UserError if a file is missing, has changed, or does not fit the others.
 
     features  computes the features of a speaker's segments
-    inputs    conversion to the input of the acoustic model; None if the acoustic model is the adapting GMM
-              system itself
+    inputs    conversion to the input of the acoustic model; None if the acoustic model is the GMM system
+              that estimates the fMLLR transforms
     """
 
     def __init__(self, model: Path, mbr: MbrOptions = MbrOptions()):

@@ -221,7 +221,7 @@ def test_fmllr_fbank_and_online_ivectors(exp, tmp_path):
         recognizer.transcribe_speaker([first, short, second]),
     )
     assert [together[0], together[2]] == alone and together[1].text == ""
-    with pytest.raises(UserError, match="as it arrives: its features are of several kinds side by side"):
+    with pytest.raises(UserError, match="as it arrives: the model uses pasted features of several kinds"):
         recognizer.stream()
 
 

@@ -87,7 +87,6 @@ class Request:
 
     @property
     def jobs(self) -> range:
-        """Numbers of the jobs."""
         return range(self.first, self.last + 1)
 
     @property

@@ -62,7 +62,6 @@ class TrainingGraph:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return len(self.tids)
 
 

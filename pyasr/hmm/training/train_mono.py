@@ -20,7 +20,7 @@ from pyasr.hmm.shards.gmm_shard import GmmShard, load_shard
 from pyasr.hmm.training.train_gmm import GmmTrainer, Model, TrainOptions, finish, is_finished
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
-_LEAST_VARIANCE = 1e-8  # more than float32 numbers up to 1000 have by rounding after their mean is subtracted
+_LEAST_VARIANCE = 1e-8  # above the rounding error of float32 values up to 1000 after mean subtraction
 
 
 @dataclass(frozen=True)

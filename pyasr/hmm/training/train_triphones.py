@@ -64,7 +64,7 @@ TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 2
 
 @dataclass(frozen=True)
 class TriphoneStep:
-    """Options of every triphone training; each step has its own default sizes."""
+    """Options of every triphone training; steps differ in default sizes."""
 
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory")
@@ -195,7 +195,7 @@ def _first_model(
 
 def rounded(stats: TreeStats) -> TreeStats:
     """Statistics rounded so that the order of summation has no effect: ties between questions are broken
-    alike for any number of ranks."""
+    in the same way for any number of ranks."""
     return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 
 

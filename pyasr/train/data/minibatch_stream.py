@@ -48,7 +48,7 @@ class Frames:
     draw: tuple[int, int] = ALL
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of this epoch."""
+        """Number of frames of an epoch."""
         raise NotImplementedError
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
@@ -98,7 +98,6 @@ class ResidentFrames(Frames):
         yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank, draw=self.draw)
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of this epoch."""
         return self.store.drawn_frames(self.draw, self.seed, epoch, self.rank)
 
     def sample_store(self, num_frames: int) -> FrameStore:
@@ -173,7 +172,6 @@ class StreamedFrames(Frames):
         return [order[block == number] for number in range(num_blocks)]
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of this epoch."""
         return self.shard.frames_of(self._drawn(epoch))
 
     def _drawn(self, epoch: int) -> np.ndarray:

@@ -11,7 +11,7 @@ those of cross-entropy:
             squares = (network(x) - targets).square().sum()
             return squares, torch.stack([squares.detach().double(), ...])
 
-docs/training.md has an example with its step. A rank function opens the data, creates a network and a
+docs/extending/loss.md has an example with its step. A rank function opens the data, creates a network and a
 `Learner` with the criterion, and runs a job (`pyasr.train.job.rank_job`).
 """
 

@@ -41,7 +41,7 @@ def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Pat
     changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
     if changed:
         raise UserError(
-            f"{dbn_dir} was pretrained on another input ({'; '.join(changed)}); give the same options, or "
+            f"{dbn_dir} was pretrained with other input options ({'; '.join(changed)}); give the same options, or "
             "pretrain again"
         )
     check_origin(data, dbn_dir)

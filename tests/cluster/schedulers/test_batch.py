@@ -1,4 +1,4 @@
-"""A scheduler's runner with status files that appear in any order."""
+"""Runners of batch schedulers when status files appear in any order."""
 
 import os
 import re

@@ -244,7 +244,7 @@ FITTING = DnnOptions(hidden_layers=3, hidden_dim=16, activation="sigmoid")
         (
             FITTING,
             InputOptions(cmvn="none", splice_left=5, splice_right=1),
-            r"pretrained on another input \(splice_left: 1 -> 5\)",
+            r"pretrained with other input options \(splice_left: 1 -> 5\)",
         ),
     ],
 )
