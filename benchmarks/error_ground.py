@@ -34,7 +34,7 @@ from pyasr.cluster.runner.status import from_wait, write_status
 from pyasr.parallel.ranks import rank
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_S = 300.0
+MAX_S = 300.0
 _LIBRARIES = ("pyasr", "numpy", "scipy", "torch", "numba", "kaldiio", "soundfile", "mpi4py")
 _LINE = re.compile(r"^(?:(\d+) +)?(\w+)\((.*)$")
 _ELSEWHERE = re.compile(
@@ -115,7 +115,7 @@ class Ground:
                 "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text("utf-8")
                 or following.poll() is not None
             ),
-            MOST_S,
+            MAX_S,
         )
         os.kill(pid, signal.SIGCONT)
         return following
@@ -199,7 +199,7 @@ def _note_modules(path: Path) -> None:
 
 
 def _status_of(pid: int) -> int:
-    """The exit status of a fork; its process group is killed if it does not end in MOST_S."""
+    """The exit status of a fork; its process group is killed if it does not end in MAX_S."""
     ended: list[int] = []
 
     def look() -> bool:
@@ -207,9 +207,9 @@ def _status_of(pid: int) -> int:
         ended.extend([os.waitstatus_to_exitcode(status)] * bool(found))
         return bool(found)
 
-    if not _wait_until(look, MOST_S):
+    if not _wait_until(look, MAX_S):
         os.killpg(pid, signal.SIGKILL)
-        _wait_until(look, MOST_S)
+        _wait_until(look, MAX_S)
     return ended[0]
 
 

@@ -59,7 +59,7 @@ from pyasr.score.score_dir import (
 from pyasr.score.text_scorer import TextScorer
 from pyasr.score.wer import Score
 
-MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
+MAX_NAMED = 20  # maximum number of utterances without hypothesis in a warning
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def report(options: ScoreOptions, lines: list[str], weights: LmWeights) -> None:
         log.info(line)
     chosen = read_summary(options.decode_dir, options.mbr.decode_mbr)["chosen"]
     if chosen["missing"]:
-        named = " ".join(chosen["missing"][:MOST_NAMED]) + " ..." * (len(chosen["missing"]) > MOST_NAMED)
+        named = " ".join(chosen["missing"][:MAX_NAMED]) + " ..." * (len(chosen["missing"]) > MAX_NAMED)
         log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {named}")
     if not options.params_from and chosen["errors"] and (remedy := weights.remedy(chosen["point"][0])):
         log.warning(f"the best LM weight {chosen['point'][0]} is at the end of the range; {remedy}")

@@ -30,7 +30,7 @@ from pyasr.feats.options import OPTIONS_FILE, FrameOptions, MelOptions, PitchOpt
 from pyasr.io.ark import archive_of, read_scp
 
 ORIGIN_FILE = "feature_origin.json"
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 
 
 def origins_of(data: Path) -> list[dict]:
@@ -138,7 +138,7 @@ def difference(origin: dict, other: dict) -> str:
         for name, value in ours.items()
         if value != theirs[name]
     ]
-    return "; ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
+    return "; ".join(differing[:_MAX_NAMED]) + (" ..." if len(differing) > _MAX_NAMED else "")
 
 
 def _told_in(folder: Path) -> list[dict]:

@@ -31,7 +31,7 @@ from pyasr.io.lazy_tables import Lazy, having
 from pyasr.io.packed_rows import GrowingRows
 from pyasr.io.tables import Parsed, TableBuilder
 
-_MOST_S = 1e9  # largest valid time in a manifest
+_MAX_S = 1e9  # largest valid time in a manifest
 _SLACK_S = 0.05  # tolerance for a supervision that ends after its recording, because times are rounded
 _HEAD_BYTES = 100
 _GENDERS = {"f": "f", "female": "f", "m": "m", "male": "m"}
@@ -436,7 +436,7 @@ def _value(entry: dict, name: str, kinds, where: str):
 
 def _seconds(entry: dict, name: str, where: str) -> float:
     found = _value(entry, name, (int, float), where)
-    if abs(found) > _MOST_S:
+    if abs(found) > _MAX_S:
         raise _Flaw(where, f"its {name} is {str(found)[:20]}")
     return float(found)
 

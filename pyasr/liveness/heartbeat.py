@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_S = 5.0  # maximum interval between two looks at the files
-_LEAST_TIMEOUT_S = 5.0  # a busy host may suspend a process for a second or two
+_MIN_TIMEOUT_S = 5.0  # a busy host may suspend a process for a second or two
 # for all ranks to start after the first: Python and its libraries may be loaded over the network
-_LEAST_BEGIN_S = 60.0
+_MIN_BEGIN_S = 60.0
 
 
 def hearts_of(spec: Path) -> Path:
@@ -92,9 +92,9 @@ class HeartbeatReader:
         self.directory, self.num_ranks, self.timeout_s = (
             Path(directory),
             num_ranks,
-            max(timeout_s, _LEAST_TIMEOUT_S),
+            max(timeout_s, _MIN_TIMEOUT_S),
         )
-        self.begin_s, self.look_s = max(timeout_s, _LEAST_BEGIN_S), min(_LOOK_S, self.timeout_s / 10)
+        self.begin_s, self.look_s = max(timeout_s, _MIN_BEGIN_S), min(_LOOK_S, self.timeout_s / 10)
         # the time of the last touch, by the clock of the file server or host
         self._heard: dict[str, int] = {}
         self._silent_s: dict[str, float] = {}

@@ -7,7 +7,7 @@ import signal
 from typing import BinaryIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_MOST_WAITING_BYTES = 1 << 20  # maximum capacity of a pipe
+_MAX_WAITING_BYTES = 1 << 20  # maximum capacity of a pipe
 _TOLD = "the audio received by then was transcribed"
 
 
@@ -22,7 +22,7 @@ class LiveInput:
     """
 
     def __init__(self, pipe: BinaryIO):
-        self._pipe, self._num_left = pipe, _MOST_WAITING_BYTES
+        self._pipe, self._num_left = pipe, _MAX_WAITING_BYTES
         self._held_back: int | None = None
 
     def __enter__(self) -> LiveInput:

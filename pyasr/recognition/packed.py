@@ -36,7 +36,7 @@ INFO, GRAPH_DIR = "model.json", "graph"
 GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")
 HCLG = "HCLG.fst"
 _FORMAT, _READ_FORMATS = 2, (1, 2)  # format 2 added streams
-_MOST_INFO_BYTES = 1 << 20
+_MAX_INFO_BYTES = 1 << 20
 _BESIDE = (".", "README", "LICENSE")  # prefixes of names of files that are not part of a model
 
 
@@ -131,7 +131,7 @@ def read_info(model: Path) -> ModelInfo:
     path = model / INFO
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a directory written by utils/pack_model.py")
-    if path.stat().st_size > _MOST_INFO_BYTES:
+    if path.stat().st_size > _MAX_INFO_BYTES:
         raise UserError(
             f"{path}: {path.stat().st_size} bytes are too large for a description of a model; pack the "
             "model again"

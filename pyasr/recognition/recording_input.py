@@ -51,9 +51,9 @@ _TOO_LONG = (
     "utils/transcribe.py --stream true MODEL -'"
 )
 # memory for a block is allocated before it is read, whatever its header says
-_BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20
-_MOST_FLOAT = 256.0  # 48 dB above full scale
-_MOST_TAIL_BYTES = 1 << 20  # of other chunks that are examined
+_BLOCK_S, _MAX_BLOCK_BYTES = 0.1, 1 << 20
+_MAX_FLOAT = 256.0  # 48 dB above full scale
+_MAX_TAIL_BYTES = 1 << 20  # of other chunks that are examined
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
 # KSDATAFORMAT_SUBTYPE_PCM in the extension of a header
 _PCM = bytes.fromhex("0100000000001000800000aa00389b71")
@@ -215,7 +215,7 @@ def _until_tail(blocks: Iterator[np.ndarray], file: Readable, num_bytes: int) ->
     """The blocks of `num_bytes` bytes of audio. Raises UserError if anything except other chunks follows in
     `file`."""
     yield from blocks
-    rest = file.read(_MOST_TAIL_BYTES)
+    rest = file.read(_MAX_TAIL_BYTES)
     if not audio_tails.is_tail_of_wav(rest):
         found = (
             f"its header declares {num_bytes} bytes of audio, but further bytes follow that are not "
@@ -261,7 +261,7 @@ def _format_chunk(file: Readable) -> bytes:
 
 def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:
     """Blocks from `read`, a function of a number of samples, until it returns nothing."""
-    size = max(min(round(_BLOCK_S * rate), _MOST_BLOCK_BYTES // (2 * num_channels)), 1)
+    size = max(min(round(_BLOCK_S * rate), _MAX_BLOCK_BYTES // (2 * num_channels)), 1)
     while content := read(size):
         whole = np.frombuffer(content[: len(content) // (2 * num_channels) * (2 * num_channels)], "<i2")
         yield whole.reshape(-1, num_channels).mean(1, dtype=np.float32) / np.float32(INT16_SCALE)
@@ -285,6 +285,6 @@ def at_int16_scale(samples) -> np.ndarray:
         raise UserError(f"samples of type {samples.dtype}; give int16, or floats between -1 and 1")
     if not np.isfinite(samples).all():
         raise UserError("samples that are not finite numbers; check their source")
-    if (most := np.abs(samples).max(initial=0.0)) > _MOST_FLOAT:
+    if (most := np.abs(samples).max(initial=0.0)) > _MAX_FLOAT:
         raise UserError(f"samples of up to {most:g}; give floats between -1 and 1, or whole numbers as int16")
     return samples.astype(np.float32) * np.float32(INT16_SCALE)

@@ -33,7 +33,7 @@ from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file,
 from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.transcript import Word
 
-_LEAST_BEAM = 0.1  # minimum beam of lattices that are aligned with words
+_MIN_BEAM = 0.1  # minimum beam of lattices that are aligned with words
 
 
 class System:
@@ -153,7 +153,7 @@ class _WordFinder:
             try:
                 return align_words(compact, self.trans, self.lexicon, "the recording")
             except UserError:
-                if beam < _LEAST_BEAM:
+                if beam < _MIN_BEAM:
                     raise
                 beam /= 4
                 compact = prune(compact, beam, 1.0 / self.info.lmwt)

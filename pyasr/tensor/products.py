@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyasr.tensor.processor import agrees, has_avx512, is_from_amd
 
-_LEAST_WORK = 1 << 20  # minimum number of multiplications of a product for oneDNN
+_MIN_WORK = 1 << 20  # minimum number of multiplications of a product for oneDNN
 _TOLERANCE = 1e-5
 
 
@@ -81,6 +81,6 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
         x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
-        and x.numel() * len(weight) >= _LEAST_WORK
+        and x.numel() * len(weight) >= _MIN_WORK
         and prefers_onednn()
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 _ELEMENTS = 2048  # flat parameters per program
 _ROWS, _COLUMNS = 64, 128  # tile of a matrix per program
 _CLASSES = 2048  # logits that a program processes at a time
-_MOST = 4096  # numbers that `judge` processes at a time
+_JUDGED_BLOCK = 4096  # numbers that `judge` processes at a time
 
 
 @triton.jit
@@ -265,7 +265,7 @@ def judge(
         NATURAL=bool(squares),
         LAYERS=len(biases),
         ROWS=rows,
-        BLOCK=_MOST,
+        BLOCK=_JUDGED_BLOCK,
         num_warps=8,
     )
     _judge[(1,)](

@@ -36,7 +36,7 @@ def types_changed(counts) -> set[str]:
 
 @pytest.mark.parametrize("by_pieces, expected", [(False, [LENGTH]), (True, [333, 333, 334])])
 def test_gpu_vector_is_changed_in_reused_pinned_memory(by_pieces, expected, monkeypatch):
-    monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
+    monkeypatch.setattr(host_copy, "MIN_PIECE", 300)
     with mock_gpu.mock_gpu() as gpu:
         host, x, lengths = HostCopy(), vector(1).to(GPU), []
         for turn in range(2):
@@ -48,7 +48,7 @@ def test_gpu_vector_is_changed_in_reused_pinned_memory(by_pieces, expected, monk
 
 
 def test_all_pieces_are_copied_before_first_is_mixed(monkeypatch):
-    monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
+    monkeypatch.setattr(host_copy, "MIN_PIECE", 300)
     begun = []
     monkeypatch.setattr(
         HostCopy,
@@ -79,7 +79,7 @@ def averaged(num_ranks: int, device: torch.device, payload: str, counting) -> li
 @pytest.mark.parametrize("num_ranks, num_pieces", [(2, 3), (4, 1)])
 def test_gpu_averages_are_bit_identical_to_cpu(num_ranks, num_pieces, payload, monkeypatch):
     """Pieces are chosen such that the order of the sum over ranks is the same."""
-    monkeypatch.setattr(host_copy, "LEAST_PIECE", 300)
+    monkeypatch.setattr(host_copy, "MIN_PIECE", 300)
     pieces = []
     expected = averaged(num_ranks, torch.device("cpu"), payload, nullcontext)
     monkeypatch.setattr(
@@ -117,7 +117,7 @@ def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Ten
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gpu_gradients_are_added_without_blocking_copy(dtype, monkeypatch):
-    monkeypatch.setattr(gradient_sum, "_LEAST_PART", 250)
+    monkeypatch.setattr(gradient_sum, "_MIN_PART", 250)
     expected = summed(torch.device("cpu"), dtype, nullcontext)
     with mock_gpu.mock_gpu() as gpu:
         found = summed(GPU, dtype, gpu.counting)

@@ -163,7 +163,7 @@ def test_unsupported_networks_are_refused():
 
 
 def test_too_large_model_is_refused(monkeypatch):
-    monkeypatch.setattr(onnx_graph, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(onnx_graph, "_MAX_BYTES", 1000)
     model = model_of(LayeredNetwork(LAYERS["tdnn"], 6, 4), 6)
     with pytest.raises(UserError, match=r"^the model has 0\.0 GB, but an ONNX file has at most 2; export a "):
         acoustic_onnx(model, InputOptions(), "chunk")

@@ -92,7 +92,7 @@ def test_distinct_values_and_ranks_equal_plain_python(values):
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
 def test_known_names_are_numbered_once(most, monkeypatch):
-    monkeypatch.setattr(keys_module, "_MOST_NEW", most)
+    monkeypatch.setattr(keys_module, "_MAX_NEW", most)
     known, names = KnownNames(), [f"name{number}" for number in range(200)]
     assert all(known.add(name) for name in names) and not any(known.add(name) for name in names)
     assert all(name in known for name in names) and "other" not in known

@@ -61,7 +61,7 @@ class Source:
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 0)
     monkeypatch.delenv(mapped.VARIABLE, raising=False)
     (tmp_path / "in").mkdir()
     return Source(tmp_path / "in")
@@ -105,7 +105,7 @@ def test_source_error_is_reported_without_warnings(source, caplog):
 
 
 def test_small_sources_are_not_mapped(source, monkeypatch):
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 201)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 201)
     source.check(source.tables(), 1)
     assert names(source.path.parent) == ["source.bin"]
 

@@ -24,7 +24,7 @@ from pyasr.base.outputs.fingerprint import digest_of, is_hashed_as_a_whole
 
 _FOLDER = Path("log") / ".digests"
 _NOTE = re.compile(rb"(?m)^(\d+) (\d+) (\d+) ([0-9a-f]{64})$")
-_LEAST_BYTES = 1 << 16  # smaller files are read as fast as their recorded digests
+_MIN_BYTES = 1 << 16  # smaller files are read as fast as their recorded digests
 
 
 class HashingFile(io.FileIO):
@@ -63,7 +63,7 @@ def note_digest(path: Path, written: io.BufferedWriter) -> None:
     """Record the digest of a closed file, which may have been renamed to `path`, for the step whose output
     contains it."""
     stat = path.stat()
-    if stat.st_size < _LEAST_BYTES or not (output := _enclosing_output(path)):
+    if stat.st_size < _MIN_BYTES or not (output := _enclosing_output(path)):
         return
     assert isinstance(written.raw, HashingFile)  # of open_hashed
     digest = written.raw.digest(stat.st_size) or digest_of(path)

@@ -30,7 +30,7 @@ RATE_HZ = 16_000
 _UTTERANCE = re.compile(r"\d+-\d+-\d+")
 _ALONE = 2000  # up to this number of files, one process is faster than starting several
 _AT_ONCE = 200  # files per task of a process
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def tables_of(utterances: list[ReadUtterance], sexes: dict[str, str]) -> dict[st
     }
     unknown = sorted({u.reader for u in utterances} - sexes.keys(), key=int)
     if unknown:
-        named = " ".join(unknown[:_MOST_NAMED]) + " ..." * (len(unknown) > _MOST_NAMED)
+        named = " ".join(unknown[:_MAX_NAMED]) + " ..." * (len(unknown) > _MAX_NAMED)
         log.warning(
             f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {named}"
         )

@@ -15,7 +15,7 @@ from pyasr.data.audio.channels import pick
 from pyasr.io.ark import archive_of
 from pyasr.io.content import open_file, readable
 
-_HEAD_BYTES, _MOST_TAIL_BYTES = 4096, 1 << 20
+_HEAD_BYTES, _MAX_TAIL_BYTES = 4096, 1 << 20
 _WITH_SIZES = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"NIST")
 _WITHOUT_SIZES = re.compile(rb"fLaC|OggS|ID3|\xff[\xe2-\xfb]")
 _SHORTEN_TAIL_BYTES = 8
@@ -86,7 +86,7 @@ def has_declared_size(path: str) -> bool:
         end = begin + size
         if num_bytes in (end, audio_sizes.num_bytes_of_all_channels(head)):
             return True
-        if not end < num_bytes <= end + _MOST_TAIL_BYTES:
+        if not end < num_bytes <= end + _MAX_TAIL_BYTES:
             return False
         file.seek(end)
         at = _ALIGNMENT + end % _ALIGNMENT

@@ -19,7 +19,7 @@ FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP
 _OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)
 _ORDERS: dict[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
-GREATEST = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
+MAX_UINT32 = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
 
 
 def is_of_stream(size: int) -> bool:
@@ -129,7 +129,7 @@ def of_rf64(content: bytes) -> tuple[int, int]:
     counted = (
         struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
     )
-    return (begin, counted) if counted > 0 or size == GREATEST else _known(begin, size)
+    return (begin, counted) if counted > 0 or size == MAX_UINT32 else _known(begin, size)
 
 
 def _of_sphere(content: bytes) -> tuple[int, int]:

@@ -18,9 +18,9 @@ _RATES, _DIVISORS = (44100, 48000, 32000), {_MPEG_1: 1, 2: 2, 0: 4}  # divisors 
 _XING_WITHIN, _XING_BYTES, _HAS_FRAMES, _HAS_BYTES = 64, 16, 1, 2
 _ID3V1_BYTES, _ID3V2_HEAD_BYTES, _APE_HEAD_BYTES = 128, 10, 32
 _SAME_STREAM = 0xFFFE0C00  # synchronisation, version, layer and rate, which are equal in all frames of a file
-_HEAD_BYTES, _RESUMED_WITHIN, _MOST_KEY = 4, 1 << 16, 1000
+_HEAD_BYTES, _RESUMED_WITHIN, _MAX_KEY = 4, 1 << 16, 1000
 FRAME_BYTES = _XING_WITHIN + _XING_BYTES  # bytes of the first frame that include its Xing header
-_KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MOST_KEY)
+_KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MAX_KEY)
 
 
 def goes_on(content: bytes) -> bool:
@@ -110,7 +110,7 @@ def _gap(content: bytes, at: int, like: bytes) -> int:
     while (place := content.find(like[:1], place + 1, end)) >= 0:
         second = place + _frame_bytes(content, place)
         if _are_alike(content, place, like) and second > place and _are_alike(content, second, like):
-            return 0 if _KEY.fullmatch(content, max(at, place - _MOST_KEY), place) else place - at
+            return 0 if _KEY.fullmatch(content, max(at, place - _MAX_KEY), place) else place - at
     return 0
 
 

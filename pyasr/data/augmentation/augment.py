@@ -32,7 +32,7 @@ from pyasr.data.tables.distortion import Distortion, Noise
 from pyasr.io.keys import Groups
 from pyasr.io.lazy_tables import Lazy, at_hand, mapped
 
-_LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
+_MIN_NOISE_S = 0.01  # a list of empty noises would never fill a recording
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _Drawing:
             place = self.rirs.draw_in_room(rir, rng) if self.rirs and rir else None
             snr_db, rir_there = float(rng.choice(self.fg_snrs)), place.audio if place else None
             noises.append(Noise(sound.audio, snr_db, _rounded(at_s), rir=rir_there, channel=sound.channel))
-            at_s += max(source_duration_s(sound.audio), _LEAST_NOISE_S) + self.options.fg_interval
+            at_s += max(source_duration_s(sound.audio), _MIN_NOISE_S) + self.options.fg_interval
         return noises
 
 

@@ -56,7 +56,7 @@ from pyasr.lang.symbols import SymbolTable
 
 NETWORK, TOTALS = "final.nnet", "totals.json"
 _PARTS = ".parts"  # digest of the utterances of each job
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class DecodingTotals:
 
 
 def _some(names: list[str]) -> str:
-    return " ".join(names[:_MOST_NAMED]) + (" ..." if len(names) > _MOST_NAMED else "")
+    return " ".join(names[:_MAX_NAMED]) + (" ..." if len(names) > _MAX_NAMED else "")
 
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:

@@ -40,7 +40,7 @@ from pyasr.lang.grammars.backoff_lm import BackoffLm
 from pyasr.lang.ngrams.mixture import mix
 from pyasr.nn.networks.lstm_lm import BOUNDARY
 
-_MOST_SCORES = 1 << 25  # elements of a matrix of scores: pairs x words
+_MAX_SCORES = 1 << 25  # elements of a matrix of scores: pairs x words
 
 
 class WordModel(Protocol):
@@ -214,7 +214,7 @@ class _Pairs:
         scores, ends, size = (
             np.empty(len(rows)),
             np.empty(len(memory)),
-            max(_MOST_SCORES // self.model.num_words, 1),
+            max(_MAX_SCORES // self.model.num_words, 1),
         )
         for begin in range(0, len(memory), size):
             part = self.model.log_probabilities(memory[begin : begin + size])

@@ -14,7 +14,7 @@ from pyasr.io.text_tables import read_table, write_table
 
 FAILED_FILE = "failed_utterances"
 # transcripts of real speech have errors, and some utterances are too short for their words
-MOST_MISSING = 0.1
+MAX_MISSING = 0.1
 NO_PATH = (
     "no path within the beams reaches the end of the utterance (too short for its words, or a wrong "
     "transcript)"

@@ -17,7 +17,7 @@ from pyasr.data.parts.job_parts import part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
 from pyasr.feats.inputs import INPUT_TABLES, InputOptions, open_features
 from pyasr.feats.origin import keep_origin
-from pyasr.hmm.align.align_report import MOST_MISSING, AlignReport
+from pyasr.hmm.align.align_report import MAX_MISSING, AlignReport
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.graphs.transcript_ids import check_transcripts
 from pyasr.hmm.model.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
@@ -39,7 +39,7 @@ class AlignStep:
     ali_dir: Path = argument("output directory of the alignments")
     align: AlignOptions = group(AlignOptions)
     boost_silence: float = option(1.0, "factor on the likelihoods of silence in the alignment", minimum=0.0)
-    missing: SkippedOptions = group(SkippedOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MAX_MISSING)
     jobs: JobOptions = group(JobOptions)
 
     def check_inputs(self, of_network: bool = False) -> None:

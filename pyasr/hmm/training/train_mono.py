@@ -20,7 +20,7 @@ from pyasr.hmm.shards.gmm_shard import GmmShard, load_shard
 from pyasr.hmm.training.train_gmm import GmmTrainer, Model, TrainOptions, finish, is_finished
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
-_LEAST_VARIANCE = 1e-8  # above the rounding error of float32 values up to 1000 after mean subtraction
+_MIN_VARIANCE = 1e-8  # above the rounding error of float32 values up to 1000 after mean subtraction
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _check_columns(shard: GmmShard, variances: np.ndarray, comm) -> None:
         )
     comm.allreduce(low, "min")
     comm.allreduce(high, "max")
-    constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
+    constant = np.flatnonzero((low == high) | ~(variances > _MIN_VARIANCE)) + 1
     if len(constant):
         which = (
             f"column {constant[0]}"

@@ -18,7 +18,7 @@ from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
-from pyasr.hmm.align.align_report import MOST_MISSING, AlignReport
+from pyasr.hmm.align.align_report import MAX_MISSING, AlignReport
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.graphs.transcript_ids import check_transcripts
 from pyasr.hmm.model.gmm_dir import silence_pdfs, training_files, write_static_files
@@ -74,7 +74,7 @@ class TriphoneStep:
     schedule: GmmScheduleOptions = group(GmmScheduleOptions, **TRIPHONE_SCHEDULE)
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
-    missing: SkippedOptions = group(SkippedOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MAX_MISSING)
     store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 

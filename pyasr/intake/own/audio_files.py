@@ -25,7 +25,7 @@ _OF_COMMANDS = (
     "install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read "
     "without a command)"
 )
-_MOST_FRAMES = 1 << 40  # no valid header of a speech file has more
+_MAX_FRAMES = 1 << 40  # no valid header of a speech file has more
 
 
 def is_audio(path: Path) -> bool:
@@ -145,7 +145,7 @@ def _seconds_by_library(entry: str) -> float:
         return 0.0
     try:
         with soundfile.SoundFile(entry) as audio:
-            return audio.frames / audio.samplerate if audio.frames < _MOST_FRAMES else 0.0
+            return audio.frames / audio.samplerate if audio.frames < _MAX_FRAMES else 0.0
     except (soundfile.LibsndfileError, RuntimeError):
         return 0.0  # harmless: decoding it reports the error
 

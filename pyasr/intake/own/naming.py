@@ -12,7 +12,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.own_corpus import Corpus, OwnUtterance, ReadingOptions, named, part_of
 
-_MOST_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
+_MAX_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
 _CUT_NAME = 12
 
 
@@ -113,7 +113,7 @@ def _plain_names(speakers: list[str]) -> list[str]:
     words = {
         speaker: re.sub(r"[^\w.]+", "_", speaker).strip("_") or "_" for speaker in dict.fromkeys(speakers)
     }
-    are_long = all(len(word) > _MOST_NAME for word in words.values())
+    are_long = all(len(word) > _MAX_NAME for word in words.values())
     if are_long and len({word[:_CUT_NAME] for word in words.values()}) == len(words):
         words = {speaker: word[:_CUT_NAME] for speaker, word in words.items()}
     owners: dict[str, str] = {}

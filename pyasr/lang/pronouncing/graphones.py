@@ -24,7 +24,7 @@ from pyasr.lang.ngrams.ngram import BEGIN, END, estimate
 _FEW_WORDS = 1000
 # per graphone. More phones, or two letters per graphone, gave more errors on held-out words of the CMU
 # dictionary.
-MOST_PHONES = 2
+MAX_PHONES = 2
 
 
 @dataclass
@@ -65,7 +65,7 @@ def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, coun
         alpha[0, 0] = beta[n, m] = 1.0
         for i in range(1, n + 1):
             for j in range(m + 1):
-                for b in range(min(j, MOST_PHONES) + 1):
+                for b in range(min(j, MAX_PHONES) + 1):
                     alpha[i, j] += alpha[i - 1, j - b] * prob[_unit(x[i - 1], y, j, b, base)]
         if alpha[n, m] <= 0:
             continue
@@ -74,7 +74,7 @@ def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, coun
             for j in range(m, -1, -1):
                 if beta[i, j] == 0:
                     continue
-                for b in range(min(j, MOST_PHONES) + 1):
+                for b in range(min(j, MAX_PHONES) + 1):
                     unit = _unit(x[i - 1], y, j, b, base)
                     counts[unit] += alpha[i - 1, j - b] * prob[unit] * beta[i, j] / alpha[n, m]
                     beta[i - 1, j - b] += prob[unit] * beta[i, j]
@@ -95,7 +95,7 @@ def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, uni
         best[0, 0] = 0.0
         for i in range(1, n + 1):
             for j in range(m + 1):
-                for b in range(min(j, MOST_PHONES) + 1):
+                for b in range(min(j, MAX_PHONES) + 1):
                     value = best[i - 1, j - b] + log_prob[_unit(x[i - 1], y, j, b, base)]
                     if value > best[i, j]:
                         best[i, j], back[i, j] = value, b

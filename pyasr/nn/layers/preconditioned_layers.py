@@ -44,7 +44,7 @@ from pyasr.tensor.products import add_mm, affine, mm
 from pyasr.tensor.squares import Number
 
 FACTORS_RANK, FACTORS_UPDATE_PERIOD = 8, 10  # of Kaldi's NaturalGradientPerElementScaleComponent
-_GREATEST = torch.finfo(torch.float32).max
+_MAX_FLOAT32 = torch.finfo(torch.float32).max
 
 
 class Unchanged:
@@ -218,7 +218,7 @@ def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
     becomes infinite, as on other devices."""
     if isinstance(scale, Tensor):
         return y * scale.to(y.dtype), 1.0
-    return y, scale if scale <= _GREATEST else math.inf
+    return y, scale if scale <= _MAX_FLOAT32 else math.inf
 
 
 def _gradient(parameter: Tensor) -> Tensor:

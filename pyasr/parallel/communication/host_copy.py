@@ -19,7 +19,7 @@ from pyasr.tensor.copies import copy_to_device
 
 # elements of a piece, 40 MB: with smaller messages, the sum over the ranks of a host takes longer than the
 # copies
-LEAST_PIECE = 10_000_000
+MIN_PIECE = 10_000_000
 
 
 class HostCopy:
@@ -41,7 +41,7 @@ class HostCopy:
         if x.device.type == "cpu":
             communicate(x)
             return
-        parts = spans(0, len(x), max(len(x) // LEAST_PIECE, 1) if by_pieces else 1)
+        parts = spans(0, len(x), max(len(x) // MIN_PIECE, 1) if by_pieces else 1)
         for part, wait in [(part, self.fetch(x, part)) for part in parts]:
             communicate(wait())
             self.put_back(x, part)

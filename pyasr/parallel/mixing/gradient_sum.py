@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyasr.parallel.communication.comm import Running
 
 # minimum number of elements in a message, 1 MB: the time of smaller messages is mostly latency
-_LEAST_PART = 1 << 18
+_MIN_PART = 1 << 18
 _NUM_PARTS = 4  # approximate number of messages; the last one does not overlap with computation
 
 
@@ -98,7 +98,7 @@ def parts_from_the_end(begins: list[int], length: int) -> list[slice]:
     """Split [0, length) into parts of whole parameters, from the end to the beginning. Each part but the last
     is large enough for a message of its own. The parts are the same on all ranks, including ranks without
     data."""
-    parts, end, least = [], length, max(_LEAST_PART, length // _NUM_PARTS)
+    parts, end, least = [], length, max(_MIN_PART, length // _NUM_PARTS)
     for begin in reversed(begins):
         if end - begin >= least or begin == 0:
             parts.append(slice(begin, end))

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyasr.parallel.communication.comm import Comm
     from pyasr.parallel.communication.host_copy import HostCopy
 
-_GREATEST = 15  # float16 numbers are scaled to below 2^15
-_MOST = 126  # 2^-126 is the smallest normal float32
+_MAX_EXPONENT = 15  # float16 numbers are scaled to below 2^15
+_MAX_SHIFT = 126  # 2^-126 is the smallest normal float32
 _BLOCK = 1 << 17  # numbers per block, which stays in the cache during several operations
 
 
@@ -199,7 +199,7 @@ class PayloadCodec:
         """k for float16 numbers up to `largest`; 0 if scaling is not possible."""
         if largest == 0 or not math.isfinite(largest):
             return 0
-        return min(_GREATEST - math.frexp(largest)[1], _MOST)
+        return min(_MAX_EXPONENT - math.frexp(largest)[1], _MAX_SHIFT)
 
     def _make_buffers(self, length: int) -> None:
         if self._sent is None or len(self._sent) != length + 1:

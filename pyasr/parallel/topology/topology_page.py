@@ -11,7 +11,7 @@ from pyasr.parallel.topology.agreement import disagreement_of, models_sent
 from pyasr.parallel.topology.topologies import TOPOLOGIES, MixingTopology
 
 SHARE = 0.01  # fraction of the disagreement that may remain in the column "1 %"
-MOST_DRAWN = 64  # ranks
+MAX_DRAWN = 64  # ranks
 # pixels: between ranks, between rounds, around a panel, of a rank's dot
 _STEP, _ROUND, _MARGIN, _RADIUS = 28, 64, 40, 5
 
@@ -102,8 +102,8 @@ def _notes(topologies: list[MixingTopology], size: int) -> list[str]:
 def picture(topologies: list[MixingTopology], size: int) -> str:
     """An SVG: a panel for each topology, ranks from left to right, time downwards; each line is a message.
     Raises UserError."""
-    if not 2 <= size <= MOST_DRAWN:
-        raise UserError(f"--draw: cannot draw {size} ranks; use 2 to {MOST_DRAWN}")
+    if not 2 <= size <= MAX_DRAWN:
+        raise UserError(f"--draw: cannot draw {size} ranks; use 2 to {MAX_DRAWN}")
     num_rounds = (size - 1).bit_length()
     width, height = (size - 1) * _STEP + 2 * _MARGIN, num_rounds * _ROUND + 2 * _MARGIN
     panels = [

@@ -10,7 +10,7 @@ from pyasr.report.plan.rates import Rates
 from pyasr.report.text_table import markdown_table
 
 HEAD = ["stage", "CPU time", "time", "disk", "memory of a job", "GPU time"]
-_MOST = 100  # maximum value before the next larger unit is used
+_MAX_IN_UNIT = 100  # maximum value before the next larger unit is used
 _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5"
 
 
@@ -70,7 +70,7 @@ def _bytes(number: float) -> str:
     return _in_units(number, (("MB", 1e6), ("GB", 1e9)), most=1000)
 
 
-def _in_units(number: float, units: tuple[tuple[str, float], ...], most: float = _MOST) -> str:
+def _in_units(number: float, units: tuple[tuple[str, float], ...], most: float = _MAX_IN_UNIT) -> str:
     """At least two digits, in the first unit with a value below `most`."""
     name, size = next((unit for unit in units if number / unit[1] < most), units[-1])
     value = number / size

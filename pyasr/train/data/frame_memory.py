@@ -35,7 +35,7 @@ STORE_FILE = "store.npz"
 _MB = 1_000_000
 # share for frames of the free memory, from which so many bytes per rank are subtracted first
 _SHARE, _RESERVED = 0.75, 300 * _MB
-_MOST_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
+_MAX_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
 _CURE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"
 
 
@@ -168,7 +168,7 @@ def _check_asked(room: MemoryBudget, asked: int) -> None:
 def _streamed(room: MemoryBudget, data: Path) -> int:
     """The limit for streaming in blocks, which is logged; 0 if all frames fit, but blocks with the reserve do
     not."""
-    found, limit = room.text(0), min(room.left() // _MB, _MOST_STREAMED_MB) * _MB
+    found, limit = room.text(0), min(room.left() // _MB, _MAX_STREAMED_MB) * _MB
     if limit <= room.most(room.least):
         if room.fits(0):
             return 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyasr.parallel.strategies import Strategy
 
 METRICS_FILE = "metrics.jsonl"
-_LEAST_S = 1e-6  # minimum duration of an interval: in virtual time it may be 0
+_MIN_S = 1e-6  # minimum duration of an interval: in virtual time it may be 0
 
 
 class Clock:
@@ -157,7 +157,7 @@ class Reporter:
         staleness  of the mixed publications, by metric
         """
         seconds, *parts = times.tolist()
-        seconds = max(seconds, _LEAST_S)
+        seconds = max(seconds, _MIN_S)
         done = frames_seen - self._frames_at_begin
         left = (self.comm.time() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         speed = round((frames_seen - self._frames_reported) / seconds)
@@ -200,7 +200,7 @@ class Reporter:
         its excess over the median; {} for one rank."""
         if self.comm.size == 1:
             return {}
-        slowest, median = int(computing.argmax()), max(float(np.median(computing)), _LEAST_S)
+        slowest, median = int(computing.argmax()), max(float(np.median(computing)), _MIN_S)
         compared = {
             "slowest_rank": slowest,
             "slowest_excess": round(float(computing[slowest]) / median - 1, 4),

@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 
 from pyasr.nn.networks.dbn import Below
-from pyasr.nn.networks.rbm import LEAST_ROWS, Rbm, descend, explosion, squared_error
+from pyasr.nn.networks.rbm import MIN_ROWS, Rbm, descend, explosion, squared_error
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.schedules import Schedule
@@ -33,7 +33,7 @@ from pyasr.train.totals import Totals
 from pyasr.train.training_options import MomentumOptions
 
 RATE_AFTER_EXPLOSION = 0.9
-_GREATEST_ERROR = 1000.0
+_MAX_ERROR = 1000.0
 
 
 class MomentumSchedule(Schedule):
@@ -82,7 +82,7 @@ class ReconstructionError(Criterion):
     def check(self, totals: Totals, network: Rbm, is_strict: bool) -> None:
         """Raise Diverged for an error above 1000 times the variance of the data. Initial weights do not cause
         such an error, because explosions shrink them."""
-        if not totals.objective > -_GREATEST_ERROR:
+        if not totals.objective > -_MAX_ERROR:
             found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
             raise Diverged(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
 
@@ -124,7 +124,7 @@ class RbmLearner:
             self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         )
         self.generator = generator
-        self._shrinking, self._least_rows = self.flat.values()[:2], max(LEAST_ROWS, options.minibatch // 2)
+        self._shrinking, self._least_rows = self.flat.values()[:2], max(MIN_ROWS, options.minibatch // 2)
 
     @torch.no_grad()
     def step(self, x: torch.Tensor, _targets, rate: float, _change_scale: float = 1.0) -> torch.Tensor:

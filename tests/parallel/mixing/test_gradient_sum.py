@@ -96,7 +96,7 @@ def test_partial_sums_equal_one_sum(tmp_path, monkeypatch, natural):
     """In the background, layer by layer, instead of all at once."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient=natural))
     whole, in_background = trained(tmp_path / "whole", learner=learner), []
-    monkeypatch.setattr(gradient_sum, "_LEAST_PART", 20)
+    monkeypatch.setattr(gradient_sum, "_MIN_PART", 20)
     monkeypatch.setattr(gradient_sum, "_NUM_PARTS", 1000)
     background = ThreadComm.background
     monkeypatch.setattr(
@@ -150,7 +150,7 @@ def test_sums_overlap_backward_pass(monkeypatch, seconds_of_sum, expected):
     layers, only the last sum is waited for. Otherwise only the computation of the first layer does not
     overlap with a sum."""
     size, length = 4, 1200
-    monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
+    monkeypatch.setattr(gradient_sum, "_MIN_PART", length // 3)
 
     def rank(comm):
         wire = PayloadCodec(comm, SchemeOptions(all_reduce="library"))

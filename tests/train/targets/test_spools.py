@@ -22,14 +22,14 @@ from pyasr.train.steps import ctc_targets
 from pyasr.train.targets.alignment_spool import AlignmentSpool, VectorSpool
 from pyasr.train.targets.phone_spool import PhoneSpool
 
-MOST_BYTES = 120  # per utterance, with a name of 20 characters; a dictionary alone takes more
+MAX_BYTES = 120  # per utterance, with a name of 20 characters; a dictionary alone takes more
 PER_ARCHIVE = 250
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
-    monkeypatch.setattr(keys, "_MOST_NEW", 64)
+    monkeypatch.setattr(keys, "_MAX_NEW", 64)
     monkeypatch.setattr(content, "_CHUNK_BYTES", 1 << 13)
     monkeypatch.setattr(ctc_targets, "_BLOCK", 50)
 
@@ -62,7 +62,7 @@ def test_memory_of_alignments(tmp_path, small_blocks):
         wanted = Keys.of(f"utterance-{i:010d}" for i in range(number))
         return lambda: spool_alignments(path, wanted)
 
-    assert growth(make) < MOST_BYTES
+    assert growth(make) < MAX_BYTES
 
 
 def spool_alignments(path, wanted: Keys) -> None:
@@ -117,7 +117,7 @@ def test_memory_of_phones(corpus, tmp_path, small_blocks):
         wanted = Keys.of(f"utterance-{i:010d}" for i in range(number))
         return lambda: spool_phones(path, reader, wanted)
 
-    assert growth(make) < MOST_BYTES
+    assert growth(make) < MAX_BYTES
 
 
 def spool_phones(path, reader, wanted: Keys) -> None:
@@ -141,7 +141,7 @@ def test_memory_of_units(tmp_path, small_blocks):
             ctc_targets._Transcripts(reader, subwords, texts, 1), tmp_path / "spool", number
         )
 
-    assert growth(make) < MOST_BYTES + size
+    assert growth(make) < MAX_BYTES + size
 
 
 def spool_units(transcripts, path, number: int) -> None:
