@@ -144,7 +144,7 @@ class Sweep:
 
     def prepare(self) -> None:
         """Run all steps, each twice to find the files that differ between runs."""
-        self.alike, previous = {}, None
+        previous = None
         for step in self.steps:
             if not (self.kept / step).exists():
                 self.lay_out(previous)

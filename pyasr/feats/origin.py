@@ -41,7 +41,7 @@ def origins_of(data: Path) -> list[dict]:
         return []
     archives = dict.fromkeys(map(archive_of, read_scp(table).values()))
     message = [
-        _told_in(Path(folder)) if folder is not None else []
+        _recorded_in(Path(folder)) if folder is not None else []
         for folder in dict.fromkeys(os.path.dirname(archive) if archive else None for archive in archives)
     ]
     origins = [origin for found in message for origin in found]
@@ -141,7 +141,7 @@ def difference(origin: dict, other: dict) -> str:
     return "; ".join(differing[:_MAX_NAMED]) + (" ..." if len(differing) > _MAX_NAMED else "")
 
 
-def _told_in(folder: Path) -> list[dict]:
+def _recorded_in(folder: Path) -> list[dict]:
     """The origins recorded in the folder of an archive."""
     path = folder / OPTIONS_FILE
     return [to_json(load(path, option_classes()))] if path.exists() else kept_origins(folder)

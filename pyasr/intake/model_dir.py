@@ -128,8 +128,12 @@ class ModelDir:
             if MATRIX_FILE in self.names
             else None
         )
-        is_told = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
-        if options and matrix is not None and (is_told or not self._lacks_splicing(matrix.shape[1])):
+        has_input_options = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
+        if (
+            options
+            and matrix is not None
+            and (has_input_options or not self._lacks_splicing(matrix.shape[1]))
+        ):
             width = options.dim(1)
             if matrix.shape[1] % width and (matrix.shape[1] - 1) % width:
                 message = f"{matrix.shape[1]} columns, but {width} frames are spliced"

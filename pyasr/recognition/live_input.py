@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _MAX_WAITING_BYTES = 1 << 20  # maximum capacity of a pipe
-_TOLD = "the audio received by then was transcribed"
+_NOTE = "the audio received by then was transcribed"
 
 
 class LiveInput:
@@ -60,5 +60,5 @@ class LiveInput:
         try:
             signal.raise_signal(number)
         except KeyboardInterrupt as stop:
-            stop.args = (_TOLD,)
+            stop.args = (_NOTE,)
             raise

@@ -37,7 +37,7 @@ GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")
 HCLG = "HCLG.fst"
 _FORMAT, _READ_FORMATS = 2, (1, 2)  # format 2 added streams
 _MAX_INFO_BYTES = 1 << 20
-_BESIDE = (".", "README", "LICENSE")  # prefixes of names of files that are not part of a model
+_OTHER_FILES = (".", "README", "LICENSE")  # prefixes of names of files that are not part of a model
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def files_of(model: Path) -> list[str]:
     names = (
         str(path.relative_to(model))
         for path in model.rglob("*")
-        if path.is_file() and not path.name.startswith(_BESIDE)
+        if path.is_file() and not path.name.startswith(_OTHER_FILES)
     )
     return sorted(filter(counts, names))
 

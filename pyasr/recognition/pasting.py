@@ -107,16 +107,17 @@ class PastedFeatures:
             else [[] for _ in waves]
         )
         return [
-            self._pasted(name, list(parts), beside) for name, *parts, beside in zip(names, *streams, vectors)
+            self._pasted(name, list(parts), ivectors)
+            for name, *parts, ivectors in zip(names, *streams, vectors)
         ]
 
-    def _pasted(self, name: str, parts: list[np.ndarray], beside: list[np.ndarray]) -> np.ndarray:
-        """A segment's columns; `beside` is empty or contains its i-vectors."""
-        if not all(map(len, parts + beside)):
-            return np.zeros((0, sum(part.shape[-1] for part in parts + beside)), np.float32)
+    def _pasted(self, name: str, parts: list[np.ndarray], ivectors: list[np.ndarray]) -> np.ndarray:
+        """A segment's columns; `ivectors` is empty or contains its i-vectors."""
+        if not all(map(len, parts + ivectors)):
+            return np.zeros((0, sum(part.shape[-1] for part in parts + ivectors)), np.float32)
         try:
             return paste(
-                parts, self._options.length_tolerance, partial(self._rows, beside[0]) if beside else None
+                parts, self._options.length_tolerance, partial(self._rows, ivectors[0]) if ivectors else None
             )
         except SkippedUtterance as reason:
             raise UserError(

@@ -205,10 +205,11 @@ def live_blocks(file: Readable, raw_rate: int | None = None) -> tuple[str, int, 
         )
     num_bytes = 2 * audio.getnchannels()
     size = audio.getnframes() * num_bytes
-    is_told = size and not is_of_stream(size)
-    read = audio.readframes if is_told else lambda num: file.read(num * num_bytes)  # to the end of the pipe
+    has_length = size and not is_of_stream(size)
+    # without a length, to the end of the pipe
+    read = audio.readframes if has_length else lambda num: file.read(num * num_bytes)
     blocks = _blocks_of(read, audio.getframerate(), audio.getnchannels())
-    return "stdin", audio.getframerate(), _until_tail(blocks, file, size) if is_told else blocks
+    return "stdin", audio.getframerate(), _until_tail(blocks, file, size) if has_length else blocks
 
 
 def _until_tail(blocks: Iterator[np.ndarray], file: Readable, num_bytes: int) -> Iterator[np.ndarray]:

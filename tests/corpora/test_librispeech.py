@@ -310,7 +310,7 @@ def test_unknown_sexes_are_reported(table, unknown, mini, prepare):
     assert validate(mini[0] / "data/train_clean_5") == []
 
 
-def test_counts_are_shown_beside_published_ones(mini, prepare):
+def test_counts_are_shown_with_published_ones(mini, prepare):
     said = prepare(mini[0])
     (row,) = re.findall(r"dev_clean_2 .*\n.*\n.*( utterances .*)", said)
     assert row.split() == ["utterances", "8", "1,089", "-99.3", "%"]

@@ -74,7 +74,7 @@ def found(corpus):
 
 
 def test_corrupted_transcripts_are_found(corpus, found):
-    """Precision and recall. Two words that sound alike and words missing in a model keep both below 1."""
+    """Precision and recall. Two words with the same sound and words missing in a model keep both below 1."""
     truth, bad = set(corpus[-1]), set(read_table(found / "bad_utts"))
     precision, recall = len(truth & bad) / len(bad), len(truth & bad) / len(truth)
     print(f"precision {precision:.2f}, recall {recall:.2f}")

@@ -304,8 +304,8 @@ def test_inputs_unavailable_for_new_recordings_are_refused(exp, tmp_path):
         for utt, matrix in load_all(data / "feats.scp").items():
             writer.write(utt, matrix)
     refused("strange: the options of its features are unknown", paste("untold", exp / "data_fmllr", strange))
-    beside = paste("beside", exp / "data_fmllr", "--vectors", strange / "feats.scp", "--vector-period", 1)
-    refused("strange/feats.scp: vectors not made by steps/extract_ivectors.py", beside)
+    pasted = paste("pasted", exp / "data_fmllr", "--vectors", strange / "feats.scp", "--vector-period", 1)
+    refused("strange/feats.scp: vectors not made by steps/extract_ivectors.py", pasted)
     (exp / "data_fbank/spk2warp").write_text("a 1.1\n")
     refused("data_fbank/spk2warp: the frequencies of its speakers are warped", data)
     (exp / "data_fbank/spk2warp").unlink()

@@ -31,7 +31,7 @@ class StopRequested(Exception):
 
 def watch_file(stop_file: Path) -> Path:
     """The file that exists while a job looks for requests in its stop file."""
-    return Path(stop_file).with_suffix(".heeds")
+    return Path(stop_file).with_suffix(".stoppable")
 
 
 @contextlib.contextmanager

@@ -190,7 +190,7 @@ def failure_report(request: Request, failed: list[JobStatus], for_step: bool = F
     head = f"{Path(sys.argv[0]).name}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"
     after = f"(after {first.end - first.begin:.1f} s)"
     if for_step:
-        says_all = _is_told_by_step(request, first, log)
+        says_all = _is_reported_by_step(request, first, log)
         lines = [f"{head}; job {which} on {first.host} {after}", *([] if says_all else _untold(tail))]
     else:
         says_all = first.reason != ""
@@ -216,7 +216,7 @@ def _quoted(line: str) -> str:
     return f"    | {line}"
 
 
-def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
+def _is_reported_by_step(request: Request, status: JobStatus, log: Path) -> bool:
     """Whether the step's own message on a failed job is complete."""
     words = first_words(words_of(request.spec)) if request.spec else None
     if words and not status.reason:

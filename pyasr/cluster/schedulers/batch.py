@@ -23,7 +23,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.jobs.stop_request import TRY_AGAIN
 from pyasr.cluster.runner.command_line import Request
-from pyasr.cluster.runner.local_runner import ALIKE_S
+from pyasr.cluster.runner.local_runner import SAME_FAILURE_S
 from pyasr.cluster.runner.mpi import ROOT
 from pyasr.cluster.runner.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.runner.status import JobStatus, read_status, status_path, write_status
@@ -124,7 +124,7 @@ class BatchRunner:
             if self._take_statuses():
                 wait_s = _MIN_WAIT_S
             if self._has_failed():
-                return self._take_alike()
+                return self._take_same_failures()
             if time.monotonic() - asked > self.question_s:
                 self.question_s = min(1.5 * self.question_s, _MAX_QUESTION_S)
                 self._ask()
@@ -132,9 +132,9 @@ class BatchRunner:
             time.sleep(wait_s)
             wait_s = min(1.2 * wait_s, _MAX_WAIT_S)
 
-    def _take_alike(self) -> None:
+    def _take_same_failures(self) -> None:
         """Collect other jobs that fail at the same time, usually for the same reason."""
-        time.sleep(ALIKE_S)
+        time.sleep(SAME_FAILURE_S)
         found = [status for job in self.left if (status := self._status_of(job))]
         for status in found:
             if not status.stopped and status.status != TRY_AGAIN:

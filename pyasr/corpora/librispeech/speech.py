@@ -161,10 +161,10 @@ def read_sexes(folders: list[Path]) -> dict[str, str]:
 
 def speaker_tables(folders: list[Path]) -> list[Path]:
     """The files SPEAKERS.TXT (case-insensitive) next to the folders of parts."""
-    beside = {folder.parent: None for folder in folders}
+    parents = {folder.parent: None for folder in folders}
     return [
         path
-        for parent in beside
+        for parent in parents
         for path in sorted(parent.iterdir())
         if path.name.lower() == "speakers.txt" and path.is_file()
     ]

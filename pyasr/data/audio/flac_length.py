@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 
 HEADER_BYTES = 42  # the marker fLaC and the first metadata block
-_LAST_BLOCK, _TOLD_BITS, _TOLD_END = 0x80, (1 << 36) - 1, 26
+_LAST_BLOCK, _LENGTH_BITS, _LENGTH_END = 0x80, (1 << 36) - 1, 26
 _HEAD = b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22"
 _KEY = re.compile(rb"[^\s\x00-\x1f\x7f]{1,1000}[ \t]")  # before a file in an archive
 _MAX_KEY, _MAX_FRAME_BYTES, _MAX_CHECKED = 1001, 2 << 20, 4
@@ -24,11 +24,11 @@ _ID3V1_BYTES = 128
 
 def num_declared_samples(content: bytes) -> int:
     """Number of samples according to the header; 0: unknown, as in a stream."""
-    return int.from_bytes(content[21:_TOLD_END], "big") & _TOLD_BITS
+    return int.from_bytes(content[21:_LENGTH_END], "big") & _LENGTH_BITS
 
 
 def is_flac(content: bytes) -> bool:
-    return content[:4] == b"fLaC" and len(content) >= _TOLD_END
+    return content[:4] == b"fLaC" and len(content) >= _LENGTH_END
 
 
 def is_without_audio(content: bytes) -> bool:
@@ -56,8 +56,8 @@ def num_samples(content: bytes) -> int | None:
 
 def stream_info(content: bytes) -> tuple[int, int, int]:
     """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from a FLAC header."""
-    number = int.from_bytes(content[18:_TOLD_END], "big")
-    return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
+    number = int.from_bytes(content[18:_LENGTH_END], "big")
+    return number >> 44, (number >> 41 & 7) + 1, number & _LENGTH_BITS
 
 
 def goes_on(content: bytes) -> bool:
@@ -76,8 +76,8 @@ def has_counted_end(head: bytes, tail: bytes) -> bool:
 
 def with_length(content: bytes, num: int) -> bytes:
     """The file with this number of samples in its header."""
-    number = int.from_bytes(content[18:_TOLD_END], "big") & ~_TOLD_BITS | num
-    return content[:18] + number.to_bytes(8, "big") + content[_TOLD_END:]
+    number = int.from_bytes(content[18:_LENGTH_END], "big") & ~_LENGTH_BITS | num
+    return content[:18] + number.to_bytes(8, "big") + content[_LENGTH_END:]
 
 
 def _end(content: bytes) -> tuple[int, int]:

@@ -92,7 +92,7 @@ def _count(content: bytes, at: int) -> tuple[int, int, bool]:
     """(number of frames from `at` on, end of the last one, whether their bit rates differ)"""
     num, like, end, rates = 0, content[at : at + _HEAD_BYTES], at, set()
     while True:
-        size = _frame_bytes(content, at) if _are_alike(content, at, like) else 0
+        size = _frame_bytes(content, at) if _is_same_stream(content, at, like) else 0
         if size and at + size <= len(content):
             num, end = num + 1, at + size
             rates.add(content[at + 2] >> 4)
@@ -109,12 +109,16 @@ def _gap(content: bytes, at: int, like: bytes) -> int:
         return place - at
     while (place := content.find(like[:1], place + 1, end)) >= 0:
         second = place + _frame_bytes(content, place)
-        if _are_alike(content, place, like) and second > place and _are_alike(content, second, like):
+        if (
+            _is_same_stream(content, place, like)
+            and second > place
+            and _is_same_stream(content, second, like)
+        ):
             return 0 if _KEY.fullmatch(content, max(at, place - _MAX_KEY), place) else place - at
     return 0
 
 
-def _are_alike(content: bytes, at: int, like: bytes) -> bool:
+def _is_same_stream(content: bytes, at: int, like: bytes) -> bool:
     one, other = int.from_bytes(content[at : at + _HEAD_BYTES], "big"), int.from_bytes(like, "big")
     return not (one ^ other) & _SAME_STREAM
 

@@ -145,7 +145,7 @@ class VectorTable:
             Path(scp),
             tolerance,
         )
-        self.period = period or _period_beside(self.path)
+        self.period = period or _recorded_period(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
         """The vector of each frame, float32 (num_frames, D). Raises SkippedUtterance if there is none, or if
@@ -183,7 +183,7 @@ def vector_rows(
     return entry[np.minimum(np.arange(num_frames) // period, len(entry) - 1)]
 
 
-def _period_beside(scp: Path) -> int:
+def _recorded_period(scp: Path) -> int:
     """The number in the file `ivector_period` next to a table. Raises UserError if missing or invalid."""
     path = scp.with_name(PERIOD_FILE)
     words = read_lines(path)[0].split() if path.exists() and path.stat().st_size else ["1"]
@@ -226,8 +226,8 @@ def paste(
         raise SkippedUtterance(
             f"streams whose numbers of frames differ by more than --length-tolerance {tolerance}"
         )
-    beside = [vectors(num_frames)] if vectors else []
-    return np.concatenate([*(part[:num_frames] for part in parts), *beside], axis=1)
+    further = [vectors(num_frames)] if vectors else []
+    return np.concatenate([*(part[:num_frames] for part in parts), *further], axis=1)
 
 
 def paste_shard(spec: PasteSpec, job: int) -> None:

@@ -146,7 +146,7 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
         (
             "decoded",
             "mono tri1 tri2",
-            "further decoded systems, besides tri3 and the network (any of these) (may be empty)",
+            "further decoded systems, in addition to tri3 and the network (any of these) (may be empty)",
         ),
         ("nj", jobs, "parallel jobs of features, GMMs and decoding (at least 1)"),
         ("num_ranks", min(cores, 2) if cores < 8 else 4, "MPI ranks of the network's training (at least 1)"),

@@ -134,7 +134,7 @@ class FeedForwardPass:
         looks         whether natural gradient takes its next W and prepares the one after it
         """
         groups = list(self.groups) if looks and self.groups is not None else []
-        with self._beside(looks):
+        with self._concurrently(looks):
             for group in groups:
                 group.begin()
         self._forward()
@@ -143,7 +143,7 @@ class FeedForwardPass:
         self._wait(looks)
         sides = Sides(self.x[None], self.a, self.y, self.z[None], self._ones[:1], self._ones[1:])
         hats, squares, projections = self._preconditioned(sides)
-        with self._beside(looks):
+        with self._concurrently(looks):
             for group, x, ht in zip(groups, sides.data, projections):
                 group.look(x, ht)
         self._write(hats)
@@ -169,7 +169,7 @@ class FeedForwardPass:
         weights is 0 times infinity."""
         self.by_biases[0].add_(0 * self.x.sum())
 
-    def _beside(self, forks: bool) -> contextlib.AbstractContextManager:
+    def _concurrently(self, forks: bool) -> contextlib.AbstractContextManager:
         """If `forks`, a GPU runs the block concurrently with what follows, until `_wait`."""
         if not forks or self._stream is None:
             return contextlib.nullcontext()

@@ -58,7 +58,7 @@ class AsynchronousStrategy(Strategy):
         left = self.goal - self.done
         self.ahead = min(left, self.training.frames_to_meeting() or left)
         self.counts[:] = 0
-        self.own_frames, self._told, self._has_told = 0, 0, False
+        self.own_frames, self._reported, self._has_notified = 0, 0, False
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Share the learner's move; meet the other ranks if the stretch is over."""
@@ -82,20 +82,20 @@ class AsynchronousStrategy(Strategy):
             return True
         if self.counts.sum() < self.ahead and not self.training.wants_meeting():
             return False
-        self._tell_all()
+        self._notify_all()
         return True
 
-    def _tell_all(self) -> None:
+    def _notify_all(self) -> None:
         """Notify all ranks that the stretch is over."""
-        self._has_told = True
+        self._has_notified = True
         for rank in range(self.comm.size):
             if rank != self.comm.rank:
                 self.notices.send(np.zeros(1, np.uint8), rank, _OVER_TAG)
 
     def _hear_all(self) -> None:
         """Receive the notices of all ranks that have sent one."""
-        for rank, has_told in enumerate(self.comm.allgather(self._has_told)):
-            if has_told and rank != self.comm.rank:
+        for rank, has_notified in enumerate(self.comm.allgather(self._has_notified)):
+            if has_notified and rank != self.comm.rank:
                 self.notices.receive(np.zeros(1, np.uint8), _OVER_TAG, rank)
 
     def _meet(self, master: torch.Tensor) -> Mixing:
@@ -111,7 +111,7 @@ class AsynchronousStrategy(Strategy):
         self.mix_measured(master, self.consensus)
         self.adopt(master)
         self.done = 0 if last else self.done
-        return Mixing(frames - self._told, last, equal=True, saves=not last)
+        return Mixing(frames - self._reported, last, equal=True, saves=not last)
 
     def state_dict(self) -> dict:
         """Position in the epoch, at the end of a stretch."""
@@ -131,7 +131,7 @@ class AsynchronousStrategy(Strategy):
         """Frames of all ranks that have not been reported to the training loop yet, at most the frames of the
         stretch."""
         known = min(int(self.counts.sum()), self.ahead)
-        news, self._told = known - self._told, known
+        news, self._reported = known - self._reported, known
         return news
 
 

@@ -141,7 +141,7 @@ class PeriodicStrategy(Strategy):
         return {**super().state_dict(), **{name: getattr(self, name) for name in self._PLACE}}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         for name in self._PLACE:
             setattr(self, name, state[name])

@@ -101,7 +101,7 @@ class Traffic:
         self._on_way: Counter[tuple[int, int]] = Counter()
 
     def carry(self, num_bytes: int, source: int, target: int, arrived: Callable[[], None]) -> float:
-        """Send a message now; calls `arrived` on its arrival. Returns the time when the sender may go on."""
+        """Send a message now; calls `arrived` on its arrival. Returns when the sender may continue."""
         wire, way = self.network.wire((source, target)), (source, target)
         seconds, waits = num_bytes / wire.bandwidth, num_bytes > self.network.packet or self._on_way[way] > 0
         links = self._links(source, target) if waits else (None, None)

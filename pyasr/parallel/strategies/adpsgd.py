@@ -203,7 +203,7 @@ class PeerStrategy(AsynchronousStrategy):
         return {**super().state_dict(), **(self.peer.state_dict() if self.peer else {})}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         if self.peer:
             self.peer.load_state_dict(state)

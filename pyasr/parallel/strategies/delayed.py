@@ -140,7 +140,7 @@ class Delayed(PeriodicStrategy):
         return {**super().state_dict(), "pending": pending}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         self.pending = state["pending"] and Pending(**state["pending"])
 

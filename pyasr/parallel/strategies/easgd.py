@@ -81,6 +81,6 @@ class ElasticAveraging(PeriodicStrategy):
         return {**super().state_dict(), "centre": self.centre}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         super().load_state_dict(state)
         self.centre.copy_(state["centre"])

@@ -5,13 +5,13 @@ With w the outer parameters, x the parameters from which all ranks began a block
 average after it, G = xbar - x, eta the outer momentum, zeta the outer rate, and the momentum buffer D or B:
 
     bmuf-classical  D <- eta D + zeta G,   w <- w + D
-                    ranks go on from w
+                    ranks continue from w
     bmuf            the same
-                    ranks go on from w + eta D (Nesterov)
+                    ranks continue from w + eta D (Nesterov)
     slowmo          D <- eta (gamma / gamma_before) D + G,  w <- w + zeta D
-                    gamma: the learning rate in the block; ranks go on from w
+                    gamma: the learning rate in the block; ranks continue from w
     diloco          B <- eta B + G,        w <- w + zeta (G + eta B)
-                    ranks go on from w (SGD with Nesterov momentum)
+                    ranks continue from w (SGD with Nesterov momentum)
 
 References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880 and arXiv:1904.10584); J.
 Wang et al., arXiv:1910.00643 (SlowMo; its u is -D / gamma); A. Douillard et al., arXiv:2311.08105 (DiLoCo).

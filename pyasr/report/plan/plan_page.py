@@ -36,7 +36,7 @@ def _explanation(plan: Plan, rates: Rates) -> Iterator[str]:
     yield f"            {_COMMAND}"
     if any(cost.gpu_s or cost.without_gpu for cost in plan.stages.values()):
         yield from _on_gpus(rates)
-    for key, name in plan.alike.items():
+    for key, name in plan.assumed.items():
         yield f"not known:  {key}: the rate of {name} is used"
     if plan.unknown:
         yield f"left out:   {', '.join(plan.unknown)}: no rate is known"

@@ -101,8 +101,8 @@ def test_pronunciation_probabilities_equal_hand_calculation(counts):
 
 
 def test_silence_probabilities_equal_hand_calculation(probable):
-    """Silence at 7 of 12 positions. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s>
-    alike; F follows from them."""
+    """Silence at 7 of 12 positions. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); similarly P(s | v) of b, a EY
+    and <s>; F follows from them."""
     probs, overall = probable.silence_probs, 7 / 12
     after = {
         A: (2 + 2 * overall) / 6,

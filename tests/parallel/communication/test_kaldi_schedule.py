@@ -67,8 +67,8 @@ def test_number_of_jobs_grows_and_active_ones_are_averaged(num_ranks, initial_ra
 
 
 def go_on(num_ranks, num_mixings, states=None):
-    """(state of each rank, frames of each mixing, J of each) after so many mixings of ranks that resume from
-    the states of others."""
+    """(state of each rank, frames of each mixing, J of each) after `num_mixings` mixings of ranks that
+    resume from the states of others."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))

@@ -24,7 +24,7 @@ def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8)
         strategy = make_strategy(comm, options)
         master = torch.full((dim,), START)
         strategy.restart(master)
-        num_minibatches = frames_told = 0
+        num_minibatches = frames_reported = 0
         for _ in range(num_epochs):
             strategy.begin_epoch(goal if strategy.share else 0, 10)
             while True:
@@ -34,11 +34,11 @@ def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8)
                     master[comm.rank] += 1
                     num_minibatches += 1
                 mixing = strategy.step(master, 10 * learns)
-                frames_told += mixing.frames if mixing else 0
+                frames_reported += mixing.frames if mixing else 0
                 if mixing and mixing.last:
                     assert mixing.equal and mixing.joint
                     break
-        return master, num_minibatches, frames_told, strategy
+        return master, num_minibatches, frames_reported, strategy
 
     return rank
 

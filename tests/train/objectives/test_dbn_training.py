@@ -144,7 +144,7 @@ def test_momentum_equals_schedule(data, tmp_path, monkeypatch, parallel, num_lea
         return step(self, x, targets, rate, *rest)
 
     monkeypatch.setattr(RbmLearner, "step", watched)
-    monkeypatch.setattr(Trainer, "speed_alone", lambda job: 0.0)  # no steps besides those of the training
+    monkeypatch.setattr(Trainer, "speed_alone", lambda job: 0.0)  # no other steps than those of the training
     momentum = dict(
         with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400
     )

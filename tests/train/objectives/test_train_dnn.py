@@ -194,7 +194,7 @@ def test_terminated_training_saves_checkpoint(number, status, corpus, tmp_path):
     ]
     process = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
     log = tmp_path / "cut.tmp" / "log" / "train.log"
-    wait_for(log.with_name("train.heeds"), process)
+    wait_for(log.with_name("train.stoppable"), process)
     wait_until_in("epoch 2", log)
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
@@ -204,7 +204,7 @@ def test_terminated_training_saves_checkpoint(number, status, corpus, tmp_path):
     )[1]
     assert (
         not rank_processes(tmp_path)
-        and not list(log.parent.glob("train.heeds"))
+        and not list(log.parent.glob("train.stoppable"))
         and not list(log.parent.glob("train.stop"))
     )
     again = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)

@@ -322,8 +322,8 @@ def test_gradients_summed_over_ranks_equal_single_rank(copy, tmp_path):
     rng, phones = np.random.default_rng(3), LangDir(copy / "lang").phones
     spelled = [phones[phone] for phone in "SIL D A B SIL M A D SIL B A D SIL".split()]
     lengths = rng.permutation(np.tile([8, 9, 10], 5)[:13])
-    alike = AlignedPhones(np.array(spelled, np.int32), np.r_[0, np.cumsum(lengths)])
-    aligned = {f"{speaker}-{i}": alike for speaker in "ab" for i in range(4)}
+    phones_of_all = AlignedPhones(np.array(spelled, np.int32), np.r_[0, np.cumsum(lengths)])
+    aligned = {f"{speaker}-{i}": phones_of_all for speaker in "ab" for i in range(4)}
     for name in ("data", "ali"):
         shutil.rmtree(copy / name)
     write_features(copy / "data", aligned, rng)

@@ -35,7 +35,8 @@ def small_blocks(monkeypatch):
 
 
 def growth(make, first: int = 1000, second: int = 3000) -> float:
-    """Additional peak bytes per utterance. `make(number)` prepares so many, and returns what is measured."""
+    """Additional peak bytes per utterance. `make(number)` prepares `number` utterances, and returns what is
+    measured."""
     peaks = []
     for number in (first, second):
         work = make(number)

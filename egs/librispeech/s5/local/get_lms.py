@@ -24,7 +24,7 @@ class GetLms:
     lm_dir: str = argument("directories with the files, separated by ':'")
     out: Path = argument("directory of the lexicon and the language models")
     rescoring: str = option(
-        " ".join(RESCORING_MODELS), "language models besides tgsmall, separated by blanks"
+        " ".join(RESCORING_MODELS), "language models in addition to tgsmall, separated by blanks"
     )
 
 

@@ -85,8 +85,8 @@ class _FileTest:
     def find(self, field: str) -> Path | None:
         """The audio file of a field: a path from the table's folder, or the end of a path; None if there is
         none. Raises UserError if several files match."""
-        beside = self.table.parent / field
-        return beside if is_audio(beside) and beside.is_file() else self.places.index.find(field)
+        path = self.table.parent / field
+        return path if is_audio(path) and path.is_file() else self.places.index.find(field)
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:

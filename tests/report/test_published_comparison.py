@@ -7,13 +7,13 @@ from steps_here import ROOT, run_here
 from test_results import make_experiment
 
 from pyasr.base.errors import UserError
-from pyasr.report.beside_published import PublishedWer, published_table, read_published
+from pyasr.report.published_comparison import PublishedWer, published_table, read_published
 from pyasr.score.score_dir import read_summary
 
 TABLES = sorted([*ROOT.glob("egs/*/s5/conf/published/*.tsv"), *ROOT.glob("egs/*/s5/conf/published.tsv")])
 
 
-def test_page_has_our_rates_beside_published_ones(tmp_path):
+def test_page_has_our_rates_published_comparison_ones(tmp_path):
     exp, page, table = (
         make_experiment(tmp_path, {"mono": 0.4}),
         tmp_path / "RESULTS.md",
