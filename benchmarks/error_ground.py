@@ -74,12 +74,10 @@ class Ground:
     """The directory `place`, in which programs run; `scratch` contains their output and that of strace."""
 
     def __init__(self, place: Path, scratch: Path):
-        self.place, self.said, self.trace, self.modules = (
-            place,
-            scratch / "said",
-            scratch / "trace",
-            scratch / "modules",
-        )
+        self.place = place
+        self.said = scratch / "said"
+        self.trace = scratch / "trace"
+        self.modules = scratch / "modules"
 
     def run(self, words: list[str], tracing: list[str] | None = None) -> Ended:
         """Run a program of steps/, utils/ or egs/, given by its command line, with these options of

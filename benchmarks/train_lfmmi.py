@@ -148,10 +148,8 @@ def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
         generator=torch.Generator().manual_seed(0),
     )
     logits, clock = logits.to(device_of(spec)), Clock(device_of(spec))
-    inputs, systems = (
-        (logits, graph, leak, np.full(len(logits), frames)),
-        {"ours": leaky_hmm.forward_backward},
-    )
+    inputs = (logits, graph, leak, np.full(len(logits), frames))
+    systems = {"ours": leaky_hmm.forward_backward}
     if clock.device == "cpu":
         systems["plain torch"] = leaky_hmm._by_sparse_matrices
     for name, function in systems.items():

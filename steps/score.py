@@ -222,17 +222,13 @@ def main(options: ScoreOptions) -> None:
     )
     task = (TimedWords if options.stm and DataDir(options.data).has("stm") else Texts)(options)
     paths = task.inputs() + ([scoring_dir(options.params_from, mbr) / SUMMARY] if options.params_from else [])
-    scoring, num_jobs = (
-        scoring_dir(options.decode_dir, mbr),
-        min(options.jobs.nj, len(archives(options.decode_dir))),
-    )
+    scoring = scoring_dir(options.decode_dir, mbr)
+    num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
     weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen.point[0] if chosen else None)
     least, greatest = first_range(options.min_lmwt, options.max_lmwt)
     made_with = dataclasses.replace(options, min_lmwt=least, max_lmwt=greatest)
-    also, outdated = (
-        [] if mbr else [options.decode_dir / "best_wer"],
-        misfit(options.decode_dir, weights, mbr),
-    )
+    also = [] if mbr else [options.decode_dir / "best_wer"]
+    outdated = misfit(options.decode_dir, weights, mbr)
     with output_of(made_with, scoring, paths, also=also, outdated=outdated) as out:
         scorer = task.scorer()
         hypotheses, scores = sweep(options, task, scorer, out, num_jobs, weights)

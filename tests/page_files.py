@@ -13,10 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def write_files(page: str, directory: Path) -> list[str]:
     """Write the Python files that a page shows into a directory, under their names, which are returned."""
     text = (ROOT / "docs/extending" / page).read_text()
-    names, blocks = (
-        re.findall(r"`(\w+\.p[yl])`:\n", text),
-        re.findall(r"```python\n(.*?)```", text, re.DOTALL),
-    )
+    names = re.findall(r"`(\w+\.p[yl])`:\n", text)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     for name, block in zip(names, blocks, strict=True):
         (directory / name).write_text(block)
         (directory / name).chmod(0o755 if block.startswith("#!") else 0o644)

@@ -240,11 +240,9 @@ class _Writer:
         commands = self._candidates(flat, values, self._offsets(values, shifts))
         self._add(values, shifts, *self._chosen(commands, values.shape))
         self.before = flat[:, flat.shape[1] - self.before.shape[1] :]
-        self.begin, self.size, self.number = (
-            self.begin + size * count,
-            size,
-            self.number + count * num_channels,
-        )
+        self.begin = self.begin + size * count
+        self.size = size
+        self.number = self.number + count * num_channels
 
     def _turn(self, shape: tuple[int, ...], num: int) -> np.ndarray:
         """Index (below `num`) for each block, in turn."""

@@ -40,10 +40,8 @@ def main(options: MakeGraph) -> None:
 
 def _check_scale(options: MakeGraph) -> None:
     """Warn if the scale of self-loops differs from the one in LF-MMI training."""
-    topology, scale = (
-        read_transitions(options.model_dir / "final.mdl").topology,
-        options.graph.self_loop_scale,
-    )
+    topology = read_transitions(options.model_dir / "final.mdl").topology
+    scale = options.graph.self_loop_scale
     if scale != 1.0 and topology == chain_topology(topology.phones):
         log.warning(
             f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops have scale 1: give "

@@ -130,10 +130,8 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[
 def streamed(
     options: Transcribe, recognizer: Recognizer, name: str, rate: float, blocks: Iterator
 ) -> Iterator[Transcript]:
-    live, at_once = (
-        recognizer.stream(rate, options.endpoint),
-        options.format == "text" and options.out_dir is None,
-    )
+    live = recognizer.stream(rate, options.endpoint)
+    at_once = options.format == "text" and options.out_dir is None
     for block in blocks:
         for segment in live.accept(block):
             if at_once:

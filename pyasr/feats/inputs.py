@@ -141,13 +141,11 @@ class FeatureReader:
         tables: PackedTables | None = None,
         part: JobPart | None = None,
     ):
-        self.data, self.options, self.matrix, self.transforms, self.part = (
-            Path(data),
-            options,
-            matrix,
-            transforms,
-            part,
-        )
+        self.data = Path(data)
+        self.options = options
+        self.matrix = matrix
+        self.transforms = transforms
+        self.part = part
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
         self._table: Mapping[str, str]

@@ -453,21 +453,19 @@ def save_data_dir(found: Manifests, out: Path) -> None:
             )
         )
 
-    segments, utt2spk = (
-        table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}"),
-        table(lambda one: one.speaker),
-    )
+    segments = table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}")
+    utt2spk = table(lambda one: one.speaker)
     recordings = distinct(value.partition(" ")[0] for value in segments.values())[0].in_order()
     has_channels = any(place for name, (_, place) in found.channels.items() if name in recordings)
-    channels, seconds = (
-        Lazy(
-            lambda: (
-                (name, f"{file} {place or 1}")
-                for name, (file, place) in found.channels.items()
-                if name in recordings
-            )
-        ),
-        Lazy(lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)),
+    channels = Lazy(
+        lambda: (
+            (name, f"{file} {place or 1}")
+            for name, (file, place) in found.channels.items()
+            if name in recordings
+        )
+    )
+    seconds = Lazy(
+        lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)
     )
     genders = {one.speaker: one.gender for one in found.utterances if one.text is not None or not has_texts}
     tables: dict[str, Mapping[str, str]] = {

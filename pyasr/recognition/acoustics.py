@@ -74,11 +74,9 @@ class NetworkScores:
 
         self.model, trans = acoustic.load_scorer(model), read_transitions(model / MODEL)
         self.trans: PhoneModel = trans
-        self.subsampling, self.tid2pdf, self.silence = (
-            self.model.subsampling,
-            trans.tid2pdf,
-            LangDir(graph).silence_phones,
-        )
+        self.subsampling = self.model.subsampling
+        self.tid2pdf = trans.tid2pdf
+        self.silence = LangDir(graph).silence_phones
         _check_outputs(model, self.model.num_pdfs, trans.num_pdfs)
 
     def scores(self, features: np.ndarray) -> np.ndarray:

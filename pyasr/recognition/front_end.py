@@ -53,11 +53,9 @@ class PlainFeatures:
     """Features with these options, from each segment separately; a `SpeakerFeatures`."""
 
     def __init__(self, options):
-        self.extractor, self.rate_hz, self.adaptations = (
-            Extractor(options),
-            options.frame.sample_frequency,
-            [],
-        )
+        self.extractor = Extractor(options)
+        self.rate_hz = options.frame.sample_frequency
+        self.adaptations = []
         self.frame_shift_s = options.frame.shift_s
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:

@@ -114,10 +114,8 @@ def _pack_source(source: FeatureSource, folder: str, system: DecodedSystem, out:
 def _pack_first(first: DecodedSystem, parent: str, system: DecodedSystem, out: Path) -> FirstPasses:
     """Fill first/ in a folder of `out` with the adapting system; its graph is included only if it differs
     from the model's."""
-    folder, shared = (
-        out / parent / FIRST_DIR,
-        fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG),
-    )
+    folder = out / parent / FIRST_DIR
+    shared = fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG)
     folder.mkdir()
     for name in (MODEL, ALIGNMENT_MODEL, MATRIX_FILE):
         if (first.model / name).exists():

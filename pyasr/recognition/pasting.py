@@ -139,11 +139,9 @@ class SpeakerVectors:
     """
 
     def __init__(self, model: Path, options: PastedVectors):
-        self._folder, self._options, self.period = (
-            model / VECTORS_DIR,
-            options,
-            options.extract.ivector_period,
-        )
+        self._folder = model / VECTORS_DIR
+        self._options = options
+        self.period = options.extract.ivector_period
         self.features = read_features(self._folder, model, options.first)
         self._normalised = ModelInputs.read(self._folder)
         self._plain = ModelInputs(replace(self._normalised.options, cmvn="none"), self._normalised.matrix)

@@ -107,10 +107,8 @@ class Stream:
         self._resampler = Resampler(rate, self._rate)
         self._step, self._begin = round(_STEP_S * self._rate), 0
         self._speaker = AdaptedSpeaker(system) if system.features.adaptations else None
-        self._utterance, self._waiting = (
-            self._begin_utterance(self._chain.inputs.before()),
-            np.zeros(0, np.float32),
-        )
+        self._utterance = self._begin_utterance(self._chain.inputs.before())
+        self._waiting = np.zeros(0, np.float32)
         self.segments: list[DecodedSegment] = []
         self._found: Transcript | None = None
         self._is_broken = False
@@ -170,10 +168,8 @@ class Stream:
             self._take(self._resampler(np.zeros(0, np.float32), last=True))
             self._utterance.accept(self._waiting, last=True)
             self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
-            self._utterance, self._waiting = (
-                self._begin_utterance(self._chain.inputs.before()),
-                self._waiting[:0],
-            )
+            self._utterance = self._begin_utterance(self._chain.inputs.before())
+            self._waiting = self._waiting[:0]
             self._found = Transcript(self._file, "1", tuple(self.segments))
         return self._found
 

@@ -123,13 +123,11 @@ class _WordFinder:
 
     def __init__(self, info: ModelInfo, graph: Path, acoustics: Acoustics, mbr: MbrOptions, frame_s: float):
         lang = LangDir(graph)
-        self.info, self.mbr, self.frame_s, self.trans, self.symbols = (
-            info,
-            mbr,
-            frame_s,
-            acoustics.trans,
-            lang.words,
-        )
+        self.info = info
+        self.mbr = mbr
+        self.frame_s = frame_s
+        self.trans = acoustics.trans
+        self.symbols = lang.words
         lexicon = align_lexicon(lang.align_lexicon)
         self.lexicon = with_blanks(lexicon, BLANK_TID) if info.kind == CTC else lexicon
         self._determinizer = Determinizer(info.lattices, info.decode.lattice_beam, info.decode.acoustic_scale)

@@ -42,13 +42,11 @@ class PackedPhones:
         begins: np.ndarray,
         lengths: np.ndarray,
     ):
-        self.names, self.lengths, self._phones, self._starts, self._begins = (
-            names,
-            lengths,
-            phones,
-            starts,
-            begins,
-        )
+        self.names = names
+        self.lengths = lengths
+        self._phones = phones
+        self._starts = starts
+        self._begins = begins
 
     def __len__(self) -> int:
         return len(self.names)

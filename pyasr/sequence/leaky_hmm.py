@@ -193,12 +193,10 @@ def _backward(x, flows, scales, lengths, out_of, entries, initial, leak):
             if lengths[b] == t + 1:
                 beta[:, b] = 1
         for e in range(num_entries):
-            score, target, sums, flow = (
-                x[t, entry_pdfs[e]],
-                beta[entry_targets[e]],
-                posteriors[t, entry_pdfs[e]],
-                flows[t, e],
-            )
+            score = x[t, entry_pdfs[e]]
+            target = beta[entry_targets[e]]
+            sums = posteriors[t, entry_pdfs[e]]
+            flow = flows[t, e]
             for b in range(size):
                 back[e, b] = score[b] * target[b] * scale[b]
                 sums[b] += flow[b] * back[e, b]

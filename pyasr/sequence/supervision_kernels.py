@@ -95,11 +95,9 @@ def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
     width = alive.shape[1]
     layers = np.zeros(last - first + 2, np.int64)
     layers[1] = 1
-    sources, targets, pdfs = (
-        [np.int64(0) for _ in range(0)],
-        [np.int64(0) for _ in range(0)],
-        [np.int64(0) for _ in range(0)],
-    )
+    sources = [np.int64(0) for _ in range(0)]
+    targets = [np.int64(0) for _ in range(0)]
+    pdfs = [np.int64(0) for _ in range(0)]
     sets = [np.zeros(0, np.int64)]
     marks = np.zeros(width, np.bool_)
     for t in range(first, last):

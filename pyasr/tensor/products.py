@@ -24,11 +24,9 @@ def prefers_onednn() -> bool:
     """Whether oneDNN is faster on this processor and computes these products correctly."""
     if not (is_from_amd() and has_avx512()):
         return False
-    x, weight, bias = (
-        torch.linspace(-1, 1, 12).view(3, 4),
-        torch.linspace(-1, 1, 20).view(5, 4),
-        torch.linspace(0, 1, 5),
-    )
+    x = torch.linspace(-1, 1, 12).view(3, 4)
+    weight = torch.linspace(-1, 1, 20).view(5, 4)
+    bias = torch.linspace(0, 1, 5)
     return agrees(lambda: _by_onednn(x, weight, bias), lambda: F.linear(x, weight, bias), _TOLERANCE)
 
 

@@ -110,10 +110,8 @@ def test_outputs_with_extreme_logits():
     network = with_random_parameters(FeedForward(DnnOptions(1, 8), 12, 4, FIXED), scale=40.0)
     session = session_of(acoustic_onnx(model_of(network, 12), InputOptions(), "utterance"))
     features = RANDOM.standard_normal((1, 5, 12))
-    found, expected = (
-        scores_of(session, features),
-        model_of(network, 12).log_likelihoods(features[0].astype(np.float32)),
-    )
+    found = scores_of(session, features)
+    expected = model_of(network, 12).log_likelihoods(features[0].astype(np.float32))
     np.testing.assert_allclose(found[0], expected, rtol=1e-4)
 
 

@@ -89,12 +89,10 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
     from fuzz_child import examine
     from fuzz_mutations import mutate
 
-    path, rng, counts, found = (
-        format.write(directory),
-        random.Random(f"{format.name} {options.seed}"),
-        Counter(),
-        {},
-    )
+    path = format.write(directory)
+    rng = random.Random(f"{format.name} {options.seed}")
+    counts = Counter()
+    found = {}
     format.read(path)
     pool, seen = [path.read_bytes()], set()
     while True:

@@ -38,10 +38,8 @@ def test_keys_behave_like_a_list(items, places, span):
 
 @given(items=ITEMS, data=st.data())
 def test_keys_are_split_into_lists(items, data):
-    keys, lists = (
-        sorted(items),
-        data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items))),
-    )
+    keys = sorted(items)
+    lists = data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items)))
     found = Keys.of(keys).shared_out(np.array(lists, np.int64), 4)
     assert found == [[key for key, number in zip(keys, lists) if number == one] for one in range(4)]
 

@@ -106,14 +106,12 @@ def test_usages_survive_file_round_trip(tmp_path):
 def test_page_has_figures_of_recipes_and_programs(tmp_path, monkeypatch):
     librispeech = [recipe for recipe in scale_recipes.recipes() if recipe.folder == "librispeech"]
     monkeypatch.setattr(scale_recipes, "recipes", lambda: librispeech)
-    page, growths = (
-        tmp_path / "page.md",
-        [
-            Growth(row, [Usage(row.name, 1, 1e3, 1.0, 40.0, "x"), Usage(row.name, 2, 1e6, 2.0, 50.0, "x")])
-            for row in ROWS
-            if row.ladder is TABLES
-        ],
-    )
+    page = tmp_path / "page.md"
+    growths = [
+        Growth(row, [Usage(row.name, 1, 1e3, 1.0, 40.0, "x"), Usage(row.name, 2, 1e6, 2.0, 50.0, "x")])
+        for row in ROWS
+        if row.ladder is TABLES
+    ]
     page.write_text((ROOT / "docs/scale.md").read_text(encoding="utf-8"), encoding="utf-8")
     scale_page.write_page(page, growths, "a machine")
     text = page.read_text(encoding="utf-8")

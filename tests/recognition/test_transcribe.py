@@ -133,10 +133,8 @@ def test_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
 
 
 def test_segment_input_is_computed_when_it_is_decoded(exp, monkeypatch):
-    recognizer, order = (
-        pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5)),
-        [],
-    )
+    recognizer = pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5))
+    order = []
     extend, scores = InputOptions.extend, recognizer.system.acoustics.scores
     monkeypatch.setattr(
         InputOptions, "extend", lambda inputs, features: order.append("extended") or extend(inputs, features)

@@ -180,11 +180,9 @@ def test_graph_data_is_computed_once():
 def large_graph() -> DenominatorGraph:
     """Thousands of arcs; some pdfs are on none."""
     rng = np.random.default_rng(4)
-    sources, targets, pdfs = (
-        rng.integers(200, size=4000),
-        rng.integers(200, size=4000),
-        rng.integers(50, size=4000),
-    )
+    sources = rng.integers(200, size=4000)
+    targets = rng.integers(200, size=4000)
+    pdfs = rng.integers(50, size=4000)
     return DenominatorGraph.from_arcs(
         PdfArcs(sources, targets, pdfs, rng.dirichlet(np.ones(4000)) * 200, np.full(200, 0.1)), 60
     )

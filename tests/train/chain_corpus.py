@@ -61,10 +61,8 @@ def write_language(path: Path) -> None:
     letters = [
         (phone,) for phone in sorted({phone for phones in LEXICON.values() for phone in phones.split()})
     ]
-    dictionary, options = (
-        DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", []),
-        LangOptions(position_dependent_phones=False),
-    )
+    dictionary = DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", [])
+    options = LangOptions(position_dependent_phones=False)
     write_lang(dictionary, "<unk>", options, path / "lang")
     write_arpa_text(path / "lm.arpa", [{(word,): (-0.8, 0.0) for word in (*LEXICON, "</s>", "<s>")}])
     make_grammar(path / "lang", path / "lm.arpa", path / "lang_test")

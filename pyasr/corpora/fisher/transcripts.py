@@ -20,10 +20,8 @@ from pyasr.corpora.conversations import SkippedItems, hundredths
 from pyasr.io.content import read_content
 
 NO_UTF8, OTHER_FORM = "text that is not UTF-8", "a line that is not 'BEGIN END A: WORDS'"
-UNREADABLE, OTHER_CALL = (
-    "a transcript that cannot be read",
-    "a transcript whose first line names another call",
-)
+UNREADABLE = "a transcript that cannot be read"
+OTHER_CALL = "a transcript whose first line names another call"
 _LINE = re.compile(
     r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([AB])\s*:(.*)", re.DOTALL
 )

@@ -144,13 +144,11 @@ def _xing(content: bytes, at: int) -> int:
 def _frame_bytes(content: bytes, at: int) -> int:
     """Bytes of the frame of layer III that begins at `at`; 0 if no frame begins there."""
     head = int.from_bytes(content[at : at + 4], "big")
-    version, layer, kbits, rate, padding = (
-        head >> 19 & 3,
-        head >> 17 & 3,
-        head >> 12 & 15,
-        head >> 10 & 3,
-        head >> 9 & 1,
-    )
+    version = head >> 19 & 3
+    layer = head >> 17 & 3
+    kbits = head >> 12 & 15
+    rate = head >> 10 & 3
+    padding = head >> 9 & 1
     if head >> 21 != 0x7FF or version not in _DIVISORS or layer != _LAYER_3 or kbits in (0, 15) or rate == 3:
         return 0
     numerator = 144_000 * _KBITS_1[kbits - 1] if version == _MPEG_1 else 72_000 * _KBITS_2[kbits - 1]

@@ -201,10 +201,8 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
     """
     end, (most, num_channels) = 8 * len(data), out.shape
     num_before = max(order, 3)
-    history, means = (
-        np.zeros((num_channels, num_before), np.int64),
-        np.zeros((num_channels, num_means), np.int64),
-    )
+    history = np.zeros((num_channels, num_before), np.int64)
+    means = np.zeros((num_channels, num_means), np.int64)
     block = np.zeros(num_before + min(most, _MAX_BLOCK), np.int64)
     num, channel, shift = 0, 0, 0
     while True:

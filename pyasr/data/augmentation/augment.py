@@ -278,10 +278,8 @@ class Babble:
         }
 
     def _place(self, utt: str) -> tuple[str, float, float | None, str]:
-        segment, recording = (
-            self.data.segments.get(utt, Segment("", 0.0, TO_THE_END)),
-            self.data.recording(utt),
-        )
+        segment = self.data.segments.get(utt, Segment("", 0.0, TO_THE_END))
+        recording = self.data.recording(utt)
         end_s = None if segment.end_s == TO_THE_END else segment.end_s
         return self.data.wav_scp[recording], segment.begin_s, end_s, label_of(self.data, recording)
 

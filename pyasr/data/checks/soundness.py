@@ -72,10 +72,8 @@ class Soundness:
         if utt2spk is None or not _speakers_ascend(utt2spk):
             yield False
             return
-        utterances, speakers = (
-            key_blocks(utt2spk),
-            key_blocks(speaker for speaker, _ in groupby(utt2spk.values())),
-        )
+        utterances = key_blocks(utt2spk)
+        speakers = key_blocks(speaker for speaker, _ in groupby(utt2spk.values()))
         yield "spk2utt" not in names or self._is_inverse(utt2spk)
         del utt2spk
         segments = sound_table(self._path / "segments", utterances) if "segments" in names else None

@@ -391,10 +391,8 @@ class _Validator:
                 )
         if name == "wav.scp" and source == "segments":
             return  # reported for each line of segments
-        reference, fix = (
-            self.tables[source],
-            f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix,
-        )
+        reference = self.tables[source]
+        fix = f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix
         for key in known:
             if key and key not in table.line_of:
                 line = reference.line_of.get(key, 0)

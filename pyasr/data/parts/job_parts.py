@@ -169,10 +169,8 @@ class _Shared:
         lines, parts = of_utterances.places(table)
         num = int(parts.max(initial=0)) + 1
         pairs = np.unique(num * names[lines] + parts)
-        self._parts, self._borders = (
-            pairs % num,
-            np.searchsorted(pairs, num * np.arange(len(self._names) + 1)),
-        )
+        self._parts = pairs % num
+        self._borders = np.searchsorted(pairs, num * np.arange(len(self._names) + 1))
 
     def places(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """(numbers of lines, ascending; the list of each): a line stands here once for each list that its key

@@ -139,12 +139,10 @@ class VectorTable:
     `vector_rows`."""
 
     def __init__(self, scp: Path, period: int | None = None, tolerance: int = 0):
-        self._table, self._reader, self.path, self._tolerance = (
-            scp_table(scp),
-            ArkReader(),
-            Path(scp),
-            tolerance,
-        )
+        self._table = scp_table(scp)
+        self._reader = ArkReader()
+        self.path = Path(scp)
+        self._tolerance = tolerance
         self.period = period or _recorded_period(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:

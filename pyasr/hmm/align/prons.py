@@ -129,11 +129,9 @@ def write_prons(spec: PronsSpec, job: int) -> None:
     """Write prons.N.gz for each ali.N.gz of a job, and skipped_utterances.N: {utterance: reason}."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    trans, finder, texts = (
-        read_transitions(spec.ali_dir / "final.mdl"),
-        WordFinder(lang),
-        Table.read(spec.data / "text"),
-    )
+    trans = read_transitions(spec.ali_dir / "final.mdl")
+    finder = WordFinder(lang)
+    texts = Table.read(spec.data / "text")
     for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
         lines, skipped = _lines(
             spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang
@@ -157,10 +155,8 @@ def _lines(
     """(lines, {skipped utterance: reason})."""
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
     known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
-    lines, skipped = (
-        [],
-        {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words},
-    )
+    lines = []
+    skipped = {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words}
     for utt, segments in word_segments(trans, finder, known, words):
         if segments is None:
             skipped[utt] = "its alignment does not contain the words of its transcript"

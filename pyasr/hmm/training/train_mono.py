@@ -74,10 +74,8 @@ def _check_columns(shard: GmmShard, variances: np.ndarray, comm) -> None:
     its normalisation."""
     low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # unchanged on a rank without frames
     for features in shard.all_features():
-        low, high = (
-            np.minimum(low, features.min(0, initial=np.inf)),
-            np.maximum(high, features.max(0, initial=-np.inf)),
-        )
+        low = np.minimum(low, features.min(0, initial=np.inf))
+        high = np.maximum(high, features.max(0, initial=-np.inf))
     comm.allreduce(low, "min")
     comm.allreduce(high, "max")
     constant = np.flatnonzero((low == high) | ~(variances > _MIN_VARIANCE)) + 1

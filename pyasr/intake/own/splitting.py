@@ -122,10 +122,8 @@ def _by_groups(
         names = _fill(left, seconds, target, _MAX_SHARE_OF_ONE * total)
         if not names or whole and sum(seconds[name] for name in names) < _MIN_FILLED_SHARE * target:
             return {}
-        found[part], left = (
-            [one for name in names for one in groups[name]],
-            [name for name in left if name not in set(names)],
-        )
+        found[part] = [one for name in names for one in groups[name]]
+        left = [name for name in left if name not in set(names)]
     found["train"] = [one for name in left for one in groups[name]]
     return found if left else {}
 

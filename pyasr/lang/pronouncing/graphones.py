@@ -56,10 +56,8 @@ def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, coun
     that can be segmented."""
     total = 0.0
     for w in range(len(letter_offsets) - 1):
-        x, y = (
-            letters[letter_offsets[w] : letter_offsets[w + 1]],
-            phones[phone_offsets[w] : phone_offsets[w + 1]],
-        )
+        x = letters[letter_offsets[w] : letter_offsets[w + 1]]
+        y = phones[phone_offsets[w] : phone_offsets[w + 1]]
         n, m = len(x), len(y)
         alpha, beta = np.zeros((n + 1, m + 1)), np.zeros((n + 1, m + 1))
         alpha[0, 0] = beta[n, m] = 1.0
@@ -86,10 +84,8 @@ def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, uni
     """Write the best segmentation of every word to `units` (one per letter). Returns which words have one."""
     possible = np.zeros(len(letter_offsets) - 1, np.bool_)
     for w in range(len(letter_offsets) - 1):
-        x, y = (
-            letters[letter_offsets[w] : letter_offsets[w + 1]],
-            phones[phone_offsets[w] : phone_offsets[w + 1]],
-        )
+        x = letters[letter_offsets[w] : letter_offsets[w + 1]]
+        y = phones[phone_offsets[w] : phone_offsets[w + 1]]
         n, m = len(x), len(y)
         best, back = np.full((n + 1, m + 1), -np.inf), np.full((n + 1, m + 1), -1)
         best[0, 0] = 0.0

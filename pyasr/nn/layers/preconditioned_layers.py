@@ -115,10 +115,8 @@ class LayerPreconditioner:
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
         self.sides = self.input, self.output
-        self.max_change_per_sample, self.max_gradient_per_sample = (
-            options.max_change_per_sample,
-            options.max_gradient_per_sample,
-        )
+        self.max_change_per_sample = options.max_change_per_sample
+        self.max_gradient_per_sample = options.max_gradient_per_sample
         self.relative_rate, self.rate = 1.0, 0.0
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:

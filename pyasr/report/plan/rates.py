@@ -73,11 +73,9 @@ def line_through(points: Iterable[tuple[float, float]]) -> Line:
     points = list(points)
     least = max(x for x, _ in points) * _MIN_WEIGHED or 1.0
     weighed = [(1 / max(x, least), x, y) for x, y in points]
-    num, sum_x, sum_y = (
-        sum(w for w, *_ in weighed),
-        sum(w * x for w, x, _ in weighed),
-        sum(w * y for w, _, y in weighed),
-    )
+    num = sum(w for w, *_ in weighed)
+    sum_x = sum(w * x for w, x, _ in weighed)
+    sum_y = sum(w * y for w, _, y in weighed)
     sum_xx, sum_xy = sum(w * x * x for w, x, _ in weighed), sum(w * x * y for w, x, y in weighed)
     if not sum_x:
         return sum_y / num, 0.0

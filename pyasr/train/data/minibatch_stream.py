@@ -137,14 +137,12 @@ class StreamedFrames(Frames):
         rank: int,
         draw: tuple[int, int] = ALL,
     ):
-        self.shard, self.device, self.dtype, self.seed, self.rank, self.draw = (
-            shard,
-            device,
-            dtype,
-            seed,
-            rank,
-            draw,
-        )
+        self.shard = shard
+        self.device = device
+        self.dtype = dtype
+        self.seed = seed
+        self.rank = rank
+        self.draw = draw
         self.item_frames, self.max_bytes = shard.packing.item_frames, max_bytes
         self.num_frames = num_drawn(shard.num_frames // self.item_frames, draw) * self.item_frames
         self._room = _room(shard, max_bytes)

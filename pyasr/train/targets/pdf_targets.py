@@ -129,10 +129,8 @@ class Targets:
         """Targets that `save` wrote. Keys, offsets and pdfs are memory-mapped, so the ranks of a host share
         one copy."""
         content = load_arrays(path, ("heldout", "num_pdfs"))
-        offsets, pdfs = (
-            map_numbers(_part(path, "offsets"), np.int64),
-            map_numbers(_part(path, "pdfs"), np.int32),
-        )
+        offsets = map_numbers(_part(path, "offsets"), np.int64)
+        pdfs = map_numbers(_part(path, "pdfs"), np.int32)
         targets = Targets(
             StoredRows(_part(path, "keys")), offsets, pdfs, content["heldout"], int(content["num_pdfs"])
         )

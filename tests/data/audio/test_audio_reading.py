@@ -252,10 +252,8 @@ FORMS = [
 @pytest.mark.parametrize(("form", "coding"), FORMS)
 def test_truncation_never_gives_fewer_samples(form, coding, tmp_path):
     """A file that is cut anywhere, also within the header, is an error and never yields fewer samples."""
-    path, samples = (
-        tmp_path / "a",
-        np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2],
-    )
+    path = tmp_path / "a"
+    samples = np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2]
     soundfile.write(path, samples, 8000, coding, format=form)
     whole = path.read_bytes()
     assert len(decode_audio(io.BytesIO(whole), "a")[0]) >= len(samples)

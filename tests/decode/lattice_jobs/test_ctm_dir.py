@@ -117,10 +117,8 @@ def align(system: System, root: Path, phones: str) -> None:
 def spoken_words(system: System, path) -> list[tuple[str, int, int]]:
     """(word, first frame, end) of a path, by the positions of its phones in their words."""
     segments = split_to_phones(system.trans, {"path": path.tids})
-    kinds, edges = (
-        [system.lang.word_boundary[phone] for phone in segments.phones.tolist()],
-        segments.starts.tolist(),
-    )
+    kinds = [system.lang.word_boundary[phone] for phone in segments.phones.tolist()]
+    edges = segments.starts.tolist()
     begins = [edges[i] for i, kind in enumerate(kinds) if kind in ("begin", "singleton")]
     ends = [edges[i + 1] for i, kind in enumerate(kinds) if kind in ("end", "singleton")]
     return list(zip(spell(system, path.words).split(), begins, ends, strict=True))
@@ -157,10 +155,8 @@ def test_sclite_scores_the_ctm(system, exp, decode_mbr):
     (exp / "stm").write_text("".join(lines_of_stm))
     correct, sub, ins, dele, nce = sclite_ctm(exp / "stm", exp / "ctm/ctm")
     assert (correct, sub, ins, dele) == (5, 3, 0, 1) and len(lines) == 8
-    right, confidences = (
-        np.array([line.channel == "A" for line in lines]),
-        np.clip([line.confidence for line in lines], None, 0.9999),
-    )
+    right = np.array([line.channel == "A" for line in lines])
+    confidences = np.clip([line.confidence for line in lines], None, 0.9999)
     prior = -5 * np.log2(5 / 8) - 3 * np.log2(3 / 8)
     assert nce == pytest.approx(
         1 + np.log2(np.where(right, confidences, 1 - confidences)).sum() / prior, abs=2e-3

@@ -96,10 +96,8 @@ def test_memory_of_reading_graph(tmp_path):
     write_fst(tmp_path / "HCLG.fst", fst)
     size = (tmp_path / "HCLG.fst").stat().st_size
     assert size > mapped.MIN_BYTES
-    read, graph = (
-        lambda: read_fst(tmp_path / "HCLG.fst"),
-        lambda: Graph.read(tmp_path / "HCLG.fst", tid2pdf(NUM_PDFS)),
-    )
+    read = lambda: read_fst(tmp_path / "HCLG.fst")
+    graph = lambda: Graph.read(tmp_path / "HCLG.fst", tid2pdf(NUM_PDFS))
     # compiles the kernels
     Graph(Fst.from_arcs(2, 0, [0, 0], [0, 1], [1, 1], [0, 0], [1, 1], {1: 0.0}), tid2pdf(NUM_PDFS))
     peaks = []

@@ -57,11 +57,9 @@ def plain_words(phones, words, lang):
 @pytest.fixture(scope="module")
 def plain():
     """{utterance: [((word, phones...), frames)]}."""
-    lang, trans, text = (
-        LangDir(KALDI / "lang"),
-        read_transitions(SYSTEM / "final.mdl"),
-        read_table(KALDI / "data/text"),
-    )
+    lang = LangDir(KALDI / "lang")
+    trans = read_transitions(SYSTEM / "final.mdl")
+    text = read_table(KALDI / "data/text")
     return {
         utt: plain_words(plain_phones(alignment, trans), text[utt].split(), lang)
         for utt, alignment in read_job_archives(SYSTEM).items()

@@ -43,10 +43,8 @@ def write_random(path, seed: int, order: int, num: int, words=(*SPOKEN, "strange
 
 def check_as_transducer(path, words: SymbolTable) -> int:
     """Check bit-identity with the transducer; returns the number of states."""
-    found, expected = (
-        tables_of_arpa(path, words),
-        tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G"),
-    )
+    found = tables_of_arpa(path, words)
+    expected = tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G")
     assert found.values == expected.values and found.arrays.keys() == expected.arrays.keys()
     for name, array in expected.arrays.items():
         assert found.arrays[name].dtype == array.dtype and found.arrays[name].tobytes() == array.tobytes(), (

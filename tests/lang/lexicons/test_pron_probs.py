@@ -239,11 +239,9 @@ def test_grammar_composes_with_lexicon(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["a", "b", "bee", "c", "<unk>"], (0, 20, 20)))
     (tmp_path / "lang").mkdir()
     make_grammar(lang.path, tmp_path / "lm.arpa", tmp_path / "lang")
-    lg, lexicon, grammar = (
-        make_lg(tmp_path / "lang"),
-        read_fst(lang.lexicon_disambig_fst),
-        read_fst(tmp_path / "lang/G.fst"),
-    )
+    lg = make_lg(tmp_path / "lang")
+    lexicon = read_fst(lang.lexicon_disambig_fst)
+    grammar = read_fst(tmp_path / "lang/G.fst")
     ordered = lg.arcsort("ilabel")
     assert (np.diff(ordered.ilabels)[np.diff(ordered.sources) == 0] > 0).all()
     for phones, words, _ in random_paths(lg, 20, stop=0.5):

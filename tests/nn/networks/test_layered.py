@@ -369,10 +369,8 @@ def test_initial_values_equal_kaldi_tdnn():
 def test_dropout_of_recurrent_layers_is_applied_to_output(kind, per_dim):
     """It changes the input of the next layer, and only in training."""
     options = kinds()[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
-    layer, x = (
-        options.build(6).double(),
-        torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)),
-    )
+    layer = options.build(6).double()
+    x = torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     options.initialise(layer, False, torch.Generator().manual_seed(1))
     factors = layer.train()(x) / layer.eval()(x)
     if per_dim:

@@ -28,12 +28,10 @@ def simulated_mixings(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES)
             while not last:
                 frames = 0 if strategy.is_idle else 10
                 master += torch.from_numpy(rng.standard_normal(5)).float() * (frames > 0)
-                own, compares, active, before = (
-                    own + frames,
-                    strategy.compares,
-                    strategy.num_active,
-                    master.clone(),
-                )
+                own = own + frames
+                compares = strategy.compares
+                active = strategy.num_active
+                before = master.clone()
                 mixing = strategy.step(master, frames)
                 if mixing:
                     mixings.append((own, compares, active, before.numpy(), master.clone().numpy(), mixing))

@@ -69,10 +69,8 @@ def test_every_rbm_reconstructs_better_after_training(trained):
 
 
 def test_normalisation_equals_training_data(data, trained):
-    reader, utterances = (
-        FeatureReader(data, InputOptions(cmvn="none")),
-        Targets.load(trained[1] / "utterances.npz"),
-    )
+    reader = FeatureReader(data, InputOptions(cmvn="none"))
+    utterances = Targets.load(trained[1] / "utterances.npz")
     frames = np.vstack([reader[key] for key, held in zip(utterances.keys, utterances.heldout) if not held])
     np.testing.assert_allclose(trained[0].mean.numpy(), frames.mean(0), atol=1e-5)
     np.testing.assert_allclose(trained[0].inverse_std.numpy(), 1 / frames.std(0), rtol=1e-4)

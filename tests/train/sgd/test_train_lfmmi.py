@@ -167,10 +167,8 @@ def test_alignments_of_other_data_are_refused(copy, tmp_path):
 
 def test_missing_data_are_counted_and_named(copy, tmp_path, capsys):
     """Also if a job has no usable data."""
-    alignments, places = (
-        read_int_vectors(copy / "ali" / "ali.1.gz"),
-        [copy / name for name in ("data", "lang", "ali")],
-    )
+    alignments = read_int_vectors(copy / "ali" / "ali.1.gz")
+    places = [copy / name for name in ("data", "lang", "ali")]
     write_int_vectors(
         copy / "ali" / "ali.1.gz", {key: of for key, of in alignments.items() if not key.startswith("w")}
     )

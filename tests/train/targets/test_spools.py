@@ -134,10 +134,8 @@ def test_memory_of_units(tmp_path, small_blocks):
 
     def make(number):
         names = Keys.of(f"utterance-{i:010d}" for i in range(number))
-        reader, texts = (
-            SimpleNamespace(keys=names, num_frames=lambda key: 100),
-            Table.of((name, text) for name in names),
-        )
+        reader = SimpleNamespace(keys=names, num_frames=lambda key: 100)
+        texts = Table.of((name, text) for name in names)
         return lambda: spool_units(
             ctc_targets._Transcripts(reader, subwords, texts, 1), tmp_path / "spool", number
         )

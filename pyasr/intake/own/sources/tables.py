@@ -101,10 +101,8 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     if places.folders:
         check_any(places.below, places.folders[0])
     audio = places if places.folders else Places(list(dict.fromkeys(table.parent for table in tables)))
-    corpus, faults = (
-        Corpus(f"a table of audio files ({named([path.name for path in tables])})"),
-        Faults(options.skip_bad),
-    )
+    corpus = Corpus(f"a table of audio files ({named([path.name for path in tables])})")
+    faults = Faults(options.skip_bad)
     for table in tables:
         _read_table(
             _Table(table, audio, options), corpus, faults, part_of(table.name) if len(tables) > 1 else ""
