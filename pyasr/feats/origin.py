@@ -7,8 +7,8 @@ and in model directories, they write `feature_origin.json`: a list of origins, e
     {"type": "pyasr.feats.options:MfccOptions", ...}    features of audio
     {"fmllr_of": ORIGIN}                                input of a GMM system with speakers' transforms
                                                         applied
-    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, with the normalisation and
-                                                        context of each
+    {"streams": [ORIGIN, ...], "each": [...]}           pasted features, with the normalisation and
+                                                        context of each stream
 
 For features or models of another toolkit, the origin is unknown and nothing is refused.
 """

@@ -7,7 +7,7 @@ contain them:
     PlainFeatures       features of one kind, from samples only
     AdaptedFeatures     the same, after the fMLLR transforms of a GMM system
                         (`pyasr.recognition.adaptation`)
-    PastedFeatures      several of both side by side, optionally with i-vectors
+    PastedFeatures      features of several kinds, pasted, optionally with i-vectors
                         (`pyasr.recognition.pasting`)
 
 `ModelInputs` converts features to the input of a model. One recording is one speaker.

@@ -10,7 +10,7 @@ MODEL/{final.nnet,final.mdl,final.mat,input.json}  the acoustic model and the co
 MODEL/graph/         HCLG.fst or TLG.fst, words.txt, phones.txt, phones/{align_lexicon,silence}.int
 MODEL/first/         for a system on fMLLR features: the GMM system that estimates the transforms, with its
                      own graph if it differs; global_cmvn is then here
-MODEL/streams/N/     for a system on several kinds of features side by side, the N-th kind: features.json and
+MODEL/streams/N/     for a system on pasted features of several kinds, the N-th kind: features.json and
                      first/ as above, input.json; MODEL/features.json and MODEL/first/ then do not exist
 MODEL/vectors/       for i-vectors next to these features: features.json and first/ as above, and the
                      extractor: final.ie, final.dubm, final.mat, input.json
@@ -83,7 +83,7 @@ class ModelInfo:
     first                   options for estimating fMLLR transforms; None: no fMLLR
     source                  the decode directory from which the model was packed, for information
     files                   all other files of the directory
-    pasting                 description of features side by side; None: features of one kind
+    pasting                 description of pasted features; None: features of one kind
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Features of several kinds side by side, optionally with i-vectors, of a speaker's segments in memory.
+"""Pasted features of several kinds, optionally with i-vectors, of a speaker's segments in memory.
 
 Equivalent to `pyasr.feats.extraction.pasted` for data directories, and to `pyasr.ivector.extract_ivectors`
 for the speaker's utterances in order.
@@ -51,7 +51,7 @@ class PastedVectors:
 
 @dataclass(frozen=True)
 class Pasting:
-    """Features side by side: streams in order, then i-vectors or None.
+    """Description of pasted features: streams in order, then i-vectors or None.
 
     paste  number of frames by which streams may differ, and the period of vectors if it differs from theirs
     """
@@ -72,7 +72,7 @@ def stream_dir(number: int) -> str:
 
 
 class PastedFeatures:
-    """Streams of a packed model side by side, each with its own normalisation and context, and i-vectors; a
+    """The pasted streams of a packed model, each with its own normalisation and context, and i-vectors; a
     `SpeakerFeatures`.
 
     A segment that is too short for a frame of one of them has no rows. Raises UserError if they need
@@ -92,7 +92,7 @@ class PastedFeatures:
         if any(made.rate_hz != self.rate_hz for made in makers):
             rates = ", ".join(f"{made.rate_hz:g}" for made in makers)
             raise UserError(
-                f"{model}: features side by side need audio of different rates ({rates} Hz); extract all of "
+                f"{model}: pasted features need audio of different rates ({rates} Hz); extract all of "
                 "them at one rate"
             )
 

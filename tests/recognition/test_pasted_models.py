@@ -293,7 +293,7 @@ def test_inputs_unavailable_for_new_recordings_are_refused(exp, tmp_path):
         "data", exp / "data_fmllr", exp / "data_fbank", "--vectors", exp / "ivectors/ivector_online.scp"
     )
     refused(
-        "/data: features side by side, which a packed model neither pastes",
+        "/data: pasted features, which a packed model neither pastes",
         paste("twice", exp / "data_fmllr", data),
     )
     strange = tmp_path / "strange"

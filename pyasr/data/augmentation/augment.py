@@ -238,7 +238,7 @@ class Babble:
             )
 
     def _is_whole(self, utt: str) -> bool:
-        """Whether an utterance is at its original speed and not a copy of another one of the data."""
+        """Whether an utterance has its original speed and is not a copy of another utterance of the data."""
         original = self._original.get(utt, utt)
         is_copy = original != utt and original in self.data.utt2spk
         return not is_copy and speed(self.data, self.data.recording(utt)) == 1

@@ -67,8 +67,8 @@ def part_of(
 def parts_of_jobs(
     data: Path, out: Path, lists: Sequence[Sequence[str]], tables: Iterable[str], name: str = PARTS
 ) -> Iterator[None]:
-    """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of `tables` that
-    `data` has.
+    """Context in which OUT/NAME/JOB contains the tables of job JOB: of each of `tables` that `data` has, the
+    lines of the utterances `lists[JOB - 1]`.
 
     Raises UserError if a table cannot be read.
     """
