@@ -130,7 +130,7 @@ def test_outdated_and_partial_tables_are_removed(source):
     source.tables()
     derived(source.path, "kind", "bbbbbbbb", source.make)
     assert len(names(source.path.parent)) == 5
-    source.path.write_bytes(b"again")
+    source.path.write_bytes(b"next")
     source.tables()
     assert names(source.path.parent) == [source.kept.name, ".source.bin.other.aaaaaaaa", "source.bin"]
 
