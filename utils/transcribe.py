@@ -49,13 +49,13 @@ from pyasr.recognition.recording_input import (
     EACH,
     MIX,
     Recording,
-    as_a_whole,
     file_blocks,
     find_audio,
     live_blocks,
     of_bytes,
     of_raw,
     read_recordings,
+    within_memory,
 )
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
@@ -107,7 +107,7 @@ def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
     if str(path) != "-":
         yield from read_recordings(path, options.channels)
         return
-    with as_a_whole("stdin"):
+    with within_memory("stdin"):
         content = sys.stdin.buffer.read()
         found = (
             [of_raw(content, "stdin", options.raw_rate)]

@@ -56,7 +56,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     penalty)."""
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
-    first = None if pasted else _pack_alone(system, out)
+    first = None if pasted else _pack_one_kind(system, out)
     pasting = _pack_pasted(pasted, system, out) if pasted else None
     write_info(
         out,
@@ -72,7 +72,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     )
 
 
-def _pack_alone(system: DecodedSystem, out: Path) -> FirstPasses | None:
+def _pack_one_kind(system: DecodedSystem, out: Path) -> FirstPasses | None:
     """Pack a model on features of one kind; returns the options of its fMLLR, if any."""
     if system.adapts:
         return _pack_source(FeatureSource.adapted_by(system), "", system, out)

@@ -130,7 +130,7 @@ def _refuse(error: OSError) -> None:
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
     """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged, not
     audio or too long for memory, and for a device."""
-    with as_a_whole(str(path)):
+    with within_memory(str(path)):
         return split_channels(
             Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels
         )
@@ -141,7 +141,7 @@ def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:
     return split_channels(name, *decode_audio(io.BytesIO(content), name, _ADVICE), channels)
 
 
-def as_a_whole(name: str) -> AbstractContextManager:
+def within_memory(name: str) -> AbstractContextManager:
     """Context for the use of a whole recording with this name; raises UserError if memory runs out."""
     return enough_for(name, "the whole recording", _TOO_LONG)
 

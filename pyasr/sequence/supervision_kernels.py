@@ -53,12 +53,12 @@ def alive_nodes(lows, highs, width, offsets, successors, is_last):
     for t in range(num_frames - 1, -1, -1):
         for k in range(highs[t] - lows[t]):
             node = lows[t] + k
-            goes_on = t == num_frames - 1 and is_last[node]
+            continues = t == num_frames - 1 and is_last[node]
             if t < num_frames - 1:
                 for a in range(offsets[node], offsets[node + 1]):
                     to = successors[a]
-                    goes_on |= lows[t + 1] <= to < highs[t + 1] and alive[t + 1, to - lows[t + 1]]
-            alive[t, k] &= goes_on
+                    continues |= lows[t + 1] <= to < highs[t + 1] and alive[t + 1, to - lows[t + 1]]
+            alive[t, k] &= continues
     return alive
 
 

@@ -23,14 +23,14 @@ def end_jobs(
     left, unheard, released = list(numbers), set(numbers), set[tuple[str, int]]()
     while True:
         unheard = {number for number in left if number in unheard and not scheduler.cancel(number)}
-        left = [number for number in left if _goes_on(scheduler, number, released, tell)]
+        left = [number for number in left if _is_in_progress(scheduler, number, released, tell)]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(wait_s)
         wait_s = min(1.2 * wait_s, _MAX_WAIT_S)
 
 
-def _goes_on(
+def _is_in_progress(
     scheduler: Scheduler, number: str, released: set[tuple[str, int]], tell: Callable[[str], None]
 ) -> bool:
     """Whether any job of this number may still run or wait."""

@@ -97,7 +97,7 @@ def read_utterances(sources: Sources, num_processes: int, skipped: SkippedItems)
     for name in sorted(texts.keys() - sources.audio.keys()):
         skipped.add("a transcript without audio", name)
     names = sorted(texts.keys() & sources.audio.keys())
-    looks = _look_at_all([sources.audio[name] for name in names], num_processes)
+    looks = _inspect_all([sources.audio[name] for name in names], num_processes)
     found = []
     for name, (seconds, complaint) in zip(names, looks):
         if complaint or not texts[name]:
@@ -122,19 +122,19 @@ def _read_transcripts(files: dict[str, Path], skipped: SkippedItems) -> dict[str
     return texts
 
 
-def _look_at_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float, str]]:
-    """`look_at_flac` of all files."""
+def _inspect_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float, str]]:
+    """`inspect_flac` of all files."""
     if num_processes == 1 or len(paths) < _ALONE:
-        yield from map(look_at_flac, paths)
+        yield from map(inspect_flac, paths)
         return
     progress = log.Progress("looking at audio", len(paths), "files")
     with ProcessPoolExecutor(num_processes) as pool:
-        for number, look in enumerate(pool.map(look_at_flac, paths, chunksize=_AT_ONCE), 1):
+        for number, look in enumerate(pool.map(inspect_flac, paths, chunksize=_AT_ONCE), 1):
             progress.update(number)
             yield look
 
 
-def look_at_flac(path: Path) -> tuple[float, str]:
+def inspect_flac(path: Path) -> tuple[float, str]:
     """(seconds, why the file is not usable or ''), from its header and its last frame."""
     with open_file(path) as file, readable(path):
         head = file.read(flac_length.HEADER_BYTES)

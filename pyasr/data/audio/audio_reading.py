@@ -207,7 +207,7 @@ def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
         raise UserError(f"{where}: a FLAC stream without its length in the header; {advice.unending}")
     if missing := audio_sizes.missing_audio(content):
         raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
-    if audio_sizes.holds_several(content):
+    if audio_sizes.is_joined(content):
         raise UnusableAudio(f"{where}: {_JOINED}; {advice.joined}")
     if further := audio_sizes.uncounted_audio(content):
         raise UnusableAudio(f"{where}: {further}; {advice.uncounted}")
@@ -239,7 +239,7 @@ def _content(rx: str, where: str) -> io.BytesIO:
     try:
         content = read_file(path) if path == rx else _of_archive(path, offset)
     except UserError as error:
-        is_gone = not os.path.exists(path) and _says_absence(error)
+        is_gone = not os.path.exists(path) and _is_missing(error)
         kind = UnusableAudio if is_gone or isinstance(error, UnusableAudio) else UserError
         raise kind(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
     if not content:
@@ -253,7 +253,7 @@ def _place(rx: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 
 
-def _says_absence(error: UserError) -> bool:
+def _is_missing(error: UserError) -> bool:
     """Whether the file does not exist, as opposed to a file that exists but cannot be read at the moment."""
     return not isinstance(error, SystemRefusal) or error.is_absence
 

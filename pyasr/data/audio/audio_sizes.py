@@ -61,7 +61,11 @@ def uncounted_audio(content: bytes) -> str:
     """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none."""
     if flac_length.is_flac(content):
         counts = "more frames follow than its header counts, and the last is incomplete"
-        return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""
+        return (
+            counts
+            if flac_length.num_samples(content) is None and flac_length.has_more_frames(content)
+            else ""
+        )
     begin, size = promised(content)
     end = begin + size
     if (
@@ -144,28 +148,30 @@ def _of_sphere(content: bytes) -> tuple[int, int]:
 def is_flac_stream(content: bytes) -> bool:
     """Whether it is a FLAC file whose length is neither in the header nor in the last frame; libsndfile
     cannot read it."""
-    is_untold = (
+    has_no_length = (
         flac_length.is_flac(content)
         and not flac_length.num_declared_samples(content)
         and not flac_length.is_without_audio(content)
     )
-    return is_untold and flac_length.num_samples(content) is None
+    return has_no_length and flac_length.num_samples(content) is None
 
 
-def holds_several(content: bytes) -> bool:
+def is_joined(content: bytes) -> bool:
     """Whether several files are joined; libsndfile would read at most the first.
 
     The first pages of the parallel streams of an Ogg file are together at its start; a first page after other
     pages begins another file.
     """
     if content[:4] == b"fLaC":
-        return flac_length.holds_several(content)
+        return flac_length.is_joined(content)
     if content[:4] == b"OggS":
         marks = dropwhile(lambda mark: mark & _OGG_FIRST_PAGE, _marks_of_pages(content))
         return any(mark & _OGG_FIRST_PAGE for mark in marks)
     begin, size = promised(content)
     return (
-        size > 0 and audio_tails.begins_file(content, begin + size) if begin else mp3_length.goes_on(content)
+        size > 0 and audio_tails.begins_file(content, begin + size)
+        if begin
+        else mp3_length.is_joined(content)
     )
 
 

@@ -36,7 +36,7 @@ def is_without_audio(content: bytes) -> bool:
     return is_flac(content) and not num_declared_samples(content) and _end_of_head(content) == len(content)
 
 
-def holds_several(content: bytes) -> bool:
+def is_joined(content: bytes) -> bool:
     """Whether several files are joined; in an archive a key and a blank precede each file."""
     return any(at > 0 and content[at - 1] not in b" \t" for at in (content.find(head, 1) for head in _HEAD))
 
@@ -60,7 +60,7 @@ def stream_info(content: bytes) -> tuple[int, int, int]:
     return number >> 44, (number >> 41 & 7) + 1, number & _LENGTH_BITS
 
 
-def goes_on(content: bytes) -> bool:
+def has_more_frames(content: bytes) -> bool:
     """Whether the file has more frames than its header counts, and the last one is incomplete."""
     declared, (end, _) = num_declared_samples(content), _end(content)
     return declared > 0 and next((last for _, last in _frames(content, end)), 0) > declared

@@ -23,7 +23,7 @@ FRAME_BYTES = _XING_WITHIN + _XING_BYTES  # bytes of the first frame that includ
 _KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MAX_KEY)
 
 
-def goes_on(content: bytes) -> bool:
+def is_joined(content: bytes) -> bool:
     """Whether another file follows the frames counted by the Xing header: several files were joined, with or
     without tags between them."""
     begin = _after_tags(content, 0)

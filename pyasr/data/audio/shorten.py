@@ -61,7 +61,7 @@ def is_stream(content: bytes) -> bool:
     return content[:4] == _MAGIC and len(content) > 4 and content[4] in _VERSIONS
 
 
-def seems_whole(tail: bytes, num_bytes: int) -> bool:
+def seems_complete(tail: bytes, num_bytes: int) -> bool:
     """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is accepted as complete without decoding:
     it has a multiple of 4 bytes after its head and ends with the end command, bits 0100, and 4 to 31 zero
     bits of padding.

@@ -31,7 +31,7 @@ class Rule:
     of: str = "utterance"  # meaning of the keys
     holds: Callable[[list[str]], bool] | None = None  # fast check: True if certainly all values are valid
 
-    def holds_for(self, values: list[str]) -> bool:
+    def are_valid(self, values: list[str]) -> bool:
         """Whether all values are valid; they are from lines with a valid number of columns."""
         return (
             self.check is None or bool(self.holds and self.holds(values)) or not any(map(self.check, values))

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import is_command
-from pyasr.data.audio.audio_checks import look_at_audio
+from pyasr.data.audio.audio_checks import inspect_audio
 from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import audio_head, read_channels
 from pyasr.intake.own.own_corpus import Faults, OwnRecording
@@ -123,7 +123,7 @@ def _known(entry: str, seconds: float) -> OwnRecording:
 
 def _looked_at(entry: str) -> OwnRecording:
     """Raises UserError for audio that is missing, damaged or empty."""
-    look = look_at_audio(entry, "exists")
+    look = inspect_audio(entry, "exists")
     if look.complaint:
         raise UserError(f"{entry}: {look.complaint}; replace it")
     head = audio_head(entry)

@@ -288,9 +288,9 @@ def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
     silent = np.flatnonzero(grammar.ilabels == backoff)
     sources = grammar.sources
     while len(silent):
-        goes_on = np.zeros(grammar.num_states, bool)
-        goes_on[sources[silent]] = True
-        left = silent[goes_on[grammar.nextstates[silent]]]
+        continues = np.zeros(grammar.num_states, bool)
+        continues[sources[silent]] = True
+        left = silent[continues[grammar.nextstates[silent]]]
         if len(left) == len(silent):
             fault = f"{len(left)} arc(s) without an input word are in a cycle or lead into one"
             raise UserError(f"{path}: {fault}; remove epsilons (fstrmepsilon), or one arc of the cycle")

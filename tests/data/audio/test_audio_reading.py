@@ -302,7 +302,7 @@ def test_joined_ogg_files_are_refused(coding):
         decode_audio(io.BytesIO(one + other), "a")
     side_by_side = pages(one)[:1] + pages(other)[:1] + pages(one)[1:] + pages(other)[1:]
     assert (
-        not audio_sizes.holds_several(b"".join(side_by_side))
+        not audio_sizes.is_joined(b"".join(side_by_side))
         and len(decode_audio(io.BytesIO(one), "a")[0]) == 8000
     )
 

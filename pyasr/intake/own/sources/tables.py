@@ -108,7 +108,7 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
             _Table(table, audio, options), corpus, faults, part_of(table.name) if len(tables) > 1 else ""
         )
     corpus.notes += faults.settle(places)
-    _tell_unused(corpus, places.audio)
+    _note_unused(corpus, places.audio)
     return corpus
 
 
@@ -184,7 +184,7 @@ def _utterance(table: _Table, row: Row, recording: OwnRecording, part: str) -> O
     )
 
 
-def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
+def _note_unused(corpus: Corpus, audio: list[Path]) -> None:
     used = set(corpus.recordings)
     if unused := [path.name for path in audio if str(path.absolute()) not in used]:
         corpus.notes.append(f"left out: audio files that are in no table: {named(unused)}")
